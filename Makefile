@@ -1,0 +1,40 @@
+# The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
+.DEFAULT_GOAL := menu
+.PHONY: menu setup build run test bench check vm fmt install
+MAKEFLAGS += --no-print-directory
+
+PREFIX ?= /usr/local
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+
+# Where rustup puts cargo, for a shell that was opened before rustup ran.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+menu: ## print this menu
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that are missing; say how to get Rust
+	@sh scripts/setup.sh
+
+build: ## build target/release/tollgate
+	@cargo build --release --locked --package tollgate
+
+run: ## audit this machine with examples/first.rules until Ctrl-C (root)
+	@sh scripts/run.sh
+
+check: ## formatting, lints, tidy and every test that needs no root
+	@cargo xtask check
+
+test: setup ## check, then the end-to-end tests (root) and those on other kernels
+	@cargo xtask test
+
+bench: build ## what auditing costs, next to none and to the kernel's own (root)
+	@cargo xtask bench all --goals
+
+vm: ## run the tests on the kernels of Debian 12, in emulated machines: KERNEL=6.1|6.12|all
+	@cargo xtask vm --kernel $(or $(KERNEL),all)
+
+fmt: ## format the Rust and the C
+	@cargo xtask fmt
+
+install: ## put what `make build` built under PREFIX (/usr/local) (root)
+	@install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(RELEASE)/tollgate && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 man/tollgate.8

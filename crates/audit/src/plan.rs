@@ -1,0 +1,173 @@
+//! The plan: rules compiled to what each syscall must look at.
+//!
+//! [`Plan::compile`] takes the exit rules in list order and gives, for every (arch, syscall) that
+//! some rule can match, the rules in order with what the syscall alone decides (arch, perm class,
+//! list) taken out. A syscall that is not in the plan needs no hook. [`eval::first_match`] is the
+//! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
+//!
+//! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
+//! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
+
+mod compile;
+pub mod eval;
+pub mod explain;
+pub mod hook;
+pub mod list;
+pub mod perm;
+mod prepare;
+mod refuse;
+pub mod shape;
+pub mod verdict;
+
+use std::collections::BTreeMap;
+
+use bitflags::bitflags;
+use bstr::BString;
+
+use crate::ids::{Arch, Syscall};
+use crate::rule::{Action, Field, Op, Rule};
+
+/// A syscall in an ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    /// The ABI.
+    pub arch: Arch,
+    /// The number in it.
+    pub syscall: Syscall,
+}
+
+/// Index of a rule in [`Plan::rules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(pub u16);
+
+/// Index of a watched path in [`Plan::watches`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WatchId(pub u16);
+
+/// Rules, compiled.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The exit rules in evaluation order.
+    pub rules: Vec<PlannedRule>,
+    /// What every call that pays must evaluate; each has a slot that records. A call without an
+    /// entry pays nothing.
+    pub calls: BTreeMap<Call, CallPlan>,
+    /// Paths that `path`, `dir` and `exe` tests refer to, each once. A directory has no slash at
+    /// its end, the root apart.
+    pub watches: Vec<BString>,
+    /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
+    pub unsupported: Vec<Unsupported>,
+}
+
+/// A rule of the plan.
+#[derive(Clone, Debug)]
+pub struct PlannedRule {
+    /// The rule as written.
+    pub rule: Rule,
+    /// Where it came from: index of the source file given by the caller.
+    pub source: usize,
+    /// Line in that file.
+    pub line: u32,
+    /// Its keys as records carry them: joined by 0x01; `None` when it has none.
+    pub key: Option<BString>,
+}
+
+/// A rule that this version cannot honour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Index of the source file.
+    pub source: usize,
+    /// Line in that file.
+    pub line: u32,
+    /// Whether leaving it out can lose records: false for rules that tollgate needs not, such as
+    /// `-a never,task`.
+    pub loses: bool,
+    /// What cannot be honoured and why.
+    pub reason: String,
+}
+
+/// What one syscall must evaluate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPlan {
+    /// Rules that can match it, in order; the first whose tests all hold decides.
+    pub slots: Vec<Slot>,
+    /// Facts that the tests look at, beyond what is always at hand.
+    pub facts: Facts,
+}
+
+/// One rule as one syscall sees it.
+///
+/// A slot with a `path` test, or with `inode=`, is about one object: its tests of `path`, `inode`,
+/// `obj_uid`, `obj_gid`, `devmajor` and `devminor` must all hold for the same one. In every other
+/// slot, and for every other subject, each test may be satisfied by another object.
+///
+/// # Source
+/// `audit_filter_inode_name` in `kernel/auditsc.c`, Linux 6.12, which hands one name to the rules
+/// that it keeps by inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// The rule.
+    pub rule: RuleId,
+    /// What its match decides.
+    pub action: Action,
+    /// Conditions that are left. An empty list always matches.
+    pub tests: Vec<Test>,
+}
+
+/// One condition that the syscall number does not decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// Fact that is looked at.
+    pub subject: Subject,
+    /// How it is compared.
+    pub op: Op,
+    /// With what: a number, unless the subject says otherwise.
+    pub value: u32,
+}
+
+/// What a test looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A number of the event: ids, arguments, exit, success, personality, session.
+    ///
+    /// `gid=` and `egid=` hold for a supplementary group too, `gid!=` and `egid!=` only when it is
+    /// none of them. `obj_*`, `inode` and `dev*` hold when any object satisfies them; `filetype=`
+    /// likewise, but `filetype!=` when no object is of that type. Tests of `exit` and `success` do
+    /// not hold when the call never returned; `success` is 1 or 0 and only compared with `=`.
+    /// Arguments, exit and inode numbers are cut to their low 32 bits; comparison is unsigned.
+    Field(Field),
+    /// Two numbers of the event are compared; the value is not used. An object's owner is always
+    /// the second, and any object may satisfy the test. Supplementary groups do not count.
+    Fields(Field, Field),
+    /// Whether the login uid is set, 1 or 0 (`auid` compared with unset). Only compared with `=`.
+    AuidSet,
+    /// Access mode with which an open asks, as perm bits: `READ`, `WRITE` or both. Compared like
+    /// any number, with `&` or `=`; only open, openat, openat2. See [`perm::access_mode`].
+    OpenPerm,
+    /// Some object is this path itself, by the path that it has or by the name that was given. The
+    /// value is a [`WatchId`]; only compared with `=`.
+    Path,
+    /// Some object is this directory or below it. The value is a [`WatchId`]; only compared with
+    /// `=`.
+    Dir,
+    /// The program is this path. The value is a [`WatchId`]; compared with `=` and `!=`, and a task
+    /// without a program is never at any path.
+    Exe,
+}
+
+bitflags! {
+    /// Groups of facts that have a price of their own.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Facts: u32 {
+        /// uid and gid family.
+        const CREDS = 1;
+        /// Supplementary groups.
+        const GROUPS = 2;
+        /// Parent, login uid, session, personality.
+        const TASK = 4;
+        /// Objects that the call names.
+        const OBJECTS = 8;
+        /// Path of the program.
+        const EXE = 16;
+    }
+}

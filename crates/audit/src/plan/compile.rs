@@ -1,0 +1,235 @@
+//! Rules to plan: for each syscall, what is left of each rule.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bstr::BString;
+
+use crate::ids::{Arch, Syscall};
+use crate::rule::{Action, Field, Op, SyscallMask};
+use crate::table;
+
+use super::list::Listed;
+use super::prepare::{CallTraits, Condition, Outcome, Prepared, prepare};
+use super::refuse::Refusal;
+use super::{
+    Call, CallPlan, Facts, Plan, PlannedRule, RuleId, Slot, Subject, Test, Unsupported, WatchId,
+};
+
+impl Plan {
+    /// How many rules a plan can hold; what is beyond is in [`Plan::unsupported`].
+    pub const MAX_RULES: usize = 65_535;
+
+    /// Compiles rules, already in evaluation order, for the syscalls of `arches`: those that have a
+    /// name and those that a rule names by number.
+    ///
+    /// A rule that cannot be honoured goes to [`Plan::unsupported`]; the others are compiled as if
+    /// it were not there.
+    #[must_use]
+    pub fn compile(rules: impl IntoIterator<Item = Listed>, arches: &[Arch]) -> Self {
+        let mut plan = Self::default();
+        let mut watches = Watches::default();
+        let mut prepared = Vec::new();
+        for listed in rules {
+            let conditions = if plan.rules.len() < Self::MAX_RULES {
+                prepare(&listed.rule, &mut |path| watches.number(path))
+            } else {
+                let reason = format!("a plan holds at most {} rules", Self::MAX_RULES);
+                Err(Refusal::of(&listed.rule, reason))
+            };
+            match conditions {
+                Ok(conditions) => {
+                    prepared.push(conditions);
+                    plan.rules.push(planned(listed));
+                }
+                Err(Refusal { loses, reason }) => {
+                    let Listed { source, line, .. } = listed;
+                    plan.unsupported.push(Unsupported {
+                        source,
+                        line,
+                        loses,
+                        reason,
+                    });
+                }
+            }
+        }
+        plan.watches = watches.paths;
+        plan.calls = calls(&plan.rules, &prepared, arches);
+        plan
+    }
+}
+
+/// Paths that got a number, in the order of the numbers.
+#[derive(Default)]
+struct Watches {
+    paths: Vec<BString>,
+    numbers: HashMap<BString, WatchId>,
+}
+
+impl Watches {
+    /// Number of a path; `None` when there are none left.
+    fn number(&mut self, path: BString) -> Option<WatchId> {
+        if let Some(&id) = self.numbers.get(&path) {
+            return Some(id);
+        }
+        let id = WatchId(u16::try_from(self.paths.len()).ok()?);
+        self.paths.push(path.clone());
+        self.numbers.insert(path, id);
+        Some(id)
+    }
+}
+
+fn planned(Listed { rule, source, line }: Listed) -> PlannedRule {
+    let key = (!rule.keys.is_empty()).then(|| BString::from(bstr::join([1], &rule.keys)));
+    PlannedRule {
+        rule,
+        source,
+        line,
+        key,
+    }
+}
+
+fn calls(
+    rules: &[PlannedRule],
+    prepared: &[Prepared],
+    arches: &[Arch],
+) -> BTreeMap<Call, CallPlan> {
+    let masks: Vec<&SyscallMask> = rules
+        .iter()
+        .map(|planned| &planned.rule.syscalls)
+        .filter(|mask| !mask.is_all())
+        .collect();
+    let mut calls = BTreeMap::new();
+    for &arch in arches {
+        for number in 0..SyscallMask::LIMIT - 32 {
+            let syscall = Syscall(number);
+            let is_named = || masks.iter().any(|mask| mask.contains(number));
+            if table::syscall_name(arch, syscall).is_none() && !is_named() {
+                continue;
+            }
+            let traits = CallTraits::of(Call { arch, syscall });
+            let slots = slots(rules, prepared, &traits);
+            if !slots.is_empty() {
+                let facts = facts(&slots);
+                calls.insert(traits.call, CallPlan { slots, facts });
+            }
+        }
+    }
+    calls
+}
+
+/// Slots of one syscall, ending with one that records; none when nothing can be recorded.
+fn slots(rules: &[PlannedRule], prepared: &[Prepared], traits: &CallTraits) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    for (id, (planned, prepared)) in (0..=u16::MAX).map(RuleId).zip(rules.iter().zip(prepared)) {
+        let Prepared::Conditions(conditions) = prepared else {
+            continue;
+        };
+        if !planned.rule.syscalls.contains(traits.call.syscall.0) {
+            continue;
+        }
+        if let Some(tests) = residue(conditions, traits) {
+            let decides = tests.is_empty();
+            slots.push(Slot {
+                rule: id,
+                action: planned.rule.action,
+                tests,
+            });
+            if decides {
+                break;
+            }
+        }
+    }
+    let records = slots.iter().rposition(|slot| slot.action == Action::Always);
+    slots.truncate(records.map_or(0, |last| last + 1));
+    slots
+}
+
+/// Tests that one syscall leaves; `None` when it cannot match.
+fn residue(conditions: &[Condition], traits: &CallTraits) -> Option<Vec<Test>> {
+    let mut tests = Vec::new();
+    for condition in conditions {
+        match condition.on(traits) {
+            Outcome::Holds => {}
+            Outcome::Fails => return None,
+            Outcome::Ask(test) if tests.iter().any(|&other| contradict(test, other)) => {
+                return None;
+            }
+            Outcome::Ask(test) if tests.contains(&test) => {}
+            Outcome::Ask(test) => tests.push(test),
+        }
+    }
+    Some(tests)
+}
+
+/// Whether one number is asked to be two things at once.
+fn contradict(a: Test, b: Test) -> bool {
+    let differ = match (a.op, b.op) {
+        (Op::Equal, Op::Equal) => a.value != b.value,
+        (Op::Equal, Op::NotEqual) | (Op::NotEqual, Op::Equal) => a.value == b.value,
+        _ => false,
+    };
+    differ && a.subject == b.subject && is_one_number(a.subject)
+}
+
+/// Whether the subject is a single number, so that only one value can equal it.
+const fn is_one_number(subject: Subject) -> bool {
+    match subject {
+        Subject::Field(
+            Field::Gid
+            | Field::Egid
+            | Field::ObjUid
+            | Field::ObjGid
+            | Field::Inode
+            | Field::DevMajor
+            | Field::DevMinor
+            | Field::FileType,
+        ) => false,
+        Subject::Field(_) | Subject::AuidSet | Subject::OpenPerm | Subject::Exe => true,
+        Subject::Fields(..) | Subject::Path | Subject::Dir => false,
+    }
+}
+
+fn facts(slots: &[Slot]) -> Facts {
+    let tests = slots.iter().flat_map(|slot| &slot.tests);
+    tests.fold(Facts::empty(), |facts, test| facts | facts_of(test))
+}
+
+fn facts_of(test: &Test) -> Facts {
+    match test.subject {
+        Subject::Field(field @ (Field::Gid | Field::Egid))
+            if matches!(test.op, Op::Equal | Op::NotEqual) =>
+        {
+            facts_of_field(field) | Facts::GROUPS
+        }
+        Subject::Field(field) => facts_of_field(field),
+        Subject::Fields(left, right) => facts_of_field(left) | facts_of_field(right),
+        Subject::AuidSet => Facts::TASK,
+        Subject::OpenPerm => Facts::empty(),
+        Subject::Path | Subject::Dir => Facts::OBJECTS,
+        Subject::Exe => Facts::EXE,
+    }
+}
+
+const fn facts_of_field(field: Field) -> Facts {
+    match field {
+        Field::Uid
+        | Field::Euid
+        | Field::Suid
+        | Field::Fsuid
+        | Field::Gid
+        | Field::Egid
+        | Field::Sgid
+        | Field::Fsgid => Facts::CREDS,
+        Field::Ppid | Field::Auid | Field::SessionId | Field::Pers => Facts::TASK,
+        Field::ObjUid
+        | Field::ObjGid
+        | Field::Inode
+        | Field::DevMajor
+        | Field::DevMinor
+        | Field::FileType => Facts::OBJECTS,
+        _ => Facts::empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

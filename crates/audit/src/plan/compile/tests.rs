@@ -1,0 +1,449 @@
+//! What compiling leaves of rules, call by call.
+
+use super::*;
+use crate::rule::{FieldTest, List, Rule, Value};
+
+const B64: Arch = Arch::X86_64;
+const B32: Arch = Arch::I386;
+
+fn number(field: Field, op: Op, value: u32) -> FieldTest {
+    FieldTest {
+        field,
+        op,
+        value: Value::Number(value),
+    }
+}
+
+fn text(field: Field, value: &str) -> FieldTest {
+    FieldTest {
+        field,
+        op: Op::Equal,
+        value: Value::Text(value.into()),
+    }
+}
+
+#[track_caller]
+fn call(arch: Arch, name: &str) -> Call {
+    Call {
+        arch,
+        syscall: table::syscall_number(arch, name.as_bytes()).unwrap(),
+    }
+}
+
+/// An exit rule for 64-bit syscalls by name; all of them when none is named.
+#[track_caller]
+fn rule(action: Action, names: &[&str], fields: &[FieldTest]) -> Rule {
+    let mut syscalls = if names.is_empty() {
+        SyscallMask::all()
+    } else {
+        SyscallMask::none()
+    };
+    names
+        .iter()
+        .for_each(|name| syscalls.insert(call(B64, name).syscall.0));
+    Rule {
+        list: List::Exit,
+        action,
+        syscalls,
+        fields: fields.into(),
+        keys: Vec::new(),
+    }
+}
+
+fn compile(rules: impl IntoIterator<Item = Rule>, arches: &[Arch]) -> Plan {
+    let listed = |(line, rule)| Listed {
+        rule,
+        source: 0,
+        line,
+    };
+    Plan::compile((1..).zip(rules).map(listed), arches)
+}
+
+/// What one rule leaves to test on a 64-bit call; `None` when it cannot match it.
+#[track_caller]
+fn left(fields: &[FieldTest], name: &str) -> Option<Vec<Test>> {
+    let plan = compile([rule(Action::Always, &[], fields)], &[B64]);
+    assert_eq!(plan.unsupported, []);
+    plan.calls
+        .get(&call(B64, name))
+        .map(|planned| planned.slots[0].tests.clone())
+}
+
+fn test(subject: Subject, op: Op, value: u32) -> Test {
+    Test { subject, op, value }
+}
+
+#[test]
+fn a_watch_touches_the_calls_of_its_perms_that_name_objects() {
+    let watch = [
+        text(Field::Path, "/etc/passwd"),
+        number(Field::Perm, Op::Equal, 2 | 8),
+    ];
+    let is_path = test(Subject::Path, Op::Equal, 0);
+    for name in ["unlink", "renameat2", "chmod", "fchmod", "link", "setxattr"] {
+        assert_eq!(left(&watch, name), Some(vec![is_path]), "{name}");
+    }
+    let writes = test(Subject::OpenPerm, Op::BitMask, 2);
+    for name in ["open", "openat", "openat2"] {
+        assert_eq!(left(&watch, name), Some(vec![is_path, writes]), "{name}");
+    }
+    for name in [
+        "read",
+        "write",
+        "stat",
+        "readlink",
+        "execve",
+        "ftruncate",
+        "getpid",
+    ] {
+        assert_eq!(left(&watch, name), None, "{name}");
+    }
+}
+
+#[test]
+fn the_access_mode_of_an_open_answers_perm() {
+    let mode = |op, bits| left(&[number(Field::Perm, op, bits)], "openat");
+    let ask = |op, value| Some(vec![test(Subject::OpenPerm, op, value)]);
+    assert_eq!(mode(Op::Equal, 4), ask(Op::BitMask, 4));
+    assert_eq!(
+        mode(Op::Equal, 4 | 2),
+        Some(vec![]),
+        "any open reads or writes"
+    );
+    assert_eq!(mode(Op::Equal, 1 | 8), None);
+    assert_eq!(
+        mode(Op::NotEqual, 4),
+        ask(Op::Equal, 2),
+        "opened for writing only"
+    );
+    assert_eq!(mode(Op::NotEqual, 1), Some(vec![]));
+    assert_eq!(mode(Op::NotEqual, 6), None);
+}
+
+#[test]
+fn socketcall_is_a_write_when_it_binds() {
+    let plan = compile(
+        [rule(
+            Action::Always,
+            &[],
+            &[number(Field::Perm, Op::Equal, 2)],
+        )],
+        &[B32],
+    );
+    let slots = &plan.calls[&call(B32, "socketcall")].slots;
+    assert_eq!(
+        slots[0].tests,
+        [test(Subject::Field(Field::A0), Op::Equal, 2)]
+    );
+}
+
+#[test]
+fn arch_is_decided_and_a_rule_without_it_is_for_every_abi() {
+    let b64 = number(Field::Arch, Op::Equal, B64.0);
+    let plan = compile([rule(Action::Always, &["openat"], &[b64])], &[B64, B32]);
+    assert_eq!(
+        plan.calls.keys().copied().collect::<Vec<_>>(),
+        [call(B64, "openat")]
+    );
+    assert_eq!(plan.calls[&call(B64, "openat")].slots[0].tests, []);
+
+    let plan = compile([rule(Action::Always, &["openat"], &[])], &[B64, B32]);
+    let same_number = Call {
+        arch: B32,
+        syscall: call(B64, "openat").syscall,
+    };
+    assert!(
+        plan.calls.contains_key(&same_number),
+        "257 is another call in i386"
+    );
+    assert_eq!(plan.calls.len(), 2);
+}
+
+#[test]
+fn a_number_without_a_name_is_planned_when_a_rule_names_it() {
+    let mut nameless = rule(Action::Always, &["read"], &[]);
+    nameless.syscalls.insert(1500);
+    let plan = compile([nameless], &[B64]);
+    assert!(plan.calls.contains_key(&Call {
+        arch: B64,
+        syscall: Syscall(1500)
+    }));
+    let plan = compile([rule(Action::Always, &[], &[])], &[B64]);
+    assert!(
+        plan.calls
+            .keys()
+            .all(|call| table::syscall_name(B64, call.syscall).is_some())
+    );
+}
+
+#[test]
+fn calls_that_never_return_have_no_outcome() {
+    for field in [Field::Success, Field::Exit] {
+        let fields = [number(field, Op::Equal, 1)];
+        assert_eq!(left(&fields, "exit_group"), None);
+        assert!(left(&fields, "getpid").is_some());
+    }
+}
+
+#[test]
+fn success_is_one_of_two() {
+    let on_getpid = |op, value| left(&[number(Field::Success, op, value)], "getpid");
+    let is = |value| Some(vec![test(Subject::Field(Field::Success), Op::Equal, value)]);
+    assert_eq!(on_getpid(Op::Equal, 7), is(1));
+    assert_eq!(on_getpid(Op::NotEqual, 1), is(0));
+    assert_eq!(
+        on_getpid(Op::Less, 0),
+        is(1),
+        "the kernel counts failure as 2"
+    );
+    assert_eq!(on_getpid(Op::Greater, 0), None);
+    let returned = test(Subject::Field(Field::Exit), Op::GreaterOrEqual, 0);
+    assert_eq!(on_getpid(Op::LessOrEqual, 0), Some(vec![returned]));
+    let both = [
+        number(Field::Success, Op::Equal, 1),
+        number(Field::Success, Op::Equal, 0),
+    ];
+    assert_eq!(left(&both, "getpid"), None);
+}
+
+#[test]
+fn auid_unset_asks_whether_it_is_set() {
+    let on_getpid = |op| left(&[number(Field::Auid, op, u32::MAX)], "getpid");
+    let set = |value| Some(vec![test(Subject::AuidSet, Op::Equal, value)]);
+    assert_eq!(on_getpid(Op::Equal), set(0));
+    assert_eq!(on_getpid(Op::NotEqual), set(1));
+    assert_eq!(on_getpid(Op::Greater), set(1));
+    assert_eq!(on_getpid(Op::LessOrEqual), set(0));
+    assert_eq!(on_getpid(Op::GreaterOrEqual), Some(vec![]));
+    assert_eq!(on_getpid(Op::Less), None);
+    let range = [number(Field::Auid, Op::GreaterOrEqual, 1000)];
+    let plain = test(Subject::Field(Field::Auid), Op::GreaterOrEqual, 1000);
+    assert_eq!(left(&range, "getpid"), Some(vec![plain]));
+}
+
+#[test]
+fn only_a_single_number_contradicts_itself() {
+    let twice = |field| {
+        left(
+            &[number(field, Op::Equal, 1), number(field, Op::Equal, 2)],
+            "chmod",
+        )
+    };
+    assert_eq!(twice(Field::Uid), None);
+    for field in [
+        Field::Gid,
+        Field::Egid,
+        Field::ObjUid,
+        Field::Inode,
+        Field::DevMinor,
+    ] {
+        assert_eq!(
+            twice(field).map(|tests| tests.len()),
+            Some(2),
+            "{field:?} may be many"
+        );
+    }
+    let same = [
+        number(Field::Uid, Op::Equal, 1),
+        number(Field::Uid, Op::Equal, 1),
+    ];
+    assert_eq!(left(&same, "chmod").map(|tests| tests.len()), Some(1));
+}
+
+#[test]
+fn an_owner_is_the_second_of_two_fields() {
+    let owner = |field, other| {
+        let value = Value::Field(other);
+        let test = FieldTest {
+            field,
+            op: Op::NotEqual,
+            value,
+        };
+        left(std::slice::from_ref(&test), "chmod")
+    };
+    let subject = Subject::Fields(Field::Uid, Field::ObjUid);
+    let expected = Some(vec![test(subject, Op::NotEqual, 0)]);
+    assert_eq!(owner(Field::Uid, Field::ObjUid), expected);
+    assert_eq!(owner(Field::ObjUid, Field::Uid), expected);
+    let value = Value::Field(Field::ObjUid);
+    let on_getpid = FieldTest {
+        field: Field::Uid,
+        op: Op::Equal,
+        value,
+    };
+    assert_eq!(left(&[on_getpid], "getpid"), None, "it names no object");
+}
+
+#[test]
+fn a_file_type_that_nothing_has_needs_no_test() {
+    let directory = 0o040_000;
+    assert_eq!(
+        left(
+            &[number(Field::FileType, Op::NotEqual, directory)],
+            "getpid"
+        ),
+        Some(vec![])
+    );
+    assert_eq!(
+        left(&[number(Field::FileType, Op::Equal, directory)], "getpid"),
+        None
+    );
+    let asked = test(Subject::Field(Field::FileType), Op::NotEqual, directory);
+    assert_eq!(
+        left(&[number(Field::FileType, Op::NotEqual, directory)], "chmod"),
+        Some(vec![asked])
+    );
+}
+
+#[test]
+fn rules_that_decide_nothing_are_dropped() {
+    let root = || number(Field::Uid, Op::Equal, 0);
+    let plan = compile(
+        [
+            rule(Action::Never, &["getpid", "read"], &[root()]),
+            rule(Action::Always, &["getpid"], &[]),
+            rule(Action::Always, &["getpid"], &[root()]),
+            rule(Action::Never, &["write"], &[]),
+            rule(Action::Always, &["write"], &[]),
+            rule(Action::Always, &["stat"], &[root()]),
+            rule(Action::Never, &["stat"], &[]),
+        ],
+        &[B64],
+    );
+    let slots = |name| {
+        plan.calls.get(&call(B64, name)).map(|planned| {
+            planned
+                .slots
+                .iter()
+                .map(|slot| slot.rule.0)
+                .collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(
+        slots("getpid"),
+        Some(vec![0, 1]),
+        "what is after an unconditional match"
+    );
+    assert_eq!(slots("read"), None, "only a rule that suppresses");
+    assert_eq!(slots("write"), None, "all is suppressed first");
+    assert_eq!(slots("stat"), Some(vec![5]), "what suppresses at the end");
+}
+
+#[test]
+fn facts_are_those_of_the_tests() {
+    let facts = |fields: &[FieldTest]| {
+        compile([rule(Action::Always, &["chmod"], fields)], &[B64]).calls[&call(B64, "chmod")].facts
+    };
+    assert_eq!(facts(&[number(Field::Pid, Op::Equal, 1)]), Facts::empty());
+    assert_eq!(
+        facts(&[number(Field::Gid, Op::Equal, 1)]),
+        Facts::CREDS | Facts::GROUPS
+    );
+    assert_eq!(facts(&[number(Field::Gid, Op::Less, 1)]), Facts::CREDS);
+    assert_eq!(
+        facts(&[number(Field::Auid, Op::Equal, u32::MAX)]),
+        Facts::TASK
+    );
+    assert_eq!(
+        facts(&[text(Field::Dir, "/etc/"), text(Field::Exe, "/bin/a")]),
+        Facts::OBJECTS | Facts::EXE
+    );
+    let owner = FieldTest {
+        field: Field::ObjUid,
+        op: Op::NotEqual,
+        value: Value::Field(Field::Auid),
+    };
+    assert_eq!(facts(&[owner]), Facts::OBJECTS | Facts::TASK);
+}
+
+#[test]
+fn watches_are_kept_once_and_directories_without_their_slash() {
+    let plan = compile(
+        ["/etc/", "/etc", "/"]
+            .map(|path| rule(Action::Always, &["chmod"], &[text(Field::Dir, path)])),
+        &[B64],
+    );
+    assert_eq!(plan.watches, ["/etc", "/"]);
+}
+
+#[test]
+fn what_is_not_supported_is_named_with_what_it_loses() {
+    let on = |list, action| Rule {
+        list,
+        ..rule(action, &[], &[])
+    };
+    let label = FieldTest {
+        op: Op::Equal,
+        ..text(Field::SubjType, "init_t")
+    };
+    let mut classes = rule(Action::Always, &["read"], &[]);
+    classes.syscalls.insert(2040);
+    let rules = [
+        (on(List::Task, Action::Never), false),
+        (on(List::Task, Action::Always), true),
+        (on(List::User, Action::Never), false),
+        (on(List::Exclude, Action::Always), false),
+        (on(List::Filesystem, Action::Never), false),
+        (on(List::IoUring, Action::Always), true),
+        (on(List::IoUring, Action::Never), false),
+        (
+            rule(Action::Always, &[], std::slice::from_ref(&label)),
+            true,
+        ),
+        (rule(Action::Never, &[], &[label]), false),
+        (
+            rule(
+                Action::Always,
+                &[],
+                &[number(Field::SaddrFam, Op::Equal, 2)],
+            ),
+            true,
+        ),
+        (classes, true),
+    ];
+    let loses: Vec<bool> = rules.iter().map(|&(_, loses)| loses).collect();
+    let plan = compile(rules.map(|(rule, _)| rule), &[B64]);
+    assert!(plan.rules.is_empty() && plan.calls.is_empty());
+    assert_eq!(
+        plan.unsupported
+            .iter()
+            .map(|rule| rule.loses)
+            .collect::<Vec<_>>(),
+        loses
+    );
+    assert!(
+        plan.unsupported
+            .iter()
+            .zip(1..)
+            .all(|(rule, line)| rule.line == line)
+    );
+    assert!(plan.unsupported[7].reason.contains("`subj_type`"));
+}
+
+#[test]
+fn a_plan_is_full_at_its_limit() {
+    let none = Rule {
+        syscalls: SyscallMask::none(),
+        ..rule(Action::Always, &[], &[])
+    };
+    let plan = compile(std::iter::repeat_n(none, Plan::MAX_RULES + 1), &[]);
+    assert_eq!(plan.rules.len(), Plan::MAX_RULES);
+    assert_eq!(
+        plan.unsupported
+            .iter()
+            .map(|rule| rule.line)
+            .collect::<Vec<_>>(),
+        [65_536]
+    );
+}
+
+#[test]
+fn keys_are_joined_as_records_carry_them() {
+    let keyed = Rule {
+        keys: vec!["a".into(), "b".into()],
+        ..rule(Action::Always, &[], &[])
+    };
+    let plan = compile([keyed, rule(Action::Always, &[], &[])], &[B64]);
+    assert_eq!(plan.rules[0].key, Some("a\u{1}b".into()));
+    assert_eq!(plan.rules[1].key, None);
+}

@@ -1,0 +1,331 @@
+//! The plain evaluator: what rules mean, read one by one against one finished syscall.
+//!
+//! This is the reference. It knows nothing of plans, decides nothing early and is in no hurry; the
+//! plan, and through it the BPF filter, must agree with it. What [`Observed::compare`] says about a
+//! single number is shared with [`super::verdict`], so that the two differ only in what they ask.
+
+use crate::event::succeeded;
+use crate::event::{Inode, Task};
+use crate::ids::{Arch, Auid, Syscall};
+use crate::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
+
+use super::perm::{self, Class, Flags};
+
+/// Everything that a rule can ask about one finished syscall.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// ABI through which the call came.
+    pub arch: Arch,
+    /// Its number in that ABI.
+    pub syscall: Syscall,
+    /// What the call returned, as reported: an interrupted call that the kernel restarts returned
+    /// EINTR. `None` when it never returned.
+    pub exit: Option<i64>,
+    /// First four arguments as passed.
+    pub args: [u64; 4],
+    /// `how.flags` that the kernel copied for openat2; 0 for any other call.
+    pub open_how_flags: u64,
+    /// Who made the call, after the call.
+    pub task: Task<'a>,
+    /// Supplementary groups of the task.
+    pub groups: &'a [u32],
+    /// Execution domain.
+    pub personality: u32,
+    /// Objects that the call named, those that have a PATH item: parents included.
+    pub objects: &'a [ObservedObject<'a>],
+}
+
+/// An object that the call named.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedObject<'a> {
+    /// Where it is: absolute, links followed, without a slash at the end. Empty when not known.
+    pub path: &'a [u8],
+    /// Name as given; `None` when the call named the object by descriptor.
+    pub name: Option<&'a [u8]>,
+    /// Facts of its inode; `None` when there is none.
+    pub inode: Option<Inode>,
+}
+
+/// Index of the first rule whose conditions all hold: the one that decides. `None` when no rule
+/// matches, and then nothing is recorded.
+///
+/// Rules of other lists than exit never match.
+///
+/// # Source
+/// `audit_filter_syscall` and `audit_filter_inodes` in `kernel/auditsc.c`, Linux 6.12, whose two
+/// passes and their priorities come to this order.
+#[must_use]
+pub fn first_match(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
+    rules.iter().position(|rule| matches(rule, observed))
+}
+
+/// Whether the event is recorded: the first rule that matches says always.
+#[must_use]
+pub fn recorded(rules: &[Rule], observed: &Observed<'_>) -> bool {
+    first_match(rules, observed)
+        .and_then(|index| rules.get(index))
+        .is_some_and(|rule| rule.action == Action::Always)
+}
+
+/// Compares as the kernel does: unsigned, on 32 bits.
+///
+/// # Source
+/// `audit_comparator` in `kernel/auditfilter.c`, Linux 6.12.
+#[must_use]
+pub const fn compare(op: Op, left: u32, right: u32) -> bool {
+    match op {
+        Op::Equal => left == right,
+        Op::NotEqual => left != right,
+        Op::Greater => left > right,
+        Op::GreaterOrEqual => left >= right,
+        Op::Less => left < right,
+        Op::LessOrEqual => left <= right,
+        Op::BitMask => left & right != 0,
+        Op::BitTest => left & right == right,
+    }
+}
+
+/// Whether `path` is `directory` or below it, by whole components.
+#[must_use]
+pub fn is_at_or_below(path: &[u8], directory: &[u8]) -> bool {
+    let absolute = path.starts_with(b"/") && directory.starts_with(b"/");
+    let rest = path.strip_prefix(trim_slashes(directory));
+    absolute && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
+/// A directory without the slashes at its end; the root becomes empty.
+pub(super) fn trim_slashes(directory: &[u8]) -> &[u8] {
+    let end = directory.iter().rposition(|&byte| byte != b'/');
+    directory
+        .get(..end.map_or(0, |last| last + 1))
+        .unwrap_or_default()
+}
+
+impl ObservedObject<'_> {
+    /// Whether `watch` is this object, by its path or by the name that was given.
+    #[must_use]
+    pub fn is(&self, watch: &[u8]) -> bool {
+        !watch.is_empty() && (self.path == watch || self.name == Some(watch))
+    }
+
+    /// Whether one of the numbers that `field` stands for satisfies the comparison.
+    fn compare(&self, field: Field, op: Op, value: u32) -> bool {
+        let Some(inode) = self.inode else {
+            return false;
+        };
+        match field {
+            Field::ObjUid => compare(op, inode.uid, value),
+            Field::ObjGid => compare(op, inode.gid, value),
+            Field::Inode => compare(op, low32(inode.ino), value),
+            Field::DevMajor => {
+                compare(op, inode.dev.major(), value) || compare(op, inode.rdev.major(), value)
+            }
+            Field::DevMinor => {
+                compare(op, inode.dev.minor(), value) || compare(op, inode.rdev.minor(), value)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Observed<'_> {
+    /// The number of the event that `field` stands for; `None` when it has none, or many.
+    #[must_use]
+    pub fn number(&self, field: Field) -> Option<u32> {
+        let task = &self.task;
+        Some(match field {
+            Field::Pid => task.pid,
+            Field::Ppid => task.ppid,
+            Field::Uid => task.uid,
+            Field::Euid => task.euid,
+            Field::Suid => task.suid,
+            Field::Fsuid => task.fsuid,
+            Field::Gid => task.gid,
+            Field::Egid => task.egid,
+            Field::Sgid => task.sgid,
+            Field::Fsgid => task.fsgid,
+            Field::Auid => task.auid.0,
+            Field::SessionId => task.ses,
+            Field::Pers => self.personality,
+            Field::Arch => self.arch.0,
+            Field::Exit => low32(self.exit?.cast_unsigned()),
+            Field::Success => u32::from(self.succeeded()?),
+            Field::A0 => low32(self.args[0]),
+            Field::A1 => low32(self.args[1]),
+            Field::A2 => low32(self.args[2]),
+            Field::A3 => low32(self.args[3]),
+            _ => return None,
+        })
+    }
+
+    /// Compares what `field` stands for with a number, with all that the kernel does on the way:
+    /// supplementary groups count for `gid` and `egid`, and any object may satisfy a test of
+    /// objects, unless the test is about `one` of them.
+    #[must_use]
+    pub fn compare(
+        &self,
+        field: Field,
+        op: Op,
+        value: u32,
+        one: Option<&ObservedObject<'_>>,
+    ) -> bool {
+        match field {
+            Field::Gid | Field::Egid => {
+                let plain = self
+                    .number(field)
+                    .is_some_and(|gid| compare(op, gid, value));
+                match op {
+                    Op::Equal => plain || self.groups.contains(&value),
+                    Op::NotEqual => plain && !self.groups.contains(&value),
+                    _ => plain,
+                }
+            }
+            Field::ObjUid | Field::ObjGid | Field::Inode | Field::DevMajor | Field::DevMinor => {
+                match one {
+                    Some(object) => object.compare(field, op, value),
+                    None => self
+                        .objects
+                        .iter()
+                        .any(|object| object.compare(field, op, value)),
+                }
+            }
+            Field::FileType => {
+                let found = self.has_file_type(value);
+                (op == Op::Equal && found) || (op == Op::NotEqual && !found)
+            }
+            _ => self
+                .number(field)
+                .is_some_and(|number| compare(op, number, value)),
+        }
+    }
+
+    /// Compares two numbers of the event: `-C`. With the owner of an object, any object may do.
+    #[must_use]
+    pub fn compare_fields(&self, left: Field, op: Op, right: Field) -> bool {
+        match (left, right) {
+            (Field::ObjUid | Field::ObjGid, _) => self.compare_owner(right, op, left),
+            (_, Field::ObjUid | Field::ObjGid) => self.compare_owner(left, op, right),
+            _ => match (self.number(left), self.number(right)) {
+                (Some(left), Some(right)) => compare(op, left, right),
+                _ => false,
+            },
+        }
+    }
+
+    /// Access mode of an open as perm bits; 0 for calls that are no open.
+    #[must_use]
+    pub fn open_perm(&self) -> u32 {
+        match perm::class(self.arch, self.syscall) {
+            Class::Open(Flags::Argument(index)) => {
+                perm::access_mode(self.args.get(index).map_or(0, |&flags| low32(flags)))
+            }
+            Class::Open(Flags::OpenHow) => perm::access_mode(low32(self.open_how_flags)),
+            Class::Fixed(_) | Class::SocketCall => 0,
+        }
+    }
+
+    /// Perm bits of the call.
+    fn perm(&self) -> u32 {
+        match perm::class(self.arch, self.syscall) {
+            Class::Fixed(bits) => bits,
+            Class::Open(_) => self.open_perm(),
+            Class::SocketCall if low32(self.args[0]) == perm::SOCKETCALL_BIND => {
+                crate::rule::perm::WRITE
+            }
+            Class::SocketCall => 0,
+        }
+    }
+
+    /// Whether the call succeeded; `None` when it never returned.
+    fn succeeded(&self) -> Option<bool> {
+        self.exit.map(succeeded)
+    }
+
+    fn has_file_type(&self, format: u32) -> bool {
+        self.objects
+            .iter()
+            .filter_map(|object| object.inode)
+            .any(|inode| inode.mode & S_IFMT == format)
+    }
+
+    fn compare_owner(&self, field: Field, op: Op, owner: Field) -> bool {
+        self.number(field).is_some_and(|number| {
+            self.objects
+                .iter()
+                .filter_map(|object| object.inode)
+                .any(|inode| {
+                    let owner = if owner == Field::ObjUid {
+                        inode.uid
+                    } else {
+                        inode.gid
+                    };
+                    compare(op, number, owner)
+                })
+        })
+    }
+}
+
+/// Bits of a mode that hold the file type.
+const S_IFMT: u32 = 0o170_000;
+
+const fn low32(value: u64) -> u32 {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+fn matches(rule: &Rule, observed: &Observed<'_>) -> bool {
+    let number = observed.syscall.0;
+    let selected = number < SyscallMask::LIMIT - 32 && rule.syscalls.contains(number);
+    if rule.list != List::Exit || !selected {
+        return false;
+    }
+    let all_hold = |one| rule.fields.iter().all(|test| holds(test, observed, one));
+    if rule.fields.iter().any(is_about_one_object) {
+        observed.objects.iter().any(|object| all_hold(Some(object)))
+    } else {
+        all_hold(None)
+    }
+}
+
+/// Whether the kernel keeps the rule of this test by inode and asks it about one name at a time.
+fn is_about_one_object(test: &FieldTest) -> bool {
+    test.op == Op::Equal && matches!(test.field, Field::Path | Field::Inode)
+}
+
+/// Whether one condition holds.
+fn holds(test: &FieldTest, observed: &Observed<'_>, one: Option<&ObservedObject<'_>>) -> bool {
+    let op = test.op;
+    match (test.field, &test.value) {
+        (Field::Auid, &Value::Number(value)) if value == Auid::UNSET.0 => {
+            compare(op, u32::from(observed.task.auid != Auid::UNSET), 0)
+        }
+        (Field::Success, &Value::Number(value)) => {
+            let code = |success| if success { 1 } else { 2 };
+            observed
+                .succeeded()
+                .is_some_and(|success| compare(op, code(success), code(value != 0)))
+        }
+        (Field::Perm, &Value::Number(bits)) => equals(op, observed.perm() & bits != 0),
+        (field, &Value::Number(value)) => observed.compare(field, op, value, one),
+        (field, &Value::Field(other)) => observed.compare_fields(field, op, other),
+        (Field::Path, Value::Text(path)) => equals(op, one.is_some_and(|object| object.is(path))),
+        (Field::Dir, Value::Text(directory)) => {
+            let below = |object: &ObservedObject<'_>| is_at_or_below(object.path, directory);
+            equals(op, observed.objects.iter().any(below))
+        }
+        (Field::Exe, Value::Text(path)) => equals(op, observed.task.exe == Some(path.as_slice())),
+        (_, Value::Text(_)) => false,
+    }
+}
+
+/// What `=` and `!=` make of a fact; no other operator is ever true of it.
+const fn equals(op: Op, fact: bool) -> bool {
+    match op {
+        Op::Equal => fact,
+        Op::NotEqual => !fact,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

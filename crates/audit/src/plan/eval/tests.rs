@@ -1,0 +1,390 @@
+//! The meaning of each kind of condition, against one event that is varied.
+
+use super::*;
+use crate::ids::Dev;
+
+const ROOT_FILE: Inode = Inode {
+    ino: 7,
+    dev: Dev(8 << 20 | 1),
+    mode: 0o100_644,
+    uid: 0,
+    gid: 0,
+    rdev: Dev(0),
+};
+
+const PASSWD: ObservedObject<'static> = ObservedObject {
+    path: b"/etc/passwd",
+    name: Some(b"passwd"),
+    inode: Some(ROOT_FILE),
+};
+
+const NOTES: ObservedObject<'static> = ObservedObject {
+    path: b"/home/me/notes",
+    name: Some(b"/link/notes"),
+    inode: Some(Inode {
+        ino: 9,
+        mode: 0o120_777,
+        uid: 1000,
+        gid: 1000,
+        ..ROOT_FILE
+    }),
+};
+
+const GONE: ObservedObject<'static> = ObservedObject {
+    path: b"/etc/gone",
+    name: Some(b"gone"),
+    inode: None,
+};
+
+/// An `openat` for reading by user 1000, who became root, that gave descriptor 3.
+fn openat() -> Observed<'static> {
+    Observed {
+        arch: Arch::X86_64,
+        syscall: Syscall(257),
+        exit: Some(3),
+        args: [0xffff_ffff_ffff_ff9c, 2, 0, 0],
+        open_how_flags: 0,
+        task: Task {
+            ppid: 10,
+            pid: 11,
+            auid: Auid(1000),
+            uid: 1000,
+            gid: 1000,
+            euid: 0,
+            suid: 0,
+            fsuid: 0,
+            egid: 1000,
+            sgid: 1000,
+            fsgid: 1000,
+            ses: 2,
+            tty: b"pts0",
+            comm: b"cat",
+            exe: Some(b"/usr/bin/cat"),
+        },
+        groups: &[4, 27],
+        personality: 0,
+        objects: &[PASSWD],
+    }
+}
+
+fn rule(fields: Vec<FieldTest>) -> Rule {
+    Rule {
+        list: List::Exit,
+        action: Action::Always,
+        syscalls: SyscallMask::all(),
+        fields,
+        keys: Vec::new(),
+    }
+}
+
+fn number(field: Field, op: Op, value: u32) -> FieldTest {
+    FieldTest {
+        field,
+        op,
+        value: Value::Number(value),
+    }
+}
+
+fn text(field: Field, op: Op, value: &[u8]) -> FieldTest {
+    FieldTest {
+        field,
+        op,
+        value: Value::Text(value.into()),
+    }
+}
+
+#[track_caller]
+fn is(observed: &Observed<'_>, test: FieldTest, expected: bool) {
+    let rule = rule(vec![test]);
+    assert_eq!(matches(&rule, observed), expected, "{:?}", rule.fields);
+}
+
+#[test]
+fn numbers_are_compared_unsigned_on_32_bits() {
+    let mut denied = openat();
+    denied.exit = Some(-13);
+    is(
+        &denied,
+        number(Field::Exit, Op::Equal, 13_u32.wrapping_neg()),
+        true,
+    );
+    is(&denied, number(Field::Exit, Op::Less, 0), false);
+    is(&denied, number(Field::Exit, Op::Greater, 0), true);
+    is(&denied, number(Field::Exit, Op::Equal, 13), false);
+    is(&openat(), number(Field::A0, Op::Equal, 0xffff_ff9c), true);
+    is(&openat(), number(Field::A0, Op::BitMask, 0x11), true);
+    is(&openat(), number(Field::A0, Op::BitTest, 0x11), false);
+}
+
+#[test]
+fn success_is_what_is_no_error() {
+    for (exit, success) in [
+        (0, true),
+        (-1, false),
+        (-4095, false),
+        (-4096, true),
+        (1 << 40, true),
+    ] {
+        let observed = Observed {
+            exit: Some(exit),
+            ..openat()
+        };
+        is(&observed, number(Field::Success, Op::Equal, 1), success);
+        is(&observed, number(Field::Success, Op::Equal, 0), !success);
+        is(&observed, number(Field::Success, Op::NotEqual, 1), !success);
+    }
+}
+
+#[test]
+fn a_call_that_never_returned_has_no_outcome() {
+    let killed = Observed {
+        exit: None,
+        ..openat()
+    };
+    for op in [Op::Equal, Op::NotEqual, Op::GreaterOrEqual] {
+        is(&killed, number(Field::Success, op, 1), false);
+        is(&killed, number(Field::Exit, op, 0), false);
+    }
+}
+
+#[test]
+fn supplementary_groups_count_for_gid_and_egid_only() {
+    for field in [Field::Gid, Field::Egid] {
+        is(&openat(), number(field, Op::Equal, 27), true);
+        is(&openat(), number(field, Op::NotEqual, 27), false);
+        is(&openat(), number(field, Op::NotEqual, 28), true);
+        is(&openat(), number(field, Op::Less, 1000), false);
+    }
+    is(&openat(), number(Field::Sgid, Op::Equal, 27), false);
+    is(&openat(), number(Field::Fsgid, Op::NotEqual, 27), true);
+}
+
+#[test]
+fn auid_unset_is_a_question_of_being_set() {
+    let mut daemon = openat();
+    daemon.task.auid = Auid::UNSET;
+    for (op, when_set) in [
+        (Op::Equal, false),
+        (Op::NotEqual, true),
+        (Op::Greater, true),
+        (Op::LessOrEqual, false),
+    ] {
+        is(&openat(), number(Field::Auid, op, u32::MAX), when_set);
+        is(&daemon, number(Field::Auid, op, u32::MAX), !when_set);
+    }
+    is(&daemon, number(Field::Auid, Op::GreaterOrEqual, 1000), true);
+}
+
+#[test]
+fn a_path_is_the_object_or_the_name_that_was_given() {
+    let both = Observed {
+        objects: &[PASSWD, NOTES],
+        ..openat()
+    };
+    for (path, found) in [
+        (&b"/etc/passwd"[..], true),
+        (b"/link/notes", true),
+        (b"passwd", true),
+        (b"/etc", false),
+        (b"/etc/passwd/", false),
+        (b"", false),
+    ] {
+        is(&both, text(Field::Path, Op::Equal, path), found);
+    }
+}
+
+#[test]
+fn a_directory_holds_itself_and_what_is_below() {
+    for (directory, found) in [
+        (&b"/etc"[..], true),
+        (b"/etc/", true),
+        (b"/", true),
+        (b"/etc/passwd", true),
+        (b"/et", false),
+        (b"/etc/pass", false),
+        (b"etc", false),
+        (b"", false),
+    ] {
+        is(&openat(), text(Field::Dir, Op::Equal, directory), found);
+    }
+    let unknown = ObservedObject {
+        path: b"",
+        ..PASSWD
+    };
+    is(
+        &Observed {
+            objects: &[unknown],
+            ..openat()
+        },
+        text(Field::Dir, Op::Equal, b"/"),
+        false,
+    );
+}
+
+#[test]
+fn perm_is_the_class_of_the_call() {
+    is(&openat(), number(Field::Perm, Op::Equal, 4), true);
+    is(&openat(), number(Field::Perm, Op::Equal, 2 | 8), false);
+    is(&openat(), number(Field::Perm, Op::NotEqual, 2 | 8), true);
+    let created = Observed {
+        args: [0, 0, 0o102, 0],
+        ..openat()
+    };
+    is(&created, number(Field::Perm, Op::Equal, 2), true);
+    let how = Observed {
+        syscall: Syscall(437),
+        open_how_flags: 1,
+        ..openat()
+    };
+    is(&how, number(Field::Perm, Op::Equal, 2), true);
+    is(&how, number(Field::Perm, Op::Equal, 4), false);
+    let bind = Observed {
+        arch: Arch::I386,
+        syscall: Syscall(102),
+        args: [2, 0, 0, 0],
+        ..openat()
+    };
+    is(&bind, number(Field::Perm, Op::Equal, 2), true);
+    is(
+        &Observed {
+            args: [3, 0, 0, 0],
+            ..bind
+        },
+        number(Field::Perm, Op::Equal, 2),
+        false,
+    );
+}
+
+#[test]
+fn any_object_may_satisfy_a_test_of_objects() {
+    let both = Observed {
+        objects: &[PASSWD, NOTES],
+        ..openat()
+    };
+    is(&both, number(Field::ObjUid, Op::Equal, 1000), true);
+    is(&both, number(Field::ObjUid, Op::NotEqual, 1000), true);
+    is(&both, number(Field::DevMajor, Op::Equal, 8), true);
+    is(&both, number(Field::DevMajor, Op::Equal, 0), true);
+    is(&both, number(Field::FileType, Op::Equal, 0o120_000), true);
+    is(
+        &both,
+        number(Field::FileType, Op::NotEqual, 0o120_000),
+        false,
+    );
+    let gone = Observed {
+        objects: &[GONE],
+        ..openat()
+    };
+    is(&gone, number(Field::ObjUid, Op::Equal, 0), false);
+    is(
+        &gone,
+        number(Field::FileType, Op::NotEqual, 0o040_000),
+        true,
+    );
+    is(&gone, text(Field::Path, Op::Equal, b"/etc/gone"), true);
+}
+
+#[test]
+fn tests_beside_a_path_are_about_that_object() {
+    let both = Observed {
+        objects: &[PASSWD, NOTES],
+        ..openat()
+    };
+    let passwd = || text(Field::Path, Op::Equal, b"/etc/passwd");
+    let of_user = || number(Field::ObjUid, Op::Equal, 1000);
+    assert!(!matches(&rule(vec![passwd(), of_user()]), &both));
+    let in_etc = text(Field::Dir, Op::Equal, b"/etc");
+    assert!(
+        matches(&rule(vec![in_etc, of_user()]), &both),
+        "a tree is not kept by inode"
+    );
+    let inode = number(Field::Inode, Op::Equal, 9);
+    assert!(matches(&rule(vec![inode, of_user()]), &both));
+}
+
+#[test]
+fn fields_are_compared_with_each_other() {
+    let compare = |field, op, other| FieldTest {
+        field,
+        op,
+        value: Value::Field(other),
+    };
+    is(
+        &openat(),
+        compare(Field::Uid, Op::NotEqual, Field::Euid),
+        true,
+    );
+    is(&openat(), compare(Field::Uid, Op::Equal, Field::Auid), true);
+    is(
+        &openat(),
+        compare(Field::Gid, Op::NotEqual, Field::Egid),
+        false,
+    );
+    let both = Observed {
+        objects: &[PASSWD, NOTES],
+        ..openat()
+    };
+    for op in [Op::Equal, Op::NotEqual] {
+        is(&both, compare(Field::Auid, op, Field::ObjUid), true);
+        is(&both, compare(Field::ObjUid, op, Field::Auid), true);
+        is(
+            &Observed {
+                objects: &[],
+                ..openat()
+            },
+            compare(Field::Auid, op, Field::ObjUid),
+            false,
+        );
+    }
+}
+
+#[test]
+fn a_task_without_a_program_runs_no_path() {
+    is(
+        &openat(),
+        text(Field::Exe, Op::Equal, b"/usr/bin/cat"),
+        true,
+    );
+    let mut kernel = openat();
+    kernel.task.exe = None;
+    is(&kernel, text(Field::Exe, Op::Equal, b"/usr/bin/cat"), false);
+    is(
+        &kernel,
+        text(Field::Exe, Op::NotEqual, b"/usr/bin/cat"),
+        true,
+    );
+}
+
+#[test]
+fn the_first_rule_that_matches_decides() {
+    let never = Rule {
+        action: Action::Never,
+        ..rule(vec![number(Field::Uid, Op::Equal, 1000)])
+    };
+    let other_list = Rule {
+        list: List::Exclude,
+        ..rule(vec![])
+    };
+    let rules = [
+        other_list,
+        rule(vec![number(Field::Uid, Op::Equal, 0)]),
+        never,
+        rule(vec![]),
+    ];
+    assert_eq!(first_match(&rules, &openat()), Some(2));
+    assert!(!recorded(&rules, &openat()));
+    let mut other = openat();
+    other.task.uid = 5;
+    assert_eq!(first_match(&rules, &other), Some(3));
+    assert!(recorded(&rules, &other));
+    assert_eq!(first_match(&[], &other), None);
+}
+
+#[test]
+fn class_bits_of_the_mask_select_no_syscall() {
+    let beyond = Observed {
+        syscall: Syscall(2020),
+        ..openat()
+    };
+    assert!(!matches(&rule(vec![]), &beyond));
+}

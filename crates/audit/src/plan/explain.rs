@@ -1,0 +1,434 @@
+//! What a plan costs on the tracepoint engine: a model for `tollgate explain` to print.
+//!
+//! Once anything is attached, the kernel takes its syscall-trace slow path on *every* syscall of
+//! the machine: that is the price in [`Price::every_syscall_ns`]. A call "pays" here when it also
+//! evaluates rules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::ids::{Arch, Syscall};
+use crate::rule::{Action, Field, SyscallMask};
+use crate::table;
+
+use super::hook::{self, Hook, Kernel, Sides};
+use super::shape::{self, Place};
+use super::{Call, Plan, RuleId};
+
+/// Prices of the tracepoint engine.
+///
+/// # Units
+/// Nanoseconds per syscall.
+///
+/// # Source
+/// Measured on 6.18, see `docs/bench.md`: a guest on one machine. Take the proportions, not the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// On every syscall of the machine, as soon as one `sys_exit_X` or `sys_enter_X` is attached.
+    pub one: u32,
+    /// The same, on top, where both sides are attached.
+    pub both: u32,
+    /// On every syscall of the machine for the raw tracepoint `sys_exit`.
+    pub raw_exit: u32,
+    /// On every syscall of the machine for the raw tracepoint `sys_enter`.
+    pub raw_enter: u32,
+    /// The same, on top, where exits are attached too.
+    pub raw_both: u32,
+    /// To start the program of a call that pays, through its own tracepoint.
+    pub pays: u32,
+    /// The same through the raw tracepoint.
+    pub raw_pays: u32,
+}
+
+/// The one table of prices.
+pub const PRICES: Prices = Prices {
+    one: 30,
+    both: 13,
+    raw_exit: 76,
+    raw_enter: 72,
+    raw_both: 54,
+    pays: 200,
+    raw_pays: 100,
+};
+
+/// Calls that ordinary programs make all the time; whether they pay is what users ask first.
+pub const COMMON: [&str; 6] = ["read", "write", "getpid", "futex", "epoll_wait", "stat"];
+
+/// What a plan costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// One entry for each of [`Plan::rules`], in the same order.
+    pub rules: Vec<RuleCost>,
+    /// What is attached.
+    pub hooks: BTreeSet<Hook>,
+    /// What that costs.
+    pub price: Price,
+    /// How many syscalls pay, for each ABI that has some; `x86_64` in any case, and first.
+    pub paying: Vec<Paying>,
+    /// For each of [`COMMON`], as a 64-bit call: whether it pays.
+    pub common: Vec<(&'static str, bool)>,
+}
+
+/// Price of a plan.
+///
+/// # Units
+/// Nanoseconds per syscall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Price {
+    /// Whether calls are seen to return by the raw tracepoint.
+    pub raw: bool,
+    /// What every syscall of the machine pays, in the plan or not.
+    pub every_syscall_ns: u32,
+    /// What a syscall of the plan pays on top before its first rule is read.
+    pub paying_syscall_ns: u32,
+}
+
+/// Syscalls of one ABI that pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paying {
+    /// The ABI.
+    pub arch: Arch,
+    /// How many pay.
+    pub paying: usize,
+    /// How many there are.
+    pub known: usize,
+}
+
+/// What one rule touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleCost {
+    /// The rule.
+    pub rule: RuleId,
+    /// Syscalls that evaluate it.
+    pub calls: BTreeMap<Arch, Vec<Syscall>>,
+    /// Hooks that it needs; none for a rule that only suppresses.
+    pub hooks: BTreeSet<Hook>,
+    /// How much of the machine it burdens.
+    pub cost: Cost,
+    /// What its writer should know.
+    pub notes: Vec<Note>,
+}
+
+/// How much of a machine a rule burdens, relative to other rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cost {
+    /// Needs no hook: it matches nothing, or only suppresses.
+    Nothing,
+    /// Only calls that programs make now and then.
+    Low,
+    /// Calls that a busy program makes thousands of times a second, such as opens.
+    Medium,
+    /// Calls that a busy program makes all the time, such as read.
+    High,
+    /// Every syscall, or nearly.
+    Everything,
+}
+
+/// Something to know about a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// It can match no call: its conditions exclude each other, or an earlier rule takes all.
+    MatchesNothing,
+    /// A `never` rule.
+    OnlySuppresses,
+    /// It is evaluated for nearly all syscalls of an ABI.
+    EverySyscall(Arch),
+    /// It covers 32-bit calls because it says so.
+    Compat,
+    /// It covers 32-bit calls because it does not say which ABI it means.
+    CompatUnasked,
+    /// Names that these calls are given are read from the task's memory.
+    NamesFromTask(Vec<&'static str>),
+    /// It looks at the flags of openat2, which are read from the task's memory.
+    FlagsFromTask,
+}
+
+/// Says what a plan costs on the tracepoint engine of a kernel.
+#[must_use]
+pub fn explain(plan: &Plan, kernel: Kernel) -> Explanation {
+    let hooks = hook::hooks(plan, kernel);
+    let raw = Sides::of(plan, kernel);
+    let arches: BTreeSet<Arch> = plan
+        .calls
+        .keys()
+        .map(|call| call.arch)
+        .chain([Arch::X86_64])
+        .collect();
+    let known: BTreeMap<Arch, usize> = arches.iter().map(|&arch| (arch, known(arch))).collect();
+    let paying = known
+        .iter()
+        .rev()
+        .map(|(&arch, &known)| Paying {
+            arch,
+            known,
+            paying: plan.calls.keys().filter(|call| call.arch == arch).count(),
+        })
+        .collect();
+    let common = COMMON.map(|name| {
+        let call = table::syscall_number(Arch::X86_64, name.as_bytes()).map(|syscall| Call {
+            arch: Arch::X86_64,
+            syscall,
+        });
+        (
+            name,
+            call.is_some_and(|call| plan.calls.contains_key(&call)),
+        )
+    });
+    Explanation {
+        rules: rules(plan, raw, &known),
+        price: price(&hooks, raw),
+        hooks,
+        paying,
+        common: common.into(),
+    }
+}
+
+impl Note {
+    /// Stable short name.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::MatchesNothing => "matches-nothing",
+            Self::OnlySuppresses => "only-suppresses",
+            Self::EverySyscall(_) => "every-syscall",
+            Self::Compat => "compat",
+            Self::CompatUnasked => "compat-unasked",
+            Self::NamesFromTask(_) => "names-from-task",
+            Self::FlagsFromTask => "flags-from-task",
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MatchesNothing => f.write_str(
+                "matches nothing: its conditions exclude each other, or an earlier rule takes all",
+            ),
+            Self::OnlySuppresses => f.write_str("only suppresses: needs no hook of its own"),
+            Self::EverySyscall(arch) => {
+                write!(f, "is evaluated for nearly every {} syscall", bits(*arch))
+            }
+            Self::Compat => f.write_str("32-bit calls: needs the raw tracepoint"),
+            Self::CompatUnasked => f.write_str(
+                "32-bit calls: needs the raw tracepoint; add `-F arch=b64` if they are not meant",
+            ),
+            Self::NamesFromTask(names) => write!(
+                f,
+                "names are read from task memory, where another thread can change them, for {}",
+                shortened(names)
+            ),
+            Self::FlagsFromTask => f.write_str(
+                "flags of openat2 are read from task memory, where another thread can change them",
+            ),
+        }
+    }
+}
+
+/// Name of a call, or its number when it has none.
+#[must_use]
+pub fn call_name(call: Call) -> String {
+    table::syscall_name(call.arch, call.syscall)
+        .map_or_else(|| call.syscall.0.to_string(), str::to_owned)
+}
+
+/// The first few names of a list, and how many more there are.
+#[must_use]
+pub fn shortened(names: &[impl AsRef<str>]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} +{more}", shown.join(", ")),
+    }
+}
+
+/// `64-bit` or `32-bit`.
+#[must_use]
+pub const fn bits(arch: Arch) -> &'static str {
+    // The flag that the audit system puts into the numbers of 64-bit ABIs.
+    if arch.0 & 0x8000_0000 == 0 {
+        "32-bit"
+    } else {
+        "64-bit"
+    }
+}
+
+fn price(hooks: &BTreeSet<Hook>, raw: Sides) -> Price {
+    let enters = hooks
+        .iter()
+        .any(|hook| matches!(hook, Hook::Enter(_) | Hook::Last(_) | Hook::RawEnter));
+    let exits = hooks
+        .iter()
+        .any(|hook| matches!(hook, Hook::Exit(_) | Hook::RawExit));
+    let of_exits = if raw.raw_exit {
+        PRICES.raw_exit
+    } else {
+        PRICES.one
+    };
+    let every_syscall_ns = match (enters, exits) {
+        (false, false) => return Price::default(),
+        (false, true) => of_exits,
+        (true, true) => {
+            of_exits
+                + if raw.raw_enter {
+                    PRICES.raw_both
+                } else {
+                    PRICES.both
+                }
+        }
+        (true, false) => {
+            if raw.raw_enter {
+                PRICES.raw_enter
+            } else {
+                PRICES.one
+            }
+        }
+    };
+    let paying_syscall_ns = if raw.raw_exit {
+        PRICES.raw_pays
+    } else {
+        PRICES.pays
+    };
+    Price {
+        raw: raw.raw_exit,
+        every_syscall_ns,
+        paying_syscall_ns,
+    }
+}
+
+fn known(arch: Arch) -> usize {
+    (0..SyscallMask::LIMIT)
+        .filter(|&number| table::syscall_name(arch, Syscall(number)).is_some())
+        .count()
+}
+
+fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost> {
+    let mut touched: Vec<Vec<Call>> = vec![Vec::new(); plan.rules.len()];
+    for (&call, planned) in &plan.calls {
+        for slot in &planned.slots {
+            if let Some(calls) = touched.get_mut(usize::from(slot.rule.0)) {
+                calls.push(call);
+            }
+        }
+    }
+    let with_ids = (0..=u16::MAX).map(RuleId).zip(&plan.rules).zip(touched);
+    with_ids
+        .map(|((rule, planned), calls)| {
+            let suppresses = planned.rule.action == Action::Never;
+            let mut by_arch: BTreeMap<Arch, Vec<Syscall>> = BTreeMap::new();
+            for call in &calls {
+                by_arch.entry(call.arch).or_default().push(call.syscall);
+            }
+            let everywhere = by_arch
+                .iter()
+                .filter(|(arch, calls)| {
+                    known
+                        .get(arch)
+                        .is_some_and(|known| calls.len() * 10 >= known * 9)
+                })
+                .map(|(&arch, _)| arch);
+            let mut notes: Vec<Note> = everywhere.map(Note::EverySyscall).collect();
+            let cost = match (suppresses || calls.is_empty(), notes.is_empty()) {
+                (true, _) => Cost::Nothing,
+                (false, false) => Cost::Everything,
+                (false, true) => calls
+                    .iter()
+                    .map(|&call| cost_of(call))
+                    .max()
+                    .unwrap_or(Cost::Nothing),
+            };
+            if calls.is_empty() {
+                notes.push(Note::MatchesNothing);
+            } else if suppresses {
+                notes.push(Note::OnlySuppresses);
+            } else {
+                notes.extend(notes_on(plan, rule, &calls));
+            }
+            let hooks = if suppresses {
+                BTreeSet::new()
+            } else {
+                calls.into_iter().flat_map(|call| raw.hooks(call)).collect()
+            };
+            RuleCost {
+                rule,
+                calls: by_arch,
+                hooks,
+                cost,
+                notes,
+            }
+        })
+        .collect()
+}
+
+/// What to know about a rule that records on `calls`.
+fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call]) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let fields = plan
+        .rules
+        .get(usize::from(rule.0))
+        .map_or(&[][..], |planned| &planned.rule.fields);
+    if calls.iter().any(|call| call.arch != Arch::X86_64) {
+        let says_which = fields.iter().any(|test| test.field == Field::Arch);
+        notes.push(if says_which {
+            Note::Compat
+        } else {
+            Note::CompatUnasked
+        });
+    }
+    let mut names: Vec<&str> = calls
+        .iter()
+        .filter(|&&call| takes_names(call))
+        .filter_map(|call| table::syscall_name(call.arch, call.syscall))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if !names.is_empty() {
+        notes.push(Note::NamesFromTask(names));
+    }
+    let openat2 = |call: &Call| table::syscall_name(call.arch, call.syscall) == Some("openat2");
+    if fields.iter().any(|test| test.field == Field::Perm) && calls.iter().any(openat2) {
+        notes.push(Note::FlagsFromTask);
+    }
+    notes
+}
+
+/// Whether the names of objects of this call can only be read from the task's memory: nothing that
+/// the kernel keeps leads from the finished call to them. A program that was started is known.
+fn takes_names(call: Call) -> bool {
+    let by_name = |object: &shape::Object| {
+        matches!(
+            object.place,
+            Place::Path(_) | Place::At(..) | Place::Text(_)
+        )
+    };
+    let starts = matches!(
+        table::syscall_name(call.arch, call.syscall),
+        Some("execve" | "execveat")
+    );
+    !starts && shape::objects(call.arch, call.syscall).iter().any(by_name)
+}
+
+/// How often programs make a call. A judgement, in three steps, of ordinary servers and desktops.
+fn cost_of(call: Call) -> Cost {
+    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
+        "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto"
+        | "recvmsg" | "sendmsg" | "recv" | "send" | "socketcall" | "futex" | "futex_time64"
+        | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "epoll_ctl" | "poll" | "ppoll"
+        | "select" | "_newselect" | "pselect6" | "getpid" | "gettid" | "lseek" | "_llseek"
+        | "clock_gettime" | "clock_gettime64" | "gettimeofday" | "sched_yield" | "ioctl"
+        | "io_uring_enter" | "rt_sigprocmask" => Cost::High,
+        "open" | "openat" | "close" | "stat" | "lstat" | "fstat" | "newfstatat" | "stat64"
+        | "lstat64" | "fstat64" | "fstatat64" | "statx" | "access" | "faccessat" | "faccessat2"
+        | "readlink" | "readlinkat" | "mmap" | "mmap2" | "munmap" | "mprotect" | "madvise"
+        | "brk" | "fcntl" | "fcntl64" | "getdents64" | "rt_sigaction" | "connect" | "accept"
+        | "accept4" | "nanosleep" | "clock_nanosleep" | "getxattr" | "lgetxattr" | "fgetxattr" => {
+            Cost::Medium
+        }
+        _ => Cost::Low,
+    }
+}
+
+#[cfg(test)]
+mod tests;

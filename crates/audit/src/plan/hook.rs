@@ -1,0 +1,342 @@
+//! Hooks: where the tracepoint engine must attach for a plan, and nowhere else.
+//!
+//! `syscalls:sys_exit_X` is cheap for the rest of the machine, but it never fires for 32-bit calls
+//! and exists only for calls that have a name. One call in the plan that it cannot serve moves all
+//! exits to the raw tracepoint: paying both would be worse than either. Likewise for the entries.
+//! What vanishes in exec and exit is seen where the kernel does it, on kernels that show it there in
+//! time: that costs other calls nothing. On others it is seen at the call's entry.
+//! Attaching is the engine's job.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::ids::{Arch, Syscall};
+use crate::table;
+
+use super::{Call, Plan};
+
+/// A tracepoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hook {
+    /// `syscalls:sys_enter_X` of a call that ends: something of its entry is remembered.
+    Enter(Call),
+    /// `syscalls:sys_enter_X` of a call that never ends.
+    Last(Call),
+    /// `syscalls:sys_exit_X`.
+    Exit(Call),
+    /// The raw tracepoint `sys_enter`, with a bitmap of the calls that are wanted.
+    RawEnter,
+    /// The raw tracepoint `sys_exit`, with a bitmap of the calls that are wanted.
+    RawExit,
+    /// The raw tracepoint `sched_prepare_exec`.
+    ExecPrepare,
+    /// The raw tracepoint `sched_process_exec`.
+    ExecCommit,
+    /// The raw tracepoint `sched_process_exit`.
+    TaskExit,
+}
+
+/// What the kernel shows beside the calls themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// `sched_prepare_exec`, where the arguments of exec are still there: v6.10.
+    pub exec_prepare: bool,
+    /// `sched_process_exit` before the task's memory is released: v6.16.
+    pub early_task_exit: bool,
+}
+
+impl Kernel {
+    /// Shows all of it.
+    pub const NEW: Self = Self {
+        exec_prepare: true,
+        early_task_exit: true,
+    };
+    /// Shows none of it.
+    pub const OLD: Self = Self {
+        exec_prepare: false,
+        early_task_exit: false,
+    };
+}
+
+/// How each side of a syscall is seen for a whole plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sides {
+    /// Entries are seen through the raw tracepoint.
+    pub raw_enter: bool,
+    /// Exits are seen through the raw tracepoint.
+    pub raw_exit: bool,
+    kernel: Kernel,
+}
+
+/// Hooks that a plan needs on a kernel; none for a plan without calls.
+#[must_use]
+pub fn hooks(plan: &Plan, kernel: Kernel) -> BTreeSet<Hook> {
+    let sides = Sides::of(plan, kernel);
+    plan.calls
+        .keys()
+        .flat_map(|&call| sides.hooks(call))
+        .collect()
+}
+
+impl Sides {
+    /// What some call of the plan cannot do without, all calls get.
+    #[must_use]
+    pub fn of(plan: &Plan, kernel: Kernel) -> Self {
+        let mut nameless = plan
+            .calls
+            .keys()
+            .copied()
+            .filter(|&call| tracepoint_name(call).is_none());
+        let shown_at_entry_only = |call| {
+            !kernel.exec_prepare && starts(call) || !kernel.early_task_exit && !returns(call)
+        };
+        Self {
+            raw_enter: nameless.clone().any(shown_at_entry_only),
+            raw_exit: nameless.any(returns),
+            kernel,
+        }
+    }
+
+    /// Hooks that serve one call of the plan.
+    #[must_use]
+    pub fn hooks(self, call: Call) -> BTreeSet<Hook> {
+        let mut hooks = BTreeSet::new();
+        if !returns(call) {
+            hooks.insert(if self.kernel.early_task_exit {
+                Hook::TaskExit
+            } else if self.raw_enter {
+                Hook::RawEnter
+            } else {
+                Hook::Last(call)
+            });
+            return hooks;
+        }
+        hooks.insert(if self.raw_exit {
+            Hook::RawExit
+        } else {
+            Hook::Exit(call)
+        });
+        if starts(call) {
+            hooks.insert(Hook::ExecCommit);
+        }
+        if starts(call) && self.kernel.exec_prepare {
+            hooks.insert(Hook::ExecPrepare);
+        } else if starts(call) || waits(call) {
+            if self.raw_enter {
+                hooks.insert(Hook::RawEnter);
+            } else if tracepoint_name(call).is_some() {
+                hooks.insert(Hook::Enter(call));
+            }
+        }
+        hooks
+    }
+
+    /// Whether something of the call's entry is remembered until it ends.
+    #[must_use]
+    pub fn remembers(self, call: Call) -> bool {
+        returns(call)
+            && self.hooks(call).iter().any(|hook| {
+                matches!(
+                    hook,
+                    Hook::Enter(_) | Hook::RawEnter | Hook::ExecPrepare | Hook::ExecCommit
+                )
+            })
+    }
+}
+
+/// Whether the call turns the task into another program: its registers do not survive it.
+#[must_use]
+pub fn starts(call: Call) -> bool {
+    matches!(name(call), Some("execve" | "execveat"))
+}
+
+/// Whether the call can return.
+#[must_use]
+pub fn returns(call: Call) -> bool {
+    !matches!(name(call), Some("exit" | "exit_group"))
+}
+
+/// Whether programs make the call to wait: its time is that of its entry, which may be long ago when
+/// it ends. Of other calls the two are the same tick, or nearly.
+fn waits(call: Call) -> bool {
+    matches!(
+        name(call),
+        Some(
+            "accept"
+                | "accept4"
+                | "clock_nanosleep"
+                | "connect"
+                | "epoll_wait"
+                | "epoll_pwait"
+                | "fcntl"
+                | "flock"
+                | "futex"
+                | "nanosleep"
+                | "pause"
+                | "poll"
+                | "ppoll"
+                | "pselect6"
+                | "recvfrom"
+                | "recvmsg"
+                | "rt_sigtimedwait"
+                | "select"
+                | "wait4"
+                | "waitid"
+        )
+    )
+}
+
+/// What the per-syscall tracepoints call the syscall, after `sys_enter_` or `sys_exit_`; `None` for
+/// calls that they do not serve.
+///
+/// # Source
+/// The `SYSCALL_DEFINE` names in Linux 6.12, where they are not those of `syscall_64.tbl`.
+#[must_use]
+pub fn tracepoint_name(call: Call) -> Option<&'static str> {
+    if call.arch != Arch::X86_64 {
+        return None;
+    }
+    Some(match name(call)? {
+        "stat" => "newstat",
+        "fstat" => "newfstat",
+        "lstat" => "newlstat",
+        "uname" => "newuname",
+        "sendfile" => "sendfile64",
+        "umount2" => "umount",
+        name => name,
+    })
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (side, call) = match *self {
+            Self::RawEnter => return f.write_str("raw_syscalls:sys_enter"),
+            Self::RawExit => return f.write_str("raw_syscalls:sys_exit"),
+            Self::ExecPrepare => return f.write_str("sched:sched_prepare_exec"),
+            Self::ExecCommit => return f.write_str("sched:sched_process_exec"),
+            Self::TaskExit => return f.write_str("sched:sched_process_exit"),
+            Self::Enter(call) | Self::Last(call) => ("enter", call),
+            Self::Exit(call) => ("exit", call),
+        };
+        match (tracepoint_name(call), call.syscall) {
+            (Some(name), _) => write!(f, "syscalls:sys_{side}_{name}"),
+            (None, Syscall(number)) => write!(f, "syscalls:sys_{side}_{number}"),
+        }
+    }
+}
+
+fn name(call: Call) -> Option<&'static str> {
+    table::syscall_name(call.arch, call.syscall)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::CallPlan;
+
+    #[track_caller]
+    fn hooks_of(kernel: Kernel, calls: &[(Arch, &str)]) -> Vec<String> {
+        let mut plan = Plan::default();
+        for &(arch, name) in calls {
+            let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
+            plan.calls
+                .insert(Call { arch, syscall }, CallPlan::default());
+        }
+        hooks(&plan, kernel)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    const B64: Arch = Arch::X86_64;
+    const B32: Arch = Arch::I386;
+
+    #[test]
+    fn ordinary_calls_need_their_exit() {
+        assert_eq!(
+            hooks_of(Kernel::OLD, &[(B64, "openat"), (B64, "stat")]),
+            ["syscalls:sys_exit_newstat", "syscalls:sys_exit_openat"]
+        );
+    }
+
+    #[test]
+    fn calls_that_wait_are_timed_at_their_entry() {
+        assert_eq!(
+            hooks_of(Kernel::NEW, &[(B64, "accept4")]),
+            ["syscalls:sys_enter_accept4", "syscalls:sys_exit_accept4"]
+        );
+    }
+
+    #[test]
+    fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
+        assert_eq!(
+            hooks_of(Kernel::OLD, &[(B64, "execve"), (B64, "exit_group")]),
+            [
+                "syscalls:sys_enter_execve",
+                "syscalls:sys_enter_exit_group",
+                "syscalls:sys_exit_execve",
+                "sched:sched_process_exec",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_new_kernel_shows_exec_and_exit_for_nothing() {
+        assert_eq!(
+            hooks_of(Kernel::NEW, &[(B64, "execve"), (B32, "exit_group")]),
+            [
+                "syscalls:sys_exit_execve",
+                "sched:sched_prepare_exec",
+                "sched:sched_process_exec",
+                "sched:sched_process_exit",
+            ]
+        );
+    }
+
+    #[test]
+    fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
+        assert_eq!(
+            hooks_of(Kernel::OLD, &[(B64, "openat"), (B32, "open")]),
+            ["raw_syscalls:sys_exit"]
+        );
+        assert_eq!(
+            hooks_of(Kernel::OLD, &[(B64, "execve"), (B32, "execve")]),
+            [
+                "raw_syscalls:sys_enter",
+                "raw_syscalls:sys_exit",
+                "sched:sched_process_exec",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_32_bit_exit_leaves_the_other_exits_alone() {
+        assert_eq!(
+            hooks_of(Kernel::NEW, &[(B64, "openat"), (B32, "exit")]),
+            ["syscalls:sys_exit_openat", "sched:sched_process_exit"]
+        );
+    }
+
+    #[test]
+    fn on_an_old_kernel_a_32_bit_exit_moves_the_entries_to_the_raw_tracepoint() {
+        let calls = [(B64, "openat"), (B64, "exit_group"), (B32, "exit")];
+        assert_eq!(
+            hooks_of(Kernel::OLD, &calls),
+            ["syscalls:sys_exit_openat", "raw_syscalls:sys_enter"]
+        );
+    }
+
+    #[test]
+    fn a_number_without_a_name_is_only_seen_by_the_raw_tracepoint() {
+        let mut plan = Plan::default();
+        plan.calls.insert(
+            Call {
+                arch: B64,
+                syscall: Syscall(1500),
+            },
+            CallPlan::default(),
+        );
+        let hooks = hooks(&plan, Kernel::NEW);
+        assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawExit]);
+    }
+}

@@ -1,0 +1,172 @@
+//! Perm classes: which letters of `perm=` a syscall answers to.
+//!
+//! The kernel decides `perm` by what is called, never by what happened. Only the opens look
+//! further, at the access mode asked for; `O_CREAT` and `O_TRUNC` do not make an open a write.
+
+use crate::ids::{Arch, Syscall};
+use crate::rule::perm::{ATTR, EXEC, READ, WRITE};
+use crate::table;
+
+/// What decides the perm bits of a syscall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The call alone: these bits, 0 for calls of no class.
+    Fixed(u32),
+    /// The access mode in flags that are found there; see [`access_mode`].
+    Open(Flags),
+    /// The first argument: `WRITE` when it is [`SOCKETCALL_BIND`], else nothing.
+    SocketCall,
+}
+
+/// Where an open has its flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// In the argument with this index.
+    Argument(usize),
+    /// In the `struct open_how` that the third argument points to.
+    OpenHow,
+}
+
+/// Number by which `socketcall` knows bind.
+///
+/// # Source
+/// `SYS_BIND` in `include/uapi/linux/net.h`, Linux 6.12.
+pub const SOCKETCALL_BIND: u32 = 2;
+
+/// Perm bits of an access mode, given the flags of an open.
+///
+/// # Source
+/// `ACC_MODE` in `include/linux/fs.h`, Linux 6.12: mode 3, which opens for neither, counts as both.
+#[must_use]
+pub const fn access_mode(flags: u32) -> u32 {
+    match flags & 3 {
+        0 => READ,
+        1 => WRITE,
+        _ => READ | WRITE,
+    }
+}
+
+/// Class of a syscall. Numbers without a name are in none.
+///
+/// # Source
+/// `audit_match_perm` in `kernel/auditsc.c` and `include/asm-generic/audit_*.h`, Linux 6.12, and of
+/// later kernels the calls on extended attributes and file attributes that 6.12 does not have.
+/// This is not the wider table by which `auditctl` 4 fills in `-S`.
+#[must_use]
+pub fn class(arch: Arch, syscall: Syscall) -> Class {
+    table::syscall_name(arch, syscall).map_or(Class::Fixed(0), by_name)
+}
+
+/// One table for `x86_64` and i386: a name that only one of them has is in the class only there.
+fn by_name(name: &str) -> Class {
+    match name {
+        "open" => Class::Open(Flags::Argument(1)),
+        "openat" => Class::Open(Flags::Argument(2)),
+        "openat2" => Class::Open(Flags::OpenHow),
+        "socketcall" => Class::SocketCall,
+        "execve" | "execveat" => Class::Fixed(EXEC),
+        "link" | "linkat" => Class::Fixed(WRITE | ATTR),
+        "quotactl" => Class::Fixed(READ | WRITE),
+        "rename" | "mkdir" | "rmdir" | "creat" | "unlink" | "symlink" | "mknod" | "mkdirat"
+        | "mknodat" | "unlinkat" | "renameat" | "symlinkat" | "renameat2" | "acct" | "swapon"
+        | "truncate" | "truncate64" | "ftruncate" | "ftruncate64" | "bind" | "fallocate" => {
+            Class::Fixed(WRITE)
+        }
+        "readlink" | "readlinkat" | "listxattr" | "llistxattr" | "flistxattr" | "listxattrat"
+        | "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => Class::Fixed(READ),
+        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchown"
+        | "fchownat" | "chown32" | "lchown32" | "fchown32" | "setxattr" | "lsetxattr"
+        | "fsetxattr" | "setxattrat" | "removexattr" | "lremovexattr" | "fremovexattr"
+        | "removexattrat" | "file_setattr" => Class::Fixed(ATTR),
+        _ => Class::Fixed(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers of a class on an arch, ascending.
+    fn members(arch: Arch, bit: u32) -> Vec<u32> {
+        (0..460)
+            .filter(|&number| {
+                matches!(class(arch, Syscall(number)), Class::Fixed(bits) if bits & bit != 0)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn x86_64_classes_are_the_kernels() {
+        let write = [
+            49, 76, 77, 82, 83, 84, 85, 86, 87, 88, 133, 163, 167, 179, 258, 259, 263, 264, 265,
+            266, 285, 316,
+        ];
+        let attr = [
+            86, 90, 91, 92, 93, 94, 188, 189, 190, 197, 198, 199, 260, 265, 268, 452,
+        ];
+        assert_eq!(members(Arch::X86_64, WRITE), write);
+        assert_eq!(
+            members(Arch::X86_64, READ),
+            [89, 179, 191, 192, 193, 194, 195, 196, 267]
+        );
+        assert_eq!(members(Arch::X86_64, ATTR), attr);
+        assert_eq!(members(Arch::X86_64, EXEC), [59, 322]);
+    }
+
+    #[test]
+    fn i386_adds_its_wide_calls() {
+        for (name, bits) in [
+            ("truncate64", WRITE),
+            ("ftruncate64", WRITE),
+            ("lchown32", ATTR),
+        ] {
+            let syscall = table::syscall_number(Arch::I386, name.as_bytes()).unwrap();
+            assert_eq!(class(Arch::I386, syscall), Class::Fixed(bits), "{name}");
+        }
+        assert_eq!(class(Arch::I386, Syscall(102)), Class::SocketCall);
+        assert_eq!(
+            class(Arch::I386, Syscall(5)),
+            Class::Open(Flags::Argument(1))
+        );
+    }
+
+    #[test]
+    fn the_opens_look_at_their_flags() {
+        assert_eq!(
+            class(Arch::X86_64, Syscall(257)),
+            Class::Open(Flags::Argument(2))
+        );
+        assert_eq!(
+            class(Arch::X86_64, Syscall(437)),
+            Class::Open(Flags::OpenHow)
+        );
+        assert_eq!([0, 1, 2, 3].map(access_mode), [4, 2, 6, 6]);
+        assert_eq!(
+            access_mode(0o1101),
+            WRITE,
+            "O_CREAT and O_TRUNC change nothing"
+        );
+    }
+
+    #[test]
+    fn reading_and_looking_are_in_no_class() {
+        for name in [
+            "read",
+            "write",
+            "stat",
+            "access",
+            "chdir",
+            "utimensat",
+            "umount2",
+            "mount",
+        ] {
+            let syscall = table::syscall_number(Arch::X86_64, name.as_bytes()).unwrap();
+            assert_eq!(class(Arch::X86_64, syscall), Class::Fixed(0), "{name}");
+        }
+        assert_eq!(
+            class(Arch::AARCH64, Syscall(56)),
+            Class::Fixed(0),
+            "no table, no class"
+        );
+    }
+}

@@ -1,0 +1,159 @@
+//! Refusals: rules that this version cannot honour, and why.
+//!
+//! Leaving a rule out loses records only when it would have recorded. A rule that suppresses loses
+//! nothing: what it would have kept out is recorded.
+
+use bstr::BStr;
+
+use crate::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value, field};
+
+/// Why a rule cannot be honoured, and whether leaving it out can lose records.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) loses: bool,
+    pub(super) reason: String,
+}
+
+/// Why a rule cannot be honoured; nothing when it can.
+///
+/// # Errors
+/// The reason.
+pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
+    if rule.list != List::Exit {
+        return Err(other_list(rule));
+    }
+    let classes = SyscallMask::LIMIT - 32..SyscallMask::LIMIT;
+    if !rule.syscalls.is_all() && classes.into_iter().any(|bit| rule.syscalls.contains(bit)) {
+        return Err(Refusal::of(
+            rule,
+            "syscall classes by number (`-S` from 2016 on) are not supported".into(),
+        ));
+    }
+    rule.fields
+        .iter()
+        .try_for_each(check_field)
+        .map_err(|reason| Refusal::of(rule, reason))
+}
+
+impl Refusal {
+    /// Refuses a rule of the exit list.
+    pub(super) fn of(rule: &Rule, reason: String) -> Self {
+        Self {
+            loses: rule.action == Action::Always,
+            reason,
+        }
+    }
+}
+
+/// Why a rule of another list is left out.
+///
+/// A list whose rules only suppress loses nothing: what they would have kept out is recorded.
+fn other_list(rule: &Rule) -> Refusal {
+    let (loses, reason) = match (rule.list, rule.action) {
+        (List::Exit, _) => (false, ""),
+        (List::Task, Action::Never) => (
+            false,
+            "`never` on the task list spares tasks the cost of kernel audit; here a syscall that \
+             no rule names costs nothing, so it is not needed, and it suppresses nothing",
+        ),
+        (List::Task, Action::Always) => (
+            true,
+            "the task list is not supported: tasks are not recorded whole",
+        ),
+        (List::User, _) => (
+            false,
+            "the user list filters messages of user space, which tollgate does not receive yet",
+        ),
+        (List::Exclude, _) => (
+            false,
+            "the exclude list is not supported yet: its records are written",
+        ),
+        (List::Filesystem, _) => (
+            false,
+            "the filesystem list is not supported yet: its PATH records are written",
+        ),
+        (List::IoUring, Action::Never) => (
+            false,
+            "the io_uring list is not supported yet; nothing of io_uring is recorded",
+        ),
+        (List::IoUring, Action::Always) => (
+            true,
+            "the io_uring list is not supported yet: its operations are not recorded",
+        ),
+    };
+    Refusal {
+        loses,
+        reason: reason.into(),
+    }
+}
+
+/// Why a condition cannot be evaluated.
+fn check_field(test: &FieldTest) -> Result<(), String> {
+    let name = field::name(test.field);
+    let equality = matches!(test.op, Op::Equal | Op::NotEqual);
+    match test.field {
+        Field::SubjUser
+        | Field::SubjRole
+        | Field::SubjType
+        | Field::SubjSen
+        | Field::SubjClr
+        | Field::ObjUser
+        | Field::ObjRole
+        | Field::ObjType
+        | Field::ObjLevLow
+        | Field::ObjLevHigh => {
+            return Err(format!(
+                "`{name}` is not supported yet: security labels are not read"
+            ));
+        }
+        Field::SaddrFam => {
+            return Err(format!(
+                "`{name}` is not supported yet: socket addresses are not read"
+            ));
+        }
+        Field::FsType | Field::MsgType => {
+            return Err(format!("`{name}` has no meaning on the exit list"));
+        }
+        _ => {}
+    }
+    match (test.field, &test.value) {
+        (Field::Path | Field::Dir, Value::Text(_)) if test.op == Op::Equal => Ok(()),
+        (Field::Path | Field::Dir, Value::Text(_)) => Err(format!("`{name}` only takes `=`")),
+        (Field::Exe, Value::Text(_)) | (Field::Perm | Field::FileType, Value::Number(_)) => {
+            if equality {
+                Ok(())
+            } else {
+                Err(format!("`{name}` only takes `=` and `!=`"))
+            }
+        }
+        (left, &Value::Field(right)) if !is_pair(left, right) => Err(format!(
+            "`{name}` cannot be compared with `{}`",
+            field::name(right)
+        )),
+        (_, Value::Field(_)) if !equality => {
+            Err("a comparison of fields only takes `=` and `!=`".into())
+        }
+        (_, Value::Field(_)) => Ok(()),
+        (Field::Path | Field::Dir | Field::Exe, Value::Number(_)) => {
+            Err(format!("`{name}` takes a path"))
+        }
+        (_, Value::Text(text)) => Err(format!(
+            "`{name}` takes a number, not `{}`",
+            BStr::new(text)
+        )),
+        (_, Value::Number(_)) => Ok(()),
+    }
+}
+
+/// Whether `-C` knows the pair, in either order.
+///
+/// # Source
+/// `AUDIT_COMPARE_*` in `include/uapi/linux/audit.h`, Linux 6.12: any two of the users, any two of
+/// the groups, but never two owners of objects.
+fn is_pair(left: Field, right: Field) -> bool {
+    use Field::{Auid, Egid, Euid, Fsgid, Fsuid, Gid, ObjGid, ObjUid, Sgid, Suid, Uid};
+    let users = [Uid, Euid, Auid, Suid, Fsuid, ObjUid];
+    let groups = [Gid, Egid, Sgid, Fsgid, ObjGid];
+    let both = |family: &[Field]| family.contains(&left) && family.contains(&right);
+    left != right && (both(&users) || both(&groups))
+}

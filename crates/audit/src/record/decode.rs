@@ -1,0 +1,411 @@
+//! Lines to records: reads what the kernel, tollgate and `auditd` write.
+//!
+//! Nothing in a line is believed: what does not fit is an error that names the column, and no input
+//! panics. Text without `=` inside a body, as AVC records have, belongs to no field and is skipped.
+
+mod field;
+
+use std::borrow::Cow;
+
+use bstr::{BStr, ByteSlice as _};
+
+pub use field::Field;
+use field::{Fields, Part};
+
+use super::{execve, quote};
+use crate::event::Time;
+use crate::ids::Serial;
+
+/// Byte that ends the kernel's text and begins what `auditd` adds in the enriched format.
+const ENRICHMENT: u8 = 0x1d;
+
+/// A line, taken apart as far as all records are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Machine that the record came from, when the log says so.
+    pub node: Option<&'a BStr>,
+    /// Name of the type, such as `SYSCALL` or `UNKNOWN[1234]`.
+    pub kind: &'a BStr,
+    /// When the event happened.
+    pub time: Time,
+    /// Shared by all records of the event.
+    pub serial: Serial,
+    body: Part<'a>,
+    enrichment: Part<'a>,
+}
+
+/// Why a line, or a field of it, cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The frame that all records share is broken.
+    #[error("column {column}: expected {what}")]
+    Expected {
+        /// What should stand there.
+        what: &'static str,
+        /// Where, from 1.
+        column: usize,
+    },
+    /// A control byte, which no writer of records lets through.
+    #[error("column {column}: control byte {byte:#04x}")]
+    Control {
+        /// The byte.
+        byte: u8,
+        /// Where, from 1.
+        column: usize,
+    },
+    /// A value opens a quote or brace and the line ends inside.
+    #[error("column {column}: value is not closed")]
+    Unclosed {
+        /// Where the value starts, from 1.
+        column: usize,
+    },
+    /// A value that must be quoted text or hex is neither.
+    #[error("column {column}: malformed value")]
+    Value {
+        /// First column that does not fit, from 1.
+        column: usize,
+        /// What is wrong with the value.
+        #[source]
+        cause: quote::UnquoteError,
+    },
+    /// An argument is not the next one, or lacks a part.
+    #[error("column {column}: arguments are incomplete or out of order")]
+    Argument {
+        /// Where the value of the field that does not fit starts, from 1.
+        column: usize,
+    },
+}
+
+/// Takes a line apart. One newline at its end is allowed.
+///
+/// # Errors
+/// [`DecodeError::Expected`] when the frame is broken, [`DecodeError::Control`] when a byte could
+/// not have been written by the kernel.
+pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let hidden = |&byte: &u8| byte.is_ascii_control() && byte != ENRICHMENT;
+    if let Some((at, &byte)) = line.iter().enumerate().find(|(_, byte)| hidden(byte)) {
+        return Err(DecodeError::Control {
+            byte,
+            column: at + 1,
+        });
+    }
+    let mut cursor = Cursor { line, at: 0 };
+    let node = match cursor.literal(b"node=", "`node=`") {
+        Ok(()) => Some(cursor.word("a blank after the node")?),
+        Err(_) => None,
+    };
+    cursor.literal(b"type=", "`type=`")?;
+    let kind = cursor.word("a blank after the type")?;
+    cursor.literal(b"msg=audit(", "`msg=audit(`")?;
+    let sec = cursor.number("seconds")?;
+    cursor.literal(b".", "`.` after the seconds")?;
+    let milli = cursor.milli()?;
+    cursor.literal(b":", "`:` before the serial")?;
+    let serial = cursor.number("a serial of 32 bits")?;
+    cursor.literal(b"):", "`):` after the serial")?;
+
+    let start = cursor.at;
+    let text = cursor.rest();
+    let (body, enrichment) = text.split_once_str(&[ENRICHMENT]).unwrap_or((text, b""));
+    Ok(Record {
+        node,
+        kind,
+        time: Time { sec, milli },
+        serial: Serial(serial),
+        body: Part {
+            text: body,
+            column: start + 1,
+        },
+        enrichment: Part {
+            text: enrichment,
+            column: start + body.len() + 2,
+        },
+    })
+}
+
+impl<'a> Record<'a> {
+    /// The kernel's text.
+    #[must_use]
+    pub fn body(&self) -> &'a BStr {
+        self.body.text.trim_with(|byte| byte == ' ').as_bstr()
+    }
+
+    /// Fields of the kernel's text, in order. Ends after an error.
+    pub fn fields(&self) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> + use<'a> {
+        Fields::of(self.body)
+    }
+
+    /// Fields that `auditd` added in the enriched format, in order. Ends after an error.
+    pub fn enrichment(&self) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> + use<'a> {
+        Fields::of(self.enrichment)
+    }
+
+    /// Bytes that a field stands for: an untrusted string is decoded, all else is taken as it is.
+    /// `None` when an untrusted field says that there is no string.
+    ///
+    /// # Errors
+    /// [`DecodeError::Value`] when an untrusted field is neither quoted nor hex.
+    pub fn text(&self, field: &Field<'a>) -> Result<Option<Cow<'a, [u8]>>, DecodeError> {
+        let value: &'a [u8] = field.value;
+        if !self.is_untrusted(field.name) {
+            return Ok(Some(Cow::Borrowed(value)));
+        }
+        match value {
+            b"(null)" | b"(none)" | b"?" => Ok(None),
+            _ => quote::unquote(value)
+                .map(Some)
+                .map_err(|cause| DecodeError::Value {
+                    column: field.column + cause.offset,
+                    cause,
+                }),
+        }
+    }
+
+    fn is_untrusted(&self, name: &[u8]) -> bool {
+        UNTRUSTED
+            .iter()
+            .any(|untrusted| untrusted.as_bytes() == name)
+            || self.kind == "EXECVE" && execve::is_argument(name)
+    }
+}
+
+/// Fields that follow the rule of [`quote`], whatever the record.
+///
+/// # Source
+/// Fields of type `AUPARSE_TYPE_ESCAPED` in `auparse/typetab.h`, audit-userspace 4.2.
+const UNTRUSTED: [&str; 21] = [
+    "name",
+    "comm",
+    "exe",
+    "cwd",
+    "key",
+    "proctitle",
+    "path",
+    "ocomm",
+    "file",
+    "watch",
+    "cmd",
+    "acct",
+    "dir",
+    "vm",
+    "device",
+    "cgroup",
+    "data",
+    "old-disk",
+    "new-disk",
+    "old-fs",
+    "new-fs",
+];
+
+/// Reads the frame from the left.
+struct Cursor<'a> {
+    line: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.line.get(self.at..).unwrap_or_default()
+    }
+
+    fn expected(&self, what: &'static str) -> DecodeError {
+        DecodeError::Expected {
+            what,
+            column: self.at + 1,
+        }
+    }
+
+    fn literal(&mut self, text: &[u8], what: &'static str) -> Result<(), DecodeError> {
+        if !self.rest().starts_with(text) {
+            return Err(self.expected(what));
+        }
+        self.at += text.len();
+        Ok(())
+    }
+
+    /// Bytes before the next blank; the blank is passed.
+    fn word(&mut self, what: &'static str) -> Result<&'a BStr, DecodeError> {
+        let rest = self.rest();
+        let Some(end) = rest.find_byte(b' ') else {
+            self.at = self.line.len();
+            return Err(self.expected(what));
+        };
+        self.at += end + 1;
+        Ok(rest.get(..end).unwrap_or_default().as_bstr())
+    }
+
+    fn digits(&mut self) -> &'a [u8] {
+        let rest = self.rest();
+        let end = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += end;
+        rest.get(..end).unwrap_or_default()
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, what: &'static str) -> Result<T, DecodeError> {
+        let error = self.expected(what);
+        parse(self.digits()).ok_or(error)
+    }
+
+    fn milli(&mut self) -> Result<u16, DecodeError> {
+        let error = self.expected("three digits of milliseconds");
+        match self.digits() {
+            digits @ [_, _, _] => parse(digits).ok_or(error),
+            _ => Err(error),
+        }
+    }
+}
+
+/// Reads digits; `None` when there are none, or too many for `T`.
+pub(super) fn parse<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
+    digits.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STAMP: &str = "msg=audit(1700000000.042:7): ";
+
+    fn error(text: &[u8]) -> String {
+        let error = match line(text) {
+            Ok(record) => record.fields().find_map(Result::err).unwrap(),
+            Err(error) => error,
+        };
+        error.to_string()
+    }
+
+    #[test]
+    fn the_frame_is_read() {
+        let text = format!("node=h1 type=UNKNOWN[1234] {STAMP}a=1 b=2\x1dA=\"x\"\n");
+        let record = line(text.as_bytes()).unwrap();
+        assert_eq!(record.node.unwrap(), "h1");
+        assert_eq!(record.kind, "UNKNOWN[1234]");
+        assert_eq!(
+            record.time,
+            Time {
+                sec: 1_700_000_000,
+                milli: 42
+            }
+        );
+        assert_eq!(record.serial, Serial(7));
+        assert_eq!(record.body(), "a=1 b=2");
+        let added: Vec<_> = record.enrichment().map(Result::unwrap).collect();
+        assert_eq!(
+            added,
+            [Field {
+                name: "A".into(),
+                value: "\"x\"".into(),
+                column: 67
+            }]
+        );
+    }
+
+    #[test]
+    fn untrusted_fields_are_decoded_and_others_are_not() {
+        let text = format!("type=EXECVE {STAMP}argc=10 a0=6C73 a1_len=20 key=(null) exe=\"/x\"");
+        let record = line(text.as_bytes()).unwrap();
+        let texts: Vec<_> = record
+            .fields()
+            .map(|field| record.text(&field.unwrap()).unwrap().map(Cow::into_owned))
+            .collect();
+        let expected = [Some("10"), Some("ls"), Some("20"), None, Some("/x")];
+        assert_eq!(
+            texts,
+            expected.map(|text| text.map(|text| text.as_bytes().to_vec()))
+        );
+
+        let text = format!("type=SYSCALL {STAMP}a0=6C73");
+        let record = line(text.as_bytes()).unwrap();
+        let field = record.fields().next().unwrap().unwrap();
+        assert_eq!(record.text(&field).unwrap().unwrap(), b"6C73".as_slice());
+    }
+
+    #[test]
+    fn errors_name_the_column() {
+        for (text, expected) in [
+            ("", "column 1: expected `type=`"),
+            ("node=x", "column 7: expected a blank after the node"),
+            ("type=A", "column 7: expected a blank after the type"),
+            ("type=A msg=audit(x", "column 18: expected seconds"),
+            (
+                "type=A msg=audit(99999999999999999999.",
+                "column 18: expected seconds",
+            ),
+            (
+                "type=A msg=audit(1.01:",
+                "column 20: expected three digits of milliseconds",
+            ),
+            (
+                "type=A msg=audit(1.001:4294967296): ",
+                "column 24: expected a serial of 32 bits",
+            ),
+            (
+                "type=A msg=audit(1.001:1) ",
+                "column 25: expected `):` after the serial",
+            ),
+            (
+                "type=A msg=audit(1.001:1): a=\"x",
+                "column 30: value is not closed",
+            ),
+            (
+                "type=A msg=audit(1.001:1): a='x",
+                "column 30: value is not closed",
+            ),
+            (
+                "type=A msg=audit(1.001:1): a=\"x\"y",
+                "column 33: expected a blank after the value",
+            ),
+            (
+                "type=A msg=audit(1.001:1): a\nb",
+                "column 29: control byte 0x0a",
+            ),
+            ("type=A \x1b[2J", "column 8: control byte 0x1b"),
+        ] {
+            assert_eq!(error(text.as_bytes()), expected, "{text}");
+        }
+        let text = b"type=A msg=audit(1.001:1): name=6162zz";
+        let record = line(text).unwrap();
+        let field = record.fields().next().unwrap().unwrap();
+        assert_eq!(
+            record.text(&field).unwrap_err().to_string(),
+            "column 37: malformed value"
+        );
+    }
+
+    /// Bytes that mean something to the decoder, so that a random walk gets deep.
+    fn hostile() -> impl Strategy<Value = Vec<u8>> {
+        let token = prop_oneof![
+            Just(b"type=EXECVE msg=audit(1.000:1): ".to_vec()),
+            Just(b" a0=".to_vec()),
+            Just(b"a1[0]=".to_vec()),
+            Just(b"\x1d".to_vec()),
+            Just(b"\"".to_vec()),
+            Just(b"'".to_vec()),
+            Just(b"{".to_vec()),
+            Just(b"6".to_vec()),
+            proptest::collection::vec(any::<u8>(), 0..3),
+        ];
+        proptest::collection::vec(token, 0..12).prop_map(|tokens| tokens.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(text in hostile()) {
+            let Ok(record) = line(&text) else { return Ok(()) };
+            if let Ok(found) = execve::arguments([&record]) {
+                prop_assert!(found.args.len() <= text.len());
+            }
+            for field in record.fields().chain(record.enrichment()).flatten() {
+                let start = field.column - 1;
+                prop_assert_eq!(&text[start..start + field.value.len()], field.value.as_bytes());
+                if let Err(DecodeError::Value { column, .. }) = record.text(&field) {
+                    prop_assert!((field.column..=text.len() + 1).contains(&column));
+                }
+            }
+        }
+    }
+}

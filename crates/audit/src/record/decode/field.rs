@@ -1,0 +1,136 @@
+//! Fields of a record: where each begins and ends. What a value stands for is not known here.
+
+use bstr::{BStr, ByteSlice as _};
+
+use super::DecodeError;
+
+/// A field of a record, as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// What stands before the `=`.
+    pub name: &'a BStr,
+    /// What stands behind it, quotes included.
+    pub value: &'a BStr,
+    /// Column of the value in the line, from 1.
+    pub column: usize,
+}
+
+/// Some bytes of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part<'a> {
+    pub(super) text: &'a [u8],
+    /// Column of the first byte in the line, from 1.
+    pub(super) column: usize,
+}
+
+/// Reads `name=value` pairs from the left; ends after an error.
+pub(super) struct Fields<'a> {
+    part: Part<'a>,
+    at: usize,
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let rest = self.part.text.get(self.at..)?;
+            let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
+            let word = rest.get(blanks..)?;
+            let end = word.find_byteset(b" =")?;
+            let (name, after) = word.split_at_checked(end)?;
+            self.at += blanks + end + 1;
+            if let Some(from_value) = after.strip_prefix(b"=") {
+                return Some(self.value(name, from_value));
+            }
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    pub(super) const fn of(part: Part<'a>) -> Self {
+        Self { part, at: 0 }
+    }
+
+    /// Reads the value at the start of `from_value`, where the iterator stands.
+    fn value(&mut self, name: &'a [u8], from_value: &'a [u8]) -> Result<Field<'a>, DecodeError> {
+        let column = self.part.column + self.at;
+        let end = match from_value.first() {
+            Some(b'"') => from_value
+                .iter()
+                .skip(1)
+                .position(|&byte| byte == b'"')
+                .map(|at| at + 2),
+            // What a program says about itself may hold apostrophes: only the one before a blank
+            // or at the end closes it.
+            Some(b'\'') => closing_apostrophe(from_value),
+            Some(b'{') => from_value.find_byte(b'}').map(|at| at + 1),
+            _ => Some(from_value.find_byte(b' ').unwrap_or(from_value.len())),
+        };
+        let Some((value, after)) = end.and_then(|end| from_value.split_at_checked(end)) else {
+            self.at = self.part.text.len();
+            return Err(DecodeError::Unclosed { column });
+        };
+        self.at += value.len();
+        if !matches!(after.first(), None | Some(b' ')) {
+            let column = self.part.column + self.at;
+            self.at = self.part.text.len();
+            return Err(DecodeError::Expected {
+                what: "a blank after the value",
+                column,
+            });
+        }
+        Ok(Field {
+            name: name.as_bstr(),
+            value: value.as_bstr(),
+            column,
+        })
+    }
+}
+
+fn closing_apostrophe(value: &[u8]) -> Option<usize> {
+    let closes = |at: usize| matches!(value.get(at + 1), None | Some(b' '));
+    (1..value.len())
+        .find(|&at| value.get(at) == Some(&b'\'') && closes(at))
+        .map(|at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line;
+
+    fn fields(text: &str) -> Vec<(String, String, usize)> {
+        line(text.as_bytes())
+            .unwrap()
+            .fields()
+            .map(Result::unwrap)
+            .map(|field| {
+                (
+                    field.name.to_string(),
+                    field.value.to_string(),
+                    field.column,
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_empty_body_has_no_fields() {
+        assert_eq!(fields("type=EOE msg=audit(1.000:1): "), []);
+        assert_eq!(fields("type=EOE msg=audit(1.000:1):"), []);
+    }
+
+    #[test]
+    fn free_text_and_quotes_are_told_from_fields() {
+        let text = "type=X msg=audit(1.000:1): avc:  denied  { read } for  pid=1 \
+                    msg='op=a acct=\"it's\" res=ok' SADDR={ fam=inet } e=";
+        let expected = [
+            ("pid", "1", 60),
+            ("msg", "'op=a acct=\"it's\" res=ok'", 66),
+            ("SADDR", "{ fam=inet }", 98),
+            ("e", "", 113),
+        ];
+        let expected = expected.map(|(name, value, at)| (name.to_owned(), value.to_owned(), at));
+        assert_eq!(fields(text), expected);
+    }
+}

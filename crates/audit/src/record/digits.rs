@@ -1,0 +1,105 @@
+//! Numbers into the record buffer: what `printf` does in the kernel, without `fmt`.
+
+/// Writes `%d` or `%u`.
+pub(super) fn decimal(value: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Writes `%03u`.
+pub(super) fn decimal3(value: u16, out: &mut Vec<u8>) {
+    let mut buffer = itoa::Buffer::new();
+    let digits = buffer.format(value).as_bytes();
+    out.extend_from_slice(b"000".get(digits.len()..).unwrap_or_default());
+    out.extend_from_slice(digits);
+}
+
+/// Writes `%lx`.
+pub(super) fn lower_hex(value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 16];
+    for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(value.to_be_bytes()) {
+        *pair = LOWER[usize::from(byte)];
+    }
+    let zeros = (value | 1).leading_zeros() / 4;
+    let significant = usize::try_from(zeros)
+        .ok()
+        .and_then(|zeros| digits.get(zeros..));
+    out.extend_from_slice(significant.unwrap_or_default());
+}
+
+/// Writes `%02x`.
+pub(super) fn lower_hex2(value: u32, out: &mut Vec<u8>) {
+    match u8::try_from(value) {
+        Ok(byte) => out.extend_from_slice(&LOWER[usize::from(byte)]),
+        Err(_) => lower_hex(value.into(), out),
+    }
+}
+
+/// Writes `%#o`: a leading 0 unless the value is 0 itself.
+pub(super) fn octal(value: u32, out: &mut Vec<u8>) {
+    let mut digits = *b"000000000000";
+    let mut rest = value;
+    for digit in digits.iter_mut().rev() {
+        *digit |= rest.to_le_bytes()[0] & 7;
+        rest >>= 3;
+    }
+    // 32 bits are 11 digits at most, so that a nonzero number always finds its leading 0.
+    let first = digits
+        .iter()
+        .position(|&digit| digit != b'0')
+        .unwrap_or(digits.len());
+    out.extend_from_slice(digits.get(first.saturating_sub(1)..).unwrap_or_default());
+}
+
+/// Two lower-case hex digits of every byte.
+const LOWER: [[u8; 2]; 256] = pairs(b"0123456789abcdef");
+
+/// Two upper-case hex digits of every byte.
+pub(super) const UPPER: [[u8; 2]; 256] = pairs(b"0123456789ABCDEF");
+
+const fn pairs(digits: &[u8; 16]) -> [[u8; 2]; 256] {
+    let mut table = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn digits_are_those_of_fmt(wide: u64, shift in 0_u32..64, number: u32, by in 0_u32..32) {
+            let (wide, number) = (wide >> shift, number >> by);
+            prop_assert_eq!(text(|out| lower_hex(wide, out)), format!("{wide:x}"));
+            prop_assert_eq!(text(|out| lower_hex2(number, out)), format!("{number:02x}"));
+            let octal_text = if number == 0 { "0".to_owned() } else { format!("0{number:o}") };
+            prop_assert_eq!(text(|out| octal(number, out)), octal_text);
+        }
+    }
+
+    #[test]
+    fn zero_has_one_digit() {
+        assert_eq!(text(|out| lower_hex(0, out)), "0");
+        assert_eq!(text(|out| lower_hex2(0, out)), "00");
+        assert_eq!(text(|out| octal(0, out)), "0");
+    }
+
+    #[test]
+    fn milliseconds_have_three_digits() {
+        for (value, expected) in [(0, "000"), (7, "007"), (42, "042"), (999, "999")] {
+            assert_eq!(text(|out| decimal3(value, out)), expected);
+        }
+    }
+}

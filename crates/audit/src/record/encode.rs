@@ -1,0 +1,271 @@
+//! Events to lines, in the kernel's order of records and fields.
+//!
+//! This is the log path: it appends to one buffer that the caller reuses, and allocates only when
+//! that buffer must grow.
+//!
+//! A string that does not fit in its line is written as `"<too_long>"`, the word that the kernel
+//! uses for a path that it cannot hold. It is never cut: a cut path names another file. Names of up
+//! to `PATH_MAX` bytes always fit in PATH and CWD; only a program whose path needs hex and is longer
+//! than about 4,000 bytes loses its place in SYSCALL, to the key.
+
+use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
+use super::{MAX_LINE_BYTES, execve, quote};
+use crate::event::{Event, Inode, Item, NameType, Time, reported_exit, succeeded};
+use crate::ids::{Dev, Serial};
+
+/// Appends the records of an event as log lines, without the EOE that ends it for plugins.
+///
+/// # Source
+/// `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12.
+pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
+    out.reserve(size_hint(event));
+    let stamp = syscall(event, out);
+    if let Some(argv) = &event.argv {
+        execve::records(argv, stamp, out);
+    }
+    if let Some(cwd) = event.cwd {
+        let mut line = Line::begin(b"type=CWD msg=", stamp, out);
+        line.untrusted(b"cwd=", cwd, 0);
+        line.end();
+    }
+    for (number, item) in event.items.iter().enumerate() {
+        path(number, item, stamp, out);
+    }
+    let mut line = Line::begin(b"type=PROCTITLE msg=", stamp, out);
+    line.untrusted(b"proctitle=", title(event.proctitle), 0);
+    line.end();
+}
+
+/// Appends the record that tells plugins that an event is complete. It is not for the log.
+pub fn end_of_event(time: Time, serial: Serial, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"type=EOE msg=");
+    Stamp::write(time, serial, out);
+    out.push(b'\n');
+}
+
+/// Where in the buffer the event's `audit(SEC.MMM:SERIAL): ` stands: every record copies it.
+#[derive(Clone, Copy)]
+pub(super) struct Stamp {
+    start: usize,
+    end: usize,
+}
+
+impl Stamp {
+    pub(super) fn write(time: Time, serial: Serial, out: &mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(b"audit(");
+        decimal(time.sec, out);
+        out.push(b'.');
+        decimal3(time.milli, out);
+        out.push(b':');
+        decimal(serial.0, out);
+        out.extend_from_slice(b"): ");
+        Self {
+            start,
+            end: out.len(),
+        }
+    }
+}
+
+/// A record under way.
+pub(super) struct Line<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Line<'a> {
+    /// Starts a record; `head` is all that stands before the stamp.
+    pub(super) fn begin(head: &[u8], stamp: Stamp, out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend_from_slice(head);
+        out.extend_from_within(stamp.start..stamp.end);
+        Self { out, start }
+    }
+
+    pub(super) fn decimal(&mut self, label: &[u8], value: impl itoa::Integer) {
+        self.out.extend_from_slice(label);
+        decimal(value, self.out);
+    }
+
+    pub(super) fn end(self) {
+        self.out.push(b'\n');
+    }
+
+    fn hex(&mut self, label: &[u8], value: u64) {
+        self.out.extend_from_slice(label);
+        lower_hex(value, self.out);
+    }
+
+    fn device(&mut self, label: &[u8], dev: Dev) {
+        self.out.extend_from_slice(label);
+        lower_hex2(dev.major(), self.out);
+        self.out.push(b':');
+        lower_hex2(dev.minor(), self.out);
+    }
+
+    /// Writes an untrusted string unless that leaves less than `tail` bytes before the newline.
+    fn untrusted(&mut self, label: &[u8], bytes: &[u8], tail: usize) {
+        self.out.extend_from_slice(label);
+        let used = self.out.len() - self.start + tail + 1;
+        let fits = used + bytes.len() * 2 <= MAX_LINE_BYTES
+            || used + quote::encoded_len(bytes) <= MAX_LINE_BYTES;
+        quote::untrusted(if fits { bytes } else { TOO_LONG }, self.out);
+    }
+}
+
+const TOO_LONG: &[u8] = b"<too_long>";
+
+/// What a `"<too_long>"` and its label take at the end of a SYSCALL record.
+const TOO_LONG_FIELD: usize = b" exe=\"<too_long>\"".len();
+
+/// What follows `nametype=`. The event model knows no file capabilities, so they print as the
+/// kernel prints a file that has none; it does so too when nothing was found.
+const CAPABILITIES: &[u8] = b" cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n";
+
+fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
+    let start = out.len();
+    out.extend_from_slice(b"type=SYSCALL msg=");
+    let stamp = Stamp::write(event.time, event.serial, out);
+    let mut line = Line { out, start };
+    line.hex(b"arch=", event.arch.0.into());
+    line.decimal(b" syscall=", event.syscall.0.cast_signed());
+    if event.personality != 0 {
+        line.hex(b" per=", event.personality.into());
+    }
+    if let Some(raw) = event.exit {
+        let exit = reported_exit(raw);
+        let label: &[u8] = if succeeded(exit) {
+            b" success=yes exit="
+        } else {
+            b" success=no exit="
+        };
+        line.decimal(label, exit);
+    }
+    let [a0, a1, a2, a3] = event.args;
+    line.hex(b" a0=", a0);
+    line.hex(b" a1=", a1);
+    line.hex(b" a2=", a2);
+    line.hex(b" a3=", a3);
+    line.decimal(b" items=", event.items.len());
+    task(event, &mut line);
+    line.end();
+    stamp
+}
+
+/// Writes the identity of the task, and the key.
+///
+/// # Source
+/// `audit_log_task_info` in `kernel/audit.c`, Linux 6.12.
+fn task(event: &Event<'_>, line: &mut Line<'_>) {
+    let task = &event.task;
+    line.decimal(b" ppid=", task.ppid);
+    line.decimal(b" pid=", task.pid);
+    line.decimal(b" auid=", task.auid.0);
+    line.decimal(b" uid=", task.uid);
+    line.decimal(b" gid=", task.gid);
+    line.decimal(b" euid=", task.euid);
+    line.decimal(b" suid=", task.suid);
+    line.decimal(b" fsuid=", task.fsuid);
+    line.decimal(b" egid=", task.egid);
+    line.decimal(b" sgid=", task.sgid);
+    line.decimal(b" fsgid=", task.fsgid);
+    line.out.extend_from_slice(b" tty=");
+    line.out.extend_from_slice(tty(task.tty));
+    line.decimal(b" ses=", task.ses);
+    line.untrusted(b" comm=", task.comm, 2 * TOO_LONG_FIELD);
+    // An LSM label, ` subj=`, has its place between exe and key.
+    match task.exe {
+        Some(exe) => {
+            let key = event.key.map_or(0, quote::encoded_len);
+            line.untrusted(b" exe=", exe, (b" key=".len() + key).max(TOO_LONG_FIELD));
+        }
+        None => line.out.extend_from_slice(b" exe=(null)"),
+    }
+    match event.key {
+        Some(key) => line.untrusted(b" key=", key, 0),
+        None => line.out.extend_from_slice(b" key=(null)"),
+    }
+}
+
+/// The one string that the kernel prints as it is. Drivers choose terminal names, not tasks; one
+/// that no driver would choose is unknown.
+fn tty(name: &[u8]) -> &[u8] {
+    const LONGEST: usize = 64;
+    if name.is_empty() {
+        b"(none)"
+    } else if name.len() > LONGEST || quote::needs_hex(name) {
+        b"?"
+    } else {
+        name
+    }
+}
+
+/// Writes a PATH record.
+///
+/// # Source
+/// `audit_log_name` and `audit_log_fcaps` in `kernel/auditsc.c`, Linux 6.12.
+fn path(number: usize, item: &Item<'_>, stamp: Stamp, out: &mut Vec<u8>) {
+    /// At least what can follow a name: every number of the inode group at its longest.
+    const AFTER_NAME: usize = 256;
+    let mut line = Line::begin(b"type=PATH msg=", stamp, out);
+    line.decimal(b"item=", number);
+    match item.name {
+        Some(name) => line.untrusted(b" name=", name, AFTER_NAME),
+        None => line.out.extend_from_slice(b" name=(null)"),
+    }
+    if let Some(inode) = &item.inode {
+        inode_group(inode, &mut line);
+    }
+    line.out.extend_from_slice(match item.nametype {
+        NameType::Unknown => b" nametype=UNKNOWN".as_slice(),
+        NameType::Normal => b" nametype=NORMAL",
+        NameType::Parent => b" nametype=PARENT",
+        NameType::Delete => b" nametype=DELETE",
+        NameType::Create => b" nametype=CREATE",
+    });
+    line.out.extend_from_slice(CAPABILITIES);
+}
+
+fn inode_group(inode: &Inode, line: &mut Line<'_>) {
+    line.decimal(b" inode=", inode.ino);
+    line.device(b" dev=", inode.dev);
+    line.out.extend_from_slice(b" mode=");
+    octal(inode.mode, line.out);
+    line.decimal(b" ouid=", inode.uid);
+    line.decimal(b" ogid=", inode.gid);
+    line.device(b" rdev=", inode.rdev);
+}
+
+/// Command line as PROCTITLE shows it.
+///
+/// # Source
+/// `audit_log_proctitle` and `audit_proctitle_rtrim` in `kernel/auditsc.c`, Linux 6.12.
+fn title(proctitle: &[u8]) -> &[u8] {
+    const MAX_PROCTITLE_AUDIT_LEN: usize = 128;
+    let seen = proctitle
+        .get(..MAX_PROCTITLE_AUDIT_LEN)
+        .unwrap_or(proctitle);
+    // The kernel's `isprint` knows Latin-1.
+    let end = seen
+        .iter()
+        .rposition(|byte| matches!(byte, b' '..=b'~' | 0xa0..));
+    end.and_then(|last| seen.get(..=last)).unwrap_or(b"(null)")
+}
+
+/// At least the bytes that an ordinary event takes, so that the buffer grows once.
+fn size_hint(event: &Event<'_>) -> usize {
+    const SYSCALL_AND_PROCTITLE: usize = 768;
+    const EACH_RECORD: usize = 320;
+    let strings = event.task.exe.map_or(0, <[u8]>::len)
+        + event.key.map_or(0, <[u8]>::len)
+        + event.cwd.map_or(0, <[u8]>::len)
+        + event
+            .items
+            .iter()
+            .filter_map(|item| item.name)
+            .map(<[u8]>::len)
+            .sum::<usize>();
+    let arguments = event.argv.map_or(0, |argv| argv.bytes.len() * 4);
+    let records = event.items.len() + usize::from(event.cwd.is_some());
+    SYSCALL_AND_PROCTITLE + EACH_RECORD * records + strings * 2 + arguments
+}

@@ -1,0 +1,351 @@
+//! EXECVE records: the arguments of a started program, split over as many records as they need.
+//!
+//! An argument stands whole as `aN=` when there is ample room for it. Else it comes in chunks
+//! `aN[0]=`, `aN[1]=`, ... behind one `aN_len=` that counts its encoded bytes without quotes; all
+//! chunks of one argument are quoted, or all are hex. `argc=` is in the first record only and counts
+//! all arguments, also those that the engine could not keep.
+
+use bstr::{BString, ByteSlice as _};
+
+use super::decode::{DecodeError, Field, Record, parse};
+use super::digits::decimal;
+use super::encode::{Line, Stamp};
+use super::quote;
+use crate::event::Argv;
+
+/// Bytes of arguments, labels included, in one record. An argument of as many bytes is always hex.
+const MAX_EXECVE_AUDIT_LEN: usize = 7500;
+
+/// Room that the kernel sets aside for the label of an argument.
+const LABEL_ROOM: usize = 96;
+
+/// A record with less room than this is full.
+const LEAST_ROOM: usize = LABEL_ROOM + 8;
+
+const HEAD: &[u8] = b"type=EXECVE msg=";
+
+/// Arguments that EXECVE records hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// How many arguments the program was given.
+    pub argc: u32,
+    /// Those that were recorded, from the first.
+    pub args: Vec<BString>,
+}
+
+/// Puts the arguments together from the records of one event; only EXECVE records count.
+///
+/// # Errors
+/// [`DecodeError::Argument`] when an argument or a chunk is missing, and what
+/// [`Record::fields`] and [`Record::text`] find wrong.
+pub fn arguments<'a, 'r>(
+    records: impl IntoIterator<Item = &'r Record<'a>>,
+) -> Result<Arguments, DecodeError>
+where
+    'a: 'r,
+{
+    let mut assembly = Assembly::default();
+    for record in records.into_iter().filter(|record| record.kind == "EXECVE") {
+        for field in record.fields() {
+            assembly.add(record, &field?)?;
+        }
+    }
+    assembly.finish()
+}
+
+/// Whether a field of an EXECVE record holds an argument or a chunk of one.
+pub(super) fn is_argument(name: &[u8]) -> bool {
+    matches!(part(name), Some((_, Part::Whole | Part::Chunk(_))))
+}
+
+/// Appends the EXECVE records of an event.
+///
+/// # Source
+/// `audit_log_execve_info` in `kernel/auditsc.c`, Linux 6.12.
+pub(super) fn records(argv: &Argv<'_>, stamp: Stamp, out: &mut Vec<u8>) {
+    let mut line = Line::begin(HEAD, stamp, out);
+    line.decimal(b"argc=", argv.argc);
+    let mut room = MAX_EXECVE_AUDIT_LEN;
+    for (number, bytes) in argv.args().enumerate() {
+        line = argument(&Argument::new(number, bytes), &mut room, line, stamp);
+    }
+    line.end();
+}
+
+/// An argument and how it is encoded.
+struct Argument<'a> {
+    number: usize,
+    bytes: &'a [u8],
+    /// Hex digits, or quoted text.
+    hex: bool,
+}
+
+impl<'a> Argument<'a> {
+    fn new(number: usize, bytes: &'a [u8]) -> Self {
+        let hex = bytes.len() >= MAX_EXECVE_AUDIT_LEN || quote::needs_hex(bytes);
+        Self { number, bytes, hex }
+    }
+
+    /// Encoded length of so many bytes, without quotes.
+    const fn encoded(&self, bytes: usize) -> usize {
+        if self.hex { bytes * 2 } else { bytes }
+    }
+
+    /// Bytes that the quotes around each chunk take.
+    const fn quotes(&self) -> usize {
+        if self.hex { 0 } else { 2 }
+    }
+
+    /// How many bytes fit in `room`, quotes included.
+    const fn fitting(&self, room: usize) -> usize {
+        if self.hex {
+            room / 2
+        } else {
+            room.saturating_sub(2)
+        }
+    }
+}
+
+/// Writes one argument, starting records as the kernel would; gives back the one that is open.
+fn argument<'a>(
+    arg: &Argument<'_>,
+    room: &mut usize,
+    mut line: Line<'a>,
+    stamp: Stamp,
+) -> Line<'a> {
+    let mut rest = arg.bytes;
+    let mut chunk = 0_u32;
+    loop {
+        if *room < LEAST_ROOM {
+            // The blank of the next label follows the one of the stamp: two, as in the kernel.
+            line.out.push(b'\n');
+            line = Line::begin(HEAD, stamp, line.out);
+            *room = MAX_EXECVE_AUDIT_LEN;
+        }
+        let need = arg.encoded(rest.len()) + arg.quotes();
+        let before = line.out.len();
+        if chunk > 0 || need + LABEL_ROOM > *room {
+            chunk_label(arg, chunk, &mut line);
+            chunk += 1;
+        } else {
+            line.decimal(b" a", arg.number);
+            line.out.push(b'=');
+        }
+        *room = room.saturating_sub(line.out.len() - before);
+
+        let taken = if need > *room {
+            arg.fitting(*room)
+        } else {
+            rest.len()
+        };
+        let (now, later) = rest.split_at_checked(taken).unwrap_or((rest, b""));
+        if arg.hex {
+            quote::hex(now, line.out);
+        } else {
+            quote::quoted(now, line.out);
+        }
+        *room = room.saturating_sub(arg.encoded(now.len()) + arg.quotes());
+        rest = later;
+        if rest.is_empty() {
+            return line;
+        }
+    }
+}
+
+fn chunk_label(arg: &Argument<'_>, chunk: u32, line: &mut Line<'_>) {
+    if chunk == 0 {
+        line.decimal(b" a", arg.number);
+        line.decimal(b"_len=", arg.encoded(arg.bytes.len()));
+    }
+    line.decimal(b" a", arg.number);
+    line.out.push(b'[');
+    decimal(chunk, line.out);
+    line.out.extend_from_slice(b"]=");
+}
+
+/// What a field `aN...` says about argument N.
+#[derive(Clone, Copy)]
+enum Part {
+    /// `aN`
+    Whole,
+    /// `aN_len`
+    Length,
+    /// `aN[M]`
+    Chunk(usize),
+}
+
+fn part(name: &[u8]) -> Option<(usize, Part)> {
+    let text = name.strip_prefix(b"a")?;
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, suffix) = text.split_at_checked(digits)?;
+    let part = match suffix {
+        b"" => Part::Whole,
+        b"_len" => Part::Length,
+        _ => Part::Chunk(parse(suffix.strip_prefix(b"[")?.strip_suffix(b"]")?)?),
+    };
+    Some((parse(number)?, part))
+}
+
+/// Arguments under way.
+#[derive(Default)]
+struct Assembly {
+    done: Arguments,
+    /// The argument that comes in chunks, when one does.
+    open: Option<Chunks>,
+}
+
+struct Chunks {
+    bytes: BString,
+    /// How many chunks there have been.
+    count: usize,
+    /// Encoded bytes still to come.
+    missing: usize,
+    column: usize,
+}
+
+impl Assembly {
+    fn add(&mut self, record: &Record<'_>, field: &Field<'_>) -> Result<(), DecodeError> {
+        let error = DecodeError::Argument {
+            column: field.column,
+        };
+        if field.name == "argc" {
+            self.done.argc = parse(field.value).ok_or(error)?;
+            return Ok(());
+        }
+        let Some((number, part)) = part(field.name) else {
+            return Ok(());
+        };
+        if number != self.done.args.len() {
+            return Err(error);
+        }
+        match (part, &mut self.open) {
+            (Part::Whole, None) => {
+                let bytes = record.text(field)?.ok_or(error)?;
+                self.done.args.push(bytes.into_owned().into());
+            }
+            (Part::Length, None) => {
+                self.open = Some(Chunks {
+                    bytes: BString::default(),
+                    count: 0,
+                    missing: parse(field.value).ok_or(error)?,
+                    column: field.column,
+                });
+            }
+            (Part::Chunk(index), Some(open)) if index == open.count => {
+                let value = field.value.trim_with(|byte| byte == '"');
+                open.missing = open
+                    .missing
+                    .checked_sub(value.len())
+                    .ok_or_else(|| error.clone())?;
+                open.bytes
+                    .extend_from_slice(&record.text(field)?.ok_or(error)?);
+                open.count += 1;
+                open.column = field.column;
+                if open.missing == 0 {
+                    let whole = std::mem::take(&mut open.bytes);
+                    self.done.args.push(whole);
+                    self.open = None;
+                }
+            }
+            _ => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Arguments, DecodeError> {
+        match self.open {
+            Some(open) => Err(DecodeError::Argument {
+                column: open.column,
+            }),
+            None => Ok(self.done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Time;
+    use crate::ids::Serial;
+    use crate::record::decode;
+
+    /// Bodies of the records of these arguments, runs of `x` shortened to their length.
+    fn bodies(args: &[&[u8]]) -> Vec<String> {
+        let bytes: Vec<u8> = args
+            .iter()
+            .flat_map(|arg| [arg, b"\0".as_slice()].concat())
+            .collect();
+        let argv = Argv {
+            argc: args.len().try_into().unwrap(),
+            bytes: &bytes,
+        };
+        let mut out = Vec::new();
+        let stamp = Stamp::write(Time { sec: 1, milli: 0 }, Serial(1), &mut out);
+        let start = out.len();
+        records(&argv, stamp, &mut out);
+        out[start..]
+            .lines()
+            .map(|line| shortened(decode::line(line).unwrap().body()))
+            .collect()
+    }
+
+    fn shortened(body: &[u8]) -> String {
+        let mut text = body.to_str().unwrap().to_owned();
+        for run in ["x", "78"] {
+            let longest = (100..8000)
+                .rev()
+                .find(|&len| text.contains(&run.repeat(len)));
+            if let Some(len) = longest {
+                text = text.replace(&run.repeat(len), &format!("{run}*{len}"));
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn an_argument_that_nearly_fills_the_record_is_one_chunk() {
+        let arg = [b'x'; 7410];
+        assert_eq!(
+            bodies(&[&arg, b"end"]),
+            ["argc=2 a0_len=7410 a0[0]=\"x*7410\"", "a1=\"end\""]
+        );
+    }
+
+    #[test]
+    fn a_quoted_argument_goes_on_in_the_next_record() {
+        let arg = [b'x'; 7499];
+        let rest = "x".repeat(20);
+        assert_eq!(
+            bodies(&[&arg, b"end"]),
+            [
+                "argc=2 a0_len=7499 a0[0]=\"x*7479\"".to_owned(),
+                format!("a0[1]=\"{rest}\" a1=\"end\"")
+            ]
+        );
+    }
+
+    #[test]
+    fn an_argument_as_long_as_a_record_is_hex() {
+        let arg = [b'x'; 7500];
+        assert_eq!(
+            bodies(&[&arg]),
+            [
+                "argc=1 a0_len=15000 a0[0]=78*3740",
+                "a0[1]=78*3746",
+                "a0[2]=7878787878787878787878787878"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_of_fields_are_told_apart() {
+        for name in ["a0", "a12", "a1[0]", "a4294967295[7]"] {
+            assert!(is_argument(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "a", "argc", "a1_len", "a1[", "a1[]", "a1[x]", "ab", "a1]", "b1", "a1[0]x",
+        ] {
+            assert!(!is_argument(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The rule for strings that a task could choose: `"text"`, or hex when a byte could deceive.
+//!
+//! A value is in double quotes when all of its bytes are printable ASCII other than the blank and
+//! the double quote; else it is upper-case hex without quotes. A reader must know which fields
+//! follow the rule, since `comm=64616B` would otherwise be a word: see [`super::decode`].
+
+use std::borrow::Cow;
+
+use super::digits::UPPER;
+
+/// Whether `bytes` cannot stand between double quotes.
+///
+/// # Source
+/// `audit_string_contains_control` in `kernel/audit.c`, Linux 6.12.
+#[must_use]
+pub fn needs_hex(bytes: &[u8]) -> bool {
+    // Without an early exit the scan is vectorised; nearly every string is clean to its end.
+    bytes
+        .iter()
+        .fold(false, |found, &byte| found | deceives(byte))
+}
+
+/// Length of what [`untrusted`] writes.
+#[must_use]
+pub fn encoded_len(bytes: &[u8]) -> usize {
+    if needs_hex(bytes) {
+        bytes.len() * 2
+    } else {
+        bytes.len() + 2
+    }
+}
+
+/// Appends `bytes` as the value of an untrusted field.
+pub fn untrusted(bytes: &[u8], out: &mut Vec<u8>) {
+    if needs_hex(bytes) {
+        hex(bytes, out);
+    } else {
+        quoted(bytes, out);
+    }
+}
+
+/// Bytes behind the value of an untrusted field.
+///
+/// # Errors
+/// [`UnquoteError`] when the value is neither between double quotes nor pairs of hex digits.
+pub fn unquote(value: &[u8]) -> Result<Cow<'_, [u8]>, UnquoteError> {
+    if let Some(rest) = value.strip_prefix(b"\"") {
+        return match rest.iter().position(|&byte| byte == b'"') {
+            Some(end) if end + 1 == rest.len() => Ok(Cow::Borrowed(&rest[..end])),
+            Some(end) => Err(UnquoteError { offset: end + 2 }),
+            None => Err(UnquoteError {
+                offset: value.len(),
+            }),
+        };
+    }
+    let (pairs, odd) = value.as_chunks::<2>();
+    let mut bytes = Vec::with_capacity(pairs.len());
+    for (index, &[high, low]) in pairs.iter().enumerate() {
+        let high = nibble(high).ok_or(UnquoteError { offset: index * 2 })?;
+        let low = nibble(low).ok_or(UnquoteError {
+            offset: index * 2 + 1,
+        })?;
+        bytes.push(high << 4 | low);
+    }
+    if odd.is_empty() && !value.is_empty() {
+        Ok(Cow::Owned(bytes))
+    } else {
+        Err(UnquoteError {
+            offset: value.len(),
+        })
+    }
+}
+
+/// The value of an untrusted field is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("neither quoted text nor hex at byte {offset} of the value")]
+pub struct UnquoteError {
+    /// First byte that does not fit; the length of the value when it ends too early.
+    pub offset: usize,
+}
+
+/// Appends upper-case hex digits.
+pub(super) fn hex(bytes: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + bytes.len() * 2, 0);
+    for (pair, &byte) in out[start..].as_chunks_mut().0.iter_mut().zip(bytes) {
+        *pair = UPPER[usize::from(byte)];
+    }
+}
+
+/// Appends `bytes` between double quotes.
+pub(super) fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(bytes);
+    out.push(b'"');
+}
+
+const fn deceives(byte: u8) -> bool {
+    byte == b'"' || byte < 0x21 || byte > 0x7e
+}
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn encoded(bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        untrusted(bytes, &mut out);
+        out
+    }
+
+    #[test]
+    fn the_first_and_last_plain_bytes_stay_text() {
+        assert_eq!(encoded(b"!~"), b"\"!~\"");
+        assert_eq!(encoded(b""), b"\"\"");
+        for (byte, hex) in [
+            (b' ', "20"),
+            (0x7f, "7F"),
+            (b'"', "22"),
+            (0, "00"),
+            (0xff, "FF"),
+        ] {
+            assert_eq!(encoded(&[byte]), hex.as_bytes());
+        }
+    }
+
+    #[test]
+    fn malformed_values_name_the_byte() {
+        for (value, offset) in [
+            ("", 0),
+            ("\"abc", 4),
+            ("\"a\"b\"", 3),
+            ("6", 1),
+            ("616", 3),
+            ("6g", 1),
+            ("(null)", 0),
+        ] {
+            assert_eq!(
+                unquote(value.as_bytes()),
+                Err(UnquoteError { offset }),
+                "{value}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_come_back(bytes: Vec<u8>) {
+            let text = encoded(&bytes);
+            prop_assert_eq!(text.len(), encoded_len(&bytes));
+            prop_assert!(text.iter().all(u8::is_ascii_graphic));
+            prop_assert_eq!(unquote(&text).unwrap(), Cow::Borrowed(bytes.as_slice()));
+        }
+
+        #[test]
+        fn any_value_is_decoded_or_refused(value: Vec<u8>) {
+            if let Err(error) = unquote(&value) {
+                prop_assert!(error.offset <= value.len());
+            }
+        }
+    }
+}

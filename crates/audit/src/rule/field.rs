@@ -1,0 +1,457 @@
+//! What each field is called, what it is compared with, by which operators, and on which lists.
+//!
+//! One table serves the parser and the printer. Two parties have a say, and the table keeps them
+//! apart so that a message can name the one that refuses: `auditctl` (audit-userspace 4.2) when it
+//! reads the text, and the kernel (6.12, `audit_field_valid()` and what `audit_data_to_entry()`
+//! calls) when it is handed the rule, which it then answers with EINVAL.
+
+use super::{Field, List, Op};
+
+/// All that is fixed about a field.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    pub(super) field: Field,
+    pub(super) name: &'static str,
+    /// Syntax of the value.
+    pub(super) kind: Kind,
+    /// Operators that `auditctl` lets through.
+    pub(super) parser_ops: Ops,
+    /// Operators that the kernel takes.
+    pub(super) kernel_ops: Ops,
+    /// Lists that take it.
+    pub(super) lists: Lists,
+}
+
+/// Syntax of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Digits.
+    Unsigned,
+    /// Digits, of which the kernel compares the low 32 bits.
+    Low32,
+    /// Digits, perhaps after a minus, of which the kernel compares the low 32 bits.
+    Argument,
+    /// A user: digits, a name, `unset`.
+    User,
+    /// A group: digits or a name.
+    Group,
+    /// `b32`, `b64`, a machine or an ELF number.
+    Arch,
+    /// A record type: digits or a name.
+    MsgType,
+    /// A security label.
+    Label,
+    /// A return value: digits or an error's name, perhaps after a minus.
+    Exit,
+    /// Digits, perhaps after a minus, or `unset`; anything else is 0.
+    Session,
+    /// Digits below `AF_MAX`; anything else is 0.
+    SocketFamily,
+    /// A name from a short list.
+    FileType,
+    /// Digits or a name from a short list.
+    FsType,
+    /// Letters of `rwxa`.
+    Perm,
+    /// An absolute path that ends in a name.
+    Path,
+    /// An absolute path.
+    Dir,
+}
+
+/// Sets of operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ops {
+    /// Every operator.
+    Any,
+    /// All but `&` and `&=`.
+    NoBits,
+    /// `=` and `!=`.
+    Equality,
+    /// `=`.
+    Equal,
+}
+
+impl Ops {
+    pub(super) fn contains(self, op: Op) -> bool {
+        match self {
+            Self::Any => true,
+            Self::NoBits => !matches!(op, Op::BitMask | Op::BitTest),
+            Self::Equality => matches!(op, Op::Equal | Op::NotEqual),
+            Self::Equal => op == Op::Equal,
+        }
+    }
+
+    /// The set in words, for advice.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::Any => "every operator",
+            Self::NoBits => "`=`, `!=`, `<`, `<=`, `>` and `>=`",
+            Self::Equality => "`=` and `!=`",
+            Self::Equal => "`=`",
+        }
+    }
+}
+
+/// Sets of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lists {
+    /// All but filesystem, where the kernel takes only `fstype` and a key.
+    NotFilesystem,
+    /// Where a syscall or an `io_uring` operation ends.
+    Exit,
+    /// exit and exclude; the kernel refuses it on `io_uring`.
+    ExitExclude,
+    /// exclude and user.
+    Messages,
+    /// exclude, user and exit.
+    MessagesExit,
+    /// filesystem.
+    Filesystem,
+}
+
+impl Lists {
+    pub(super) fn contains(self, list: List) -> bool {
+        match self {
+            Self::NotFilesystem => list != List::Filesystem,
+            Self::Exit => matches!(list, List::Exit | List::IoUring),
+            Self::ExitExclude => matches!(list, List::Exit | List::Exclude),
+            Self::Messages => matches!(list, List::Exclude | List::User),
+            Self::MessagesExit => matches!(list, List::Exclude | List::User | List::Exit),
+            Self::Filesystem => list == List::Filesystem,
+        }
+    }
+
+    /// The set in words, for advice.
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::NotFilesystem => "every list but filesystem",
+            Self::Exit => "the exit and io_uring lists",
+            Self::ExitExclude => "the exit and exclude lists",
+            Self::Messages => "the exclude and user lists",
+            Self::MessagesExit => "the exclude, user and exit lists",
+            Self::Filesystem => "the filesystem list",
+        }
+    }
+}
+
+/// Fields that are alike in all but their names.
+struct Family {
+    kind: Kind,
+    parser_ops: Ops,
+    kernel_ops: Ops,
+    lists: Lists,
+    names: &'static [(Field, &'static str)],
+}
+
+/// All fields. Where one has two names the first is printed.
+///
+/// # Source
+/// `auditctl(8)` and `lib/fieldtab.h` of audit-userspace 4.2; `audit_field_valid()` in
+/// `kernel/auditfilter.c`, Linux 6.12.
+const FAMILIES: &[Family] = &[
+    Family {
+        kind: Kind::User,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::NotFilesystem,
+        names: &[
+            (Field::Uid, "uid"),
+            (Field::Euid, "euid"),
+            (Field::Suid, "suid"),
+            (Field::Fsuid, "fsuid"),
+            (Field::Auid, "auid"),
+            (Field::Auid, "loginuid"),
+            (Field::ObjUid, "obj_uid"),
+        ],
+    },
+    Family {
+        kind: Kind::Group,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::NotFilesystem,
+        names: &[
+            (Field::Gid, "gid"),
+            (Field::Egid, "egid"),
+            (Field::Sgid, "sgid"),
+            (Field::Fsgid, "fsgid"),
+            (Field::ObjGid, "obj_gid"),
+        ],
+    },
+    Family {
+        kind: Kind::Unsigned,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::NotFilesystem,
+        names: &[(Field::Pid, "pid")],
+    },
+    Family {
+        kind: Kind::Unsigned,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Any,
+        lists: Lists::NotFilesystem,
+        names: &[(Field::Pers, "pers")],
+    },
+    Family {
+        kind: Kind::Unsigned,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::Exit,
+        names: &[
+            (Field::Ppid, "ppid"),
+            (Field::DevMajor, "devmajor"),
+            (Field::Success, "success"),
+        ],
+    },
+    Family {
+        kind: Kind::Unsigned,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Any,
+        lists: Lists::Exit,
+        names: &[(Field::DevMinor, "devminor")],
+    },
+    Family {
+        kind: Kind::Low32,
+        parser_ops: Ops::Equality,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::Exit,
+        names: &[(Field::Inode, "inode")],
+    },
+    Family {
+        kind: Kind::Argument,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Any,
+        lists: Lists::NotFilesystem,
+        names: &[
+            (Field::A0, "a0"),
+            (Field::A1, "a1"),
+            (Field::A2, "a2"),
+            (Field::A3, "a3"),
+        ],
+    },
+    Family {
+        kind: Kind::Exit,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::Exit,
+        names: &[(Field::Exit, "exit")],
+    },
+    Family {
+        kind: Kind::Arch,
+        parser_ops: Ops::Equality,
+        kernel_ops: Ops::Equality,
+        lists: Lists::NotFilesystem,
+        names: &[(Field::Arch, "arch")],
+    },
+    Family {
+        kind: Kind::MsgType,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::Messages,
+        names: &[(Field::MsgType, "msgtype")],
+    },
+    Family {
+        kind: Kind::Session,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::MessagesExit,
+        names: &[(Field::SessionId, "sessionid")],
+    },
+    Family {
+        kind: Kind::SocketFamily,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::NotFilesystem,
+        names: &[(Field::SaddrFam, "saddr_fam")],
+    },
+    Family {
+        kind: Kind::FileType,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Equality,
+        lists: Lists::Exit,
+        names: &[(Field::FileType, "filetype")],
+    },
+    Family {
+        kind: Kind::FsType,
+        parser_ops: Ops::Equality,
+        kernel_ops: Ops::Equality,
+        lists: Lists::Filesystem,
+        names: &[(Field::FsType, "fstype")],
+    },
+    Family {
+        kind: Kind::Perm,
+        parser_ops: Ops::Equal,
+        kernel_ops: Ops::Equality,
+        lists: Lists::ExitExclude,
+        names: &[(Field::Perm, "perm")],
+    },
+    Family {
+        kind: Kind::Path,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Equal,
+        lists: Lists::Exit,
+        names: &[(Field::Path, "path")],
+    },
+    Family {
+        kind: Kind::Dir,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Equal,
+        lists: Lists::Exit,
+        names: &[(Field::Dir, "dir")],
+    },
+    Family {
+        kind: Kind::Path,
+        parser_ops: Ops::Equality,
+        kernel_ops: Ops::Equality,
+        lists: Lists::NotFilesystem,
+        names: &[(Field::Exe, "exe")],
+    },
+    Family {
+        kind: Kind::Label,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Equality,
+        lists: Lists::NotFilesystem,
+        names: &[
+            (Field::SubjUser, "subj_user"),
+            (Field::SubjRole, "subj_role"),
+            (Field::SubjType, "subj_type"),
+        ],
+    },
+    Family {
+        kind: Kind::Label,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::NotFilesystem,
+        names: &[(Field::SubjSen, "subj_sen"), (Field::SubjClr, "subj_clr")],
+    },
+    Family {
+        kind: Kind::Label,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::Equality,
+        lists: Lists::Exit,
+        names: &[
+            (Field::ObjUser, "obj_user"),
+            (Field::ObjRole, "obj_role"),
+            (Field::ObjType, "obj_type"),
+        ],
+    },
+    Family {
+        kind: Kind::Label,
+        parser_ops: Ops::Any,
+        kernel_ops: Ops::NoBits,
+        lists: Lists::Exit,
+        names: &[
+            (Field::ObjLevLow, "obj_lev_low"),
+            (Field::ObjLevHigh, "obj_lev_high"),
+        ],
+    },
+];
+
+/// Every name of every field.
+pub(super) fn all() -> impl Iterator<Item = Spec> {
+    FAMILIES.iter().flat_map(|family| {
+        let Family {
+            kind,
+            parser_ops,
+            kernel_ops,
+            lists,
+            names,
+        } = *family;
+        names.iter().map(move |&(field, name)| Spec {
+            field,
+            name,
+            kind,
+            parser_ops,
+            kernel_ops,
+            lists,
+        })
+    })
+}
+
+/// The field called `name`, case aside.
+pub(super) fn by_name(name: &[u8]) -> Option<Spec> {
+    all().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
+}
+
+/// All that is fixed about `field`.
+pub(super) fn spec(field: Field) -> Option<Spec> {
+    all().find(|spec| spec.field == field)
+}
+
+/// Name under which a field is printed.
+pub(crate) fn name(field: Field) -> &'static str {
+    spec(field).map_or("", |spec| spec.name)
+}
+
+/// Whether the kernel looks at `field` on the user and exclude lists. At a rule with any other
+/// field it stops reading the list and keeps the message.
+///
+/// # Source
+/// `audit_filter()` in `kernel/auditfilter.c`, Linux 6.12.
+pub(super) fn evaluated_for_messages(field: Field) -> bool {
+    matches!(
+        field,
+        Field::Pid
+            | Field::Uid
+            | Field::Gid
+            | Field::Auid
+            | Field::MsgType
+            | Field::SubjUser
+            | Field::SubjRole
+            | Field::SubjType
+            | Field::SubjSen
+            | Field::SubjClr
+            | Field::Exe
+    )
+}
+
+/// Operators with their spelling, in the order in which they are looked for in a condition.
+///
+/// # Source
+/// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 4.2.
+pub(super) const OPERATORS: [(&str, Op); 8] = [
+    ("!=", Op::NotEqual),
+    (">=", Op::GreaterOrEqual),
+    ("<=", Op::LessOrEqual),
+    ("&=", Op::BitTest),
+    ("=", Op::Equal),
+    (">", Op::Greater),
+    ("<", Op::Less),
+    ("&", Op::BitMask),
+];
+
+/// Spelling of an operator.
+pub(super) fn operator(op: Op) -> &'static str {
+    OPERATORS
+        .iter()
+        .find(|&&(_, other)| other == op)
+        .map_or("", |&(text, _)| text)
+}
+
+/// Spelling of a list.
+pub(super) fn list_name(list: List) -> &'static str {
+    match list {
+        List::User => "user",
+        List::Task => "task",
+        List::Exit => "exit",
+        List::Exclude => "exclude",
+        List::Filesystem => "filesystem",
+        List::IoUring => "io_uring",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_is_found_by_name_in_any_case() {
+        for spec in all() {
+            let found = by_name(spec.name.to_ascii_uppercase().as_bytes()).unwrap();
+            assert_eq!(found.field, spec.field, "{}", spec.name);
+        }
+        assert_eq!(all().count(), 44);
+        assert_eq!(name(Field::Auid), "auid");
+        assert!(by_name(b"a4").is_none());
+    }
+}

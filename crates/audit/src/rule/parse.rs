@@ -1,0 +1,219 @@
+//! From rule text to commands, with everything that is wrong with it.
+//!
+//! A line is read to its end whatever is wrong with it, so that one run shows all mistakes; a line
+//! with an error gives no command. What is accepted is what `auditctl` of audit-userspace 4.2
+//! accepts *and* the kernel (6.12) would not answer with EINVAL. Where tollgate is stricter than
+//! both, because they would silently do something else than what is written:
+//!
+//! - a number that 32 bits cannot hold (they take its low bits: `uid=4294967296` is root);
+//! - a syscall number that stands for a class in the kernel ABI;
+//! - a tab anywhere in a rule;
+//! - two control settings on one line.
+
+mod condition;
+mod draft;
+mod list;
+mod number;
+mod option;
+mod syscalls;
+mod value;
+mod watch;
+
+use super::diag::{Diagnostic, Findings, shown};
+use super::lex::{self, RawLine};
+use super::{Command, Host, Line};
+use draft::Draft;
+use number::Wide;
+use option::{Flag, Given};
+
+/// Reads a rule file.
+///
+/// Returns the commands of the lines without error, and all findings, both in the order of the file.
+pub fn parse_file(bytes: &[u8], host: &dyn Host) -> (Vec<Line>, Vec<Diagnostic>) {
+    let mut lines = Vec::new();
+    let mut diagnostics = Vec::new();
+    for raw in lex::lines(bytes) {
+        if let Some(command) = read(&raw, host, &mut diagnostics) {
+            lines.push(Line {
+                number: raw.number,
+                span: raw.span(),
+                command,
+            });
+        }
+    }
+    (lines, diagnostics)
+}
+
+/// Reads one command, as if it were the first line of a file.
+///
+/// A newline in it, but at the end, is an error.
+pub fn parse_line(bytes: &[u8], host: &dyn Host) -> (Option<Command>, Vec<Diagnostic>) {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let mut diagnostics = Vec::new();
+    let command = match bytes.iter().position(|&byte| byte == b'\n') {
+        None => read(
+            &RawLine {
+                number: 1,
+                start: 0,
+                bytes,
+            },
+            host,
+            &mut diagnostics,
+        ),
+        Some(at) => {
+            Findings::new(1, 0, &mut diagnostics).error(
+                "newline",
+                &(at..at + 1),
+                "newline in a rule",
+                "one line holds one command",
+            );
+            None
+        }
+    };
+    (command, diagnostics)
+}
+
+/// Reads a line, and puts what is found in it in the order of its places.
+fn read(raw: &RawLine<'_>, host: &dyn Host, diagnostics: &mut Vec<Diagnostic>) -> Option<Command> {
+    let before = diagnostics.len();
+    let command = line(
+        raw,
+        host,
+        &mut Findings::new(raw.number, raw.start, diagnostics),
+    );
+    if let Some(found) = diagnostics.get_mut(before..) {
+        found.sort_by_key(|finding| finding.span.start);
+    }
+    command
+}
+
+fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Command> {
+    let words = lex::words(raw, findings);
+    let given = option::options(words, findings);
+    let first = given.first()?;
+    let has = |flag| given.iter().find(|given| given.flag == flag);
+    let command = if let Some(given) = has(Flag::CommandLine) {
+        left_out(
+            given,
+            "not-in-file",
+            "it belongs on the command line of auditctl",
+            findings,
+        );
+        None
+    } else if let Some(given) = has(Flag::Unsupported) {
+        let advice = "mounts below a watched directory are not followed yet";
+        left_out(given, "unsupported", advice, findings);
+        None
+    } else if let Some(given) = has(Flag::ReadFile) {
+        findings.error(
+            "not-in-file",
+            &given.name.span,
+            "rule files cannot read other rule files",
+            "give the files to tollgate one by one",
+        );
+        None
+    } else if let Some(at) = given.iter().position(|given| given.flag == Flag::DeleteAll) {
+        delete_all(given, at, findings)
+    } else if let Some(command) = setting(first, findings) {
+        if let Some(second) = given.get(1) {
+            findings.error(
+                "two-commands",
+                &second.name.span,
+                format!("second command `{}` on one line", shown(&second.name.text)),
+                "put it on a line of its own",
+            );
+        }
+        command
+    } else {
+        let mut draft = Draft::new(host);
+        for given in &given {
+            draft.take(given, findings);
+        }
+        draft.finish(&raw.span(), findings)
+    };
+    command.filter(|_| !findings.failed())
+}
+
+fn left_out(given: &Given, code: &'static str, advice: &str, findings: &mut Findings<'_>) {
+    findings.warning(
+        code,
+        &given.name.span,
+        format!(
+            "`{}` does nothing here and is left out",
+            shown(&given.name.text)
+        ),
+        advice,
+    );
+}
+
+/// `-D`, alone or with a key.
+fn delete_all(mut given: Vec<Given>, at: usize, findings: &mut Findings<'_>) -> Option<Command> {
+    let delete = given.remove(at);
+    let mut others = given.into_iter();
+    match (others.next(), others.next()) {
+        (None, _) => Some(Command::DeleteAll(None)),
+        (Some(key), None) if key.flag == Flag::Key => {
+            Some(Command::DeleteAll(Some(key.value.text.into())))
+        }
+        (Some(other), _) => {
+            findings.error(
+                "two-commands",
+                &other.name.span,
+                format!(
+                    "`{}` beside `{}`",
+                    shown(&other.name.text),
+                    shown(&delete.name.text)
+                ),
+                "`-D` stands alone, or with one `-k KEY`",
+            );
+            None
+        }
+    }
+}
+
+/// A control setting; `None` when the option is not one, `Some(None)` after an error.
+fn setting(given: &Given, findings: &mut Findings<'_>) -> Option<Option<Command>> {
+    let number = |what, findings: &mut Findings<'_>| {
+        number::unsigned(what, &given.value, Wide::Refuse, findings)
+    };
+    Some(match given.flag {
+        Flag::Backlog => number("-b", findings).map(Command::Backlog),
+        Flag::BacklogWait => number("--backlog_wait_time", findings).map(Command::BacklogWait),
+        Flag::Rate => number("-r", findings).map(Command::Rate),
+        Flag::Enabled => {
+            let advice = "write 0 for disabled, 1 for enabled, 2 for enabled and immutable";
+            level(given, advice, findings).map(Command::Enabled)
+        }
+        Flag::Failure => {
+            let advice = "write 0 for silent, 1 for printk, 2 for panic";
+            level(given, advice, findings).map(Command::Failure)
+        }
+        Flag::IgnoreErrors => Some(Command::IgnoreErrors),
+        Flag::ContinueOnErrors => Some(Command::ContinueOnErrors),
+        Flag::LoginuidImmutable => Some(Command::LoginuidImmutable),
+        _ => return None,
+    })
+}
+
+/// 0, 1 or 2, spelled just so.
+fn level(given: &Given, advice: &str, findings: &mut Findings<'_>) -> Option<u8> {
+    match given.value.text.as_slice() {
+        [digit @ b'0'..=b'2'] => Some(digit - b'0'),
+        text => {
+            findings.error(
+                "bad-setting",
+                &given.value.span,
+                format!(
+                    "`{}` is not a value for `{}`",
+                    shown(text),
+                    shown(&given.name.text)
+                ),
+                advice,
+            );
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

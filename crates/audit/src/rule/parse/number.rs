@@ -1,0 +1,167 @@
+//! Numbers as C reads them: `0x` for hex, a leading `0` for octal, and an end at the first byte
+//! that is no digit.
+
+use super::super::diag::{Findings, shown};
+use super::super::lex::Word;
+
+/// A number at the start of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scanned {
+    /// The number; `None` when it takes more than 64 bits.
+    pub(super) value: Option<u64>,
+    /// Bytes that it is made of.
+    pub(super) used: usize,
+}
+
+/// What to do with a number that 32 bits cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wide {
+    /// It is an error.
+    Refuse,
+    /// Keep the low 32 bits, as the kernel does, and warn.
+    Cut,
+}
+
+/// Reads a number that must begin with a digit, as `strtoul(3)` does with base 0.
+pub(super) fn scan(text: &[u8]) -> Option<Scanned> {
+    if !text.first()?.is_ascii_digit() {
+        return None;
+    }
+    let (radix, prefix): (u32, usize) = match text {
+        [b'0', b'x' | b'X', digit, ..] if digit.is_ascii_hexdigit() => (16, 2),
+        [b'0', ..] => (8, 0),
+        _ => (10, 0),
+    };
+    let mut value = Some(0_u64);
+    let mut used = prefix;
+    let digits = text
+        .iter()
+        .skip(prefix)
+        .map_while(|&byte| char::from(byte).to_digit(radix));
+    for digit in digits {
+        value = value
+            .and_then(|value| value.checked_mul(radix.into()))
+            .and_then(|value| value.checked_add(digit.into()));
+        used += 1;
+    }
+    Some(Scanned { value, used })
+}
+
+/// Reads `word` as 32 bits; `None` after an error. Bytes after the number only earn a warning,
+/// because `auditctl` passes over them.
+pub(super) fn unsigned(
+    what: &str,
+    word: &Word,
+    wide: Wide,
+    findings: &mut Findings<'_>,
+) -> Option<u32> {
+    let Some(scanned) = scan(&word.text) else {
+        findings.error(
+            "bad-number",
+            &word.span,
+            format!("`{}` is not a number for `{what}`", shown(&word.text)),
+            "write digits: decimal, `0x` and hex, or `0` and octal",
+        );
+        return None;
+    };
+    let value = narrow(what, word, scanned, wide, findings)?;
+    warn_of_rest(word, scanned.used, findings);
+    Some(value)
+}
+
+/// As [`unsigned`], or the negative of it after a minus, in two's complement.
+pub(super) fn signed(
+    what: &str,
+    word: &Word,
+    wide: Wide,
+    findings: &mut Findings<'_>,
+) -> Option<u32> {
+    match word.text.as_slice() {
+        [b'-', b'0'..=b'9', ..] => {
+            unsigned(what, &word.tail(1), wide, findings).map(u32::wrapping_neg)
+        }
+        _ => unsigned(what, word, wide, findings),
+    }
+}
+
+fn narrow(
+    what: &str,
+    word: &Word,
+    scanned: Scanned,
+    wide: Wide,
+    findings: &mut Findings<'_>,
+) -> Option<u32> {
+    if let Some(value) = scanned.value.and_then(|value| u32::try_from(value).ok()) {
+        return Some(value);
+    }
+    let message = format!("`{}` is too large for `{what}`", shown(&word.text));
+    match (wide, scanned.value) {
+        (Wide::Cut, Some(value)) => {
+            let low = u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default();
+            findings.warning(
+                "number-cut",
+                &word.span,
+                message,
+                format!("the kernel compares only the low 32 bits, here {low:#x}"),
+            );
+            Some(low)
+        }
+        _ => {
+            findings.error(
+                "number-too-large",
+                &word.span,
+                message,
+                "it must fit 32 bits",
+            );
+            None
+        }
+    }
+}
+
+fn warn_of_rest(word: &Word, used: usize, findings: &mut Findings<'_>) {
+    if used < word.text.len() {
+        let read = word.text.get(..used).unwrap_or_default();
+        findings.warning(
+            "number-rest",
+            &word.tail(used).span,
+            format!("`{}` is read as {}", shown(&word.text), shown(read)),
+            "leave out what follows the number",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_c_reads_them() {
+        for (text, value, used) in [
+            ("0", 0, 1),
+            ("42", 42, 2),
+            ("0x1f", 31, 4),
+            ("0X1F", 31, 4),
+            ("0100", 64, 4),
+            ("12abc", 12, 2),
+            ("08", 0, 1),
+            ("0x", 0, 1),
+            ("0xg", 0, 1),
+        ] {
+            let expected = Scanned {
+                value: Some(value),
+                used,
+            };
+            assert_eq!(scan(text.as_bytes()), Some(expected), "{text}");
+        }
+        assert_eq!(scan(b""), None);
+        assert_eq!(scan(b"-1"), None);
+        let huge = scan(b"99999999999999999999").unwrap();
+        assert_eq!(
+            huge,
+            Scanned {
+                value: None,
+                used: 20
+            }
+        );
+    }
+}

@@ -1,0 +1,354 @@
+//! Right-hand sides of conditions, one function per kind of value.
+
+use super::super::diag::{Findings, shown};
+use super::super::field::{Kind, Spec};
+use super::super::lex::Word;
+use super::super::{Field, Host, Op, Value, perm};
+use super::number::{self, Wide};
+use crate::ids::Arch;
+use crate::table;
+
+/// `PATH_MAX` of `include/uapi/linux/limits.h`.
+pub(super) const PATH_LIMIT_BYTES: usize = 4096;
+
+/// First socket family that no kernel up to 6.12 has: `AF_MAX`.
+const SOCKET_FAMILIES: u32 = 46;
+
+/// Reads the value of a condition; `None` after an error.
+pub(super) fn read(
+    spec: Spec,
+    op: Op,
+    word: &Word,
+    host: &dyn Host,
+    findings: &mut Findings<'_>,
+) -> Option<Value> {
+    let number = match spec.kind {
+        Kind::Path | Kind::Dir | Kind::Label => return text(spec, word, findings),
+        Kind::Unsigned if spec.field == Field::Success => success(spec, word, findings),
+        Kind::Unsigned => number::unsigned(spec.name, word, Wide::Refuse, findings),
+        Kind::Low32 => number::unsigned(spec.name, word, Wide::Cut, findings),
+        Kind::Argument => number::signed(spec.name, word, Wide::Cut, findings),
+        Kind::User => user(spec, op, word, host, findings),
+        Kind::Group => group(spec, word, host, findings),
+        Kind::Arch => arch(word, host, findings).map(|arch| arch.0),
+        Kind::MsgType => msg_type(spec, word, findings),
+        Kind::Exit => exit(spec, op, word, findings),
+        Kind::Session => session(spec, word, findings),
+        Kind::SocketFamily => socket_family(spec, word, findings),
+        Kind::FileType => file_type(word, findings),
+        Kind::FsType => fs_type(spec, word, findings),
+        Kind::Perm => perms(word, findings),
+    };
+    if number == Some(0) && op == Op::Less {
+        findings.warning(
+            "never-matches",
+            &word.span,
+            format!("`{}<0` never matches", spec.name),
+            "the kernel compares without signs: for failed calls write `success=0` or an error, \
+             such as `exit=-EACCES`",
+        );
+    }
+    number.map(Value::Number)
+}
+
+/// Reads letters of `rwxa`, in any case.
+pub(super) fn perms(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    const ADVICE: &str = "write some of the letters `r`, `w`, `x` and `a`";
+    if word.text.len() > 4 {
+        findings.error(
+            "bad-perm",
+            &word.span,
+            format!("perm `{}` has more than four letters", shown(&word.text)),
+            ADVICE,
+        );
+        return None;
+    }
+    let mut bits = 0;
+    for (at, &letter) in word.text.iter().enumerate() {
+        bits |= match letter.to_ascii_lowercase() {
+            b'r' => perm::READ,
+            b'w' => perm::WRITE,
+            b'x' => perm::EXEC,
+            b'a' => perm::ATTR,
+            _ => {
+                let span = word.part(at..at + 1).span;
+                let message = format!("unknown perm letter `{}`", shown(&[letter]));
+                findings.error("bad-perm", &span, message, ADVICE);
+                return None;
+            }
+        };
+    }
+    Some(bits)
+}
+
+fn text(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<Value> {
+    let name = spec.name;
+    let shown = shown(&word.text);
+    let (code, message, advice) = if word.text.len() > PATH_LIMIT_BYTES {
+        let message = format!("value of `{name}` has {} bytes", word.text.len());
+        (
+            "value-too-long",
+            message,
+            format!("the kernel takes at most {PATH_LIMIT_BYTES}"),
+        )
+    } else if spec.kind == Kind::Label || word.text.starts_with(b"/") {
+        if spec.kind == Kind::Path && word.text.ends_with(b"/") {
+            (
+                "trailing-slash",
+                format!("`{name}` path `{shown}` ends in `/`"),
+                if spec.field == Field::Path {
+                    "the kernel answers EINVAL: leave the `/` out, or write `dir=` to watch all \
+                     that is below"
+                        .to_owned()
+                } else {
+                    "the kernel answers EINVAL: name the program".to_owned()
+                },
+            )
+        } else {
+            return Some(Value::Text(word.text.clone().into()));
+        }
+    } else {
+        (
+            "relative-path",
+            format!("`{name}` path `{shown}` does not begin with `/`"),
+            "the kernel answers EINVAL: write the path from the root".to_owned(),
+        )
+    };
+    findings.error(code, &word.span, message, advice);
+    None
+}
+
+fn user(
+    spec: Spec,
+    op: Op,
+    word: &Word,
+    host: &dyn Host,
+    findings: &mut Findings<'_>,
+) -> Option<u32> {
+    let id = match word.text.as_slice() {
+        b"unset" => u32::MAX,
+        [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => {
+            number::signed(spec.name, word, Wide::Refuse, findings)?
+        }
+        name => {
+            let Some(id) = host.uid(name) else {
+                findings.error(
+                    "unknown-user",
+                    &word.span,
+                    format!("unknown user `{}`", shown(name)),
+                    "there is no such user on this machine: write a number or correct the name",
+                );
+                return None;
+            };
+            id
+        }
+    };
+    if id != u32::MAX {
+        return Some(id);
+    }
+    if spec.field != Field::Auid {
+        findings.error(
+            "unset-id",
+            &word.span,
+            format!("`{}` is never unset", spec.name),
+            "the kernel answers EINVAL: only `auid` and `sessionid` can be unset",
+        );
+        return None;
+    }
+    if !matches!(op, Op::Equal | Op::NotEqual) {
+        findings.error(
+            "bad-operator",
+            &word.span,
+            "`auid` cannot be ordered against unset",
+            "the kernel answers EINVAL: write `auid=unset` or `auid!=unset`",
+        );
+        return None;
+    }
+    Some(id)
+}
+
+fn group(spec: Spec, word: &Word, host: &dyn Host, findings: &mut Findings<'_>) -> Option<u32> {
+    let id = if word.text.first().is_some_and(u8::is_ascii_digit) {
+        number::unsigned(spec.name, word, Wide::Refuse, findings)?
+    } else if let Some(id) = host.gid(&word.text) {
+        id
+    } else {
+        findings.error(
+            "unknown-group",
+            &word.span,
+            format!("unknown group `{}`", shown(&word.text)),
+            "there is no such group on this machine: write a number or correct the name",
+        );
+        return None;
+    };
+    if id == u32::MAX {
+        findings.error(
+            "unset-id",
+            &word.span,
+            format!("`{}` is never unset", spec.name),
+            "the kernel answers EINVAL: a group always has a number",
+        );
+        return None;
+    }
+    Some(id)
+}
+
+/// Records say `success=yes`; rules do not.
+fn success(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    let number = match word.text.as_slice() {
+        b"yes" => 1,
+        b"no" => 0,
+        _ => return number::unsigned(spec.name, word, Wide::Refuse, findings),
+    };
+    findings.error(
+        "bad-number",
+        &word.span,
+        format!("`{}` is not a number for `success`", shown(&word.text)),
+        format!("write `success={number}`"),
+    );
+    None
+}
+
+/// Reads `b32`, `b64`, a machine, hex, or a number.
+fn arch(word: &Word, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Arch> {
+    let native = host.native();
+    let text = word.text.as_slice();
+    let found = if text.eq_ignore_ascii_case(b"b64") {
+        Some(native)
+    } else if text.eq_ignore_ascii_case(b"b32") {
+        table::arch_32(native)
+    } else {
+        table::arch_by_name(text).or_else(|| {
+            let number = match number::scan(text) {
+                Some(scanned) => scanned.value?,
+                None => u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()?,
+            };
+            let arch = Arch(u32::try_from(number).ok()?);
+            table::arch_name(arch).map(|_| arch)
+        })
+    };
+    if found.is_none() {
+        let known = ["b64", "b32"].into_iter().chain(table::arch_names());
+        let otherwise = "write `b64` or `b32`, the machine's name, or its number in hex";
+        findings.unknown("unknown-arch", "arch", word, known, otherwise);
+    }
+    found
+}
+
+fn msg_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    if word.text.first().is_some_and(u8::is_ascii_digit) {
+        return number::unsigned(spec.name, word, Wide::Refuse, findings);
+    }
+    let found = table::msg_type_number(&word.text);
+    if found.is_none() {
+        let otherwise = "`ausearch -m` lists the names; a number is fine too";
+        let known = table::msg_type_names();
+        findings.unknown("unknown-msgtype", "record type", word, known, otherwise);
+    }
+    found.map(|number| number.0.into())
+}
+
+fn exit(spec: Spec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    let (negative, name) = match word.text.as_slice() {
+        [b'-', name @ ..] => (true, name),
+        name => (false, name),
+    };
+    if name.first().is_some_and(u8::is_ascii_digit) {
+        return number::signed(spec.name, word, Wide::Refuse, findings);
+    }
+    let Some(errno) = table::errno_number(name).and_then(|errno| u32::try_from(errno).ok()) else {
+        let bare = Word {
+            text: name.to_vec(),
+            span: word.span.clone(),
+        };
+        let otherwise = "write a number or an error's name with a minus, such as `-EACCES`";
+        findings.unknown(
+            "unknown-errno",
+            "errno",
+            &bare,
+            table::errno_names(),
+            otherwise,
+        );
+        return None;
+    };
+    if negative {
+        return Some(errno.wrapping_neg());
+    }
+    if op == Op::Equal {
+        findings.warning(
+            "positive-errno",
+            &word.span,
+            format!("`exit={}` does not match a failed call", shown(name)),
+            format!(
+                "a call that fails returns the negative: write `exit=-{}`",
+                shown(name)
+            ),
+        );
+    }
+    Some(errno)
+}
+
+fn session(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    match word.text.as_slice() {
+        b"unset" => Some(u32::MAX),
+        [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => {
+            number::signed(spec.name, word, Wide::Refuse, findings)
+        }
+        _ => Some(taken_as_zero(spec, word, findings)),
+    }
+}
+
+fn socket_family(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    let family = match word.text.as_slice() {
+        [b'0'..=b'9' | b'-', ..] => number::unsigned(spec.name, word, Wide::Refuse, findings)?,
+        _ => taken_as_zero(spec, word, findings),
+    };
+    if family >= SOCKET_FAMILIES {
+        findings.error(
+            "number-too-large",
+            &word.span,
+            format!("{family} is not a socket family"),
+            format!("families are below {SOCKET_FAMILIES}: 2 is IPv4, 10 is IPv6"),
+        );
+        return None;
+    }
+    Some(family)
+}
+
+/// For the fields whose value `auditctl` passes to `strtoul(3)` unseen.
+fn taken_as_zero(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> u32 {
+    findings.warning(
+        "not-a-number",
+        &word.span,
+        format!(
+            "`{}` is not a number for `{}`",
+            shown(&word.text),
+            spec.name
+        ),
+        "auditctl reads it as 0, and so does tollgate: write the number that is meant",
+    );
+    0
+}
+
+fn file_type(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    let found = table::file_type_number(&word.text);
+    if found.is_none() {
+        let otherwise = "write file, dir, socket, link, character, block or fifo";
+        let known = table::file_type_names();
+        findings.unknown("unknown-filetype", "file type", word, known, otherwise);
+    }
+    found
+}
+
+fn fs_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+    if word.text.first().is_some_and(u8::is_ascii_digit) {
+        return number::unsigned(spec.name, word, Wide::Refuse, findings);
+    }
+    let found = table::fs_type_number(&word.text);
+    if found.is_none() {
+        let otherwise = "write tracefs, debugfs, cgroup, cgroup2 or the magic number of statfs(2)";
+        let known = table::fs_type_names();
+        findings.unknown("unknown-fstype", "file system", word, known, otherwise);
+    }
+    found
+}

@@ -1,0 +1,83 @@
+//! `-w`: a path with its own short form of a rule.
+
+use super::super::diag::{Findings, shown};
+use super::super::lex::Word;
+use super::super::{Field, FieldTest, Host, Op, Value, perm};
+use super::value::PATH_LIMIT_BYTES;
+
+/// `NAME_MAX` of `include/uapi/linux/limits.h`.
+const NAME_LIMIT_BYTES: usize = 255;
+
+/// The fields that `-w PATH` stands for; `None` after an error.
+pub(super) fn read(
+    word: &Word,
+    host: &dyn Host,
+    findings: &mut Findings<'_>,
+) -> Option<[FieldTest; 2]> {
+    let shown = shown(&word.text);
+    let mut error = |code, message: String, advice: &str| {
+        findings.error(code, &word.span, message, advice);
+        None
+    };
+    if !word.text.starts_with(b"/") {
+        return error(
+            "relative-path",
+            format!("watch path `{shown}` does not begin with `/`"),
+            "write the path from the root; rules have no quotes and no `~`",
+        );
+    }
+    if word.text.len() >= PATH_LIMIT_BYTES {
+        return error(
+            "value-too-long",
+            format!("watch path has {} bytes", word.text.len()),
+            "the kernel takes paths below 4096 bytes",
+        );
+    }
+    let end = word
+        .text
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(1, |last| last + 1);
+    let path = word.text.get(..end).unwrap_or_default();
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    if name.len() > NAME_LIMIT_BYTES {
+        return error(
+            "value-too-long",
+            format!("file name in watch path has {} bytes", name.len()),
+            "no file system has names above 255 bytes",
+        );
+    }
+    if path.windows(2).any(|pair| pair == b"..") {
+        findings.warning(
+            "dot-dot",
+            &word.span,
+            format!("`..` in watch path `{shown}` is not resolved"),
+            "write the path without `..`",
+        );
+    }
+    if path.iter().any(|byte| matches!(byte, b'*' | b'?')) {
+        findings.warning(
+            "wildcard",
+            &word.span,
+            format!("wildcards in watch path `{shown}` are taken literally"),
+            "watch the directory instead, or list the files",
+        );
+    }
+    let field = if host.is_directory(path) {
+        Field::Dir
+    } else {
+        Field::Path
+    };
+    let equal = |field, value| FieldTest {
+        field,
+        op: Op::Equal,
+        value,
+    };
+    Some([
+        equal(field, Value::Text(path.into())),
+        equal(
+            Field::Perm,
+            Value::Number(perm::READ | perm::WRITE | perm::EXEC | perm::ATTR),
+        ),
+    ])
+}

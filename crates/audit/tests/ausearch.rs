@@ -1,0 +1,128 @@
+//! The stock `ausearch` reads what the encoder writes. Where it is not installed the tests say so.
+
+#[cfg(test)]
+mod events;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Stdio};
+
+    use audit::record::encode;
+    use bstr::ByteSlice as _;
+
+    use crate::events;
+
+    /// A log of all events, removed at the end.
+    struct Log {
+        path: PathBuf,
+        text: Vec<u8>,
+    }
+
+    impl Log {
+        fn new(name: &str) -> Self {
+            let mut text = Vec::new();
+            for (_, event) in events::all() {
+                encode::event(&event, &mut text);
+            }
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+            std::fs::File::create(&path)
+                .unwrap()
+                .write_all(&text)
+                .unwrap();
+            Self { path, text }
+        }
+
+        /// What `ausearch` prints; `None` when it is not installed.
+        fn search(&self, options: &[&str]) -> Option<Vec<u8>> {
+            const AUSEARCH: &str = "/usr/sbin/ausearch";
+            if !Path::new(AUSEARCH).exists() {
+                println!("not tested: {AUSEARCH} is not installed (Debian package auditd)");
+                return None;
+            }
+            let output = Command::new(AUSEARCH)
+                .arg("-if")
+                .arg(&self.path)
+                .args(options)
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success(),
+                "{options:?}: {}",
+                output.stderr.as_bstr()
+            );
+            Some(output.stdout)
+        }
+    }
+
+    impl Drop for Log {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.path).unwrap();
+        }
+    }
+
+    #[test]
+    fn raw_search_gives_the_log_back() {
+        let log = Log::new("raw.log");
+        let Some(found) = log.search(&["--raw"]) else {
+            return;
+        };
+        assert_eq!(found.as_bstr(), log.text.as_bstr());
+    }
+
+    #[test]
+    fn keys_are_found() {
+        let log = Log::new("key.log");
+        for (key, cases) in [("identity", 10), ("pci", 1)] {
+            let Some(found) = log.search(&["--raw", "-k", key]) else {
+                return;
+            };
+            assert_eq!(found.find_iter("type=SYSCALL ").count(), cases, "{key}");
+        }
+    }
+
+    #[test]
+    fn every_serial_is_found_and_interpreted() {
+        let log = Log::new("interpreted.log");
+        for (name, event) in events::all() {
+            let serial = event.serial.0.to_string();
+            let Some(found) = log.search(&["-i", "-a", &serial]) else {
+                return;
+            };
+            println!("{}", found.as_bstr());
+            let once = format!(":{serial}) : arch=x86_64 ");
+            assert_eq!(
+                found.find_iter(&once).count(),
+                1,
+                "{name}:\n{}",
+                found.as_bstr()
+            );
+        }
+    }
+
+    #[test]
+    fn hostile_names_are_interpreted() {
+        let log = Log::new("names.log");
+        let Some(found) = log.search(&["-i"]) else {
+            return;
+        };
+        for text in [
+            "name=/etc/shadow inode=131074 dev=08:01 mode=file,640 ouid=root ",
+            "name=\"quoted\" inode=",
+            "a3=a b a4=say \"hi\" ",
+            "exit=ENOENT(No such file or directory) ",
+            "exit=EINTR(Interrupted system call) ",
+            "auid=unset ",
+            "proctitle=cat /etc/shadow",
+            "exe=<too_long> ",
+        ] {
+            assert!(
+                found.contains_str(text),
+                "{text} is not in:\n{}",
+                found.as_bstr()
+            );
+        }
+    }
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From a call that has ended to an event in the ring: gate, facts for the rules, rules, and only for
+ * what they keep the rest. Every engine's programs end here.
+ */
+#ifndef TOLLGATE_EVENT_BPF_H
+#define TOLLGATE_EVENT_BPF_H
+
+#define NO_VERDICT_KEEPS(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_KEEP)
+#define ERESTARTSYS		  512
+#define ERESTARTNOINTR		  513
+#define ERESTARTNOHAND		  514
+#define ERESTART_RESTARTBLOCK	  516
+#define EINTR			  4
+#define MAX_ERRNO		  4095 /* include/linux/err.h */
+
+__u32 tlg_self; /* tgid of the daemon, which is never audited; learnt by tracepoint_self */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WIRE_ABIS *WIRE_SYSCALLS);
+	__type(key, __u32);
+	__type(value, struct wire_call);
+} tlg_calls SEC(".maps");
+
+/* What entries left for ends, by thread. The oldest gives way: it is counted where it is missed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct wire_entry);
+} tlg_entries SEC(".maps");
+
+/* The numbers that rules name, one bit each, for programs that see every call. */
+const volatile __u64 tlg_named[WIRE_ABIS][WIRE_SYSCALLS / 64];
+
+static __always_inline int named(__u32 abi, __u32 nr)
+{
+	if (nr >= WIRE_SYSCALLS || abi >= WIRE_ABIS)
+		return 0;
+	return (tlg_named[abi][nr / 64] >> (nr % 64)) & 1;
+}
+
+static __always_inline void fill_args(__u64 *args, __u64 regs, __u32 abi)
+{
+	if (abi == WIRE_B64) {
+		args[0] = LOAD(pt_regs, regs, di);
+		args[1] = LOAD(pt_regs, regs, si);
+		args[2] = LOAD(pt_regs, regs, dx);
+		args[3] = LOAD(pt_regs, regs, r10);
+	} else {
+		args[0] = (__u32)LOAD(pt_regs, regs, bx);
+		args[1] = (__u32)LOAD(pt_regs, regs, cx);
+		args[2] = (__u32)LOAD(pt_regs, regs, dx);
+		args[3] = (__u32)LOAD(pt_regs, regs, si);
+	}
+}
+
+/* Keeps what will be gone or late when the call ends. */
+static __always_inline void remember(const struct task_struct *task, __u64 regs)
+{
+	__u32 thread = task->pid;
+	struct wire_entry entry = {
+		.jiffies = bpf_jiffies64(),
+		.nr = LOAD(pt_regs, regs, orig_ax),
+		.abi = task_abi(task),
+	};
+
+	fill_args(entry.args, regs, entry.abi);
+	if (bpf_map_update_elem(&tlg_entries, &thread, &entry, BPF_ANY))
+		count_cut(WIRE_CUT_ENTRY);
+}
+
+/* Takes what the call's entry left. An exec that failed early has left nothing and lost nothing. */
+static __always_inline void recall(struct wire_event *event, __u32 thread)
+{
+	struct wire_entry *entry = bpf_map_lookup_elem(&tlg_entries, &thread);
+
+	if (!entry || entry->nr != event->nr || entry->abi != event->abi) {
+		if (event->flags & WIRE_EVENT_STARTED)
+			count_cut(WIRE_CUT_ENTRY);
+		return;
+	}
+	event->jiffies = entry->jiffies;
+	for (int i = 0; i < 4; i++)
+		event->args[i] = entry->args[i];
+	bpf_map_delete_elem(&tlg_entries, &thread);
+}
+
+/* ACC_MODE() of include/linux/fs.h, as audit_match_perm() uses it. */
+static __always_inline __u32 open_perm(const struct wire_event *event, const struct wire_call *call)
+{
+	__u64 flags = event->args[call->open_arg & 3];
+
+	if (call->facts & WIRE_FACT_OPEN_HOW) {
+		__u64 how = 0;
+
+		if (bpf_probe_read_user(&how, sizeof(how), (void *)flags))
+			count_cut(WIRE_CUT_NAME);
+		flags = how;
+	}
+	return "\004\002\006\006"[flags & 3];
+}
+
+/* What the kernel's audit reports for a call that a signal interrupted: audit_return_fixup(). */
+static __always_inline __s64 reported(__s64 ret)
+{
+	if (ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND ||
+	    ret == -ERESTART_RESTARTBLOCK)
+		return -EINTR;
+	return ret;
+}
+
+/*
+ * The command line, read once for each image of a task as far as this CPU's cache reaches. The kernel
+ * reads it once for a task and keeps it: what the task writes there later is not shown either way.
+ */
+static __always_inline void append_proctitle(struct scratch *s, const struct task_struct *task,
+					     __u64 mm)
+{
+	struct title_cache *cache = &s->title_cache;
+	__u64 start = task->start_boottime;
+	__u64 exec = task->self_exec_id;
+
+	if (cache->start != start || cache->exec != exec || cache->pid != (__u32)task->pid) {
+		__u64 from = LOAD(mm_struct, mm, arg_start);
+		__u64 len = LOAD(mm_struct, mm, arg_end) - from;
+
+		if (len > WIRE_PROCTITLE_BYTES)
+			len = WIRE_PROCTITLE_BYTES;
+		cache->len = 0;
+		if (!bpf_probe_read_user(cache->text, len, (void *)from))
+			cache->len = len;
+		cache->start = start;
+		cache->exec = exec;
+		cache->pid = task->pid;
+	}
+	copy_words(tail_at(s, s->used), cache->text, cache->len, WIRE_PROCTITLE_BYTES);
+	s->event.proctitle_len = cache->len;
+	s->used += cache->len;
+}
+
+/* Arguments from the new program's memory, where nobody but the kernel has written yet. */
+static __always_inline void append_argv(struct scratch *s, __u64 mm)
+{
+	__u64 from = LOAD(mm_struct, mm, arg_start);
+	__u64 len = LOAD(mm_struct, mm, arg_end) - from;
+	__u64 argc = 0;
+
+	if (bpf_probe_read_user(&argc, 4, (void *)LOAD(pt_regs, s->regs, sp)))
+		count_cut(WIRE_CUT_ARGV);
+	s->event.argc = argc;
+	if (len > WIRE_ARGV_BYTES) {
+		count_cut(WIRE_CUT_ARGV);
+		len = WIRE_ARGV_BYTES;
+	}
+	/* TAIL_SLACK is smaller than this: the offset is bounded so that the whole read fits. */
+	if (s->used >= WIRE_TAIL_BYTES - WIRE_ARGV_BYTES ||
+	    bpf_probe_read_user(&s->tail[s->used & (WIRE_TAIL_BYTES - WIRE_ARGV_BYTES - 1)], len,
+				(void *)from)) {
+		count_cut(WIRE_CUT_ARGV);
+		len = 0;
+	}
+	s->event.argv_len = len;
+	s->used += len;
+}
+
+__noinline int append_strings(struct scratch *s)
+{
+	struct task_struct *task = current();
+	struct wire_event *event;
+	__u64 mm;
+	__u32 at;
+
+	if (!s)
+		return 0;
+	event = &s->event;
+	mm = (__u64)task->mm;
+	at = s->used;
+	event->exe_len = event->cwd_len = event->proctitle_len = 0;
+	event->argv_len = event->argc = 0;
+	if (mm) {
+		__u64 exe = LOAD(mm_struct, mm, exe_file);
+
+		if (exe) {
+			event->flags |= WIRE_EVENT_EXE;
+			if (append_path(s, task, AT(file, exe, f_path), PATH_EXE))
+				event->flags |= WIRE_EVENT_EXE_DELETED;
+			event->exe_len = s->used - at;
+		}
+	}
+	if (event->objects) {
+		__u64 fs = (__u64)task->fs;
+
+		at = s->used;
+		event->flags |= WIRE_EVENT_CWD;
+		if (append_path(s, task, AT(fs_struct, fs, pwd), PATH_CWD))
+			event->flags |= WIRE_EVENT_CWD_DELETED;
+		event->cwd_len = s->used - at;
+	}
+	if (mm)
+		append_proctitle(s, task, mm);
+	if (mm && event->flags & WIRE_EVENT_STARTED)
+		append_argv(s, mm);
+	return 0;
+}
+
+/* Facts that the rules of this call look at, and no others. */
+static __always_inline void fill_facts(struct scratch *s, const struct task_struct *task,
+				       const struct wire_call *call)
+{
+	struct wire_event *event = &s->event;
+	__u32 facts = call->facts;
+
+	if (facts & WIRE_FACT_TASK)
+		fill_task(event, task);
+	if (facts & WIRE_FACT_CREDS)
+		fill_creds(event, task);
+	if (facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW))
+		event->open_perm = open_perm(event, call);
+	if (facts & WIRE_FACT_EXE)
+		watch_exe(s);
+	if (facts & WIRE_FACT_OBJECTS)
+		resolve_objects(s, call);
+}
+
+static __always_inline __u32 decide(struct scratch *s, const struct wire_call *call)
+{
+	__u32 opens = call->facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW);
+
+	if (call->tests == call->tests_unwatched)
+		return run_rules(s, call->tests);
+	if (opens && !(s->event.open_perm & call->watch_perm))
+		return run_rules(s, call->tests_unwatched);
+	if (!(call->facts & WIRE_FACT_OBJECTS))
+		resolve_objects(s, call);
+	for (__u32 i = 0; i < WIRE_OBJECTS; i++)
+		if (i < s->event.objects)
+			watch_object(s, i);
+	return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
+}
+
+/*
+ * A call has ended: `regs` are its registers, `flags` WIRE_EVENT_RETURNED when `ret` is its result, and
+ * `thread` is the number under which its entry was remembered. Runs in the task that made it.
+ *
+ * An exec that succeeds has ended when the program has started: at its return the registers are those of
+ * an execve of the new program's ABI, whatever the call was (set_personality_64bit() in
+ * arch/x86/kernel/process_64.c).
+ */
+static __always_inline void syscall_end(const struct task_struct *task, __u64 regs, __u32 abi,
+					__u32 nr, __s64 ret, __u32 flags, __u32 thread)
+{
+	__u32 key = abi * WIRE_SYSCALLS + nr;
+	struct wire_call *call;
+	struct wire_event *event;
+	struct scratch *s;
+	__u32 verdict, tgid;
+
+	if (nr >= WIRE_SYSCALLS)
+		return;
+	call = bpf_map_lookup_elem(&tlg_calls, &key);
+	if (!call || call->tests == WIRE_NO_CALL)
+		return;
+	if (call->facts & WIRE_FACT_FORKS && !ret)
+		return;
+	if (call->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
+		return;
+	tgid = task->tgid;
+	if (tgid == tlg_self)
+		return;
+	s = scratch();
+	if (!s) {
+		count_lost(WIRE_LOST_SCRATCH);
+		return;
+	}
+	event = &s->event;
+	s->regs = regs;
+	s->used = s->hits = s->exe_hits = 0;
+	event->version = WIRE_VERSION;
+	event->flags = flags;
+	event->objects = 0;
+	event->jiffies = bpf_jiffies64();
+	event->abi = abi;
+	event->nr = nr;
+	event->exit = reported(ret);
+	event->success = flags & WIRE_EVENT_RETURNED && (ret >= 0 || ret < -MAX_ERRNO);
+	event->pid = tgid;
+	fill_args(event->args, regs, abi);
+	if (call->facts & WIRE_FACT_ENTRY)
+		recall(event, thread);
+
+	fill_facts(s, task, call);
+	verdict = decide(s, call);
+	if (!NO_VERDICT_KEEPS(verdict))
+		return;
+
+	event->rule = verdict & ~WIRE_KEEP;
+	if (!(call->facts & WIRE_FACT_TASK))
+		fill_task(event, task);
+	if (!(call->facts & WIRE_FACT_CREDS))
+		fill_creds(event, task);
+	fill_names(event, task);
+	if (!event->objects)
+		resolve_objects(s, call);
+	append_strings(s);
+	event->len = sizeof(*event) + (s->used & TAIL_MASK);
+	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1));
+}
+
+#endif /* TOLLGATE_EVENT_BPF_H */

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The rules of one call, in order; the first whose tests all hold decides. The meaning of each test is
+ * that of audit_filter_rules() in kernel/auditsc.c, Linux 6.12, and of audit::plan::eval.
+ */
+#ifndef TOLLGATE_FILTER_BPF_H
+#define TOLLGATE_FILTER_BPF_H
+
+#define EVENT_WORD_MASK	 63 /* a wire_event has 46 words; what lies behind is ours too */
+#define OBJECT_WORD_MASK 15
+#define S_IFMT		 0170000
+#define MINORBITS	 20
+#define NO_VERDICT	 (~0U)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set by the loader */
+	__type(key, __u32);
+	__type(value, struct wire_test);
+} tlg_tests SEC(".maps");
+
+static __always_inline int compare(__u32 left, __u32 op, __u32 right)
+{
+	switch (op) {
+	case WIRE_OP_EQ:
+		return left == right;
+	case WIRE_OP_NE:
+		return left != right;
+	case WIRE_OP_GT:
+		return left > right;
+	case WIRE_OP_GE:
+		return left >= right;
+	case WIRE_OP_LT:
+		return left < right;
+	case WIRE_OP_LE:
+		return left <= right;
+	case WIRE_OP_ANY:
+		return (left & right) != 0;
+	case WIRE_OP_ALL:
+		return (left & right) == right;
+	default:
+		return (left & right) == 0;
+	}
+}
+
+static __always_inline __u32 event_word(struct scratch *s, __u32 index)
+{
+	return ((__u32 *)&s->event)[index & EVENT_WORD_MASK];
+}
+
+static __always_inline int test_hits(const __u32 *list, __u32 count, __u32 ignore, __u32 wanted)
+{
+	for (__u32 i = 0; i < HITS_MAX; i++) {
+		if (i >= count)
+			break;
+		if ((list[i] & ~ignore) == wanted)
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int test_object(struct scratch *s, struct wire_object *object,
+				       const struct wire_test *test)
+{
+	__u32 word = ((__u32 *)object)[test->word & OBJECT_WORD_MASK];
+
+	switch (test->kind) {
+	case WIRE_TEST_OBJECT:
+		return compare(word, test->op, test->value);
+	case WIRE_TEST_OBJECTS:
+		return compare(event_word(s, test->value), test->op, word);
+	case WIRE_TEST_TYPE:
+		return (object->inode.mode & S_IFMT) == test->value;
+	case WIRE_TEST_MAJOR:
+		return compare(object->inode.dev >> MINORBITS, test->op, test->value) ||
+		       compare(object->inode.rdev >> MINORBITS, test->op, test->value);
+	default:
+		return compare(object->inode.dev & ((1 << MINORBITS) - 1), test->op, test->value) ||
+		       compare(object->inode.rdev & ((1 << MINORBITS) - 1), test->op, test->value);
+	}
+}
+
+static __always_inline int test_objects(struct scratch *s, const struct wire_test *test)
+{
+	for (__u32 i = 0; i < WIRE_OBJECTS; i++) {
+		struct wire_object *object;
+
+		if (i >= s->event.objects)
+			break;
+		object = object_at(s, s->object[i].at);
+		if (object->flags & WIRE_OBJECT_INODE && test_object(s, object, test))
+			return 1;
+	}
+	return 0;
+}
+
+static __always_inline int test_group(struct scratch *s, const struct wire_test *test)
+{
+	__u32 holds = compare(event_word(s, test->word), test->op, test->value);
+
+	if (test->op == WIRE_OP_EQ && !holds)
+		return task_in_group(current(), test->value);
+	if (test->op == WIRE_OP_NE && holds)
+		return !task_in_group(current(), test->value);
+	return holds;
+}
+
+struct rule_walk {
+	struct scratch *s;
+	__u32 at;
+	__u32 verdict;
+};
+
+static long rule_step(__u32 index, void *data)
+{
+	struct rule_walk *walk = data;
+	struct scratch *s = walk->s;
+	struct wire_test *test = bpf_map_lookup_elem(&tlg_tests, &walk->at);
+	__u32 holds;
+
+	if (!test)
+		return 1;
+	switch (test->kind) {
+	case WIRE_TEST_WORD:
+		holds = compare(event_word(s, test->word), test->op, test->value);
+		break;
+	case WIRE_TEST_DECIDE:
+		walk->verdict = test->value;
+		return 1;
+	case WIRE_TEST_END:
+		return 1;
+	case WIRE_TEST_WORDS:
+		holds = compare(event_word(s, test->word), test->op, event_word(s, test->value));
+		break;
+	case WIRE_TEST_GROUP:
+		holds = test_group(s, test);
+		break;
+	case WIRE_TEST_PATH:
+		holds = test_hits(s->hit, s->hits, 0, test->value | HIT_LEAF);
+		break;
+	case WIRE_TEST_DIR:
+		holds = test_hits(s->hit, s->hits, HIT_LEAF, test->value);
+		break;
+	case WIRE_TEST_EXE:
+		holds = test_hits(s->exe_hit, s->exe_hits, 0, test->value | HIT_LEAF) ==
+			(test->op == WIRE_OP_EQ);
+		break;
+	case WIRE_TEST_TYPE:
+		/* `!=` means that no object is of the type: audit_match_filetype(). */
+		holds = test_objects(s, test) == (test->op == WIRE_OP_EQ);
+		break;
+	default:
+		holds = test_objects(s, test);
+		break;
+	}
+	walk->at = holds ? walk->at + 1 : test->on_false;
+	return 0;
+}
+
+/* Runs the rules from test `first` on. Returns WIRE_KEEP | rule, a rule that suppresses, or none. */
+__noinline int run_rules(struct scratch *s, __u32 first)
+{
+	struct rule_walk walk = { .s = s, .at = first, .verdict = NO_VERDICT };
+
+	if (!s)
+		return NO_VERDICT;
+	bpf_loop(1 << 20, rule_step, &walk, 0);
+	return walk.verdict;
+}
+
+#endif /* TOLLGATE_FILTER_BPF_H */

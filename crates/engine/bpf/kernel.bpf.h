@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The few kernel types that are read, with the members that are read. libbpf moves every access to
+ * where the running kernel keeps that member (CO-RE), so order and neighbours do not matter here.
+ */
+#ifndef TOLLGATE_KERNEL_BPF_H
+#define TOLLGATE_KERNEL_BPF_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+#define NULL ((void *)0)
+
+/* include/uapi/linux/bpf.h, Linux 6.12: ABI, so the values are fixed. */
+#define BPF_MAP_TYPE_HASH     1
+#define BPF_MAP_TYPE_ARRAY    2
+#define BPF_MAP_TYPE_LRU_HASH 9
+#define BPF_MAP_TYPE_RINGBUF  27
+#define BPF_ANY		      0
+#define BPF_F_MMAPABLE	      1024
+#define BPF_RB_NO_WAKEUP      1
+#define BPF_RB_FORCE_WAKEUP   2
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+typedef struct {
+	__u32 val;
+} kgid_t;
+
+/* Begins with eight bytes that are a number on every kernel: what any word is read as. */
+struct timespec64 {
+	__s64 tv_sec;
+};
+
+struct pt_regs {
+	unsigned long r10;
+	unsigned long r8;
+	unsigned long bp;
+	unsigned long bx;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax;
+	unsigned long sp;
+};
+
+struct qstr {
+	union {
+		struct {
+			__u32 hash;
+			__u32 len;
+		};
+	};
+	const unsigned char *name;
+};
+
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	__u16 i_mode;
+	kuid_t i_uid;
+	kgid_t i_gid;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	__u32 i_rdev;
+};
+
+struct hlist_bl_node {
+	struct hlist_bl_node **pprev;
+};
+
+struct dentry {
+	struct hlist_bl_node d_hash;
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	__u32 f_mode;
+	struct inode *f_inode;
+	struct path f_path;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct fs_struct {
+	struct path root;
+	struct path pwd;
+};
+
+struct mm_struct {
+	unsigned long arg_start;
+	unsigned long arg_end;
+	unsigned long env_end;
+	struct file *exe_file;
+};
+
+struct tty_struct {
+	char name[64];
+};
+
+struct signal_struct {
+	struct tty_struct *tty;
+};
+
+struct group_info {
+	int ngroups;
+	kgid_t gid[0];
+};
+
+struct cred {
+	kuid_t uid;
+	kgid_t gid;
+	kuid_t suid;
+	kgid_t sgid;
+	kuid_t euid;
+	kgid_t egid;
+	kuid_t fsuid;
+	kgid_t fsgid;
+	struct group_info *group_info;
+};
+
+struct thread_info {
+	__u32 status;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int personality;
+	int pid;
+	int tgid;
+	struct task_struct *real_parent;
+	const struct cred *cred;
+	char comm[16];
+	struct mm_struct *mm;
+	struct fs_struct *fs;
+	struct files_struct *files;
+	struct signal_struct *signal;
+	kuid_t loginuid;
+	unsigned int sessionid;
+	__u64 start_boottime;
+	__u64 self_exec_id;
+};
+
+struct linux_binprm {
+	const char *filename;
+	const char *interp;
+};
+
+struct trace_event_raw_sys_enter {
+	long id;
+};
+
+struct trace_event_raw_sys_exit {
+	long id;
+	long ret;
+};
+
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
+#pragma clang attribute pop
+
+#endif /* TOLLGATE_KERNEL_BPF_H */

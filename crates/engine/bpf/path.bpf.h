@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Paths out of the kernel's directory tree: text of a path, leaf first (user space turns it round),
+ * and facts of an inode. What d_path() in fs/d_path.c does, without its retry when a directory above
+ * is renamed meanwhile.
+ */
+#ifndef TOLLGATE_PATH_BPF_H
+#define TOLLGATE_PATH_BPF_H
+
+#define INLINE_NAME 40 /* bytes that eight-byte loads copy faster than a helper does */
+
+struct path_walk {
+	struct scratch *s;
+	struct path_cache *cache;
+	__u64 dentry;
+	__u64 mnt;
+	__u64 root_dentry;
+	__u64 root_mnt;
+	__u32 from; /* where in the tail the text starts */
+	__u32 deleted;
+	__u32 uncacheable; /* it crosses a mount, or has no directory */
+};
+
+static __always_inline void copy_component(struct scratch *s, __u64 dentry)
+{
+	__u64 name = AT(dentry, dentry, d_name);
+	__u32 len = LOAD(qstr, name, len);
+	__u64 text = LOAD(qstr, name, name);
+	__u8 *to = tail_at(s, s->used);
+
+	len &= 0xff; /* NAME_MAX is 255 */
+	if (len < INLINE_NAME && bpf_ksym_exists(bpf_rdonly_cast)) {
+		__u64 *words = (__u64 *)to;
+
+		words[0] = LOAD_WORD(text);
+		if (len >= 8)
+			words[1] = LOAD_WORD(text + 8);
+		if (len >= 16)
+			words[2] = LOAD_WORD(text + 16);
+		if (len >= 24) {
+			words[3] = LOAD_WORD(text + 24);
+			words[4] = LOAD_WORD(text + 32);
+		}
+	} else if (bpf_probe_read_kernel(to, len, (void *)text)) {
+		count_cut(WIRE_CUT_PATH);
+	}
+	to[len] = 0;
+	s->used += len + 1;
+}
+
+/* One step up from a dentry: to its parent, or across a mount. 0 at the top. */
+static __always_inline int step_up(__u64 *dentry, __u64 *mnt)
+{
+	__u64 mount = *mnt - bpf_core_field_offset(struct mount, mnt);
+	__u64 parent;
+
+	if (*dentry != LOAD(vfsmount, *mnt, mnt_root))
+		return 1;
+	parent = LOAD(mount, mount, mnt_parent);
+	if (parent == mount)
+		return 0;
+	*dentry = LOAD(mount, mount, mnt_mountpoint);
+	*mnt = AT(mount, parent, mnt);
+	return 2;
+}
+
+static long path_step(__u32 index, void *data)
+{
+	struct path_walk *walk = data;
+	__u32 level = walk->cache->levels & (CACHED_LEVELS - 1);
+	__u64 parent;
+	int step;
+
+	if (walk->dentry == walk->root_dentry && walk->mnt == walk->root_mnt)
+		return 1;
+	step = step_up(&walk->dentry, &walk->mnt);
+	if (step != 1) {
+		walk->uncacheable = 1;
+		return !step;
+	}
+	parent = LOAD(dentry, walk->dentry, d_parent);
+	if (walk->s->used - walk->from >= WIRE_NAME_BYTES) {
+		count_cut(WIRE_CUT_PATH);
+		return 1;
+	}
+	walk->cache->hash_len[level] = LOAD_WORD(AT(dentry, walk->dentry, d_name));
+	walk->cache->parent[level] = parent;
+	walk->cache->levels++;
+	copy_component(walk->s, walk->dentry);
+	if (parent == walk->dentry) {
+		/* No directory: memfd_create() and friends, which simple_dname() calls deleted. */
+		walk->deleted = 1;
+		walk->uncacheable = 1;
+		return 1;
+	}
+	walk->dentry = parent;
+	return 0;
+}
+
+static __always_inline int cache_holds(struct path_cache *cache, const struct path_walk *walk)
+{
+	__u64 dentry = walk->dentry;
+
+	if (!cache->levels || cache->dentry != dentry || cache->mnt != walk->mnt ||
+	    cache->root_dentry != walk->root_dentry || cache->root_mnt != walk->root_mnt ||
+	    cache->deleted != walk->deleted)
+		return 0;
+	for (__u32 i = 0; i < CACHED_LEVELS; i++) {
+		if (i >= cache->levels)
+			break;
+		if (LOAD_WORD(AT(dentry, dentry, d_name)) != cache->hash_len[i] ||
+		    LOAD(dentry, dentry, d_parent) != cache->parent[i])
+			return 0;
+		dentry = cache->parent[i];
+	}
+	return 1;
+}
+
+/* Copies whole words, a few bytes too many; `most` is a constant. */
+static __always_inline void copy_words(__u64 *to, const __u64 *from, __u32 bytes, __u32 most)
+{
+	for (__u32 i = 0; i < most / 8; i++) {
+		if (i * 8 >= bytes)
+			break;
+		to[i] = from[i];
+	}
+}
+
+/* Appends the components of a path to the tail. Returns whether the object has been removed. */
+static __always_inline __u32 append_path(struct scratch *s, const struct task_struct *task,
+					 __u64 path, enum path_slot slot)
+{
+	__u64 fs = (__u64)task->fs;
+	__u64 root = AT(fs_struct, fs, root);
+	struct path_cache *cache = &s->path_cache[slot];
+	struct path_walk walk = {
+		.s = s,
+		.cache = cache,
+		.dentry = LOAD(path, path, dentry),
+		.mnt = LOAD(path, path, mnt),
+		.root_dentry = LOAD(path, root, dentry),
+		.root_mnt = LOAD(path, root, mnt),
+		.from = s->used,
+	};
+	__u64 dentry = walk.dentry;
+	__u64 mnt = walk.mnt;
+	__u32 len;
+
+	/* d_unlinked(): unhashed and no root. */
+	walk.deleted =
+		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
+	if (cache_holds(cache, &walk)) {
+		copy_words(tail_at(s, s->used), cache->text, cache->len, CACHED_TEXT);
+		s->used += cache->len;
+		return walk.deleted;
+	}
+	cache->levels = 0;
+	cache->deleted = walk.deleted;
+	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
+	len = s->used - walk.from;
+	if (walk.uncacheable || cache->levels > CACHED_LEVELS || len > CACHED_TEXT) {
+		cache->levels = 0;
+		return walk.deleted;
+	}
+	copy_words(cache->text, tail_at(s, walk.from), len, CACHED_TEXT);
+	cache->dentry = dentry;
+	cache->mnt = mnt;
+	cache->root_dentry = walk.root_dentry;
+	cache->root_mnt = walk.root_mnt;
+	cache->len = len;
+	return walk.deleted;
+}
+
+static __always_inline void fill_inode(struct wire_inode *to, __u64 inode)
+{
+	__u64 sb = LOAD(inode, inode, i_sb);
+
+	to->ino = LOAD(inode, inode, i_ino);
+	to->dev = LOAD(super_block, sb, s_dev);
+	to->rdev = LOAD(inode, inode, i_rdev);
+	to->mode = LOAD(inode, inode, i_mode);
+	to->uid = LOAD(inode, inode, i_uid.val);
+	to->gid = LOAD(inode, inode, i_gid.val);
+	to->_pad = 0;
+}
+
+#endif /* TOLLGATE_PATH_BPF_H */

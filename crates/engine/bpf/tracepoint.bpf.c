@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The tracepoint engine: programs on per-syscall tracepoints, or on the one raw tracepoint that also
+ * sees 32-bit calls. Attached to any tracepoint of syscalls, every syscall of the machine takes the
+ * kernel's trace slow path (about 30 ns); only the calls that rules name run a program.
+ */
+#include "kernel.bpf.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "wire.h"
+#include "load.bpf.h"
+#include "ring.bpf.h"
+#include "scratch.bpf.h"
+#include "task.bpf.h"
+#include "path.bpf.h"
+#include "watch.bpf.h"
+#include "object.bpf.h"
+#include "filter.bpf.h"
+#include "event.bpf.h"
+
+#define NR_EXIT_64	 60
+#define NR_EXIT_GROUP_64 231
+#define NR_EXIT_32	 1
+#define NR_EXIT_GROUP_32 252
+
+static __always_inline __u64 task_regs(struct task_struct *task)
+{
+	return bpf_task_pt_regs(task);
+}
+
+/*
+ * syscalls:sys_exit_X, v2.6.33, one attachment for each X in the plan. Runs in the calling task with
+ * preemption off, after the call. Misses 32-bit calls, which have no tracepoint of their own.
+ */
+SEC("tracepoint/syscalls/sys_exit")
+int sys_exit_one(struct trace_event_raw_sys_exit *ctx)
+{
+	struct task_struct *task = current();
+
+	syscall_end(task, task_regs(task), WIRE_B64, ctx->id, ctx->ret, WIRE_EVENT_RETURNED,
+		    task->pid);
+	return 0;
+}
+
+/*
+ * syscalls:sys_enter_X, v2.6.33, for calls whose arguments are replaced (execve) or that block for
+ * long. Runs in the calling task before the call. Misses 32-bit calls.
+ */
+SEC("tracepoint/syscalls/sys_enter")
+int sys_enter_one(struct trace_event_raw_sys_enter *ctx)
+{
+	struct task_struct *task = current();
+
+	remember(task, task_regs(task));
+	return 0;
+}
+
+/* syscalls:sys_enter_exit and sys_enter_exit_group, which never return. For kernels before v6.16. */
+SEC("tracepoint/syscalls/sys_enter_exit")
+int sys_enter_last(struct trace_event_raw_sys_enter *ctx)
+{
+	struct task_struct *task = current();
+
+	syscall_end(task, task_regs(task), WIRE_B64, ctx->id, 0, 0, task->pid);
+	return 0;
+}
+
+/*
+ * raw_tp sys_exit: every call of both ABIs ends here; costs every call of the machine a program run.
+ * Attached instead of sys_exit_one when a rule names a 32-bit call.
+ */
+SEC("raw_tp/sys_exit")
+int sys_exit_any(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u64 regs = ctx->args[0];
+	__u32 nr = LOAD(pt_regs, regs, orig_ax);
+	__u32 abi = task_abi(task);
+
+	if (named(abi, nr))
+		syscall_end(task, regs, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED, task->pid);
+	return 0;
+}
+
+static __always_inline int never_returns(__u32 abi, __u32 nr)
+{
+	return abi == WIRE_B64 ? nr == NR_EXIT_64 || nr == NR_EXIT_GROUP_64
+			       : nr == NR_EXIT_32 || nr == NR_EXIT_GROUP_32;
+}
+
+/*
+ * raw_tp sys_enter: for 32-bit calls that need their entry, on kernels without sched_prepare_exec, and
+ * for 32-bit calls that never return, on kernels before v6.16.
+ */
+SEC("raw_tp/sys_enter")
+int sys_enter_any(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u32 nr = ctx->args[1];
+	__u32 abi = task_abi(task);
+	__u32 key = abi * WIRE_SYSCALLS + nr;
+	struct wire_call *call;
+
+	if (!named(abi, nr))
+		return 0;
+	if (never_returns(abi, nr)) {
+		syscall_end(task, ctx->args[0], abi, nr, 0, 0, task->pid);
+		return 0;
+	}
+	call = bpf_map_lookup_elem(&tlg_calls, &key);
+	if (call && call->facts & WIRE_FACT_ENTRY)
+		remember(task, ctx->args[0]);
+	return 0;
+}
+
+/*
+ * raw_tp sched_prepare_exec(task, bprm), v6.10: the new program is found, the old one's registers are
+ * still there. Costs nothing but at exec, and sees both ABIs.
+ */
+SEC("raw_tp/sched_prepare_exec")
+int exec_prepare(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+
+	remember(task, task_regs(task));
+	return 0;
+}
+
+/*
+ * raw_tp sched_process_exec(task, old_pid, bprm), v3.4: the new program has started, its arguments lie
+ * on its stack and nobody has run in it. The end of every exec that succeeds, of both ABIs. The thread
+ * may have got another number, that of its process. Without an entry, which only an exec under way while
+ * the programs were attached lacks, the call counts as what its registers now say.
+ */
+SEC("raw_tp/sched_process_exec")
+int exec_commit(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 bprm = ctx->args[2];
+	struct task_struct *task = current();
+	__u64 regs = task_regs(task);
+	__u32 thread = ctx->args[1];
+	struct wire_entry *entry = bpf_map_lookup_elem(&tlg_entries, &thread);
+	__u32 nr = entry ? entry->nr : LOAD(pt_regs, regs, orig_ax);
+	__u32 abi = entry ? entry->abi : task_abi(task);
+	__u32 flags = WIRE_EVENT_RETURNED | WIRE_EVENT_STARTED;
+
+	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
+		flags |= WIRE_EVENT_SCRIPT;
+	if (named(abi, nr))
+		syscall_end(task, regs, abi, nr, 0, flags, thread);
+	return 0;
+}
+
+/*
+ * raw_tp sched_process_exit(task, group_dead), v6.16 form: before the task's memory is released, so that
+ * program and command line are there. Only a task inside exit or exit_group counts: any other call it
+ * died in has reported itself.
+ */
+SEC("raw_tp/sched_process_exit")
+int task_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u64 regs = task_regs(task);
+	__u32 nr = LOAD(pt_regs, regs, orig_ax);
+	__u32 abi = task_abi(task);
+
+	if (never_returns(abi, nr) && named(abi, nr))
+		syscall_end(task, regs, abi, nr, 0, 0, task->pid);
+	return 0;
+}
+
+/* What clock_calibrate found: ticks of the kernel at that moment. */
+__u64 tlg_jiffies;
+
+/* Run by the daemon itself through BPF_PROG_TEST_RUN: which task not to audit, and the tick count. */
+SEC("raw_tp/self")
+int daemon_self(struct bpf_raw_tracepoint_args *ctx)
+{
+	tlg_self = bpf_get_current_pid_tgid() >> 32;
+	tlg_jiffies = bpf_jiffies64();
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Everything that crosses between the kernel side and user space: events through the ring, the plan
+ * and the counters through maps. Mirrored by crates/engine/src/abi.rs; a test compares both with the
+ * BTF of the built object. Fixed-width members only, so that user space may include this file.
+ */
+#ifndef TOLLGATE_WIRE_H
+#define TOLLGATE_WIRE_H
+
+#define WIRE_VERSION	     1
+#define WIRE_COMM_LEN	     16
+#define WIRE_TTY_LEN	     16
+#define WIRE_TAIL_BYTES	     65536 /* capacity behind an event; a power of two */
+#define WIRE_ARGV_BYTES	     32768 /* of a started program's arguments */
+#define WIRE_PROCTITLE_BYTES 128 /* MAX_PROCTITLE_AUDIT_LEN, kernel/auditsc.c */
+#define WIRE_NAME_BYTES	     4096 /* PATH_MAX */
+#define WIRE_OBJECTS	     2
+#define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
+#define WIRE_NO_CALL	     0xffffffffu
+#define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record; the rest is the rule */
+
+/* ABIs, in the order of the call table. */
+enum wire_abi {
+	WIRE_B64,
+	WIRE_B32,
+	WIRE_ABIS,
+};
+
+/* Whole events that were chosen and could not be delivered. Index into wire_counts.lost. */
+enum wire_lost {
+	WIRE_LOST_RING_FULL,
+	WIRE_LOST_SCRATCH,
+	WIRE_LOST_MAX,
+};
+
+/* Parts of delivered events that could not be read. Index into wire_counts.cut. */
+enum wire_cut {
+	WIRE_CUT_NAME, /* a name in user memory was not readable */
+	WIRE_CUT_ARGV, /* arguments were longer than WIRE_ARGV_BYTES or not readable */
+	WIRE_CUT_PATH, /* a path was longer than WIRE_NAME_BYTES */
+	WIRE_CUT_ENTRY, /* what was remembered at the call's entry was gone at its end */
+	WIRE_CUT_WATCHES, /* an object was below more watches than are compared */
+	WIRE_CUT_MAX,
+};
+
+/* One per CPU; only that CPU writes it. */
+struct wire_counts {
+	__u64 matched; /* events that a rule chose to record */
+	__u64 delivered; /* of them, put into the ring */
+	__u64 lost[WIRE_LOST_MAX];
+	__u64 cut[WIRE_CUT_MAX];
+	__u64 _pad[7]; /* to whole cache lines */
+};
+_Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
+
+/* How an object is found among the arguments. */
+enum wire_place {
+	WIRE_PLACE_NONE,
+	WIRE_PLACE_PATH, /* string in `arg`, relative to the working directory */
+	WIRE_PLACE_AT, /* string in `arg`, relative to the descriptor in `dir` */
+	WIRE_PLACE_FD, /* descriptor in `arg` */
+	WIRE_PLACE_OPENED, /* as PATH, and the call returns its descriptor */
+	WIRE_PLACE_OPENED_AT, /* as AT, and the call returns its descriptor */
+	WIRE_PLACE_EXEC, /* as PATH, and the call turns the task into it */
+	WIRE_PLACE_EXEC_AT, /* as AT, and the call turns the task into it */
+	WIRE_PLACE_TEXT, /* string in `arg` that is kept, not followed */
+};
+
+struct wire_shape {
+	__u8 place; /* enum wire_place */
+	__u8 dir; /* argument with the directory descriptor */
+	__u8 arg; /* argument with the string or descriptor */
+	__u8 effect; /* enum wire_effect */
+};
+
+/* What happens to an object. All but USE touch its directory too. */
+enum wire_effect {
+	WIRE_EFFECT_USE,
+	WIRE_EFFECT_CREATE,
+	WIRE_EFFECT_DELETE,
+};
+
+/* Groups of facts that a call's tests need, as bits of wire_call.facts. */
+#define WIRE_FACT_CREDS	     1
+#define WIRE_FACT_TASK	     2
+#define WIRE_FACT_OBJECTS    4
+#define WIRE_FACT_EXE	     8
+#define WIRE_FACT_OPEN_HOW   16 /* access mode in a struct open_how in user memory */
+#define WIRE_FACT_OPEN_FLAGS 32 /* access mode in the flags argument; see wire_call.open_arg */
+#define WIRE_FACT_ENTRY	     64 /* a program at the call's entry remembers it */
+#define WIRE_FACT_EXEC	     128 /* success starts a program: argv is read */
+#define WIRE_FACT_FORKS	     256 /* also ends, with 0, in the task it makes: not a call of that task */
+
+/* What one call evaluates. Index: abi * WIRE_SYSCALLS + number. */
+struct wire_call {
+	__u32 tests; /* index of its first test; WIRE_NO_CALL when no rule names it */
+	__u32 tests_unwatched; /* the same without the rules that need a watch to be hit */
+	__u32 facts; /* WIRE_FACT_* */
+	__u8 open_arg; /* argument with open flags or open_how */
+	__u8 watch_perm; /* access modes for which an opened object is compared with watches */
+	__u8 _pad[2];
+	struct wire_shape objects[WIRE_OBJECTS];
+};
+_Static_assert(sizeof(struct wire_call) == 24, "wire_call layout");
+
+/* What a test looks at. */
+enum wire_kind_of_test {
+	WIRE_TEST_DECIDE, /* end of a rule: value is WIRE_KEEP | rule, or the rule to suppress by */
+	WIRE_TEST_END, /* no rule matched */
+	WIRE_TEST_WORD, /* 32-bit word of the event against value */
+	WIRE_TEST_WORDS, /* 32-bit word of the event against the word at index value */
+	WIRE_TEST_GROUP, /* as WORD, or a supplementary group */
+	WIRE_TEST_OBJECT, /* word of any object with a known inode against value */
+	WIRE_TEST_OBJECTS, /* word of any object against the event's word at index value */
+	WIRE_TEST_TYPE, /* file type of any object */
+	WIRE_TEST_MAJOR, /* major of any object's dev or rdev */
+	WIRE_TEST_MINOR, /* minor of any object's dev or rdev */
+	WIRE_TEST_PATH, /* any object is watch `value` */
+	WIRE_TEST_DIR, /* any object is watch `value` or below it */
+	WIRE_TEST_EXE, /* the program is watch `value` */
+};
+
+enum wire_op {
+	WIRE_OP_EQ,
+	WIRE_OP_NE,
+	WIRE_OP_GT,
+	WIRE_OP_GE,
+	WIRE_OP_LT,
+	WIRE_OP_LE,
+	WIRE_OP_ANY, /* any of the bits */
+	WIRE_OP_ALL, /* all of the bits */
+	WIRE_OP_NONE, /* none of the bits */
+};
+
+/* One step of a call's rules: when it holds, the next one follows; else the one at on_false. */
+struct wire_test {
+	__u32 value;
+	__u32 on_false; /* absolute index */
+	__u16 word; /* index of a 32-bit word in wire_event or wire_object */
+	__u8 op; /* enum wire_op */
+	__u8 kind; /* enum wire_kind_of_test */
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct wire_test) == 16, "wire_test layout");
+
+/* Key of a watched object: the inode behind a watched path. */
+struct wire_inode_key {
+	__u64 ino;
+	__u32 dev;
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct wire_inode_key) == 16, "wire_inode_key layout");
+
+/* What a system call's entry leaves for its end. */
+struct wire_entry {
+	__u64 jiffies;
+	__u64 args[4];
+	__u32 nr;
+	__u32 abi; /* enum wire_abi */
+};
+_Static_assert(sizeof(struct wire_entry) == 48, "wire_entry layout");
+
+#define WIRE_EVENT_RETURNED    1 /* exit and success are meaningful */
+#define WIRE_EVENT_SCRIPT      2 /* the object is a script: its inode is not known, the program's is */
+#define WIRE_EVENT_EXE	       4 /* the task has a program; without it exe is (null) */
+#define WIRE_EVENT_EXE_DELETED 8
+#define WIRE_EVENT_CWD_DELETED 16
+#define WIRE_EVENT_STARTED     32 /* the call started a program: argv follows */
+#define WIRE_EVENT_CWD	       64
+
+/*
+ * One audited syscall. Behind it follow, without gaps: `objects` times a wire_object and its name,
+ * each padded to 8 bytes; then the components of exe and cwd, leaf first, each ended by NUL; then
+ * proctitle; then argv. Tests address the first part as 32-bit words.
+ */
+struct wire_event {
+	__u32 len; /* bytes, this header and what follows it included */
+	__u16 version; /* WIRE_VERSION */
+	__u16 flags; /* WIRE_EVENT_* */
+	__u64 jiffies; /* kernel ticks at the call's entry, or at its end where entry is not seen */
+	__u64 args[4];
+	__u64 exit; /* two's complement */
+	__u32 abi; /* enum wire_abi */
+	__u32 nr;
+	__u32 rule;
+	__u32 success; /* 1 or 0 */
+	__u32 pid;
+	__u32 ppid;
+	__u32 auid;
+	__u32 auid_set; /* 1 or 0 */
+	__u32 ses;
+	__u32 personality;
+	__u32 uid;
+	__u32 gid;
+	__u32 euid;
+	__u32 suid;
+	__u32 fsuid;
+	__u32 egid;
+	__u32 sgid;
+	__u32 fsgid;
+	__u32 open_perm; /* AUDIT_PERM_* that an open asks for */
+	__u32 argc;
+	__u8 comm[WIRE_COMM_LEN]; /* bytes, not text; NUL-padded */
+	__u8 tty[WIRE_TTY_LEN]; /* NUL-padded; empty when there is none */
+	__u32 argv_len;
+	__u16 objects;
+	__u16 exe_len;
+	__u16 cwd_len;
+	__u16 proctitle_len;
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
+
+#define WIRE_OBJECT_INODE   1 /* the inode facts are known */
+#define WIRE_OBJECT_PARENT  2 /* so are the directory's */
+#define WIRE_OBJECT_CREATED 4 /* the call made it */
+#define WIRE_OBJECT_NAMED   8 /* a name follows: the call gave one that could be read */
+#define WIRE_OBJECT_KERNEL  16 /* the name was read where only the kernel could have written it */
+
+struct wire_inode {
+	__u64 ino;
+	__u32 dev;
+	__u32 rdev;
+	__u32 mode;
+	__u32 uid;
+	__u32 gid;
+	__u32 _pad;
+};
+_Static_assert(sizeof(struct wire_inode) == 32, "wire_inode layout");
+
+/* One object that the call names; its name follows, padded to 8 bytes. */
+struct wire_object {
+	struct wire_inode inode;
+	struct wire_inode parent;
+	__u16 name_len; /* bytes, without a NUL */
+	__u8 flags; /* WIRE_OBJECT_* */
+	__u8 effect; /* from wire_shape */
+	__u8 place; /* from wire_shape */
+	__u8 _pad[3];
+};
+_Static_assert(sizeof(struct wire_object) == 72, "wire_object layout");
+
+#endif /* TOLLGATE_WIRE_H */

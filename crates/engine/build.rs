@@ -1,0 +1,38 @@
+//! Builds the BPF objects with clang 19 and generates their skeletons.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+const ARGS: [&str; 9] = [
+    "-mcpu=v3",
+    "-O2",
+    "-g",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-Werror",
+    "-D__TARGET_ARCH_x86",
+    "-Ibpf",
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let clang = env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
+    for family in ["tracepoint", "abi"] {
+        SkeletonBuilder::new()
+            .source(format!("bpf/{family}.bpf.c"))
+            .obj(out.join(format!("{family}.bpf.o")))
+            .clang(&clang)
+            .clang_args(ARGS)
+            .build_and_generate(out.join(format!("{family}.skel.rs")))
+            .map_err(|error| {
+                format!("cannot build bpf/{family}.bpf.c with {}: {error:#}; `make setup` installs clang 19", clang.display())
+            })?;
+    }
+    Ok(())
+}

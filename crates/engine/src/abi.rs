@@ -1,0 +1,390 @@
+//! What crosses between the kernel side and user space: mirrors of `bpf/wire.h`.
+//!
+//! Only shapes and constants live here; what they mean is said in `wire.h`. A layout test compares
+//! every offset with the BTF of the built object.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub(crate) const VERSION: u16 = 1;
+pub(crate) const SYSCALLS: u32 = 1024;
+pub(crate) const ABIS: usize = 2;
+pub(crate) const B64: u32 = 0;
+pub(crate) const B32: u32 = 1;
+pub(crate) const NO_CALL: u32 = u32::MAX;
+pub(crate) const KEEP: u32 = 0x8000_0000;
+pub(crate) const PROCTITLE_BYTES: usize = 128;
+pub(crate) const OBJECTS: usize = 2;
+pub(crate) const LOST: usize = 2;
+pub(crate) const CUT: usize = 5;
+
+pub(crate) const EVENT_RETURNED: u16 = 1;
+pub(crate) const EVENT_SCRIPT: u16 = 2;
+pub(crate) const EVENT_EXE: u16 = 4;
+pub(crate) const EVENT_EXE_DELETED: u16 = 8;
+pub(crate) const EVENT_CWD_DELETED: u16 = 16;
+pub(crate) const EVENT_STARTED: u16 = 32;
+pub(crate) const EVENT_CWD: u16 = 64;
+
+pub(crate) const OBJECT_INODE: u8 = 1;
+pub(crate) const OBJECT_PARENT: u8 = 2;
+pub(crate) const OBJECT_CREATED: u8 = 4;
+pub(crate) const OBJECT_NAMED: u8 = 8;
+pub(crate) const OBJECT_KERNEL: u8 = 16;
+
+pub(crate) const FACT_CREDS: u32 = 1;
+pub(crate) const FACT_TASK: u32 = 2;
+pub(crate) const FACT_OBJECTS: u32 = 4;
+pub(crate) const FACT_EXE: u32 = 8;
+pub(crate) const FACT_OPEN_HOW: u32 = 16;
+pub(crate) const FACT_OPEN_FLAGS: u32 = 32;
+pub(crate) const FACT_ENTRY: u32 = 64;
+pub(crate) const FACT_EXEC: u32 = 128;
+pub(crate) const FACT_FORKS: u32 = 256;
+
+pub(crate) const PLACE_PATH: u8 = 1;
+pub(crate) const PLACE_AT: u8 = 2;
+pub(crate) const PLACE_FD: u8 = 3;
+pub(crate) const PLACE_OPENED: u8 = 4;
+pub(crate) const PLACE_OPENED_AT: u8 = 5;
+pub(crate) const PLACE_EXEC: u8 = 6;
+pub(crate) const PLACE_EXEC_AT: u8 = 7;
+pub(crate) const PLACE_TEXT: u8 = 8;
+
+pub(crate) const EFFECT_USE: u8 = 0;
+pub(crate) const EFFECT_CREATE: u8 = 1;
+pub(crate) const EFFECT_DELETE: u8 = 2;
+
+pub(crate) const TEST_DECIDE: u8 = 0;
+pub(crate) const TEST_END: u8 = 1;
+pub(crate) const TEST_WORD: u8 = 2;
+pub(crate) const TEST_WORDS: u8 = 3;
+pub(crate) const TEST_GROUP: u8 = 4;
+pub(crate) const TEST_OBJECT: u8 = 5;
+pub(crate) const TEST_OBJECTS: u8 = 6;
+pub(crate) const TEST_TYPE: u8 = 7;
+pub(crate) const TEST_MAJOR: u8 = 8;
+pub(crate) const TEST_MINOR: u8 = 9;
+pub(crate) const TEST_PATH: u8 = 10;
+pub(crate) const TEST_DIR: u8 = 11;
+pub(crate) const TEST_EXE: u8 = 12;
+
+pub(crate) const OP_EQ: u8 = 0;
+pub(crate) const OP_NE: u8 = 1;
+pub(crate) const OP_GT: u8 = 2;
+pub(crate) const OP_GE: u8 = 3;
+pub(crate) const OP_LT: u8 = 4;
+pub(crate) const OP_LE: u8 = 5;
+pub(crate) const OP_ANY: u8 = 6;
+pub(crate) const OP_ALL: u8 = 7;
+pub(crate) const OP_NONE: u8 = 8;
+
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct WireCounts {
+    pub(crate) matched: u64,
+    pub(crate) delivered: u64,
+    pub(crate) lost: [u64; LOST],
+    pub(crate) cut: [u64; CUT],
+    _pad: [u64; 7],
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
+)]
+#[repr(C)]
+pub(crate) struct WireShape {
+    pub(crate) place: u8,
+    pub(crate) dir: u8,
+    pub(crate) arg: u8,
+    pub(crate) effect: u8,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
+)]
+#[repr(C)]
+pub(crate) struct WireCall {
+    pub(crate) tests: u32,
+    pub(crate) tests_unwatched: u32,
+    pub(crate) facts: u32,
+    pub(crate) open_arg: u8,
+    pub(crate) watch_perm: u8,
+    pub(crate) _pad: [u8; 2],
+    pub(crate) objects: [WireShape; OBJECTS],
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq, Hash,
+)]
+#[repr(C)]
+pub(crate) struct WireTest {
+    pub(crate) value: u32,
+    pub(crate) on_false: u32,
+    pub(crate) word: u16,
+    pub(crate) op: u8,
+    pub(crate) kind: u8,
+    pub(crate) _pad: u32,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq, Hash,
+)]
+#[repr(C)]
+pub(crate) struct WireInodeKey {
+    pub(crate) ino: u64,
+    pub(crate) dev: u32,
+    pub(crate) _pad: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct WireEvent {
+    pub(crate) len: u32,
+    pub(crate) version: u16,
+    pub(crate) flags: u16,
+    pub(crate) jiffies: u64,
+    pub(crate) args: [u64; 4],
+    pub(crate) exit: u64,
+    pub(crate) abi: u32,
+    pub(crate) nr: u32,
+    pub(crate) rule: u32,
+    pub(crate) success: u32,
+    pub(crate) pid: u32,
+    pub(crate) ppid: u32,
+    pub(crate) auid: u32,
+    pub(crate) auid_set: u32,
+    pub(crate) ses: u32,
+    pub(crate) personality: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) euid: u32,
+    pub(crate) suid: u32,
+    pub(crate) fsuid: u32,
+    pub(crate) egid: u32,
+    pub(crate) sgid: u32,
+    pub(crate) fsgid: u32,
+    pub(crate) open_perm: u32,
+    pub(crate) argc: u32,
+    pub(crate) comm: [u8; 16],
+    pub(crate) tty: [u8; 16],
+    pub(crate) argv_len: u32,
+    pub(crate) objects: u16,
+    pub(crate) exe_len: u16,
+    pub(crate) cwd_len: u16,
+    pub(crate) proctitle_len: u16,
+    pub(crate) _pad: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct WireInode {
+    pub(crate) ino: u64,
+    pub(crate) dev: u32,
+    pub(crate) rdev: u32,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) _pad: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct WireObject {
+    pub(crate) inode: WireInode,
+    pub(crate) parent: WireInode,
+    pub(crate) name_len: u16,
+    pub(crate) flags: u8,
+    pub(crate) effect: u8,
+    pub(crate) place: u8,
+    pub(crate) _pad: [u8; 3],
+}
+
+/// Index of a member of a struct as 32-bit words: how tests address facts. 64-bit members give their
+/// low word, which is what the kernel compares.
+macro_rules! word {
+    ($ty:ident.$($member:ident).+) => {
+        u16::try_from(core::mem::offset_of!($ty, $($member).+) / 4)
+            .expect("wire structs are smaller than 65,536 words")
+    };
+}
+pub(crate) use word;
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+    use libbpf_rs::btf::{Btf, HasSize as _};
+
+    use super::*;
+
+    /// Shape of one mirrored struct: name in `wire.h`, size, members with their offsets.
+    type Layout = (&'static str, usize, Vec<(&'static str, usize)>);
+
+    macro_rules! layout {
+        ($ty:ty as $name:literal: $($field:ident),+) => {
+            ($name, size_of::<$ty>(), vec![$((stringify!($field), core::mem::offset_of!($ty, $field))),+])
+        };
+    }
+
+    fn layouts() -> Vec<Layout> {
+        vec![
+            layout!(WireCounts as "wire_counts": matched, delivered, lost, cut, _pad),
+            layout!(WireShape as "wire_shape": place, dir, arg, effect),
+            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, _pad, objects),
+            layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
+            layout!(WireInodeKey as "wire_inode_key": ino, dev, _pad),
+            layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
+                rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
+                fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, objects, exe_len,
+                cwd_len, proctitle_len, _pad),
+            layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
+            layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, _pad),
+        ]
+    }
+
+    #[test]
+    fn wire_structs_have_the_layout_of_the_built_object() {
+        let object = concat!(env!("OUT_DIR"), "/abi.bpf.o");
+        let btf = Btf::from_path(object).unwrap();
+        for (name, size, members) in layouts() {
+            let c: Struct<'_> = btf.type_by_name(name).unwrap();
+            let in_c: Vec<(String, usize)> = c
+                .iter()
+                .map(|member| {
+                    let MemberAttr::Normal { offset } = member.attr else {
+                        panic!("bit-field in {name}")
+                    };
+                    let name = member.name.unwrap().to_string_lossy().into_owned();
+                    (name, usize::try_from(offset).unwrap() / 8)
+                })
+                .collect();
+            let in_rust: Vec<(String, usize)> = members
+                .into_iter()
+                .map(|(field, offset)| (field.to_owned(), offset))
+                .collect();
+            assert_eq!(in_c, in_rust, "members of {name}");
+            assert_eq!(c.size(), size, "size of {name}");
+        }
+    }
+
+    #[test]
+    fn constants_are_those_of_wire_h() {
+        let header = include_str!("../bpf/wire.h");
+        let enumerators = |name: &str| -> Vec<String> {
+            let body = header.split(&format!("enum {name} {{")).nth(1).unwrap();
+            body.split("};")
+                .next()
+                .unwrap()
+                .lines()
+                .filter_map(|line| line.trim().split([',', ' ']).next())
+                .filter(|word| word.starts_with("WIRE_"))
+                .map(str::to_owned)
+                .collect()
+        };
+        let at = |list: &[String], name: &str| {
+            u8::try_from(list.iter().position(|entry| entry == name).unwrap()).unwrap()
+        };
+        let place = enumerators("wire_place");
+        for (name, value) in [
+            ("NONE", WireShape::default().place),
+            ("PATH", PLACE_PATH),
+            ("AT", PLACE_AT),
+            ("FD", PLACE_FD),
+            ("OPENED", PLACE_OPENED),
+            ("OPENED_AT", PLACE_OPENED_AT),
+            ("EXEC", PLACE_EXEC),
+            ("EXEC_AT", PLACE_EXEC_AT),
+            ("TEXT", PLACE_TEXT),
+        ] {
+            assert_eq!(at(&place, &format!("WIRE_PLACE_{name}")), value, "{name}");
+        }
+        let test = enumerators("wire_kind_of_test");
+        for (name, value) in [
+            ("DECIDE", TEST_DECIDE),
+            ("END", TEST_END),
+            ("WORD", TEST_WORD),
+            ("WORDS", TEST_WORDS),
+            ("GROUP", TEST_GROUP),
+            ("OBJECT", TEST_OBJECT),
+            ("OBJECTS", TEST_OBJECTS),
+            ("TYPE", TEST_TYPE),
+            ("MAJOR", TEST_MAJOR),
+            ("MINOR", TEST_MINOR),
+            ("PATH", TEST_PATH),
+            ("DIR", TEST_DIR),
+            ("EXE", TEST_EXE),
+        ] {
+            assert_eq!(at(&test, &format!("WIRE_TEST_{name}")), value, "{name}");
+        }
+        let op = enumerators("wire_op");
+        for (name, value) in [
+            ("EQ", OP_EQ),
+            ("NE", OP_NE),
+            ("GT", OP_GT),
+            ("GE", OP_GE),
+            ("LT", OP_LT),
+            ("LE", OP_LE),
+            ("ANY", OP_ANY),
+            ("ALL", OP_ALL),
+            ("NONE", OP_NONE),
+        ] {
+            assert_eq!(at(&op, &format!("WIRE_OP_{name}")), value, "{name}");
+        }
+        let effect = enumerators("wire_effect");
+        for (name, value) in [
+            ("USE", EFFECT_USE),
+            ("CREATE", EFFECT_CREATE),
+            ("DELETE", EFFECT_DELETE),
+        ] {
+            assert_eq!(at(&effect, &format!("WIRE_EFFECT_{name}")), value, "{name}");
+        }
+        assert_eq!(enumerators("wire_lost").len(), LOST + 1);
+        assert_eq!(enumerators("wire_cut").len(), CUT + 1);
+
+        let defined = |name: &str| -> u64 {
+            let line = header
+                .lines()
+                .find(|line| line.split_whitespace().take(2).eq(["#define", name]))
+                .unwrap();
+            let value = line
+                .split_whitespace()
+                .nth(2)
+                .unwrap()
+                .trim_end_matches('u');
+            value.strip_prefix("0x").map_or_else(
+                || value.parse().unwrap(),
+                |hex| u64::from_str_radix(hex, 16).unwrap(),
+            )
+        };
+        for (name, value) in [
+            ("WIRE_VERSION", u64::from(VERSION)),
+            ("WIRE_SYSCALLS", u64::from(SYSCALLS)),
+            ("WIRE_NO_CALL", u64::from(NO_CALL)),
+            ("WIRE_KEEP", u64::from(KEEP)),
+            ("WIRE_OBJECTS", OBJECTS as u64),
+            ("WIRE_PROCTITLE_BYTES", PROCTITLE_BYTES as u64),
+            ("WIRE_EVENT_RETURNED", u64::from(EVENT_RETURNED)),
+            ("WIRE_EVENT_SCRIPT", u64::from(EVENT_SCRIPT)),
+            ("WIRE_EVENT_EXE", u64::from(EVENT_EXE)),
+            ("WIRE_EVENT_EXE_DELETED", u64::from(EVENT_EXE_DELETED)),
+            ("WIRE_EVENT_CWD_DELETED", u64::from(EVENT_CWD_DELETED)),
+            ("WIRE_EVENT_STARTED", u64::from(EVENT_STARTED)),
+            ("WIRE_EVENT_CWD", u64::from(EVENT_CWD)),
+            ("WIRE_OBJECT_INODE", u64::from(OBJECT_INODE)),
+            ("WIRE_OBJECT_PARENT", u64::from(OBJECT_PARENT)),
+            ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),
+            ("WIRE_OBJECT_NAMED", u64::from(OBJECT_NAMED)),
+            ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
+            ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
+            ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
+            ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),
+            ("WIRE_FACT_EXE", u64::from(FACT_EXE)),
+            ("WIRE_FACT_OPEN_HOW", u64::from(FACT_OPEN_HOW)),
+            ("WIRE_FACT_OPEN_FLAGS", u64::from(FACT_OPEN_FLAGS)),
+            ("WIRE_FACT_ENTRY", u64::from(FACT_ENTRY)),
+            ("WIRE_FACT_EXEC", u64::from(FACT_EXEC)),
+            ("WIRE_FACT_FORKS", u64::from(FACT_FORKS)),
+        ] {
+            assert_eq!(defined(name), value, "{name}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Ring bytes to events. Total: any bytes give an event or an error, never a panic.
+
+use audit::event::{Argv, Event, Task, Time, reported_exit};
+use audit::ids::{Arch, Auid, Serial, Syscall};
+use smallvec::SmallVec;
+use zerocopy::FromBytes as _;
+
+use crate::abi::{self, WireEvent, WireObject};
+use crate::items::{Call, Object};
+
+/// Why a sample is no event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The sample ends before its parts do.
+    #[error("event sample of {have} bytes ends within its {part}")]
+    Short {
+        /// Bytes in the sample.
+        have: usize,
+        /// Part that is cut off.
+        part: &'static str,
+    },
+    /// The sample was written by another version of the kernel side.
+    #[error("event sample has version {0}, this program reads {ours}", ours = abi::VERSION)]
+    Version(u16),
+    /// The rule that the event names is not in the plan.
+    #[error("event sample names rule {0}, which the plan does not have")]
+    Rule(u32),
+}
+
+/// What an event needs that its bytes do not hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Keys of the plan's rules, by rule number.
+    pub keys: &'a [Option<bstr::BString>],
+    /// Time of the event; see [`ticks`].
+    pub time: Time,
+    /// Serial that the event gets.
+    pub serial: Serial,
+}
+
+/// Buffers that turn the kernel's leaf-first paths round; kept from event to event.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    exe: Vec<u8>,
+    cwd: Vec<u8>,
+}
+
+/// Kernel ticks at which the event in `sample` happened.
+///
+/// # Units
+/// Jiffies, as `bpf_jiffies64()` counts them.
+///
+/// # Errors
+/// [`DecodeError::Short`] when the sample has no header.
+pub fn ticks(sample: &[u8]) -> Result<u64, DecodeError> {
+    Ok(header(sample)?.0.jiffies)
+}
+
+fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {
+    WireEvent::ref_from_prefix(sample).map_err(|_not_whole| DecodeError::Short {
+        have: sample.len(),
+        part: "header",
+    })
+}
+
+/// The rest of a sample, taken part by part.
+struct Rest<'a> {
+    bytes: &'a [u8],
+    have: usize,
+}
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, len: usize, part: &'static str) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.bytes.split_at_checked(len).ok_or(DecodeError::Short {
+            have: self.have,
+            part,
+        })?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn object(&mut self) -> Result<Object<'a>, DecodeError> {
+        let wire = self.take(size_of::<WireObject>(), "object")?;
+        let wire = WireObject::ref_from_bytes(wire).map_err(|_not_whole| DecodeError::Short {
+            have: self.have,
+            part: "object",
+        })?;
+        let len = usize::from(wire.name_len);
+        let name = self.take(len.next_multiple_of(8), "object name")?;
+        let name = name.get(..len).unwrap_or_default();
+        Ok(Object {
+            wire,
+            name: (wire.flags & abi::OBJECT_NAMED != 0).then_some(name),
+        })
+    }
+}
+
+impl Decoder {
+    /// Reads the event in `sample`.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the sample is shorter than it says, of another version, or names a rule
+    /// that `context` has no key slot for.
+    pub fn event<'a>(
+        &'a mut self,
+        sample: &'a [u8],
+        context: Context<'a>,
+    ) -> Result<Event<'a>, DecodeError> {
+        let (head, rest) = header(sample)?;
+        if head.version != abi::VERSION {
+            return Err(DecodeError::Version(head.version));
+        }
+        let key = usize::try_from(head.rule)
+            .ok()
+            .and_then(|rule| context.keys.get(rule))
+            .ok_or(DecodeError::Rule(head.rule))?;
+        let mut rest = Rest {
+            bytes: rest,
+            have: sample.len(),
+        };
+        let mut objects: SmallVec<[Object<'a>; abi::OBJECTS]> = SmallVec::new();
+        for _ in 0..head.objects {
+            objects.push(rest.object()?);
+        }
+        let exe = rest.take(usize::from(head.exe_len), "exe")?;
+        let cwd = rest.take(usize::from(head.cwd_len), "cwd")?;
+        let proctitle = rest.take(usize::from(head.proctitle_len), "proctitle")?;
+        let argv_len = usize::try_from(head.argv_len).unwrap_or(usize::MAX);
+        let argv = rest.take(argv_len, "argv")?;
+
+        turn_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
+        turn_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
+        let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
+        let returned = head.flags & abi::EVENT_RETURNED != 0;
+        let call = Call {
+            head,
+            cwd,
+            argv,
+            returned,
+        };
+        let items = call.items(&objects);
+        Ok(Event {
+            time: context.time,
+            serial: context.serial,
+            arch: if head.abi == abi::B32 {
+                Arch::I386
+            } else {
+                Arch::X86_64
+            },
+            syscall: Syscall(head.nr),
+            personality: head.personality,
+            exit: returned.then(|| reported_exit(head.exit.cast_signed())),
+            args: head.args,
+            task: Task {
+                ppid: head.ppid,
+                pid: head.pid,
+                auid: Auid(head.auid),
+                uid: head.uid,
+                gid: head.gid,
+                euid: head.euid,
+                suid: head.suid,
+                fsuid: head.fsuid,
+                egid: head.egid,
+                sgid: head.sgid,
+                fsgid: head.fsgid,
+                ses: head.ses,
+                tty: until_nul(&head.tty),
+                comm: until_nul(&head.comm),
+                exe: (head.flags & abi::EVENT_EXE != 0).then_some(exe),
+            },
+            key: key.as_ref().map(|key| key.as_slice()),
+            argv: (head.flags & abi::EVENT_STARTED != 0).then_some(Argv {
+                argc: head.argc,
+                bytes: argv,
+            }),
+            cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
+            items,
+            proctitle: command_line(proctitle),
+        })
+    }
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// A command line as the kernel's `get_cmdline()` gives it: a task that has written over the end of
+/// its arguments has set one string.
+fn command_line(bytes: &[u8]) -> &[u8] {
+    if bytes.len() < abi::PROCTITLE_BYTES && bytes.last().is_some_and(|&last| last != 0) {
+        return until_nul(bytes);
+    }
+    bytes
+}
+
+/// Turns leaf-first, NUL-ended components into a path; none is the root.
+fn turn_path(components: &[u8], deleted: bool, path: &mut Vec<u8>) {
+    path.clear();
+    let text = components.strip_suffix(&[0]).unwrap_or(components);
+    if text.is_empty() {
+        path.push(b'/');
+    } else {
+        for component in text.rsplit(|&byte| byte == 0) {
+            path.push(b'/');
+            path.extend_from_slice(component);
+        }
+    }
+    if deleted {
+        path.extend_from_slice(b" (deleted)");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! Samples as the ring would hold them, and what becomes of them.
+
+use proptest::prelude::*;
+use zerocopy::IntoBytes as _;
+
+use super::*;
+use crate::items::directory;
+use audit::event::NameType;
+
+fn context(keys: &[Option<bstr::BString>]) -> Context<'_> {
+    Context {
+        keys,
+        time: Time { sec: 1, milli: 2 },
+        serial: Serial::FIRST,
+    }
+}
+
+/// Copies bytes to where the ring would have them: 8-byte aligned.
+fn aligned(bytes: &[u8]) -> Vec<u64> {
+    let mut words = vec![0_u64; bytes.len().div_ceil(8)];
+    words.as_mut_bytes()[..bytes.len()].copy_from_slice(bytes);
+    words
+}
+
+struct Sample {
+    head: WireEvent,
+    tail: Vec<u8>,
+}
+
+impl Sample {
+    fn new() -> Self {
+        let head = WireEvent {
+            version: abi::VERSION,
+            flags: abi::EVENT_RETURNED | abi::EVENT_CWD,
+            success: 1,
+            ..WireEvent::default()
+        };
+        Self {
+            head,
+            tail: Vec::new(),
+        }
+    }
+
+    fn object(mut self, place: u8, effect: u8, flags: u8, name: &[u8]) -> Self {
+        let wire = WireObject {
+            place,
+            effect,
+            flags,
+            name_len: u16::try_from(name.len()).unwrap(),
+            ..WireObject::default()
+        };
+        self.tail.extend_from_slice(wire.as_bytes());
+        self.tail.extend_from_slice(name);
+        self.tail.resize(self.tail.len().next_multiple_of(8), 0);
+        self.head.objects += 1;
+        self
+    }
+
+    fn cwd(mut self, components: &[u8]) -> Self {
+        self.tail.extend_from_slice(components);
+        self.head.cwd_len = u16::try_from(components.len()).unwrap();
+        self
+    }
+
+    fn failed(mut self, errno: i64) -> Self {
+        self.head.success = 0;
+        self.head.exit = (-errno).cast_unsigned();
+        self
+    }
+
+    /// Names and types of the PATH items, in order.
+    fn items(&self) -> Vec<(Option<Vec<u8>>, NameType)> {
+        let bytes = [self.head.as_bytes(), &self.tail].concat();
+        let words = aligned(&bytes);
+        let mut decoder = Decoder::default();
+        let keys = [None];
+        let event = decoder
+            .event(&words.as_bytes()[..bytes.len()], context(&keys))
+            .unwrap();
+        event
+            .items
+            .iter()
+            .map(|item| (item.name.map(<[u8]>::to_vec), item.nametype))
+            .collect()
+    }
+}
+
+fn named(name: &str, nametype: NameType) -> (Option<Vec<u8>>, NameType) {
+    (Some(name.as_bytes().to_vec()), nametype)
+}
+
+#[test]
+fn an_open_that_made_its_file_names_the_directory_first() {
+    let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
+    let sample = Sample::new().object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
+    assert_eq!(
+        sample.items(),
+        [
+            named("/tmp/", NameType::Parent),
+            named("/tmp/a", NameType::Create)
+        ]
+    );
+}
+
+#[test]
+fn a_rename_names_both_directories_then_old_then_new() {
+    let sample = Sample::new()
+        .object(abi::PLACE_AT, abi::EFFECT_DELETE, abi::OBJECT_NAMED, b"old")
+        .object(
+            abi::PLACE_AT,
+            abi::EFFECT_CREATE,
+            abi::OBJECT_NAMED,
+            b"/n/new",
+        )
+        .cwd(b"home\0");
+    assert_eq!(
+        sample.items(),
+        [
+            named("/n/", NameType::Parent),
+            named("/home", NameType::Parent),
+            named("old", NameType::Delete),
+            named("/n/new", NameType::Create),
+        ]
+    );
+}
+
+#[test]
+fn a_failed_unlink_names_its_object_only_when_there_was_one() {
+    let unlink = |errno| {
+        Sample::new()
+            .object(
+                abi::PLACE_AT,
+                abi::EFFECT_DELETE,
+                abi::OBJECT_NAMED,
+                b"/d/f",
+            )
+            .failed(errno)
+            .items()
+    };
+    assert_eq!(unlink(2), [named("/d/", NameType::Parent)]);
+    assert_eq!(
+        unlink(21),
+        [
+            named("/d/", NameType::Parent),
+            named("/d/f", NameType::Delete)
+        ]
+    );
+}
+
+#[test]
+fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
+    let sample = Sample::new()
+        .object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, 0, b"")
+        .failed(14);
+    assert_eq!(sample.items(), []);
+}
+
+#[test]
+fn directories_end_where_the_kernel_ends_them() {
+    let cases: [(&[u8], &[u8]); 6] = [
+        (b"/tmp/a", b"/tmp/"),
+        (b"a", b"/cwd"),
+        (b"b/a", b"b/"),
+        (b"/tmp/d/", b"/tmp/"),
+        (b"/a", b"/"),
+        (b"/", b"/"),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(
+            directory(name, b"/cwd"),
+            expected,
+            "{}",
+            bstr::BStr::new(name)
+        );
+    }
+}
+
+#[test]
+fn paths_are_turned_round() {
+    let mut path = Vec::new();
+    turn_path(b"c\0b\0a\0", false, &mut path);
+    assert_eq!(path, b"/a/b/c");
+    turn_path(b"", false, &mut path);
+    assert_eq!(path, b"/");
+    turn_path(b"gone\0", true, &mut path);
+    assert_eq!(path, b"/gone (deleted)");
+}
+
+#[test]
+fn a_descriptor_prefix_is_taken_off_execveat_names() {
+    let started = |name: &[u8]| {
+        let flags = abi::OBJECT_NAMED | abi::OBJECT_KERNEL;
+        let mut sample = Sample::new().object(abi::PLACE_EXEC_AT, abi::EFFECT_USE, flags, name);
+        sample.head.flags |= abi::EVENT_STARTED;
+        sample.head.args[0] = 7;
+        sample.items()
+    };
+    assert_eq!(
+        started(b"/dev/fd/7/bin/ls"),
+        [named("bin/ls", NameType::Normal)]
+    );
+    assert_eq!(started(b"/dev/fd/7"), [named("", NameType::Normal)]);
+    assert_eq!(
+        started(b"/dev/fd/70"),
+        [named("/dev/fd/70", NameType::Normal)]
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_decode_or_are_an_error(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..600),
+        good_version in any::<bool>(),
+    ) {
+        if good_version && bytes.len() > 6 {
+            bytes[4..6].copy_from_slice(&abi::VERSION.to_le_bytes());
+        }
+        let words = aligned(&bytes);
+        let mut decoder = Decoder::default();
+        let keys = [None];
+        let result = decoder.event(&words.as_bytes()[..bytes.len()], context(&keys));
+        prop_assert!(result.is_err() || bytes.len() >= size_of::<WireEvent>());
+    }
+
+    #[test]
+    fn well_formed_samples_with_any_strings_decode(
+        name in proptest::collection::vec(1_u8.., 0..300),
+        cwd in proptest::collection::vec(proptest::collection::vec(1_u8.., 1..20), 0..5),
+    ) {
+        let mut components = Vec::new();
+        for part in cwd.iter().rev() {
+            components.extend_from_slice(part);
+            components.push(0);
+        }
+        let sample = Sample::new()
+            .object(abi::PLACE_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, &name)
+            .cwd(&components);
+        prop_assert_eq!(sample.items(), [(Some(name), NameType::Normal)]);
+    }
+}

@@ -1,0 +1,181 @@
+//! PATH items of a call: the objects that the kernel side saw, in the roles and the order in which the
+//! kernel's audit lists them.
+
+use audit::event::{Inode, Item, NameSource, NameType};
+use audit::ids::Dev;
+use smallvec::SmallVec;
+
+use crate::abi::{self, WireEvent, WireInode, WireObject};
+
+/// One object as it lay in the sample.
+#[derive(Clone, Copy)]
+pub(crate) struct Object<'a> {
+    pub(crate) wire: &'a WireObject,
+    pub(crate) name: Option<&'a [u8]>,
+}
+
+/// The call that named the objects, as far as its PATH items depend on it.
+pub(crate) struct Call<'a> {
+    pub(crate) head: &'a WireEvent,
+    pub(crate) cwd: &'a [u8],
+    pub(crate) argv: &'a [u8],
+    pub(crate) returned: bool,
+}
+
+impl<'a> Call<'a> {
+    /// PATH items in the kernel's order: directories first, what is made last, the new name of two
+    /// before the old one.
+    ///
+    /// # Source
+    /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
+    pub(crate) fn items(&self, objects: &[Object<'a>]) -> SmallVec<[Item<'a>; 5]> {
+        let mut items = SmallVec::new();
+        let enoent = self.returned && self.head.exit.cast_signed() == -2;
+        let done = self.head.success != 0;
+        for object in objects
+            .iter()
+            .rev()
+            .filter(|object| makes_or_removes(object))
+        {
+            items.extend(self.parent(object));
+        }
+        for object in objects.iter().filter(|object| !makes_or_removes(object)) {
+            self.used(object, &mut items);
+        }
+        for object in objects
+            .iter()
+            .filter(|object| object.wire.effect == abi::EFFECT_DELETE)
+        {
+            if done || (self.returned && !enoent && objects.len() == 1) {
+                items.extend(item(object, NameType::Delete, None));
+            }
+        }
+        for object in objects
+            .iter()
+            .filter(|object| object.wire.effect == abi::EFFECT_CREATE)
+        {
+            if done {
+                items.extend(item(object, NameType::Create, None));
+            }
+        }
+        items
+    }
+
+    /// The directory of an object that the call makes or removes.
+    fn parent(&self, object: &Object<'a>) -> Option<Item<'a>> {
+        let name = object.name?;
+        let known = object.wire.flags & abi::OBJECT_PARENT != 0;
+        Some(Item {
+            name: Some(directory(name, self.cwd)),
+            source: source(object),
+            inode: known.then(|| inode(&object.wire.parent)),
+            nametype: NameType::Parent,
+        })
+    }
+
+    fn used(&self, object: &Object<'a>, items: &mut SmallVec<[Item<'a>; 5]>) {
+        let wire = object.wire;
+        let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
+        let done = self.head.success != 0;
+        match wire.place {
+            abi::PLACE_FD => items.extend(facts.map(|facts| Item {
+                name: None,
+                source: NameSource::Kernel,
+                inode: Some(facts),
+                nametype: NameType::Normal,
+            })),
+            abi::PLACE_TEXT => items.extend(item(object, NameType::Unknown, None)),
+            abi::PLACE_EXEC | abi::PLACE_EXEC_AT if done => {
+                let named = Object {
+                    name: object.name.map(|name| self.exec_name(name)),
+                    ..*object
+                };
+                if self.head.flags & abi::EVENT_SCRIPT == 0 {
+                    items.extend(item(&named, NameType::Normal, facts));
+                } else {
+                    // The interpreter of a script is its first argument, as the script spelt it.
+                    let interpreter = self.argv.split(|&byte| byte == 0).next();
+                    items.extend(item(&named, NameType::Normal, None));
+                    items.extend(interpreter.map(|name| Item {
+                        name: Some(name),
+                        source: NameSource::Kernel,
+                        inode: facts,
+                        nametype: NameType::Normal,
+                    }));
+                }
+            }
+            _ if wire.flags & abi::OBJECT_CREATED != 0 => {
+                items.extend(self.parent(object));
+                items.extend(item(object, NameType::Create, facts));
+            }
+            _ if done => items.extend(item(object, NameType::Normal, facts)),
+            _ => items.extend(item(object, NameType::Unknown, facts)),
+        }
+    }
+
+    /// The name that `execveat` was given: for one relative to a descriptor the kernel passes the
+    /// program a path below `/dev/fd`.
+    fn exec_name(&self, name: &'a [u8]) -> &'a [u8] {
+        let fd = self.head.args[0].cast_signed();
+        if self.head.flags & abi::EVENT_STARTED == 0 || fd < 0 {
+            return name;
+        }
+        let Some(rest) = name.strip_prefix(b"/dev/fd/") else {
+            return name;
+        };
+        match rest.strip_prefix(itoa::Buffer::new().format(fd).as_bytes()) {
+            Some([]) => &[],
+            Some([b'/', relative @ ..]) => relative,
+            _ => name,
+        }
+    }
+}
+
+fn makes_or_removes(object: &Object<'_>) -> bool {
+    object.wire.effect != abi::EFFECT_USE
+}
+
+fn source(object: &Object<'_>) -> NameSource {
+    if object.wire.flags & abi::OBJECT_KERNEL != 0 {
+        NameSource::Kernel
+    } else {
+        NameSource::User
+    }
+}
+
+fn item<'a>(object: &Object<'a>, nametype: NameType, inode: Option<Inode>) -> Option<Item<'a>> {
+    Some(Item {
+        name: Some(object.name?),
+        source: source(object),
+        inode,
+        nametype,
+    })
+}
+
+fn inode(wire: &WireInode) -> Inode {
+    Inode {
+        ino: wire.ino,
+        dev: Dev(wire.dev),
+        mode: wire.mode,
+        uid: wire.uid,
+        gid: wire.gid,
+        rdev: Dev(wire.rdev),
+    }
+}
+
+/// The directory part of a name, with its last slash; the working directory when it has none.
+///
+/// # Source
+/// `parent_len()` and `audit_log_name()` in `kernel/audit.c`, Linux 6.12.
+pub(crate) fn directory<'a>(name: &'a [u8], cwd: &'a [u8]) -> &'a [u8] {
+    let trimmed = name
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(0, |last| last + 1);
+    let head = name.get(..trimmed).unwrap_or_default();
+    match head.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => name.get(..=slash).unwrap_or_default(),
+        None if name.starts_with(b"/") => b"/",
+        None => cwd,
+    }
+}

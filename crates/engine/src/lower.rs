@@ -1,0 +1,327 @@
+//! Plan to map contents and to the set of hooks. Pure: what is wanted, not how it is put in place.
+
+use std::collections::BTreeSet;
+
+use audit::ids::{Arch, Syscall};
+use audit::plan::hook::{self, Hook, Kernel, Sides};
+use audit::plan::shape::{self, Effect, Object, Place};
+use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
+use audit::rule::{Action, Field, Op};
+use audit::table;
+
+use crate::abi::{self, WireCall, WireEvent, WireObject, WireShape, WireTest, word};
+
+/// What the kernel side must be given and attached to.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    /// All tests of all calls, each call's in a row.
+    pub(crate) tests: Vec<WireTest>,
+    /// One entry per call of the plan, by its index in the call table.
+    pub(crate) calls: Vec<(u32, WireCall)>,
+    /// Numbers named, one bit each.
+    pub(crate) named: [[u64; 16]; abi::ABIS],
+    /// What to attach to.
+    pub(crate) hooks: BTreeSet<Hook>,
+}
+
+/// Lowers a plan.
+pub(crate) fn lower(plan: &Plan, kernel: Kernel) -> Lowered {
+    let sides = Sides::of(plan, kernel);
+    let mut lowered = Lowered {
+        tests: Vec::new(),
+        calls: Vec::new(),
+        named: [[0; 16]; abi::ABIS],
+        hooks: BTreeSet::new(),
+    };
+    for (call, rules) in &plan.calls {
+        let abi = if call.arch == Arch::I386 {
+            abi::B32
+        } else {
+            abi::B64
+        };
+        let Syscall(number) = call.syscall;
+        if number >= abi::SYSCALLS {
+            continue; // no such call exists: nothing to attach to, nothing to miss
+        }
+        lowered.hooks.extend(sides.hooks(*call));
+        let wire = lowered.call(*call, rules, sides.remembers(*call));
+        lowered.calls.push((abi * abi::SYSCALLS + number, wire));
+        let bits = usize::try_from(abi)
+            .ok()
+            .and_then(|abi| lowered.named.get_mut(abi));
+        if let Some(bits) = bits
+            && let Some(bits) = usize::try_from(number / 64)
+                .ok()
+                .and_then(|at| bits.get_mut(at))
+        {
+            *bits |= 1 << (number % 64);
+        }
+    }
+    lowered
+}
+
+impl Lowered {
+    fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireCall {
+        let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
+        let watched = rules.slots.iter().any(needs_watch);
+        let tests = self.program(rules.slots.iter());
+        let tests_unwatched = if watched {
+            self.program(rules.slots.iter().filter(|slot| !needs_watch(slot)))
+        } else {
+            tests
+        };
+        let (open_arg, open_fact) = match name {
+            "open" => (1, abi::FACT_OPEN_FLAGS),
+            "openat" => (2, abi::FACT_OPEN_FLAGS),
+            "openat2" => (2, abi::FACT_OPEN_HOW),
+            _ => (0, 0),
+        };
+        let mut facts = open_fact;
+        for (ours, wire) in [
+            (Facts::CREDS, abi::FACT_CREDS),
+            (Facts::GROUPS, 0), // searched where they lie, when a test asks
+            (Facts::TASK, abi::FACT_TASK),
+            (Facts::EXE, abi::FACT_EXE),
+        ] {
+            if rules.facts.contains(ours) {
+                facts |= wire;
+            }
+        }
+        if rules
+            .slots
+            .iter()
+            .any(|slot| slot.tests.iter().any(looks_at_inode))
+        {
+            facts |= abi::FACT_OBJECTS;
+        }
+        if remembers {
+            facts |= abi::FACT_ENTRY;
+        }
+        if matches!(name, "fork" | "vfork" | "clone" | "clone3") {
+            facts |= abi::FACT_FORKS;
+        }
+        if hook::starts(call) {
+            facts |= abi::FACT_EXEC;
+        }
+        WireCall {
+            tests,
+            tests_unwatched,
+            facts,
+            open_arg,
+            watch_perm: watch_perm(&rules.slots),
+            _pad: [0; 2],
+            objects: shapes(call, shape::objects(call.arch, call.syscall)),
+        }
+    }
+
+    /// Appends the tests of some rules; returns the index of the first.
+    fn program<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
+        let first = self.here();
+        for slot in slots {
+            let next = self.here() + u32::try_from(slot.tests.len()).unwrap_or(u32::MAX) + 1;
+            for test in &slot.tests {
+                self.tests.push(wire_test(test, next));
+            }
+            let keep = if slot.action == Action::Always {
+                abi::KEEP
+            } else {
+                0
+            };
+            self.tests.push(WireTest {
+                kind: abi::TEST_DECIDE,
+                value: keep | u32::from(slot.rule.0),
+                ..WireTest::default()
+            });
+        }
+        self.tests.push(WireTest {
+            kind: abi::TEST_END,
+            ..WireTest::default()
+        });
+        first
+    }
+
+    fn here(&self) -> u32 {
+        u32::try_from(self.tests.len()).unwrap_or(u32::MAX)
+    }
+}
+
+fn needs_watch(slot: &Slot) -> bool {
+    slot.tests
+        .iter()
+        .any(|test| matches!(test.subject, Subject::Path | Subject::Dir))
+}
+
+fn looks_at_inode(test: &Test) -> bool {
+    match test.subject {
+        Subject::Field(field) => is_object(field),
+        Subject::Fields(left, right) => is_object(left) || is_object(right),
+        _ => false,
+    }
+}
+
+fn is_object(field: Field) -> bool {
+    matches!(
+        field,
+        Field::ObjUid
+            | Field::ObjGid
+            | Field::Inode
+            | Field::DevMajor
+            | Field::DevMinor
+            | Field::FileType
+    )
+}
+
+/// Access modes for which some rule looks at a watch: an open with another one needs no walk.
+fn watch_perm(slots: &[Slot]) -> u8 {
+    slots
+        .iter()
+        .filter(|slot| needs_watch(slot))
+        .map(|slot| {
+            slot.tests
+                .iter()
+                .find(|test| test.subject == Subject::OpenPerm)
+                .map_or(0xff, |test| match test.op {
+                    Op::BitMask | Op::Equal => u8::try_from(test.value & 0xf).unwrap_or(0xff),
+                    _ => 0xff,
+                })
+        })
+        .fold(0, |all, perm| all | perm)
+}
+
+fn shapes(call: Call, objects: &[Object]) -> [WireShape; abi::OBJECTS] {
+    let mut shapes = [WireShape::default(); abi::OBJECTS];
+    let exec = hook::starts(call);
+    for (shape, object) in shapes.iter_mut().zip(objects) {
+        let (place, dir, arg) = match object.place {
+            Place::Path(arg) if exec => (abi::PLACE_EXEC, 0, arg),
+            Place::At(dir, arg) if exec => (abi::PLACE_EXEC_AT, dir, arg),
+            Place::Path(arg) => (abi::PLACE_PATH, 0, arg),
+            Place::At(dir, arg) => (abi::PLACE_AT, dir, arg),
+            Place::Fd(arg) => (abi::PLACE_FD, 0, arg),
+            Place::Opened { dir: None, path } => (abi::PLACE_OPENED, 0, path),
+            Place::Opened {
+                dir: Some(dir),
+                path,
+            } => (abi::PLACE_OPENED_AT, dir, path),
+            Place::Text(arg) => (abi::PLACE_TEXT, 0, arg),
+        };
+        let effect = match object.effect {
+            Effect::Use => abi::EFFECT_USE,
+            Effect::Create => abi::EFFECT_CREATE,
+            Effect::Delete => abi::EFFECT_DELETE,
+        };
+        *shape = WireShape {
+            place,
+            dir,
+            arg,
+            effect,
+        };
+    }
+    shapes
+}
+
+fn wire_test(test: &Test, on_false: u32) -> WireTest {
+    let op = wire_op(test.op);
+    let wire = |kind, word, value| WireTest {
+        value,
+        on_false,
+        word,
+        op,
+        kind,
+        _pad: 0,
+    };
+    match test.subject {
+        Subject::Field(field @ (Field::Gid | Field::Egid)) => {
+            wire(abi::TEST_GROUP, event_word(field), test.value)
+        }
+        Subject::Field(Field::FileType) => wire(abi::TEST_TYPE, 0, test.value),
+        Subject::Field(Field::DevMajor) => wire(abi::TEST_MAJOR, 0, test.value),
+        Subject::Field(Field::DevMinor) => wire(abi::TEST_MINOR, 0, test.value),
+        Subject::Field(field) if is_object(field) => {
+            wire(abi::TEST_OBJECT, object_word(field), test.value)
+        }
+        Subject::Field(field) => wire(abi::TEST_WORD, event_word(field), test.value),
+        Subject::Fields(left, right) if is_object(right) => wire(
+            abi::TEST_OBJECTS,
+            object_word(right),
+            u32::from(event_word(left)),
+        ),
+        Subject::Fields(left, right) if is_object(left) => wire(
+            abi::TEST_OBJECTS,
+            object_word(left),
+            u32::from(event_word(right)),
+        ),
+        Subject::Fields(left, right) => wire(
+            abi::TEST_WORDS,
+            event_word(left),
+            u32::from(event_word(right)),
+        ),
+        Subject::AuidSet => wire(abi::TEST_WORD, word!(WireEvent.auid_set), test.value),
+        Subject::OpenPerm => {
+            // `perm=` holds when any of the bits does; `perm!=` when none does.
+            let op = if test.op == Op::NotEqual {
+                abi::OP_NONE
+            } else {
+                abi::OP_ANY
+            };
+            let word = word!(WireEvent.open_perm);
+            WireTest {
+                op,
+                ..wire(abi::TEST_WORD, word, test.value)
+            }
+        }
+        Subject::Path => wire(abi::TEST_PATH, 0, test.value),
+        Subject::Dir => wire(abi::TEST_DIR, 0, test.value),
+        Subject::Exe => wire(abi::TEST_EXE, 0, test.value),
+    }
+}
+
+fn wire_op(op: Op) -> u8 {
+    match op {
+        Op::Equal => abi::OP_EQ,
+        Op::NotEqual => abi::OP_NE,
+        Op::Greater => abi::OP_GT,
+        Op::GreaterOrEqual => abi::OP_GE,
+        Op::Less => abi::OP_LT,
+        Op::LessOrEqual => abi::OP_LE,
+        Op::BitMask => abi::OP_ANY,
+        Op::BitTest => abi::OP_ALL,
+    }
+}
+
+fn event_word(field: Field) -> u16 {
+    match field {
+        Field::Pid => word!(WireEvent.pid),
+        Field::Uid => word!(WireEvent.uid),
+        Field::Euid => word!(WireEvent.euid),
+        Field::Suid => word!(WireEvent.suid),
+        Field::Fsuid => word!(WireEvent.fsuid),
+        Field::Gid => word!(WireEvent.gid),
+        Field::Egid => word!(WireEvent.egid),
+        Field::Sgid => word!(WireEvent.sgid),
+        Field::Fsgid => word!(WireEvent.fsgid),
+        Field::Auid => word!(WireEvent.auid),
+        Field::Pers => word!(WireEvent.personality),
+        Field::Ppid => word!(WireEvent.ppid),
+        Field::SessionId => word!(WireEvent.ses),
+        Field::Exit => word!(WireEvent.exit),
+        Field::Success => word!(WireEvent.success),
+        Field::A0 => word!(WireEvent.args),
+        Field::A1 => word!(WireEvent.args) + 2,
+        Field::A2 => word!(WireEvent.args) + 4,
+        Field::A3 => word!(WireEvent.args) + 6,
+        // The plan hands over no other field as a number of the event; version is never equal to one.
+        _ => word!(WireEvent.len),
+    }
+}
+
+fn object_word(field: Field) -> u16 {
+    match field {
+        Field::ObjUid => word!(WireObject.inode.uid),
+        Field::ObjGid => word!(WireObject.inode.gid),
+        _ => word!(WireObject.inode.ino),
+    }
+}
+
+#[cfg(test)]
+mod tests;

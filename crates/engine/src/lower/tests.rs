@@ -1,0 +1,210 @@
+//! Rule text in, map contents out.
+
+use std::collections::BTreeMap;
+
+use audit::plan::list::RuleList;
+use audit::rule::{Host, parse_file};
+
+use super::*;
+
+struct Nobody;
+
+impl Host for Nobody {
+    fn uid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+    fn gid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+    fn is_directory(&self, path: &[u8]) -> bool {
+        path.ends_with(b".d")
+    }
+    fn native(&self) -> Arch {
+        Arch::X86_64
+    }
+}
+
+#[track_caller]
+fn lowered(rules: &str) -> Lowered {
+    let (lines, mistakes) = parse_file(rules.as_bytes(), &Nobody);
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    let mut list = RuleList::default();
+    assert!(list.load(0, lines).is_empty());
+    let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+    assert!(plan.unsupported.is_empty(), "{:?}", plan.unsupported);
+    lower(&plan, Kernel::NEW)
+}
+
+impl Lowered {
+    fn of(&self, arch: Arch, name: &str) -> Option<WireCall> {
+        let Syscall(number) = table::syscall_number(arch, name.as_bytes()).unwrap();
+        let abi = if arch == Arch::I386 {
+            abi::B32
+        } else {
+            abi::B64
+        };
+        let calls: BTreeMap<u32, WireCall> = self.calls.iter().copied().collect();
+        calls.get(&(abi * abi::SYSCALLS + number)).copied()
+    }
+
+    /// What the kernel side does with a program, when the tests hold that `holds` says.
+    fn verdict(&self, first: u32, holds: impl Fn(&WireTest) -> bool) -> Option<u32> {
+        let mut at = usize::try_from(first).unwrap();
+        loop {
+            let test = &self.tests[at];
+            match test.kind {
+                abi::TEST_DECIDE => return Some(test.value),
+                abi::TEST_END => return None,
+                _ if holds(test) => at += 1,
+                _ => {
+                    let next = usize::try_from(test.on_false).unwrap();
+                    assert!(next > at, "a failed test leads forward");
+                    at = next;
+                }
+            }
+        }
+    }
+}
+
+const LOADER: &str = "-a never,exit -F arch=b64 -S openat -F pid=7\n\
+    -a always,exit -F arch=b64 -S openat,close -F uid=65534 -F a1=2 -k loader\n";
+
+#[test]
+fn only_named_calls_are_in_the_tables() {
+    let lowered = lowered(LOADER);
+    assert_eq!(lowered.calls.len(), 2);
+    assert!(lowered.of(Arch::X86_64, "openat").is_some());
+    assert!(lowered.of(Arch::X86_64, "open").is_none());
+    let bits: u32 = lowered
+        .named
+        .as_flattened()
+        .iter()
+        .map(|word| word.count_ones())
+        .sum();
+    assert_eq!(bits, 2);
+}
+
+#[test]
+fn the_first_rule_whose_tests_all_hold_decides() {
+    let lowered = lowered(LOADER);
+    let openat = lowered.of(Arch::X86_64, "openat").unwrap();
+    let pid = word!(WireEvent.pid);
+    let uid = word!(WireEvent.uid);
+    assert_eq!(
+        lowered.verdict(openat.tests, |_| true),
+        Some(0),
+        "rule 0 suppresses"
+    );
+    assert_eq!(
+        lowered.verdict(openat.tests, |test| test.word != pid),
+        Some(abi::KEEP | 1)
+    );
+    assert_eq!(
+        lowered.verdict(openat.tests, |test| ![pid, uid].contains(&test.word)),
+        None
+    );
+    let close = lowered.of(Arch::X86_64, "close").unwrap();
+    assert_eq!(lowered.verdict(close.tests, |_| true), Some(abi::KEEP | 1));
+    assert_eq!(lowered.verdict(close.tests, |_| false), None);
+}
+
+#[test]
+fn arguments_and_ids_are_found_where_the_event_has_them() {
+    let lowered = lowered(LOADER);
+    let words: Vec<(u16, u32)> = lowered
+        .tests
+        .iter()
+        .filter(|test| test.kind == abi::TEST_WORD)
+        .map(|test| (test.word, test.value))
+        .collect();
+    assert!(words.contains(&(word!(WireEvent.uid), 65534)));
+    assert!(words.contains(&(word!(WireEvent.args) + 2, 2)));
+}
+
+#[test]
+fn without_a_hit_the_rules_that_need_one_are_left_out() {
+    let lowered = lowered(
+        "-w /etc/shadow -p wa -k shadow\n-w /etc/conf.d -p r -k conf\n\
+         -a always,exit -F arch=b64 -S openat -F exit=-13 -k denied\n",
+    );
+    let openat = lowered.of(Arch::X86_64, "openat").unwrap();
+    assert_ne!(openat.tests, openat.tests_unwatched);
+    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::KEEP));
+    assert_eq!(
+        lowered.verdict(openat.tests_unwatched, |_| true),
+        Some(abi::KEEP | 2)
+    );
+    // Reads and writes are both looked at; an open asks for no change of attributes.
+    assert_eq!(u32::from(openat.watch_perm), 2 | 4);
+    // chmod is in class `a`: only the first watch is about it, and no access mode is compared.
+    let chmod = lowered.of(Arch::X86_64, "chmod").unwrap();
+    assert_eq!(lowered.verdict(chmod.tests, |_| true), Some(abi::KEEP));
+    assert_eq!(lowered.verdict(chmod.tests_unwatched, |_| true), None);
+}
+
+#[test]
+fn shapes_say_where_objects_are() {
+    let lowered = lowered(
+        "-a always,exit -F arch=b64 -S renameat2,execve,openat2,fchmod,symlink,getpid -F path=/x\n\
+         -a always,exit -F arch=b64 -S getpid\n",
+    );
+    let shape = |name| {
+        lowered
+            .of(Arch::X86_64, name)
+            .unwrap()
+            .objects
+            .map(|shape| (shape.place, shape.dir, shape.arg, shape.effect))
+    };
+    let none = (0, 0, 0, 0);
+    assert_eq!(
+        shape("renameat2"),
+        [
+            (abi::PLACE_AT, 0, 1, abi::EFFECT_DELETE),
+            (abi::PLACE_AT, 2, 3, abi::EFFECT_CREATE)
+        ]
+    );
+    assert_eq!(
+        shape("execve"),
+        [(abi::PLACE_EXEC, 0, 0, abi::EFFECT_USE), none]
+    );
+    assert_eq!(
+        shape("openat2"),
+        [(abi::PLACE_OPENED_AT, 0, 1, abi::EFFECT_USE), none]
+    );
+    assert_eq!(
+        shape("fchmod"),
+        [(abi::PLACE_FD, 0, 0, abi::EFFECT_USE), none]
+    );
+    assert_eq!(shape("getpid"), [none, none]);
+}
+
+#[test]
+fn facts_are_read_only_for_calls_that_need_them() {
+    let lowered = lowered(
+        "-a always,exit -F arch=b64 -S openat -F perm=w -F path=/x\n\
+         -a always,exit -F arch=b64 -S close -F gid=5 -F auid=6\n\
+         -a always,exit -F arch=b64 -S unlink -F obj_uid=7\n\
+         -a always,exit -F arch=b64 -S clone,execve,accept\n",
+    );
+    let facts = |name| lowered.of(Arch::X86_64, name).unwrap().facts;
+    assert_eq!(facts("openat"), abi::FACT_OPEN_FLAGS);
+    assert_eq!(facts("close"), abi::FACT_CREDS | abi::FACT_TASK);
+    assert_eq!(facts("unlink"), abi::FACT_OBJECTS);
+    assert_eq!(facts("clone"), abi::FACT_FORKS);
+    assert_eq!(facts("execve"), abi::FACT_ENTRY | abi::FACT_EXEC);
+    assert_eq!(facts("accept"), abi::FACT_ENTRY);
+}
+
+#[test]
+fn one_32_bit_call_gives_both_abis_a_bitmap_and_one_hook() {
+    let lowered =
+        lowered("-a always,exit -F arch=b32 -S open\n-a always,exit -F arch=b64 -S open\n");
+    assert!(lowered.of(Arch::I386, "open").is_some());
+    assert_eq!(lowered.hooks.iter().collect::<Vec<_>>(), [&Hook::RawExit]);
+    assert!(
+        lowered
+            .named
+            .iter()
+            .all(|bits| bits.iter().any(|&word| word != 0))
+    );
+}

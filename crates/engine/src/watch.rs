@@ -1,0 +1,186 @@
+//! Watched paths, as the kernel side compares them: by the inode behind them now, and by a keyed hash
+//! of their text.
+//!
+//! The hash is the one of `bpf/watch.bpf.h`: component by component from the root, so that the kernel
+//! side can build it from directory entries and from names alike.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use bstr::{BString, ByteSlice as _};
+
+use crate::abi::WireInodeKey;
+
+/// What the maps of watches hold.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    /// Inodes of watched paths that exist, with the number of the watch.
+    pub(crate) inodes: Vec<(WireInodeKey, u32)>,
+    /// Hashes of watched paths and of their other spellings.
+    pub(crate) names: Vec<(u64, u32)>,
+}
+
+impl Watches {
+    /// Looks every watched path up.
+    pub(crate) fn find(paths: &[BString], seed: u64) -> Self {
+        let links = root_links();
+        let mut watches = Self::default();
+        for (number, path) in paths.iter().enumerate() {
+            let Ok(number) = u32::try_from(number) else {
+                break;
+            };
+            // The last component is not followed: a watch on a link is on the link, as in the kernel.
+            if let Ok(path) = path.to_path()
+                && let Ok(facts) = fs::symlink_metadata(path)
+            {
+                let key = WireInodeKey {
+                    ino: facts.ino(),
+                    dev: kernel_dev(facts.dev()),
+                    _pad: 0,
+                };
+                watches.inodes.push((key, number));
+            }
+            for spelling in spellings(path, &links) {
+                watches.names.push((path_hash(seed, &spelling), number));
+            }
+        }
+        watches
+    }
+}
+
+/// The directory that watched paths start from.
+///
+/// # Errors
+/// When `/` cannot be looked at.
+pub(crate) fn root() -> std::io::Result<WireInodeKey> {
+    let facts = fs::metadata("/")?;
+    Ok(WireInodeKey {
+        ino: facts.ino(),
+        dev: kernel_dev(facts.dev()),
+        _pad: 0,
+    })
+}
+
+/// A seed that nobody outside can know.
+///
+/// # Errors
+/// When `/dev/urandom` cannot be read.
+pub(crate) fn random_seed() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// A device number as the kernel keeps it, from the form that `stat(2)` gives.
+///
+/// # Source
+/// `new_encode_dev()` in `include/linux/kdev_t.h` and glibc's `gnu_dev_major()`.
+fn kernel_dev(dev: u64) -> u32 {
+    let major =
+        u32::try_from(((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff & 0xffff_ffff)).unwrap_or(0);
+    let minor = u32::try_from((dev & 0xff) | ((dev >> 12) & 0xff_ff00)).unwrap_or(0);
+    (major << 20) | (minor & 0xf_ffff)
+}
+
+/// Symbolic links directly below `/`, with what they lead to: `/bin` to `/usr/bin` and the like.
+fn root_links() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut links = Vec::new();
+    for entry in fs::read_dir("/").into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_symlink())
+            && let Ok(target) = fs::canonicalize(entry.path())
+        {
+            let from = <[u8]>::from_path(&entry.path()).map(<[u8]>::to_vec);
+            let to = <[u8]>::from_path(&target).map(<[u8]>::to_vec);
+            links.extend(from.zip(to));
+        }
+    }
+    links
+}
+
+/// A path as written, with its directory resolved, and through the links below `/` that lead there.
+fn spellings(path: &[u8], links: &[(Vec<u8>, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let mut all = vec![path.to_vec()];
+    if let Ok(path) = path.to_path()
+        && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+        && let Ok(parent) = fs::canonicalize(parent)
+        && let Some(resolved) = <[u8]>::from_path(&parent.join(Path::new(name)))
+    {
+        all.push(resolved.to_vec());
+    }
+    for (from, to) in links {
+        for known in all.clone() {
+            if let Some(rest) = known.strip_prefix(to.as_slice())
+                && (rest.is_empty() || rest.starts_with(b"/"))
+            {
+                all.push([from.as_slice(), rest].concat());
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 29)
+}
+
+fn component_hash(seed: u64, component: &[u8]) -> u64 {
+    let hash = component.chunks(8).fold(seed, |hash, chunk| {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(chunk) {
+            *to = *from;
+        }
+        mix(hash, u64::from_le_bytes(word))
+    });
+    mix(hash, u64::try_from(component.len()).unwrap_or(u64::MAX))
+}
+
+/// Hash of an absolute path.
+fn path_hash(seed: u64, path: &[u8]) -> u64 {
+    path.split(|&byte| byte == b'/')
+        .filter(|component| !component.is_empty() && *component != b".")
+        .fold(seed, |hash, component| {
+            mix(hash, component_hash(seed, component))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_sees_components_and_not_slashes() {
+        let hash = |path: &str| path_hash(7, path.as_bytes());
+        assert_eq!(hash("/etc/passwd"), hash("//etc/./passwd/"));
+        assert_ne!(hash("/etc/passwd"), hash("/etcpasswd"));
+        assert_ne!(hash("/etc"), hash("/etc/etc"));
+        assert_ne!(hash("/abcdefgh"), hash("/abcdefgh\u{1}"));
+        assert_ne!(path_hash(7, b"/etc"), path_hash(8, b"/etc"));
+        assert_eq!(hash("/"), 7);
+    }
+
+    #[test]
+    fn device_numbers_are_those_of_the_kernel() {
+        let facts = fs::metadata("/dev/null").unwrap();
+        assert_eq!(kernel_dev(facts.rdev()), (1 << 20) | 3);
+    }
+
+    #[test]
+    fn links_below_the_root_give_another_spelling() {
+        let links = vec![(b"/bin".to_vec(), b"/usr/bin".to_vec())];
+        let all = spellings(b"/usr/bin/no-such-program", &links);
+        assert!(all.contains(&b"/bin/no-such-program".to_vec()), "{all:?}");
+        assert!(!spellings(b"/usr/binary", &links).contains(&b"/binary".to_vec()));
+    }
+
+    #[test]
+    fn a_watch_on_a_missing_path_has_a_name_and_no_inode() {
+        let watches = Watches::find(&[BString::from("/no/such/thing")], 1);
+        assert!(watches.inodes.is_empty());
+        assert_eq!(watches.names.len(), 1);
+    }
+}

@@ -1,0 +1,39 @@
+//! The native command line: one clap table; each command in its own file.
+
+pub(crate) mod check;
+mod daemon;
+pub(crate) mod explain;
+pub(crate) mod report;
+pub(crate) mod rules;
+
+use std::process::ExitCode;
+
+/// An audit daemon that charges only the syscalls that the rules name.
+#[derive(Debug, clap::Parser)]
+#[command(name = "tollgate", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Reads rule files and says what is wrong with them.
+    Check(check::Args),
+    /// Says which syscalls the rules touch, through which hooks, and at what price.
+    Explain(explain::Args),
+    /// Audits this machine.
+    Daemon(daemon::Args),
+}
+
+/// Acts on the parsed command line.
+///
+/// # Errors
+/// What stopped the command, with context down to the object.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Daemon(args) => daemon::run(&args),
+    }
+}

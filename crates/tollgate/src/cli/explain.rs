@@ -1,0 +1,116 @@
+//! `tollgate explain`: which syscalls the rules touch, through which hooks, and at what price.
+//!
+//! The model is [`audit::plan::explain`]; what it looks like on a terminal is in [`text`], for
+//! scripts in [`json`].
+
+mod json;
+mod text;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use audit::ids::Arch;
+use audit::plan::Plan;
+use audit::plan::explain::{Explanation, explain};
+use audit::plan::hook::Kernel;
+use audit::plan::list::RuleList;
+use audit::rule::{Diagnostic, Line, Severity};
+
+use super::rules;
+
+/// Arguments of `tollgate explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Rule files, read in this order
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Prints JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A plan and all that there is to say about it.
+#[derive(Debug)]
+struct Explained {
+    /// Where the rules came from; rules name them by index.
+    files: Vec<PathBuf>,
+    plan: Plan,
+    explanation: Explanation,
+    /// What the kernel would have refused while the rules were loaded, with the file.
+    findings: Vec<(usize, Diagnostic)>,
+    /// How many lines of the files are wrong.
+    errors: usize,
+}
+
+/// Prints the explanation. The status is 1 when lines are wrong: what they ask for is missing.
+///
+/// # Errors
+/// A file that cannot be read, or an output that cannot be written.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let loaded = rules::load(&args.files)?;
+    let files = loaded
+        .files
+        .into_iter()
+        .map(|file| (file.path, file.lines, file.diagnostics));
+    // A kernel that does not say what it shows is priced as one that shows nothing.
+    let kernel = engine::kernel().unwrap_or(Kernel::OLD);
+    let explained = Explained::new(files, kernel);
+    let output = if args.json {
+        json::render(&explained)?
+    } else {
+        text::render(&explained)
+    };
+    match io::stdout().lock().write_all(output.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written.context("cannot write to standard output")?,
+    }
+    Ok(if explained.errors == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+impl Explained {
+    /// Obeys the lines of all files in order, then compiles and explains what is left.
+    fn new(
+        files: impl IntoIterator<Item = (PathBuf, Vec<Line>, Vec<Diagnostic>)>,
+        kernel: Kernel,
+    ) -> Self {
+        let (mut paths, mut list) = (Vec::new(), RuleList::default());
+        let (mut findings, mut errors) = (Vec::new(), 0);
+        for (source, (path, lines, diagnostics)) in files.into_iter().enumerate() {
+            paths.push(path);
+            errors += diagnostics
+                .iter()
+                .filter(|diagnostic| diagnostic.severity == Severity::Error)
+                .count();
+            findings.extend(
+                list.load(source, lines)
+                    .into_iter()
+                    .map(|found| (source, found)),
+            );
+        }
+        let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+        let explanation = explain(&plan, kernel);
+        Self {
+            files: paths,
+            plan,
+            explanation,
+            findings,
+            errors,
+        }
+    }
+
+    /// Name of a file, as the user gave it.
+    fn file(&self, source: usize) -> String {
+        self.files
+            .get(source)
+            .map_or_else(String::new, |path| path.display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

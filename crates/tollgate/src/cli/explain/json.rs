@@ -1,0 +1,183 @@
+//! The explanation for scripts. Names here are an interface: they are added to, not changed.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use audit::ids::{Arch, Syscall};
+use audit::plan::explain::{Cost, Note, RuleCost, call_name};
+use audit::plan::{Call, PlannedRule};
+use audit::rule::Action;
+use bstr::ByteSlice as _;
+use serde::Serialize;
+
+use super::Explained;
+
+#[derive(Serialize)]
+struct Document {
+    engine: &'static str,
+    measured_on: &'static str,
+    rules: Vec<Rule>,
+    unsupported: Vec<Unsupported>,
+    findings: Vec<Finding>,
+    lines_with_errors: usize,
+    hooks: Vec<String>,
+    raw_tracepoint: bool,
+    every_syscall_ns: u32,
+    paying_syscall_ns: u32,
+    paying: Vec<Paying>,
+    common: BTreeMap<&'static str, bool>,
+}
+
+#[derive(Serialize)]
+struct Rule {
+    file: String,
+    line: u32,
+    action: &'static str,
+    keys: Vec<String>,
+    cost: &'static str,
+    syscalls: BTreeMap<&'static str, Vec<String>>,
+    hooks: Vec<String>,
+    notes: Vec<NoteText>,
+}
+
+#[derive(Serialize)]
+struct NoteText {
+    code: &'static str,
+    text: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    syscalls: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Unsupported {
+    file: String,
+    line: u32,
+    loses_records: bool,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    file: String,
+    line: u32,
+    code: &'static str,
+    message: String,
+    advice: String,
+}
+
+#[derive(Serialize)]
+struct Paying {
+    abi: &'static str,
+    paying: usize,
+    known: usize,
+}
+
+/// The whole explanation as one JSON object and a newline.
+///
+/// # Errors
+/// When the encoder fails.
+pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
+    let Explained {
+        plan, explanation, ..
+    } = explained;
+    let unsupported = plan.unsupported.iter().map(|rule| Unsupported {
+        file: explained.file(rule.source),
+        line: rule.line,
+        loses_records: rule.loses,
+        reason: rule.reason.clone(),
+    });
+    let findings = explained.findings.iter().map(|(source, finding)| Finding {
+        file: explained.file(*source),
+        line: finding.line,
+        code: finding.code,
+        message: finding.message.clone(),
+        advice: finding.advice.clone(),
+    });
+    let paying = explanation.paying.iter().map(|paying| Paying {
+        abi: abi(paying.arch),
+        paying: paying.paying,
+        known: paying.known,
+    });
+    let rules = plan.rules.iter().zip(&explanation.rules);
+    let document = Document {
+        engine: "tracepoint",
+        measured_on: "Linux 6.18",
+        rules: rules
+            .map(|(planned, cost)| rule(explained, planned, cost))
+            .collect(),
+        unsupported: unsupported.collect(),
+        findings: findings.collect(),
+        lines_with_errors: explained.errors,
+        hooks: explanation.hooks.iter().map(ToString::to_string).collect(),
+        raw_tracepoint: explanation.price.raw,
+        every_syscall_ns: explanation.price.every_syscall_ns,
+        paying_syscall_ns: explanation.price.paying_syscall_ns,
+        paying: paying.collect(),
+        common: explanation.common.iter().copied().collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&document).context("cannot encode as JSON")?;
+    text.push('\n');
+    Ok(text)
+}
+
+fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
+    let names = |arch: Arch, syscalls: &[Syscall]| -> Vec<String> {
+        syscalls
+            .iter()
+            .map(|&syscall| call_name(Call { arch, syscall }))
+            .collect()
+    };
+    Rule {
+        file: explained.file(planned.source),
+        line: planned.line,
+        action: match planned.rule.action {
+            Action::Always => "always",
+            Action::Never => "never",
+        },
+        keys: planned
+            .rule
+            .keys
+            .iter()
+            .map(|key| key.to_str_lossy().into_owned())
+            .collect(),
+        cost: cost_name(cost.cost),
+        syscalls: cost
+            .calls
+            .iter()
+            .map(|(&arch, syscalls)| (abi(arch), names(arch, syscalls)))
+            .collect(),
+        hooks: cost.hooks.iter().map(ToString::to_string).collect(),
+        notes: cost.notes.iter().map(note).collect(),
+    }
+}
+
+fn note(note: &Note) -> NoteText {
+    let syscalls = match note {
+        Note::NamesFromTask(names) => names.clone(),
+        _ => Vec::new(),
+    };
+    NoteText {
+        code: note.code(),
+        text: note.to_string(),
+        syscalls,
+    }
+}
+
+/// The word for a cost, on the screen too.
+pub(super) const fn cost_name(cost: Cost) -> &'static str {
+    match cost {
+        Cost::Nothing => "none",
+        Cost::Low => "low",
+        Cost::Medium => "medium",
+        Cost::High => "high",
+        Cost::Everything => "everything",
+    }
+}
+
+/// An ABI as rules name it.
+pub(super) const fn abi(arch: Arch) -> &'static str {
+    match arch {
+        Arch::I386 => "b32",
+        _ => "b64",
+    }
+}

@@ -1,0 +1,217 @@
+//! Rule files: opened with care, read whole, and parsed.
+//!
+//! What must hold of a file is what `auditctl -R` asks: it is a regular file, and not everyone may
+//! write to it. What the findings mean for loading is decided here, once, for every command.
+
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
+use nix::fcntl::OFlag;
+
+use crate::host::ThisMachine;
+
+/// Larger files are no rule files: a hundred times the largest public rule set.
+const FILE_LIMIT_BYTES: u64 = 16 << 20;
+
+/// A rule file that was read.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceFile {
+    /// As the user named it.
+    pub(crate) path: PathBuf,
+    /// Its text; the spans of lines and findings count in it.
+    pub(crate) bytes: Vec<u8>,
+    /// The lines that ask for something and hold no error.
+    pub(crate) lines: Vec<Line>,
+    /// What is to be said about it.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// All rule files of a command, in the order given.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    /// The files.
+    pub(crate) files: Vec<SourceFile>,
+}
+
+/// Reads rule files.
+///
+/// # Errors
+/// A file that cannot be opened or read, or that must not be trusted. Mistakes in the text are no
+/// error here: see [`SourceFile::diagnostics`] and [`Loaded::may_load`].
+pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded> {
+    let files = paths
+        .iter()
+        .map(|path| SourceFile::read(path))
+        .collect::<Result<_>>()?;
+    Ok(Loaded { files })
+}
+
+impl Loaded {
+    /// Whether the rules may be put into force: no file holds an error that it does not forgive.
+    pub(crate) fn may_load(&self) -> bool {
+        self.files.iter().all(SourceFile::may_load)
+    }
+
+    /// Number of findings of a severity.
+    pub(crate) fn count(&self, severity: Severity) -> usize {
+        self.files.iter().map(|file| file.count(severity)).sum()
+    }
+
+    /// Number of rules that the files add.
+    pub(crate) fn rules(&self) -> usize {
+        self.files.iter().map(SourceFile::rules).sum()
+    }
+}
+
+impl SourceFile {
+    fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let bytes = bytes(path).with_context(|| format!("cannot read rule file `{shown}`"))?;
+        Ok(Self::parse(path.to_owned(), bytes))
+    }
+
+    /// Parses text that is already here.
+    pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Self {
+        let (lines, diagnostics) = parse_file(&bytes, &ThisMachine);
+        Self {
+            path,
+            bytes,
+            lines,
+            diagnostics,
+        }
+    }
+
+    /// Whether every error comes after a line that forgives errors, `-i` or `-c`, as `auditctl`
+    /// has it. Lines with an error are left out in either case.
+    pub(crate) fn may_load(&self) -> bool {
+        let forgiving = self.forgives();
+        self.diagnostics
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .all(|error| forgiving.is_some_and(|line| line < error.line))
+    }
+
+    /// The line from which on errors are forgiven.
+    pub(crate) fn forgives(&self) -> Option<u32> {
+        let forgives = |command: &Command| {
+            matches!(command, Command::IgnoreErrors | Command::ContinueOnErrors)
+        };
+        let line = self.lines.iter().find(|line| forgives(&line.command))?;
+        Some(line.number)
+    }
+
+    /// Number of findings of a severity.
+    pub(crate) fn count(&self, severity: Severity) -> usize {
+        self.diagnostics
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
+    }
+
+    /// Number of rules that the file adds.
+    pub(crate) fn rules(&self) -> usize {
+        self.lines
+            .iter()
+            .filter(|line| matches!(line.command, Command::Add { .. }))
+            .count()
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    // The type of the file is asked of the descriptor, so that nobody can put another in its
+    // place; without O_NONBLOCK a named pipe would keep us waiting for a writer.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
+        .open(path)?;
+    let metadata = file.metadata()?;
+    ensure!(metadata.is_file(), "it is not a regular file");
+    ensure!(
+        metadata.permissions().mode() & 0o002 == 0,
+        "everyone may write to it: take that away with `chmod o-w`"
+    );
+    let mut bytes = Vec::new();
+    file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    ensure!(
+        length <= FILE_LIMIT_BYTES,
+        "it has more than {FILE_LIMIT_BYTES} bytes"
+    );
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::fs::Permissions;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[track_caller]
+    fn refusal(path: &Path) -> String {
+        format!("{:#}", load(&[path.to_owned()]).unwrap_err())
+    }
+
+    fn parsed(text: &str) -> SourceFile {
+        SourceFile::parse(PathBuf::from("x"), text.into())
+    }
+
+    #[test]
+    fn a_rule_file_is_read_and_parsed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.rules");
+        fs::write(&path, "-D\n-w /etc/shadow -p w\n-x\n").unwrap();
+        let loaded = load(std::slice::from_ref(&path)).unwrap();
+        assert_eq!((loaded.rules(), loaded.count(Severity::Error)), (1, 1));
+        assert_eq!(loaded.files[0].path, path);
+        assert_eq!(loaded.files[0].lines.len(), 2);
+        assert!(!loaded.may_load());
+    }
+
+    #[test]
+    fn files_that_are_not_to_be_trusted_are_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+
+        let missing = refusal(&path("missing"));
+        assert!(
+            missing.contains("missing") && missing.contains("No such file"),
+            "{missing}"
+        );
+        assert!(refusal(directory.path()).contains("not a regular file"));
+
+        mkfifo(&path("pipe"), Mode::S_IRWXU).unwrap();
+        assert!(refusal(&path("pipe")).contains("not a regular file"));
+
+        fs::write(path("open"), "-D\n").unwrap();
+        fs::set_permissions(path("open"), Permissions::from_mode(0o666)).unwrap();
+        assert!(refusal(&path("open")).contains("everyone may write"));
+
+        let large = fs::File::create(path("large")).unwrap();
+        large.set_len(FILE_LIMIT_BYTES + 1).unwrap();
+        assert!(refusal(&path("large")).contains("more than 16777216 bytes"));
+    }
+
+    #[test]
+    fn errors_are_forgiven_after_the_line_that_says_so() {
+        for (text, may_load) in [
+            ("-w /x -p w\n", true),
+            ("-x\n", false),
+            ("-i\n-x\n", true),
+            ("-c\n-x\n", true),
+            ("-x\n-i\n", false),
+            ("-i -D\n-x\n", false),
+            ("-F a=b\n-c\n-x\n", false),
+            ("-a always,exit -S open\n", true),
+        ] {
+            assert_eq!(parsed(text).may_load(), may_load, "{text}");
+        }
+    }
+}

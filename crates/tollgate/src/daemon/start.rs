@@ -1,0 +1,205 @@
+//! Order of start and stop. Everything that can be refused is refused before anything is attached.
+
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use audit::ids::Arch;
+use audit::plan::Plan;
+use audit::plan::explain::explain;
+use audit::plan::hook::Kernel;
+use audit::plan::list::RuleList;
+use engine::KernelAudit;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::geteuid;
+
+use super::pipeline::Pipeline;
+use super::summary::{Ready, Summary};
+use crate::cli::report::{self, Exit};
+use crate::cli::rules;
+use crate::sink::log::Log;
+use crate::sink::terminal::Terminal;
+
+/// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
+const SLOW_TO_DETACH: usize = 10;
+
+/// What the daemon is to do.
+pub(crate) struct Settings {
+    /// Rule files, read in this order.
+    pub(crate) rules: Vec<PathBuf>,
+    /// Log file.
+    pub(crate) log: PathBuf,
+    /// Longest time from event to write.
+    pub(crate) delay: Duration,
+    /// Load what can be loaded when some rules cannot be honoured.
+    pub(crate) partial: bool,
+    /// A view for people.
+    pub(crate) terminal: Option<Terminal>,
+    /// Called once, when auditing has begun.
+    pub(crate) ready: Box<dyn FnOnce()>,
+}
+
+/// Audits until TERM or INT.
+///
+/// # Errors
+/// What kept the daemon from starting, or made the engine fail.
+pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
+    if !geteuid().is_root() {
+        say(
+            "the daemon must be run by root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to tracepoints (CAP_SYS_ADMIN)",
+        );
+        return Ok(Exit::NotRoot.into());
+    }
+    let Some(plan) = plan(&settings)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let log = Log::open(&settings.log)?;
+    say_who_else_audits();
+
+    // Every thread inherits the mask: only the descriptor below sees these signals.
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
+    let signals =
+        SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("cannot watch signals")?;
+    let stop = Arc::new(event_fd()?);
+    let ended = Arc::new(event_fd()?);
+
+    let (rules, calls) = (plan.rules.len(), plan.calls.len());
+    let kernel = engine::kernel().context("cannot learn what this kernel shows")?;
+    let price = price(&plan, kernel);
+    let pipeline = Pipeline {
+        plan,
+        log,
+        terminal: settings.terminal,
+        delay: settings.delay,
+        stop: Arc::clone(&stop),
+    };
+    let (running, attached) = pipeline.start(Arc::clone(&ended))?;
+    let ready = Ready {
+        rules,
+        calls,
+        attached: &attached,
+        price: &price,
+        log: &settings.log,
+    };
+    say(&ready.to_string());
+    (settings.ready)();
+
+    let mut wakers = [
+        PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+    ];
+    while let Err(nix::errno::Errno::EINTR) = poll(&mut wakers, PollTimeout::NONE) {}
+    if attached.hooks.len() > SLOW_TO_DETACH {
+        say(&format!("detaching {} hooks", attached.hooks.len()));
+    }
+    stop.write(1).context("cannot stop the pipeline")?;
+    let outcome = running.join()?;
+    let summary = Summary(&outcome);
+    say(&format!(
+        "stopped: {summary}; log {}",
+        settings.log.display()
+    ));
+    Ok(if summary.lost() == 0 {
+        Exit::Success
+    } else {
+        Exit::Lost
+    }
+    .into())
+}
+
+/// The plan of the rule files; `None` when they cannot be loaded, which has been said.
+fn plan(settings: &Settings) -> anyhow::Result<Option<Plan>> {
+    let loaded = rules::load(&settings.rules)?;
+    report::warnings(&loaded);
+    if !loaded.may_load() {
+        say("nothing is attached: the rules above are wrong");
+        return Ok(None);
+    }
+    let mut list = RuleList::default();
+    let mut names = Vec::new();
+    for (source, file) in loaded.files.into_iter().enumerate() {
+        let forgiving = file.forgives().is_some();
+        for finding in list.load(source, file.lines) {
+            say(&format!(
+                "{}:{}: {}; {}",
+                file.path.display(),
+                finding.line,
+                finding.message,
+                finding.advice
+            ));
+        }
+        names.push((file.path, forgiving));
+    }
+    let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+    let mut refused = 0;
+    for rule in &plan.unsupported {
+        let (path, forgiving) = names
+            .get(rule.source)
+            .map_or((PathBuf::new(), false), |(path, forgiving)| {
+                (path.clone(), *forgiving)
+            });
+        say(&format!(
+            "{}:{}: {}",
+            path.display(),
+            rule.line,
+            rule.reason
+        ));
+        if rule.loses && !forgiving && !settings.partial {
+            refused += 1;
+        }
+    }
+    if refused != 0 {
+        say(&format!(
+            "nothing is attached: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
+        ));
+        return Ok(None);
+    }
+    if plan.calls.is_empty() {
+        bail!("the rules record nothing: no rule of the exit list says always");
+    }
+    Ok(Some(plan))
+}
+
+fn price(plan: &Plan, kernel: Kernel) -> String {
+    let price = explain(plan, kernel).price;
+    format!(
+        "every syscall pays about {} ns, those named about {} ns more",
+        price.every_syscall_ns, price.paying_syscall_ns
+    )
+}
+
+/// Something else that makes every syscall pay is worth a line: people would blame us for it.
+fn say_who_else_audits() {
+    match KernelAudit::ask() {
+        Ok(kernel) if kernel.is_armed() => say(&format!(
+            "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \
+             `auditctl -D; auditctl -a never,task` makes tasks started from then on free of it",
+            if kernel.enabled {
+                "enabled"
+            } else {
+                "disabled"
+            },
+            kernel.rules
+        )),
+        // Without the kernel's audit there is nothing to be said about it.
+        Ok(_) | Err(_) => {}
+    }
+}
+
+fn event_fd() -> anyhow::Result<EventFd> {
+    EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+        .context("cannot make an eventfd")
+}
+
+/// Says a line on standard error. That nobody listens is no reason to stop auditing.
+fn say(line: &str) {
+    let _deaf = writeln!(io::stderr().lock(), "tollgate: {line}");
+}

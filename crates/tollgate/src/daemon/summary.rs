@@ -1,0 +1,153 @@
+//! What the daemon says: one line when it has attached, and the account at the end.
+
+use std::fmt::{self, Display};
+use std::path::Path;
+
+use engine::{Attached, Cut, Lost};
+
+use super::pipeline::Outcome;
+
+/// The line that tells that auditing has begun.
+pub(crate) struct Ready<'a> {
+    pub(crate) rules: usize,
+    pub(crate) calls: usize,
+    pub(crate) attached: &'a Attached,
+    pub(crate) price: &'a str,
+    pub(crate) log: &'a Path,
+}
+
+impl Display for Ready<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rules,
+            calls,
+            attached,
+            price,
+            log,
+        } = self;
+        write!(
+            f,
+            "auditing {calls} calls for {rules} rules through {} hooks, engine tracepoint; {price}; log {}",
+            attached.hooks.len(),
+            log.display()
+        )?;
+        if !attached.absent.is_empty() {
+            write!(
+                f,
+                "; this kernel does not have {}",
+                attached.absent.join(", ")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The account at the end: matched is written plus lost.
+pub(crate) struct Summary<'a>(pub(crate) &'a Outcome);
+
+impl Summary<'_> {
+    /// Events that were chosen and are not in the log.
+    pub(crate) fn lost(&self) -> u64 {
+        self.0.stats.all_lost() + self.0.unwritten.events + self.0.undecodable
+    }
+}
+
+impl Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome {
+            stats,
+            written,
+            unwritten,
+            undecodable,
+            unshown,
+        } = self.0;
+        write!(
+            f,
+            "matched {}, written {written}, lost {}",
+            stats.matched,
+            self.lost()
+        )?;
+        let mut reasons = Vec::new();
+        for (lost, reason) in stats.lost.iter().zip(Lost::ALL) {
+            if *lost != 0 {
+                reasons.push(format!("{} {lost}", reason.reason()));
+            }
+        }
+        if unwritten.events != 0 {
+            reasons.push(format!(
+                "not written {} ({})",
+                unwritten.events, unwritten.reason
+            ));
+        }
+        if *undecodable != 0 {
+            reasons.push(format!("not decodable {undecodable}"));
+        }
+        if !reasons.is_empty() {
+            write!(f, " ({})", reasons.join(", "))?;
+        }
+        let cut: Vec<String> = stats
+            .cut
+            .iter()
+            .zip(Cut::ALL)
+            .filter(|(count, _)| **count != 0)
+            .map(|(count, part)| format!("{} {count}", part.part()))
+            .collect();
+        if !cut.is_empty() {
+            write!(f, "; incomplete: {}", cut.join(", "))?;
+        }
+        if *unshown != 0 {
+            write!(f, "; left out of the view: {unshown}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Stats;
+
+    use super::super::pipeline::Unwritten;
+    use super::*;
+
+    #[test]
+    fn a_clean_run_is_one_short_line() {
+        let outcome = Outcome {
+            stats: Stats {
+                matched: 3,
+                delivered: 3,
+                ..Stats::default()
+            },
+            written: 3,
+            ..Outcome::default()
+        };
+        assert_eq!(
+            Summary(&outcome).to_string(),
+            "matched 3, written 3, lost 0"
+        );
+    }
+
+    #[test]
+    fn every_loss_has_its_reason() {
+        let outcome = Outcome {
+            stats: Stats {
+                matched: 10,
+                delivered: 6,
+                lost: [3, 0, 1],
+                cut: [0, 2, 0, 0, 0],
+            },
+            written: 4,
+            unwritten: Unwritten {
+                events: 1,
+                reason: "No space left on device".into(),
+            },
+            undecodable: 1,
+            unshown: 5,
+        };
+        assert_eq!(
+            Summary(&outcome).to_string(),
+            "matched 10, written 4, lost 6 (ring full 3, program skipped by the kernel 1, \
+             not written 1 (No space left on device), not decodable 1); \
+             incomplete: arguments cut 2; left out of the view: 5"
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Strings that a task chose, made safe for a screen.
+
+use std::fmt::{self, Display, Write as _};
+
+/// A string that a task chose, as one word: quoted when it is empty or holds blanks or quotes, and
+/// cut when it is very long. What is not printable is escaped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown<'a>(pub(super) &'a [u8]);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST_BYTES: usize = 512;
+        let bytes = self.0.get(..MOST_BYTES).unwrap_or(self.0);
+        let quoted = bytes.is_empty() || bytes.iter().any(|byte| b" '\"".contains(byte));
+        let quote = if quoted { "'" } else { "" };
+        f.write_str(quote)?;
+        for chunk in bytes.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                match character {
+                    '"' => f.write_char('"')?,
+                    // Escapes all that is not printable, also what turns the direction of text.
+                    _ => write!(f, "{}", character.escape_debug())?,
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        f.write_str(quote)?;
+        match self.0.len() - bytes.len() {
+            0 => Ok(()),
+            more => write!(f, "... {more} bytes more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_plain_or_quoted() {
+        for (bytes, text) in [
+            ("ls", "ls"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", "'it\\'s'"),
+            ("\"q\"", "'\"q\"'"),
+            ("a\\b", "a\\\\b"),
+            ("caf\u{e9}", "caf\u{e9}"),
+        ] {
+            assert_eq!(Shown(bytes.as_bytes()).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_does_not_print_is_escaped() {
+        for (bytes, text) in [
+            (b"\x1b]0;x\x07".as_slice(), "\\u{1b}]0;x\\u{7}"),
+            (b"\n\0\x7f", "\\n\\0\\u{7f}"),
+            (b"\xff\xc3", "\\xff\\xc3"),
+            // One-byte CSI, right-to-left override, line separator, no-break and zero-width space.
+            ("\u{9b}2J".as_bytes(), "\\u{9b}2J"),
+            ("\u{202e}".as_bytes(), "\\u{202e}"),
+            (
+                "\u{2028}\u{a0}\u{200b}".as_bytes(),
+                "\\u{2028}\\u{a0}\\u{200b}",
+            ),
+        ] {
+            assert_eq!(Shown(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn very_long_strings_are_cut_and_say_so() {
+        let text = Shown(&[b'x'; 600]).to_string();
+        assert_eq!(text, format!("{}... 88 bytes more", "x".repeat(512)));
+    }
+}

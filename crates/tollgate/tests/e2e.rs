@@ -1,0 +1,89 @@
+//! End-to-end tests: real programs, the real daemon, the stock readers and the kernel's own audit.
+//!
+//! `cargo xtask test` runs them, as root; the program under test is `TOLLGATE_BIN`. With arguments,
+//! only tests whose name contains one of them run. The last line is `N passed, N failed, N skipped`.
+//!
+//! The same binary is the workload of the tests: `e2e workload NAME ...`.
+
+#[cfg(test)]
+fn main() -> std::process::ExitCode {
+    e2e::main()
+}
+
+#[cfg(test)]
+mod e2e {
+    mod calls;
+    mod cases;
+    mod daemon;
+    mod differential;
+    mod event;
+    mod exec;
+    mod field;
+    mod harness;
+    mod hostile;
+    mod kernel_audit;
+    mod known;
+    mod life;
+    mod load;
+    mod place;
+    mod refusal;
+    mod scenario;
+    mod step;
+    mod syscall;
+    mod watch;
+    mod workload;
+
+    use std::process::ExitCode;
+
+    use harness::{Test, tests};
+
+    const TESTS: &[Test] = tests![
+        syscall::every_event_is_found_once,
+        syscall::failed_calls_are_found_once,
+        syscall::records_of_an_event_are_contiguous,
+        syscall::calls_of_both_abis_are_told_apart,
+        syscall::stock_programs_are_seen,
+        exec::programs_scripts_and_descriptors,
+        exec::failed_execs_name_what_was_tried,
+        exec::every_way_to_exec_is_itself,
+        exec::the_end_of_a_task_is_an_event,
+        exec::arguments_fill_several_records,
+        field::ids_choose_tasks,
+        field::outcome_chooses_events,
+        field::arguments_choose_events,
+        field::ids_are_compared_with_each_other,
+        field::supplementary_groups_count,
+        field::the_program_chooses_events,
+        field::access_modes_choose_opens,
+        field::the_first_match_decides,
+        field::several_keys_are_all_found,
+        field::sixty_fields_are_one_rule,
+        watch::a_watched_file_is_seen_under_every_name,
+        watch::a_watched_name_outlives_its_file,
+        watch::a_watched_directory_covers_what_is_below,
+        watch::what_is_not_watched_is_not_seen,
+        watch::chroot_does_not_confuse,
+        watch::five_hundred_watches,
+        hostile::hostile_bytes_decode_back,
+        hostile::hostile_arguments_decode_back,
+        hostile::the_longest_path_is_whole,
+        hostile::a_hostile_key_is_found,
+        life::signals_end_it_with_a_summary,
+        life::events_are_written_while_it_runs,
+        life::a_killed_daemon_leaves_nothing_attached,
+        life::only_named_syscalls_are_attached,
+        life::daemon_is_not_audited,
+        life::two_daemons_see_the_same,
+        life::kernel_audit_is_left_alone,
+        refusal::broken_rules_attach_nothing,
+        refusal::an_unprivileged_user_is_told_so,
+        refusal::an_unsafe_log_directory_is_refused,
+        load::a_burst_loses_nothing,
+        load::what_a_full_ring_loses_is_counted,
+        differential::kernel_and_tollgate_agree,
+    ];
+
+    pub(crate) fn main() -> ExitCode {
+        harness::main(TESTS)
+    }
+}

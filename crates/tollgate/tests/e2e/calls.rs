@@ -1,0 +1,176 @@
+//! Raw system calls, through either ABI: exactly the call and the arguments that a test asks for.
+//!
+//! All `unsafe` of the tests is here. A libc would turn `open` into `openat`, and knows no way to make
+//! a 32-bit call.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::os::fd::RawFd;
+
+use audit::ids::{Arch, Syscall};
+use audit::table;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+
+/// Number of a call by its name.
+#[track_caller]
+pub(crate) fn number(arch: Arch, name: &str) -> u32 {
+    let Some(Syscall(number)) = table::syscall_number(arch, name.as_bytes()) else {
+        panic!("`{name}` is no call of {arch:?}");
+    };
+    number
+}
+
+/// Makes a call; gives back its result, or the negative error number. The 32-bit entry takes five
+/// arguments.
+///
+/// Whatever memory the arguments point to must stay as the kernel expects it: the callers pass numbers,
+/// descriptors and addresses in an [`Arena`].
+pub(crate) fn call(arch: Arch, number: u32, args: [u64; 6]) -> i64 {
+    match arch {
+        Arch::I386 => call_32(number, args),
+        _ => call_64(number, args),
+    }
+}
+
+fn call_64(number: u32, args: [u64; 6]) -> i64 {
+    // SAFETY: the addresses among the arguments are those of an arena, which is never given back.
+    let result = unsafe {
+        libc::syscall(
+            i64::from(number),
+            args[0],
+            args[1],
+            args[2],
+            args[3],
+            args[4],
+            args[5],
+        )
+    };
+    if result == -1 {
+        -i64::from(nix::errno::Errno::last_raw())
+    } else {
+        result
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn call_32(number: u32, args: [u64; 6]) -> i64 {
+    let result: u64;
+    // SAFETY: as for `call_64`; the entry leaves every register but rax and r8 to r11 alone, and rbx,
+    // which the compiler keeps for itself, is put back.
+    unsafe {
+        std::arch::asm!(
+            "xchg rbx, {first}",
+            "int 0x80",
+            "xchg rbx, {first}",
+            first = inout(reg) args[0] => _,
+            inlateout("rax") u64::from(number) => result,
+            in("rcx") args[1],
+            in("rdx") args[2],
+            in("rsi") args[3],
+            in("rdi") args[4],
+            lateout("r8") _,
+            lateout("r9") _,
+            lateout("r10") _,
+            lateout("r11") _,
+        );
+    }
+    i64::from(u32::try_from(result & 0xffff_ffff).unwrap().cast_signed())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn call_32(_: u32, _: [u64; 6]) -> i64 {
+    -i64::from(libc::ENOSYS)
+}
+
+/// Memory below 4 GiB, where 32-bit calls can point to; never given back.
+pub(crate) struct Arena {
+    left: &'static mut [u8],
+}
+
+impl Arena {
+    /// Takes so many bytes from the kernel.
+    pub(crate) fn new(bytes: usize) -> Self {
+        let len = NonZeroUsize::new(bytes).unwrap();
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_32BIT;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        let start = unsafe { mmap_anonymous(None, len, protection, flags) }.unwrap();
+        // SAFETY: the mapping is ours alone, holds `bytes` zeroed bytes, and is never unmapped.
+        let left = unsafe { std::slice::from_raw_parts_mut(start.cast().as_ptr(), bytes) };
+        Self { left }
+    }
+
+    /// Copies bytes; gives back their address, a multiple of eight.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> u64 {
+        let left = std::mem::take(&mut self.left);
+        let (kept, left) = left.split_at_mut(bytes.len().next_multiple_of(8));
+        self.left = left;
+        kept[..bytes.len()].copy_from_slice(bytes);
+        u64::try_from(kept.as_mut_ptr().expose_provenance()).unwrap()
+    }
+
+    /// Copies a string and its NUL.
+    pub(crate) fn keep_text(&mut self, text: &[u8]) -> u64 {
+        self.keep(&[text, b"\0"].concat())
+    }
+}
+
+const BPF_PROG_GET_NEXT_ID: u64 = 11;
+const BPF_TASK_FD_QUERY: u64 = 20;
+
+/// Whether the kernel still has the BPF program of this number.
+pub(crate) fn has_program(id: u32) -> bool {
+    let mut arena = Arena::new(4096);
+    let mut attr = [0; 48];
+    attr[..4].copy_from_slice(&(id - 1).to_ne_bytes());
+    let answer = bpf(&mut arena, BPF_PROG_GET_NEXT_ID, &attr);
+    answer.is_some_and(|answer| answer[4..8] == id.to_ne_bytes())
+}
+
+/// Names of the tracepoints that a process has attached programs to, sorted.
+pub(crate) fn attached(pid: u32) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        let fd: RawFd = entry
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .parse()
+            .unwrap();
+        names.extend(tracepoint(pid, fd));
+    }
+    names.into_iter().collect()
+}
+
+/// The tracepoint that a descriptor attaches a program to, when it is one that does.
+fn tracepoint(pid: u32, fd: RawFd) -> Option<String> {
+    let mut arena = Arena::new(4096);
+    let name = arena.keep(&[0; 256]);
+    let mut attr = Vec::new();
+    for word in [pid, fd.cast_unsigned(), 0, 255] {
+        attr.extend_from_slice(&word.to_ne_bytes());
+    }
+    attr.extend_from_slice(&name.to_ne_bytes());
+    attr.resize(48, 0);
+    bpf(&mut arena, BPF_TASK_FD_QUERY, &attr)?;
+    let name = bytes_at(name, 256);
+    let text = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+/// Calls bpf(2); gives back the attributes as the kernel left them, when it did what was asked.
+fn bpf(arena: &mut Arena, command: u64, attr: &[u8]) -> Option<Vec<u8>> {
+    let at = arena.keep(attr);
+    let len = u64::try_from(attr.len()).unwrap();
+    let result = call_64(number(Arch::X86_64, "bpf"), [command, at, len, 0, 0, 0]);
+    (result == 0).then(|| bytes_at(at, attr.len()))
+}
+
+/// Bytes of an arena.
+fn bytes_at(address: u64, len: usize) -> Vec<u8> {
+    let at = std::ptr::with_exposed_provenance::<u8>(usize::try_from(address).unwrap());
+    // SAFETY: `Arena::keep` gave this address for so many bytes, which are never given back, and no
+    // call that writes them is under way.
+    unsafe { std::slice::from_raw_parts(at, len) }.to_vec()
+}

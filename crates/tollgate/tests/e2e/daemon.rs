@@ -1,0 +1,256 @@
+//! The daemon under test: started with rules, watched, stopped, and called to account.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bstr::ByteSlice;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::event::{self, Event};
+use super::harness::wait_for;
+use super::place::Place;
+
+/// Loading and attaching takes a fraction of this on an idle machine.
+const LONGEST_START: Duration = Duration::from_secs(30);
+/// Lines of a log that a failed test shows.
+const SHOWN_LINES: usize = 40;
+
+/// The program under test.
+pub(crate) fn program() -> PathBuf {
+    env::var_os("TOLLGATE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_tollgate").into(), PathBuf::from)
+}
+
+/// A daemon that audits.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    child: Child,
+    stderr: Receiver<String>,
+    said: Vec<String>,
+    /// Where it writes.
+    pub(crate) log: PathBuf,
+}
+
+/// The account of a daemon that has ended.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) summary: Summary,
+    pub(crate) code: Option<i32>,
+    pub(crate) log: PathBuf,
+}
+
+/// A daemon that has ended, and what it wrote.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pub(crate) summary: Summary,
+    pub(crate) code: Option<i32>,
+    pub(crate) log: PathBuf,
+    pub(crate) events: Vec<Event>,
+}
+
+/// What it counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) matched: u64,
+    pub(crate) written: u64,
+    pub(crate) lost: u64,
+}
+
+impl Summary {
+    /// Reads `stopped: matched 3, written 3, lost 0`.
+    fn parse(line: &str) -> Option<Self> {
+        let (_, counts) = line.split_once("stopped: ")?;
+        let mut numbers = counts
+            .split([' ', ',', ';'])
+            .filter_map(|word| word.parse().ok());
+        let mut after = |name: &str| counts.contains(name).then(|| numbers.next()).flatten();
+        Some(Self {
+            matched: after("matched ")?,
+            written: after("written ")?,
+            lost: after("lost ")?,
+        })
+    }
+}
+
+impl Daemon {
+    /// Starts the daemon with these rules and waits until it audits.
+    #[track_caller]
+    pub(crate) fn start(place: &Place, rules: &str) -> Self {
+        Self::start_program(place, &program(), "", rules)
+    }
+
+    /// Starts this program as the daemon; `name` tells its files from those of another one.
+    #[track_caller]
+    pub(crate) fn start_program(place: &Place, program: &Path, name: &str, rules: &str) -> Self {
+        let (file, log) = (
+            place.own.join(format!("{name}rules")),
+            place.own.join(format!("{name}audit.log")),
+        );
+        fs::write(&file, rules).unwrap();
+        let mut child = Command::new(program)
+            .args(["daemon", "--foreground", "--rules"])
+            .arg(file)
+            .arg("--log")
+            .arg(&log)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (to, stderr) = channel();
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if to.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut daemon = Self {
+            child,
+            stderr,
+            said: Vec::new(),
+            log,
+        };
+        daemon.hear("tollgate: auditing ");
+        daemon
+    }
+
+    /// Waits for a line with this text on standard error.
+    #[track_caller]
+    fn hear(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + LONGEST_START;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.stderr.recv_timeout(left) {
+                Ok(line) => {
+                    self.said.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!("the daemon does not say `{text}`"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!(
+                        "the daemon ends without saying `{text}`: {}",
+                        self.said.join("\n")
+                    )
+                }
+            }
+        }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Waits until it has ended without being asked for an account.
+    #[track_caller]
+    pub(crate) fn wait(mut self) {
+        wait_for("the end of the daemon", || self.child.try_wait().unwrap());
+    }
+
+    /// What is in its log now.
+    #[track_caller]
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let text = fs::read(&self.log).unwrap();
+        // A write may be under way.
+        let whole = text.rfind_byte(b'\n').map_or(0, |end| end + 1);
+        event::events(&text[..whole])
+    }
+
+    /// Ends it with TERM; fails unless nothing was lost.
+    #[track_caller]
+    pub(crate) fn stop(self) -> Stopped {
+        let stopped = self.stop_with(Signal::SIGTERM);
+        let Summary {
+            matched,
+            written,
+            lost,
+        } = stopped.summary;
+        assert_eq!((lost, written), (0, matched), "lost events on a quiet run");
+        assert_eq!(stopped.code, Some(0));
+        let logged = u64::try_from(stopped.events.len()).unwrap();
+        assert_eq!(logged, written, "events in the log and in the account");
+        stopped
+    }
+
+    /// Ends it with a signal, reads its account and its log.
+    #[track_caller]
+    pub(crate) fn stop_with(self, signal: Signal) -> Stopped {
+        let Account { summary, code, log } = self.end(signal);
+        let events = event::events(&fs::read(&log).unwrap());
+        Stopped {
+            summary,
+            code,
+            log,
+            events,
+        }
+    }
+
+    /// Ends it with a signal and reads its account.
+    #[track_caller]
+    pub(crate) fn end(mut self, signal: Signal) -> Account {
+        self.signal(signal);
+        let line = self.hear("tollgate: stopped: ");
+        let summary = Summary::parse(&line).unwrap_or_else(|| panic!("no account: {line}"));
+        let status = wait_for("the end of the daemon", || self.child.try_wait().unwrap());
+        Account {
+            summary,
+            code: status.code(),
+            log: self.log.clone(),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            println!("the daemon said:");
+            for line in self.said.iter().map(String::as_str).chain(
+                self.stderr
+                    .try_iter()
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .map(String::as_str),
+            ) {
+                println!("    {line}");
+            }
+            show_log(&self.log);
+        }
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // It may have ended in between.
+            let _gone = self.child.kill();
+            let _status = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            show_log(&self.log);
+        }
+    }
+}
+
+fn show_log(log: &Path) {
+    let text = fs::read(log).unwrap_or_default();
+    println!("the end of its log:");
+    let lines: Vec<&[u8]> = ByteSlice::lines(text.as_slice()).collect();
+    for line in lines.iter().skip(lines.len().saturating_sub(SHOWN_LINES)) {
+        println!("    {}", line.as_bstr());
+    }
+}

@@ -1,0 +1,201 @@
+//! The kernel's own audit: its state, the lock around it, and a running `auditd` that is put away
+//! whatever happens.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::event::{Event, events};
+use super::harness::{needs, wait_for};
+use super::place::Place;
+
+const AUDITCTL: &str = "/usr/sbin/auditctl";
+const AUDITD: &str = "/usr/sbin/auditd";
+
+/// Whoever changes the kernel's audit on this machine holds this.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: Flock<File>,
+}
+
+impl Lock {
+    /// Waits for the lock, and takes it.
+    pub(crate) fn take() -> Self {
+        let path = Path::new("/tmp/tollgate-machine.lock");
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(path)
+            .unwrap();
+        Self {
+            _file: Flock::lock(file, FlockArg::LockExclusive).unwrap(),
+        }
+    }
+}
+
+/// What `auditctl` tells of the kernel's audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) status: Vec<String>,
+    pub(crate) rules: Vec<String>,
+}
+
+impl State {
+    /// Asks for all that does not change by itself.
+    #[track_caller]
+    pub(crate) fn ask() -> Self {
+        needs(
+            Path::new(AUDITCTL).exists(),
+            "auditctl, of Debian's package auditd",
+        );
+        let lines = |output: String| output.lines().map(str::to_owned).collect::<Vec<_>>();
+        let mut status = lines(auditctl(&["-s"]));
+        let moves = ["lost ", "backlog ", "backlog_wait_time_actual "];
+        status.retain(|line| !moves.iter().any(|name| line.starts_with(name)));
+        Self {
+            status,
+            rules: lines(auditctl(&["-l"])),
+        }
+    }
+
+    fn number(&self, name: &str) -> u32 {
+        let line = self
+            .status
+            .iter()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+#[track_caller]
+fn auditctl(arguments: &[&str]) -> String {
+    let output = Command::new(AUDITCTL)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    needs(
+        !said.contains("Connection refused") && !said.contains("Protocol not supported"),
+        "a kernel with audit",
+    );
+    assert!(output.status.success(), "auditctl {arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The kernel's audit with rules and an `auditd` that writes what it is sent.
+#[derive(Debug)]
+pub(crate) struct KernelAudit {
+    child: Child,
+    log: PathBuf,
+    backlog: u32,
+}
+
+impl KernelAudit {
+    /// Loads the rules and starts `auditd`. Only who holds the lock may.
+    #[track_caller]
+    pub(crate) fn start(_: &Lock, place: &Place, rules: &str) -> Self {
+        let before = State::ask();
+        needs(
+            Path::new(AUDITD).exists(),
+            "auditd, of Debian's package auditd",
+        );
+        needs(
+            before.number("enabled") == 0
+                && before.number("pid") == 0
+                && before.rules == ["No rules"],
+            "the kernel's audit, which somebody else uses",
+        );
+        let directory = place.own.join("auditd");
+        let plugins = directory.join("plugins.d");
+        fs::create_dir_all(&plugins).unwrap();
+        let log = directory.join("audit.log");
+        let (config, rule_file) = (directory.join("auditd.conf"), directory.join("rules"));
+        fs::write(&config, configuration(&log, &plugins)).unwrap();
+        for (path, mode) in [(&directory, 0o750), (&plugins, 0o750), (&config, 0o640)] {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        fs::write(&rule_file, rules).unwrap();
+        let backlog = before.number("backlog_limit");
+        let child = Command::new(AUDITD)
+            .args(["-n", "-s", "nochange", "-c"])
+            .arg(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let audit = Self {
+            child,
+            log,
+            backlog,
+        };
+        wait_for("auditd to listen", || {
+            (State::ask().number("pid") != 0).then_some(())
+        });
+        auditctl(&["-b", "65536"]);
+        auditctl(&["-e", "1"]);
+        auditctl(&["-R", rule_file.to_str().unwrap()]);
+        audit
+    }
+
+    /// Ends it; gives back the events of the rules, by serial.
+    #[track_caller]
+    pub(crate) fn stop(self) -> Vec<Event> {
+        let log = self.log.clone();
+        drop(self);
+        // The kernel lets records of several CPUs come between those of one event.
+        let mut whole: BTreeMap<(u32, String), Event> = BTreeMap::new();
+        for event in events(&fs::read(log).unwrap()) {
+            let key = (event.serial, event.time.clone());
+            match whole.entry(key) {
+                Entry::Vacant(new) => drop(new.insert(event)),
+                Entry::Occupied(mut begun) => begun.get_mut().records.extend(event.records),
+            }
+        }
+        let calls = |event: &Event| event.all("SYSCALL").count() == 1;
+        whole.into_values().filter(calls).collect()
+    }
+}
+
+impl Drop for KernelAudit {
+    fn drop(&mut self) {
+        // Whatever fails here must not keep the rest from being put back.
+        let quietly = |arguments: &[&str]| {
+            let _status = Command::new(AUDITCTL)
+                .args(arguments)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+        };
+        quietly(&["-D"]);
+        quietly(&["-e", "0"]);
+        let _gone = kill(
+            Pid::from_raw(self.child.id().cast_signed()),
+            Signal::SIGTERM,
+        );
+        let _status = self.child.wait();
+        quietly(&["-b", &self.backlog.to_string()]);
+    }
+}
+
+fn configuration(log: &Path, plugins: &Path) -> String {
+    format!(
+        "local_events = yes\nwrite_logs = yes\nlog_file = {}\nlog_group = root\nlog_format = RAW\n\
+         flush = NONE\nmax_log_file = 100\nnum_logs = 2\nname_format = NONE\n\
+         max_log_file_action = IGNORE\nspace_left = 2\nspace_left_action = IGNORE\n\
+         admin_space_left = 1\nadmin_space_left_action = IGNORE\ndisk_full_action = IGNORE\n\
+         disk_error_action = IGNORE\noverflow_action = IGNORE\nq_depth = 2000\nplugin_dir = {}\n\
+         end_of_event_timeout = 2\n",
+        log.display(),
+        plugins.display()
+    )
+}

@@ -1,0 +1,75 @@
+//! A directory of a test's own, and an id that nobody else on the machine has.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::workload::Workload;
+
+/// Where a test works. Removed at its end.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _root: TempDir,
+    /// Uid and gid of its workloads.
+    pub(crate) id: u32,
+    /// Belongs to the workload's id.
+    pub(crate) work: PathBuf,
+    /// Belongs to root alone: for logs and rules.
+    pub(crate) own: PathBuf,
+}
+
+impl Place {
+    /// Makes the directories.
+    pub(crate) fn new() -> Self {
+        let root = tempfile::Builder::new()
+            .prefix("tollgate-e2e.")
+            .tempdir_in("/tmp")
+            .unwrap();
+        fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
+        let id = 100_000 + std::process::id();
+        let (work, own) = (root.path().join("work"), root.path().join("own"));
+        for (path, id, mode) in [(&work, id, 0o755), (&own, 0, 0o700)] {
+            fs::create_dir(path).unwrap();
+            chown(path, Some(id), Some(id)).unwrap();
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        Self {
+            _root: root,
+            id,
+            work,
+            own,
+        }
+    }
+
+    /// A workload of this place's id that works in [`Self::work`].
+    pub(crate) fn workload(&self) -> Workload {
+        Workload::new(self.id, &self.work)
+    }
+
+    /// A file of the workload's id.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.work.join(name);
+        fs::write(&path, text).unwrap();
+        chown(&path, Some(self.id), Some(self.id)).unwrap();
+        path
+    }
+
+    /// A program of the workload's id.
+    pub(crate) fn program(&self, name: &str, from: &str) -> PathBuf {
+        let path = self.work.join(name);
+        fs::copy(from, &path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        chown(&path, Some(self.id), Some(self.id)).unwrap();
+        path
+    }
+
+    /// A directory of the workload's id.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        let path = self.work.join(name);
+        fs::create_dir_all(&path).unwrap();
+        chown(&path, Some(self.id), Some(self.id)).unwrap();
+        path
+    }
+}

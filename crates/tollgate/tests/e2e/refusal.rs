@@ -1,0 +1,129 @@
+//! What the daemon refuses to start with: it says why, and attaches nothing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::daemon::program;
+use super::place::Place;
+
+/// A daemon that did not start.
+struct Refusal {
+    code: Option<i32>,
+    said: String,
+}
+
+/// Starts the daemon, which must end by itself without having audited.
+#[track_caller]
+fn refuse(command: &mut Command, rules: &Path, log: &Path) -> Refusal {
+    let output = command
+        .args(["daemon", "--foreground", "--rules"])
+        .arg(rules)
+        .arg("--log")
+        .arg(log)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("tollgate: auditing"), "it audits:\n{said}");
+    Refusal {
+        code: output.status.code(),
+        said,
+    }
+}
+
+pub(crate) fn broken_rules_attach_nothing() {
+    let place = Place::new();
+    let good = "-a always,exit -F arch=b64 -S openat -k good\n";
+    let long = format!("-a always,exit -S openat -F key={}\n", "x".repeat(100_000));
+    // Text, then line and column of what is wrong with it.
+    let cases: [(&str, String, u32, u32); 9] = [
+        (
+            "unknown field",
+            "-a always,exit -S open -F colour=3\n".into(),
+            2,
+            27,
+        ),
+        (
+            "bad operator",
+            "-a always,exit -S open -F uid=!3\n".into(),
+            2,
+            31,
+        ),
+        ("missing list", "-S open -F uid=0\n".into(), 2, 9),
+        (
+            "unknown syscall",
+            "-a always,exit -F arch=b64 -S opennat\n".into(),
+            2,
+            31,
+        ),
+        ("long line", long, 2, 0),
+        ("NUL byte", "-a always,exit -S open\0 -k x\n".into(), 2, 23),
+        (
+            "carriage returns",
+            "-a always,exit -S opennat\r\n".into(),
+            2,
+            19,
+        ),
+        (
+            "no final newline",
+            "-a always,exit -S opennat".into(),
+            2,
+            19,
+        ),
+        ("unknown option", "-Z\n".into(), 2, 1),
+    ];
+    for (name, text, line, column) in cases {
+        let (rules, log) = (place.own.join("rules"), place.own.join("audit.log"));
+        fs::write(&rules, format!("{good}{text}")).unwrap();
+        let refusal = refuse(&mut Command::new(program()), &rules, &log);
+        let said = &refusal.said;
+        assert_eq!(refusal.code, Some(1), "{name}:\n{said}");
+        let place = if column == 0 {
+            format!("{}:{line}", rules.display())
+        } else {
+            format!("{}:{line}:{column}", rules.display())
+        };
+        assert!(said.contains(&place), "{name} is not at {place}:\n{said}");
+        assert!(said.contains("nothing is attached"), "{name}:\n{said}");
+        assert!(!log.exists(), "{name}: a log without auditing");
+    }
+}
+
+pub(crate) fn an_unprivileged_user_is_told_so() {
+    let place = Place::new();
+    let copy = place.program("tollgate", program().to_str().unwrap());
+    let rules = place.file("rules", "-a always,exit -F arch=b64 -S openat\n");
+    let log = place.work.join("audit.log");
+    let mut command = Command::new(copy);
+    let refusal = refuse(command.uid(place.id).gid(place.id), &rules, &log);
+    assert_eq!(refusal.code, Some(4), "{}", refusal.said);
+    assert!(refusal.said.contains("root"), "{}", refusal.said);
+    assert_eq!(refusal.said.lines().count(), 1, "{}", refusal.said);
+    assert!(!log.exists());
+}
+
+pub(crate) fn an_unsafe_log_directory_is_refused() {
+    let place = Place::new();
+    let rules = place.own.join("rules");
+    fs::write(&rules, "-a always,exit -F arch=b64 -S rmdir\n").unwrap();
+    let open = place.own.join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    for directory in [open.as_path(), &place.work] {
+        let refusal = refuse(
+            &mut Command::new(program()),
+            &rules,
+            &directory.join("audit.log"),
+        );
+        assert_eq!(refusal.code, Some(1), "{}", refusal.said);
+        assert!(
+            refusal.said.contains(directory.to_str().unwrap()),
+            "{}",
+            refusal.said
+        );
+        assert!(!directory.join("audit.log").exists());
+    }
+}

@@ -1,0 +1,303 @@
+//! Programs that do what is to be audited: this binary, started again under another identity.
+//!
+//! The workload tells on standard output what it did, so that the test knows what must be in the log:
+//! for each step the call as it was made, the facts of the objects that it names, and its result.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::{Gid, Uid, chdir, chroot, setgroups, setresgid, setresuid};
+
+use super::calls::{self, Arena};
+use super::step::{Arg, Step};
+
+/// Strings and arrays of a workload fit into this.
+const ARENA_BYTES: usize = 4 << 20;
+
+/// Who a workload is.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    /// Real, effective and saved uid.
+    pub(crate) uids: [u32; 3],
+    pub(crate) gid: u32,
+    /// Supplementary groups.
+    pub(crate) groups: Vec<u32>,
+}
+
+impl Who {
+    /// One number for all ids, no other groups.
+    pub(crate) fn is(id: u32) -> Self {
+        Self {
+            uids: [id; 3],
+            gid: id,
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// A workload to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) who: Who,
+    /// Where it works: below `root`, when there is one.
+    pub(crate) directory: PathBuf,
+    /// What it takes for `/`.
+    pub(crate) root: PathBuf,
+}
+
+/// A call that a workload made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Made {
+    pub(crate) arch: u32,
+    pub(crate) number: u32,
+    pub(crate) args: [u64; 4],
+    /// `None` when the call did not return.
+    pub(crate) result: Option<i64>,
+    pub(crate) facts: Vec<Facts>,
+}
+
+/// Facts of an object that a call named, before or after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// `object`, or `directory` of it.
+    pub(crate) part: String,
+    pub(crate) inode: u64,
+    pub(crate) dev: String,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// What a workload did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) pid: u32,
+    pub(crate) made: Vec<Made>,
+}
+
+impl Workload {
+    /// A workload of one id in one directory.
+    pub(crate) fn new(id: u32, directory: &Path) -> Self {
+        Self {
+            who: Who::is(id),
+            directory: directory.into(),
+            root: "/".into(),
+        }
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let numbers = |numbers: &[u32]| {
+            numbers
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([
+                "workload",
+                name,
+                &numbers(&self.who.uids),
+                &self.who.gid.to_string(),
+            ])
+            .args([
+                format!("g{}", numbers(&self.who.groups)).into(),
+                self.root.clone(),
+                self.directory.clone(),
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Makes the calls and waits for the end.
+    #[track_caller]
+    pub(crate) fn run(&self, steps: &[Step]) -> Done {
+        self.start(steps).finish()
+    }
+
+    /// Starts to make the calls.
+    pub(crate) fn start(&self, steps: &[Step]) -> Started {
+        let mut command = self.command("calls");
+        command.args(steps.iter().flat_map(Step::words));
+        Started(command.spawn().unwrap())
+    }
+
+    /// Opens and closes a file so many times.
+    #[track_caller]
+    pub(crate) fn burst(&self, file: &Path, pairs: u32) {
+        let mut command = self.command("burst");
+        let status = command.arg(file).arg(pairs.to_string()).status().unwrap();
+        assert!(status.success(), "the burst ended with {status}");
+    }
+
+    /// Runs a program of the system as this workload; gives back its process id.
+    #[track_caller]
+    pub(crate) fn program(&self, words: &[&str]) -> u32 {
+        let mut command = Command::new("setpriv");
+        let child = command
+            .args(["--reuid", &self.who.uids[0].to_string()])
+            .args(["--regid", &self.who.gid.to_string(), "--clear-groups", "--"])
+            .args(words)
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        child.wait_with_output().unwrap();
+        pid
+    }
+}
+
+/// A workload that runs.
+#[derive(Debug)]
+pub(crate) struct Started(Child);
+
+impl Started {
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn finish(self) -> Done {
+        let pid = self.0.id();
+        let output = self.0.wait_with_output().unwrap();
+        assert!(
+            output.status.success(),
+            "the workload ended with {}",
+            output.status
+        );
+        let said = String::from_utf8(output.stdout).unwrap();
+        let mut made: Vec<Made> = Vec::new();
+        for line in said.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["call", arch, number, args @ ..] => made.push(Made {
+                    arch: arch.parse().unwrap(),
+                    number: number.parse().unwrap(),
+                    args: [0, 1, 2, 3].map(|index| args[index].parse().unwrap()),
+                    ..Made::default()
+                }),
+                ["fact", part, inode, dev, mode, uid, gid] => {
+                    made.last_mut().unwrap().facts.push(Facts {
+                        part: (*part).to_owned(),
+                        inode: inode.parse().unwrap(),
+                        dev: (*dev).to_owned(),
+                        mode: mode.parse().unwrap(),
+                        uid: uid.parse().unwrap(),
+                        gid: gid.parse().unwrap(),
+                    });
+                }
+                ["result", result] => {
+                    made.last_mut().unwrap().result = Some(result.parse().unwrap());
+                }
+                _ => panic!("the workload said: {line}"),
+            }
+        }
+        Done { pid, made }
+    }
+}
+
+/// The other side: becomes who it is to be, and does what it is told.
+pub(crate) fn main(words: &[OsString]) -> ExitCode {
+    let text = |index: usize| words[index].to_str().unwrap();
+    let numbers = |text: &str| -> Vec<u32> {
+        text.split(',')
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse().unwrap())
+            .collect()
+    };
+    let uids: Vec<Uid> = numbers(text(1)).into_iter().map(Uid::from_raw).collect();
+    let gid = Gid::from_raw(text(2).parse().unwrap());
+    let groups: Vec<Gid> = numbers(text(3).trim_start_matches('g'))
+        .into_iter()
+        .map(Gid::from_raw)
+        .collect();
+    if words[4] != "/" {
+        chroot(words[4].as_os_str()).unwrap();
+    }
+    chdir(words[5].as_os_str()).unwrap();
+    setgroups(&groups).unwrap();
+    setresgid(gid, gid, gid).unwrap();
+    setresuid(uids[0], uids[1], uids[2]).unwrap();
+    match text(0) {
+        "calls" => make(&Step::read_all(&words[6..])),
+        "burst" => burst(Path::new(&words[6]), text(7).parse().unwrap()),
+        name => panic!("there is no workload `{name}`"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn make(steps: &[Step]) {
+    let mut arena = Arena::new(ARENA_BYTES);
+    let mut results = Vec::new();
+    for step in steps {
+        let number = calls::number(step.arch, &step.name);
+        let mut args = [0; 6];
+        for (to, arg) in args.iter_mut().zip(&step.args) {
+            *to = arg.value(step.arch, &mut arena, &results);
+        }
+        // All that is printed leaves at once: the call may be the last one.
+        let mut said = format!("call {} {number}", step.arch.0);
+        for arg in args.iter().take(4) {
+            write!(said, " {arg}").unwrap();
+        }
+        said.push('\n');
+        said.push_str(&facts(step));
+        io::stdout().write_all(said.as_bytes()).unwrap();
+        io::stdout().flush().unwrap();
+        let result = calls::call(step.arch, number, args);
+        results.push(result);
+        let said = format!("{}result {result}\n", facts(step));
+        io::stdout().write_all(said.as_bytes()).unwrap();
+        io::stdout().flush().unwrap();
+    }
+}
+
+/// Facts of what the strings of a step lead to, each with and without following a link at its end.
+fn facts(step: &Step) -> String {
+    let mut said = String::new();
+    for arg in &step.args {
+        let Arg::Text(text) = arg else { continue };
+        let path = Path::new(std::ffi::OsStr::from_bytes(text));
+        let directory = match path.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => path,
+        };
+        for (part, found) in [
+            ("object", fs::symlink_metadata(path)),
+            ("object", fs::metadata(path)),
+            ("directory", fs::metadata(directory)),
+        ] {
+            let Ok(found) = found else { continue };
+            let dev = found.dev();
+            writeln!(
+                said,
+                "fact {part} {} {:02x}:{:02x} {} {} {}",
+                found.ino(),
+                libc::major(dev),
+                libc::minor(dev),
+                found.mode(),
+                found.uid(),
+                found.gid()
+            )
+            .unwrap();
+        }
+    }
+    said
+}
+
+fn burst(file: &Path, pairs: u32) {
+    for _ in 0..pairs {
+        drop(open(file, OFlag::O_RDONLY, Mode::empty()).unwrap());
+    }
+}

@@ -1,0 +1,122 @@
+#!/bin/sh
+# `make run`: audits this machine with examples/first.rules and shows the records as they come.
+# On a terminal it runs until Ctrl-C; without one, for 10 seconds.
+#
+# Exit status: 0 when the daemon ended well and the log holds events; else 1.
+set -eu
+
+seconds=10
+ready_line='tollgate: auditing'
+logs=/var/log/tollgate-demo # only root can plant anything here
+
+say() {
+	printf 'run: %s\n' "$*" >&2
+}
+
+# The daemon sees Ctrl-C too, but a shell starts background commands deaf to it.
+end_daemon() {
+	kill -TERM "$daemon" 2>/dev/null || true
+}
+
+# relay: passes the daemon's standard error on, and writes one word to the pipe "state":
+# "ready" when the daemon has attached, "ended" when it ended before.
+relay() {
+	trap '' HUP INT TERM
+	state=ended
+	while IFS= read -r line || [ -n "$line" ]; do
+		printf '%s\n' "$line" >&2
+		case $line in
+		"$ready_line"*)
+			if [ "$state" = ended ]; then
+				state=ready
+				echo ready >"$pipes/state"
+			fi
+			;;
+		esac
+	done <"$pipes/stderr"
+	if [ "$state" = ended ]; then
+		echo ended >"$pipes/state"
+	fi
+}
+
+# Real calls of a real program, so that something is there to see at once.
+harmless_commands() {
+	say 'running: ls -l /etc/hostname; touch, chmod and rm of a file of its own'
+	scratch=$(mktemp -d "$target/run.XXXXXX")
+	ls -l /etc/hostname >/dev/null || true
+	touch "$scratch/toll"
+	chmod 0600 "$scratch/toll"
+	rm "$scratch/toll"
+	rmdir "$scratch"
+}
+
+# count_events LOG: with the stock reader where it is installed.
+count_events() {
+	if command -v ausearch >/dev/null; then
+		ausearch -if "$1" --raw 2>/dev/null </dev/null | grep -c '^type=SYSCALL' || true
+	else
+		grep -c '^type=SYSCALL' "$1" || true
+	fi
+}
+
+cd "$(dirname "$0")/.."
+if [ "$(id -u)" -ne 0 ]; then
+	say 'auditing a machine needs root, to load eBPF programs; run this:'
+	say '  sudo env PATH="$PATH" HOME="$HOME" make run'
+	exit 1
+fi
+"${MAKE:-make}" setup build
+
+target=${CARGO_TARGET_DIR:-target}
+umask 077
+mkdir -p "$logs"
+directory=$(mktemp -d "$logs/$(date +%Y-%m-%d-%H%M%S).XXXXXX")
+log=$directory/audit.log
+pipes=$(mktemp -d)
+daemon=
+timer=
+trap 'rm -rf "$pipes"' EXIT
+mkfifo "$pipes/stderr" "$pipes/state"
+
+relay &
+relay=$!
+"$target/release/tollgate" daemon --rules examples/first.rules --log "$log" --print --interpret \
+	2>"$pipes/stderr" &
+daemon=$!
+trap end_daemon HUP INT TERM
+
+state=
+read -r state <"$pipes/state" || true
+if [ "$state" = ready ]; then
+	if [ -t 0 ]; then
+		say 'now use this machine in another shell and watch; Ctrl-C ends the audit'
+		harmless_commands
+	else
+		say "no terminal: ending after $seconds s"
+		harmless_commands
+		(
+			sleep "$seconds"
+			end_daemon
+		) </dev/null >/dev/null 2>&1 &
+		timer=$!
+	fi
+fi
+
+# A signal ends `wait` before the daemon has ended.
+status=0
+while kill -0 "$daemon" 2>/dev/null; do
+	status=0
+	wait "$daemon" || status=$?
+done
+if [ -n "$timer" ]; then
+	kill "$timer" 2>/dev/null || true
+fi
+wait "$relay" || true
+
+if [ "$state" != ready ] || [ "$status" -ne 0 ]; then
+	say "the daemon ended with status $status"
+	exit 1
+fi
+events=$(count_events "$log")
+say "$events events in $log; read them with: ausearch -i -if $log"
+[ "$events" -gt 0 ]

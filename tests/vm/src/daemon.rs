@@ -1,0 +1,222 @@
+//! The daemon under test: started with rules, watched, stopped, and called to account.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use bstr::ByteSlice as _;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::event::{self, Event};
+use crate::machine::{USER, WORK};
+use crate::suite::wait_for;
+
+const TOLLGATE: &str = "/bin/tollgate";
+
+/// Verifying takes seconds on an emulated processor.
+const LONGEST_START: Duration = Duration::from_secs(120);
+const LONGEST_END: Duration = Duration::from_secs(60);
+
+/// A daemon that audits.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    child: Mutex<Child>,
+    stderr: Receiver<String>,
+    pid: Pid,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts the daemon with these rules and waits until it audits.
+    ///
+    /// # Errors
+    /// What it says when it does not.
+    pub(crate) fn start(name: &str, rules: &str) -> anyhow::Result<Self> {
+        let (file, log) = (format!("/tmp/{name}.rules"), format!("/tmp/{name}.log"));
+        fs::write(&file, rules).context("cannot write the rules")?;
+        let mut child = Command::new(TOLLGATE)
+            .args(["daemon", "--foreground", "--rules", &file, "--log", &log])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot start the daemon")?;
+        let stderr = child
+            .stderr
+            .take()
+            .context("the daemon has no standard error")?;
+        let (to, said) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if to.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let daemon = Self {
+            pid: Pid::from_raw(child.id().cast_signed()),
+            child: Mutex::new(child),
+            stderr: said,
+            log: log.into(),
+        };
+        daemon.hear("tollgate: auditing ", LONGEST_START)?;
+        Ok(daemon)
+    }
+
+    /// Waits for a line that starts so.
+    fn hear(&self, start: &str, longest: Duration) -> anyhow::Result<String> {
+        let mut said = Vec::new();
+        loop {
+            match self.stderr.recv_timeout(longest) {
+                Ok(line) if line.starts_with(start) => return Ok(line),
+                Ok(line) => said.push(line),
+                Err(RecvTimeoutError::Timeout) => bail!("it does not say `{start}`"),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it ends without saying `{start}`: {}", said.join(" | "))
+                }
+            }
+        }
+    }
+
+    /// What the verifier walked through for each program, for people.
+    pub(crate) fn costs(&self) -> Vec<String> {
+        let names = programs().unwrap_or_default();
+        let Ok(open) = fs::read_dir(format!("/proc/{}/fdinfo", self.pid)) else {
+            return Vec::new();
+        };
+        let mut costs = Vec::new();
+        for info in open
+            .flatten()
+            .filter_map(|fd| fs::read_to_string(fd.path()).ok())
+        {
+            let value = |name: &str| {
+                let mut fields = info.lines().filter_map(|line| line.split_once(":\t"));
+                fields.find_map(|(field, value)| (field == name).then_some(value))
+            };
+            if let (Some(tag), Some(verified)) = (value("prog_tag"), value("verified_insns")) {
+                let name = names
+                    .iter()
+                    .find_map(|name| name.strip_prefix(tag)?.strip_prefix('_'));
+                let name = name.unwrap_or("another program");
+                costs.push(format!("{name}: {verified} instructions verified"));
+            }
+        }
+        costs.sort();
+        costs.dedup();
+        costs
+    }
+
+    /// Runs a program of the tests as a user in the directory for work; returns its process id.
+    ///
+    /// # Errors
+    /// When it cannot be started, or fails.
+    pub(crate) fn run(&self, uid: u32, path: &Path, args: &[&str]) -> anyhow::Result<u32> {
+        let mut child = Command::new(path)
+            .args(args)
+            .current_dir(WORK)
+            .uid(uid)
+            .gid(uid)
+            .stdin(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", path.display()))?;
+        let status = child.wait().context("cannot wait for a workload")?;
+        ensure!(status.success(), "{} ended with {status}", path.display());
+        Ok(child.id())
+    }
+
+    /// As [`Self::run`] for [`USER`].
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(crate) fn run_user(&self, path: &Path, args: &[&str]) -> anyhow::Result<u32> {
+        self.run(USER, path, args)
+    }
+
+    /// Waits until the log holds so many events of a process under a key, and has `ausearch` find the
+    /// same.
+    ///
+    /// # Errors
+    /// When they do not come, or the log cannot be read.
+    pub(crate) fn events(&self, key: &str, pid: u32, count: usize) -> anyhow::Result<Vec<Event>> {
+        let with_key = || -> anyhow::Result<Vec<Event>> {
+            let mut logged = self.logged(pid)?;
+            logged.retain(|event| event.field("SYSCALL", "key") == key);
+            Ok(logged)
+        };
+        let logged = wait_for(&format!("{count} events of process {pid}"), || {
+            let logged = with_key()?;
+            Ok((logged.len() >= count).then_some(logged))
+        })
+        .with_context(|| event::show(&with_key().unwrap_or_default()))?;
+        let found = event::ausearch(&self.log, key, pid)?;
+        ensure!(
+            found == logged,
+            "ausearch finds {} and the log holds {}",
+            event::show(&found),
+            event::show(&logged)
+        );
+        Ok(found)
+    }
+
+    /// Events of a process that are in the log now.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub(crate) fn logged(&self, pid: u32) -> anyhow::Result<Vec<Event>> {
+        let text = fs::read(&self.log).context("cannot read the log")?;
+        // A write may be under way.
+        let whole = text.rfind_byte(b'\n').map_or(0, |end| end + 1);
+        let mut events = event::events(text.get(..whole).unwrap_or_default())?;
+        events.retain(|event| event.field("SYSCALL", "pid") == pid.to_string());
+        Ok(events)
+    }
+
+    /// Ends it with TERM; fails unless nothing was lost.
+    ///
+    /// # Errors
+    /// When it does not end well, or has lost events.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        kill(self.pid, Signal::SIGTERM).context("it has ended before")?;
+        let line = self.hear("tollgate: stopped: ", LONGEST_END)?;
+        let status = wait_for("the end of the daemon", || {
+            let mut child = self.child.lock().ok().context("a test has panicked")?;
+            Ok(child.try_wait()?)
+        })?;
+        ensure!(status.success(), "it ended with {status}: {line}");
+        let count = |name: &str| -> anyhow::Result<u64> {
+            let (_, rest) = line.split_once(name).context("no account")?;
+            let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next();
+            digits.unwrap_or_default().parse().context("no account")
+        };
+        let (matched, written, lost) = (count("matched ")?, count("written ")?, count("lost ")?);
+        ensure!(matched == written && lost == 0, "{line}");
+        let events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
+        let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
+        ensure!(logged == written, "the log holds {logged} events: {line}");
+        Ok(())
+    }
+}
+
+/// Tags and names of the BPF programs that the kernel holds.
+///
+/// # Errors
+/// When the kernel does not show its symbols.
+pub(crate) fn programs() -> anyhow::Result<Vec<String>> {
+    let symbols = fs::read_to_string("/proc/kallsyms").context("cannot read the symbols")?;
+    Ok(symbols
+        .lines()
+        .filter_map(|line| line.strip_suffix("[bpf]"))
+        .filter_map(|line| line.split_whitespace().nth(2)?.strip_prefix("bpf_prog_"))
+        // Filters of the kernel's own, for packets, have a tag and no name.
+        .filter(|name| name.contains('_'))
+        .map(str::to_owned)
+        .collect())
+}

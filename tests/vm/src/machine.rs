@@ -1,0 +1,82 @@
+//! What a first process owes its machine: file systems, users, and an end.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use nix::mount::{MsFlags, mount};
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::unistd::sync;
+
+/// Where workloads work; belongs to [`USER`].
+pub(crate) const WORK: &str = "/tmp/work";
+/// Where the programs of the tests are.
+pub(crate) const PROGRAMS: &str = "/tmp/programs";
+/// Whom the rules name.
+pub(crate) const USER: u32 = 1001;
+/// Whom no rule names.
+pub(crate) const STRANGER: u32 = 1002;
+
+/// On the kernel's command line: only tests whose name holds what follows are run.
+const FILTER: &str = "vm.filter=";
+
+/// Mounts what a program may expect of any machine, and nothing that the daemon must do without:
+/// neither tracefs nor bpffs. Returns the filter for tests.
+///
+/// # Errors
+/// When the kernel refuses a file system, or a directory cannot be made.
+pub(crate) fn prepare() -> anyhow::Result<String> {
+    for (kind, place) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("tmpfs", "/tmp"),
+    ] {
+        fs::create_dir_all(place).with_context(|| format!("cannot make {place}"))?;
+        mount(
+            Some(kind),
+            place,
+            Some(kind),
+            MsFlags::empty(),
+            None::<&str>,
+        )
+        .with_context(|| format!("cannot mount {place}"))?;
+    }
+    for (directory, owner) in [(WORK, USER), (PROGRAMS, 0)] {
+        make_directory(Path::new(directory), owner)?;
+    }
+    let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+    let filter = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix(FILTER));
+    Ok(filter.unwrap_or_default().to_owned())
+}
+
+/// Makes a directory that belongs to a user.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn make_directory(path: &Path, owner: u32) -> anyhow::Result<()> {
+    let made = fs::create_dir_all(path).and_then(|()| chown(path, Some(owner), Some(owner)));
+    made.with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Makes a file that belongs to a user.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn make_file(path: &Path, owner: u32) -> anyhow::Result<()> {
+    let made = fs::write(path, "x\n").and_then(|()| chown(path, Some(owner), Some(owner)));
+    made.with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// Ends the machine. Returns only where the kernel refuses, and then the kernel panics.
+pub(crate) fn power_off() -> ExitCode {
+    sync();
+    match reboot(RebootMode::RB_POWER_OFF) {
+        Ok(never) => match never {},
+        Err(_refused) => ExitCode::FAILURE,
+    }
+}

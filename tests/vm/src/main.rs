@@ -1,0 +1,38 @@
+//! The first process of a test machine: runs the daemon there and says how it did.
+//!
+//! `cargo xtask vm` packs this program as `/init` beside the daemon and `ausearch`, boots a kernel with
+//! it, and reads the serial port. What is meant for it starts with `vm: `; [`suite`] has the words.
+//! The machine has no disk and ends when the tests have.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    reason = "standard output is the serial port that the harness reads"
+)]
+
+mod daemon;
+mod event;
+mod machine;
+mod program;
+mod raw;
+mod suite;
+mod tracepoint;
+
+use std::process::ExitCode;
+
+use suite::Session;
+
+/// Each starts one daemon.
+const SESSIONS: &[Session] = &[tracepoint::SESSION, raw::SESSION];
+
+fn main() -> ExitCode {
+    if std::process::id() != 1 {
+        println!("this is the first process of a test machine; run `cargo xtask vm`");
+        return ExitCode::FAILURE;
+    }
+    match machine::prepare() {
+        Ok(filter) => suite::run(SESSIONS, &filter),
+        Err(error) => println!("vm: broken {error:#}"),
+    }
+    machine::power_off()
+}

@@ -1,0 +1,286 @@
+//! Programs that make exactly the system calls that a test wants, written byte by byte.
+//!
+//! A C library chooses which call a function becomes, and a test machine has no 32-bit one. These
+//! programs have no library: one segment with code and strings, loaded at a fixed address below
+//! 4 GiB, which both entries of the kernel can reach.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// Where the file is mapped.
+const BASE: u64 = 0x40_0000;
+
+/// How a program asks the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A 64-bit program and `syscall`.
+    Syscall,
+    /// A 64-bit program and `int $0x80`: calls of the 32-bit table.
+    Interrupt,
+    /// A 32-bit program.
+    Narrow,
+}
+
+/// An argument of a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Arg {
+    /// A number.
+    Number(i64),
+    /// Address of a string.
+    Text(&'static str),
+    /// Address of a list of strings.
+    Texts(&'static [&'static str]),
+    /// What the call before returned.
+    Result,
+}
+
+impl From<i64> for Arg {
+    fn from(number: i64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&'static str> for Arg {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// Calls to be made in order, over and over again.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    entry: Entry,
+    rounds: u32,
+    calls: Vec<(u32, Vec<Arg>)>,
+}
+
+/// A list of arguments of different types.
+macro_rules! args {
+    ($($arg:expr),* $(,)?) => { vec![$($crate::program::Arg::from($arg)),*] };
+}
+pub(crate) use args;
+
+impl Program {
+    /// A program that only exits, with status 0.
+    pub(crate) const fn new(entry: Entry) -> Self {
+        Self {
+            entry,
+            rounds: 1,
+            calls: Vec::new(),
+        }
+    }
+
+    /// Adds a call, by its number in the table of the entry.
+    pub(crate) fn call(mut self, number: u32, args: Vec<Arg>) -> Self {
+        self.calls.push((number, args));
+        self
+    }
+
+    /// Makes all calls so many times.
+    pub(crate) const fn rounds(mut self, rounds: u32) -> Self {
+        self.rounds = rounds;
+        self
+    }
+
+    /// Writes the program to a file that anyone may run.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        fs::write(path, self.bytes())?;
+        fs::set_permissions(path, Permissions::from_mode(0o755))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let header = if self.entry == Entry::Narrow { 84 } else { 120 };
+        let start = BASE + header;
+        // Addresses have a fixed width: the first pass tells where the strings will be.
+        let (code, _) = self.code(start);
+        let (code, strings) = self.code(start + len(&code));
+        let size = header + len(&code) + len(&strings);
+        let mut file = self.header(start, size);
+        file.extend(code);
+        file.extend(strings);
+        file
+    }
+
+    /// The code, and the strings it points to when they are mapped at `at`.
+    fn code(&self, at: u64) -> (Vec<u8>, Vec<u8>) {
+        let mut strings = Strings {
+            bytes: Vec::new(),
+            at,
+            word_bytes: if self.entry == Entry::Narrow { 4 } else { 8 },
+        };
+        let wide = self.entry != Entry::Narrow;
+        let mut code = Vec::new();
+        if wide {
+            code.extend([0x41, 0xbc]); // mov $rounds, %r12d
+            code.extend(self.rounds.to_le_bytes());
+        }
+        let again = code.len();
+        for (number, args) in &self.calls {
+            self.one(&mut code, &mut strings, *number, args);
+        }
+        if wide {
+            code.extend([0x41, 0xff, 0xcc, 0x0f, 0x85]); // dec %r12d; jnz again
+            let back = i32::try_from(code.len() + 4 - again).unwrap_or(0);
+            code.extend((-back).to_le_bytes());
+        }
+        let exit = if self.entry == Entry::Syscall { 60 } else { 1 };
+        self.one(&mut code, &mut strings, exit, &[Arg::Number(0)]);
+        (code, strings.bytes)
+    }
+
+    fn one(&self, code: &mut Vec<u8>, strings: &mut Strings, number: u32, args: &[Arg]) {
+        // Numbers of the registers that carry arguments, in the processor's own counting.
+        let registers: [u8; 5] = match self.entry {
+            Entry::Syscall => [7, 6, 2, 10, 8],
+            Entry::Interrupt | Entry::Narrow => [3, 1, 2, 6, 7],
+        };
+        for (&register, arg) in registers.iter().zip(args) {
+            let (high, low) = (register >> 3, register & 7);
+            let value = match arg {
+                Arg::Number(number) => *number,
+                Arg::Text(text) => strings.text(text),
+                Arg::Texts(texts) => strings.texts(texts),
+                Arg::Result => {
+                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
+                    code.extend([0x89, 0xc0 | low]); // mov %rax, register
+                    continue;
+                }
+            };
+            if self.entry == Entry::Narrow {
+                code.push(0xb8 | low); // mov $value, register
+                code.extend(value.to_le_bytes().iter().take(4));
+            } else {
+                code.extend([0x48 | high, 0xb8 | low]);
+                code.extend(value.to_le_bytes());
+            }
+        }
+        code.push(0xb8); // mov $number, %eax
+        code.extend(number.to_le_bytes());
+        code.extend(match self.entry {
+            Entry::Syscall => [0x0f, 0x05],
+            Entry::Interrupt | Entry::Narrow => [0xcd, 0x80],
+        });
+    }
+
+    /// ELF header and the one program header.
+    fn header(&self, start: u64, size: u64) -> Vec<u8> {
+        let narrow = self.entry == Entry::Narrow;
+        let mut header = b"\x7fELF".to_vec();
+        header.extend([if narrow { 1 } else { 2 }, 1, 1]);
+        header.resize(16, 0);
+        let half = |header: &mut Vec<u8>, value: u16| header.extend(value.to_le_bytes());
+        let word = |header: &mut Vec<u8>, value: u32| header.extend(value.to_le_bytes());
+        let address = |header: &mut Vec<u8>, value: u64| {
+            let bytes = value.to_le_bytes();
+            header.extend(bytes.iter().take(if narrow { 4 } else { 8 }));
+        };
+        half(&mut header, 2); // an executable
+        half(&mut header, if narrow { 3 } else { 62 }); // i386, x86_64
+        word(&mut header, 1);
+        address(&mut header, start);
+        address(&mut header, if narrow { 52 } else { 64 }); // program headers
+        address(&mut header, 0); // no sections
+        word(&mut header, 0);
+        let sizes = if narrow { [52, 32] } else { [64, 56] };
+        for value in [sizes[0], sizes[1], 1, 0, 0, 0] {
+            half(&mut header, value);
+        }
+
+        let (load, read_execute) = (1, 5);
+        word(&mut header, load);
+        if !narrow {
+            word(&mut header, read_execute);
+        }
+        for value in [0, BASE, BASE, size, size] {
+            address(&mut header, value);
+        }
+        if narrow {
+            word(&mut header, read_execute);
+        }
+        address(&mut header, 0x1000);
+        header
+    }
+}
+
+/// What the code points to.
+struct Strings {
+    bytes: Vec<u8>,
+    at: u64,
+    word_bytes: usize,
+}
+
+impl Strings {
+    fn here(&self) -> i64 {
+        (self.at + len(&self.bytes)).cast_signed()
+    }
+
+    fn text(&mut self, text: &str) -> i64 {
+        let at = self.here();
+        self.bytes.extend(text.as_bytes());
+        self.bytes.push(0);
+        at
+    }
+
+    fn texts(&mut self, texts: &[&str]) -> i64 {
+        let mut words: Vec<i64> = texts.iter().map(|text| self.text(text)).collect();
+        words.push(0);
+        let at = self.here();
+        for word in words {
+            let bytes = word.to_le_bytes();
+            self.bytes.extend(bytes.iter().take(self.word_bytes));
+        }
+        at
+    }
+}
+
+fn len(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    use super::*;
+
+    #[track_caller]
+    fn run(program: &Program) -> std::process::Output {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("program");
+        program.write(&path).unwrap();
+        let output = Command::new(&path).output().unwrap();
+        assert_eq!(output.status.signal(), None, "{program:?}");
+        output
+    }
+
+    #[test]
+    fn each_round_makes_the_calls_in_order() {
+        let program = Program::new(Entry::Syscall)
+            .call(1, args![1, "one ", 4])
+            .call(1, args![1, "two\n", 4])
+            .rounds(2);
+        assert_eq!(run(&program).stdout, b"one two\none two\n");
+    }
+
+    #[test]
+    fn a_result_is_the_next_calls_argument() {
+        let program = Program::new(Entry::Syscall)
+            .call(32, args![1]) // dup
+            .call(1, vec![Arg::Result, "x".into(), 1.into()]);
+        assert_eq!(run(&program).stdout, b"x");
+    }
+
+    #[test]
+    fn a_list_of_strings_becomes_arguments() {
+        let words = Arg::Texts(&["sh", "-c", "echo $0", "there"]);
+        let program =
+            Program::new(Entry::Syscall).call(59, vec!["/bin/sh".into(), words, 0.into()]);
+        assert_eq!(run(&program).stdout, b"there\n");
+    }
+}

@@ -1,0 +1,133 @@
+//! Programs on the raw tracepoints: what one rule for 32-bit calls moves all calls to.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use audit::ids::Arch;
+
+use crate::daemon::Daemon;
+use crate::event::expect;
+use crate::machine::{PROGRAMS, USER, WORK, make_file};
+use crate::program::{Arg, Entry, Program, args};
+use crate::suite::Session;
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "raw",
+    prepare: || make_file(Path::new("/tmp/work/file"), USER),
+    rules: "\
+-a always,exit -F arch=b32 -S open,unlink,execve,exit,exit_group -F uid=1001 -k narrow
+-a always,exit -F arch=b64 -S open,execve -F uid=1001 -k wide
+",
+    tests: &[
+        (
+            "calls_through_the_32_bit_entry",
+            calls_through_the_32_bit_entry,
+        ),
+        ("a_32_bit_program", a_32_bit_program),
+        ("calls_of_64_bits", calls_of_64_bits),
+    ],
+    after: || Ok(()),
+};
+
+/// Numbers of calls of the 32-bit table.
+mod nr {
+    pub(super) const OPEN: u32 = 5;
+    pub(super) const UNLINK: u32 = 10;
+    pub(super) const EXECVE: u32 = 11;
+}
+
+/// Runs a program and expects these events, each with the program that the process then is.
+fn run(
+    daemon: &Daemon,
+    name: &str,
+    calls: &Program,
+    expected: &[(&str, &str)],
+) -> anyhow::Result<()> {
+    let path = Path::new(PROGRAMS).join(name);
+    calls.write(&path).context("cannot write a program")?;
+    let pid = daemon.run_user(&path, &[])?;
+    let events = crate::suite::wait_for("all events", || {
+        let events = daemon.logged(pid)?;
+        Ok((events.len() >= expected.len()).then_some(events))
+    })
+    .with_context(|| crate::event::show(&daemon.logged(pid).unwrap_or_default()))?;
+    let summaries: Vec<&str> = expected.iter().map(|&(_, summary)| summary).collect();
+    expect(&events, &summaries)?;
+    for (event, (program, _)) in events.iter().zip(expected) {
+        let narrow = event.field("SYSCALL", "key") == "narrow";
+        let arch = if narrow { Arch::I386 } else { Arch::X86_64 };
+        event.check(arch, program, WORK, USER)?;
+    }
+    Ok(())
+}
+
+fn calls_through_the_32_bit_entry(daemon: &Daemon) -> anyhow::Result<()> {
+    let calls = Program::new(Entry::Interrupt)
+        .call(nr::OPEN, args!["file", 0, 0])
+        .call(nr::OPEN, args!["missing", 0, 0])
+        .call(nr::UNLINK, args!["/tmp/work/missing"]);
+    run(
+        daemon,
+        "interrupt",
+        &calls,
+        &[
+            (
+                "/tmp/programs/interrupt",
+                "execve=0 (/tmp/programs/interrupt) NORMAL:/tmp/programs/interrupt",
+            ),
+            ("/tmp/programs/interrupt", "open=3 NORMAL:file"),
+            ("/tmp/programs/interrupt", "open=-2 UNKNOWN:missing"),
+            ("/tmp/programs/interrupt", "unlink=-2 PARENT:/tmp/work/"),
+            ("/tmp/programs/interrupt", "exit"),
+        ],
+    )
+}
+
+fn a_32_bit_program(daemon: &Daemon) -> anyhow::Result<()> {
+    let again = Program::new(Entry::Narrow).call(nr::OPEN, args!["file", 0, 0]);
+    again
+        .write(&Path::new(PROGRAMS).join("again"))
+        .context("cannot write a program")?;
+    let words = Arg::Texts(&["again", "word"]);
+    let calls = Program::new(Entry::Narrow)
+        .call(nr::EXECVE, vec!["missing".into(), words.clone(), 0.into()])
+        .call(
+            nr::EXECVE,
+            vec!["/tmp/programs/again".into(), words, 0.into()],
+        );
+    run(
+        daemon,
+        "narrow",
+        &calls,
+        &[
+            (
+                "/tmp/programs/narrow",
+                "execve=0 (/tmp/programs/narrow) NORMAL:/tmp/programs/narrow",
+            ),
+            ("/tmp/programs/narrow", "execve=-2 UNKNOWN:missing"),
+            (
+                "/tmp/programs/again",
+                "execve=0 (again word) NORMAL:/tmp/programs/again",
+            ),
+            ("/tmp/programs/again", "open=3 NORMAL:file"),
+            ("/tmp/programs/again", "exit"),
+        ],
+    )
+}
+
+fn calls_of_64_bits(daemon: &Daemon) -> anyhow::Result<()> {
+    let calls = Program::new(Entry::Syscall).call(2, args!["file", 0, 0]);
+    run(
+        daemon,
+        "wide",
+        &calls,
+        &[
+            (
+                "/tmp/programs/wide",
+                "execve=0 (/tmp/programs/wide) NORMAL:/tmp/programs/wide",
+            ),
+            ("/tmp/programs/wide", "open=3 NORMAL:file"),
+        ],
+    )
+}

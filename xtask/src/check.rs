@@ -1,0 +1,83 @@
+//! `cargo xtask check` and `fmt`: what must hold before every commit, and the half of it that a
+//! tool can put right.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use crate::Outcome;
+use crate::repository::Repository;
+use crate::step::{Report, Tally, run_tests, succeeds};
+use crate::tidy;
+
+/// Debian 12's plain `clang-format` is another version, which formats differently.
+const CLANG_FORMAT: &str = "clang-format-19";
+
+/// Runs every step that needs no root.
+///
+/// # Errors
+/// None: a step that cannot run has failed.
+pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
+    let mut report = Report::new();
+    steps(repository, &mut report);
+    println!("{}", report.verdict("check"));
+    println!("{}", report.tests);
+    Ok(if report.is_success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The steps, the quick ones first.
+pub(crate) fn steps(repository: &Repository, report: &mut Report) {
+    report.step("rustfmt", |_| {
+        succeeds(&mut repository.cargo(&["fmt", "--all", "--check"]))
+    });
+    report.step("clang-format", |_| {
+        clang_format(repository, &["--dry-run", "--Werror"])
+    });
+    report.step("tidy", |_| tidy::holds(repository));
+    report.step("clippy", |_| clippy(repository));
+    report.step("tests", |tests| unit_tests(repository, tests));
+}
+
+/// Formats the Rust and the C in place.
+///
+/// # Errors
+/// When a formatter cannot be started.
+pub(crate) fn format(repository: &Repository, _: &[String]) -> Outcome {
+    let rust = succeeds(&mut repository.cargo(&["fmt", "--all"]))?;
+    let c = clang_format(repository, &["-i"])?;
+    Ok(if rust && c {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn clang_format(repository: &Repository, options: &[&str]) -> Result<bool, Box<dyn Error>> {
+    let sources = repository.bpf_sources()?;
+    if sources.is_empty() {
+        // Without a file name it would wait for standard input.
+        return Ok(true);
+    }
+    succeeds(repository.command(CLANG_FORMAT).args(options).args(sources))
+}
+
+/// The end-to-end test is not among cargo's "all targets": its manifest says `test = false`, so
+/// that a plain `cargo test` never loads BPF.
+fn clippy(repository: &Repository) -> Result<bool, Box<dyn Error>> {
+    let all: &[&str] = &["--workspace", "--all-targets"];
+    for targets in [all, &["--package", "tollgate", "--test", "e2e"]] {
+        let mut command = repository.cargo(&["clippy", "--locked"]);
+        if !succeeds(command.args(targets).args(["--", "-D", "warnings"]))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn unit_tests(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
+    let mut command = repository.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    run_tests(command.args(["--", "--quiet"]), tests)
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask test`: everything that `check` runs, then the end-to-end tests as root, then the tests
+//! on other kernels.
+//!
+//! The last line on standard output is `N passed, N failed, N skipped`, over all tests.
+
+use std::env;
+use std::error::Error;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::ExitCode;
+
+use crate::Outcome;
+use crate::check;
+use crate::repository::Repository;
+use crate::step::{Report, Tally, run_tests};
+use crate::vm;
+
+/// Tells the end-to-end tests which program to test.
+const PROGRAM_VARIABLE: &str = "TOLLGATE_BIN";
+
+/// Runs all tests that this user may run.
+///
+/// # Errors
+/// When the kernel does not say who this is.
+pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
+    let is_root = fs::metadata("/proc/self")?.uid() == 0;
+    let ci = env::var_os("CI");
+    let mut report = Report::new();
+
+    check::steps(repository, &mut report);
+    report.step("release build", |_| vm::build(repository));
+    if is_root {
+        report.step("end to end", |tests| end_to_end(repository, tests));
+    } else {
+        println!("==> end to end\n    skipped: loading BPF programs needs root");
+        report.tests.skipped += 1;
+    }
+    report.step("other kernels", |tests| vm::test(repository, tests));
+
+    println!("{}", report.verdict("test"));
+    let accepted = report.is_success() && accepts_skipped(ci.as_deref(), report.tests);
+    if report.is_success() && !accepted {
+        println!("a skipped test is a failure where CI=true");
+    }
+    println!("{}", report.tests);
+    Ok(if accepted {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// A developer may lack root or a package; the machine that guards the branch may not.
+fn accepts_skipped(ci: Option<&OsStr>, tests: Tally) -> bool {
+    tests.skipped == 0 || ci.is_none_or(|value| value != "true")
+}
+
+fn end_to_end(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
+    let arguments = ["test", "--locked", "--package", "tollgate", "--test", "e2e"];
+    let mut command = repository.cargo(&arguments);
+    command.env(
+        PROGRAM_VARIABLE,
+        repository.target().join("release/tollgate"),
+    );
+    run_tests(&mut command, tests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipping_is_a_failure_in_ci_only() {
+        let skipped = Tally {
+            passed: 3,
+            failed: 0,
+            skipped: 1,
+        };
+        let complete = Tally {
+            passed: 3,
+            failed: 0,
+            skipped: 0,
+        };
+        assert!(accepts_skipped(None, skipped));
+        assert!(accepts_skipped(Some(OsStr::new("false")), skipped));
+        assert!(!accepts_skipped(Some(OsStr::new("true")), skipped));
+        assert!(accepts_skipped(Some(OsStr::new("true")), complete));
+    }
+}

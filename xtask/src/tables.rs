@@ -1,0 +1,250 @@
+//! Generates the number tables of crate `audit` from the source of crate `linux-raw-sys`.
+//!
+//! That crate holds what bindgen made of the kernel's own headers, for every architecture, and says
+//! which kernel they are of. The tables are written once and committed, so that `audit` depends on
+//! nothing and a change of number shows up in review.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::Outcome;
+use crate::repository::Repository;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// The source crate.
+const NAME: &str = "linux-raw-sys";
+
+/// What to do with what was generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Write the files.
+    Write,
+    /// Compare with the files, and fail when they differ.
+    Check,
+}
+
+/// One generated file.
+struct Table {
+    /// Its name under `crates/audit/src/table`.
+    file: &'static str,
+    /// What it holds, for its header.
+    title: &'static str,
+    /// Where in the source crate the numbers are.
+    source: &'static str,
+    /// What the constants' names begin with, and whether the tables keep that.
+    prefix: Prefix,
+}
+
+enum Prefix {
+    /// Not part of the name.
+    Dropped(&'static str),
+    /// Part of the name.
+    Kept(&'static str),
+}
+
+const TABLES: [Table; 3] = [
+    Table {
+        file: "syscalls_x86_64.rs",
+        title: "Syscalls of `x86_64`",
+        source: "src/x86_64/general.rs",
+        prefix: Prefix::Dropped("__NR_"),
+    },
+    Table {
+        file: "syscalls_i386.rs",
+        title: "Syscalls of `i386`",
+        source: "src/x86/general.rs",
+        prefix: Prefix::Dropped("__NR_"),
+    },
+    Table {
+        file: "errno.rs",
+        title: "Error numbers of x86",
+        source: "src/x86_64/errno.rs",
+        prefix: Prefix::Kept("E"),
+    },
+];
+
+/// Generates every table; with `--check`, compares instead of writing.
+///
+/// # Errors
+/// The source crate cannot be found or read, or, with `--check`, a table is not what the generator
+/// would write.
+pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
+    let mode = match arguments {
+        [] => Mode::Write,
+        [argument] if argument == "--check" => Mode::Check,
+        _ => return Err("`tables` takes nothing but `--check`".into()),
+    };
+    tables(repository, mode)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tables(repository: &Repository, mode: Mode) -> Result<()> {
+    let source = SourceCrate::find(repository)?;
+    let kernel = kernel_version(&source)?;
+    for table in &TABLES {
+        let text = generate(table, &source, &kernel)?;
+        let path = repository
+            .root
+            .join("crates/audit/src/table")
+            .join(table.file);
+        let shown = path.display();
+        match mode {
+            Mode::Write => {
+                fs::write(&path, text)
+                    .map_err(|error| format!("cannot write `{shown}`: {error}"))?;
+            }
+            Mode::Check if read(&path)? != text => {
+                return Err(format!(
+                    "`{shown}` is not what `cargo xtask tables` writes: run it and commit the result"
+                )
+                .into());
+            }
+            Mode::Check => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where cargo keeps the source crate.
+struct SourceCrate {
+    version: String,
+    directory: PathBuf,
+}
+
+impl SourceCrate {
+    fn find(repository: &Repository) -> Result<Self> {
+        let output = repository
+            .cargo(&["metadata", "--format-version=1", "--locked"])
+            .output()?;
+        let metadata = String::from_utf8_lossy(&output.stdout);
+        Self::among(&metadata).ok_or_else(|| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            format!(
+                "`cargo metadata` does not tell where `{NAME}` is: {}",
+                said.trim()
+            )
+            .into()
+        })
+    }
+
+    /// The one manifest in a directory that is called as cargo calls the source of a package of
+    /// the registry. That needs no reader of JSON, which this crate does without.
+    fn among(metadata: &str) -> Option<Self> {
+        metadata
+            .split("\"manifest_path\":\"")
+            .skip(1)
+            .find_map(|rest| {
+                let manifest = Path::new(rest.split('"').next()?);
+                let directory = manifest.parent()?;
+                let version = directory
+                    .file_name()?
+                    .to_str()?
+                    .strip_prefix(NAME)?
+                    .strip_prefix('-')?;
+                Some(Self {
+                    version: version.to_owned(),
+                    directory: directory.to_owned(),
+                })
+            })
+    }
+
+    fn read(&self, file: &str) -> Result<String> {
+        read(&self.directory.join(file))
+    }
+}
+
+/// The kernel whose headers the source crate was made from.
+fn kernel_version(source: &SourceCrate) -> Result<String> {
+    let text = source.read("src/x86_64/general.rs")?;
+    let part = |name: &str| {
+        constants(&text)
+            .find_map(|(found, number)| (found == name).then_some(number))
+            .ok_or_else(|| format!("`{name}` is not in `{NAME}`"))
+    };
+    let major = part("LINUX_VERSION_MAJOR")?;
+    let patch = part("LINUX_VERSION_PATCHLEVEL")?;
+    let sub = part("LINUX_VERSION_SUBLEVEL")?;
+    Ok(format!("{major}.{patch}.{sub}"))
+}
+
+fn generate(table: &Table, source: &SourceCrate, kernel: &str) -> Result<String> {
+    let Table {
+        title,
+        source: file,
+        ..
+    } = table;
+    let text = source.read(file)?;
+    let mut entries: Vec<(u32, &str)> = constants(&text)
+        .filter_map(|(name, number)| match table.prefix {
+            Prefix::Dropped(prefix) => Some((number, name.strip_prefix(prefix)?)),
+            Prefix::Kept(prefix) => name.starts_with(prefix).then_some((number, name)),
+        })
+        .collect();
+    // Where two names share a number the header gives the proper one first: a stable sort keeps it.
+    entries.sort_by_key(|&(number, _)| number);
+    let names: BTreeSet<&str> = entries.iter().map(|&(_, name)| name).collect();
+    if names.is_empty() || names.len() != entries.len() {
+        return Err(format!("`{file}` of `{NAME}` holds no names, or one twice").into());
+    }
+
+    let mut out = format!(
+        "//! {title}, by number, from the headers of Linux {kernel}.\n\
+         //!\n\
+         //! Generated by `cargo xtask tables` from {NAME} {}, `{file}`. Do not edit.\n\
+         \n\
+         pub(super) static BY_NUMBER: &[(u32, &str)] = &[\n",
+        source.version
+    );
+    for (number, name) in entries {
+        writeln!(out, "    ({number}, \"{name}\"),")?;
+    }
+    out.push_str("];\n");
+    Ok(out)
+}
+
+/// The unsigned constants of a bindgen file, in file order.
+fn constants(text: &str) -> impl Iterator<Item = (&str, u32)> {
+    text.lines().filter_map(|line| {
+        let (name, number) = line.strip_prefix("pub const ")?.split_once(": u32 = ")?;
+        Some((name, number.strip_suffix(';')?.parse().ok()?))
+    })
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path)
+        .map_err(|error| format!("cannot read `{}`: {error}", path.display()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_read_in_file_order() {
+        let text = "pub type x = u8;\npub const __NR_b: u32 = 2;\npub const S: &[u8] = b\"x\";\n\
+                    pub const __NR_a: u32 = 1;\n";
+        let found: Vec<_> = constants(text).collect();
+        assert_eq!(found, [("__NR_b", 2), ("__NR_a", 1)]);
+    }
+
+    #[test]
+    fn source_crate_is_found_by_its_directory() {
+        let metadata = r#"{"packages":[{"manifest_path":"/r/linux-raw-sysx/Cargo.toml"},
+            {"manifest_path":"/w/xtask/Cargo.toml"},
+            {"manifest_path":"/r/linux-raw-sys-0.12.1/Cargo.toml"}]}"#;
+        let found = SourceCrate::among(metadata).unwrap();
+        assert_eq!(found.version, "0.12.1");
+        assert_eq!(found.directory, Path::new("/r/linux-raw-sys-0.12.1"));
+        assert!(SourceCrate::among("").is_none());
+    }
+
+    #[test]
+    fn committed_tables_are_fresh() {
+        tables(&Repository::find().unwrap(), Mode::Check).unwrap();
+    }
+}

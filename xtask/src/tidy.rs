@@ -1,0 +1,147 @@
+//! The rules of the repository that no compiler, formatter or lint knows: one function each.
+//!
+//! A rule takes text and returns findings, so that each can be tested on a few lines; only this
+//! file reads the tree.
+
+mod docs;
+mod edges;
+mod source;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::Outcome;
+use crate::repository::{File, Repository, is_bpf_source};
+
+/// One breach of one rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Finding {
+    path: String,
+    /// Counted from 1; a breach by the file as a whole is on its first line.
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// Checks the whole tree and prints what breaks a rule.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
+    Ok(if holds(repository)? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// As [`run`], but says whether all rules hold.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(crate) fn holds(repository: &Repository) -> Result<bool, Box<dyn Error>> {
+    let findings = findings(&repository.files()?);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Ok(findings.is_empty())
+}
+
+fn findings(files: &[File]) -> Vec<Finding> {
+    let by_path: BTreeMap<&str, &str> = files
+        .iter()
+        .map(|file| (file.path.as_str(), file.text.as_str()))
+        .collect();
+    let mut findings = Vec::new();
+    for (&path, &text) in &by_path {
+        findings.extend(source::name(path));
+        findings.extend(source::trailing_blanks(path, text));
+        if source::is_rust(path) {
+            findings.extend(source::header(path, text));
+            findings.extend(source::length(path, text));
+            findings.extend(source::forbids_unsafe(path, text));
+            findings.extend(source::purity(path, text));
+        }
+        if is_bpf_source(path) {
+            findings.extend(source::licence(path, text));
+        }
+    }
+    findings.extend(edges::edges(&by_path));
+    findings.extend(docs::changelog(
+        "CHANGELOG.md",
+        by_path.get("CHANGELOG.md").copied(),
+    ));
+    findings.extend(docs::invariants("ARCHITECTURE.md", &by_path));
+    findings.sort();
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finding_prints_as_editors_read_it() {
+        let finding = Finding::new("crates/audit/src/lib.rs", 7, "no header");
+        assert_eq!(finding.to_string(), "crates/audit/src/lib.rs:7: no header");
+    }
+
+    #[test]
+    fn every_rule_is_applied() {
+        let file = |path: &str, text: &str| File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        let long = "//! Long.\n".repeat(501);
+        let files = [
+            file(
+                "crates/audit/Cargo.toml",
+                "[package]\nname = \"audit\"\n[dependencies]\nengine = 1\n",
+            ),
+            file("crates/engine/Cargo.toml", "[package]\nname = \"engine\"\n"),
+            file("crates/audit/src/lib.rs", "//! No attribute.\n"),
+            file("crates/audit/src/util.rs", "//! A drawer.\n"),
+            file("crates/audit/src/blank.rs", "//! Header. \n"),
+            file("crates/audit/src/bare.rs", "fn f() {}\n"),
+            file("crates/audit/src/clock.rs", "//! Header.\nuse std::time;\n"),
+            file("crates/audit/src/long.rs", &long),
+            file("crates/engine/bpf/exec.bpf.c", "int x;\n"),
+        ];
+        let found: Vec<_> = findings(&files)
+            .into_iter()
+            .map(|finding| finding.path)
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "ARCHITECTURE.md",
+                "CHANGELOG.md",
+                "crates/audit/Cargo.toml",
+                "crates/audit/src/bare.rs",
+                "crates/audit/src/blank.rs",
+                "crates/audit/src/clock.rs",
+                "crates/audit/src/lib.rs",
+                "crates/audit/src/long.rs",
+                "crates/audit/src/util.rs",
+                "crates/engine/bpf/exec.bpf.c",
+            ]
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! `cargo xtask vm`: the tests of `tests/vm` on the kernels that Debian ships, in machines that QEMU
+//! emulates.
+//!
+//! A machine is a kernel and a file system in memory: no disk, no network, no package is installed.
+//! Its first process runs the tests and writes a line for each to the serial port. The last line of
+//! this chore on standard output is `N passed, N failed, N skipped`.
+
+mod boot;
+mod initramfs;
+mod kernel;
+mod report;
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::Outcome;
+use crate::repository::Repository;
+use crate::step::{Tally, succeeds};
+use boot::QEMU;
+use initramfs::Archive;
+use kernel::{KERNELS, Kernel};
+
+const BUSYBOX: &str = "/bin/busybox";
+const AUSEARCH: &str = "/usr/sbin/ausearch";
+
+/// What a machine or its kernel is made with, and cannot be without.
+const TOOLS: [&str; 7] = [
+    QEMU,
+    BUSYBOX,
+    AUSEARCH,
+    "apt-cache",
+    "apt-get",
+    "dpkg-deb",
+    "ldd",
+];
+
+/// What to run.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    kernels: Vec<&'static Kernel>,
+    /// Only tests whose name holds this.
+    filter: String,
+}
+
+/// Builds what the machines run, and runs the tests.
+///
+/// # Errors
+/// When the arguments are wrong or a tool is missing.
+pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
+    let options = Options::parse(arguments)?;
+    let mut tests = Tally::default();
+    let passed = build(repository)? && boot_all(repository, &options, &mut tests)?;
+    println!("{tests}");
+    Ok(if passed && tests.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// All tests on all kernels, as a step of a longer chore that has made the release build.
+///
+/// # Errors
+/// When a kernel cannot be fetched or a machine cannot be started.
+pub(crate) fn test(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
+    if let Some(reason) = unfit() {
+        println!("    skipped: {reason}");
+        tests.skipped += 1;
+        return Ok(true);
+    }
+    boot_all(repository, &Options::parse(&[])?, tests)
+}
+
+/// Builds the daemon and the first process of the machines.
+///
+/// # Errors
+/// When cargo cannot be started.
+pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
+    let packages = ["--package", "tollgate", "--package", "vm"];
+    let mut command = repository.cargo(&["build", "--release", "--locked"]);
+    succeeds(command.args(packages))
+}
+
+/// Why no machine can run here.
+fn unfit() -> Option<String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Some("the kernels are those of x86_64".to_owned());
+    }
+    let missing = TOOLS.into_iter().find(|tool| !is_there(tool))?;
+    Some(format!("`{missing}` is not there; see `make setup`"))
+}
+
+fn is_there(tool: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    // A path that starts with a slash replaces the directory that it is joined to.
+    env::split_paths(&path).any(|directory| directory.join(tool).is_file())
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, Box<dyn Error>> {
+        let mut options = Self {
+            kernels: KERNELS.iter().collect(),
+            filter: String::new(),
+        };
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            let value = words
+                .next()
+                .ok_or_else(|| format!("`{word}` lacks a value"))?;
+            match word.as_str() {
+                "--kernel" if value == "all" => options.kernels = KERNELS.iter().collect(),
+                "--kernel" => {
+                    let known = KERNELS.iter().find(|kernel| kernel.line == value);
+                    let known =
+                        known.ok_or_else(|| format!("`{value}` is none of 6.1, 6.12, all"))?;
+                    options.kernels = vec![known];
+                }
+                "--filter" if value.contains(char::is_whitespace) => {
+                    return Err("a filter is part of one name: no blanks".into());
+                }
+                "--filter" => options.filter.clone_from(value),
+                _ => return Err("usage: vm [--kernel 6.1|6.12|all] [--filter NAME]".into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn boot_all(
+    repository: &Repository,
+    options: &Options,
+    tests: &mut Tally,
+) -> Result<bool, Box<dyn Error>> {
+    if let Some(reason) = unfit() {
+        return Err(reason.into());
+    }
+    let directory = repository.target().join("vm");
+    fs::create_dir_all(&directory)?;
+    let initramfs = directory.join("initramfs");
+    fs::write(&initramfs, pack(&repository.target().join("release"))?)?;
+    let mut passed = true;
+    for kernel in &options.kernels {
+        let image = kernel.image(&directory)?;
+        println!("    {}: {}", kernel.line, image.package);
+        let machine = boot::Machine {
+            line: kernel.line,
+            kernel: &image.path,
+            initramfs: &initramfs,
+            filter: &options.filter,
+        };
+        let tally = machine.run()?;
+        passed &= tally.failed == 0;
+        tests.add(tally);
+    }
+    Ok(passed)
+}
+
+/// The file system of a machine.
+fn pack(release: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut archive = Archive::default();
+    for (from, to) in [
+        (release.join("vm"), "/init"),
+        (release.join("tollgate"), "/bin/tollgate"),
+        (PathBuf::from(BUSYBOX), BUSYBOX),
+        (PathBuf::from(AUSEARCH), AUSEARCH),
+    ] {
+        archive.program(&from, to)?;
+    }
+    archive.file("/etc/passwd", 0o644, b"root:x:0:0::/:/bin/sh\n");
+    archive.file("/etc/group", 0o644, b"root:x:0:\n");
+    Ok(archive.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &[&str]) -> Result<Options, String> {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        Options::parse(&words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn all_kernels_and_all_tests_are_the_default() {
+        let all = options(&[]).unwrap();
+        assert_eq!(all.kernels.len(), KERNELS.len());
+        assert_eq!(all.filter, "");
+        assert_eq!(options(&["--kernel", "all"]), Ok(all));
+    }
+
+    #[test]
+    fn one_kernel_and_some_tests_can_be_chosen() {
+        let chosen = options(&["--kernel", "6.12", "--filter", "raw::"]).unwrap();
+        let lines: Vec<_> = chosen.kernels.iter().map(|kernel| kernel.line).collect();
+        assert_eq!(
+            (lines.as_slice(), chosen.filter.as_str()),
+            (&["6.12"][..], "raw::")
+        );
+    }
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        for (words, named) in [
+            (&["--kernel", "2.4"][..], "`2.4`"),
+            (&["--kernel"], "lacks a value"),
+            (&["--filter", "a b"], "no blanks"),
+            (&["--what", "x"], "usage"),
+        ] {
+            let error = options(words).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}
