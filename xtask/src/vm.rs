@@ -19,12 +19,15 @@ use std::process::ExitCode;
 use crate::Outcome;
 use crate::repository::Repository;
 use crate::step::{Tally, succeeds};
-use boot::QEMU;
+use boot::{Machine, Purpose, QEMU};
 use initramfs::Archive;
 use kernel::{KERNELS, Kernel};
 
 const BUSYBOX: &str = "/bin/busybox";
 const AUSEARCH: &str = "/usr/sbin/ausearch";
+
+/// Names of tests that count instructions start so; filters for them must as well.
+const COUNTING: &str = "count_";
 
 /// What a machine or its kernel is made with, and cannot be without.
 const TOOLS: [&str; 7] = [
@@ -127,6 +130,17 @@ impl Options {
         }
         Ok(options)
     }
+
+    /// The machines that have such tests.
+    fn purposes(&self) -> Vec<Purpose> {
+        if self.filter.is_empty() {
+            vec![Purpose::Testing, Purpose::Counting]
+        } else if self.filter.starts_with(COUNTING) {
+            vec![Purpose::Counting]
+        } else {
+            vec![Purpose::Testing]
+        }
+    }
 }
 
 fn boot_all(
@@ -145,15 +159,18 @@ fn boot_all(
     for kernel in &options.kernels {
         let image = kernel.image(&directory)?;
         println!("    {}: {}", kernel.line, image.package);
-        let machine = boot::Machine {
-            line: kernel.line,
-            kernel: &image.path,
-            initramfs: &initramfs,
-            filter: &options.filter,
-        };
-        let tally = machine.run()?;
-        passed &= tally.failed == 0;
-        tests.add(tally);
+        for purpose in options.purposes() {
+            let machine = Machine {
+                purpose,
+                line: kernel.line,
+                kernel: &image.path,
+                initramfs: &initramfs,
+                filter: &options.filter,
+            };
+            let tally = machine.run()?;
+            passed &= tally.failed == 0;
+            tests.add(tally);
+        }
     }
     Ok(passed)
 }
@@ -199,6 +216,15 @@ mod tests {
             (lines.as_slice(), chosen.filter.as_str()),
             (&["6.12"][..], "raw::")
         );
+    }
+
+    #[test]
+    fn a_filter_chooses_the_machine() {
+        let purposes = |filter| options(&["--filter", filter]).unwrap().purposes();
+        assert_eq!(purposes("count_fentry::"), [Purpose::Counting]);
+        assert_eq!(purposes("fentry"), [Purpose::Testing]);
+        let all = [Purpose::Testing, Purpose::Counting];
+        assert_eq!(options(&[]).unwrap().purposes(), all);
     }
 
     #[test]

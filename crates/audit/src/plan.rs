@@ -11,6 +11,7 @@
 mod compile;
 pub mod eval;
 pub mod explain;
+pub mod function;
 pub mod hook;
 pub mod list;
 pub mod perm;

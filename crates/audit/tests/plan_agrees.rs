@@ -399,9 +399,9 @@ mod tests {
         #[test]
         fn every_plan_can_be_explained(rules in listed()) {
             let plan = Plan::compile(rules, &ARCHES);
-            let explained = explain::explain(&plan, hook::Kernel::OLD);
+            let explained = explain::explain(&plan, hook::EngineKind::Tracepoint, hook::Kernel::OLD);
             prop_assert_eq!(explained.rules.len(), plan.rules.len());
-            prop_assert_eq!(hook::hooks(&plan, hook::Kernel::OLD).is_empty(), plan.calls.is_empty());
+            prop_assert_eq!(hook::hooks(&plan, hook::EngineKind::Fentry, hook::Kernel::OLD).is_empty(), plan.calls.is_empty());
         }
     }
 }

@@ -6,13 +6,13 @@
 #ifndef TOLLGATE_EVENT_BPF_H
 #define TOLLGATE_EVENT_BPF_H
 
-#define NO_VERDICT_KEEPS(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_KEEP)
-#define ERESTARTSYS		  512
-#define ERESTARTNOINTR		  513
-#define ERESTARTNOHAND		  514
-#define ERESTART_RESTARTBLOCK	  516
-#define EINTR			  4
-#define MAX_ERRNO		  4095 /* include/linux/err.h */
+#define VERDICT_KEEPS(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_KEEP)
+#define ERESTARTSYS	       512
+#define ERESTARTNOINTR	       513
+#define ERESTARTNOHAND	       514
+#define ERESTART_RESTARTBLOCK  516
+#define EINTR		       4
+#define MAX_ERRNO	       4095 /* include/linux/err.h */
 
 __u32 tlg_self; /* tgid of the daemon, which is never audited; learnt by tracepoint_self */
 
@@ -292,7 +292,7 @@ static __always_inline void syscall_end(const struct task_struct *task, __u64 re
 
 	fill_facts(s, task, call);
 	verdict = decide(s, call);
-	if (!NO_VERDICT_KEEPS(verdict))
+	if (!VERDICT_KEEPS(verdict))
 		return;
 
 	event->rule = verdict & ~WIRE_KEEP;

@@ -30,6 +30,7 @@ enum wire_abi {
 enum wire_lost {
 	WIRE_LOST_RING_FULL,
 	WIRE_LOST_SCRATCH,
+	WIRE_LOST_STUB, /* a stub did not find its body */
 	WIRE_LOST_MAX,
 };
 
@@ -49,7 +50,7 @@ struct wire_counts {
 	__u64 delivered; /* of them, put into the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 cut[WIRE_CUT_MAX];
-	__u64 _pad[7]; /* to whole cache lines */
+	__u64 _pad[6]; /* to whole cache lines */
 };
 _Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
 

@@ -14,7 +14,7 @@ pub(crate) const NO_CALL: u32 = u32::MAX;
 pub(crate) const KEEP: u32 = 0x8000_0000;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
-pub(crate) const LOST: usize = 2;
+pub(crate) const LOST: usize = 3;
 pub(crate) const CUT: usize = 5;
 
 pub(crate) const EVENT_RETURNED: u16 = 1;
@@ -85,7 +85,7 @@ pub(crate) struct WireCounts {
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
     pub(crate) cut: [u64; CUT],
-    _pad: [u64; 7],
+    _pad: [u64; 6],
 }
 
 #[derive(

@@ -1,14 +1,20 @@
-//! From the set of wanted hooks to links. Dropping a link detaches it.
+//! From the set of wanted hooks to programs and links. Dropping a link detaches it.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 
 use audit::plan::Call;
+use audit::plan::function::{candidates, shared_with};
 use audit::plan::hook::{Hook, tracepoint_name};
+use audit::table;
 use libbpf_rs::{Link, ProgramMut, libbpf_sys};
 
+use crate::function::{self, Function, Functions, Kind, Placed, Side};
 use crate::load::EngineError;
-use crate::load::skel::TracepointProgs;
+use crate::load::skel::{OpenSyscallProgs, SyscallProgs};
+use crate::stats;
 use crate::tracefs::Tracefs;
 
 /// What was attached, for people and for `--json`.
@@ -20,12 +26,84 @@ pub struct Attached {
     pub absent: Vec<&'static str>,
 }
 
+/// What holds programs in place; dropping it takes them away.
+#[derive(Default)]
+pub(crate) struct Links {
+    tracepoints: Vec<Link>,
+    functions: Vec<Placed>,
+}
+
+impl Links {
+    /// How often the kernel did not run a stub because another run of it was under way on that CPU.
+    pub(crate) fn skipped(&self) -> u64 {
+        let stubs = self.functions.iter();
+        stubs.map(|placed| stats::skipped(&placed.program)).sum()
+    }
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links")
+            .field("tracepoints", &self.tracepoints.len())
+            .field("functions", &self.functions.len())
+            .finish()
+    }
+}
+
+/// Only programs that a hook needs are loaded: what is not attached need not pass the verifier.
+pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, hooks: &BTreeSet<Hook>) {
+    let wants = |wanted: fn(&Hook) -> bool| hooks.iter().any(wanted);
+    programs
+        .sys_exit_one
+        .set_autoload(wants(|hook| matches!(hook, Hook::Exit(_))));
+    programs
+        .sys_enter_one
+        .set_autoload(wants(|hook| matches!(hook, Hook::Enter(_))));
+    programs
+        .sys_enter_last
+        .set_autoload(wants(|hook| matches!(hook, Hook::Last(_))));
+    programs
+        .sys_exit_any
+        .set_autoload(wants(|hook| *hook == Hook::RawExit));
+    programs
+        .sys_enter_any
+        .set_autoload(wants(|hook| *hook == Hook::RawEnter));
+    programs
+        .exec_prepare
+        .set_autoload(wants(|hook| *hook == Hook::ExecPrepare));
+    programs
+        .exec_commit
+        .set_autoload(wants(|hook| *hook == Hook::ExecCommit));
+    // The bodies of the stubs come together: a plan rarely needs one kind only, and the jump tables
+    // want them all.
+    let functions = wants(|hook| {
+        matches!(
+            hook,
+            Hook::FunctionExit(_) | Hook::FunctionLast(_) | Hook::FunctionEnter(_)
+        )
+    });
+    programs.stub_call_end.set_autoload(functions);
+    programs.stub_bare_end.set_autoload(functions);
+    programs.stub_call_last.set_autoload(functions);
+    programs.stub_call_enter.set_autoload(functions);
+    programs.call_end.set_autoload(functions);
+    programs.bare_end.set_autoload(functions);
+    programs.call_last.set_autoload(functions);
+    programs.stub_bare_last.set_autoload(functions);
+    programs.bare_last.set_autoload(functions);
+    programs.beat.set_autoload(functions);
+    programs
+        .task_exit
+        .set_autoload(wants(|hook| *hook == Hook::TaskExit));
+}
+
 /// Attaches every wanted hook.
 pub(crate) fn attach(
-    programs: &TracepointProgs<'_>,
+    programs: &SyscallProgs<'_>,
     hooks: impl IntoIterator<Item = Hook>,
-) -> Result<(Vec<Link>, Attached), EngineError> {
-    let mut links = Vec::new();
+) -> Result<(Links, Attached), EngineError> {
+    let mut links = Links::default();
+    let mut taken = Taken::default();
     let mut attached = Attached::default();
     let mut tracefs = None;
     for hook in hooks {
@@ -38,13 +116,46 @@ pub(crate) fn attach(
             Hook::ExecPrepare => (&programs.exec_prepare, Place::Raw("sched_prepare_exec")),
             Hook::ExecCommit => (&programs.exec_commit, Place::Raw("sched_process_exec")),
             Hook::TaskExit => (&programs.task_exit, Place::Raw("sched_process_exit")),
+            Hook::FunctionExit(call) => {
+                (&programs.stub_call_end, Place::Function(Side::Exit, call))
+            }
+            Hook::FunctionEnter(call) => (
+                &programs.stub_call_enter,
+                Place::Function(Side::Enter, call),
+            ),
+            Hook::FunctionLast(call) => {
+                (&programs.stub_call_last, Place::Function(Side::Enter, call))
+            }
         };
         match place {
             Place::Raw(name) => {
                 let link = program
                     .attach_raw_tracepoint(name)
                     .map_err(|error| refused(program, &hook, error))?;
-                links.push(link);
+                links.tracepoints.push(link);
+                attached.hooks.push(hook);
+            }
+            Place::Function(side, call) => {
+                let found = taken.functions(call)?;
+                if found.is_empty() {
+                    let name = table::syscall_name(call.arch, call.syscall).unwrap_or("?");
+                    if !attached.absent.contains(&name) {
+                        attached.absent.push(name);
+                    }
+                    continue;
+                }
+                for function in found {
+                    let stub = match (hook, function.kind) {
+                        (Hook::FunctionExit(_), Kind::Bare) => &programs.stub_bare_end,
+                        (Hook::FunctionLast(_), Kind::Bare) => &programs.stub_bare_last,
+                        _ => program,
+                    };
+                    if taken.is_new(function, side) {
+                        let link = function::attach(stub, function, side)
+                            .map_err(|error| refused(stub, &hook, error.into()))?;
+                        links.functions.push(link);
+                    }
+                }
                 attached.hooks.push(hook);
             }
             Place::Syscall(side, call) => {
@@ -57,7 +168,7 @@ pub(crate) fn attach(
                     .syscall_event(&format!("sys_{side}_{name}"))
                     .map_err(EngineError::Tracefs)?;
                 if let Some(id) = event {
-                    links.push(attach_event(program, &hook, id)?);
+                    links.tracepoints.push(attach_event(program, &hook, id)?);
                     attached.hooks.push(hook);
                 } else if !attached.absent.contains(&name) {
                     attached.absent.push(name);
@@ -74,6 +185,51 @@ enum Place {
     Raw(&'static str),
     /// Of one side of one call.
     Syscall(&'static str, Call),
+    /// On the functions of one call.
+    Function(Side, Call),
+}
+
+/// Ends of functions that have a program already: the two ABIs share some functions.
+#[derive(Default)]
+struct Taken {
+    kernel: Option<Functions>,
+    ends: Vec<(Function, Side)>,
+}
+
+impl Taken {
+    /// The functions that do the work of a call.
+    fn functions(&mut self, call: Call) -> Result<Vec<Function>, EngineError> {
+        let kernel = match &self.kernel {
+            Some(kernel) => kernel,
+            None => self.kernel.insert(
+                Functions::read()
+                    .map_err(EngineError::Btf)?
+                    .ok_or(EngineError::NoFunctions)?,
+            ),
+        };
+        let names = candidates(call);
+        let mut found = names
+            .iter()
+            .filter(|name| {
+                let shared = shared_with(name).and_then(|shared| kernel.find(&shared));
+                shared.is_none()
+            })
+            .filter_map(|name| kernel.find(name));
+        Ok(if tracepoint_name(call).is_some() {
+            found.next().into_iter().collect()
+        } else {
+            found.collect()
+        })
+    }
+
+    /// Whether this end of the function has no program yet; it is taken to have one from now on.
+    fn is_new(&mut self, function: Function, side: Side) -> bool {
+        let new = !self.ends.contains(&(function, side));
+        if new {
+            self.ends.push((function, side));
+        }
+        new
+    }
 }
 
 fn refused(program: &ProgramMut<'_>, hook: &Hook, source: libbpf_rs::Error) -> EngineError {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use audit::ids::{Arch, Syscall};
-use audit::plan::hook::{self, Hook, Kernel, Sides};
+use audit::plan::hook::{self, EngineKind, Hook, Kernel, Sides};
 use audit::plan::shape::{self, Effect, Object, Place};
 use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
 use audit::rule::{Action, Field, Op};
@@ -25,8 +25,8 @@ pub(crate) struct Lowered {
 }
 
 /// Lowers a plan.
-pub(crate) fn lower(plan: &Plan, kernel: Kernel) -> Lowered {
-    let sides = Sides::of(plan, kernel);
+pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered {
+    let sides = Sides::of(plan, engine, kernel);
     let mut lowered = Lowered {
         tests: Vec::new(),
         calls: Vec::new(),

@@ -29,8 +29,10 @@ impl std::fmt::Debug for Ring<'_> {
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// There may be events.
+    /// Events have come.
     Events,
+    /// The time is over; there may be events.
+    Time,
     /// The descriptor given by the caller became readable.
     Caller,
 }
@@ -64,18 +66,15 @@ impl<'a> Ring<'a> {
             &mut [PollFd::new(caller, PollFlags::POLLIN)],
             PollTimeout::ZERO,
         )?;
-        Ok(if ready == 0 {
-            Wake::Events
-        } else {
-            Wake::Caller
-        })
+        Ok(if ready == 0 { Wake::Time } else { Wake::Caller })
     }
 
-    /// Sleeps until an event comes or the caller's descriptor is readable.
+    /// Sleeps until an event comes, the caller's descriptor is readable, or `longest` is over; without
+    /// `longest`, for as long as that takes.
     ///
     /// # Errors
     /// What `poll(2)` answered.
-    pub fn sleep(&self, caller: BorrowedFd<'_>) -> io::Result<Wake> {
+    pub fn sleep(&self, caller: BorrowedFd<'_>, longest: Option<Duration>) -> io::Result<Wake> {
         // SAFETY: the word is 4-byte aligned in the kernel side's mapped data, which lives as long as
         // the engine that this ring borrows from; both sides access it as one word only.
         let waiting = unsafe { AtomicU32::from_ptr(self.waiting.as_ptr()) };
@@ -92,11 +91,18 @@ impl<'a> Ring<'a> {
             PollFd::new(ring, PollFlags::POLLIN),
             PollFd::new(caller, PollFlags::POLLIN),
         ];
-        wait(&mut both, PollTimeout::NONE)?;
+        // poll(2) counts milliseconds: waking before the time is over would be waking twice.
+        let timeout = longest.map_or(PollTimeout::NONE, |longest| {
+            let started = longest.saturating_add(Duration::from_nanos(999_999));
+            PollTimeout::try_from(started).unwrap_or(PollTimeout::MAX)
+        });
+        let ready = wait(&mut both, timeout)?;
         waiting.store(0, Ordering::Relaxed);
         let [_, caller] = both;
         Ok(if caller.any().unwrap_or(false) {
             Wake::Caller
+        } else if ready == 0 {
+            Wake::Time
         } else {
             Wake::Events
         })

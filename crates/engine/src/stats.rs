@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::ptr::NonNull;
 
-use libbpf_rs::{ProgramMut, libbpf_sys};
+use libbpf_rs::libbpf_sys;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::abi::{CUT, LOST, WireCounts};
@@ -16,10 +16,11 @@ use crate::abi::{CUT, LOST, WireCounts};
 pub struct Stats {
     /// Events that a rule chose to record.
     pub matched: u64,
-    /// Of them, those put into the ring. `matched` is `delivered` plus the first two of `lost`.
+    /// Of them, those put into the ring. `matched` is `delivered` plus those of `lost` for which the ring
+    /// was full.
     pub delivered: u64,
     /// Events lost, by reason; see [`Lost`].
-    pub lost: [u64; 3],
+    pub lost: [u64; LOST + 1],
     /// Parts of delivered events that could not be read; see [`Cut`].
     pub cut: [u64; CUT],
 }
@@ -39,13 +40,15 @@ pub enum Lost {
     RingFull,
     /// The CPU has no area to build events in.
     Scratch,
+    /// A stub did not find the program that does its work.
+    Stub,
     /// The kernel did not run a program because another one was running on that CPU.
     Skipped,
 }
 
 impl Lost {
     /// All reasons, in index order.
-    pub const ALL: [Self; 3] = [Self::RingFull, Self::Scratch, Self::Skipped];
+    pub const ALL: [Self; LOST + 1] = [Self::RingFull, Self::Scratch, Self::Stub, Self::Skipped];
 
     /// The reason, for people.
     #[must_use]
@@ -53,6 +56,7 @@ impl Lost {
         match self {
             Self::RingFull => "ring full",
             Self::Scratch => "no area to build events in",
+            Self::Stub => "stub without its program",
             Self::Skipped => "program skipped by the kernel",
         }
     }
@@ -163,7 +167,7 @@ impl Drop for Counters {
 pub(crate) const SKIPPED: usize = LOST;
 
 /// How often the kernel did not run a program because it, or another one, was running on that CPU.
-pub(crate) fn skipped(program: &ProgramMut<'_>) -> u64 {
+pub(crate) fn skipped(program: &impl AsFd) -> u64 {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
     // SAFETY: `info` is writable for `len` bytes, and asks for no arrays: all its pointers are null.

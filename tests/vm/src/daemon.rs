@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -25,6 +25,9 @@ const TOLLGATE: &str = "/bin/tollgate";
 const LONGEST_START: Duration = Duration::from_secs(120);
 const LONGEST_END: Duration = Duration::from_secs(60);
 
+/// Status of a daemon that ends well and has not recorded everything.
+const LOST: i32 = 3;
+
 /// A daemon that audits.
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -35,15 +38,16 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon with these rules and waits until it audits.
+    /// Starts the daemon with this engine and these rules and waits until it audits.
     ///
     /// # Errors
     /// What it says when it does not.
-    pub(crate) fn start(name: &str, rules: &str) -> anyhow::Result<Self> {
+    pub(crate) fn start(name: &str, engine: &str, rules: &str) -> anyhow::Result<Self> {
         let (file, log) = (format!("/tmp/{name}.rules"), format!("/tmp/{name}.log"));
         fs::write(&file, rules).context("cannot write the rules")?;
         let mut child = Command::new(TOLLGATE)
-            .args(["daemon", "--foreground", "--rules", &file, "--log", &log])
+            .args(["daemon", "--foreground", "--engine", engine])
+            .args(["--rules", &file, "--log", &log])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -72,7 +76,10 @@ impl Daemon {
     }
 
     /// Waits for a line that starts so.
-    fn hear(&self, start: &str, longest: Duration) -> anyhow::Result<String> {
+    ///
+    /// # Errors
+    /// When it does not come.
+    pub(crate) fn hear(&self, start: &str, longest: Duration) -> anyhow::Result<String> {
         let mut said = Vec::new();
         loop {
             match self.stderr.recv_timeout(longest) {
@@ -84,6 +91,11 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Where it writes.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
     }
 
     /// What the verifier walked through for each program, for people.
@@ -184,25 +196,48 @@ impl Daemon {
     /// # Errors
     /// When it does not end well, or has lost events.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        let (line, status) = self.end()?;
+        ensure!(status.success(), "it ended with {status}: {line}");
+        Ok(())
+    }
+
+    /// Ends it with TERM; fails unless it says that it was blind, and has lost nothing that it saw.
+    ///
+    /// # Errors
+    /// When it ends in another way.
+    pub(crate) fn stop_blind(&self) -> anyhow::Result<()> {
+        let (line, status) = self.end()?;
+        ensure!(
+            status.code() == Some(LOST),
+            "it ended with {status}: {line}"
+        );
+        ensure!(count(&line, "blind for ")? > 0, "{line}");
+        Ok(())
+    }
+
+    /// What it says at its end, where all that was matched is in the log, and its status.
+    fn end(&self) -> anyhow::Result<(String, ExitStatus)> {
         kill(self.pid, Signal::SIGTERM).context("it has ended before")?;
         let line = self.hear("tollgate: stopped: ", LONGEST_END)?;
         let status = wait_for("the end of the daemon", || {
             let mut child = self.child.lock().ok().context("a test has panicked")?;
             Ok(child.try_wait()?)
         })?;
-        ensure!(status.success(), "it ended with {status}: {line}");
-        let count = |name: &str| -> anyhow::Result<u64> {
-            let (_, rest) = line.split_once(name).context("no account")?;
-            let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next();
-            digits.unwrap_or_default().parse().context("no account")
-        };
-        let (matched, written, lost) = (count("matched ")?, count("written ")?, count("lost ")?);
-        ensure!(matched == written && lost == 0, "{line}");
+        let (matched, written) = (count(&line, "matched ")?, count(&line, "written ")?);
+        ensure!(matched == written && count(&line, "lost ")? == 0, "{line}");
         let events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
         let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
         ensure!(logged == written, "the log holds {logged} events: {line}");
-        Ok(())
+        Ok((line, status))
     }
+}
+
+/// The number after a word of an account.
+fn count(line: &str, word: &str) -> anyhow::Result<u64> {
+    let no_account = || format!("no `{word}` in: {line}");
+    let (_, rest) = line.split_once(word).with_context(no_account)?;
+    let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next();
+    digits.unwrap_or_default().parse().with_context(no_account)
 }
 
 /// Tags and names of the BPF programs that the kernel holds.

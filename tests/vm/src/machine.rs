@@ -21,13 +21,24 @@ pub(crate) const STRANGER: u32 = 1002;
 
 /// On the kernel's command line: only tests whose name holds what follows are run.
 const FILTER: &str = "vm.filter=";
+/// On the kernel's command line: this machine counts instructions.
+const COUNTS: &str = "vm.counts";
+
+/// What the kernel's command line asks for.
+#[derive(Debug)]
+pub(crate) struct Wishes {
+    /// Only tests whose name holds this.
+    pub(crate) filter: String,
+    /// Those that count instructions, and not the others.
+    pub(crate) counts: bool,
+}
 
 /// Mounts what a program may expect of any machine, and nothing that the daemon must do without:
-/// neither tracefs nor bpffs. Returns the filter for tests.
+/// neither tracefs nor bpffs.
 ///
 /// # Errors
 /// When the kernel refuses a file system, or a directory cannot be made.
-pub(crate) fn prepare() -> anyhow::Result<String> {
+pub(crate) fn prepare() -> anyhow::Result<Wishes> {
     for (kind, place) in [
         ("proc", "/proc"),
         ("sysfs", "/sys"),
@@ -48,10 +59,12 @@ pub(crate) fn prepare() -> anyhow::Result<String> {
         make_directory(Path::new(directory), owner)?;
     }
     let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
-    let filter = line
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix(FILTER));
-    Ok(filter.unwrap_or_default().to_owned())
+    let mut words = line.split_whitespace();
+    let filter = words.clone().find_map(|word| word.strip_prefix(FILTER));
+    Ok(Wishes {
+        filter: filter.unwrap_or_default().to_owned(),
+        counts: words.any(|word| word == COUNTS),
+    })
 }
 
 /// Makes a directory that belongs to a user.

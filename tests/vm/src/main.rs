@@ -10,6 +10,8 @@
     reason = "standard output is the serial port that the harness reads"
 )]
 
+mod blind;
+mod count;
 mod daemon;
 mod event;
 mod machine;
@@ -23,7 +25,21 @@ use std::process::ExitCode;
 use suite::Session;
 
 /// Each starts one daemon.
-const SESSIONS: &[Session] = &[tracepoint::SESSION, raw::SESSION];
+const SESSIONS: &[Session] = &[
+    tracepoint::SESSION,
+    raw::SESSION,
+    Session {
+        name: "fentry",
+        engine: "fentry",
+        ..tracepoint::SESSION
+    },
+    Session {
+        name: "fentry_both_abis",
+        engine: "fentry",
+        ..raw::SESSION
+    },
+    blind::SESSION,
+];
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
@@ -31,7 +47,14 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     match machine::prepare() {
-        Ok(filter) => suite::run(SESSIONS, &filter),
+        Ok(wishes) => {
+            let sessions = if wishes.counts {
+                count::SESSIONS
+            } else {
+                SESSIONS
+            };
+            suite::run(sessions, &wishes.filter);
+        }
         Err(error) => println!("vm: broken {error:#}"),
     }
     machine::power_off()

@@ -12,6 +12,15 @@ use std::path::Path;
 /// Where the file is mapped.
 const BASE: u64 = 0x40_0000;
 
+/// Size of [`Arg::Buffer`]; a `struct stat` has 144.
+const BUFFER_BYTES: u32 = 256;
+
+/// `mov %rsp, %r13`: the buffer starts where the stack now ends.
+const BUFFER_IS_HERE: [u8; 3] = [0x49, 0x89, 0xe5];
+
+/// Reads the low half of the time stamp counter to `%eax`.
+const RDTSC: [u8; 2] = [0x0f, 0x31];
+
 /// How a program asks the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -34,6 +43,8 @@ pub(crate) enum Arg {
     Texts(&'static [&'static str]),
     /// What the call before returned.
     Result,
+    /// Address of [`BUFFER_BYTES`] that the kernel may write to. Only a program that counts has them.
+    Buffer,
 }
 
 impl From<i64> for Arg {
@@ -53,6 +64,7 @@ impl From<&'static str> for Arg {
 pub(crate) struct Program {
     entry: Entry,
     rounds: u32,
+    counts: bool,
     calls: Vec<(u32, Vec<Arg>)>,
 }
 
@@ -68,6 +80,7 @@ impl Program {
         Self {
             entry,
             rounds: 1,
+            counts: false,
             calls: Vec::new(),
         }
     }
@@ -81,6 +94,15 @@ impl Program {
     /// Makes all calls so many times.
     pub(crate) const fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
+        self
+    }
+
+    /// Reads the time stamp counter before and after the calls of each round. Writes the differences
+    /// to standard output when all rounds are over, in words of 64 bits, the last round's first. Ends
+    /// with status 1 when the last call of any round has failed. For programs with
+    /// [`Entry::Syscall`].
+    pub(crate) const fn counting(mut self) -> Self {
+        self.counts = true;
         self
     }
 
@@ -119,17 +141,44 @@ impl Program {
             code.extend([0x41, 0xbc]); // mov $rounds, %r12d
             code.extend(self.rounds.to_le_bytes());
         }
+        if self.counts {
+            // The segment cannot be written to: the stack keeps the buffer, and the counts below it.
+            code.extend([0x48, 0x81, 0xec]); // sub $BUFFER_BYTES, %rsp
+            code.extend(BUFFER_BYTES.to_le_bytes());
+            code.extend(BUFFER_IS_HERE);
+            code.extend([0x31, 0xed]); // xor %ebp, %ebp
+        }
         let again = code.len();
+        if self.counts {
+            code.extend(RDTSC);
+            code.extend([0x89, 0xc3, 0x31, 0xc0]); // mov %eax, %ebx; xor %eax, %eax
+        }
         for (number, args) in &self.calls {
             self.one(&mut code, &mut strings, *number, args);
+        }
+        if self.counts {
+            code.extend([0x09, 0xc5]); // or %eax, %ebp: keeps the sign of a failure
+            code.extend(RDTSC);
+            code.extend([0x29, 0xd8, 0x50]); // sub %ebx, %eax; push %rax
         }
         if wide {
             code.extend([0x41, 0xff, 0xcc, 0x0f, 0x85]); // dec %r12d; jnz again
             let back = i32::try_from(code.len() + 4 - again).unwrap_or(0);
             code.extend((-back).to_le_bytes());
         }
+        if self.counts {
+            code.extend(BUFFER_IS_HERE);
+            let (write, size) = (1, 8 * i64::from(self.rounds));
+            let args = [1.into(), Arg::Buffer, size.into()];
+            self.one(&mut code, &mut strings, write, &args);
+        }
         let exit = if self.entry == Entry::Syscall { 60 } else { 1 };
-        self.one(&mut code, &mut strings, exit, &[Arg::Number(0)]);
+        if self.counts {
+            code.extend([0xc1, 0xed, 31, 0x89, 0xef]); // shr $31, %ebp; mov %ebp, %edi
+            self.one(&mut code, &mut strings, exit, &[]);
+        } else {
+            self.one(&mut code, &mut strings, exit, &[Arg::Number(0)]);
+        }
         (code, strings.bytes)
     }
 
@@ -148,6 +197,10 @@ impl Program {
                 Arg::Result => {
                     code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
                     code.extend([0x89, 0xc0 | low]); // mov %rax, register
+                    continue;
+                }
+                Arg::Buffer => {
+                    code.extend([0x4c | high, 0x89, 0xe8 | low]); // mov %r13, register
                     continue;
                 }
             };
@@ -274,6 +327,29 @@ mod tests {
             .call(32, args![1]) // dup
             .call(1, vec![Arg::Result, "x".into(), 1.into()]);
         assert_eq!(run(&program).stdout, b"x");
+    }
+
+    #[test]
+    fn a_program_that_counts_writes_one_word_for_each_round() {
+        let program = Program::new(Entry::Syscall)
+            .call(257, args![-100, "/proc/self/stat", 0]) // openat
+            .call(5, vec![Arg::Result, Arg::Buffer]) // fstat
+            .rounds(300)
+            .counting();
+        let output = run(&program);
+        assert!(output.status.success());
+        assert_eq!(output.stdout.len(), 300 * 8);
+        let (words, _) = output.stdout.as_chunks();
+        let counts: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    }
+
+    #[test]
+    fn a_program_that_counts_tells_of_a_failure() {
+        let failing = Program::new(Entry::Syscall).call(3, args![-1]).counting(); // close
+        assert_eq!(run(&failing).status.code(), Some(1));
+        let idle = Program::new(Entry::Syscall).counting();
+        assert_eq!(run(&idle).status.code(), Some(0));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::suite::Session;
 /// The tests.
 pub(crate) const SESSION: Session = Session {
     name: "raw",
+    engine: "tracepoint",
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
     rules: "\
 -a always,exit -F arch=b32 -S open,unlink,execve,exit,exit_group -F uid=1001 -k narrow
@@ -27,7 +28,8 @@ pub(crate) const SESSION: Session = Session {
         ("a_32_bit_program", a_32_bit_program),
         ("calls_of_64_bits", calls_of_64_bits),
     ],
-    after: || Ok(()),
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
 };
 
 /// Numbers of calls of the 32-bit table.

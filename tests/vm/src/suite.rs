@@ -12,6 +12,7 @@
 //! Loading the programs is what takes long on an emulated processor, so that the tests of a session
 //! share one daemon. Its start and its end are tests as well.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -27,20 +28,24 @@ pub(crate) type Work = fn(&Daemon) -> anyhow::Result<()>;
 pub(crate) struct Session {
     /// First part of the name of each test.
     pub(crate) name: &'static str,
+    /// Engine of the daemon.
+    pub(crate) engine: &'static str,
     /// Makes what the rules are about.
     pub(crate) prepare: fn() -> anyhow::Result<()>,
     /// Rules of the daemon.
     pub(crate) rules: &'static str,
     /// What is run while the daemon audits.
     pub(crate) tests: &'static [(&'static str, Work)],
-    /// What is run when it has ended.
-    pub(crate) after: fn() -> anyhow::Result<()>,
+    /// Ends the daemon and checks its account.
+    pub(crate) stop: Work,
+    /// What is run when it has ended, with its log.
+    pub(crate) after: fn(&Path) -> anyhow::Result<()>,
 }
 
 /// The start of the daemon as a test.
 const STARTS: &str = "starts_and_attaches";
 /// Its end as a test.
-const ENDS: &str = "ends_and_has_lost_nothing";
+const ENDS: &str = "ends_and_accounts_for_all";
 /// What is left behind, as a test.
 const LEAVES: &str = "leaves_nothing_behind";
 
@@ -84,7 +89,8 @@ impl Session {
             }
         };
         let started = Instant::now();
-        let daemon = (self.prepare)().and_then(|()| Daemon::start(self.name, self.rules));
+        let daemon =
+            (self.prepare)().and_then(|()| Daemon::start(self.name, self.engine, self.rules));
         let daemon = match daemon {
             Ok(daemon) => {
                 report(STARTS, started, &Ok(()));
@@ -102,13 +108,17 @@ impl Session {
             }
         }
         let started = Instant::now();
-        report(ENDS, started, &daemon.stop());
+        report(ENDS, started, &(self.stop)(&daemon));
         let started = Instant::now();
         let left = wait_for("the end of all BPF programs", || {
             Ok(programs()?.is_empty().then_some(()))
         })
         .with_context(|| programs().unwrap_or_default().join(" "));
-        report(LEAVES, started, &left.and_then(|()| (self.after)()));
+        report(
+            LEAVES,
+            started,
+            &left.and_then(|()| (self.after)(daemon.log())),
+        );
     }
 }
 

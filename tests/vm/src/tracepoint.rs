@@ -1,6 +1,7 @@
 //! Programs on the tracepoints of the calls that rules name: what every rule for 64-bit calls uses.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ use crate::suite::Session;
 /// The tests.
 pub(crate) const SESSION: Session = Session {
     name: "tracepoint",
+    engine: "tracepoint",
     prepare,
     rules: "\
 -a always,exit -F arch=b64 -F dir=/tmp/watched -F perm=wa -k watched
@@ -50,6 +52,7 @@ pub(crate) const SESSION: Session = Session {
             five_thousand_opens_and_closes,
         ),
     ],
+    stop: Daemon::stop,
     after,
 };
 
@@ -76,6 +79,7 @@ mod nr {
 }
 
 fn prepare() -> anyhow::Result<()> {
+    clear(&["/tmp/watched", "/tmp/own", "/tmp/exactly8"])?;
     for (directory, owner) in [
         ("/tmp/watched", USER),
         ("/tmp/watched/below", USER),
@@ -94,6 +98,20 @@ fn prepare() -> anyhow::Result<()> {
     }
     fs::set_permissions("/tmp/own/secret", fs::Permissions::from_mode(0o600))?;
     symlink("/tmp/watched", "/tmp/work/link").context("cannot make a link")
+}
+
+/// Takes away what another session has left.
+fn clear(directories: &[&str]) -> anyhow::Result<()> {
+    for directory in directories {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.with_context(|| format!("cannot remove {directory}"))?,
+        }
+    }
+    for left in fs::read_dir("/tmp/work").context("cannot list the work directory")? {
+        fs::remove_file(left?.path()).context("cannot empty the work directory")?;
+    }
+    Ok(())
 }
 
 /// Writes a program of the tests.
@@ -399,8 +417,7 @@ fn five_thousand_opens_and_closes(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 /// Nobody writes any more.
-fn after() -> anyhow::Result<()> {
-    let log = Path::new("/tmp/tracepoint.log");
+fn after(log: &Path) -> anyhow::Result<()> {
     let before = fs::metadata(log).context("no log")?.len();
     let path = Path::new(PROGRAMS).join("starts");
     std::process::Command::new(path)

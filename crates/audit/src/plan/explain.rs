@@ -1,8 +1,8 @@
-//! What a plan costs on the tracepoint engine: a model for `tollgate explain` to print.
+//! What a plan costs on an engine: a model for `tollgate explain` to print.
 //!
-//! Once anything is attached, the kernel takes its syscall-trace slow path on *every* syscall of
-//! the machine: that is the price in [`Price::every_syscall_ns`]. A call "pays" here when it also
-//! evaluates rules.
+//! On the tracepoint engine, once anything is attached, the kernel takes its syscall-trace slow path on
+//! *every* syscall of the machine: that is the price in [`Price::every_syscall_ns`]. On the fentry
+//! engine it is 0. A call "pays" here when it also evaluates rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, SyscallMask};
 use crate::table;
 
-use super::hook::{self, Hook, Kernel, Sides};
+use super::hook::{self, EngineKind, Hook, Kernel, Sides};
 use super::shape::{self, Place};
 use super::{Call, Plan, RuleId};
 
@@ -57,6 +57,8 @@ pub const COMMON: [&str; 6] = ["read", "write", "getpid", "futex", "epoll_wait",
 /// What a plan costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
+    /// The engine that it is about.
+    pub engine: EngineKind,
     /// One entry for each of [`Plan::rules`], in the same order.
     pub rules: Vec<RuleCost>,
     /// What is attached.
@@ -79,8 +81,9 @@ pub struct Price {
     pub raw: bool,
     /// What every syscall of the machine pays, in the plan or not.
     pub every_syscall_ns: u32,
-    /// What a syscall of the plan pays on top before its first rule is read.
-    pub paying_syscall_ns: u32,
+    /// What a syscall of the plan pays on top before its first rule is read; where only instructions
+    /// have been counted, there is no time.
+    pub paying_syscall_ns: Option<u32>,
 }
 
 /// Syscalls of one ABI that pay.
@@ -144,11 +147,11 @@ pub enum Note {
     FlagsFromTask,
 }
 
-/// Says what a plan costs on the tracepoint engine of a kernel.
+/// Says what a plan costs on an engine of a kernel.
 #[must_use]
-pub fn explain(plan: &Plan, kernel: Kernel) -> Explanation {
-    let hooks = hook::hooks(plan, kernel);
-    let raw = Sides::of(plan, kernel);
+pub fn explain(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Explanation {
+    let hooks = hook::hooks(plan, engine, kernel);
+    let raw = Sides::of(plan, engine, kernel);
     let arches: BTreeSet<Arch> = plan
         .calls
         .keys()
@@ -176,8 +179,9 @@ pub fn explain(plan: &Plan, kernel: Kernel) -> Explanation {
         )
     });
     Explanation {
+        engine,
         rules: rules(plan, raw, &known),
-        price: price(&hooks, raw),
+        price: price(engine, &hooks, raw),
         hooks,
         paying,
         common: common.into(),
@@ -255,7 +259,10 @@ pub const fn bits(arch: Arch) -> &'static str {
     }
 }
 
-fn price(hooks: &BTreeSet<Hook>, raw: Sides) -> Price {
+fn price(engine: EngineKind, hooks: &BTreeSet<Hook>, raw: Sides) -> Price {
+    if engine == EngineKind::Fentry {
+        return Price::default();
+    }
     let enters = hooks
         .iter()
         .any(|hook| matches!(hook, Hook::Enter(_) | Hook::Last(_) | Hook::RawEnter));
@@ -294,7 +301,7 @@ fn price(hooks: &BTreeSet<Hook>, raw: Sides) -> Price {
     Price {
         raw: raw.raw_exit,
         every_syscall_ns,
-        paying_syscall_ns,
+        paying_syscall_ns: Some(paying_syscall_ns),
     }
 }
 

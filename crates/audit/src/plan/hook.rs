@@ -1,8 +1,13 @@
-//! Hooks: where the tracepoint engine must attach for a plan, and nowhere else.
+//! Hooks: where an engine must attach for a plan, and nowhere else.
 //!
-//! `syscalls:sys_exit_X` is cheap for the rest of the machine, but it never fires for 32-bit calls
-//! and exists only for calls that have a name. One call in the plan that it cannot serve moves all
-//! exits to the raw tracepoint: paying both would be worse than either. Likewise for the entries.
+//! The fentry engine attaches to the kernel's own functions for the calls of the plan: other calls
+//! pay nothing.
+//!
+//! The tracepoint engine has `syscalls:sys_exit_X`, which is cheap for the rest of the machine, but
+//! never fires for 32-bit calls and exists only for calls that have a name. One call in the plan that
+//! it cannot serve moves all exits to the raw tracepoint: paying both would be worse than either.
+//! Likewise for the entries.
+//!
 //! What vanishes in exec and exit is seen where the kernel does it, on kernels that show it there in
 //! time: that costs other calls nothing. On others it is seen at the call's entry.
 //! Attaching is the engine's job.
@@ -15,7 +20,27 @@ use crate::table;
 
 use super::{Call, Plan};
 
-/// A tracepoint.
+/// How syscalls are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineKind {
+    /// Through the kernel functions that do the work of the calls named.
+    Fentry,
+    /// Through tracepoints.
+    Tracepoint,
+}
+
+impl EngineKind {
+    /// Its name, as options and messages have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fentry => "fentry",
+            Self::Tracepoint => "tracepoint",
+        }
+    }
+}
+
+/// A place in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
     /// `syscalls:sys_enter_X` of a call that ends: something of its entry is remembered.
@@ -34,6 +59,12 @@ pub enum Hook {
     ExecCommit,
     /// The raw tracepoint `sched_process_exit`.
     TaskExit,
+    /// Entry of the function of a call that ends: something of it is remembered.
+    FunctionEnter(Call),
+    /// Entry of the function of a call that never ends.
+    FunctionLast(Call),
+    /// End of the function of a call.
+    FunctionExit(Call),
 }
 
 /// What the kernel shows beside the calls themselves.
@@ -65,13 +96,14 @@ pub struct Sides {
     pub raw_enter: bool,
     /// Exits are seen through the raw tracepoint.
     pub raw_exit: bool,
+    engine: EngineKind,
     kernel: Kernel,
 }
 
 /// Hooks that a plan needs on a kernel; none for a plan without calls.
 #[must_use]
-pub fn hooks(plan: &Plan, kernel: Kernel) -> BTreeSet<Hook> {
-    let sides = Sides::of(plan, kernel);
+pub fn hooks(plan: &Plan, engine: EngineKind, kernel: Kernel) -> BTreeSet<Hook> {
+    let sides = Sides::of(plan, engine, kernel);
     plan.calls
         .keys()
         .flat_map(|&call| sides.hooks(call))
@@ -81,7 +113,15 @@ pub fn hooks(plan: &Plan, kernel: Kernel) -> BTreeSet<Hook> {
 impl Sides {
     /// What some call of the plan cannot do without, all calls get.
     #[must_use]
-    pub fn of(plan: &Plan, kernel: Kernel) -> Self {
+    pub fn of(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Self {
+        if engine == EngineKind::Fentry {
+            return Self {
+                raw_enter: false,
+                raw_exit: false,
+                engine,
+                kernel,
+            };
+        }
         let mut nameless = plan
             .calls
             .keys()
@@ -93,6 +133,7 @@ impl Sides {
         Self {
             raw_enter: nameless.clone().any(shown_at_entry_only),
             raw_exit: nameless.any(returns),
+            engine,
             kernel,
         }
     }
@@ -101,6 +142,22 @@ impl Sides {
     #[must_use]
     pub fn hooks(self, call: Call) -> BTreeSet<Hook> {
         let mut hooks = BTreeSet::new();
+        if self.engine == EngineKind::Fentry {
+            if !returns(call) {
+                hooks.insert(Hook::FunctionLast(call));
+                return hooks;
+            }
+            hooks.insert(Hook::FunctionExit(call));
+            if starts(call) {
+                hooks.insert(Hook::ExecCommit);
+            }
+            if starts(call) && self.kernel.exec_prepare {
+                hooks.insert(Hook::ExecPrepare);
+            } else if starts(call) || waits(call) {
+                hooks.insert(Hook::FunctionEnter(call));
+            }
+            return hooks;
+        }
         if !returns(call) {
             hooks.insert(if self.kernel.early_task_exit {
                 Hook::TaskExit
@@ -138,7 +195,11 @@ impl Sides {
             && self.hooks(call).iter().any(|hook| {
                 matches!(
                     hook,
-                    Hook::Enter(_) | Hook::RawEnter | Hook::ExecPrepare | Hook::ExecCommit
+                    Hook::Enter(_)
+                        | Hook::RawEnter
+                        | Hook::FunctionEnter(_)
+                        | Hook::ExecPrepare
+                        | Hook::ExecCommit
                 )
             })
     }
@@ -215,6 +276,10 @@ impl fmt::Display for Hook {
             Self::ExecPrepare => return f.write_str("sched:sched_prepare_exec"),
             Self::ExecCommit => return f.write_str("sched:sched_process_exec"),
             Self::TaskExit => return f.write_str("sched:sched_process_exit"),
+            Self::FunctionEnter(call) | Self::FunctionLast(call) => {
+                return write!(f, "fentry:{}", function_label(call));
+            }
+            Self::FunctionExit(call) => return write!(f, "fexit:{}", function_label(call)),
             Self::Enter(call) | Self::Last(call) => ("enter", call),
             Self::Exit(call) => ("exit", call),
         };
@@ -222,6 +287,19 @@ impl fmt::Display for Hook {
             (Some(name), _) => write!(f, "syscalls:sys_{side}_{name}"),
             (None, Syscall(number)) => write!(f, "syscalls:sys_{side}_{number}"),
         }
+    }
+}
+
+/// What a call's function is called in lists: the exact name depends on the kernel.
+fn function_label(call: Call) -> String {
+    let prefix = if call.arch == Arch::X86_64 {
+        "__x64_sys_"
+    } else {
+        "__ia32_sys_"
+    };
+    match (tracepoint_name(call).or_else(|| name(call)), call.syscall) {
+        (Some(name), _) => format!("{prefix}{name}"),
+        (None, Syscall(number)) => format!("{prefix}{number}"),
     }
 }
 
@@ -242,7 +320,7 @@ mod tests {
             plan.calls
                 .insert(Call { arch, syscall }, CallPlan::default());
         }
-        hooks(&plan, kernel)
+        hooks(&plan, EngineKind::Tracepoint, kernel)
             .iter()
             .map(ToString::to_string)
             .collect()
@@ -336,7 +414,7 @@ mod tests {
             },
             CallPlan::default(),
         );
-        let hooks = hooks(&plan, Kernel::NEW);
+        let hooks = hooks(&plan, EngineKind::Tracepoint, Kernel::NEW);
         assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawExit]);
     }
 }

@@ -32,7 +32,7 @@ fn lowered(rules: &str) -> Lowered {
     assert!(list.load(0, lines).is_empty());
     let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
     assert!(plan.unsupported.is_empty(), "{:?}", plan.unsupported);
-    lower(&plan, Kernel::NEW)
+    lower(&plan, EngineKind::Tracepoint, Kernel::NEW)
 }
 
 impl Lowered {

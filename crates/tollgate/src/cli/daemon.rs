@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use anyhow::Context as _;
+use audit::plan::hook::EngineKind;
 use nix::unistd::setsid;
 
 use crate::daemon::{self, Settings};
@@ -26,8 +27,8 @@ pub(crate) struct Args {
         default_value = "/var/log/tollgate/audit.log"
     )]
     log: PathBuf,
-    /// How to see syscalls; `auto` takes the cheapest that works here, which today is `tracepoint`
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "tracepoint"])]
+    /// How to see syscalls; `auto` takes the first of the others that works here
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "fentry", "tracepoint"])]
     engine: String,
     /// Longest time from an event to its being written, in milliseconds (2 to 1000)
     #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=1000))]
@@ -76,6 +77,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let detached = args.detached;
     daemon::run(Settings {
         rules: args.rules.clone(),
+        engines: match args.engine.as_str() {
+            "fentry" => vec![EngineKind::Fentry],
+            "tracepoint" => vec![EngineKind::Tracepoint],
+            _ => vec![EngineKind::Fentry, EngineKind::Tracepoint],
+        },
         log: args.log.clone(),
         delay: Duration::from_millis(args.delay),
         partial: args.partial,

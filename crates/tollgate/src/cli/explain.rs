@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use audit::ids::Arch;
 use audit::plan::Plan;
 use audit::plan::explain::{Explanation, explain};
-use audit::plan::hook::Kernel;
+use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::list::RuleList;
 use audit::rule::{Diagnostic, Line, Severity};
 
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Rule files, read in this order
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Engine to price
+    #[arg(long, value_name = "NAME", default_value = "tracepoint", value_parser = ["fentry", "tracepoint"])]
+    engine: String,
     /// Prints JSON
     #[arg(long)]
     json: bool,
@@ -56,7 +59,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .map(|file| (file.path, file.lines, file.diagnostics));
     // A kernel that does not say what it shows is priced as one that shows nothing.
     let kernel = engine::kernel().unwrap_or(Kernel::OLD);
-    let explained = Explained::new(files, kernel);
+    let engine = match args.engine.as_str() {
+        "fentry" => EngineKind::Fentry,
+        _ => EngineKind::Tracepoint,
+    };
+    let explained = Explained::new(files, engine, kernel);
     let output = if args.json {
         json::render(&explained)?
     } else {
@@ -77,6 +84,7 @@ impl Explained {
     /// Obeys the lines of all files in order, then compiles and explains what is left.
     fn new(
         files: impl IntoIterator<Item = (PathBuf, Vec<Line>, Vec<Diagnostic>)>,
+        engine: EngineKind,
         kernel: Kernel,
     ) -> Self {
         let (mut paths, mut list) = (Vec::new(), RuleList::default());
@@ -94,7 +102,7 @@ impl Explained {
             );
         }
         let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
-        let explanation = explain(&plan, kernel);
+        let explanation = explain(&plan, engine, kernel);
         Self {
             files: paths,
             plan,
@@ -112,5 +120,7 @@ impl Explained {
     }
 }
 
+#[cfg(test)]
+mod public;
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ pub(crate) enum Exit {
     Success,
     /// 1: it could not be done, or what was looked at is wrong.
     Failure,
-    /// 3: the daemon ended well, but events were lost.
+    /// 3: the daemon ended well, but events were lost, or it was blind for a time.
     Lost,
     /// 4: not allowed, as `auditctl` and `auditd` say it.
     NotRoot,

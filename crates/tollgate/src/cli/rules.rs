@@ -76,7 +76,9 @@ impl SourceFile {
 
     /// Parses text that is already here.
     pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Self {
-        let (lines, diagnostics) = parse_file(&bytes, &ThisMachine);
+        let (lines, mut diagnostics) = parse_file(&bytes, &ThisMachine);
+        diagnostics.extend(lines.iter().filter_map(without_effect));
+        diagnostics.sort_by_key(|finding| finding.span.start);
         Self {
             path,
             bytes,
@@ -119,6 +121,28 @@ impl SourceFile {
             .filter(|line| matches!(line.command, Command::Add { .. }))
             .count()
     }
+}
+
+/// The note that a line deserves which sets the kernel's own audit: tollgate leaves that alone.
+fn without_effect(line: &Line) -> Option<Diagnostic> {
+    let option = match line.command {
+        Command::Backlog(_) => "-b",
+        Command::BacklogWait(_) => "--backlog_wait_time",
+        Command::Enabled(_) => "-e",
+        Command::Failure(_) => "-f",
+        Command::Rate(_) => "-r",
+        Command::LoginuidImmutable => "--loginuid-immutable",
+        _ => return None,
+    };
+    Some(Diagnostic {
+        severity: Severity::Note,
+        code: "kernel-setting",
+        line: line.number,
+        column: 1,
+        span: line.span.clone(),
+        message: format!("`{option}` sets the kernel's own audit and does nothing here"),
+        advice: "keep the line for `auditctl`, or take it out".into(),
+    })
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
@@ -197,6 +221,23 @@ mod tests {
         let large = fs::File::create(path("large")).unwrap();
         large.set_len(FILE_LIMIT_BYTES + 1).unwrap();
         assert!(refusal(&path("large")).contains("more than 16777216 bytes"));
+    }
+
+    #[test]
+    fn settings_of_the_kernel_are_named_and_are_no_mistake() {
+        let file = parsed("-D\n-b 8192\n-e 1\n-f 1\n-r 0\n-w /x -p w\n");
+        let named: Vec<(u32, &str)> = file
+            .diagnostics
+            .iter()
+            .map(|finding| (finding.line, finding.code))
+            .collect();
+        let setting = "kernel-setting";
+        assert_eq!(
+            named,
+            [(2, setting), (3, setting), (4, setting), (5, setting)]
+        );
+        assert!(file.may_load());
+        assert_eq!(file.count(Severity::Warning), 0);
     }
 
     #[test]

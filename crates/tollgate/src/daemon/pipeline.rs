@@ -14,12 +14,13 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use audit::event::Time;
 use audit::ids::Serial;
 use audit::plan::Plan;
+use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use bstr::BString;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -27,6 +28,8 @@ use engine::{Attached, Clock, Context, Decoder, Engine, Options, Stats, Storage,
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
+use super::heartbeat::Heartbeat;
+use super::summary::say;
 use crate::sink::log::Log;
 use crate::sink::terminal::Terminal;
 
@@ -48,6 +51,8 @@ const NICE: i32 = -10;
 pub(crate) struct Pipeline {
     /// The plan to attach.
     pub(crate) plan: Plan,
+    /// Engines to try, the best first.
+    pub(crate) engines: Vec<EngineKind>,
     /// Where records go.
     pub(crate) log: Log,
     /// A view for people, when wanted.
@@ -71,6 +76,8 @@ pub(crate) struct Outcome {
     pub(crate) undecodable: u64,
     /// Events that the view left out.
     pub(crate) unshown: u64,
+    /// How long the engine may have seen nothing.
+    pub(crate) blind: Duration,
 }
 
 /// Events that could not be written.
@@ -80,6 +87,17 @@ pub(crate) struct Unwritten {
     pub(crate) events: u64,
     /// Why, the last time.
     pub(crate) reason: String,
+}
+
+/// How auditing has begun.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// The engine that works here.
+    pub(crate) engine: EngineKind,
+    /// What it attached.
+    pub(crate) attached: Attached,
+    /// Why a better engine does not.
+    pub(crate) why_not: Option<String>,
 }
 
 /// The threads of a running pipeline.
@@ -96,6 +114,7 @@ struct Drained {
     stats: Stats,
     undecodable: u64,
     unshown: u64,
+    blind: Duration,
 }
 
 /// Text of whole events.
@@ -119,7 +138,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// What kept the engine from attaching; nothing is left running or attached then.
-    pub(crate) fn start(self, ended: Arc<EventFd>) -> anyhow::Result<(Running, Attached)> {
+    pub(crate) fn start(self, ended: Arc<EventFd>) -> anyhow::Result<(Running, Started)> {
         let (full_to, full_from) = bounded(BATCHES);
         let (empty_to, empty_from) = bounded(BATCHES);
         let (ready_to, ready_from) = bounded(1);
@@ -142,6 +161,7 @@ impl Pipeline {
         let log = spawn("tlg-log", move || writer.run(&full_from, &empty_to))?;
         let reader = Reader {
             plan: self.plan,
+            engines: self.engines,
             pause: self.delay / 2,
             stop: self.stop,
             full: full_to,
@@ -157,7 +177,7 @@ impl Pipeline {
         })?;
         let running = Running { ring, log, print };
         match ready_from.recv() {
-            Ok(attached) => Ok((running, attached)),
+            Ok(started) => Ok((running, started)),
             Err(_) => match running.join() {
                 Err(error) => Err(error),
                 Ok(_) => anyhow::bail!("the engine ended before it was attached"),
@@ -184,6 +204,7 @@ impl Running {
             unwritten,
             undecodable: drained.undecodable,
             unshown: drained.unshown,
+            blind: drained.blind,
         })
     }
 }
@@ -209,6 +230,7 @@ fn keys(plan: &Plan) -> Vec<Option<BString>> {
 /// The ring thread.
 struct Reader {
     plan: Plan,
+    engines: Vec<EngineKind>,
     pause: Duration,
     stop: Arc<EventFd>,
     full: Sender<Batch>,
@@ -217,10 +239,26 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(self, ready: &Sender<Attached>) -> anyhow::Result<Drained> {
+    fn run(self, ready: &Sender<Started>) -> anyhow::Result<Drained> {
         engine::boost(NICE);
-        let mut storage = Storage::default();
-        let mut engine = Engine::start(&mut storage, &self.plan, Options::default())?;
+        let (mut first, mut second) = (Storage::default(), Storage::default());
+        let options = Options::default();
+        let [best, rest @ ..] = self.engines.as_slice() else {
+            anyhow::bail!("no engine was asked for");
+        };
+        let mut why_not = None;
+        let mut engine = match (Engine::start(&mut first, &self.plan, *best, options), rest) {
+            (Ok(engine), _) => engine,
+            (Err(refused), [next, ..]) => {
+                why_not = Some(format!(
+                    "{}: {:#}",
+                    best.name(),
+                    anyhow::Error::from(refused)
+                ));
+                Engine::start(&mut second, &self.plan, *next, options)?
+            }
+            (Err(refused), []) => return Err(refused.into()),
+        };
         let state = RefCell::new(Encoding {
             decoder: Decoder::default(),
             keys: keys(&self.plan),
@@ -230,36 +268,59 @@ impl Reader {
             shown: self.shown.clone(),
             drained: Drained::default(),
         });
-        if ready.send(engine.attached().clone()).is_err() {
+        let started = Started {
+            engine: engine.kind(),
+            attached: engine.attached().clone(),
+            why_not,
+        };
+        if ready.send(started).is_err() {
             return Ok(Drained::default());
         }
-        self.follow(&engine, &state)?;
+        let blind = self.follow(&engine, &state)?;
         engine.detach();
         self.drain_all(&engine, &state)?;
         self.pass_on(&state);
         let mut drained = state.into_inner().drained;
         drained.stats = engine.stats();
+        drained.blind = blind;
         Ok(drained)
     }
 
-    /// Drains until told to stop: by the clock while events come, asleep while none do.
-    fn follow(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
+    /// Drains until told to stop: by the clock while events come, asleep while none do. Returns how
+    /// long the engine was blind; one that cannot be is never looked at, and sleeps without end.
+    fn follow(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<Duration> {
         let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
         let stop = self.stop.as_fd();
+        let on_functions = engine.kind() == EngineKind::Fentry;
+        let mut heartbeat = on_functions.then(|| Heartbeat::new(Instant::now()));
         let mut quiet = 0;
         loop {
             let taken = self.drain(engine, &ring, state)?;
             quiet = if taken == 0 { quiet + 1 } else { 0 };
+            let now = Instant::now();
+            let mut next = heartbeat.as_ref().map(|heartbeat| heartbeat.next(now));
+            if let Some(heartbeat) = &mut heartbeat
+                && next == Some(Duration::ZERO)
+            {
+                look(heartbeat, engine);
+                next = Some(heartbeat.next(now));
+            }
             let wake = if quiet < QUIET_ROUNDS {
-                ring.pause(stop, self.pause)
+                let pause = next.map_or(self.pause, |next| next.min(self.pause));
+                ring.pause(stop, pause)
             } else {
-                quiet = 0;
-                ring.sleep(stop)
+                ring.sleep(stop, next)
             };
-            if wake.context("cannot wait for events")? == Wake::Caller {
-                return Ok(());
+            match wake.context("cannot wait for events")? {
+                Wake::Caller => break,
+                Wake::Events => quiet = 0,
+                Wake::Time => {}
             }
         }
+        Ok(heartbeat.map_or(Duration::ZERO, |mut heartbeat| {
+            look(&mut heartbeat, engine);
+            heartbeat.blind()
+        }))
     }
 
     /// Takes what is left after everything was detached.
@@ -301,6 +362,13 @@ impl Reader {
         let batch = std::mem::replace(&mut state.batch, next);
         // The log thread outlives this one: it ends when this channel closes.
         let _gone = self.full.send(batch);
+    }
+}
+
+/// Looks whether the engine's programs run, and says what has changed.
+fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
+    if let Some(change) = heartbeat.look(engine.runs(), Instant::now()) {
+        say(&change.to_string());
     }
 }
 

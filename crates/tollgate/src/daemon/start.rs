@@ -1,6 +1,5 @@
 //! Order of start and stop. Everything that can be refused is refused before anything is attached.
 
-use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +10,7 @@ use anyhow::{Context as _, bail};
 use audit::ids::Arch;
 use audit::plan::Plan;
 use audit::plan::explain::explain;
-use audit::plan::hook::Kernel;
+use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::list::RuleList;
 use engine::KernelAudit;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,7 +20,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
 use super::pipeline::Pipeline;
-use super::summary::{Ready, Summary};
+use super::summary::{Ready, Summary, say};
 use crate::cli::report::{self, Exit};
 use crate::cli::rules;
 use crate::sink::log::Log;
@@ -34,6 +33,8 @@ const SLOW_TO_DETACH: usize = 10;
 pub(crate) struct Settings {
     /// Rule files, read in this order.
     pub(crate) rules: Vec<PathBuf>,
+    /// Engines to try, the best first.
+    pub(crate) engines: Vec<EngineKind>,
     /// Log file.
     pub(crate) log: PathBuf,
     /// Longest time from event to write.
@@ -53,7 +54,7 @@ pub(crate) struct Settings {
 pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {
         say(
-            "the daemon must be run by root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to tracepoints (CAP_SYS_ADMIN)",
+            "the daemon must be run by root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)",
         );
         return Ok(Exit::NotRoot.into());
     }
@@ -73,20 +74,32 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
     let kernel = engine::kernel().context("cannot learn what this kernel shows")?;
-    let price = price(&plan, kernel);
+    let prices =
+        [EngineKind::Fentry, EngineKind::Tracepoint].map(|kind| price(&plan, kind, kernel));
     let pipeline = Pipeline {
         plan,
+        engines: settings.engines,
         log,
         terminal: settings.terminal,
         delay: settings.delay,
         stop: Arc::clone(&stop),
     };
-    let (running, attached) = pipeline.start(Arc::clone(&ended))?;
+    let (running, started) = pipeline.start(Arc::clone(&ended))?;
+    if let Some(why_not) = &started.why_not {
+        say(&format!("engine {why_not}"));
+    }
+    let [fentry, tracepoint] = &prices;
+    let price = match started.engine {
+        EngineKind::Fentry => fentry,
+        EngineKind::Tracepoint => tracepoint,
+    };
+    let attached = &started.attached;
     let ready = Ready {
         rules,
         calls,
-        attached: &attached,
-        price: &price,
+        engine: started.engine.name(),
+        attached,
+        price,
         log: &settings.log,
     };
     say(&ready.to_string());
@@ -107,7 +120,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         "stopped: {summary}; log {}",
         settings.log.display()
     ));
-    Ok(if summary.lost() == 0 {
+    Ok(if summary.is_whole() {
         Exit::Success
     } else {
         Exit::Lost
@@ -168,12 +181,15 @@ fn plan(settings: &Settings) -> anyhow::Result<Option<Plan>> {
     Ok(Some(plan))
 }
 
-fn price(plan: &Plan, kernel: Kernel) -> String {
-    let price = explain(plan, kernel).price;
-    format!(
-        "every syscall pays about {} ns, those named about {} ns more",
-        price.every_syscall_ns, price.paying_syscall_ns
-    )
+fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
+    let price = explain(plan, engine, kernel).price;
+    match price.paying_syscall_ns {
+        Some(paying) => format!(
+            "every syscall pays about {} ns, those named about {paying} ns more",
+            price.every_syscall_ns
+        ),
+        None => "syscalls that are not named pay nothing".to_owned(),
+    }
 }
 
 /// Something else that makes every syscall pay is worth a line: people would blame us for it.
@@ -197,9 +213,4 @@ fn say_who_else_audits() {
 fn event_fd() -> anyhow::Result<EventFd> {
     EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
         .context("cannot make an eventfd")
-}
-
-/// Says a line on standard error. That nobody listens is no reason to stop auditing.
-fn say(line: &str) {
-    let _deaf = writeln!(io::stderr().lock(), "tollgate: {line}");
 }

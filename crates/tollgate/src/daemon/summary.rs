@@ -1,16 +1,19 @@
 //! What the daemon says: one line when it has attached, and the account at the end.
 
 use std::fmt::{self, Display};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use engine::{Attached, Cut, Lost};
 
+use super::heartbeat::seconds;
 use super::pipeline::Outcome;
 
 /// The line that tells that auditing has begun.
 pub(crate) struct Ready<'a> {
     pub(crate) rules: usize,
     pub(crate) calls: usize,
+    pub(crate) engine: &'a str,
     pub(crate) attached: &'a Attached,
     pub(crate) price: &'a str,
     pub(crate) log: &'a Path,
@@ -19,6 +22,7 @@ pub(crate) struct Ready<'a> {
 impl Display for Ready<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            engine,
             rules,
             calls,
             attached,
@@ -27,7 +31,7 @@ impl Display for Ready<'_> {
         } = self;
         write!(
             f,
-            "auditing {calls} calls for {rules} rules through {} hooks, engine tracepoint; {price}; log {}",
+            "auditing {calls} calls for {rules} rules through {} hooks, engine {engine}; {price}; log {}",
             attached.hooks.len(),
             log.display()
         )?;
@@ -50,6 +54,11 @@ impl Summary<'_> {
     pub(crate) fn lost(&self) -> u64 {
         self.0.stats.all_lost() + self.0.unwritten.events + self.0.undecodable
     }
+
+    /// Whether every event that should have been chosen is in the log.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lost() == 0 && self.0.blind.is_zero()
+    }
 }
 
 impl Display for Summary<'_> {
@@ -60,6 +69,7 @@ impl Display for Summary<'_> {
             unwritten,
             undecodable,
             unshown,
+            blind,
         } = self.0;
         write!(
             f,
@@ -92,6 +102,9 @@ impl Display for Summary<'_> {
             .filter(|(count, _)| **count != 0)
             .map(|(count, part)| format!("{} {count}", part.part()))
             .collect();
+        if !blind.is_zero() {
+            write!(f, "; blind for {} s", seconds(*blind))?;
+        }
         if !cut.is_empty() {
             write!(f, "; incomplete: {}", cut.join(", "))?;
         }
@@ -102,8 +115,15 @@ impl Display for Summary<'_> {
     }
 }
 
+/// Says a line on standard error. That nobody listens is no reason to stop auditing.
+pub(crate) fn say(line: &str) {
+    let _deaf = writeln!(io::stderr().lock(), "tollgate: {line}");
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use engine::Stats;
 
     use super::super::pipeline::Unwritten;
@@ -124,6 +144,7 @@ mod tests {
             Summary(&outcome).to_string(),
             "matched 3, written 3, lost 0"
         );
+        assert!(Summary(&outcome).is_whole());
     }
 
     #[test]
@@ -132,7 +153,7 @@ mod tests {
             stats: Stats {
                 matched: 10,
                 delivered: 6,
-                lost: [3, 0, 1],
+                lost: [3, 0, 0, 1],
                 cut: [0, 2, 0, 0, 0],
             },
             written: 4,
@@ -142,6 +163,7 @@ mod tests {
             },
             undecodable: 1,
             unshown: 5,
+            blind: Duration::ZERO,
         };
         assert_eq!(
             Summary(&outcome).to_string(),
@@ -149,5 +171,19 @@ mod tests {
              not written 1 (No space left on device), not decodable 1); \
              incomplete: arguments cut 2; left out of the view: 5"
         );
+        assert!(!Summary(&outcome).is_whole());
+    }
+
+    #[test]
+    fn what_was_never_seen_is_told_and_makes_the_log_incomplete() {
+        let outcome = Outcome {
+            blind: Duration::from_millis(6500),
+            ..Outcome::default()
+        };
+        assert_eq!(
+            Summary(&outcome).to_string(),
+            "matched 0, written 0, lost 0; blind for 7 s"
+        );
+        assert!(!Summary(&outcome).is_whole());
     }
 }

@@ -23,7 +23,7 @@ struct Document {
     hooks: Vec<String>,
     raw_tracepoint: bool,
     every_syscall_ns: u32,
-    paying_syscall_ns: u32,
+    paying_syscall_ns: Option<u32>,
     paying: Vec<Paying>,
     common: BTreeMap<&'static str, bool>,
 }

@@ -60,6 +60,7 @@ fn explained(files: &[(&str, &[Rule])]) -> Explained {
         files
             .iter()
             .map(|&(path, rules)| (path.into(), lines(rules), Vec::new())),
+        EngineKind::Tracepoint,
         Kernel::OLD,
     )
 }
@@ -195,7 +196,7 @@ fn mistakes_are_counted() {
         ..mistake.clone()
     };
     let files = [("a".into(), Vec::new(), vec![mistake, warning])];
-    let explained = Explained::new(files, Kernel::OLD);
+    let explained = Explained::new(files, EngineKind::Tracepoint, Kernel::OLD);
     assert_eq!(explained.errors, 1);
     assert!(text::render(&explained).starts_with("a: 0 rules in force, 1 mistake left out"));
 }

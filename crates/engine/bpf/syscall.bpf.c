@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The tracepoint engine: programs on per-syscall tracepoints, or on the one raw tracepoint that also
- * sees 32-bit calls. Attached to any tracepoint of syscalls, every syscall of the machine takes the
- * kernel's trace slow path (about 30 ns); only the calls that rules name run a program.
+ * Where a syscall is seen. One body, syscall_end(), serves two engines; the loader takes the programs
+ * of one of them.
+ *
+ * Tracepoint engine: per-syscall tracepoints, or the one raw tracepoint that also sees 32-bit calls.
+ * Attached to any of them, every syscall of the machine takes the kernel's trace slow path; only the
+ * calls that rules name run a program.
+ *
+ * Fentry engine: the kernel functions behind the calls that rules name, of both ABIs. Other calls do
+ * not execute one instruction more.
  */
 #include "kernel.bpf.h"
 #include <bpf/bpf_helpers.h>
@@ -170,7 +176,127 @@ int task_exit(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* What clock_calibrate found: ticks of the kernel at that moment. */
+/*
+ * Programs on functions are bound to their function when they are loaded. What is loaded once for each
+ * call is therefore a stub of a few instructions that jumps to a program loaded once: verifying the
+ * whole body, some 40,000 steps, for each of a hundred calls would take seconds on a fast machine.
+ *
+ * The jump needs both to be on functions of one type, to the letter: the kernel has two for syscalls,
+ * which differ in the name of their argument, `regs` or, for calls that have no arguments and for those
+ * that can be left out of a build, `__unused`. Hence two of each.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} tlg_call_end SEC(".maps"), tlg_bare_end SEC(".maps"), tlg_call_last SEC(".maps"),
+	tlg_bare_last SEC(".maps");
+
+/* fexit on a syscall's function, v5.5. Runs in the calling task when the call ends. */
+SEC("fexit/__x64_sys_close")
+int stub_call_end(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_call_end, 0);
+	count_lost(WIRE_LOST_STUB);
+	return 0;
+}
+
+/* The same on a function whose argument is called `__unused`. */
+SEC("fexit/__do_sys_getpid")
+int stub_bare_end(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_bare_end, 0);
+	count_lost(WIRE_LOST_STUB);
+	return 0;
+}
+
+/* fentry on the function of a call that never ends. */
+SEC("fentry/__x64_sys_close")
+int stub_call_last(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_call_last, 0);
+	count_lost(WIRE_LOST_STUB);
+	return 0;
+}
+
+SEC("fentry/__do_sys_getpid")
+int stub_bare_last(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_bare_last, 0);
+	count_lost(WIRE_LOST_STUB);
+	return 0;
+}
+
+/* fentry on the function of a call of which something must be remembered. */
+SEC("fentry/__x64_sys_close")
+int stub_call_enter(__u64 *ctx)
+{
+	struct task_struct *task = current();
+
+	remember(task, task_regs(task));
+	return 0;
+}
+
+static __always_inline int function_end(__s64 ret, __u32 flags)
+{
+	struct task_struct *task = current();
+	__u64 regs = task_regs(task);
+
+	syscall_end(task, regs, task_abi(task), LOAD(pt_regs, regs, orig_ax), ret, flags,
+		    task->pid);
+	return 0;
+}
+
+/* Bodies of the stubs. Bound to a function of the right type, and never attached to it. */
+SEC("fexit/__x64_sys_close")
+int call_end(__u64 *ctx)
+{
+	return function_end(ctx[1], WIRE_EVENT_RETURNED);
+}
+
+SEC("fexit/__do_sys_getpid")
+int bare_end(__u64 *ctx)
+{
+	return function_end(ctx[1], WIRE_EVENT_RETURNED);
+}
+
+SEC("fentry/__x64_sys_close")
+int call_last(__u64 *ctx)
+{
+	return function_end(0, 0);
+}
+
+SEC("fentry/__do_sys_getpid")
+int bare_last(__u64 *ctx)
+{
+	return function_end(0, 0);
+}
+
+/* How often the daemon's own call has run `beat`. */
+__u64 tlg_beats;
+
+/*
+ * fentry on sched_rr_get_interval(2), v5.5. Runs in the calling task. The daemon makes this call and
+ * looks whether the program has run: kernel.ftrace_enabled=0 stops every program on a function, and
+ * nothing else tells. This call because every kernel has it, hardly a program makes it, and the kernel
+ * refuses it for thread -1 before it takes a lock. Others who make it pay a trampoline and a comparison.
+ */
+SEC("fentry/__x64_sys_sched_rr_get_interval")
+int beat(__u64 *ctx)
+{
+	if (bpf_get_current_pid_tgid() >> 32 == tlg_self)
+		tlg_beats++;
+	return 0;
+}
+
+/* v5.12; its address is known where the kernel lists its data symbols. */
+extern const void preempt_dynamic_mode __ksym __weak;
+
+/* How the kernel preempts itself: 0 none, 1 voluntary, 2 full, 3 lazy; -1 when it does not say. */
+__s32 tlg_preempt;
+
+/* Ticks of the kernel when daemon_self ran last. */
 __u64 tlg_jiffies;
 
 /* Run by the daemon itself through BPF_PROG_TEST_RUN: which task not to audit, and the tick count. */
@@ -179,6 +305,9 @@ int daemon_self(struct bpf_raw_tracepoint_args *ctx)
 {
 	tlg_self = bpf_get_current_pid_tgid() >> 32;
 	tlg_jiffies = bpf_jiffies64();
+	tlg_preempt = -1;
+	if (&preempt_dynamic_mode)
+		bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode);
 	return 0;
 }
 

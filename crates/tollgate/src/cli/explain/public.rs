@@ -1,0 +1,72 @@
+//! Extra checks over public rule files, when they lie beside the repository (`../shared/rulesets`, or
+//! where `TOLLGATE_RULESETS` says): every line of them is honoured, or named with the reason.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::cli::rules::SourceFile;
+
+/// Numbers of the lines that say something: neither empty nor a comment.
+fn speaking(text: &[u8]) -> BTreeSet<u32> {
+    let lines = (1..).zip(text.split(|&byte| byte == b'\n'));
+    lines
+        .filter(|(_, line)| {
+            let line = line.trim_ascii();
+            !line.is_empty() && !line.starts_with(b"#")
+        })
+        .map(|(number, _)| number)
+        .collect()
+}
+
+#[track_caller]
+fn every_line_is_accounted_for(path: &Path) {
+    let file = SourceFile::parse(path.to_owned(), std::fs::read(path).unwrap());
+    let settings = file
+        .lines
+        .iter()
+        .filter(|line| !matches!(line.command, audit::rule::Command::Add { .. }));
+    let mut accounted: BTreeSet<u32> = settings.map(|line| line.number).collect();
+    accounted.extend(file.diagnostics.iter().map(|found| found.line));
+    let expected = speaking(&file.bytes);
+
+    let parts = (path.to_owned(), file.lines, file.diagnostics);
+    let explained = Explained::new([parts], EngineKind::Tracepoint, Kernel::OLD);
+    accounted.extend(explained.plan.rules.iter().map(|rule| rule.line));
+    accounted.extend(explained.plan.unsupported.iter().map(|rule| rule.line));
+    accounted.extend(explained.findings.iter().map(|(_, found)| found.line));
+    assert_eq!(
+        expected.difference(&accounted).collect::<Vec<_>>(),
+        Vec::<&u32>::new(),
+        "lines of {} that nobody answers for",
+        path.display()
+    );
+
+    assert!(text::render(&explained).contains(" in force"));
+    let json: serde_json::Value = serde_json::from_str(&json::render(&explained).unwrap()).unwrap();
+    assert!(json.is_object());
+}
+
+#[test]
+fn lines_of_public_rule_files_are_honoured_or_named() {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/rulesets");
+    let sets = std::env::var_os("TOLLGATE_RULESETS").map_or(beside, PathBuf::from);
+    let mut files = 0;
+    for set in ["neo23x0-auditd", "audit-userspace-4.2.2"] {
+        let Ok(entries) = std::fs::read_dir(sets.join(set)) else {
+            eprintln!(
+                "no rule set in `{}`: nothing was checked",
+                sets.join(set).display()
+            );
+            return;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "rules") {
+                every_line_is_accounted_for(&path);
+                files += 1;
+            }
+        }
+    }
+    assert!(files > 30, "{files} files");
+}

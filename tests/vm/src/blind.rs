@@ -1,0 +1,84 @@
+//! Programs on functions, while the kernel is told not to run them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use crate::daemon::Daemon;
+use crate::event::expect;
+use crate::machine::{PROGRAMS, USER, make_file};
+use crate::program::{Entry, Program, args};
+use crate::suite::Session;
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "blind",
+    engine: "fentry",
+    prepare: || make_file(Path::new("/tmp/work/file"), USER),
+    rules: RULES,
+    tests: &[
+        ("says_so_and_recovers", says_so_and_recovers),
+        ("another_refuses_to_start", another_refuses_to_start),
+    ],
+    stop: Daemon::stop_blind,
+    after: |_log| Ok(()),
+};
+
+const RULES: &str = "-a always,exit -F arch=b64 -S open -F uid=1001 -k opened\n";
+
+/// Whether the kernel runs programs on its functions.
+const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
+
+/// The daemon looks every 5 s.
+const LONGEST: Duration = Duration::from_secs(15);
+
+/// Does something while the kernel runs no programs on its functions.
+fn while_off<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    fs::write(SWITCH, "0").context("cannot switch programs off")?;
+    let done = work();
+    fs::write(SWITCH, "1").context("cannot switch programs on")?;
+    done
+}
+
+/// A program that opens a file once.
+fn opens() -> anyhow::Result<PathBuf> {
+    let path = Path::new(PROGRAMS).join("opens_once");
+    let calls = Program::new(Entry::Syscall).call(2, args!["file", 0, 0]);
+    calls.write(&path).context("cannot write a program")?;
+    Ok(path)
+}
+
+fn says_so_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = opens()?;
+    let seen = |pid| -> anyhow::Result<()> {
+        expect(&daemon.events("opened", pid, 1)?, &["open=3 NORMAL:file"])
+    };
+    seen(daemon.run_user(&path, &[])?)?;
+    let unseen = while_off(|| {
+        daemon.hear("tollgate: BLIND: ", LONGEST)?;
+        daemon.run_user(&path, &[])
+    })?;
+    daemon.hear(
+        "tollgate: programs on the kernel's functions run again; blind for ",
+        LONGEST,
+    )?;
+    seen(daemon.run_user(&path, &[])?)?;
+    // Events are written in order: what was to come of the process before has come.
+    expect(&daemon.logged(unseen)?, &[])
+}
+
+/// A daemon that would be blind from the start does not start, and says what to do.
+fn another_refuses_to_start(_blind: &Daemon) -> anyhow::Result<()> {
+    let started = while_off(|| Ok(Daemon::start("refused", "fentry", RULES)))?;
+    let said = match started {
+        Ok(daemon) => {
+            daemon.stop()?;
+            "it has started".to_owned()
+        }
+        Err(error) => format!("{error:#}"),
+    };
+    ensure!(said.contains("sysctl kernel.ftrace_enabled=1"), "{said}");
+    Ok(())
+}
