@@ -19,6 +19,7 @@ mod load;
 mod lower;
 mod maps;
 mod probe;
+mod refusal;
 mod ring;
 mod stats;
 mod tracefs;

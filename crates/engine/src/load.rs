@@ -6,15 +6,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use bstr::BString;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{
-    OpenObject, PrintLevel, ProgramInput, RingBufferBuilder, num_possible_cpus, set_print,
-};
+use libbpf_rs::{OpenObject, ProgramInput, RingBufferBuilder, num_possible_cpus};
 
 use crate::attach::{self, Attached, Links};
 use crate::clock::{self, Clock, Moment};
@@ -23,6 +19,7 @@ use crate::heartbeat::Heartbeat;
 use crate::lower;
 use crate::maps;
 use crate::probe;
+use crate::refusal;
 use crate::ring::Ring;
 use crate::stats::{self, Counters, Stats};
 use crate::watch::{self, Watches};
@@ -78,9 +75,12 @@ pub enum EngineError {
     Open(#[source] libbpf_rs::Error),
     /// The kernel refused a program or a map.
     #[error(
-        "kernel {kernel} refuses the BPF programs ({refused}); loading them needs root (CAP_BPF, CAP_PERFMON), tracepoint programs and no lockdown"
+        "kernel {kernel} refuses the programs of engine {} ({refused}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
+        kind.name(), needs(*kind)
     )]
     Load {
+        /// The engine.
+        kind: EngineKind,
         /// Release of the running kernel.
         kernel: String,
         /// What libbpf said about the refusal.
@@ -172,7 +172,6 @@ pub struct Engine<'s> {
     waiting: NonNull<u32>,
     skel: SyscallSkel<'s>,
     attached: Attached,
-    keys: Vec<Option<BString>>,
     moment: Cell<Option<Moment>>,
 }
 
@@ -184,27 +183,16 @@ impl fmt::Debug for Engine<'_> {
     }
 }
 
-/// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
-const MOST_FUNCTIONS: usize = 250;
-
-/// What libbpf says while it loads, kept for the error. libbpf's printer is one for the process.
-static SAID: Mutex<String> = Mutex::new(String::new());
-
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "libbpf-rs fixes the signature"
-)]
-fn keep(_level: PrintLevel, text: String) {
-    if let Ok(mut said) = SAID.lock()
-        && text.contains("failed")
-        && said.len() < 1000
-    {
-        if !said.is_empty() {
-            said.push_str("; ");
-        }
-        said.push_str(text.trim().trim_start_matches("libbpf: "));
+/// What the kernel must allow for an engine.
+const fn needs(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Fentry => "programs on kernel functions (fentry and fexit, v5.5)",
+        EngineKind::Tracepoint => "programs on tracepoints and raw tracepoints",
     }
 }
+
+/// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
+const MOST_FUNCTIONS: usize = 250;
 
 impl<'s> Engine<'s> {
     /// Loads the programs, gives them the plan, and attaches them.
@@ -246,15 +234,11 @@ impl<'s> Engine<'s> {
             rodata.tlg_root.dev = root.dev;
             rodata.tlg_named = lowered.named;
         }
-        if let Ok(mut said) = SAID.lock() {
-            said.clear();
-        }
-        let before = set_print(Some((PrintLevel::Warn, keep)));
-        let loaded = open.load();
-        set_print(before);
+        let (loaded, refused) = refusal::heard(|| open.load());
         let mut skel = loaded.map_err(|source| EngineError::Load {
+            kind,
             kernel: kernel_release(),
-            refused: SAID.lock().map(|said| said.clone()).unwrap_or_default(),
+            refused,
             source,
         })?;
         maps::fill(&skel, &lowered, &watches)?;
@@ -277,7 +261,6 @@ impl<'s> Engine<'s> {
             waiting,
             skel,
             attached: Attached::default(),
-            keys: plan.rules.iter().map(|rule| rule.key.clone()).collect(),
             moment: Cell::new(None),
         };
         engine.now()?; // from here on this process is not audited
@@ -343,12 +326,6 @@ impl<'s> Engine<'s> {
     #[must_use]
     pub const fn attached(&self) -> &Attached {
         &self.attached
-    }
-
-    /// Keys of the plan's rules, by rule number, as [`crate::Context`] wants them.
-    #[must_use]
-    pub fn keys(&self) -> &[Option<BString>] {
-        &self.keys
     }
 
     /// Counters since the start.

@@ -1,0 +1,76 @@
+//! What libbpf says while the kernel refuses something.
+
+use std::sync::Mutex;
+
+use libbpf_rs::{PrintLevel, set_print};
+
+/// Runs `load`, and gives what libbpf said meanwhile beside its result.
+pub(crate) fn heard<T>(load: impl FnOnce() -> T) -> (T, String) {
+    if let Ok(mut said) = SAID.lock() {
+        said.clear();
+    }
+    let before = set_print(Some((PrintLevel::Warn, keep)));
+    let loaded = load();
+    set_print(before);
+    let said = SAID.lock().map(|said| said.clone()).unwrap_or_default();
+    (loaded, said)
+}
+
+/// What libbpf says while it loads, kept for the error. libbpf's printer is one for the process.
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "libbpf-rs fixes the signature"
+)]
+fn keep(_level: PrintLevel, text: String) {
+    if let Ok(mut said) = SAID.lock() {
+        add_refusal(&mut said, &text);
+    }
+}
+
+/// Adds what is worth telling of a message of libbpf: the first that says what failed, and the end of the
+/// verifier's log, where the reason is.
+fn add_refusal(said: &mut String, text: &str) {
+    const LOG: &str = "BEGIN PROG LOAD LOG";
+    const MOST_BYTES: usize = 600;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    if text.contains(LOG) {
+        let log: Vec<&str> = lines.filter(|line| !line.starts_with("--")).collect();
+        let end = log.get(log.len().saturating_sub(4)..).unwrap_or_default();
+        said.push_str("; verifier: ");
+        said.extend(end.join(" | ").chars().take(MOST_BYTES));
+    } else if said.is_empty()
+        && text.contains("failed")
+        && let Some(first) = lines.next()
+    {
+        said.extend(
+            first
+                .trim_start_matches("libbpf: ")
+                .chars()
+                .take(MOST_BYTES),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_refusal_the_first_line_and_the_end_of_the_log_are_told() {
+        let mut said = String::new();
+        for text in [
+            "libbpf: prog 'beat': BPF program load failed: -EACCES\n",
+            "libbpf: prog 'beat': -- BEGIN PROG LOAD LOG --\n0: r1\n1: r2\n2: r3\ninvalid access\nprocessed 3 insns\n-- END PROG LOAD LOG --\n",
+            "libbpf: failed to load object 'syscall_bpf'\n",
+        ] {
+            add_refusal(&mut said, text);
+        }
+        assert_eq!(
+            said,
+            "prog 'beat': BPF program load failed: -EACCES; \
+             verifier: 1: r2 | 2: r3 | invalid access | processed 3 insns"
+        );
+    }
+}
