@@ -114,19 +114,10 @@ impl Sides {
     /// What some call of the plan cannot do without, all calls get.
     #[must_use]
     pub fn of(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Self {
-        if engine == EngineKind::Fentry {
-            return Self {
-                raw_enter: false,
-                raw_exit: false,
-                engine,
-                kernel,
-            };
-        }
-        let mut nameless = plan
-            .calls
-            .keys()
-            .copied()
-            .filter(|&call| tracepoint_name(call).is_none());
+        let mut nameless =
+            plan.calls.keys().copied().filter(|&call| {
+                engine == EngineKind::Tracepoint && tracepoint_name(call).is_none()
+            });
         let shown_at_entry_only = |call| {
             !kernel.exec_prepare && starts(call) || !kernel.early_task_exit && !returns(call)
         };
@@ -142,24 +133,11 @@ impl Sides {
     #[must_use]
     pub fn hooks(self, call: Call) -> BTreeSet<Hook> {
         let mut hooks = BTreeSet::new();
-        if self.engine == EngineKind::Fentry {
-            if !returns(call) {
-                hooks.insert(Hook::FunctionLast(call));
-                return hooks;
-            }
-            hooks.insert(Hook::FunctionExit(call));
-            if starts(call) {
-                hooks.insert(Hook::ExecCommit);
-            }
-            if starts(call) && self.kernel.exec_prepare {
-                hooks.insert(Hook::ExecPrepare);
-            } else if starts(call) || waits(call) {
-                hooks.insert(Hook::FunctionEnter(call));
-            }
-            return hooks;
-        }
+        let on_functions = self.engine == EngineKind::Fentry;
         if !returns(call) {
-            hooks.insert(if self.kernel.early_task_exit {
+            hooks.insert(if on_functions {
+                Hook::FunctionLast(call)
+            } else if self.kernel.early_task_exit {
                 Hook::TaskExit
             } else if self.raw_enter {
                 Hook::RawEnter
@@ -168,7 +146,9 @@ impl Sides {
             });
             return hooks;
         }
-        hooks.insert(if self.raw_exit {
+        hooks.insert(if on_functions {
+            Hook::FunctionExit(call)
+        } else if self.raw_exit {
             Hook::RawExit
         } else {
             Hook::Exit(call)
@@ -179,7 +159,9 @@ impl Sides {
         if starts(call) && self.kernel.exec_prepare {
             hooks.insert(Hook::ExecPrepare);
         } else if starts(call) || waits(call) {
-            if self.raw_enter {
+            if on_functions {
+                hooks.insert(Hook::FunctionEnter(call));
+            } else if self.raw_enter {
                 hooks.insert(Hook::RawEnter);
             } else if tracepoint_name(call).is_some() {
                 hooks.insert(Hook::Enter(call));
