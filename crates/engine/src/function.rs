@@ -4,13 +4,13 @@
 //! object once, cannot put one on many functions. The stub that it has loaded, with maps and kernel
 //! types resolved, is taken back as instructions and loaded again for each function.
 
-use std::ffi::{CStr, CString};
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::ReferencesType as _;
 use libbpf_rs::btf::types::{Func, FuncProto};
+use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
 use libbpf_rs::{AsRawLibbpf as _, MapCore as _, MapFlags, MapMut, ProgramMut, libbpf_sys};
 
 /// A function of the kernel that does the work of a syscall.
@@ -30,11 +30,13 @@ pub(crate) enum Kind {
     Bare,
 }
 
-/// The kernel's functions for syscalls.
+/// The kernel's functions by name.
+///
+/// Looking one name up in the kernel's types walks through all of them, and a 32-bit call has some hundred
+/// names that it may go by: so the types are walked once.
 pub(crate) struct Functions {
-    kernel: Btf<'static>,
-    call: u32,
-    bare: u32,
+    /// Nothing for a function that does not take what one for a syscall takes.
+    by_name: HashMap<OsString, Option<Function>>,
 }
 
 impl Functions {
@@ -44,34 +46,40 @@ impl Functions {
     /// When the kernel has no type information.
     pub(crate) fn read() -> libbpf_rs::Result<Option<Self>> {
         let kernel = Btf::from_vmlinux()?;
-        let types = (
-            proto(&kernel, "__x64_sys_close"),
-            proto(&kernel, "__do_sys_getpid"),
-        );
-        Ok(match types {
-            (Some((_, call)), Some((_, bare))) => Some(Self { kernel, call, bare }),
-            _ => None,
-        })
+        let example = |name| kernel.type_by_name(name).and_then(proto);
+        let (Some(call), Some(bare)) = (example("__x64_sys_close"), example("__do_sys_getpid"))
+        else {
+            return Ok(None);
+        };
+        let mut by_name = HashMap::new();
+        for function in kernel.type_by_kind::<Func<'_>>() {
+            let Some(name) = function.name() else {
+                continue;
+            };
+            let id = u32::from(function.type_id());
+            let kind = match proto(function) {
+                Some(proto) if proto == call => Some(Kind::Call),
+                Some(proto) if proto == bare => Some(Kind::Bare),
+                _ => None,
+            };
+            by_name
+                .entry(name.to_owned())
+                .or_insert_with(|| kind.map(|kind| Function { id, kind }));
+        }
+        Ok(Some(Self { by_name }))
     }
 
     /// Looks a function up by name; `None` when this kernel has none, or one of that name that does not
     /// take the registers: the inner part of a call, which the compiler may have taken apart.
     pub(crate) fn find(&self, name: &str) -> Option<Function> {
-        let (id, proto) = proto(&self.kernel, name)?;
-        let kind = match proto {
-            proto if proto == self.call => Kind::Call,
-            proto if proto == self.bare => Kind::Bare,
-            _ => return None,
-        };
-        Some(Function { id, kind })
+        self.by_name.get(OsStr::new(name)).copied().flatten()
     }
 }
 
-/// Numbers of a function and of its type.
-fn proto(kernel: &Btf<'_>, name: &str) -> Option<(u32, u32)> {
-    let function: Func<'_> = kernel.type_by_name(name)?;
+/// The type of a function.
+fn proto(function: Func<'_>) -> Option<TypeId> {
     let proto: FuncProto<'_> = function.referenced_type().try_into().ok()?;
-    Some((u32::from(function.type_id()), u32::from(proto.type_id())))
+    Some(proto.type_id())
 }
 
 /// Which end of a function a program runs at.
