@@ -299,11 +299,18 @@ fn len(bytes: &[u8]) -> u64 {
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::Command;
+    use std::sync::{Mutex, PoisonError};
 
     use super::*;
 
+    /// Held from writing a program until it runs. What another thread starts meanwhile has, until its
+    /// own `execve`, this program's file open for writing, and the kernel refuses to run such a file
+    /// (`ETXTBSY`, `deny_write_access()` in fs/exec.c).
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
     #[track_caller]
     fn run(program: &Program) -> std::process::Output {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("program");
         program.write(&path).unwrap();
