@@ -13,6 +13,7 @@ struct wire_shape abi_wire_shape;
 struct wire_call abi_wire_call;
 struct wire_test abi_wire_test;
 struct wire_inode_key abi_wire_inode_key;
+struct wire_watched abi_wire_watched;
 struct wire_entry abi_wire_entry;
 struct wire_event abi_wire_event;
 struct wire_inode abi_wire_inode;

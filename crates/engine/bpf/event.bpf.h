@@ -14,15 +14,6 @@
 #define EINTR		       4
 #define MAX_ERRNO	       4095 /* include/linux/err.h */
 
-__u32 tlg_self; /* tgid of the daemon, which is never audited; learnt by tracepoint_self */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, WIRE_ABIS *WIRE_SYSCALLS);
-	__type(key, __u32);
-	__type(value, struct wire_call);
-} tlg_calls SEC(".maps");
-
 /* What entries left for ends, by thread. The oldest gives way: it is counted where it is missed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -31,38 +22,14 @@ struct {
 	__type(value, struct wire_entry);
 } tlg_entries SEC(".maps");
 
-/* The numbers that rules name, one bit each, for programs that see every call. */
-const volatile __u64 tlg_named[WIRE_ABIS][WIRE_SYSCALLS / 64];
-
-static __always_inline int named(__u32 abi, __u32 nr)
-{
-	if (nr >= WIRE_SYSCALLS || abi >= WIRE_ABIS)
-		return 0;
-	return (tlg_named[abi][nr / 64] >> (nr % 64)) & 1;
-}
-
-static __always_inline void fill_args(__u64 *args, __u64 regs, __u32 abi)
-{
-	if (abi == WIRE_B64) {
-		args[0] = LOAD(pt_regs, regs, di);
-		args[1] = LOAD(pt_regs, regs, si);
-		args[2] = LOAD(pt_regs, regs, dx);
-		args[3] = LOAD(pt_regs, regs, r10);
-	} else {
-		args[0] = (__u32)LOAD(pt_regs, regs, bx);
-		args[1] = (__u32)LOAD(pt_regs, regs, cx);
-		args[2] = (__u32)LOAD(pt_regs, regs, dx);
-		args[3] = (__u32)LOAD(pt_regs, regs, si);
-	}
-}
-
 /* Keeps what will be gone or late when the call ends. */
-static __always_inline void remember(const struct task_struct *task, __u64 regs)
+static __always_inline void remember(struct task_struct *task)
 {
+	const struct pt_regs *regs = task_regs(task);
 	__u32 thread = task->pid;
 	struct wire_entry entry = {
 		.jiffies = bpf_jiffies64(),
-		.nr = LOAD(pt_regs, regs, orig_ax),
+		.nr = regs->orig_ax,
 		.abi = task_abi(task),
 	};
 
@@ -87,19 +54,22 @@ static __always_inline void recall(struct wire_event *event, __u32 thread)
 	bpf_map_delete_elem(&tlg_entries, &thread);
 }
 
-/* ACC_MODE() of include/linux/fs.h, as audit_match_perm() uses it. */
-static __always_inline __u32 open_perm(const struct wire_event *event, const struct wire_call *call)
+/* The access mode of an open, as audit_match_perm() takes it from the caller. */
+static __always_inline __u32 open_perm(const struct wire_event *event, const struct wire_call *call,
+				       const struct seen *seen)
 {
 	__u64 flags = event->args[call->open_arg & 3];
 
-	if (call->facts & WIRE_FACT_OPEN_HOW) {
+	if (call->facts & WIRE_FACT_OPEN_HOW && seen) {
+		flags = seen->open_flags;
+	} else if (call->facts & WIRE_FACT_OPEN_HOW) {
 		__u64 how = 0;
 
 		if (bpf_probe_read_user(&how, sizeof(how), (void *)flags))
 			count_cut(WIRE_CUT_NAME);
 		flags = how;
 	}
-	return "\004\002\006\006"[flags & 3];
+	return ACC_MODE(flags);
 }
 
 /* What the kernel's audit reports for a call that a signal interrupted: audit_return_fixup(). */
@@ -147,7 +117,7 @@ static __always_inline void append_argv(struct scratch *s, __u64 mm)
 	__u64 len = LOAD(mm_struct, mm, arg_end) - from;
 	__u64 argc = 0;
 
-	if (bpf_probe_read_user(&argc, 4, (void *)LOAD(pt_regs, s->regs, sp)))
+	if (bpf_probe_read_user(&argc, 4, (void *)task_regs(current())->sp))
 		count_cut(WIRE_CUT_ARGV);
 	s->event.argc = argc;
 	if (len > WIRE_ARGV_BYTES) {
@@ -169,45 +139,55 @@ __noinline int append_strings(struct scratch *s)
 {
 	struct task_struct *task = current();
 	struct wire_event *event;
-	__u64 mm;
+	struct mm_struct *mm;
 	__u32 at;
 
 	if (!s)
 		return 0;
 	event = &s->event;
-	mm = (__u64)task->mm;
+	mm = task->mm;
 	at = s->used;
 	event->exe_len = event->cwd_len = event->proctitle_len = 0;
 	event->argv_len = event->argc = 0;
 	if (mm) {
-		__u64 exe = LOAD(mm_struct, mm, exe_file);
+		struct file *exe = mm->exe_file;
 
 		if (exe) {
 			event->flags |= WIRE_EVENT_EXE;
-			if (append_path(s, task, AT(file, exe, f_path), PATH_EXE))
+			if (append_path(s, task, exe->f_path.dentry, exe->f_path.mnt, PATH_EXE))
 				event->flags |= WIRE_EVENT_EXE_DELETED;
 			event->exe_len = s->used - at;
 		}
 	}
 	if (event->objects) {
-		__u64 fs = (__u64)task->fs;
+		struct fs_struct *fs = task->fs;
 
 		at = s->used;
 		event->flags |= WIRE_EVENT_CWD;
-		if (append_path(s, task, AT(fs_struct, fs, pwd), PATH_CWD))
+		if (append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD))
 			event->flags |= WIRE_EVENT_CWD_DELETED;
 		event->cwd_len = s->used - at;
 	}
 	if (mm)
-		append_proctitle(s, task, mm);
+		append_proctitle(s, task, (__u64)mm);
 	if (mm && event->flags & WIRE_EVENT_STARTED)
-		append_argv(s, mm);
+		append_argv(s, (__u64)mm);
 	return 0;
+}
+
+/* The objects of the call, from what hooks have seen or from what its arguments say. */
+static __always_inline void find_objects(struct scratch *s, const struct wire_call *call,
+					 struct seen *seen)
+{
+	if (seen)
+		seen_take(s, seen);
+	else
+		resolve_objects(s, call);
 }
 
 /* Facts that the rules of this call look at, and no others. */
 static __always_inline void fill_facts(struct scratch *s, const struct task_struct *task,
-				       const struct wire_call *call)
+				       const struct wire_call *call, struct seen *seen)
 {
 	struct wire_event *event = &s->event;
 	__u32 facts = call->facts;
@@ -217,14 +197,15 @@ static __always_inline void fill_facts(struct scratch *s, const struct task_stru
 	if (facts & WIRE_FACT_CREDS)
 		fill_creds(event, task);
 	if (facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW))
-		event->open_perm = open_perm(event, call);
+		event->open_perm = open_perm(event, call, seen);
 	if (facts & WIRE_FACT_EXE)
 		watch_exe(s);
 	if (facts & WIRE_FACT_OBJECTS)
-		resolve_objects(s, call);
+		find_objects(s, call, seen);
 }
 
-static __always_inline __u32 decide(struct scratch *s, const struct wire_call *call)
+static __always_inline __u32 decide(struct scratch *s, const struct wire_call *call,
+				    struct seen *seen)
 {
 	__u32 opens = call->facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW);
 
@@ -232,6 +213,10 @@ static __always_inline __u32 decide(struct scratch *s, const struct wire_call *c
 		return run_rules(s, call->tests);
 	if (opens && !(s->event.open_perm & call->watch_perm))
 		return run_rules(s, call->tests_unwatched);
+	if (seen) {
+		seen_hits(s, seen);
+		return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
+	}
 	if (!(call->facts & WIRE_FACT_OBJECTS))
 		resolve_objects(s, call);
 	for (__u32 i = 0; i < WIRE_OBJECTS; i++)
@@ -240,42 +225,20 @@ static __always_inline __u32 decide(struct scratch *s, const struct wire_call *c
 	return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
 }
 
-/*
- * A call has ended: `regs` are its registers, `flags` WIRE_EVENT_RETURNED when `ret` is its result, and
- * `thread` is the number under which its entry was remembered. Runs in the task that made it.
- *
- * An exec that succeeds has ended when the program has started: at its return the registers are those of
- * an execve of the new program's ABI, whatever the call was (set_personality_64bit() in
- * arch/x86/kernel/process_64.c).
- */
-static __always_inline void syscall_end(const struct task_struct *task, __u64 regs, __u32 abi,
-					__u32 nr, __s64 ret, __u32 flags, __u32 thread)
+/* A call that rules name has ended: to its event, if they keep one. */
+static __always_inline void call_event(struct task_struct *task, const struct wire_call *call,
+				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 thread,
+				       struct seen *seen)
 {
-	__u32 key = abi * WIRE_SYSCALLS + nr;
-	struct wire_call *call;
+	struct scratch *s = scratch();
 	struct wire_event *event;
-	struct scratch *s;
-	__u32 verdict, tgid;
+	__u32 verdict;
 
-	if (nr >= WIRE_SYSCALLS)
-		return;
-	call = bpf_map_lookup_elem(&tlg_calls, &key);
-	if (!call || call->tests == WIRE_NO_CALL)
-		return;
-	if (call->facts & WIRE_FACT_FORKS && !ret)
-		return;
-	if (call->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
-		return;
-	tgid = task->tgid;
-	if (tgid == tlg_self)
-		return;
-	s = scratch();
 	if (!s) {
 		count_lost(WIRE_LOST_SCRATCH);
 		return;
 	}
 	event = &s->event;
-	s->regs = regs;
 	s->used = s->hits = s->exe_hits = 0;
 	event->version = WIRE_VERSION;
 	event->flags = flags;
@@ -285,13 +248,13 @@ static __always_inline void syscall_end(const struct task_struct *task, __u64 re
 	event->nr = nr;
 	event->exit = reported(ret);
 	event->success = flags & WIRE_EVENT_RETURNED && (ret >= 0 || ret < -MAX_ERRNO);
-	event->pid = tgid;
-	fill_args(event->args, regs, abi);
+	event->pid = task->tgid;
+	fill_args(event->args, task_regs(task), abi);
 	if (call->facts & WIRE_FACT_ENTRY)
 		recall(event, thread);
 
-	fill_facts(s, task, call);
-	verdict = decide(s, call);
+	fill_facts(s, task, call, seen);
+	verdict = decide(s, call, seen);
 	if (!VERDICT_KEEPS(verdict))
 		return;
 
@@ -302,10 +265,46 @@ static __always_inline void syscall_end(const struct task_struct *task, __u64 re
 		fill_creds(event, task);
 	fill_names(event, task);
 	if (!event->objects)
-		resolve_objects(s, call);
+		find_objects(s, call, seen);
 	append_strings(s);
 	event->len = sizeof(*event) + (s->used & TAIL_MASK);
 	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1));
+}
+
+/*
+ * A call has ended: `flags` has WIRE_EVENT_RETURNED when `ret` is its result, and `thread` is the number
+ * under which its entry was remembered. Runs in the task that made it.
+ *
+ * An exec that succeeds has ended when the program has started: at its return the registers are those of
+ * an execve of the new program's ABI, whatever the call was (set_personality_64bit() in
+ * arch/x86/kernel/process_64.c).
+ */
+static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u32 nr, __s64 ret,
+					__u32 flags, __u32 thread)
+{
+	__u32 key = abi * WIRE_SYSCALLS + nr;
+	struct seen *seen = NULL;
+	struct wire_call *call;
+
+	if (nr >= WIRE_SYSCALLS)
+		return;
+	call = bpf_map_lookup_elem(&tlg_calls, &key);
+	if (!call || call->tests == WIRE_NO_CALL)
+		return;
+	if (call->facts & WIRE_FACT_FORKS && !ret)
+		return;
+	if (call->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
+		return;
+	if ((__u32)task->tgid == tlg_self)
+		return;
+	if (tlg_hooked && call->facts & WIRE_FACT_SEEN) {
+		seen = seen_find(thread, key);
+		if (call->facts & WIRE_FACT_WATCHED && !seen && !tlg_seen_short)
+			return;
+	}
+	call_event(task, call, abi, nr, ret, flags, thread, seen);
+	if (seen)
+		seen_free(seen);
 }
 
 #endif /* TOLLGATE_EVENT_BPF_H */

@@ -82,7 +82,7 @@ static __always_inline int test_object(struct scratch *s, struct wire_object *ob
 
 static __always_inline int test_objects(struct scratch *s, const struct wire_test *test)
 {
-	for (__u32 i = 0; i < WIRE_OBJECTS; i++) {
+	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
 		struct wire_object *object;
 
 		if (i >= s->event.objects)

@@ -70,8 +70,13 @@ struct qstr {
 	const unsigned char *name;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
 struct super_block {
 	__u32 s_dev;
+	struct list_head s_mounts;
 };
 
 struct inode {
@@ -92,6 +97,8 @@ struct dentry {
 	struct dentry *d_parent;
 	struct qstr d_name;
 	struct inode *d_inode;
+	unsigned char d_iname[32];
+	struct super_block *d_sb;
 };
 
 struct vfsmount {
@@ -102,6 +109,7 @@ struct mount {
 	struct mount *mnt_parent;
 	struct dentry *mnt_mountpoint;
 	struct vfsmount mnt;
+	struct list_head mnt_instance;
 };
 
 struct path {
@@ -113,6 +121,27 @@ struct file {
 	__u32 f_mode;
 	struct inode *f_inode;
 	struct path f_path;
+};
+
+struct filename {
+	const char *name;
+};
+
+struct nameidata {
+	struct qstr last;
+	struct filename *name;
+};
+
+struct open_flags {
+	int open_flag;
+};
+
+struct renamedata {
+	struct inode *old_dir;
+	struct dentry *old_dentry;
+	struct inode *new_dir;
+	struct dentry *new_dentry;
+	unsigned int flags;
 };
 
 struct fdtable {

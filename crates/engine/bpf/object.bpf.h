@@ -7,8 +7,9 @@
 #ifndef TOLLGATE_OBJECT_BPF_H
 #define TOLLGATE_OBJECT_BPF_H
 
-#define AT_FDCWD      (-100)
-#define FMODE_CREATED (1U << 20) /* include/linux/fs.h */
+#define AT_FDCWD	(-100)
+#define FMODE_CREATED	(1U << 20) /* include/linux/fs.h */
+#define ACC_MODE(flags) ("\004\002\006\006"[(flags) & 3]) /* include/linux/fs.h: AUDIT_PERM_* */
 
 static __always_inline struct wire_object *object_at(struct scratch *s, __u32 at)
 {
@@ -123,9 +124,11 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	object->at = s->used;
 	object->dentry = object->mnt = object->base_dentry = object->base_mnt = 0;
 	object->text = 0;
+	object->last = 0;
 	to->flags = 0;
 	to->effect = shape->effect;
 	to->place = place;
+	to->named_by = 0;
 	if (place == WIRE_PLACE_FD) {
 		to->name_len = 0;
 		file = task_file(task, name);

@@ -18,8 +18,25 @@ struct path_walk {
 	__u64 root_mnt;
 	__u32 from; /* where in the tail the text starts */
 	__u32 deleted;
-	__u32 uncacheable; /* it crosses a mount, or has no directory */
+	__u32 crossed; /* the text goes on above a mount */
+	__u32 uncacheable; /* it has no directory */
 };
+
+/* v3.10 and v3.13; their addresses are known where the kernel lists its data symbols. */
+extern const void rename_lock __ksym __weak;
+extern const void mount_lock __ksym __weak;
+
+/*
+ * How often directory entries have been moved, and mounts made or taken away: above a mount nothing
+ * changes while both stand. What is below is looked at itself.
+ */
+static __always_inline __u64 tree_version(void)
+{
+	if (!&rename_lock || !&mount_lock)
+		return 0;
+	return LOAD_WORD((__u64)&rename_lock) << 32 | (__u32)LOAD_WORD((__u64)&mount_lock) |
+	       1ULL << 63;
+}
 
 static __always_inline void copy_component(struct scratch *s, __u64 dentry)
 {
@@ -75,7 +92,7 @@ static long path_step(__u32 index, void *data)
 		return 1;
 	step = step_up(&walk->dentry, &walk->mnt);
 	if (step != 1) {
-		walk->uncacheable = 1;
+		walk->crossed = 1;
 		return !step;
 	}
 	parent = LOAD(dentry, walk->dentry, d_parent);
@@ -83,9 +100,12 @@ static long path_step(__u32 index, void *data)
 		count_cut(WIRE_CUT_PATH);
 		return 1;
 	}
-	walk->cache->hash_len[level] = LOAD_WORD(AT(dentry, walk->dentry, d_name));
-	walk->cache->parent[level] = parent;
-	walk->cache->levels++;
+	if (!walk->crossed) {
+		walk->cache->hash[level] = LOAD(dentry, walk->dentry, d_name.hash);
+		walk->cache->len[level] = LOAD(dentry, walk->dentry, d_name.len);
+		walk->cache->parent[level] = parent;
+		walk->cache->levels++;
+	}
 	copy_component(walk->s, walk->dentry);
 	if (parent == walk->dentry) {
 		/* No directory: memfd_create() and friends, which simple_dname() calls deleted. */
@@ -97,23 +117,22 @@ static long path_step(__u32 index, void *data)
 	return 0;
 }
 
-static __always_inline int cache_holds(struct path_cache *cache, const struct path_walk *walk)
+static __always_inline int cache_holds(const struct path_cache *cache, const struct dentry *dentry,
+				       const struct path_walk *walk)
 {
-	__u64 dentry = walk->dentry;
-
-	if (!cache->levels || cache->dentry != dentry || cache->mnt != walk->mnt ||
+	if (!cache->filled || cache->dentry != walk->dentry || cache->mnt != walk->mnt ||
 	    cache->root_dentry != walk->root_dentry || cache->root_mnt != walk->root_mnt ||
 	    cache->deleted != walk->deleted)
 		return 0;
 	for (__u32 i = 0; i < CACHED_LEVELS; i++) {
 		if (i >= cache->levels)
 			break;
-		if (LOAD_WORD(AT(dentry, dentry, d_name)) != cache->hash_len[i] ||
-		    LOAD(dentry, dentry, d_parent) != cache->parent[i])
+		if (dentry->d_name.hash != cache->hash[i] || dentry->d_name.len != cache->len[i] ||
+		    (__u64)dentry->d_parent != cache->parent[i])
 			return 0;
-		dentry = cache->parent[i];
+		dentry = dentry->d_parent;
 	}
-	return 1;
+	return !cache->version || cache->version == tree_version();
 }
 
 /* Copies whole words, a few bytes too many; `most` is a constant. */
@@ -128,46 +147,45 @@ static __always_inline void copy_words(__u64 *to, const __u64 *from, __u32 bytes
 
 /* Appends the components of a path to the tail. Returns whether the object has been removed. */
 static __always_inline __u32 append_path(struct scratch *s, const struct task_struct *task,
-					 __u64 path, enum path_slot slot)
+					 const struct dentry *dentry, const struct vfsmount *mnt,
+					 enum path_slot slot)
 {
-	__u64 fs = (__u64)task->fs;
-	__u64 root = AT(fs_struct, fs, root);
 	struct path_cache *cache = &s->path_cache[slot];
 	struct path_walk walk = {
 		.s = s,
 		.cache = cache,
-		.dentry = LOAD(path, path, dentry),
-		.mnt = LOAD(path, path, mnt),
-		.root_dentry = LOAD(path, root, dentry),
-		.root_mnt = LOAD(path, root, mnt),
+		.dentry = (__u64)dentry,
+		.mnt = (__u64)mnt,
+		.root_dentry = (__u64)task->fs->root.dentry,
+		.root_mnt = (__u64)task->fs->root.mnt,
 		.from = s->used,
 	};
-	__u64 dentry = walk.dentry;
-	__u64 mnt = walk.mnt;
 	__u32 len;
 
 	/* d_unlinked(): unhashed and no root. */
-	walk.deleted =
-		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
-	if (cache_holds(cache, &walk)) {
-		copy_words(tail_at(s, s->used), cache->text, cache->len, CACHED_TEXT);
-		s->used += cache->len;
+	walk.deleted = !dentry->d_hash.pprev && dentry->d_parent != dentry;
+	if (cache_holds(cache, dentry, &walk)) {
+		copy_words(tail_at(s, s->used), cache->text, cache->bytes, CACHED_TEXT);
+		s->used += cache->bytes;
 		return walk.deleted;
 	}
-	cache->levels = 0;
+	cache->filled = cache->levels = 0;
 	cache->deleted = walk.deleted;
+	cache->dentry = walk.dentry;
+	cache->mnt = walk.mnt;
+	cache->version = tree_version();
 	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
 	len = s->used - walk.from;
-	if (walk.uncacheable || cache->levels > CACHED_LEVELS || len > CACHED_TEXT) {
-		cache->levels = 0;
+	if (walk.uncacheable || cache->levels > CACHED_LEVELS || len > CACHED_TEXT ||
+	    (walk.crossed && !cache->version))
 		return walk.deleted;
-	}
+	if (!walk.crossed)
+		cache->version = 0;
 	copy_words(cache->text, tail_at(s, walk.from), len, CACHED_TEXT);
-	cache->dentry = dentry;
-	cache->mnt = mnt;
 	cache->root_dentry = walk.root_dentry;
 	cache->root_mnt = walk.root_mnt;
-	cache->len = len;
+	cache->bytes = len;
+	cache->filled = 1;
 	return walk.deleted;
 }
 
@@ -181,6 +199,18 @@ static __always_inline void fill_inode(struct wire_inode *to, __u64 inode)
 	to->mode = LOAD(inode, inode, i_mode);
 	to->uid = LOAD(inode, inode, i_uid.val);
 	to->gid = LOAD(inode, inode, i_gid.val);
+	to->_pad = 0;
+}
+
+/* The same of an inode that the kernel vouches for. */
+static __always_inline void copy_inode(struct wire_inode *to, const struct inode *inode)
+{
+	to->ino = inode->i_ino;
+	to->dev = inode->i_sb->s_dev;
+	to->rdev = inode->i_rdev;
+	to->mode = inode->i_mode;
+	to->uid = inode->i_uid.val;
+	to->gid = inode->i_gid.val;
 	to->_pad = 0;
 }
 

@@ -21,6 +21,7 @@ struct object {
 	__u64 mnt;
 	__u64 base_dentry; /* what its name starts from, or 0 */
 	__u64 base_mnt;
+	__u64 last; /* struct qstr of a name below `dentry` that is meant, or 0 */
 	__u32 at; /* offset of its wire_object in the tail */
 	__u32 text; /* its name must be compared as text */
 };
@@ -42,18 +43,21 @@ struct name_scan {
 /*
  * The path that this CPU turned into text last, and what it went through. A level is good while its
  * dentry still has its parent, its name's hash (which the kernel keys with the parent) and its length:
- * that is two loads a level, where the text costs ten.
+ * that is three loads a level, where the text costs ten. Above a mount it is good while nothing was
+ * moved or mounted: what a mount stands on is not freed.
  */
 struct path_cache {
 	__u64 dentry;
 	__u64 mnt;
 	__u64 root_dentry;
 	__u64 root_mnt;
-	__u32 levels; /* 0: nothing is cached */
-	__u32 len;
+	__u64 version; /* tree_version() when the path crosses a mount, or 0 */
+	__u32 filled;
+	__u32 levels; /* below the first mount that it crosses */
+	__u32 bytes;
 	__u32 deleted;
-	__u32 _pad;
-	__u64 hash_len[CACHED_LEVELS];
+	__u32 hash[CACHED_LEVELS];
+	__u32 len[CACHED_LEVELS];
 	__u64 parent[CACHED_LEVELS];
 	__u64 text[CACHED_TEXT / 8];
 };
@@ -61,6 +65,7 @@ struct path_cache {
 enum path_slot {
 	PATH_EXE,
 	PATH_CWD,
+	PATH_OBJECT,
 	PATH_SLOTS,
 };
 
@@ -83,7 +88,7 @@ struct scratch {
 	__u32 exe_hits;
 	__u32 exe_hit[HITS_MAX];
 	__u32 depth;
-	struct object object[WIRE_OBJECTS];
+	struct object object[WIRE_ITEMS];
 	__u64 component[DEPTH_MAX]; /* hashes, leaf first */
 	__u64 prefix
 		[2 *
@@ -91,7 +96,8 @@ struct scratch {
 	struct name_scan scan;
 	struct path_cache path_cache[PATH_SLOTS];
 	struct title_cache title_cache;
-	__u64 regs; /* of the current task's system call */
+	__u64 clear_mnt; /* a mount above which nothing was watched at clear_version */
+	__u64 clear_version;
 };
 
 struct {

@@ -23,17 +23,19 @@
 #include "watch.bpf.h"
 #include "object.bpf.h"
 #include "filter.bpf.h"
+#include "plan.bpf.h"
+#include "seen.bpf.h"
+#include "glance.bpf.h"
 #include "event.bpf.h"
+#include "open.bpf.h"
+#include "namespace.bpf.h"
+#include "attribute.bpf.h"
 
+#define O_ACCMODE	 3 /* none of the bits: opened to read */
 #define NR_EXIT_64	 60
 #define NR_EXIT_GROUP_64 231
 #define NR_EXIT_32	 1
 #define NR_EXIT_GROUP_32 252
-
-static __always_inline __u64 task_regs(struct task_struct *task)
-{
-	return bpf_task_pt_regs(task);
-}
 
 /*
  * syscalls:sys_exit_X, v2.6.33, one attachment for each X in the plan. Runs in the calling task with
@@ -44,8 +46,7 @@ int sys_exit_one(struct trace_event_raw_sys_exit *ctx)
 {
 	struct task_struct *task = current();
 
-	syscall_end(task, task_regs(task), WIRE_B64, ctx->id, ctx->ret, WIRE_EVENT_RETURNED,
-		    task->pid);
+	syscall_end(task, WIRE_B64, ctx->id, ctx->ret, WIRE_EVENT_RETURNED, task->pid);
 	return 0;
 }
 
@@ -56,9 +57,7 @@ int sys_exit_one(struct trace_event_raw_sys_exit *ctx)
 SEC("tracepoint/syscalls/sys_enter")
 int sys_enter_one(struct trace_event_raw_sys_enter *ctx)
 {
-	struct task_struct *task = current();
-
-	remember(task, task_regs(task));
+	remember(current());
 	return 0;
 }
 
@@ -68,7 +67,7 @@ int sys_enter_last(struct trace_event_raw_sys_enter *ctx)
 {
 	struct task_struct *task = current();
 
-	syscall_end(task, task_regs(task), WIRE_B64, ctx->id, 0, 0, task->pid);
+	syscall_end(task, WIRE_B64, ctx->id, 0, 0, task->pid);
 	return 0;
 }
 
@@ -80,12 +79,11 @@ SEC("raw_tp/sys_exit")
 int sys_exit_any(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
-	__u64 regs = ctx->args[0];
-	__u32 nr = LOAD(pt_regs, regs, orig_ax);
+	__u32 nr = task_regs(task)->orig_ax;
 	__u32 abi = task_abi(task);
 
 	if (named(abi, nr))
-		syscall_end(task, regs, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED, task->pid);
+		syscall_end(task, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED, task->pid);
 	return 0;
 }
 
@@ -111,12 +109,12 @@ int sys_enter_any(struct bpf_raw_tracepoint_args *ctx)
 	if (!named(abi, nr))
 		return 0;
 	if (never_returns(abi, nr)) {
-		syscall_end(task, ctx->args[0], abi, nr, 0, 0, task->pid);
+		syscall_end(task, abi, nr, 0, 0, task->pid);
 		return 0;
 	}
 	call = bpf_map_lookup_elem(&tlg_calls, &key);
 	if (call && call->facts & WIRE_FACT_ENTRY)
-		remember(task, ctx->args[0]);
+		remember(task);
 	return 0;
 }
 
@@ -127,9 +125,7 @@ int sys_enter_any(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_prepare_exec")
 int exec_prepare(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct task_struct *task = current();
-
-	remember(task, task_regs(task));
+	remember(current());
 	return 0;
 }
 
@@ -144,17 +140,16 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 {
 	__u64 bprm = ctx->args[2];
 	struct task_struct *task = current();
-	__u64 regs = task_regs(task);
 	__u32 thread = ctx->args[1];
 	struct wire_entry *entry = bpf_map_lookup_elem(&tlg_entries, &thread);
-	__u32 nr = entry ? entry->nr : LOAD(pt_regs, regs, orig_ax);
+	__u32 nr = entry ? entry->nr : task_regs(task)->orig_ax;
 	__u32 abi = entry ? entry->abi : task_abi(task);
 	__u32 flags = WIRE_EVENT_RETURNED | WIRE_EVENT_STARTED;
 
 	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
 		flags |= WIRE_EVENT_SCRIPT;
 	if (named(abi, nr))
-		syscall_end(task, regs, abi, nr, 0, flags, thread);
+		syscall_end(task, abi, nr, 0, flags, thread);
 	return 0;
 }
 
@@ -167,12 +162,11 @@ SEC("raw_tp/sched_process_exit")
 int task_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
-	__u64 regs = task_regs(task);
-	__u32 nr = LOAD(pt_regs, regs, orig_ax);
+	__u32 nr = task_regs(task)->orig_ax;
 	__u32 abi = task_abi(task);
 
 	if (never_returns(abi, nr) && named(abi, nr))
-		syscall_end(task, regs, abi, nr, 0, 0, task->pid);
+		syscall_end(task, abi, nr, 0, 0, task->pid);
 	return 0;
 }
 
@@ -197,6 +191,30 @@ struct {
 SEC("fexit/__x64_sys_close")
 int stub_call_end(__u64 *ctx)
 {
+	bpf_tail_call(ctx, &tlg_call_end, 0);
+	count_lost(WIRE_LOST_STUB);
+	return 0;
+}
+
+/*
+ * The same on the functions of openat and open, where rules match only what is opened to write: most
+ * opens only read, and end here.
+ */
+SEC("fexit/__x64_sys_close")
+int stub_openat_end(__u64 *ctx)
+{
+	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE))
+		return 0;
+	bpf_tail_call(ctx, &tlg_call_end, 0);
+	count_lost(WIRE_LOST_STUB);
+	return 0;
+}
+
+SEC("fexit/__x64_sys_close")
+int stub_open_end(__u64 *ctx)
+{
+	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE))
+		return 0;
 	bpf_tail_call(ctx, &tlg_call_end, 0);
 	count_lost(WIRE_LOST_STUB);
 	return 0;
@@ -232,19 +250,15 @@ int stub_bare_last(__u64 *ctx)
 SEC("fentry/__x64_sys_close")
 int stub_call_enter(__u64 *ctx)
 {
-	struct task_struct *task = current();
-
-	remember(task, task_regs(task));
+	remember(current());
 	return 0;
 }
 
 static __always_inline int function_end(__s64 ret, __u32 flags)
 {
 	struct task_struct *task = current();
-	__u64 regs = task_regs(task);
 
-	syscall_end(task, regs, task_abi(task), LOAD(pt_regs, regs, orig_ax), ret, flags,
-		    task->pid);
+	syscall_end(task, task_abi(task), task_regs(task)->orig_ax, ret, flags, task->pid);
 	return 0;
 }
 

@@ -19,6 +19,12 @@ static __always_inline __u32 task_abi(const struct task_struct *task)
 	return task->thread_info.status & TS_COMPAT ? WIRE_B32 : WIRE_B64;
 }
 
+/* Registers of the system call that the task is in. */
+static __always_inline struct pt_regs *task_regs(struct task_struct *task)
+{
+	return (struct pt_regs *)bpf_task_pt_regs(task);
+}
+
 static __always_inline void fill_task(struct wire_event *event, const struct task_struct *task)
 {
 	event->ppid = task->real_parent->tgid;
@@ -28,48 +34,36 @@ static __always_inline void fill_task(struct wire_event *event, const struct tas
 	event->personality = task->personality;
 }
 
-/* Two ids at once where the kernel keeps them side by side, as it always has. */
-#define LOAD_IDS(cred, uid_name, gid_name, event)                           \
-	do {                                                                \
-		if (bpf_core_field_offset(struct cred, gid_name) ==         \
-		    bpf_core_field_offset(struct cred, uid_name) + 4) {     \
-			__u64 both = LOAD_WORD(AT(cred, cred, uid_name));   \
-                                                                            \
-			(event)->uid_name = both;                           \
-			(event)->gid_name = both >> 32;                     \
-		} else {                                                    \
-			(event)->uid_name = LOAD(cred, cred, uid_name.val); \
-			(event)->gid_name = LOAD(cred, cred, gid_name.val); \
-		}                                                           \
-	} while (0)
-
 static __always_inline void fill_creds(struct wire_event *event, const struct task_struct *task)
 {
-	__u64 cred = (__u64)task->cred;
+	const struct cred *cred = task->cred;
 
-	LOAD_IDS(cred, uid, gid, event);
-	LOAD_IDS(cred, suid, sgid, event);
-	LOAD_IDS(cred, euid, egid, event);
-	LOAD_IDS(cred, fsuid, fsgid, event);
+	event->uid = cred->uid.val;
+	event->gid = cred->gid.val;
+	event->suid = cred->suid.val;
+	event->sgid = cred->sgid.val;
+	event->euid = cred->euid.val;
+	event->egid = cred->egid.val;
+	event->fsuid = cred->fsuid.val;
+	event->fsgid = cred->fsgid.val;
 }
 
 static __always_inline void fill_names(struct wire_event *event, const struct task_struct *task)
 {
-	__u64 comm = AT(task_struct, (__u64)task, comm);
-	__u64 signal = (__u64)task->signal;
-	__u64 tty = LOAD(signal_struct, signal, tty);
+	const __u64 *comm = (const __u64 *)task->comm;
+	const struct tty_struct *tty = task->signal->tty;
 	__u64 *to = (__u64 *)event->comm;
 	__u64 *tty_to = (__u64 *)event->tty;
 
-	to[0] = LOAD_WORD(comm);
-	to[1] = LOAD_WORD(comm + 8);
+	to[0] = comm[0];
+	to[1] = comm[1];
 	tty_to[0] = 0;
 	tty_to[1] = 0;
 	if (tty) {
-		__u64 name = AT(tty_struct, tty, name);
+		const __u64 *name = (const __u64 *)tty->name;
 
-		tty_to[0] = LOAD_WORD(name);
-		tty_to[1] = LOAD_WORD(name + 8);
+		tty_to[0] = name[0];
+		tty_to[1] = name[1];
 	}
 }
 

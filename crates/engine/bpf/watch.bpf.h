@@ -18,7 +18,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1); /* set by the loader */
 	__type(key, struct wire_inode_key);
-	__type(value, __u32);
+	__type(value, struct wire_watched);
 } tlg_inodes SEC(".maps");
 
 struct {
@@ -60,9 +60,9 @@ struct watch_walk {
 	__u32 leaf; /* HIT_LEAF while at the object itself */
 };
 
-static __always_inline __u64 component_hash(__u64 dentry)
+/* Hash of a name, a struct qstr. */
+static __always_inline __u64 component_hash(__u64 name)
 {
-	__u64 name = AT(dentry, dentry, d_name);
 	__u32 len = LOAD(qstr, name, len);
 	__u64 text = LOAD(qstr, name, name);
 	__u64 hash = tlg_seed;
@@ -84,17 +84,17 @@ static long watch_step(__u32 index, void *data)
 	struct watch_walk *walk = data;
 	struct scratch *s = walk->s;
 	struct wire_inode_key key = {};
+	struct wire_watched *watched;
 	__u64 parent, sb;
-	__u32 *watch;
 	int step;
 
 	walk->inode = LOAD(dentry, walk->dentry, d_inode);
 	sb = LOAD(inode, walk->inode, i_sb);
 	key.ino = LOAD(inode, walk->inode, i_ino);
 	key.dev = LOAD(super_block, sb, s_dev);
-	watch = bpf_map_lookup_elem(&tlg_inodes, &key);
-	if (watch)
-		add_hit(&walk->hits, *watch | walk->leaf);
+	watched = bpf_map_lookup_elem(&tlg_inodes, &key);
+	if (watched)
+		add_hit(&walk->hits, watched->watch | walk->leaf);
 	walk->leaf = 0;
 	/* The machine's root is mounted on another one, which no path can name. */
 	if (key.ino == tlg_root.ino && key.dev == tlg_root.dev)
@@ -108,7 +108,7 @@ static long watch_step(__u32 index, void *data)
 		count_cut(WIRE_CUT_WATCHES);
 		return 1;
 	}
-	s->component[s->depth & DEPTH_MASK] = component_hash(walk->dentry);
+	s->component[s->depth & DEPTH_MASK] = component_hash(AT(dentry, walk->dentry, d_name));
 	s->depth++;
 	parent = LOAD(dentry, walk->dentry, d_parent);
 	if (parent == walk->dentry)

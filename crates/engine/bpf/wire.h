@@ -14,7 +14,8 @@
 #define WIRE_ARGV_BYTES	     32768 /* of a started program's arguments */
 #define WIRE_PROCTITLE_BYTES 128 /* MAX_PROCTITLE_AUDIT_LEN, kernel/auditsc.c */
 #define WIRE_NAME_BYTES	     4096 /* PATH_MAX */
-#define WIRE_OBJECTS	     2
+#define WIRE_OBJECTS	     2 /* that a call can name */
+#define WIRE_ITEMS	     8 /* that hooks inside the kernel can see of one call */
 #define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
 #define WIRE_NO_CALL	     0xffffffffu
 #define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record; the rest is the rule */
@@ -41,6 +42,7 @@ enum wire_cut {
 	WIRE_CUT_PATH, /* a path was longer than WIRE_NAME_BYTES */
 	WIRE_CUT_ENTRY, /* what was remembered at the call's entry was gone at its end */
 	WIRE_CUT_WATCHES, /* an object was below more watches than are compared */
+	WIRE_CUT_SEEN, /* what hooks inside the kernel saw did not fit */
 	WIRE_CUT_MAX,
 };
 
@@ -50,7 +52,7 @@ struct wire_counts {
 	__u64 delivered; /* of them, put into the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 cut[WIRE_CUT_MAX];
-	__u64 _pad[6]; /* to whole cache lines */
+	__u64 _pad[5]; /* to whole cache lines */
 };
 _Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
 
@@ -65,6 +67,7 @@ enum wire_place {
 	WIRE_PLACE_EXEC, /* as PATH, and the call turns the task into it */
 	WIRE_PLACE_EXEC_AT, /* as AT, and the call turns the task into it */
 	WIRE_PLACE_TEXT, /* string in `arg` that is kept, not followed */
+	WIRE_PLACE_SEEN, /* a PATH item as a hook inside the kernel saw it: `effect` is its part */
 };
 
 struct wire_shape {
@@ -81,6 +84,15 @@ enum wire_effect {
 	WIRE_EFFECT_DELETE,
 };
 
+/* Part of a PLACE_SEEN object: nametype of its PATH item. */
+enum wire_part {
+	WIRE_PART_UNKNOWN,
+	WIRE_PART_NORMAL,
+	WIRE_PART_PARENT,
+	WIRE_PART_DELETE,
+	WIRE_PART_CREATE,
+};
+
 /* Groups of facts that a call's tests need, as bits of wire_call.facts. */
 #define WIRE_FACT_CREDS	     1
 #define WIRE_FACT_TASK	     2
@@ -91,6 +103,9 @@ enum wire_effect {
 #define WIRE_FACT_ENTRY	     64 /* a program at the call's entry remembers it */
 #define WIRE_FACT_EXEC	     128 /* success starts a program: argv is read */
 #define WIRE_FACT_FORKS	     256 /* also ends, with 0, in the task it makes: not a call of that task */
+#define WIRE_FACT_SEEN	     512 /* hooks inside the kernel see its objects */
+#define WIRE_FACT_WATCHED \
+	1024 /* no rule matches without a watch: tests_unwatched decides nothing */
 
 /* What one call evaluates. Index: abi * WIRE_SYSCALLS + number. */
 struct wire_call {
@@ -151,6 +166,14 @@ struct wire_inode_key {
 	__u32 _pad;
 };
 _Static_assert(sizeof(struct wire_inode_key) == 16, "wire_inode_key layout");
+
+/* Which watch an inode is. */
+struct wire_watched {
+	__u32 watch;
+	__u16 spot; /* name_spot() of the last component of the watched path */
+	__u16 sole; /* no other watch has this inode, or a name of that spot */
+};
+_Static_assert(sizeof(struct wire_watched) == 8, "wire_watched layout");
 
 /* What a system call's entry leaves for its end. */
 struct wire_entry {
@@ -217,6 +240,8 @@ _Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 #define WIRE_OBJECT_CREATED 4 /* the call made it */
 #define WIRE_OBJECT_NAMED   8 /* a name follows: the call gave one that could be read */
 #define WIRE_OBJECT_KERNEL  16 /* the name was read where only the kernel could have written it */
+#define WIRE_OBJECT_WALKED \
+	32 /* the name is the object's own path: components, leaf first, each NUL-ended */
 
 struct wire_inode {
 	__u64 ino;
@@ -235,9 +260,10 @@ struct wire_object {
 	struct wire_inode parent;
 	__u16 name_len; /* bytes, without a NUL */
 	__u8 flags; /* WIRE_OBJECT_* */
-	__u8 effect; /* from wire_shape */
-	__u8 place; /* from wire_shape */
-	__u8 _pad[3];
+	__u8 effect; /* from wire_shape, or enum wire_part */
+	__u8 place; /* from wire_shape, or WIRE_PLACE_SEEN */
+	__u8 named_by; /* 1 + index of the object whose name this one has, or 0 */
+	__u8 _pad[2];
 };
 _Static_assert(sizeof(struct wire_object) == 72, "wire_object layout");
 

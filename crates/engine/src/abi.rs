@@ -14,8 +14,9 @@ pub(crate) const NO_CALL: u32 = u32::MAX;
 pub(crate) const KEEP: u32 = 0x8000_0000;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
+pub(crate) const ITEMS: usize = 8;
 pub(crate) const LOST: usize = 3;
-pub(crate) const CUT: usize = 5;
+pub(crate) const CUT: usize = 6;
 
 pub(crate) const EVENT_RETURNED: u16 = 1;
 pub(crate) const EVENT_SCRIPT: u16 = 2;
@@ -30,6 +31,7 @@ pub(crate) const OBJECT_PARENT: u8 = 2;
 pub(crate) const OBJECT_CREATED: u8 = 4;
 pub(crate) const OBJECT_NAMED: u8 = 8;
 pub(crate) const OBJECT_KERNEL: u8 = 16;
+pub(crate) const OBJECT_WALKED: u8 = 32;
 
 pub(crate) const FACT_CREDS: u32 = 1;
 pub(crate) const FACT_TASK: u32 = 2;
@@ -40,6 +42,8 @@ pub(crate) const FACT_OPEN_FLAGS: u32 = 32;
 pub(crate) const FACT_ENTRY: u32 = 64;
 pub(crate) const FACT_EXEC: u32 = 128;
 pub(crate) const FACT_FORKS: u32 = 256;
+pub(crate) const FACT_SEEN: u32 = 512;
+pub(crate) const FACT_WATCHED: u32 = 1024;
 
 pub(crate) const PLACE_PATH: u8 = 1;
 pub(crate) const PLACE_AT: u8 = 2;
@@ -49,6 +53,12 @@ pub(crate) const PLACE_OPENED_AT: u8 = 5;
 pub(crate) const PLACE_EXEC: u8 = 6;
 pub(crate) const PLACE_EXEC_AT: u8 = 7;
 pub(crate) const PLACE_TEXT: u8 = 8;
+pub(crate) const PLACE_SEEN: u8 = 9;
+
+pub(crate) const PART_NORMAL: u8 = 1;
+pub(crate) const PART_PARENT: u8 = 2;
+pub(crate) const PART_DELETE: u8 = 3;
+pub(crate) const PART_CREATE: u8 = 4;
 
 pub(crate) const EFFECT_USE: u8 = 0;
 pub(crate) const EFFECT_CREATE: u8 = 1;
@@ -85,7 +95,7 @@ pub(crate) struct WireCounts {
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
     pub(crate) cut: [u64; CUT],
-    _pad: [u64; 6],
+    _pad: [u64; 5],
 }
 
 #[derive(
@@ -134,6 +144,16 @@ pub(crate) struct WireInodeKey {
     pub(crate) ino: u64,
     pub(crate) dev: u32,
     pub(crate) _pad: u32,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
+)]
+#[repr(C)]
+pub(crate) struct WireWatched {
+    pub(crate) watch: u32,
+    pub(crate) spot: u16,
+    pub(crate) sole: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -196,7 +216,8 @@ pub(crate) struct WireObject {
     pub(crate) flags: u8,
     pub(crate) effect: u8,
     pub(crate) place: u8,
-    pub(crate) _pad: [u8; 3],
+    pub(crate) named_by: u8,
+    pub(crate) _pad: [u8; 2],
 }
 
 /// Index of a member of a struct as 32-bit words: how tests address facts. 64-bit members give their
@@ -232,12 +253,13 @@ mod tests {
             layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, _pad),
+            layout!(WireWatched as "wire_watched": watch, spot, sole),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, objects, exe_len,
                 cwd_len, proctitle_len, _pad),
             layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
-            layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, _pad),
+            layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, named_by, _pad),
         ]
     }
 
@@ -361,6 +383,7 @@ mod tests {
             ("WIRE_NO_CALL", u64::from(NO_CALL)),
             ("WIRE_KEEP", u64::from(KEEP)),
             ("WIRE_OBJECTS", OBJECTS as u64),
+            ("WIRE_ITEMS", ITEMS as u64),
             ("WIRE_PROCTITLE_BYTES", PROCTITLE_BYTES as u64),
             ("WIRE_EVENT_RETURNED", u64::from(EVENT_RETURNED)),
             ("WIRE_EVENT_SCRIPT", u64::from(EVENT_SCRIPT)),

@@ -8,12 +8,14 @@ use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
 use audit::plan::Call;
 use audit::plan::function::{candidates, shared_with};
 use audit::plan::hook::{Hook, tracepoint_name};
+use audit::plan::inner::Inner;
 use audit::table;
-use libbpf_rs::{Link, ProgramMut, libbpf_sys};
+use libbpf_rs::{Link, OpenProgramMut, ProgramMut, libbpf_sys};
 
 use crate::function::{self, Function, Functions, Kind, Placed, Side};
 use crate::load::EngineError;
 use crate::load::skel::{OpenSyscallProgs, SyscallProgs};
+use crate::lower::Lowered;
 use crate::stats;
 use crate::tracefs::Tracefs;
 
@@ -29,7 +31,7 @@ pub struct Attached {
 /// What holds programs in place; dropping it takes them away.
 #[derive(Default)]
 pub(crate) struct Links {
-    tracepoints: Vec<Link>,
+    programs: Vec<Link>,
     functions: Vec<Placed>,
 }
 
@@ -44,7 +46,7 @@ impl Links {
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Links")
-            .field("tracepoints", &self.tracepoints.len())
+            .field("programs", &self.programs.len())
             .field("functions", &self.functions.len())
             .finish()
     }
@@ -84,6 +86,8 @@ pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, hooks: &BTreeSet<Hook>
     });
     programs.stub_call_end.set_autoload(functions);
     programs.stub_bare_end.set_autoload(functions);
+    programs.stub_openat_end.set_autoload(functions);
+    programs.stub_open_end.set_autoload(functions);
     programs.stub_call_last.set_autoload(functions);
     programs.stub_call_enter.set_autoload(functions);
     programs.call_end.set_autoload(functions);
@@ -95,18 +99,78 @@ pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, hooks: &BTreeSet<Hook>
     programs
         .task_exit
         .set_autoload(wants(|hook| *hook == Hook::TaskExit));
+    for &inner in Inner::ALL {
+        open_inner(programs, inner).set_autoload(hooks.contains(&Hook::Inner(inner)));
+    }
+}
+
+/// The program of each hook inside the kernel, before and after it is loaded.
+macro_rules! inner_programs {
+    ($($inner:ident => $program:ident,)+) => {
+        fn open_inner<'p, 'o>(
+            programs: &'p mut OpenSyscallProgs<'o>,
+            inner: Inner,
+        ) -> &'p mut OpenProgramMut<'o> {
+            match inner {
+                $(Inner::$inner => &mut programs.$program,)+
+            }
+        }
+
+        /// The program of a hook inside the kernel.
+        pub(crate) fn inner_program<'p, 'o>(
+            programs: &'p SyscallProgs<'o>,
+            inner: Inner,
+        ) -> &'p ProgramMut<'o> {
+            match inner {
+                $(Inner::$inner => &programs.$program,)+
+            }
+        }
+    };
+}
+
+inner_programs! {
+    OpenObject => open_object,
+    ExecObject => exec_object,
+    OpenRefused => open_refused,
+    NamesUnlink => names_unlink,
+    NamesRmdir => names_rmdir,
+    NamesMkdir => names_mkdir,
+    NamesMknod => names_mknod,
+    NamesSymlink => names_symlink,
+    NamesLink => names_link,
+    NamesRename => names_rename,
+    NamesParent => names_parent,
+    NamesDelete => names_delete,
+    NamesCreate => names_create,
+    NamesMadeDir => names_made_dir,
+    NamesMadeNode => names_made_node,
+    NamesMadeLink => names_made_link,
+    NamesLinked => names_linked,
+    NamesRenamed => names_renamed,
+    UsedChmod => used_chmod,
+    UsedChown => used_chown,
+    UsedTruncate => used_truncate,
+    UsedUtimes => used_utimes,
+    UsedSetxattr => used_setxattr,
+    UsedRemovexattr => used_removexattr,
+    UsedGetxattr => used_getxattr,
+    UsedListxattr => used_listxattr,
+    UsedChdir => used_chdir,
+    UsedChroot => used_chroot,
+    UsedMount => used_mount,
+    UsedUmount => used_umount,
 }
 
 /// Attaches every wanted hook.
 pub(crate) fn attach(
     programs: &SyscallProgs<'_>,
-    hooks: impl IntoIterator<Item = Hook>,
+    lowered: Lowered,
 ) -> Result<(Links, Attached), EngineError> {
     let mut links = Links::default();
     let mut taken = Taken::default();
     let mut attached = Attached::default();
     let mut tracefs = None;
-    for hook in hooks {
+    for hook in lowered.hooks {
         let (program, place) = match hook {
             Hook::Exit(call) => (&programs.sys_exit_one, Place::Syscall("exit", call)),
             Hook::Enter(call) => (&programs.sys_enter_one, Place::Syscall("enter", call)),
@@ -126,13 +190,21 @@ pub(crate) fn attach(
             Hook::FunctionLast(call) => {
                 (&programs.stub_call_last, Place::Function(Side::Enter, call))
             }
+            Hook::Inner(inner) => (inner_program(programs, inner), Place::Own),
         };
         match place {
+            Place::Own => {
+                let link = program
+                    .attach_trace()
+                    .map_err(|error| refused(program, &hook, error))?;
+                links.programs.push(link);
+                attached.hooks.push(hook);
+            }
             Place::Raw(name) => {
                 let link = program
                     .attach_raw_tracepoint(name)
                     .map_err(|error| refused(program, &hook, error))?;
-                links.tracepoints.push(link);
+                links.programs.push(link);
                 attached.hooks.push(hook);
             }
             Place::Function(side, call) => {
@@ -148,6 +220,9 @@ pub(crate) fn attach(
                     let stub = match (hook, function.kind) {
                         (Hook::FunctionExit(_), Kind::Bare) => &programs.stub_bare_end,
                         (Hook::FunctionLast(_), Kind::Bare) => &programs.stub_bare_last,
+                        (Hook::FunctionExit(call), _) if lowered.writing.contains(&call) => {
+                            gated(programs, call).unwrap_or(program)
+                        }
                         _ => program,
                     };
                     if taken.is_new(function, side) {
@@ -168,7 +243,7 @@ pub(crate) fn attach(
                     .syscall_event(&format!("sys_{side}_{name}"))
                     .map_err(EngineError::Tracefs)?;
                 if let Some(id) = event {
-                    links.tracepoints.push(attach_event(program, &hook, id)?);
+                    links.programs.push(attach_event(program, &hook, id)?);
                     attached.hooks.push(hook);
                 } else if !attached.absent.contains(&name) {
                     attached.absent.push(name);
@@ -179,8 +254,19 @@ pub(crate) fn attach(
     Ok((links, attached))
 }
 
-/// Kinds of tracepoint.
+/// The stub for an open that only matters when it is to write; only of the ABI whose registers it reads.
+fn gated<'p, 'o>(programs: &'p SyscallProgs<'o>, call: Call) -> Option<&'p ProgramMut<'o>> {
+    match tracepoint_name(call)? {
+        "openat" => Some(&programs.stub_openat_end),
+        "open" => Some(&programs.stub_open_end),
+        _ => None,
+    }
+}
+
+/// Where a program goes.
 enum Place {
+    /// Where it says itself.
+    Own,
     /// By name, for all calls or for none.
     Raw(&'static str),
     /// Of one side of one call.

@@ -44,6 +44,7 @@ pub struct Context<'a> {
 pub struct Decoder {
     exe: Vec<u8>,
     cwd: Vec<u8>,
+    name: Vec<u8>,
 }
 
 /// Kernel ticks at which the event in `sample` happened.
@@ -119,7 +120,7 @@ impl Decoder {
             bytes: rest,
             have: sample.len(),
         };
-        let mut objects: SmallVec<[Object<'a>; abi::OBJECTS]> = SmallVec::new();
+        let mut objects: SmallVec<[Object<'a>; abi::ITEMS]> = SmallVec::new();
         for _ in 0..head.objects {
             objects.push(rest.object()?);
         }
@@ -131,6 +132,13 @@ impl Decoder {
 
         turn_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
         turn_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
+        let walked = objects
+            .iter_mut()
+            .find(|object| object.wire.flags & abi::OBJECT_WALKED != 0);
+        if let Some(walked) = walked {
+            turn_path(walked.name.unwrap_or_default(), false, &mut self.name);
+            walked.name = Some(self.name.as_slice());
+        }
         let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
         let returned = head.flags & abi::EVENT_RETURNED != 0;
         let call = Call {

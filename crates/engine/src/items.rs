@@ -30,6 +30,10 @@ impl<'a> Call<'a> {
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
     pub(crate) fn items(&self, objects: &[Object<'a>]) -> SmallVec<[Item<'a>; 5]> {
         let mut items = SmallVec::new();
+        if objects.iter().any(is_seen) {
+            items.extend(objects.iter().map(|object| self.seen(object, objects)));
+            return items;
+        }
         let enoent = self.returned && self.head.exit.cast_signed() == -2;
         let done = self.head.success != 0;
         for object in objects
@@ -59,6 +63,29 @@ impl<'a> Call<'a> {
             }
         }
         items
+    }
+
+    /// A hook inside the kernel has seen the item as it is.
+    fn seen(&self, object: &Object<'a>, objects: &[Object<'a>]) -> Item<'a> {
+        let wire = object.wire;
+        let by = usize::from(wire.named_by).checked_sub(1);
+        let named = by.and_then(|by| objects.get(by)).unwrap_or(object);
+        let (name, nametype) = match wire.effect {
+            abi::PART_NORMAL => (named.name, NameType::Normal),
+            abi::PART_PARENT => (
+                named.name.map(|name| directory(name, self.cwd)),
+                NameType::Parent,
+            ),
+            abi::PART_DELETE => (named.name, NameType::Delete),
+            abi::PART_CREATE => (named.name, NameType::Create),
+            _ => (named.name, NameType::Unknown),
+        };
+        Item {
+            name,
+            source: source(named),
+            inode: (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode)),
+            nametype,
+        }
     }
 
     /// The directory of an object that the call makes or removes.
@@ -129,6 +156,10 @@ impl<'a> Call<'a> {
             _ => name,
         }
     }
+}
+
+fn is_seen(object: &Object<'_>) -> bool {
+    object.wire.place == abi::PLACE_SEEN
 }
 
 fn makes_or_removes(object: &Object<'_>) -> bool {

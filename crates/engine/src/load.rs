@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
+use audit::plan::inner::Inner;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{OpenObject, ProgramInput, RingBufferBuilder, num_possible_cpus};
 
@@ -233,6 +234,11 @@ impl<'s> Engine<'s> {
             rodata.tlg_root.ino = root.ino;
             rodata.tlg_root.dev = root.dev;
             rodata.tlg_named = lowered.named;
+            rodata.tlg_hooked = lowered.sees().into();
+            rodata.tlg_open_gate = lowered.open_gate;
+            rodata.tlg_refusals = lowered.refusals.into();
+            rodata.tlg_inode_bits = watches.bits.inodes;
+            rodata.tlg_name_bits = watches.bits.names;
         }
         let (loaded, refused) = refusal::heard(|| open.load());
         let mut skel = loaded.map_err(|source| EngineError::Load {
@@ -272,7 +278,7 @@ impl<'s> Engine<'s> {
                 return Err(EngineError::Blind);
             }
         }
-        (engine.links, engine.attached) = attach::attach(&engine.skel.progs, lowered.hooks)?;
+        (engine.links, engine.attached) = attach::attach(&engine.skel.progs, lowered)?;
         Ok(engine)
     }
 
@@ -346,7 +352,13 @@ impl<'s> Engine<'s> {
             &programs.bare_end,
             &programs.call_last,
             &programs.bare_last,
-        ] {
+        ]
+        .into_iter()
+        .chain(
+            Inner::ALL
+                .iter()
+                .map(|&inner| attach::inner_program(programs, inner)),
+        ) {
             if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
                 *skipped += stats::skipped(program);
             }

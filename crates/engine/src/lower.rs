@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use audit::ids::{Arch, Syscall};
 use audit::plan::hook::{self, EngineKind, Hook, Kernel, Sides};
+use audit::plan::inner::{self, Inner};
 use audit::plan::shape::{self, Effect, Object, Place};
 use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
 use audit::rule::{Action, Field, Op};
@@ -22,6 +23,12 @@ pub(crate) struct Lowered {
     pub(crate) named: [[u64; 16]; abi::ABIS],
     /// What to attach to.
     pub(crate) hooks: BTreeSet<Hook>,
+    /// Calls that rules match only when they open to write.
+    pub(crate) writing: BTreeSet<Call>,
+    /// Flags of which an open must have one for any rule to match; 0 when there are none.
+    pub(crate) open_gate: u32,
+    /// Whether what an open has found and may not have is seen.
+    pub(crate) refusals: bool,
 }
 
 /// Lowers a plan.
@@ -32,6 +39,9 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
         calls: Vec::new(),
         named: [[0; 16]; abi::ABIS],
         hooks: BTreeSet::new(),
+        writing: BTreeSet::new(),
+        open_gate: O_ACCMODE,
+        refusals: sides.refusals,
     };
     for (call, rules) in &plan.calls {
         let abi = if call.arch == Arch::I386 {
@@ -44,7 +54,15 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
             continue; // no such call exists: nothing to attach to, nothing to miss
         }
         lowered.hooks.extend(sides.hooks(*call));
-        let wire = lowered.call(*call, rules, sides.remembers(*call));
+        let mut wire = lowered.call(*call, rules, sides.remembers(*call));
+        if sides.sees(*call) {
+            wire.facts |= abi::FACT_SEEN;
+            if opens_to_write(&wire) {
+                lowered.writing.insert(*call);
+            } else if inner::of(*call).contains(&Inner::OpenObject) {
+                lowered.open_gate = 0;
+            }
+        }
         lowered.calls.push((abi * abi::SYSCALLS + number, wire));
         let bits = usize::try_from(abi)
             .ok()
@@ -61,6 +79,11 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
 }
 
 impl Lowered {
+    /// Whether there are hooks inside the kernel.
+    pub(crate) fn sees(&self) -> bool {
+        self.hooks.iter().any(|hook| matches!(hook, Hook::Inner(_)))
+    }
+
     fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireCall {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         let watched = rules.slots.iter().any(needs_watch);
@@ -102,6 +125,9 @@ impl Lowered {
         }
         if hook::starts(call) {
             facts |= abi::FACT_EXEC;
+        }
+        if hook::needs_watch(rules) {
+            facts |= abi::FACT_WATCHED;
         }
         WireCall {
             tests,
@@ -169,6 +195,16 @@ fn is_object(field: Field) -> bool {
             | Field::DevMinor
             | Field::FileType
     )
+}
+
+/// The access mode in the flags of an open: none of its bits is set when it only reads.
+const O_ACCMODE: u32 = 3;
+
+/// Whether rules can match only what the call opens to write.
+fn opens_to_write(call: &WireCall) -> bool {
+    const READ: u8 = 4;
+    let opens = abi::FACT_OPEN_FLAGS | abi::FACT_OPEN_HOW;
+    call.facts & opens != 0 && call.facts & abi::FACT_WATCHED != 0 && call.watch_perm & READ == 0
 }
 
 /// Access modes for which some rule looks at a watch: an open with another one needs no walk.

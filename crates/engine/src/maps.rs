@@ -22,6 +22,7 @@ pub(crate) fn size(
         ("tlg_ring", &mut maps.tlg_ring, options.ring_bytes),
         ("tlg_counts", &mut maps.tlg_counts, at_least_one(cpus)),
         ("tlg_scratch", &mut maps.tlg_scratch, at_least_one(cpus)),
+        ("tlg_seen", &mut maps.tlg_seen, seen_slots(lowered)),
         (
             "tlg_tests",
             &mut maps.tlg_tests,
@@ -87,6 +88,14 @@ pub(crate) fn fill(
             .map_err(failed("tlg_names"))?;
     }
     Ok(())
+}
+
+/// Calls that can be under way at once with what hooks inside the kernel saw of them: `SEEN_SLOTS` of
+/// `bpf/seen.bpf.h`.
+const SEEN_SLOTS: u32 = 1024;
+
+fn seen_slots(lowered: &Lowered) -> u32 {
+    if lowered.sees() { SEEN_SLOTS } else { 1 }
 }
 
 fn at_least_one(entries: usize) -> u32 {

@@ -1,9 +1,12 @@
 //! What this kernel offers, asked of its type information and not of its version.
 
-use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
+use std::collections::HashSet;
+
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 
 use audit::plan::hook::Kernel;
+use audit::plan::inner::Inner;
 
 /// Looks at the kernel's BTF.
 ///
@@ -11,10 +14,17 @@ use audit::plan::hook::Kernel;
 /// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
 pub fn kernel() -> libbpf_rs::Result<Kernel> {
     let btf = Btf::from_vmlinux()?;
+    let wanted: HashSet<&str> = Inner::ALL.iter().map(|inner| inner.function()).collect();
+    let found: HashSet<&str> = btf
+        .type_by_kind::<Func<'_>>()
+        .filter_map(|function| wanted.get(function.name()?.to_str()?).copied())
+        .collect();
+    let has = |inner: &Inner| found.contains(inner.function());
     Ok(Kernel {
         exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
         // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
         early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
+        inner: Inner::ALL.iter().copied().filter(has).collect(),
     })
 }
 

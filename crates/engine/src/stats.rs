@@ -75,6 +75,9 @@ pub enum Cut {
     Entry,
     /// An object was below more directories, or hit more watches, than are compared.
     Watches,
+    /// What hooks inside the kernel saw did not fit, or too many calls were under way: names come from
+    /// user memory.
+    Seen,
 }
 
 impl Cut {
@@ -85,6 +88,7 @@ impl Cut {
         Self::Path,
         Self::Entry,
         Self::Watches,
+        Self::Seen,
     ];
 
     /// The part, for people.
@@ -96,6 +100,7 @@ impl Cut {
             Self::Path => "path cut",
             Self::Entry => "entry forgotten",
             Self::Watches => "too deep for watches",
+            Self::Seen => "too much for the hooks inside the kernel",
         }
     }
 }

@@ -4,6 +4,7 @@
 //! The hash is the one of `bpf/watch.bpf.h`: component by component from the root, so that the kernel
 //! side can build it from directory entries and from names alike.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,15 +12,42 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::abi::WireInodeKey;
+use crate::abi::{WireInodeKey, WireWatched};
 
 /// What the maps of watches hold.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// Inodes of watched paths that exist, with the number of the watch.
-    pub(crate) inodes: Vec<(WireInodeKey, u32)>,
-    /// Hashes of watched paths and of their other spellings.
+    /// Inodes of watched paths that exist.
+    pub(crate) inodes: Vec<(WireInodeKey, WireWatched)>,
+    /// Hashes of watched paths and of their other spellings, with the number of the watch.
     pub(crate) names: Vec<(u64, u32)>,
+    /// Where an inode or a name may be that of a watch; see `bpf/glance.bpf.h`.
+    pub(crate) bits: Bits,
+}
+
+/// Words of a table of [`Bits`].
+const WORDS: usize = 1024;
+
+/// One bit for each spot that a watch has.
+#[derive(Debug)]
+pub(crate) struct Bits {
+    pub(crate) inodes: [u64; WORDS],
+    pub(crate) names: [u64; WORDS],
+}
+
+impl Default for Bits {
+    fn default() -> Self {
+        Self {
+            inodes: [0; WORDS],
+            names: [0; WORDS],
+        }
+    }
+}
+
+fn set(bits: &mut [u64; WORDS], spot: u16) {
+    if let Some(word) = bits.get_mut(usize::from(spot / 64)) {
+        *word |= 1 << (spot % 64);
+    }
 }
 
 impl Watches {
@@ -27,26 +55,50 @@ impl Watches {
     pub(crate) fn find(paths: &[BString], seed: u64) -> Self {
         let links = root_links();
         let mut watches = Self::default();
+        let mut spots: HashMap<u16, BTreeSet<u32>> = HashMap::new();
         for (number, path) in paths.iter().enumerate() {
             let Ok(number) = u32::try_from(number) else {
                 break;
             };
             // The last component is not followed: a watch on a link is on the link, as in the kernel.
-            if let Ok(path) = path.to_path()
-                && let Ok(facts) = fs::symlink_metadata(path)
+            if let Ok(place) = path.to_path()
+                && let Ok(facts) = fs::symlink_metadata(place)
             {
                 let key = WireInodeKey {
                     ino: facts.ino(),
                     dev: kernel_dev(facts.dev()),
                     _pad: 0,
                 };
-                watches.inodes.push((key, number));
+                let watched = WireWatched {
+                    watch: number,
+                    spot: name_spot(seed, path),
+                    sole: 0,
+                };
+                watches.inodes.push((key, watched));
+                set(&mut watches.bits.inodes, inode_spot(seed, &key));
             }
             for spelling in spellings(path, &links) {
                 watches.names.push((path_hash(seed, &spelling), number));
+                let spot = name_spot(seed, &spelling);
+                set(&mut watches.bits.names, spot);
+                spots.entry(spot).or_default().insert(number);
             }
         }
+        watches.mark_sole(&spots);
         watches
+    }
+
+    /// Marks the inodes that are one watch's alone, and whose last component only that watch has.
+    fn mark_sole(&mut self, spots: &HashMap<u16, BTreeSet<u32>>) {
+        let mut owners: HashMap<WireInodeKey, usize> = HashMap::new();
+        for (key, _) in &self.inodes {
+            *owners.entry(*key).or_default() += 1;
+        }
+        for (key, watched) in &mut self.inodes {
+            let alone = owners.get(key) == Some(&1);
+            let named = spots.get(&watched.spot).map(BTreeSet::len);
+            watched.sole = u16::from(alone && named == Some(1));
+        }
     }
 }
 
@@ -137,6 +189,28 @@ fn component_hash(seed: u64, component: &[u8]) -> u64 {
         mix(hash, u64::from_le_bytes(word))
     });
     mix(hash, u64::try_from(component.len()).unwrap_or(u64::MAX))
+}
+
+/// Where the bit of an inode is.
+fn inode_spot(seed: u64, key: &WireInodeKey) -> u16 {
+    upper(mix(seed, key.ino ^ (u64::from(key.dev) << 32)))
+}
+
+/// Where the bit of the last component of a path is: by its length and its first eight bytes.
+fn name_spot(seed: u64, path: &[u8]) -> u16 {
+    let trimmed = path.trim_end_with(|character| character == '/');
+    let name = trimmed.rsplit_str("/").next().unwrap_or_default();
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(name) {
+        *to = *from;
+    }
+    let len = u64::try_from(name.len()).unwrap_or(u64::MAX);
+    upper(mix(seed ^ len, u64::from_le_bytes(word)))
+}
+
+/// The upper 16 bits of a hash.
+fn upper(hash: u64) -> u16 {
+    u16::try_from(hash >> 48).unwrap_or(0)
 }
 
 /// Hash of an absolute path.

@@ -10,14 +10,14 @@ use crate::daemon::Daemon;
 use crate::event::expect;
 use crate::machine::{PROGRAMS, USER, make_file};
 use crate::program::{Entry, Program, args};
-use crate::suite::Session;
+use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {
     name: "blind",
     engine: "fentry",
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
-    rules: RULES,
+    rules: Rules::Text(RULES),
     tests: &[
         ("says_so_and_recovers", says_so_and_recovers),
         ("another_refuses_to_start", another_refuses_to_start),

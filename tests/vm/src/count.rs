@@ -7,18 +7,18 @@
 //! count, to the last instruction.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Context as _, ensure};
 
 use crate::daemon::Daemon;
-use crate::machine::{PROGRAMS, USER, WORK, make_file};
+use crate::machine::{PROGRAMS, USER, WORK, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
-use crate::suite::Session;
+use crate::suite::{Rules, Session};
 
 /// Calls of each kind in a measurement.
 const SAMPLES: u32 = 3000;
@@ -32,13 +32,52 @@ const OPENAT_AS_WELL: &str = "\
 -a always,exit -F arch=b64 -S openat -F uid=12345 -k opened
 ";
 
+/// One of the ten rules of the mail that started this: <https://lore.kernel.org/audit/20230523181624.19932-1-ivan@cloudflare.com/>.
+macro_rules! below {
+    ($($directory:literal)+) => {
+        concat!($("-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,openat,renameat2 -F perm=wa -F dir=/tmp/audit-bench/", $directory, " -F key=BENCH", $directory, "\n"),+)
+    };
+}
+
+/// The directory that stands for the unwatched ones is none of them.
+const WATCHED: &str = "/tmp/audit-bench/3";
+const ONE: &str = below!("3");
+const TEN: &str = below!("0" "1" "2" "3" "4" "5" "6" "7" "8" "9");
+
 /// The sessions of a machine that counts. `cargo xtask vm` knows their tests by how the names start.
 pub(crate) const SESSIONS: &[Session] = &[
     FENTRY,
     Session {
         name: "count_fentry_openat",
-        rules: OPENAT_AS_WELL,
+        rules: Rules::Text(OPENAT_AS_WELL),
         tests: &[("only_openat_costs_more", only_openat_costs_more)],
+        ..FENTRY
+    },
+    Session {
+        name: "count_fentry_1_rule",
+        rules: Rules::Text(ONE),
+        tests: &[("an_unwatched_open", an_unwatched_open)],
+        ..FENTRY
+    },
+    Session {
+        name: "count_fentry_10_rules",
+        rules: Rules::Text(TEN),
+        tests: &[
+            ("no_other_call_costs_more", no_other_call_costs_more),
+            ("an_unwatched_open", an_unwatched_open),
+        ],
+        ..FENTRY
+    },
+    Session {
+        name: "count_fentry_100_rules",
+        rules: Rules::Made(|| many(100)),
+        tests: &[("an_unwatched_open", an_unwatched_open)],
+        ..FENTRY
+    },
+    Session {
+        name: "count_fentry_1000_rules",
+        rules: Rules::Made(|| many(1000)),
+        tests: &[("an_unwatched_open", an_unwatched_open)],
         ..FENTRY
     },
     Session {
@@ -53,7 +92,7 @@ const FENTRY: Session = Session {
     name: "count_fentry",
     engine: "fentry",
     prepare: || before().map(|_counts| ()),
-    rules: OTHER_CALLS,
+    rules: Rules::Text(OTHER_CALLS),
     tests: &[("no_call_costs_more", no_call_costs_more)],
     stop: Daemon::stop,
     after: |_log| same("after", &Call::ALL),
@@ -65,25 +104,58 @@ enum Call {
     Getppid,
     Stat,
     Read,
-    OpenatClose,
+    Write,
+    Futex,
+    /// `openat` to read, and `close`.
+    ToRead,
+    /// The same to read and to write.
+    ToWrite,
+    /// The same in a directory that rules watch.
+    Watched,
 }
 
 impl Call {
-    const ALL: [Self; 4] = [Self::Getppid, Self::Stat, Self::Read, Self::OpenatClose];
-    const BUT_OPENAT: [Self; 3] = [Self::Getppid, Self::Stat, Self::Read];
+    const ALL: [Self; 8] = [
+        Self::Getppid,
+        Self::Stat,
+        Self::Read,
+        Self::Write,
+        Self::Futex,
+        Self::ToRead,
+        Self::ToWrite,
+        Self::Watched,
+    ];
+    const BUT_OPENAT: [Self; 5] = [
+        Self::Getppid,
+        Self::Stat,
+        Self::Read,
+        Self::Write,
+        Self::Futex,
+    ];
 
-    /// Standard input is `/dev/zero`.
+    /// Standard input is `/dev/zero`, to read and to write.
     fn program(self) -> Program {
         let program = Program::new(Entry::Syscall);
         match self {
             Self::Getppid => program.call(110, args![]),
             Self::Stat => program.call(4, args!["/tmp/work/file", Arg::Buffer]),
             Self::Read => program.call(0, args![0, Arg::Buffer, 1]),
-            Self::OpenatClose => program
-                .call(257, args![-100, "/tmp/work/file", 0])
-                .call(3, args![Arg::Result]),
+            Self::Write => program.call(1, args![0, Arg::Buffer, 1]),
+            Self::Futex => program.call(202, args![Arg::Buffer, FUTEX_WAKE_PRIVATE, 1]),
+            Self::ToRead => opened(program, "/tmp/work/file", 0),
+            Self::ToWrite => opened(program, "/tmp/work/file", O_RDWR),
+            Self::Watched => opened(program, "/tmp/audit-bench/3/file", O_RDWR),
         }
     }
+}
+
+const FUTEX_WAKE_PRIVATE: i64 = 0x81;
+const O_RDWR: i64 = 2;
+
+fn opened(program: Program, path: &'static str, flags: i64) -> Program {
+    program
+        .call(257, args![-100, path, flags])
+        .call(3, args![Arg::Result])
 }
 
 /// Counts in the first state of the machine, before any daemon.
@@ -104,7 +176,8 @@ impl Count {
         let path = Path::new(PROGRAMS).join("count");
         let written = program.rounds(SAMPLES).counting().write(&path);
         written.context("cannot write a program")?;
-        let zeros = File::open("/dev/zero").context("cannot open /dev/zero")?;
+        let zeros = OpenOptions::new().read(true).write(true).open("/dev/zero");
+        let zeros = zeros.context("cannot open /dev/zero")?;
         let output = Command::new(&path)
             .current_dir(WORK)
             .uid(USER)
@@ -150,7 +223,7 @@ fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
 
 /// One line of the table, for people.
 fn show_row(title: &str, cells: &[String]) {
-    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>18}")).collect();
+    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>19}")).collect();
     println!("vm: note {title:<29} {}", cells.join(" "));
 }
 
@@ -158,7 +231,19 @@ fn show_row(title: &str, cells: &[String]) {
 fn before() -> anyhow::Result<&'static BTreeMap<Call, Count>> {
     if BEFORE.get().is_none() {
         make_file(Path::new("/tmp/work/file"), USER)?;
-        let columns = ["getppid", "stat", "read", "openat and close"];
+        make_directory(Path::new("/tmp/audit-bench"), USER)?;
+        make_directory(Path::new(WATCHED), USER)?;
+        make_file(&Path::new(WATCHED).join("file"), USER)?;
+        let columns = [
+            "getppid",
+            "stat",
+            "read",
+            "write",
+            "futex",
+            "open to read",
+            "open to write",
+            "watched",
+        ];
         show_row(
             &format!("of {SAMPLES}: mode (least, equal)"),
             &columns.map(str::to_owned),
@@ -176,7 +261,52 @@ fn no_call_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
 fn only_openat_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
     let now = measure("fentry, openat named")?;
     compare(&now, &Call::BUT_OPENAT, "==", u64::eq)?;
-    compare(&now, &[Call::OpenatClose], ">", u64::gt)
+    compare(&now, &[Call::ToRead, Call::ToWrite], ">", u64::gt)
+}
+
+/// What an open costs more than without a daemon, by number of rules.
+static OPENS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+/// Costs the same however many directories are watched, within 5 %.
+fn an_unwatched_open(_daemon: &Daemon) -> anyhow::Result<()> {
+    let now = measure("fentry, directories watched")?;
+    compare(&now, &Call::BUT_OPENAT, "==", u64::eq)?;
+    let open = now.get(&Call::ToWrite).context("not measured")?.mode;
+    let mut opens = OPENS.lock().ok().context("a test has panicked")?;
+    opens.push(open);
+    for before in opens.iter() {
+        ensure!(
+            before.abs_diff(open) * 20 <= *before,
+            "an open takes {opens:?}"
+        );
+    }
+    Ok(())
+}
+
+/// At most this much more for an open that only reads.
+const MOST_TO_READ: u64 = 450;
+/// At most this much more for an open in a watched directory, its whole event included.
+const MOST_WATCHED: u64 = 5500;
+
+fn no_other_call_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
+    let now = measure("fentry, ten rules")?;
+    compare(&now, &Call::BUT_OPENAT, "==", u64::eq)?;
+    compare(&now, &[Call::ToRead], "at most 450 above", |now, before| {
+        *now <= before + MOST_TO_READ
+    })?;
+    compare(
+        &now,
+        &[Call::Watched],
+        "at most 5500 above",
+        |now, before| *now <= before + MOST_WATCHED,
+    )
+}
+
+/// So many of the same rules.
+fn many(rules: u32) -> String {
+    (0..rules)
+        .map(|rule| format!("-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,openat,renameat2 -F perm=wa -F dir=/tmp/audit-bench/{rule} -F key=BENCH{rule}\n"))
+        .collect()
 }
 
 /// Shows as well that the comparison would find a difference.

@@ -35,6 +35,7 @@ pub(crate) struct Daemon {
     stderr: Receiver<String>,
     pid: Pid,
     log: PathBuf,
+    engine: String,
 }
 
 impl Daemon {
@@ -70,6 +71,7 @@ impl Daemon {
             child: Mutex::new(child),
             stderr: said,
             log: log.into(),
+            engine: engine.to_owned(),
         };
         daemon.hear("tollgate: auditing ", LONGEST_START)?;
         Ok(daemon)
@@ -91,6 +93,11 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Whether it sees what the kernel finds by a name when the call then fails.
+    pub(crate) fn sees_inside(&self) -> bool {
+        self.engine == "fentry"
     }
 
     /// Where it writes.

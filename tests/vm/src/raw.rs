@@ -9,17 +9,19 @@ use crate::daemon::Daemon;
 use crate::event::expect;
 use crate::machine::{PROGRAMS, USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
-use crate::suite::Session;
+use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {
     name: "raw",
     engine: "tracepoint",
     prepare: || make_file(Path::new("/tmp/work/file"), USER),
-    rules: "\
+    rules: Rules::Text(
+        "\
 -a always,exit -F arch=b32 -S open,unlink,execve,exit,exit_group -F uid=1001 -k narrow
 -a always,exit -F arch=b64 -S open,execve -F uid=1001 -k wide
 ",
+    ),
     tests: &[
         (
             "calls_through_the_32_bit_entry",

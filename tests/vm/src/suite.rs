@@ -33,13 +33,31 @@ pub(crate) struct Session {
     /// Makes what the rules are about.
     pub(crate) prepare: fn() -> anyhow::Result<()>,
     /// Rules of the daemon.
-    pub(crate) rules: &'static str,
+    pub(crate) rules: Rules,
     /// What is run while the daemon audits.
     pub(crate) tests: &'static [(&'static str, Work)],
     /// Ends the daemon and checks its account.
     pub(crate) stop: Work,
     /// What is run when it has ended, with its log.
     pub(crate) after: fn(&Path) -> anyhow::Result<()>,
+}
+
+/// Rules of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rules {
+    /// As they stand.
+    Text(&'static str),
+    /// As they are made.
+    Made(fn() -> String),
+}
+
+impl Rules {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text.to_owned(),
+            Self::Made(make) => make(),
+        }
+    }
 }
 
 /// The start of the daemon as a test.
@@ -89,8 +107,8 @@ impl Session {
             }
         };
         let started = Instant::now();
-        let daemon =
-            (self.prepare)().and_then(|()| Daemon::start(self.name, self.engine, self.rules));
+        let daemon = (self.prepare)()
+            .and_then(|()| Daemon::start(self.name, self.engine, &self.rules.text()));
         let daemon = match daemon {
             Ok(daemon) => {
                 report(STARTS, started, &Ok(()));

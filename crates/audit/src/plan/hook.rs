@@ -18,7 +18,8 @@ use std::fmt;
 use crate::ids::{Arch, Syscall};
 use crate::table;
 
-use super::{Call, Plan};
+use super::inner::{self, Inner, InnerSet};
+use super::{Call, CallPlan, Plan, Subject};
 
 /// How syscalls are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub enum Hook {
     FunctionLast(Call),
     /// End of the function of a call.
     FunctionExit(Call),
+    /// A function inside the kernel that shows what calls name.
+    Inner(Inner),
 }
 
 /// What the kernel shows beside the calls themselves.
@@ -74,6 +77,8 @@ pub struct Kernel {
     pub exec_prepare: bool,
     /// `sched_process_exit` before the task's memory is released: v6.16.
     pub early_task_exit: bool,
+    /// Which of the functions inside the kernel it has.
+    pub inner: InnerSet,
 }
 
 impl Kernel {
@@ -81,11 +86,13 @@ impl Kernel {
     pub const NEW: Self = Self {
         exec_prepare: true,
         early_task_exit: true,
+        inner: InnerSet::ALL,
     };
-    /// Shows none of it.
+    /// Shows no more than v5.15.
     pub const OLD: Self = Self {
         exec_prepare: false,
         early_task_exit: false,
+        inner: InnerSet::ALL,
     };
 }
 
@@ -96,6 +103,8 @@ pub struct Sides {
     pub raw_enter: bool,
     /// Exits are seen through the raw tracepoint.
     pub raw_exit: bool,
+    /// What an open has found and may not have is seen: some rule may match that without a watch.
+    pub refusals: bool,
     engine: EngineKind,
     kernel: Kernel,
 }
@@ -124,6 +133,10 @@ impl Sides {
         Self {
             raw_enter: nameless.clone().any(shown_at_entry_only),
             raw_exit: nameless.any(returns),
+            refusals: kernel.inner.contains(Inner::OpenRefused)
+                && plan.calls.iter().any(|(&call, rules)| {
+                    inner::of(call).contains(&Inner::OpenObject) && !needs_watch(rules)
+                }),
             engine,
             kernel,
         }
@@ -153,6 +166,12 @@ impl Sides {
         } else {
             Hook::Exit(call)
         });
+        if self.sees(call) {
+            hooks.extend(inner::of(call).iter().copied().map(Hook::Inner));
+            if self.refusals && inner::of(call).contains(&Inner::OpenObject) {
+                hooks.insert(Hook::Inner(Inner::OpenRefused));
+            }
+        }
         if starts(call) {
             hooks.insert(Hook::ExecCommit);
         }
@@ -170,6 +189,15 @@ impl Sides {
         hooks
     }
 
+    /// Whether functions inside the kernel show what the call names.
+    #[must_use]
+    pub fn sees(self, call: Call) -> bool {
+        let inner = inner::of(call);
+        self.engine == EngineKind::Fentry
+            && !inner.is_empty()
+            && inner.iter().all(|&inner| self.kernel.inner.contains(inner))
+    }
+
     /// Whether something of the call's entry is remembered until it ends.
     #[must_use]
     pub fn remembers(self, call: Call) -> bool {
@@ -185,6 +213,15 @@ impl Sides {
                 )
             })
     }
+}
+
+/// Whether every rule of a call needs a watch to be hit.
+#[must_use]
+pub fn needs_watch(rules: &CallPlan) -> bool {
+    rules.slots.iter().all(|slot| {
+        let mut subjects = slot.tests.iter().map(|test| test.subject);
+        subjects.any(|subject| matches!(subject, Subject::Path | Subject::Dir))
+    })
 }
 
 /// Whether the call turns the task into another program: its registers do not survive it.
@@ -262,6 +299,13 @@ impl fmt::Display for Hook {
                 return write!(f, "fentry:{}", function_label(call));
             }
             Self::FunctionExit(call) => return write!(f, "fexit:{}", function_label(call)),
+            Self::Inner(inner) => {
+                let side = match inner.side() {
+                    inner::Side::Enter => "fentry",
+                    inner::Side::Exit => "fexit",
+                };
+                return write!(f, "{side}:{}", inner.function());
+            }
             Self::Enter(call) | Self::Last(call) => ("enter", call),
             Self::Exit(call) => ("exit", call),
         };

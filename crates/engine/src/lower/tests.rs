@@ -187,7 +187,7 @@ fn facts_are_read_only_for_calls_that_need_them() {
          -a always,exit -F arch=b64 -S clone,execve,accept\n",
     );
     let facts = |name| lowered.of(Arch::X86_64, name).unwrap().facts;
-    assert_eq!(facts("openat"), abi::FACT_OPEN_FLAGS);
+    assert_eq!(facts("openat"), abi::FACT_OPEN_FLAGS | abi::FACT_WATCHED);
     assert_eq!(facts("close"), abi::FACT_CREDS | abi::FACT_TASK);
     assert_eq!(facts("unlink"), abi::FACT_OBJECTS);
     assert_eq!(facts("clone"), abi::FACT_FORKS);

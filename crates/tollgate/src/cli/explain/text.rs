@@ -98,9 +98,9 @@ fn touches(cost: &RuleCost) -> String {
     parts.join("; ")
 }
 
-/// Hooks by kind: `2 enter, 3 exit`.
+/// Hooks by kind: `2 enter, 3 exit`, and those inside the kernel.
 fn hooks(hooks: &BTreeSet<Hook>) -> String {
-    let (mut enters, mut exits, mut raw) = (0, 0, Vec::new());
+    let (mut enters, mut exits, mut inside, mut raw) = (0, 0, 0, Vec::new());
     for hook in hooks {
         match hook {
             Hook::Enter(_) | Hook::Last(_) => enters += 1,
@@ -111,10 +111,11 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::TaskExit => raw.push("task exit".to_owned()),
             Hook::FunctionEnter(_) | Hook::FunctionLast(_) => enters += 1,
             Hook::FunctionExit(_) => exits += 1,
+            Hook::Inner(_) => inside += 1,
         }
     }
     raw.dedup(); // what an exec needs is one thing to people
-    let counted = [(enters, "enter"), (exits, "exit")];
+    let counted = [(enters, "enter"), (exits, "exit"), (inside, "inside")];
     let counted = counted.iter().filter(|(number, _)| *number > 0);
     let parts: Vec<String> = counted
         .map(|(number, kind)| format!("{number} {kind}"))

@@ -1,0 +1,216 @@
+//! Hooks inside the kernel: which of its functions show the objects of a call as the kernel itself has
+//! found them. Only the fentry engine has them.
+//!
+//! A function here serves more calls than one, so its program first asks which call it runs in. Functions
+//! that ordinary calls share with those of rules are avoided: none of these is passed by `stat`, `access`
+//! or `read`. `do_filp_open` is passed by whatever opens by name, and is the only one of the kind: rules
+//! that name one way to open make the others pay for the look at which call it is.
+
+use crate::table;
+
+use super::Call;
+
+/// When a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Before the function's first instruction.
+    Enter,
+    /// When it has returned.
+    Exit,
+}
+
+macro_rules! inner {
+    ($($(#[$doc:meta])* $name:ident = $side:ident $function:literal,)+) => {
+        /// A function of the kernel on the way of some calls, and what its program sees there.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Inner {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Inner {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// Name of the function.
+            #[must_use]
+            pub const fn function(self) -> &'static str {
+                match self {
+                    $(Self::$name => $function,)+
+                }
+            }
+
+            /// When its program runs.
+            #[must_use]
+            pub const fn side(self) -> Side {
+                match self {
+                    $(Self::$name => Side::$side,)+
+                }
+            }
+        }
+    };
+}
+
+inner! {
+    /// What a call opens by name.
+    OpenObject = Exit "do_filp_open",
+    /// Programs that a call starts, and their interpreters.
+    ExecObject = Exit "do_open_execat",
+    /// What a call has found and may not open.
+    OpenRefused = Exit "may_open",
+    /// Name that `unlink` and `unlinkat` are given.
+    NamesUnlink = Enter "do_unlinkat",
+    /// Name that `rmdir` and `unlinkat` are given.
+    NamesRmdir = Enter "do_rmdir",
+    /// Name that `mkdir` is given.
+    NamesMkdir = Enter "do_mkdirat",
+    /// Name that `mknod` is given.
+    NamesMknod = Enter "do_mknodat",
+    /// Names that `symlink` is given.
+    NamesSymlink = Enter "do_symlinkat",
+    /// Names that `link` is given.
+    NamesLink = Enter "do_linkat",
+    /// Names that `rename` is given.
+    NamesRename = Enter "do_renameat2",
+    /// Directory of a name that is made or removed.
+    NamesParent = Exit "path_parentat",
+    /// What is to be removed, moved away or replaced.
+    NamesDelete = Exit "may_delete",
+    /// A regular file that `mknod` makes.
+    NamesCreate = Exit "vfs_create",
+    /// A directory that is made.
+    NamesMadeDir = Exit "vfs_mkdir",
+    /// A special file that is made.
+    NamesMadeNode = Exit "vfs_mknod",
+    /// A symbolic link that is made.
+    NamesMadeLink = Exit "vfs_symlink",
+    /// A hard link that is made.
+    NamesLinked = Exit "vfs_link",
+    /// What is moved.
+    NamesRenamed = Exit "vfs_rename",
+    /// Object whose mode is changed.
+    UsedChmod = Enter "chmod_common",
+    /// Object whose owner is changed.
+    UsedChown = Enter "chown_common",
+    /// Object whose length is changed.
+    UsedTruncate = Enter "vfs_truncate",
+    /// Object whose times are changed.
+    UsedUtimes = Enter "vfs_utimes",
+    /// Object whose extended attributes are changed.
+    UsedSetxattr = Enter "vfs_setxattr",
+    /// Object of which an extended attribute is removed.
+    UsedRemovexattr = Enter "vfs_removexattr",
+    /// Object of which an extended attribute is read.
+    UsedGetxattr = Enter "vfs_getxattr",
+    /// Object whose extended attributes are listed.
+    UsedListxattr = Enter "vfs_listxattr",
+    /// The new working directory.
+    UsedChdir = Enter "set_fs_pwd",
+    /// The new root directory.
+    UsedChroot = Enter "set_fs_root",
+    /// Where something is mounted.
+    UsedMount = Enter "path_mount",
+    /// What is unmounted.
+    UsedUmount = Enter "path_umount",
+}
+
+/// Some of [`Inner::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InnerSet(u64);
+
+impl InnerSet {
+    /// All of them.
+    pub const ALL: Self = Self((1 << Inner::ALL.len()) - 1);
+
+    /// Whether it is one of them.
+    #[must_use]
+    pub fn contains(self, inner: Inner) -> bool {
+        self.0 & bit(inner) != 0
+    }
+}
+
+impl FromIterator<Inner> for InnerSet {
+    fn from_iter<I: IntoIterator<Item = Inner>>(all: I) -> Self {
+        Self(all.into_iter().fold(0, |set, inner| set | bit(inner)))
+    }
+}
+
+fn bit(inner: Inner) -> u64 {
+    let at = Inner::ALL.iter().position(|&other| other == inner);
+    at.map_or(0, |at| 1 << at)
+}
+
+/// The functions that show what a call names; none for calls whose objects nothing shows.
+///
+/// # Source
+/// `fs/namei.c`, `fs/open.c`, `fs/xattr.c`, `fs/namespace.c`, Linux 6.1 and 6.12; compared with what the
+/// kernel's audit lists in the test `differential` of `tests/vm`.
+#[must_use]
+pub fn of(call: Call) -> &'static [Inner] {
+    use Inner::{
+        ExecObject, NamesCreate, NamesDelete, NamesLink, NamesLinked, NamesMadeDir, NamesMadeLink,
+        NamesMadeNode, NamesMkdir, NamesMknod, NamesParent, NamesRename, NamesRenamed, NamesRmdir,
+        NamesSymlink, NamesUnlink, OpenObject, UsedChdir, UsedChmod, UsedChown, UsedChroot,
+        UsedGetxattr, UsedListxattr, UsedMount, UsedRemovexattr, UsedSetxattr, UsedTruncate,
+        UsedUmount, UsedUtimes,
+    };
+    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
+        "open" | "openat" | "openat2" | "creat" => &[OpenObject],
+        "execve" | "execveat" => &[ExecObject],
+        "unlink" => &[NamesUnlink, NamesParent, NamesDelete],
+        "rmdir" => &[NamesRmdir, NamesParent, NamesDelete],
+        "unlinkat" => &[NamesUnlink, NamesRmdir, NamesParent, NamesDelete],
+        "mkdir" | "mkdirat" => &[NamesMkdir, NamesParent, NamesMadeDir],
+        "mknod" | "mknodat" => &[NamesMknod, NamesParent, NamesMadeNode, NamesCreate],
+        "symlink" | "symlinkat" => &[NamesSymlink, NamesParent, NamesMadeLink],
+        "link" | "linkat" => &[NamesLink, NamesParent, NamesLinked],
+        "rename" | "renameat" | "renameat2" => {
+            &[NamesRename, NamesParent, NamesDelete, NamesRenamed]
+        }
+        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" => &[UsedChmod],
+        "chown" | "lchown" | "fchown" | "fchownat" | "chown32" | "lchown32" | "fchown32" => {
+            &[UsedChown]
+        }
+        "truncate" | "truncate64" => &[UsedTruncate],
+        "utime" | "utimes" | "futimesat" | "utimensat" | "utimensat_time64" => &[UsedUtimes],
+        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[UsedSetxattr],
+        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[UsedRemovexattr],
+        "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => &[UsedGetxattr],
+        "listxattr" | "llistxattr" | "flistxattr" | "listxattrat" => &[UsedListxattr],
+        "chdir" => &[UsedChdir],
+        "chroot" => &[UsedChroot],
+        "mount" => &[UsedMount],
+        "umount" | "umount2" => &[UsedUmount],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Arch;
+
+    #[test]
+    fn a_set_holds_what_was_put_in() {
+        let set: InnerSet = [Inner::OpenObject, Inner::UsedUmount].into_iter().collect();
+        let held: Vec<Inner> = Inner::ALL
+            .iter()
+            .copied()
+            .filter(|&inner| set.contains(inner))
+            .collect();
+        assert_eq!(held, [Inner::OpenObject, Inner::UsedUmount]);
+        assert!(
+            Inner::ALL
+                .iter()
+                .all(|&inner| InnerSet::ALL.contains(inner))
+        );
+    }
+
+    #[test]
+    fn common_calls_have_no_hooks_inside_the_kernel() {
+        for name in ["stat", "access", "read", "write", "futex", "readlink"] {
+            let syscall = table::syscall_number(Arch::X86_64, name.as_bytes()).unwrap();
+            let arch = Arch::X86_64;
+            assert_eq!(of(Call { arch, syscall }), [], "{name}");
+        }
+    }
+}

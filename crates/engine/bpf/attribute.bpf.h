@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hooks of the calls that change or use an object without opening it: the narrow function behind each
+ * call has the object that the kernel has found, before it is changed.
+ *
+ * The name is another matter. The kernel's copy is gone by then, and the function that made it serves
+ * stat and access too, which must not pay. So the name is read from user memory, and kept only when it
+ * proves true: walked as text from where it starts, it must give the path of the object. If not, because
+ * a symbolic link lies on its way or another thread has changed it, the path itself is the name.
+ */
+#ifndef TOLLGATE_ATTRIBUTE_BPF_H
+#define TOLLGATE_ATTRIBUTE_BPF_H
+
+/* The mount of a file system that a hook shows no mount of: the task's own, or its first one. */
+static __always_inline __u64 find_mount(const struct task_struct *task, const struct dentry *dentry)
+{
+	const struct super_block *of = dentry->d_sb;
+	__u64 sb = (__u64)of;
+	__u64 mount;
+
+	if (task->fs->pwd.dentry->d_sb == of)
+		return (__u64)task->fs->pwd.mnt;
+	if (task->fs->root.dentry->d_sb == of)
+		return (__u64)task->fs->root.mnt;
+	mount = LOAD(list_head, AT(super_block, sb, s_mounts), next) -
+		bpf_core_field_offset(struct mount, mnt_instance);
+	return AT(mount, mount, mnt);
+}
+
+/*
+ * Reads the name behind a wire_object at the start of the tail. Returns whether the object that
+ * `s->object[0]` stands for has this name.
+ */
+__noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
+{
+	struct task_struct *task = current();
+	struct object *object;
+	struct wire_object *to;
+	struct hits none;
+	__u64 wanted;
+	__u32 depth, count;
+	__u8 first;
+
+	if (!s || !shape)
+		return 0;
+	object = &s->object[0];
+	to = object_at(s, 0);
+	object->at = 0;
+	object->last = 0;
+	object->base_dentry = object->base_mnt = 0;
+	to->flags = 0;
+	s->used = 0;
+	seen_watch(s, 1);
+	wanted = s->prefix[s->depth & PREFIX_MASK];
+	depth = s->depth;
+	first = read_name(s, to, s->event.args[shape->arg & 3]);
+	find_base(task, s, object, to, shape->place, s->event.args[shape->dir & 3], first);
+	if (!(to->flags & WIRE_OBJECT_NAMED) || !object->base_dentry)
+		return 0;
+	/* What the name starts from is compared with no watch. */
+	count = HITS_MAX;
+	none.count = &count;
+	none.list = s->exe_hit;
+	watch_ancestors(s, &none, object->base_dentry, object->base_mnt, 0);
+	append_name(s, sizeof(*to), to->name_len);
+	return s->depth == depth && s->prefix[depth & PREFIX_MASK] == wanted;
+}
+
+/* The path of an object as its name: components, leaf first. */
+__noinline int walk_name(struct scratch *s)
+{
+	struct task_struct *task = current();
+	struct path_walk walk = {};
+	__u64 fs, root;
+
+	if (!s)
+		return 0;
+	fs = (__u64)task->fs;
+	root = AT(fs_struct, fs, root);
+	walk.s = s;
+	walk.cache = &s->path_cache[PATH_OBJECT];
+	walk.dentry = s->object[0].dentry;
+	walk.mnt = s->object[0].mnt;
+	walk.root_dentry = LOAD(path, root, dentry);
+	walk.root_mnt = LOAD(path, root, mnt);
+	s->used = 0;
+	walk.cache->levels = 0;
+	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
+	return s->used;
+}
+
+/* Adds the object as one item. Overlays call a function again for the file system below: the first is it. */
+static __always_inline int see_object(const struct dentry *dentry, const struct vfsmount *mnt)
+{
+	struct task_struct *task = current();
+	struct wire_object *item, *to;
+	struct wire_shape *shape;
+	struct wire_call *call;
+	struct scratch *s;
+	struct seen *seen;
+	__u32 key, len, flags;
+	__u8 *room;
+
+	key = seen_call(task, &call);
+	if (key == WIRE_NO_CALL || seen_find(task->pid, key))
+		return 0;
+	s = scratch();
+	if (!s)
+		return 0;
+	fill_args(s->event.args, task_regs(task), key / WIRE_SYSCALLS);
+	shape = &call->objects[0];
+	if (shape->place != WIRE_PLACE_FD && !s->event.args[shape->arg & 3])
+		return 0; /* utimensat of a descriptor: the kernel lists nothing */
+	s->hits = 0;
+	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].last = 0;
+	if (!seen_compares(call))
+		;
+	else if (mnt)
+		glance(s, dentry, mnt, 0, 1);
+	else
+		seen_watch(s, 1);
+	if (call->facts & WIRE_FACT_WATCHED && !s->hits)
+		return 0;
+	seen = seen_claim(task, key);
+	if (!seen)
+		return 0;
+	seen_keep_hits(seen, s);
+	item = seen_add(seen, WIRE_PART_NORMAL);
+	room = seen_room(seen);
+	if (!item || !room)
+		return 0;
+	seen_inode(item, dentry->d_inode);
+	if (shape->place == WIRE_PLACE_FD)
+		return 0;
+	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
+	s->object[0].dentry = (__u64)dentry;
+	to = object_at(s, 0);
+	if (prove_name(s, shape)) {
+		len = to->name_len & (WIRE_NAME_BYTES - 1);
+		flags = WIRE_OBJECT_KERNEL;
+		if (len && bpf_probe_read_kernel(room, len, tail_at(s, sizeof(*to))))
+			return 0;
+	} else {
+		len = walk_name(s) & (WIRE_NAME_BYTES - 1);
+		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
+		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))
+			return 0;
+	}
+	seen_name(seen, item, len, flags);
+	return 0;
+}
+
+/* The object behind a struct path. */
+static __always_inline int see_path(__u64 addr)
+{
+	const struct path *path = (struct path *)addr;
+
+	return see_object(path->dentry, path->mnt);
+}
+
+/* fentry on chmod_common(path, mode), v5.5. */
+SEC("fentry/chmod_common")
+int used_chmod(__u64 *ctx)
+{
+	return see_path(ctx[0]);
+}
+
+/* fentry on chown_common(path, user, group), v5.5. */
+SEC("fentry/chown_common")
+int used_chown(__u64 *ctx)
+{
+	return see_path(ctx[0]);
+}
+
+/* fentry on vfs_truncate(path, length), v5.5. */
+SEC("fentry/vfs_truncate")
+int used_truncate(__u64 *ctx)
+{
+	return see_path(ctx[0]);
+}
+
+/* fentry on vfs_utimes(path, times), v5.12. */
+SEC("fentry/vfs_utimes")
+int used_utimes(__u64 *ctx)
+{
+	return see_path(ctx[0]);
+}
+
+/* fentry on vfs_setxattr(idmap, dentry, ...), v5.12 form. */
+SEC("fentry/vfs_setxattr")
+int used_setxattr(__u64 *ctx)
+{
+	return see_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_removexattr(idmap, dentry, name), v5.12 form. */
+SEC("fentry/vfs_removexattr")
+int used_removexattr(__u64 *ctx)
+{
+	return see_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_getxattr(idmap, dentry, ...), v5.12 form. */
+SEC("fentry/vfs_getxattr")
+int used_getxattr(__u64 *ctx)
+{
+	return see_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_listxattr(dentry, list, size), v5.5. */
+SEC("fentry/vfs_listxattr")
+int used_listxattr(__u64 *ctx)
+{
+	return see_object((struct dentry *)ctx[0], NULL);
+}
+
+/* fentry on set_fs_pwd(fs, path), v5.5: chdir that succeeds. */
+SEC("fentry/set_fs_pwd")
+int used_chdir(__u64 *ctx)
+{
+	return see_path(ctx[1]);
+}
+
+/* fentry on set_fs_root(fs, path), v5.5: chroot that succeeds. */
+SEC("fentry/set_fs_root")
+int used_chroot(__u64 *ctx)
+{
+	return see_path(ctx[1]);
+}
+
+/* fentry on path_mount(dev_name, path, ...), v5.9: where something is mounted. */
+SEC("fentry/path_mount")
+int used_mount(__u64 *ctx)
+{
+	return see_path(ctx[1]);
+}
+
+/* fentry on path_umount(path, flags), v5.9. */
+SEC("fentry/path_umount")
+int used_umount(__u64 *ctx)
+{
+	return see_path(ctx[0]);
+}
+
+#endif /* TOLLGATE_ATTRIBUTE_BPF_H */

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hooks of the calls that make and remove names. The kernel's function for each call has the names as
+ * the kernel copied them; path_parentat() says which directory each led to; what follows says what was
+ * made or removed there. All run in the calling task.
+ */
+#ifndef TOLLGATE_NAMESPACE_BPF_H
+#define TOLLGATE_NAMESPACE_BPF_H
+
+#define RENAME_EXCHANGE 2 /* include/uapi/linux/fs.h */
+
+/* Starts the list of items: the names that the call was given, in the order of the kernel's getname(). */
+static __always_inline int see_names(const struct filename *first, const struct filename *second)
+{
+	struct task_struct *task = current();
+	struct wire_call *call;
+	__u32 key = seen_call(task, &call);
+	struct seen *seen;
+
+	if (key == WIRE_NO_CALL)
+		return 0;
+	seen = seen_claim(task, key);
+	if (!seen)
+		return 0;
+	if (!IS_ERR(first))
+		seen_add_named(seen, WIRE_PART_UNKNOWN, first);
+	if (second && !IS_ERR(second))
+		seen_add_named(seen, WIRE_PART_UNKNOWN, second);
+	return 0;
+}
+
+/* fentry on do_unlinkat(dfd, name), v5.5. */
+SEC("fentry/do_unlinkat")
+int names_unlink(__u64 *ctx)
+{
+	return see_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_rmdir(dfd, name), v5.5. */
+SEC("fentry/do_rmdir")
+int names_rmdir(__u64 *ctx)
+{
+	return see_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_mkdirat(dfd, name, mode), v5.15. */
+SEC("fentry/do_mkdirat")
+int names_mkdir(__u64 *ctx)
+{
+	return see_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_mknodat(dfd, name, mode, dev), v5.15. */
+SEC("fentry/do_mknodat")
+int names_mknod(__u64 *ctx)
+{
+	return see_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_symlinkat(from, newdfd, to), v5.15. */
+SEC("fentry/do_symlinkat")
+int names_symlink(__u64 *ctx)
+{
+	return see_names((struct filename *)ctx[2], (struct filename *)ctx[0]);
+}
+
+/* fentry on do_linkat(olddfd, old, newdfd, new, flags), v5.15. */
+SEC("fentry/do_linkat")
+int names_link(__u64 *ctx)
+{
+	return see_names((struct filename *)ctx[3], (struct filename *)ctx[1]);
+}
+
+/* fentry on do_renameat2(olddfd, from, newdfd, to, flags), v5.11. */
+SEC("fentry/do_renameat2")
+int names_rename(__u64 *ctx)
+{
+	return see_names((struct filename *)ctx[3], (struct filename *)ctx[1]);
+}
+
+/*
+ * fexit on path_parentat(nd, flags, parent), v5.5: the directory of a name that is made or removed.
+ * bind() of a socket to a path comes here too, without a name seen before.
+ */
+SEC("fexit/path_parentat")
+int names_parent(__u64 *ctx)
+{
+	struct task_struct *task;
+	const struct inode *inode;
+	struct nameidata *nd;
+	struct wire_object *item;
+	struct wire_call *call;
+	const struct path *path;
+	struct scratch *s;
+	struct seen *seen;
+	__u32 key, at;
+
+	if ((__u32)ctx[3])
+		return 0;
+	task = current();
+	key = seen_call(task, &call);
+	if (key == WIRE_NO_CALL)
+		return 0;
+	nd = (struct nameidata *)ctx[0];
+	path = (struct path *)ctx[2];
+	inode = path->dentry->d_inode;
+	seen = seen_find(task->pid, key);
+	if (!seen)
+		seen = seen_claim(task, key);
+	s = scratch();
+	if (!seen || !s)
+		return 0;
+	for (at = 0; at < WIRE_ITEMS; at++)
+		if (at >= seen->items || seen->filename[at] == (__u64)nd->name)
+			break;
+	if (at >= seen->items && !seen_add_named(seen, WIRE_PART_UNKNOWN, nd->name))
+		return 0;
+	at &= WIRE_ITEMS - 1;
+	item = &seen->item[at];
+	item->effect = WIRE_PART_PARENT;
+	seen_inode(item, inode);
+	seen->dir[at] = (__u64)inode;
+	seen->last[at] = (__u64)nd->last.len << 32 | nd->last.hash;
+	seen->mnt = (__u64)path->mnt;
+	if (!seen_compares(call))
+		return 0;
+	glance(s, path->dentry, path->mnt, (__u64)&nd->last, 2);
+	seen_keep_hits(seen, s);
+	return 0;
+}
+
+/* Whether the rules of the call in a slot look at watches. */
+static __always_inline __u32 compares(const struct seen *seen)
+{
+	__u32 key = seen->call;
+	struct wire_call *call = bpf_map_lookup_elem(&tlg_calls, &key);
+
+	return call && seen_compares(call);
+}
+
+/* fexit on may_delete(idmap, dir, victim, isdir), v5.5: what is to be removed, or renamed, or replaced. */
+SEC("fexit/may_delete")
+int names_delete(__u64 *ctx)
+{
+	struct seen *seen = seen_current();
+	const struct dentry *dentry = (struct dentry *)ctx[2];
+	const struct inode *inode = dentry->d_inode;
+	struct wire_object *item;
+
+	if (!seen)
+		return 0;
+	if (!inode)
+		return 0;
+	item = seen_add_child(seen, WIRE_PART_DELETE, ctx[1], dentry);
+	if (!item)
+		return 0;
+	seen_inode(item, inode);
+	if (compares(seen))
+		seen_watch_inode(seen, inode);
+	if (!(__u32)ctx[4])
+		seen->may_delete++;
+	return 0;
+}
+
+/* What was to be made: the kernel lists it whether or not it came to be. */
+static __always_inline int see_created(__u64 dir, const struct dentry *dentry)
+{
+	struct seen *seen = seen_current();
+	struct wire_object *item;
+
+	if (!seen)
+		return 0;
+	item = seen_add_child(seen, WIRE_PART_CREATE, dir, dentry);
+	if (item)
+		seen_inode(item, dentry->d_inode);
+	return 0;
+}
+
+/* fexit on vfs_create(idmap, dir, dentry, mode, want_excl), v5.12 form: mknod of a regular file. */
+SEC("fexit/vfs_create")
+int names_create(__u64 *ctx)
+{
+	return see_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_mkdir(idmap, dir, dentry, mode), v5.12 form. */
+SEC("fexit/vfs_mkdir")
+int names_made_dir(__u64 *ctx)
+{
+	return see_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_mknod(idmap, dir, dentry, mode, dev), v5.12 form. */
+SEC("fexit/vfs_mknod")
+int names_made_node(__u64 *ctx)
+{
+	return see_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_symlink(idmap, dir, dentry, oldname), v5.12 form. */
+SEC("fexit/vfs_symlink")
+int names_made_link(__u64 *ctx)
+{
+	return see_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_link(old_dentry, idmap, dir, new_dentry, delegated), v5.12 form. */
+SEC("fexit/vfs_link")
+int names_linked(__u64 *ctx)
+{
+	struct seen *seen = seen_current();
+	struct scratch *s = scratch();
+	struct wire_object *item;
+	const struct dentry *dentry = (struct dentry *)ctx[0];
+
+	if (!seen || !s)
+		return 0;
+	item = seen_add_child(seen, WIRE_PART_CREATE, ctx[2], (struct dentry *)ctx[3]);
+	if (!item)
+		return 0;
+	seen_inode(item, dentry->d_inode);
+	/* The second name that the call was given is the old one. */
+	item = &seen->item[1];
+	if (item->effect != WIRE_PART_UNKNOWN)
+		return 0;
+	item->effect = WIRE_PART_NORMAL;
+	seen_inode(item, dentry->d_inode);
+	if (!compares(seen))
+		return 0;
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = seen->mnt;
+	s->object[0].last = 0;
+	seen_watch(s, 1);
+	seen_keep_hits(seen, s);
+	return 0;
+}
+
+/* fexit on vfs_rename(rd), v5.12 form. What is replaced has come through may_delete(). */
+SEC("fexit/vfs_rename")
+int names_renamed(__u64 *ctx)
+{
+	struct seen *seen = seen_current();
+	struct wire_object *item;
+	const struct renamedata *rd = (struct renamedata *)ctx[0];
+	const struct dentry *old = rd->old_dentry, *new = rd->new_dentry;
+	__u64 new_dir = (__u64)rd->new_dir;
+
+	if (!seen || !seen->may_delete)
+		return 0; /* of two names of one object nothing is removed or made */
+	if ((__u32)ctx[1]) {
+		/* The kernel has listed the new name before it was refused, unless something has it. */
+		if (seen->may_delete == 1 && !new->d_inode)
+			seen_add_child(seen, WIRE_PART_CREATE, new_dir, new);
+		return 0;
+	}
+	/* The two entries have changed places: each now stands under the other's name. */
+	item = seen_add_child(seen, WIRE_PART_CREATE, new_dir, old);
+	if (item)
+		seen_inode(item, old->d_inode);
+	if (!(rd->flags & RENAME_EXCHANGE))
+		return 0;
+	item = seen_add_child(seen, WIRE_PART_CREATE, (__u64)rd->old_dir, new);
+	if (item)
+		seen_inode(item, new->d_inode);
+	return 0;
+}
+
+#endif /* TOLLGATE_NAMESPACE_BPF_H */

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Hook of the open family: what open, creat, exec, swapon and acct open, by the name the kernel used. */
+#ifndef TOLLGATE_OPEN_BPF_H
+#define TOLLGATE_OPEN_BPF_H
+
+#define O_TMPFILE_BIT 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
+#define ENOENT	      2
+#define IS_ERR(addr)  ((__u64)(addr) >= (__u64) - MAX_ERRNO)
+
+/* Flags of which an open must have one for any rule to match; 0 when there are none. */
+const volatile __u32 tlg_open_gate;
+
+/* Whether open_refused() is attached and sees what an open found. */
+const volatile __u32 tlg_refusals;
+
+/* Where a name that led nowhere points: compares it with watches, as text. */
+static __always_inline void watch_missing(struct scratch *s, struct task_struct *task, __u32 dirfd,
+					  __u64 filename)
+{
+	struct object *object = &s->object[0];
+	struct wire_object *to = object_at(s, 0);
+	__u8 *name = tail_at(s, sizeof(*to));
+	long len;
+
+	object->at = 0;
+	object->dentry = object->mnt = object->base_dentry = object->base_mnt = 0;
+	object->text = 1;
+	object->last = 0;
+	to->flags = 0;
+	to->effect = WIRE_EFFECT_USE;
+	s->hits = 0;
+	len = bpf_probe_read_kernel_str(name, WIRE_NAME_BYTES,
+					(void *)LOAD(filename, filename, name));
+	if (len <= 1)
+		return;
+	to->name_len = len - 1;
+	find_base(task, s, object, to, WIRE_PLACE_AT, dirfd, name[0]);
+	watch_object(s, 0);
+}
+
+static __always_inline void see_opened(struct seen *seen, const struct filename *filename,
+				       const struct file *file, __u32 created)
+{
+	const struct dentry *dentry = file->f_path.dentry;
+	struct wire_object *item;
+
+	item = seen_add_named(seen, created ? WIRE_PART_PARENT : WIRE_PART_NORMAL, filename);
+	if (!item)
+		return;
+	seen_inode(item, created ? dentry->d_parent->d_inode : file->f_inode);
+	if (!created)
+		return;
+	item = seen_add(seen, WIRE_PART_CREATE);
+	if (!item)
+		return;
+	item->named_by = 1;
+	seen_inode(item, file->f_inode);
+}
+
+/* An open by name has ended, with `file` or an error. */
+static __always_inline int open_ended(struct task_struct *task, struct wire_call *call, __u32 key,
+				      __u32 dirfd, const struct filename *filename, __u32 flags,
+				      const struct file *file)
+{
+	__u32 watched = call->facts & WIRE_FACT_WATCHED;
+	__u32 created = 0;
+	struct scratch *s = scratch();
+	struct seen *seen;
+
+	if (!s)
+		return 0; /* the call's end counts it */
+	s->hits = 0;
+	if (!IS_ERR(file)) {
+		created = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
+		if (seen_compares(call))
+			glance(s, file->f_path.dentry, file->f_path.mnt, 0, created ? 2 : 1);
+	} else if ((__u64)file == (__u64)-ENOENT) {
+		if (watched)
+			return 0; /* nothing is there: the kernel's watches see what is */
+	} else if (seen_compares(call) && !tlg_refusals) {
+		watch_missing(s, task, dirfd, (__u64)filename);
+	}
+	if (watched && !s->hits)
+		return 0;
+	seen = seen_find(task->pid, key);
+	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused))
+		seen = seen_claim(task, key);
+	if (!seen)
+		return 0;
+	seen->open_flags = flags;
+	seen_keep_hits(seen, s);
+	if (!IS_ERR(file))
+		see_opened(seen, filename, file, created);
+	else if (seen->refused)
+		seen_set_name(seen, &seen->item[(seen->items - 1) & (WIRE_ITEMS - 1)], filename);
+	else
+		seen_add_named(seen, WIRE_PART_UNKNOWN, filename);
+	seen->refused = 0;
+	return 0;
+}
+
+/*
+ * fexit on do_filp_open(dfd, pathname, op), v5.5: the one way from a name to an open file, for open and
+ * its kin. Runs in the calling task; `pathname` is the kernel's copy. Misses calls that give a name which
+ * the kernel cannot copy, as its audit does.
+ */
+SEC("fexit/do_filp_open")
+int open_object(__u64 *ctx)
+{
+	__u32 flags = ((struct open_flags *)ctx[2])->open_flag;
+	struct task_struct *task;
+	struct wire_call *call;
+	__u32 key;
+
+	if (tlg_open_gate && !(flags & tlg_open_gate))
+		return 0;
+	task = current();
+	key = seen_call(task, &call);
+	if (key == WIRE_NO_CALL || call->facts & WIRE_FACT_EXEC)
+		return 0;
+	if (call->facts & WIRE_FACT_WATCHED && !(ACC_MODE(flags) & call->watch_perm))
+		return 0;
+	return open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], flags,
+			  (struct file *)ctx[3]);
+}
+
+/*
+ * fexit on do_open_execat(fd, name, flags), v5.5: a program, and the interpreters that it asks for. Runs
+ * in the calling task. Not do_filp_open, which every open passes.
+ */
+SEC("fexit/do_open_execat")
+int exec_object(__u64 *ctx)
+{
+	struct task_struct *task = current();
+	struct wire_call *call;
+	__u32 key = seen_call(task, &call);
+
+	if (key == WIRE_NO_CALL)
+		return 0;
+	return open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], 0,
+			  (struct file *)ctx[3]);
+}
+
+/*
+ * fexit on may_open(idmap, path, acc_mode, flag), v5.5: an object was found and may not be opened so.
+ * Attached only where a rule may match an open that failed and hits no watch: every open passes here.
+ */
+SEC("fexit/may_open")
+int open_refused(__u64 *ctx)
+{
+	struct task_struct *task;
+	struct wire_object *item;
+	struct wire_call *call;
+	struct scratch *s;
+	const struct path *path;
+	struct seen *seen;
+	__u32 key;
+
+	if (!(__u32)ctx[4])
+		return 0;
+	task = current();
+	key = seen_call(task, &call);
+	if (key == WIRE_NO_CALL)
+		return 0;
+	seen = seen_find(task->pid, key);
+	if (!seen || !(call->facts & WIRE_FACT_EXEC))
+		seen = seen_claim(task, key);
+	s = scratch();
+	if (!seen || !s)
+		return 0;
+	path = (struct path *)ctx[1];
+	item = seen_add(seen, WIRE_PART_NORMAL);
+	if (!item)
+		return 0;
+	seen_inode(item, path->dentry->d_inode);
+	seen->refused = 1;
+	if (!seen_compares(call))
+		return 0;
+	glance(s, path->dentry, path->mnt, 0, 1);
+	seen_keep_hits(seen, s);
+	return 0;
+}
+
+#endif /* TOLLGATE_OPEN_BPF_H */
