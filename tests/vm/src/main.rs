@@ -13,6 +13,7 @@
 mod blind;
 mod count;
 mod daemon;
+mod differential;
 mod event;
 mod machine;
 mod program;
@@ -39,6 +40,7 @@ const SESSIONS: &[Session] = &[
         ..raw::SESSION
     },
     blind::SESSION,
+    differential::SESSION,
 ];
 
 fn main() -> ExitCode {

@@ -4,6 +4,7 @@
 //! programs have no library: one segment with code and strings, loaded at a fixed address below
 //! 4 GiB, which both entries of the kernel can reach.
 
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -41,8 +42,16 @@ pub(crate) enum Arg {
     Text(&'static str),
     /// Address of a list of strings.
     Texts(&'static [&'static str]),
+    /// Address of bytes, which the kernel may write to.
+    Bytes(Vec<u8>),
+    /// The same, and one address wherever this name is used; the first use says what is there.
+    Shared(&'static str, Vec<u8>),
+    /// Address of words as wide as the kernel reads them from this entry. Those of results are 0.
+    Words(Vec<Self>),
     /// What the call before returned.
     Result,
+    /// What the call returned that was given this name.
+    Saved(&'static str),
     /// Address of [`BUFFER_BYTES`] that the kernel may write to. Only a program that counts has them.
     Buffer,
 }
@@ -50,6 +59,12 @@ pub(crate) enum Arg {
 impl From<i64> for Arg {
     fn from(number: i64) -> Self {
         Self::Number(number)
+    }
+}
+
+impl From<i32> for Arg {
+    fn from(number: i32) -> Self {
+        Self::Number(number.into())
     }
 }
 
@@ -65,7 +80,16 @@ pub(crate) struct Program {
     entry: Entry,
     rounds: u32,
     counts: bool,
-    calls: Vec<(u32, Vec<Arg>)>,
+    calls: Vec<Call>,
+}
+
+/// A call to be made.
+#[derive(Clone, Debug)]
+struct Call {
+    number: u32,
+    args: Vec<Arg>,
+    /// Name of what it returns.
+    saved: Option<&'static str>,
 }
 
 /// A list of arguments of different types.
@@ -87,7 +111,19 @@ impl Program {
 
     /// Adds a call, by its number in the table of the entry.
     pub(crate) fn call(mut self, number: u32, args: Vec<Arg>) -> Self {
-        self.calls.push((number, args));
+        self.calls.push(Call {
+            number,
+            args,
+            saved: None,
+        });
+        self
+    }
+
+    /// Keeps what the last call returns, for [`Arg::Saved`].
+    pub(crate) fn save(mut self, name: &'static str) -> Self {
+        if let Some(call) = self.calls.last_mut() {
+            call.saved = Some(name);
+        }
         self
     }
 
@@ -133,7 +169,8 @@ impl Program {
         let mut strings = Strings {
             bytes: Vec::new(),
             at,
-            word_bytes: if self.entry == Entry::Narrow { 4 } else { 8 },
+            word_bytes: if self.entry == Entry::Syscall { 8 } else { 4 },
+            places: BTreeMap::new(),
         };
         let wide = self.entry != Entry::Narrow;
         let mut code = Vec::new();
@@ -142,7 +179,7 @@ impl Program {
             code.extend(self.rounds.to_le_bytes());
         }
         if self.counts {
-            // The segment cannot be written to: the stack keeps the buffer, and the counts below it.
+            // The stack keeps the buffer, and the counts below it.
             code.extend([0x48, 0x81, 0xec]); // sub $BUFFER_BYTES, %rsp
             code.extend(BUFFER_BYTES.to_le_bytes());
             code.extend(BUFFER_IS_HERE);
@@ -153,8 +190,15 @@ impl Program {
             code.extend(RDTSC);
             code.extend([0x89, 0xc3, 0x31, 0xc0]); // mov %eax, %ebx; xor %eax, %eax
         }
-        for (number, args) in &self.calls {
-            self.one(&mut code, &mut strings, *number, args);
+        for call in &self.calls {
+            self.one(&mut code, &mut strings, call.number, &call.args);
+            if let Some(name) = call.saved {
+                let at = strings.place(name, &[0; 8]).to_le_bytes();
+                let bytes = if wide { 8 } else { 4 };
+                code.extend(wide.then_some(0x48));
+                code.push(0xa3); // mov %rax, place
+                code.extend(at.iter().take(bytes));
+            }
         }
         if self.counts {
             code.extend([0x09, 0xc5]); // or %eax, %ebp: keeps the sign of a failure
@@ -184,16 +228,25 @@ impl Program {
 
     fn one(&self, code: &mut Vec<u8>, strings: &mut Strings, number: u32, args: &[Arg]) {
         // Numbers of the registers that carry arguments, in the processor's own counting.
-        let registers: [u8; 5] = match self.entry {
-            Entry::Syscall => [7, 6, 2, 10, 8],
-            Entry::Interrupt | Entry::Narrow => [3, 1, 2, 6, 7],
+        let registers: [u8; 6] = match self.entry {
+            Entry::Syscall => [7, 6, 2, 10, 8, 9],
+            Entry::Interrupt | Entry::Narrow => [3, 1, 2, 6, 7, 5],
         };
         for (&register, arg) in registers.iter().zip(args) {
             let (high, low) = (register >> 3, register & 7);
             let value = match arg {
-                Arg::Number(number) => *number,
-                Arg::Text(text) => strings.text(text),
-                Arg::Texts(texts) => strings.texts(texts),
+                Arg::Saved(name) => {
+                    let at = strings.place(name, &[0; 8]).to_le_bytes();
+                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
+                    code.push(0xb8 | low); // mov $place, register
+                    code.extend(
+                        at.iter()
+                            .take(if self.entry == Entry::Narrow { 4 } else { 8 }),
+                    );
+                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | (high * 5)));
+                    code.extend([0x8b, 0x40 | (low << 3) | low, 0]); // mov 0(register), register
+                    continue;
+                }
                 Arg::Result => {
                     code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
                     code.extend([0x89, 0xc0 | low]); // mov %rax, register
@@ -203,6 +256,7 @@ impl Program {
                     code.extend([0x4c | high, 0x89, 0xe8 | low]); // mov %r13, register
                     continue;
                 }
+                pointer => strings.value(pointer),
             };
             if self.entry == Entry::Narrow {
                 code.push(0xb8 | low); // mov $value, register
@@ -244,16 +298,17 @@ impl Program {
             half(&mut header, value);
         }
 
-        let (load, read_execute) = (1, 5);
+        // The kernel writes to what arguments point to.
+        let (load, read_write_execute) = (1, 7);
         word(&mut header, load);
         if !narrow {
-            word(&mut header, read_execute);
+            word(&mut header, read_write_execute);
         }
         for value in [0, BASE, BASE, size, size] {
             address(&mut header, value);
         }
         if narrow {
-            word(&mut header, read_execute);
+            word(&mut header, read_write_execute);
         }
         address(&mut header, 0x1000);
         header
@@ -265,6 +320,8 @@ struct Strings {
     bytes: Vec<u8>,
     at: u64,
     word_bytes: usize,
+    /// Where what has a name is.
+    places: BTreeMap<&'static str, i64>,
 }
 
 impl Strings {
@@ -279,15 +336,52 @@ impl Strings {
         at
     }
 
-    fn texts(&mut self, texts: &[&str]) -> i64 {
-        let mut words: Vec<i64> = texts.iter().map(|text| self.text(text)).collect();
-        words.push(0);
-        let at = self.here();
-        for word in words {
-            let bytes = word.to_le_bytes();
-            self.bytes.extend(bytes.iter().take(self.word_bytes));
+    /// Bytes where a structure of any kind may be.
+    fn bytes(&mut self, bytes: &[u8]) -> i64 {
+        while !(self.at + len(&self.bytes)).is_multiple_of(8) {
+            self.bytes.push(0);
         }
+        let at = self.here();
+        self.bytes.extend(bytes);
         at
+    }
+
+    /// Bytes under a name.
+    fn place(&mut self, name: &'static str, bytes: &[u8]) -> i64 {
+        if let Some(&at) = self.places.get(name) {
+            return at;
+        }
+        let at = self.bytes(bytes);
+        self.places.insert(name, at);
+        at
+    }
+
+    fn words(&mut self, words: &[i64]) -> i64 {
+        let bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|word| word.to_le_bytes().into_iter().take(self.word_bytes))
+            .collect();
+        self.bytes(&bytes)
+    }
+
+    /// What is known of an argument before the program runs.
+    fn value(&mut self, arg: &Arg) -> i64 {
+        match arg {
+            Arg::Number(number) => *number,
+            Arg::Text(text) => self.text(text),
+            Arg::Texts(texts) => {
+                let mut words: Vec<i64> = texts.iter().map(|text| self.text(text)).collect();
+                words.push(0);
+                self.words(&words)
+            }
+            Arg::Bytes(bytes) => self.bytes(bytes),
+            Arg::Shared(name, bytes) => self.place(name, bytes),
+            Arg::Words(args) => {
+                let words: Vec<i64> = args.iter().map(|arg| self.value(arg)).collect();
+                self.words(&words)
+            }
+            Arg::Result | Arg::Saved(_) | Arg::Buffer => 0,
+        }
     }
 }
 
@@ -357,6 +451,36 @@ mod tests {
         assert_eq!(run(&failing).status.code(), Some(1));
         let idle = Program::new(Entry::Syscall).counting();
         assert_eq!(run(&idle).status.code(), Some(0));
+    }
+
+    #[test]
+    fn a_saved_result_is_an_argument_of_any_later_call() {
+        for (entry, [dup, close, write]) in [
+            (Entry::Syscall, [32, 3, 1]),
+            (Entry::Interrupt, [41, 6, 4]),
+            (Entry::Narrow, [41, 6, 4]),
+        ] {
+            let program = Program::new(entry)
+                .call(dup, args![1])
+                .save("copy")
+                .call(close, args![-1])
+                .call(
+                    write,
+                    vec![Arg::Saved("copy"), Arg::Bytes(b"y".into()), 1.into()],
+                );
+            assert_eq!(run(&program).stdout, b"y");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_writes_under_a_name_is_read_there() {
+        let name = || Arg::Shared("name", vec![0; 256]);
+        let list = Arg::Words(vec![Arg::Bytes(b"two".into()), 3.into()]);
+        let program = Program::new(Entry::Syscall)
+            .call(79, vec![name(), 256.into()]) // getcwd
+            .call(1, vec![1.into(), name(), 1.into()])
+            .call(20, vec![1.into(), list, 1.into()]); // writev
+        assert_eq!(run(&program).stdout, b"/two");
     }
 
     #[test]
