@@ -34,6 +34,7 @@ pub(crate) struct Daemon {
     child: Mutex<Child>,
     stderr: Receiver<String>,
     pid: Pid,
+    rules: PathBuf,
     log: PathBuf,
 }
 
@@ -69,6 +70,7 @@ impl Daemon {
             pid: Pid::from_raw(child.id().cast_signed()),
             child: Mutex::new(child),
             stderr: said,
+            rules: file.into(),
             log: log.into(),
         };
         daemon.hear("tollgate: auditing ", LONGEST_START)?;
@@ -91,6 +93,11 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// The file with its rules.
+    pub(crate) fn rules(&self) -> &Path {
+        &self.rules
     }
 
     /// Where it writes.

@@ -17,7 +17,6 @@ mod sockets;
 mod steps;
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
@@ -39,27 +38,92 @@ pub(crate) const SESSION: Session = Session {
     prepare: || Ok(()),
     rules: RULES,
     tests: &[
-        ("open", |daemon| agree(daemon, "open", &open::runs(B64))),
+        ("open", |daemon| {
+            agree(daemon, &SESSION, "open", &open::runs(B64))
+        }),
         ("namespace", |daemon| {
-            agree(daemon, "namespace", &namespace::runs(B64))
+            agree(daemon, &SESSION, "namespace", &namespace::runs(B64))
         }),
         ("attributes", |daemon| {
-            agree(daemon, "attributes", &attributes::runs(B64))
+            agree(daemon, &SESSION, "attributes", &attributes::runs(B64))
         }),
         ("sockets", |daemon| {
-            agree(daemon, "sockets", &sockets::runs(B64))
+            agree(daemon, &SESSION, "sockets", &sockets::runs(B64))
         }),
-        ("exec", |daemon| agree(daemon, "exec", &exec::runs(B64))),
-        ("ipc", |daemon| agree(daemon, "ipc", &ipc::runs())),
+        ("exec", |daemon| {
+            agree(daemon, &SESSION, "exec", &exec::runs(B64))
+        }),
+        ("ipc", |daemon| agree(daemon, &SESSION, "ipc", &ipc::runs())),
         ("objects", |daemon| {
-            agree(daemon, "objects", &objects::runs())
+            agree(daemon, &SESSION, "objects", &objects::runs())
         }),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
 };
 
+/// Calls of the 32-bit table, of programs of 64 bits and of 32 bits.
+pub(crate) const SESSION_32: Session = Session {
+    name: "differential_32",
+    rules: RULES_32,
+    tests: &[
+        ("open_int80", |daemon| {
+            agree(daemon, &SESSION_32, "open_int80", &open::runs(INT80))
+        }),
+        ("open_i386", |daemon| {
+            agree(daemon, &SESSION_32, "open_i386", &open::runs(B32))
+        }),
+        ("namespace_int80", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "namespace_int80",
+                &namespace::runs(INT80),
+            )
+        }),
+        ("namespace_i386", |daemon| {
+            agree(daemon, &SESSION_32, "namespace_i386", &namespace::runs(B32))
+        }),
+        ("attributes_int80", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "attributes_int80",
+                &attributes::runs(INT80),
+            )
+        }),
+        ("attributes_i386", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "attributes_i386",
+                &attributes::runs(B32),
+            )
+        }),
+        ("sockets_int80", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "sockets_int80",
+                &sockets::runs_32(INT80),
+            )
+        }),
+        ("sockets_i386", |daemon| {
+            agree(daemon, &SESSION_32, "sockets_i386", &sockets::runs_32(B32))
+        }),
+        ("exec_int80", |daemon| {
+            agree(daemon, &SESSION_32, "exec_int80", &exec::runs(INT80))
+        }),
+        ("exec_i386", |daemon| {
+            agree(daemon, &SESSION_32, "exec_i386", &exec::runs(B32))
+        }),
+    ],
+    ..SESSION
+};
+
 const B64: Entry = Entry::Syscall;
+const INT80: Entry = Entry::Interrupt;
+const B32: Entry = Entry::Narrow;
 
 const RULES: &str = "\
 -a always,exit -F arch=b64 -S open,openat,openat2,creat,open_by_handle_at,name_to_handle_at -F gid=4242 -k differential
@@ -83,18 +147,31 @@ const RULES: &str = "\
 -a always,exit -F arch=b64 -S adjtimex,clock_adjtime,clock_settime,settimeofday -F gid=4242 -k differential
 ";
 
+const RULES_32: &str = "\
+-a always,exit -F arch=b32 -S open,openat,openat2,creat,open_by_handle_at,name_to_handle_at -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S unlink,unlinkat,rmdir,mkdir,mkdirat,mknod,mknodat,symlink,symlinkat -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S link,linkat,rename,renameat,renameat2 -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S chmod,fchmod,fchmodat,chown,lchown,fchown,fchownat -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S truncate,ftruncate,utime,utimes,futimesat,utimensat -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S setxattr,lsetxattr,fsetxattr,getxattr,listxattr,removexattr -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S stat,lstat,statx,access,faccessat,faccessat2 -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S readlink,readlinkat,statfs,chdir,chroot -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S mount,umount2,swapon,acct -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S execve,execveat,exit,exit_group -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S execve,exit,exit_group -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S socketcall,connect,bind,sendto -F gid=4242 -k differential
+";
+
 /// Runs a workload before both and fails unless they agree.
-fn agree(daemon: &Daemon, test: &str, runs: &[Run]) -> anyhow::Result<()> {
-    let prefix = SESSION.name;
+fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow::Result<()> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("no kernel release")?;
     let line = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
     let setting = Setting {
         test,
         line: &line,
-        engine: SESSION.engine,
+        engine: session.engine,
     };
-    let rules = format!("/tmp/{prefix}.rules");
-    let audit = KernelAudit::start(Path::new(&rules))?;
+    let audit = KernelAudit::start(daemon.rules())?;
     let pids = steps::run(test, runs);
     let theirs = audit.stop()?;
     let pids = pids?;

@@ -41,6 +41,7 @@ const SESSIONS: &[Session] = &[
     },
     blind::SESSION,
     differential::SESSION,
+    differential::SESSION_32,
 ];
 
 fn main() -> ExitCode {

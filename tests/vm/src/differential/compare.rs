@@ -165,7 +165,7 @@ impl Event {
     }
 
     fn is_call_of(&self, other: &Self) -> bool {
-        ["arch", "syscall", "exit", "a0", "a1"]
+        ["arch", "syscall", "exit"]
             .iter()
             .all(|name| self.field(name) == other.field(name))
     }

@@ -59,7 +59,10 @@ impl Known {
             wanted.as_ref().is_none_or(|wanted| wanted == value)
         };
         entries.retain(|entry| {
-            entry.tests.iter().any(|test| test == setting.test)
+            entry
+                .tests
+                .iter()
+                .any(|test| fits(test, Some(setting.test)))
                 && is(&entry.on, setting.line)
                 && is(&entry.engine, setting.engine)
         });

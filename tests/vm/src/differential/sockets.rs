@@ -15,6 +15,55 @@ pub(super) fn runs(entry: Entry) -> Vec<Run> {
     ]
 }
 
+/// Through the call that all calls about sockets once were.
+pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
+    // The first descriptor that is free; a list of arguments has no results in it.
+    let socket = || Arg::Number(3);
+    let call = |number: i32, args: Vec<Arg>| step!("socketcall", number, Arg::Words(args));
+    let (bind, connect, listen, sendto) = (2, 3, 4, 11);
+    let steps = vec![
+        call(1, vec![AF_INET.into(), SOCK_DGRAM.into(), 0.into()]),
+        call(bind, vec![socket(), inet4(4000), 16.into()]),
+        call(connect, vec![socket(), inet4(53), 16.into()]),
+        call(
+            sendto,
+            vec![
+                socket(),
+                "x".into(),
+                1.into(),
+                0.into(),
+                inet4(54),
+                16.into(),
+            ],
+        ),
+        call(listen, vec![socket(), 5.into()]),
+        call(connect, vec![77.into(), inet4(53), 16.into()]),
+        call(connect, vec![socket(), 1.into(), 16.into()]),
+        call(99, vec![]),
+        step!("socketcall", connect, 1),
+        step!("bind", socket(), inet4(4001), 16),
+        step!("connect", socket(), inet4(53), 16),
+        step!("connect", socket(), named("missing"), 110),
+        step!("sendto", socket(), "x", 1, 0, inet4(53), 16),
+        call(1, vec![AF_UNIX.into(), SOCK_STREAM.into(), 0.into()]),
+        call(bind, vec![4.into(), named("/tmp/w/socket"), 110.into()]),
+        call(
+            8,
+            vec![
+                AF_UNIX.into(),
+                SOCK_STREAM.into(),
+                0.into(),
+                Arg::Bytes(vec![0; 8]),
+            ],
+        ),
+    ];
+    vec![Run {
+        who: Who::Root,
+        entry,
+        steps,
+    }]
+}
+
 fn family(family: i32) -> Vec<u8> {
     let [low, high, ..] = family.to_le_bytes();
     vec![low, high]
