@@ -4,6 +4,9 @@
 //! programs have no library: one segment with code and strings, loaded at a fixed address below
 //! 4 GiB, which both entries of the kernel can reach.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
@@ -387,107 +390,4 @@ impl Strings {
 
 fn len(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::process::ExitStatusExt as _;
-    use std::process::Command;
-    use std::sync::{Mutex, PoisonError};
-
-    use super::*;
-
-    /// Held from writing a program until it runs. What another thread starts meanwhile has, until its
-    /// own `execve`, this program's file open for writing, and the kernel refuses to run such a file
-    /// (`ETXTBSY`, `deny_write_access()` in fs/exec.c).
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-    #[track_caller]
-    fn run(program: &Program) -> std::process::Output {
-        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("program");
-        program.write(&path).unwrap();
-        let output = Command::new(&path).output().unwrap();
-        assert_eq!(output.status.signal(), None, "{program:?}");
-        output
-    }
-
-    #[test]
-    fn each_round_makes_the_calls_in_order() {
-        let program = Program::new(Entry::Syscall)
-            .call(1, args![1, "one ", 4])
-            .call(1, args![1, "two\n", 4])
-            .rounds(2);
-        assert_eq!(run(&program).stdout, b"one two\none two\n");
-    }
-
-    #[test]
-    fn a_result_is_the_next_calls_argument() {
-        let program = Program::new(Entry::Syscall)
-            .call(32, args![1]) // dup
-            .call(1, vec![Arg::Result, "x".into(), 1.into()]);
-        assert_eq!(run(&program).stdout, b"x");
-    }
-
-    #[test]
-    fn a_program_that_counts_writes_one_word_for_each_round() {
-        let program = Program::new(Entry::Syscall)
-            .call(257, args![-100, "/proc/self/stat", 0]) // openat
-            .call(5, vec![Arg::Result, Arg::Buffer]) // fstat
-            .rounds(300)
-            .counting();
-        let output = run(&program);
-        assert!(output.status.success());
-        assert_eq!(output.stdout.len(), 300 * 8);
-        let (words, _) = output.stdout.as_chunks();
-        let counts: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
-    }
-
-    #[test]
-    fn a_program_that_counts_tells_of_a_failure() {
-        let failing = Program::new(Entry::Syscall).call(3, args![-1]).counting(); // close
-        assert_eq!(run(&failing).status.code(), Some(1));
-        let idle = Program::new(Entry::Syscall).counting();
-        assert_eq!(run(&idle).status.code(), Some(0));
-    }
-
-    #[test]
-    fn a_saved_result_is_an_argument_of_any_later_call() {
-        for (entry, [dup, close, write]) in [
-            (Entry::Syscall, [32, 3, 1]),
-            (Entry::Interrupt, [41, 6, 4]),
-            (Entry::Narrow, [41, 6, 4]),
-        ] {
-            let program = Program::new(entry)
-                .call(dup, args![1])
-                .save("copy")
-                .call(close, args![-1])
-                .call(
-                    write,
-                    vec![Arg::Saved("copy"), Arg::Bytes(b"y".into()), 1.into()],
-                );
-            assert_eq!(run(&program).stdout, b"y");
-        }
-    }
-
-    #[test]
-    fn what_the_kernel_writes_under_a_name_is_read_there() {
-        let name = || Arg::Shared("name", vec![0; 256]);
-        let list = Arg::Words(vec![Arg::Bytes(b"two".into()), 3.into()]);
-        let program = Program::new(Entry::Syscall)
-            .call(79, vec![name(), 256.into()]) // getcwd
-            .call(1, vec![1.into(), name(), 1.into()])
-            .call(20, vec![1.into(), list, 1.into()]); // writev
-        assert_eq!(run(&program).stdout, b"/two");
-    }
-
-    #[test]
-    fn a_list_of_strings_becomes_arguments() {
-        let words = Arg::Texts(&["sh", "-c", "echo $0", "there"]);
-        let program =
-            Program::new(Entry::Syscall).call(59, vec!["/bin/sh".into(), words, 0.into()]);
-        assert_eq!(run(&program).stdout, b"there\n");
-    }
 }
