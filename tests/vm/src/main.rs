@@ -10,6 +10,7 @@
     reason = "standard output is the serial port that the harness reads"
 )]
 
+mod attack;
 mod blind;
 mod count;
 mod daemon;
@@ -40,6 +41,7 @@ const SESSIONS: &[Session] = &[
         ..raw::SESSION
     },
     blind::SESSION,
+    attack::SESSION,
     differential::SESSION,
     differential::SESSION_32,
 ];

@@ -55,6 +55,8 @@ pub(crate) enum Arg {
     Result,
     /// What the call returned that was given this name.
     Saved(&'static str),
+    /// Address of an argument of the program itself, as long as nothing is on its stack above them.
+    Argument(u8),
     /// Address of [`BUFFER_BYTES`] that the kernel may write to. Only a program that counts has them.
     Buffer,
 }
@@ -83,7 +85,20 @@ pub(crate) struct Program {
     entry: Entry,
     rounds: u32,
     counts: bool,
-    calls: Vec<Call>,
+    /// How many steps are made only once, before the first round.
+    once: usize,
+    steps: Vec<Step>,
+}
+
+/// What a program does.
+#[derive(Clone, Debug)]
+enum Step {
+    Call(Call),
+    /// Writes a word.
+    Store {
+        at: u64,
+        word: u64,
+    },
 }
 
 /// A call to be made.
@@ -93,6 +108,8 @@ struct Call {
     args: Vec<Arg>,
     /// Name of what it returns.
     saved: Option<&'static str>,
+    /// Where a word is that somebody else may change during the call.
+    watched: Option<u64>,
 }
 
 /// A list of arguments of different types.
@@ -108,26 +125,50 @@ impl Program {
             entry,
             rounds: 1,
             counts: false,
-            calls: Vec::new(),
+            once: 0,
+            steps: Vec::new(),
         }
     }
 
     /// Adds a call, by its number in the table of the entry.
     pub(crate) fn call(mut self, number: u32, args: Vec<Arg>) -> Self {
-        self.calls.push(Call {
+        self.steps.push(Step::Call(Call {
             number,
             args,
             saved: None,
-        });
+            watched: None,
+        }));
         self
     }
 
     /// Keeps what the last call returns, for [`Arg::Saved`].
     pub(crate) fn save(mut self, name: &'static str) -> Self {
-        if let Some(call) = self.calls.last_mut() {
+        if let Some(Step::Call(call)) = self.steps.last_mut() {
             call.saved = Some(name);
         }
         self
+    }
+
+    /// Counts the rounds in which the word at an address is another one after the last call than
+    /// before it. The program writes the count to standard output at its end, in 8 bytes. For
+    /// [`Entry::Syscall`].
+    pub(crate) fn watch(mut self, at: u64) -> Self {
+        if let Some(Step::Call(call)) = self.steps.last_mut() {
+            call.watched = Some(at);
+        }
+        self
+    }
+
+    /// Adds writing a word to memory that an earlier call has mapped. For [`Entry::Syscall`].
+    pub(crate) fn store(mut self, at: u64, word: u64) -> Self {
+        self.steps.push(Step::Store { at, word });
+        self
+    }
+
+    /// Makes what has been added so far only once.
+    pub(crate) fn then_rounds(mut self, rounds: u32) -> Self {
+        self.once = self.steps.len();
+        self.rounds(rounds)
     }
 
     /// Makes all calls so many times.
@@ -188,20 +229,21 @@ impl Program {
             code.extend(BUFFER_IS_HERE);
             code.extend([0x31, 0xed]); // xor %ebp, %ebp
         }
+        let watches = self.steps.iter().any(Step::is_watched);
+        if watches {
+            code.extend([0x31, 0xed]); // xor %ebp, %ebp
+        }
+        let (once, each) = self.steps.split_at(self.once.min(self.steps.len()));
+        for step in once {
+            self.step(&mut code, &mut strings, step);
+        }
         let again = code.len();
         if self.counts {
             code.extend(RDTSC);
             code.extend([0x89, 0xc3, 0x31, 0xc0]); // mov %eax, %ebx; xor %eax, %eax
         }
-        for call in &self.calls {
-            self.one(&mut code, &mut strings, call.number, &call.args);
-            if let Some(name) = call.saved {
-                let at = strings.place(name, &[0; 8]).to_le_bytes();
-                let bytes = if wide { 8 } else { 4 };
-                code.extend(wide.then_some(0x48));
-                code.push(0xa3); // mov %rax, place
-                code.extend(at.iter().take(bytes));
-            }
+        for step in each {
+            self.step(&mut code, &mut strings, step);
         }
         if self.counts {
             code.extend([0x09, 0xc5]); // or %eax, %ebp: keeps the sign of a failure
@@ -219,6 +261,16 @@ impl Program {
             let args = [1.into(), Arg::Buffer, size.into()];
             self.one(&mut code, &mut strings, write, &args);
         }
+        if watches {
+            code.push(0x55); // push %rbp
+            code.extend(BUFFER_IS_HERE);
+            self.one(
+                &mut code,
+                &mut strings,
+                1,
+                &[1.into(), Arg::Buffer, 8.into()],
+            );
+        }
         let exit = if self.entry == Entry::Syscall { 60 } else { 1 };
         if self.counts {
             code.extend([0xc1, 0xed, 31, 0x89, 0xef]); // shr $31, %ebp; mov %ebp, %edi
@@ -227,6 +279,43 @@ impl Program {
             self.one(&mut code, &mut strings, exit, &[Arg::Number(0)]);
         }
         (code, strings.bytes)
+    }
+
+    fn step(&self, code: &mut Vec<u8>, strings: &mut Strings, step: &Step) {
+        match step {
+            Step::Store { at, word } => {
+                code.extend([0x48, 0xb9]); // mov $at, %rcx
+                code.extend(at.to_le_bytes());
+                code.extend([0x48, 0xb8]); // mov $word, %rax
+                code.extend(word.to_le_bytes());
+                code.extend([0x48, 0x89, 0x01]); // mov %rax, (%rcx)
+            }
+            Step::Call(call) => {
+                let look = |code: &mut Vec<u8>, then: &[u8]| {
+                    if let Some(at) = call.watched {
+                        code.extend([0x48, 0xb9]); // mov $at, %rcx
+                        code.extend(at.to_le_bytes());
+                        code.extend(then);
+                    }
+                };
+                look(code, &[0x48, 0x8b, 0x19]); // mov (%rcx), %rbx
+                self.one(code, strings, call.number, &call.args);
+                // cmp %rbx, (%rcx); setne %cl; movzbl %cl, %ecx; add %ecx, %ebp
+                let compare = [0x48, 0x39, 0x19, 0x0f, 0x95, 0xc1, 0x0f, 0xb6, 0xc9];
+                look(code, &[&compare[..], &[0x01, 0xcd]].concat());
+                if let Some(name) = call.saved {
+                    self.save_result(code, strings, name);
+                }
+            }
+        }
+    }
+
+    fn save_result(&self, code: &mut Vec<u8>, strings: &mut Strings, name: &'static str) {
+        let wide = self.entry != Entry::Narrow;
+        let at = strings.place(name, &[0; 8]).to_le_bytes();
+        code.extend(wide.then_some(0x48));
+        code.push(0xa3); // mov %rax, place
+        code.extend(at.iter().take(if wide { 8 } else { 4 }));
     }
 
     fn one(&self, code: &mut Vec<u8>, strings: &mut Strings, number: u32, args: &[Arg]) {
@@ -248,6 +337,11 @@ impl Program {
                     );
                     code.extend((self.entry != Entry::Narrow).then_some(0x48 | (high * 5)));
                     code.extend([0x8b, 0x40 | (low << 3) | low, 0]); // mov 0(register), register
+                    continue;
+                }
+                Arg::Argument(number) => {
+                    code.extend([0x48 | (high << 2), 0x8b, 0x44 | (low << 3), 0x24]);
+                    code.push(8 * (number + 1)); // mov 8 * (number + 1)(%rsp), register
                     continue;
                 }
                 Arg::Result => {
@@ -318,6 +412,12 @@ impl Program {
     }
 }
 
+impl Step {
+    const fn is_watched(&self) -> bool {
+        matches!(self, Self::Call(call) if call.watched.is_some())
+    }
+}
+
 /// What the code points to.
 struct Strings {
     bytes: Vec<u8>,
@@ -383,7 +483,7 @@ impl Strings {
                 let words: Vec<i64> = args.iter().map(|arg| self.value(arg)).collect();
                 self.words(&words)
             }
-            Arg::Result | Arg::Saved(_) | Arg::Buffer => 0,
+            Arg::Result | Arg::Saved(_) | Arg::Argument(_) | Arg::Buffer => 0,
         }
     }
 }

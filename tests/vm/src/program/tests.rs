@@ -98,3 +98,38 @@ fn a_list_of_strings_becomes_arguments() {
     let program = Program::new(Entry::Syscall).call(59, vec!["/bin/sh".into(), words, 0.into()]);
     assert_eq!(run(&program).stdout, b"there\n");
 }
+
+#[test]
+fn a_program_reads_its_own_arguments() {
+    let program = Program::new(Entry::Syscall).call(1, vec![1.into(), Arg::Argument(0), 1.into()]);
+    assert_eq!(run(&program).stdout, b"/");
+}
+
+#[test]
+fn what_is_stored_is_what_a_call_reads() {
+    let (at, anonymous, read_write) = (0x1000_0000, 0x32, 3);
+    let memory = i64::try_from(at).unwrap();
+    let program = Program::new(Entry::Syscall)
+        .call(9, args![memory, 4096, read_write, anonymous, -1, 0]) // mmap
+        .store(at, u64::from_le_bytes(*b"nothing!"))
+        .then_rounds(2)
+        .call(1, args![1, memory, 8])
+        .store(at, u64::from_le_bytes(*b"written!"));
+    assert_eq!(run(&program).stdout, b"nothing!written!");
+}
+
+#[test]
+fn rounds_in_which_a_word_changes_are_counted() {
+    let (at, anonymous, read_write) = (0x1000_0000, 0x32, 3);
+    let memory = i64::try_from(at).unwrap();
+    let program = |call| {
+        Program::new(Entry::Syscall)
+            .call(9, args![memory, 4096, read_write, anonymous, -1, 0]) // mmap
+            .then_rounds(3)
+            .call(call, args![memory]) // time, or getpid
+            .watch(at)
+            .store(at, 0)
+    };
+    assert_eq!(run(&program(201)).stdout, 3_u64.to_le_bytes());
+    assert_eq!(run(&program(39)).stdout, 0_u64.to_le_bytes());
+}
