@@ -25,15 +25,17 @@ use kernel::{KERNELS, Kernel};
 
 const BUSYBOX: &str = "/bin/busybox";
 const AUSEARCH: &str = "/usr/sbin/ausearch";
+const AUDITCTL: &str = "/usr/sbin/auditctl";
 
 /// Names of tests that count instructions start so; filters for them must as well.
 const COUNTING: &str = "count_";
 
 /// What a machine or its kernel is made with, and cannot be without.
-const TOOLS: [&str; 7] = [
+const TOOLS: [&str; 8] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
+    AUDITCTL,
     "apt-cache",
     "apt-get",
     "dpkg-deb",
@@ -183,6 +185,7 @@ fn pack(release: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
         (release.join("tollgate"), "/bin/tollgate"),
         (PathBuf::from(BUSYBOX), BUSYBOX),
         (PathBuf::from(AUSEARCH), AUSEARCH),
+        (PathBuf::from(AUDITCTL), AUDITCTL),
     ] {
         archive.program(&from, to)?;
     }

@@ -36,9 +36,9 @@ __noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
 	struct task_struct *task = current();
 	struct object *object;
 	struct wire_object *to;
-	struct hits none;
+	struct hits unused;
 	__u64 wanted;
-	__u32 depth, count;
+	__u32 depth;
 	__u8 first;
 
 	if (!s || !shape)
@@ -53,15 +53,17 @@ __noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
 	seen_watch(s, 1);
 	wanted = s->prefix[s->depth & PREFIX_MASK];
 	depth = s->depth;
-	first = read_name(s, to, s->event.args[shape->arg & 3]);
-	find_base(task, s, object, to, shape->place, s->event.args[shape->dir & 3], first);
+	first = read_name(s, to, call_arg(&s->event, shape->arg));
+	find_base(task, s, object, to, shape->place, call_arg(&s->event, shape->dir), first);
 	if (!(to->flags & WIRE_OBJECT_NAMED) || !object->base_dentry)
 		return 0;
-	/* What the name starts from is compared with no watch. */
-	count = HITS_MAX;
-	none.count = &count;
-	none.list = s->exe_hit;
-	watch_ancestors(s, &none, object->base_dentry, object->base_mnt, 0);
+	if (!to->name_len)
+		return object->base_dentry == object->dentry;
+	/* Which watches the start of the name hits does not matter. */
+	s->exe_hits = 0;
+	unused.count = &s->exe_hits;
+	unused.list = s->exe_hit;
+	watch_ancestors(s, &unused, object->base_dentry, object->base_mnt, 0);
 	append_name(s, sizeof(*to), to->name_len);
 	return s->depth == depth && s->prefix[depth & PREFIX_MASK] == wanted;
 }
@@ -107,9 +109,10 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 	s = scratch();
 	if (!s)
 		return 0;
-	fill_args(s->event.args, task_regs(task), key / WIRE_SYSCALLS);
+	s->event.abi = key / WIRE_SYSCALLS;
+	fill_args(s->event.args, task_regs(task), s->event.abi);
 	shape = &call->objects[0];
-	if (shape->place != WIRE_PLACE_FD && !s->event.args[shape->arg & 3])
+	if (shape->place != WIRE_PLACE_FD && !call_arg(&s->event, shape->arg))
 		return 0; /* utimensat of a descriptor: the kernel lists nothing */
 	s->hits = 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);

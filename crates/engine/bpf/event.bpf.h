@@ -12,6 +12,7 @@
 #define ERESTARTNOHAND	       514
 #define ERESTART_RESTARTBLOCK  516
 #define EINTR		       4
+#define EINVAL		       22
 #define MAX_ERRNO	       4095 /* include/linux/err.h */
 
 /* What entries left for ends, by thread. The oldest gives way: it is counted where it is missed. */
@@ -58,7 +59,7 @@ static __always_inline void recall(struct wire_event *event, __u32 thread)
 static __always_inline __u32 open_perm(const struct wire_event *event, const struct wire_call *call,
 				       const struct seen *seen)
 {
-	__u64 flags = event->args[call->open_arg & 3];
+	__u64 flags = call_arg(event, call->open_arg);
 
 	if (call->facts & WIRE_FACT_OPEN_HOW && seen) {
 		flags = seen->open_flags;
@@ -175,13 +176,26 @@ __noinline int append_strings(struct scratch *s)
 	return 0;
 }
 
+/*
+ * Whether a call without a slot has named nothing: hooks see every name that the kernel has copied, and
+ * every descriptor that it has taken. An attribute call has copied its name when it finds nothing behind
+ * it, and not when its flags are wrong.
+ */
+static __always_inline __u32 named_nothing(const struct scratch *s, const struct wire_call *call)
+{
+	if (!tlg_hooked || !(call->facts & WIRE_FACT_SEEN) || tlg_seen_short)
+		return 0;
+	return call->facts & WIRE_FACT_NAMED || call->objects[0].place == WIRE_PLACE_FD ||
+	       s->event.exit == (__u64)-EINVAL;
+}
+
 /* The objects of the call, from what hooks have seen or from what its arguments say. */
 static __always_inline void find_objects(struct scratch *s, const struct wire_call *call,
 					 struct seen *seen)
 {
 	if (seen)
 		seen_take(s, seen);
-	else
+	else if (!named_nothing(s, call))
 		resolve_objects(s, call);
 }
 
@@ -218,7 +232,7 @@ static __always_inline __u32 decide(struct scratch *s, const struct wire_call *c
 		return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
 	}
 	if (!(call->facts & WIRE_FACT_OBJECTS))
-		resolve_objects(s, call);
+		find_objects(s, call, NULL);
 	for (__u32 i = 0; i < WIRE_OBJECTS; i++)
 		if (i < s->event.objects)
 			watch_object(s, i);
@@ -267,6 +281,9 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	if (!event->objects)
 		find_objects(s, call, seen);
 	append_strings(s);
+	event->sockaddr_len = 0;
+	if (seen)
+		seen_append_address(s, seen);
 	event->len = sizeof(*event) + (s->used & TAIL_MASK);
 	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1));
 }

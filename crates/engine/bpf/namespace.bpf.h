@@ -218,7 +218,8 @@ int names_linked(__u64 *ctx)
 	item = seen_add_child(seen, WIRE_PART_CREATE, ctx[2], (struct dentry *)ctx[3]);
 	if (!item)
 		return 0;
-	seen_inode(item, dentry->d_inode);
+	if (!(__u32)ctx[5])
+		seen_inode(item, dentry->d_inode);
 	/* The second name that the call was given is the old one. */
 	item = &seen->item[1];
 	if (item->effect != WIRE_PART_UNKNOWN)

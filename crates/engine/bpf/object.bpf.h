@@ -118,8 +118,8 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	object = &s->object[index & (WIRE_OBJECTS - 1)];
 	to = object_at(s, s->used);
 	place = shape->place;
-	dirfd = event->args[shape->dir & 3];
-	name = event->args[shape->arg & 3];
+	dirfd = call_arg(event, shape->dir);
+	name = call_arg(event, shape->arg);
 
 	object->at = s->used;
 	object->dentry = object->mnt = object->base_dentry = object->base_mnt = 0;

@@ -22,6 +22,14 @@ static __always_inline int named(__u32 abi, __u32 nr)
 	return (tlg_named[abi][nr / 64] >> (nr % 64)) & 1;
 }
 
+/* An argument as the call takes it: a 64-bit program may leave more in the registers of a 32-bit call. */
+static __always_inline __u64 call_arg(const struct wire_event *event, __u32 index)
+{
+	__u64 arg = event->args[index & 3];
+
+	return event->abi == WIRE_B32 ? (__u32)arg : arg;
+}
+
 static __always_inline void fill_args(__u64 *args, const struct pt_regs *regs, __u32 abi)
 {
 	if (abi == WIRE_B64) {
@@ -30,10 +38,10 @@ static __always_inline void fill_args(__u64 *args, const struct pt_regs *regs, _
 		args[2] = regs->dx;
 		args[3] = regs->r10;
 	} else {
-		args[0] = (__u32)regs->bx;
-		args[1] = (__u32)regs->cx;
-		args[2] = (__u32)regs->dx;
-		args[3] = (__u32)regs->si;
+		args[0] = regs->bx;
+		args[1] = regs->cx;
+		args[2] = regs->dx;
+		args[3] = regs->si;
 	}
 }
 

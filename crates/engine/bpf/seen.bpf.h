@@ -11,10 +11,11 @@
 #ifndef TOLLGATE_SEEN_BPF_H
 #define TOLLGATE_SEEN_BPF_H
 
-#define SEEN_SLOTS  1024 /* a power of two */
-#define SEEN_PROBES 4
-#define SEEN_TEXT   8192 /* names of one call together; a power of two */
-#define SEEN_OLD    10000 /* ticks after which a slot is taken from a call that has not ended */
+#define SEEN_SLOTS   1024 /* a power of two */
+#define SEEN_PROBES  4
+#define SEEN_TEXT    8192 /* names of one call together; a power of two */
+#define SEEN_ADDRESS 128 /* struct sockaddr_storage */
+#define SEEN_OLD     10000 /* ticks after which a slot is taken from a call that has not ended */
 
 struct seen {
 	__u32 thread; /* whose call it is; 0 when the slot is free */
@@ -30,6 +31,8 @@ struct seen {
 	__u64 dir[WIRE_ITEMS]; /* inode of a PARENT item */
 	__u64 last[WIRE_ITEMS]; /* hash and length of the last component of its name */
 	__u32 name_at[WIRE_ITEMS];
+	__u32 address_len;
+	__u8 address[SEEN_ADDRESS]; /* of a socket */
 	__u32 may_delete; /* how often the kernel has allowed this call to remove something */
 	__u32 refused; /* the item added last is what an open found and may not have: its name is to come */
 	struct wire_object item[WIRE_ITEMS];
@@ -107,6 +110,7 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 	seen->items = seen->text_used = seen->open_flags = seen->hits = 0;
 	seen->may_delete = seen->refused = 0;
 	seen->mnt = 0;
+	seen->address_len = 0;
 	return seen;
 }
 
@@ -350,6 +354,19 @@ __noinline int seen_take(struct scratch *s, struct seen *seen)
 	}
 	s->event.objects = seen->items;
 	return 0;
+}
+
+/* Puts the socket address behind all else. */
+static __always_inline void seen_append_address(struct scratch *s, const struct seen *seen)
+{
+	__u32 len = seen->address_len;
+
+	if (!len || len > SEEN_ADDRESS)
+		return;
+	if (bpf_probe_read_kernel(tail_at(s, s->used), len, seen->address))
+		return;
+	s->event.sockaddr_len = len;
+	s->used += len;
 }
 
 #endif /* TOLLGATE_SEEN_BPF_H */

@@ -21,15 +21,16 @@
 #include "task.bpf.h"
 #include "path.bpf.h"
 #include "watch.bpf.h"
+#include "plan.bpf.h"
 #include "object.bpf.h"
 #include "filter.bpf.h"
-#include "plan.bpf.h"
 #include "seen.bpf.h"
 #include "glance.bpf.h"
 #include "event.bpf.h"
 #include "open.bpf.h"
 #include "namespace.bpf.h"
 #include "attribute.bpf.h"
+#include "socket.bpf.h"
 
 #define O_ACCMODE	 3 /* none of the bits: opened to read */
 #define NR_EXIT_64	 60

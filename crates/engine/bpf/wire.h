@@ -104,6 +104,7 @@ enum wire_part {
 #define WIRE_FACT_EXEC	     128 /* success starts a program: argv is read */
 #define WIRE_FACT_FORKS	     256 /* also ends, with 0, in the task it makes: not a call of that task */
 #define WIRE_FACT_SEEN	     512 /* hooks inside the kernel see its objects */
+#define WIRE_FACT_NAMED	     2048 /* and every name, as soon as the kernel has copied it */
 #define WIRE_FACT_WATCHED \
 	1024 /* no rule matches without a watch: tests_unwatched decides nothing */
 
@@ -195,7 +196,7 @@ _Static_assert(sizeof(struct wire_entry) == 48, "wire_entry layout");
 /*
  * One audited syscall. Behind it follow, without gaps: `objects` times a wire_object and its name,
  * each padded to 8 bytes; then the components of exe and cwd, leaf first, each ended by NUL; then
- * proctitle; then argv. Tests address the first part as 32-bit words.
+ * proctitle; then argv; then a socket address. Tests address the first part as 32-bit words.
  */
 struct wire_event {
 	__u32 len; /* bytes, this header and what follows it included */
@@ -231,7 +232,8 @@ struct wire_event {
 	__u16 exe_len;
 	__u16 cwd_len;
 	__u16 proctitle_len;
-	__u32 _pad;
+	__u16 sockaddr_len;
+	__u16 _pad;
 };
 _Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 

@@ -44,6 +44,7 @@ pub(crate) const FACT_EXEC: u32 = 128;
 pub(crate) const FACT_FORKS: u32 = 256;
 pub(crate) const FACT_SEEN: u32 = 512;
 pub(crate) const FACT_WATCHED: u32 = 1024;
+pub(crate) const FACT_NAMED: u32 = 2048;
 
 pub(crate) const PLACE_PATH: u8 = 1;
 pub(crate) const PLACE_AT: u8 = 2;
@@ -192,7 +193,8 @@ pub(crate) struct WireEvent {
     pub(crate) exe_len: u16,
     pub(crate) cwd_len: u16,
     pub(crate) proctitle_len: u16,
-    pub(crate) _pad: u32,
+    pub(crate) sockaddr_len: u16,
+    pub(crate) _pad: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -257,7 +259,7 @@ mod tests {
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, objects, exe_len,
-                cwd_len, proctitle_len, _pad),
+                cwd_len, proctitle_len, sockaddr_len, _pad),
             layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
             layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, named_by, _pad),
         ]

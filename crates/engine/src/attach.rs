@@ -147,6 +147,8 @@ inner_programs! {
     NamesMadeLink => names_made_link,
     NamesLinked => names_linked,
     NamesRenamed => names_renamed,
+    SocketAddress => socket_address,
+    SocketAnswer => socket_answer,
     UsedChmod => used_chmod,
     UsedChown => used_chown,
     UsedTruncate => used_truncate,

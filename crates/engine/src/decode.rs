@@ -129,6 +129,7 @@ impl Decoder {
         let proctitle = rest.take(usize::from(head.proctitle_len), "proctitle")?;
         let argv_len = usize::try_from(head.argv_len).unwrap_or(usize::MAX);
         let argv = rest.take(argv_len, "argv")?;
+        let sockaddr = rest.take(usize::from(head.sockaddr_len), "socket address")?;
 
         turn_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
         turn_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
@@ -182,6 +183,7 @@ impl Decoder {
                 argc: head.argc,
                 bytes: argv,
             }),
+            sockaddr: (!sockaddr.is_empty()).then_some(sockaddr),
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),

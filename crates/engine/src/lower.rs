@@ -57,6 +57,9 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
         let mut wire = lowered.call(*call, rules, sides.remembers(*call));
         if sides.sees(*call) {
             wire.facts |= abi::FACT_SEEN;
+            if inner::shows_every_name(*call) {
+                wire.facts |= abi::FACT_NAMED;
+            }
             if opens_to_write(&wire) {
                 lowered.writing.insert(*call);
             } else if inner::of(*call).contains(&Inner::OpenObject) {

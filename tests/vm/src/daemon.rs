@@ -34,6 +34,7 @@ pub(crate) struct Daemon {
     child: Mutex<Child>,
     stderr: Receiver<String>,
     pid: Pid,
+    rules: PathBuf,
     log: PathBuf,
     engine: String,
 }
@@ -70,6 +71,7 @@ impl Daemon {
             pid: Pid::from_raw(child.id().cast_signed()),
             child: Mutex::new(child),
             stderr: said,
+            rules: file.into(),
             log: log.into(),
             engine: engine.to_owned(),
         };
@@ -98,6 +100,11 @@ impl Daemon {
     /// Whether it sees what the kernel finds by a name when the call then fails.
     pub(crate) fn sees_inside(&self) -> bool {
         self.engine == "fentry"
+    }
+
+    /// The file with its rules.
+    pub(crate) fn rules(&self) -> &Path {
+        &self.rules
     }
 
     /// Where it writes.

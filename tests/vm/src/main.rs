@@ -10,9 +10,11 @@
     reason = "standard output is the serial port that the harness reads"
 )]
 
+mod attack;
 mod blind;
 mod count;
 mod daemon;
+mod differential;
 mod event;
 mod machine;
 mod program;
@@ -39,6 +41,9 @@ const SESSIONS: &[Session] = &[
         ..raw::SESSION
     },
     blind::SESSION,
+    attack::SESSION,
+    differential::SESSION,
+    differential::SESSION_32,
 ];
 
 fn main() -> ExitCode {

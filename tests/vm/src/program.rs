@@ -4,6 +4,10 @@
 //! programs have no library: one segment with code and strings, loaded at a fixed address below
 //! 4 GiB, which both entries of the kernel can reach.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -41,8 +45,18 @@ pub(crate) enum Arg {
     Text(&'static str),
     /// Address of a list of strings.
     Texts(&'static [&'static str]),
+    /// Address of bytes, which the kernel may write to.
+    Bytes(Vec<u8>),
+    /// The same, and one address wherever this name is used; the first use says what is there.
+    Shared(&'static str, Vec<u8>),
+    /// Address of words as wide as the kernel reads them from this entry. Those of results are 0.
+    Words(Vec<Self>),
     /// What the call before returned.
     Result,
+    /// What the call returned that was given this name.
+    Saved(&'static str),
+    /// Address of an argument of the program itself, as long as nothing is on its stack above them.
+    Argument(u8),
     /// Address of [`BUFFER_BYTES`] that the kernel may write to. Only a program that counts has them.
     Buffer,
 }
@@ -50,6 +64,12 @@ pub(crate) enum Arg {
 impl From<i64> for Arg {
     fn from(number: i64) -> Self {
         Self::Number(number)
+    }
+}
+
+impl From<i32> for Arg {
+    fn from(number: i32) -> Self {
+        Self::Number(number.into())
     }
 }
 
@@ -65,7 +85,31 @@ pub(crate) struct Program {
     entry: Entry,
     rounds: u32,
     counts: bool,
-    calls: Vec<(u32, Vec<Arg>)>,
+    /// How many steps are made only once, before the first round.
+    once: usize,
+    steps: Vec<Step>,
+}
+
+/// What a program does.
+#[derive(Clone, Debug)]
+enum Step {
+    Call(Call),
+    /// Writes a word.
+    Store {
+        at: u64,
+        word: u64,
+    },
+}
+
+/// A call to be made.
+#[derive(Clone, Debug)]
+struct Call {
+    number: u32,
+    args: Vec<Arg>,
+    /// Name of what it returns.
+    saved: Option<&'static str>,
+    /// Where a word is that somebody else may change during the call.
+    watched: Option<u64>,
 }
 
 /// A list of arguments of different types.
@@ -81,14 +125,50 @@ impl Program {
             entry,
             rounds: 1,
             counts: false,
-            calls: Vec::new(),
+            once: 0,
+            steps: Vec::new(),
         }
     }
 
     /// Adds a call, by its number in the table of the entry.
     pub(crate) fn call(mut self, number: u32, args: Vec<Arg>) -> Self {
-        self.calls.push((number, args));
+        self.steps.push(Step::Call(Call {
+            number,
+            args,
+            saved: None,
+            watched: None,
+        }));
         self
+    }
+
+    /// Keeps what the last call returns, for [`Arg::Saved`].
+    pub(crate) fn save(mut self, name: &'static str) -> Self {
+        if let Some(Step::Call(call)) = self.steps.last_mut() {
+            call.saved = Some(name);
+        }
+        self
+    }
+
+    /// Counts the rounds in which the word at an address is another one after the last call than
+    /// before it. The program writes the count to standard output at its end, in 8 bytes. For
+    /// [`Entry::Syscall`].
+    pub(crate) fn watch(mut self, at: u64) -> Self {
+        if let Some(Step::Call(call)) = self.steps.last_mut() {
+            call.watched = Some(at);
+        }
+        self
+    }
+
+    /// Adds writing a word to memory that an earlier call has mapped. For [`Entry::Syscall`].
+    pub(crate) fn store(mut self, at: u64, word: u64) -> Self {
+        self.steps.push(Step::Store { at, word });
+        self
+    }
+
+    /// Makes what has been added so far only once.
+    pub(crate) fn then_rounds(mut self, rounds: u32) -> Self {
+        self.once = self.steps.len();
+        self.rounds(rounds)
     }
 
     /// Makes all calls so many times.
@@ -133,7 +213,8 @@ impl Program {
         let mut strings = Strings {
             bytes: Vec::new(),
             at,
-            word_bytes: if self.entry == Entry::Narrow { 4 } else { 8 },
+            word_bytes: if self.entry == Entry::Syscall { 8 } else { 4 },
+            places: BTreeMap::new(),
         };
         let wide = self.entry != Entry::Narrow;
         let mut code = Vec::new();
@@ -142,19 +223,27 @@ impl Program {
             code.extend(self.rounds.to_le_bytes());
         }
         if self.counts {
-            // The segment cannot be written to: the stack keeps the buffer, and the counts below it.
+            // The stack keeps the buffer, and the counts below it.
             code.extend([0x48, 0x81, 0xec]); // sub $BUFFER_BYTES, %rsp
             code.extend(BUFFER_BYTES.to_le_bytes());
             code.extend(BUFFER_IS_HERE);
             code.extend([0x31, 0xed]); // xor %ebp, %ebp
+        }
+        let watches = self.steps.iter().any(Step::is_watched);
+        if watches {
+            code.extend([0x31, 0xed]); // xor %ebp, %ebp
+        }
+        let (once, each) = self.steps.split_at(self.once.min(self.steps.len()));
+        for step in once {
+            self.step(&mut code, &mut strings, step);
         }
         let again = code.len();
         if self.counts {
             code.extend(RDTSC);
             code.extend([0x89, 0xc3, 0x31, 0xc0]); // mov %eax, %ebx; xor %eax, %eax
         }
-        for (number, args) in &self.calls {
-            self.one(&mut code, &mut strings, *number, args);
+        for step in each {
+            self.step(&mut code, &mut strings, step);
         }
         if self.counts {
             code.extend([0x09, 0xc5]); // or %eax, %ebp: keeps the sign of a failure
@@ -172,6 +261,16 @@ impl Program {
             let args = [1.into(), Arg::Buffer, size.into()];
             self.one(&mut code, &mut strings, write, &args);
         }
+        if watches {
+            code.push(0x55); // push %rbp
+            code.extend(BUFFER_IS_HERE);
+            self.one(
+                &mut code,
+                &mut strings,
+                1,
+                &[1.into(), Arg::Buffer, 8.into()],
+            );
+        }
         let exit = if self.entry == Entry::Syscall { 60 } else { 1 };
         if self.counts {
             code.extend([0xc1, 0xed, 31, 0x89, 0xef]); // shr $31, %ebp; mov %ebp, %edi
@@ -182,18 +281,69 @@ impl Program {
         (code, strings.bytes)
     }
 
+    fn step(&self, code: &mut Vec<u8>, strings: &mut Strings, step: &Step) {
+        match step {
+            Step::Store { at, word } => {
+                code.extend([0x48, 0xb9]); // mov $at, %rcx
+                code.extend(at.to_le_bytes());
+                code.extend([0x48, 0xb8]); // mov $word, %rax
+                code.extend(word.to_le_bytes());
+                code.extend([0x48, 0x89, 0x01]); // mov %rax, (%rcx)
+            }
+            Step::Call(call) => {
+                let look = |code: &mut Vec<u8>, then: &[u8]| {
+                    if let Some(at) = call.watched {
+                        code.extend([0x48, 0xb9]); // mov $at, %rcx
+                        code.extend(at.to_le_bytes());
+                        code.extend(then);
+                    }
+                };
+                look(code, &[0x48, 0x8b, 0x19]); // mov (%rcx), %rbx
+                self.one(code, strings, call.number, &call.args);
+                // cmp %rbx, (%rcx); setne %cl; movzbl %cl, %ecx; add %ecx, %ebp
+                let compare = [0x48, 0x39, 0x19, 0x0f, 0x95, 0xc1, 0x0f, 0xb6, 0xc9];
+                look(code, &[&compare[..], &[0x01, 0xcd]].concat());
+                if let Some(name) = call.saved {
+                    self.save_result(code, strings, name);
+                }
+            }
+        }
+    }
+
+    fn save_result(&self, code: &mut Vec<u8>, strings: &mut Strings, name: &'static str) {
+        let wide = self.entry != Entry::Narrow;
+        let at = strings.place(name, &[0; 8]).to_le_bytes();
+        code.extend(wide.then_some(0x48));
+        code.push(0xa3); // mov %rax, place
+        code.extend(at.iter().take(if wide { 8 } else { 4 }));
+    }
+
     fn one(&self, code: &mut Vec<u8>, strings: &mut Strings, number: u32, args: &[Arg]) {
         // Numbers of the registers that carry arguments, in the processor's own counting.
-        let registers: [u8; 5] = match self.entry {
-            Entry::Syscall => [7, 6, 2, 10, 8],
-            Entry::Interrupt | Entry::Narrow => [3, 1, 2, 6, 7],
+        let registers: [u8; 6] = match self.entry {
+            Entry::Syscall => [7, 6, 2, 10, 8, 9],
+            Entry::Interrupt | Entry::Narrow => [3, 1, 2, 6, 7, 5],
         };
         for (&register, arg) in registers.iter().zip(args) {
             let (high, low) = (register >> 3, register & 7);
             let value = match arg {
-                Arg::Number(number) => *number,
-                Arg::Text(text) => strings.text(text),
-                Arg::Texts(texts) => strings.texts(texts),
+                Arg::Saved(name) => {
+                    let at = strings.place(name, &[0; 8]).to_le_bytes();
+                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
+                    code.push(0xb8 | low); // mov $place, register
+                    code.extend(
+                        at.iter()
+                            .take(if self.entry == Entry::Narrow { 4 } else { 8 }),
+                    );
+                    code.extend((self.entry != Entry::Narrow).then_some(0x48 | (high * 5)));
+                    code.extend([0x8b, 0x40 | (low << 3) | low, 0]); // mov 0(register), register
+                    continue;
+                }
+                Arg::Argument(number) => {
+                    code.extend([0x48 | (high << 2), 0x8b, 0x44 | (low << 3), 0x24]);
+                    code.push(8 * (number + 1)); // mov 8 * (number + 1)(%rsp), register
+                    continue;
+                }
                 Arg::Result => {
                     code.extend((self.entry != Entry::Narrow).then_some(0x48 | high));
                     code.extend([0x89, 0xc0 | low]); // mov %rax, register
@@ -203,6 +353,7 @@ impl Program {
                     code.extend([0x4c | high, 0x89, 0xe8 | low]); // mov %r13, register
                     continue;
                 }
+                pointer => strings.value(pointer),
             };
             if self.entry == Entry::Narrow {
                 code.push(0xb8 | low); // mov $value, register
@@ -244,19 +395,26 @@ impl Program {
             half(&mut header, value);
         }
 
-        let (load, read_execute) = (1, 5);
+        // The kernel writes to what arguments point to.
+        let (load, read_write_execute) = (1, 7);
         word(&mut header, load);
         if !narrow {
-            word(&mut header, read_execute);
+            word(&mut header, read_write_execute);
         }
         for value in [0, BASE, BASE, size, size] {
             address(&mut header, value);
         }
         if narrow {
-            word(&mut header, read_execute);
+            word(&mut header, read_write_execute);
         }
         address(&mut header, 0x1000);
         header
+    }
+}
+
+impl Step {
+    const fn is_watched(&self) -> bool {
+        matches!(self, Self::Call(call) if call.watched.is_some())
     }
 }
 
@@ -265,6 +423,8 @@ struct Strings {
     bytes: Vec<u8>,
     at: u64,
     word_bytes: usize,
+    /// Where what has a name is.
+    places: BTreeMap<&'static str, i64>,
 }
 
 impl Strings {
@@ -279,91 +439,55 @@ impl Strings {
         at
     }
 
-    fn texts(&mut self, texts: &[&str]) -> i64 {
-        let mut words: Vec<i64> = texts.iter().map(|text| self.text(text)).collect();
-        words.push(0);
-        let at = self.here();
-        for word in words {
-            let bytes = word.to_le_bytes();
-            self.bytes.extend(bytes.iter().take(self.word_bytes));
+    /// Bytes where a structure of any kind may be.
+    fn bytes(&mut self, bytes: &[u8]) -> i64 {
+        while !(self.at + len(&self.bytes)).is_multiple_of(8) {
+            self.bytes.push(0);
         }
+        let at = self.here();
+        self.bytes.extend(bytes);
         at
+    }
+
+    /// Bytes under a name.
+    fn place(&mut self, name: &'static str, bytes: &[u8]) -> i64 {
+        if let Some(&at) = self.places.get(name) {
+            return at;
+        }
+        let at = self.bytes(bytes);
+        self.places.insert(name, at);
+        at
+    }
+
+    fn words(&mut self, words: &[i64]) -> i64 {
+        let bytes: Vec<u8> = words
+            .iter()
+            .flat_map(|word| word.to_le_bytes().into_iter().take(self.word_bytes))
+            .collect();
+        self.bytes(&bytes)
+    }
+
+    /// What is known of an argument before the program runs.
+    fn value(&mut self, arg: &Arg) -> i64 {
+        match arg {
+            Arg::Number(number) => *number,
+            Arg::Text(text) => self.text(text),
+            Arg::Texts(texts) => {
+                let mut words: Vec<i64> = texts.iter().map(|text| self.text(text)).collect();
+                words.push(0);
+                self.words(&words)
+            }
+            Arg::Bytes(bytes) => self.bytes(bytes),
+            Arg::Shared(name, bytes) => self.place(name, bytes),
+            Arg::Words(args) => {
+                let words: Vec<i64> = args.iter().map(|arg| self.value(arg)).collect();
+                self.words(&words)
+            }
+            Arg::Result | Arg::Saved(_) | Arg::Argument(_) | Arg::Buffer => 0,
+        }
     }
 }
 
 fn len(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::process::ExitStatusExt as _;
-    use std::process::Command;
-    use std::sync::{Mutex, PoisonError};
-
-    use super::*;
-
-    /// Held from writing a program until it runs. What another thread starts meanwhile has, until its
-    /// own `execve`, this program's file open for writing, and the kernel refuses to run such a file
-    /// (`ETXTBSY`, `deny_write_access()` in fs/exec.c).
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-    #[track_caller]
-    fn run(program: &Program) -> std::process::Output {
-        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("program");
-        program.write(&path).unwrap();
-        let output = Command::new(&path).output().unwrap();
-        assert_eq!(output.status.signal(), None, "{program:?}");
-        output
-    }
-
-    #[test]
-    fn each_round_makes_the_calls_in_order() {
-        let program = Program::new(Entry::Syscall)
-            .call(1, args![1, "one ", 4])
-            .call(1, args![1, "two\n", 4])
-            .rounds(2);
-        assert_eq!(run(&program).stdout, b"one two\none two\n");
-    }
-
-    #[test]
-    fn a_result_is_the_next_calls_argument() {
-        let program = Program::new(Entry::Syscall)
-            .call(32, args![1]) // dup
-            .call(1, vec![Arg::Result, "x".into(), 1.into()]);
-        assert_eq!(run(&program).stdout, b"x");
-    }
-
-    #[test]
-    fn a_program_that_counts_writes_one_word_for_each_round() {
-        let program = Program::new(Entry::Syscall)
-            .call(257, args![-100, "/proc/self/stat", 0]) // openat
-            .call(5, vec![Arg::Result, Arg::Buffer]) // fstat
-            .rounds(300)
-            .counting();
-        let output = run(&program);
-        assert!(output.status.success());
-        assert_eq!(output.stdout.len(), 300 * 8);
-        let (words, _) = output.stdout.as_chunks();
-        let counts: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
-    }
-
-    #[test]
-    fn a_program_that_counts_tells_of_a_failure() {
-        let failing = Program::new(Entry::Syscall).call(3, args![-1]).counting(); // close
-        assert_eq!(run(&failing).status.code(), Some(1));
-        let idle = Program::new(Entry::Syscall).counting();
-        assert_eq!(run(&idle).status.code(), Some(0));
-    }
-
-    #[test]
-    fn a_list_of_strings_becomes_arguments() {
-        let words = Arg::Texts(&["sh", "-c", "echo $0", "there"]);
-        let program =
-            Program::new(Entry::Syscall).call(59, vec!["/bin/sh".into(), words, 0.into()]);
-        assert_eq!(run(&program).stdout, b"there\n");
-    }
 }

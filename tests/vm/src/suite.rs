@@ -144,22 +144,35 @@ fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").replace('\n', " | ")
 }
 
+/// Asks for half a minute, or until the answer is there.
+///
+/// # Errors
+/// What asking meets, or that the time was not enough.
+pub(crate) fn wait_for<T>(
+    what: &str,
+    ask: impl FnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    wait_within(Duration::from_secs(30), what, ask)
+}
+
 /// Asks until the answer is there.
 ///
 /// # Errors
-/// What asking meets, or that half a minute was not enough.
-pub(crate) fn wait_for<T>(
+/// What asking meets, or that the time was not enough.
+pub(crate) fn wait_within<T>(
+    longest: Duration,
     what: &str,
     mut ask: impl FnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + longest;
     loop {
         if let Some(answer) = ask()? {
             return Ok(answer);
         }
         anyhow::ensure!(
             Instant::now() < deadline,
-            "not within half a minute: {what}"
+            "not within {} s: {what}",
+            longest.as_secs()
         );
         poll(&mut [], PollTimeout::from(5_u8)).context("cannot wait")?;
     }

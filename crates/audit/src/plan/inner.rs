@@ -87,6 +87,10 @@ inner! {
     NamesLinked = Exit "vfs_link",
     /// What is moved.
     NamesRenamed = Exit "vfs_rename",
+    /// Socket address that a call gives.
+    SocketAddress = Exit "move_addr_to_kernel",
+    /// Socket address that a call is given.
+    SocketAnswer = Enter "move_addr_to_user",
     /// Object whose mode is changed.
     UsedChmod = Enter "chmod_common",
     /// Object whose owner is changed.
@@ -149,9 +153,9 @@ pub fn of(call: Call) -> &'static [Inner] {
     use Inner::{
         ExecObject, NamesCreate, NamesDelete, NamesLink, NamesLinked, NamesMadeDir, NamesMadeLink,
         NamesMadeNode, NamesMkdir, NamesMknod, NamesParent, NamesRename, NamesRenamed, NamesRmdir,
-        NamesSymlink, NamesUnlink, OpenObject, UsedChdir, UsedChmod, UsedChown, UsedChroot,
-        UsedGetxattr, UsedListxattr, UsedMount, UsedRemovexattr, UsedSetxattr, UsedTruncate,
-        UsedUmount, UsedUtimes,
+        NamesSymlink, NamesUnlink, OpenObject, SocketAddress, SocketAnswer, UsedChdir, UsedChmod,
+        UsedChown, UsedChroot, UsedGetxattr, UsedListxattr, UsedMount, UsedRemovexattr,
+        UsedSetxattr, UsedTruncate, UsedUmount, UsedUtimes,
     };
     match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
         "open" | "openat" | "openat2" | "creat" => &[OpenObject],
@@ -176,12 +180,29 @@ pub fn of(call: Call) -> &'static [Inner] {
         "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[UsedRemovexattr],
         "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => &[UsedGetxattr],
         "listxattr" | "llistxattr" | "flistxattr" | "listxattrat" => &[UsedListxattr],
+        "bind" => &[SocketAddress, NamesParent, NamesMadeNode],
+        "connect" | "sendto" | "sendmsg" | "sendmmsg" => &[SocketAddress],
+        "accept" | "accept4" | "getsockname" | "getpeername" | "recvfrom" | "recvmsg"
+        | "recvmmsg" => &[SocketAnswer],
+        "socketcall" => &[SocketAddress, SocketAnswer, NamesParent, NamesMadeNode],
         "chdir" => &[UsedChdir],
         "chroot" => &[UsedChroot],
         "mount" => &[UsedMount],
         "umount" | "umount2" => &[UsedUmount],
         _ => &[],
     }
+}
+
+/// Whether the functions of a call show every name that the kernel has copied, also when it then finds
+/// nothing by it.
+#[must_use]
+pub fn shows_every_name(call: Call) -> bool {
+    of(call).iter().any(|inner| {
+        matches!(
+            inner,
+            Inner::OpenObject | Inner::ExecObject | Inner::NamesParent
+        )
+    })
 }
 
 #[cfg(test)]

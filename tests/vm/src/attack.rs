@@ -1,0 +1,355 @@
+//! What calls are given lies in memory that another process rewrites all the time.
+//!
+//! A record that names what the kernel did not act on is a way to hide. Each test makes calls whose
+//! outcome tells which of two words the kernel has read, and compares each record with it. The calls
+//! are worth making only if the word does change while they run: programs count that. On a host with
+//! less than two idle processors it changes during few of them.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+
+use crate::daemon::Daemon;
+use crate::event::Event;
+use crate::machine::{PROGRAMS, USER, WORK, make_file};
+use crate::program::{Arg, Entry, Program, args};
+use crate::suite::{Rules, Session, wait_for, wait_within};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "attack",
+    engine: "fentry",
+    prepare,
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S openat,chmod,connect,execve -F uid=1001 -k attacked\n",
+    ),
+    tests: &[
+        ("names_of_two_files", names_of_two_files),
+        ("a_name_that_is_missing", a_name_that_is_missing),
+        ("names_of_changed_files", names_of_changed_files),
+        ("addresses_of_sockets", addresses_of_sockets),
+        ("arguments_of_programs", arguments_of_programs),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+/// Calls of each test.
+const ROUNDS: u32 = 10_000;
+
+/// Starting as many programs takes half a minute on an emulated processor.
+const LONGEST_CHAIN: Duration = Duration::from_secs(55);
+
+/// The memory of both processes.
+const SHARED: &str = "/tmp/work/shared";
+/// Where both have it.
+const AT: u64 = 0x1000_0000;
+/// The word that is rewritten. Before it is the family of a socket's address.
+const WORD: u64 = AT + 8;
+
+/// Names of files, of sockets, and arguments: all of a word.
+const FIRST: &str = "aaaaaaa";
+const SECOND: &str = "bbbbbbb";
+const MISSING: &str = "missing";
+
+/// Numbers of calls of the 64-bit table.
+mod nr {
+    pub(super) const WRITE: u32 = 1;
+    pub(super) const CLOSE: u32 = 3;
+    pub(super) const MMAP: u32 = 9;
+    pub(super) const SOCKET: u32 = 41;
+    pub(super) const CONNECT: u32 = 42;
+    pub(super) const BIND: u32 = 49;
+    pub(super) const EXECVE: u32 = 59;
+    pub(super) const CHMOD: u32 = 90;
+    pub(super) const SCHED_SETAFFINITY: u32 = 203;
+    pub(super) const OPENAT: u32 = 257;
+}
+
+fn prepare() -> anyhow::Result<()> {
+    for name in [FIRST, SECOND] {
+        make_file(&Path::new(WORK).join(name), USER)?;
+    }
+    let mut page = vec![0; 4096];
+    for (byte, value) in page.iter_mut().skip(6).zip(b"\x01\0aaaaaaa") {
+        *byte = *value;
+    }
+    fs::write(SHARED, page).context("cannot write the memory")?;
+    fs::set_permissions(SHARED, fs::Permissions::from_mode(0o666))?;
+    Ok(())
+}
+
+/// A program that has the memory, which is its standard input, and a processor of its own.
+fn with_memory(processor: u64) -> Program {
+    let (read_write, shared_fixed) = (3, 0x11);
+    let only = Arg::Bytes((1_u64 << processor).to_ne_bytes().into());
+    Program::new(Entry::Syscall)
+        .call(
+            nr::MMAP,
+            args![at(AT), 4096, read_write, shared_fixed, 0, 0],
+        )
+        .call(nr::SCHED_SETAFFINITY, args![0, 8, only])
+}
+
+/// The memory as a program gets it.
+fn memory() -> anyhow::Result<Stdio> {
+    let file = File::options().read(true).write(true).open(SHARED);
+    Ok(file.context("cannot open the memory")?.into())
+}
+
+fn at(address: u64) -> Arg {
+    Arg::Number(address.cast_signed())
+}
+
+/// A word of memory that holds a name of seven letters, and the byte behind or before it.
+fn word(bytes: &str) -> anyhow::Result<u64> {
+    let bytes = bytes.as_bytes().try_into().context("not eight bytes")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// A process that writes two words in turn until it is dropped.
+struct Attacker(Child);
+
+impl Attacker {
+    fn start(words: [&str; 2]) -> anyhow::Result<Self> {
+        let [first, second] = words;
+        let path = Path::new(PROGRAMS).join("attacker");
+        with_memory(1)
+            .then_rounds(u32::MAX)
+            .store(WORD, word(first)?)
+            .store(WORD, word(second)?)
+            .write(&path)
+            .context("cannot write a program")?;
+        let child = Command::new(&path).stdin(memory()?).spawn();
+        Ok(Self(child.context("cannot start the attacker")?))
+    }
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        // It has no other end.
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// Attacks a program, and gives back its events but for those of its start.
+fn attack(
+    daemon: &Daemon,
+    name: &str,
+    words: [&str; 2],
+    program: &Program,
+    call: &str,
+) -> anyhow::Result<Vec<Event>> {
+    let path = Path::new(PROGRAMS).join(name);
+    program.write(&path).context("cannot write a program")?;
+    let attacker = Attacker::start(words)?;
+    let mut victim = Command::new(&path)
+        .current_dir(WORK)
+        .uid(USER)
+        .gid(USER)
+        .stdin(memory()?)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start a workload")?;
+    let mut changed = [0; 8];
+    let output = victim.stdout.take().context("no output")?;
+    let read = { output }.read_exact(&mut changed);
+    let status = victim.wait().context("cannot wait for a workload")?;
+    drop(attacker);
+    read.context("the workload does not say how often the word has changed")?;
+    ensure!(status.success(), "it ended with {status}");
+    let changed = u64::from_le_bytes(changed);
+    println!("vm: note attack: the word has changed during {changed} of {ROUNDS} calls ({name})");
+    ensure!(changed > 0, "no call has been attacked");
+    let count = usize::try_from(ROUNDS)?;
+    wait_for("the events of all calls", || {
+        let mut events = daemon.logged(victim.id())?;
+        events.retain(|event| event.summary().starts_with(call));
+        Ok((events.len() >= count).then_some(events))
+    })
+}
+
+/// Fails unless every event is right, and both words are among them.
+fn judge(
+    events: &[Event],
+    words: [&str; 2],
+    named: impl Fn(&Event) -> String,
+    acted_on: impl Fn(&Event) -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    let mut wrong = Vec::new();
+    let mut seen = [0; 2];
+    for event in events {
+        let truth = acted_on(event)?;
+        for (seen, word) in seen.iter_mut().zip(words) {
+            *seen += usize::from(truth == word);
+        }
+        if named(event) != truth {
+            wrong.push(event);
+        }
+    }
+    println!(
+        "vm: note attack: {} of {} records are wrong; the kernel acted on {words:?} {seen:?} times",
+        wrong.len(),
+        events.len()
+    );
+    if let Some(first) = wrong.first() {
+        anyhow::bail!(
+            "{} of {} records are wrong, the first: {} should name {}",
+            wrong.len(),
+            events.len(),
+            first.summary(),
+            acted_on(first)?
+        );
+    }
+    ensure!(
+        seen.iter().all(|&seen| seen > 0),
+        "the kernel has read one word only: {seen:?}"
+    );
+    Ok(())
+}
+
+/// The file that an event's inode is, of two.
+fn file_of(event: &Event) -> anyhow::Result<String> {
+    let inode = event.field("PATH", "inode");
+    for name in [FIRST, SECOND] {
+        let found = fs::metadata(Path::new(WORK).join(name)).context("a file is missing")?;
+        if found.ino().to_string() == inode {
+            return Ok(name.to_owned());
+        }
+    }
+    anyhow::bail!("no file has the inode `{inode}` of: {}", event.summary())
+}
+
+fn name_of(event: &Event) -> String {
+    event.field("PATH", "name")
+}
+
+fn names_of_two_files(daemon: &Daemon) -> anyhow::Result<()> {
+    let program = with_memory(0)
+        .then_rounds(ROUNDS)
+        .call(nr::OPENAT, args![-100, at(WORD), 0, 0])
+        .watch(WORD)
+        .call(nr::CLOSE, vec![Arg::Result]);
+    let events = attack(
+        daemon,
+        "two",
+        ["aaaaaaa\0", "bbbbbbb\0"],
+        &program,
+        "openat",
+    )?;
+    judge(&events, [FIRST, SECOND], name_of, file_of)
+}
+
+fn a_name_that_is_missing(daemon: &Daemon) -> anyhow::Result<()> {
+    let program = with_memory(0)
+        .then_rounds(ROUNDS)
+        .call(nr::OPENAT, args![-100, at(WORD), 0, 0])
+        .watch(WORD)
+        .call(nr::CLOSE, vec![Arg::Result]);
+    let words = ["aaaaaaa\0", "missing\0"];
+    let events = attack(daemon, "missing", words, &program, "openat")?;
+    judge(&events, [FIRST, MISSING], name_of, |event| {
+        let found = event.field("SYSCALL", "success") == "yes";
+        Ok(if found { FIRST } else { MISSING }.to_owned())
+    })
+}
+
+fn names_of_changed_files(daemon: &Daemon) -> anyhow::Result<()> {
+    let program = with_memory(0)
+        .then_rounds(ROUNDS)
+        .call(nr::CHMOD, args![at(WORD), 0o600])
+        .watch(WORD);
+    let words = ["aaaaaaa\0", "bbbbbbb\0"];
+    let events = attack(daemon, "changed", words, &program, "chmod")?;
+    judge(&events, [FIRST, SECOND], name_of, file_of)
+}
+
+/// The first name is bound, the second is not.
+fn addresses_of_sockets(daemon: &Daemon) -> anyhow::Result<()> {
+    let (unix, datagram) = (1, 2);
+    let bound = Arg::Bytes(b"\x01\0\0aaaaaaa".into());
+    let program = with_memory(0)
+        .call(nr::SOCKET, args![unix, datagram, 0])
+        .call(nr::BIND, vec![Arg::Result, bound, 10.into()])
+        .call(nr::SOCKET, args![unix, datagram, 0])
+        .save("socket")
+        .then_rounds(ROUNDS)
+        .call(nr::CONNECT, args![Arg::Saved("socket"), at(WORD - 2), 10])
+        .watch(WORD);
+    let words = ["\0aaaaaaa", "\0bbbbbbb"];
+    let events = attack(daemon, "sockets", words, &program, "connect")?;
+    let [first, second] = ["01000061616161616161", "01000062626262626262"];
+    judge(
+        &events,
+        [first, second],
+        |event| event.field("SOCKADDR", "saddr"),
+        |event| {
+            let found = event.field("SYSCALL", "success") == "yes";
+            Ok(if found { first } else { second }.to_owned())
+        },
+    )
+}
+
+/// A program that starts itself over and over again writes the argument that it has got each time.
+fn arguments_of_programs(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = Path::new(PROGRAMS).join("chain");
+    let words = Arg::Words(vec!["chain".into(), at(WORD), 0.into()]);
+    let itself = vec!["/tmp/programs/chain".into(), words, 0.into()];
+    with_memory(0)
+        .call(nr::WRITE, args![1, Arg::Argument(1), 7])
+        .call(nr::EXECVE, itself)
+        .write(&path)
+        .context("cannot write a program")?;
+    let told = "/tmp/arguments";
+    let file = File::create(told).context("cannot make a file")?;
+    let attacker = Attacker::start(["aaaaaaa\0", "bbbbbbb\0"])?;
+    let mut victim = Command::new(&path)
+        .arg(FIRST)
+        .uid(USER)
+        .gid(USER)
+        .stdin(memory()?)
+        .stdout(file)
+        .spawn()
+        .context("cannot start a workload")?;
+    let count = usize::try_from(ROUNDS)?;
+    let enough = wait_within(LONGEST_CHAIN, "as many programs", || {
+        let size = fs::metadata(told).context("no file")?.len();
+        Ok((size >= 7 * u64::from(ROUNDS)).then_some(()))
+    });
+    victim.kill().context("the chain has ended by itself")?;
+    victim.wait().context("cannot wait for a workload")?;
+    drop(attacker);
+    enough?;
+    let events = wait_for("the events of all programs", || {
+        let mut events = daemon.logged(victim.id())?;
+        events.retain(|event| !event.fields("EXECVE", "a1").is_empty());
+        Ok((events.len() >= count).then_some(events))
+    })?;
+    let told = fs::read_to_string(told).context("cannot read what was told")?;
+    let truths: Vec<&str> = (0..count)
+        .filter_map(|number| told.get(7 * number..7 * number + 7))
+        .collect();
+    let pairs: Vec<_> = events.into_iter().zip(truths).collect();
+    let wrong = pairs
+        .iter()
+        .filter(|(event, truth)| event.field("EXECVE", "a1") != *truth)
+        .count();
+    let second = pairs.iter().filter(|(_, truth)| *truth == SECOND).count();
+    println!(
+        "vm: note attack: {wrong} of {} records are wrong; {second} programs got `{SECOND}`",
+        pairs.len()
+    );
+    ensure!(wrong == 0, "{wrong} of {} records are wrong", pairs.len());
+    ensure!(
+        second > 0 && second < pairs.len(),
+        "no program was attacked"
+    );
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! One run, two auditors: what tollgate writes is what the kernel's own audit writes, but for the
+//! differences that `tests/differential/known.toml` lists.
+//!
+//! Each test is a family of calls. Its workload is the only one of a group of its own, which the rules
+//! of both auditors name; [`steps`] says what a workload is.
+
+mod attributes;
+mod compare;
+mod exec;
+mod ipc;
+mod kernel;
+mod known;
+mod namespace;
+mod objects;
+mod open;
+mod sockets;
+mod steps;
+
+use std::fs;
+
+use anyhow::{Context as _, ensure};
+
+use crate::daemon::Daemon;
+use crate::program::Entry;
+use crate::suite::{Rules, Session, wait_for};
+use compare::Comparison;
+use kernel::KernelAudit;
+use known::{Known, Setting};
+use steps::Run;
+
+/// The group of all workloads.
+const GROUP: u32 = 4242;
+
+/// Calls of the 64-bit table.
+pub(crate) const SESSION: Session = Session {
+    name: "differential",
+    engine: "fentry",
+    prepare: || Ok(()),
+    rules: Rules::Text(RULES),
+    tests: &[
+        ("open", |daemon| {
+            agree(daemon, &SESSION, "open", &open::runs(B64))
+        }),
+        ("namespace", |daemon| {
+            agree(daemon, &SESSION, "namespace", &namespace::runs(B64))
+        }),
+        ("attributes", |daemon| {
+            agree(daemon, &SESSION, "attributes", &attributes::runs(B64))
+        }),
+        ("sockets", |daemon| {
+            agree(daemon, &SESSION, "sockets", &sockets::runs(B64))
+        }),
+        ("exec", |daemon| {
+            agree(daemon, &SESSION, "exec", &exec::runs(B64))
+        }),
+        ("ipc", |daemon| agree(daemon, &SESSION, "ipc", &ipc::runs())),
+        ("objects", |daemon| {
+            agree(daemon, &SESSION, "objects", &objects::runs())
+        }),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+/// Calls of the 32-bit table, of programs of 64 bits and of 32 bits.
+pub(crate) const SESSION_32: Session = Session {
+    name: "differential_32",
+    rules: Rules::Text(RULES_32),
+    tests: &[
+        ("open_int80", |daemon| {
+            agree(daemon, &SESSION_32, "open_int80", &open::runs(INT80))
+        }),
+        ("open_i386", |daemon| {
+            agree(daemon, &SESSION_32, "open_i386", &open::runs(B32))
+        }),
+        ("namespace_int80", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "namespace_int80",
+                &namespace::runs(INT80),
+            )
+        }),
+        ("namespace_i386", |daemon| {
+            agree(daemon, &SESSION_32, "namespace_i386", &namespace::runs(B32))
+        }),
+        ("attributes_int80", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "attributes_int80",
+                &attributes::runs(INT80),
+            )
+        }),
+        ("attributes_i386", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "attributes_i386",
+                &attributes::runs(B32),
+            )
+        }),
+        ("sockets_int80", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "sockets_int80",
+                &sockets::runs_32(INT80),
+            )
+        }),
+        ("sockets_i386", |daemon| {
+            agree(daemon, &SESSION_32, "sockets_i386", &sockets::runs_32(B32))
+        }),
+        ("exec_int80", |daemon| {
+            agree(daemon, &SESSION_32, "exec_int80", &exec::runs(INT80))
+        }),
+        ("exec_i386", |daemon| {
+            agree(daemon, &SESSION_32, "exec_i386", &exec::runs(B32))
+        }),
+    ],
+    ..SESSION
+};
+
+const B64: Entry = Entry::Syscall;
+const INT80: Entry = Entry::Interrupt;
+const B32: Entry = Entry::Narrow;
+
+const RULES: &str = "\
+-a always,exit -F arch=b64 -S open,openat,openat2,creat,open_by_handle_at,name_to_handle_at -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S unlink,unlinkat,rmdir,mkdir,mkdirat,mknod,mknodat,symlink,symlinkat -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S link,linkat,rename,renameat,renameat2 -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S chmod,fchmod,fchmodat,chown,lchown,fchown,fchownat -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S truncate,ftruncate,utime,utimes,futimesat,utimensat -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S setxattr,lsetxattr,fsetxattr,getxattr,lgetxattr,fgetxattr -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S listxattr,llistxattr,flistxattr,removexattr,lremovexattr,fremovexattr -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S stat,lstat,fstat,newfstatat,statx,access,faccessat,faccessat2 -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S readlink,readlinkat,statfs,fstatfs,chdir,fchdir,chroot -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S mount,umount2,pivot_root,swapon,swapoff,acct,inotify_add_watch -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S execve,execveat,exit,exit_group -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S connect,bind,accept,accept4,sendto,sendmsg,sendmmsg,recvfrom,recvmsg -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S socket,listen,getsockname,getpeername,setsockopt -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S pipe,pipe2,socketpair,kill,tkill,tgkill,rt_sigqueueinfo,ptrace -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S mmap,capset,setresuid,prctl,memfd_create -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S msgget,msgctl,msgsnd,msgrcv,semget,semctl,semop,shmget,shmctl,shmat -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S mq_open,mq_unlink,mq_timedsend,mq_timedreceive,mq_notify,mq_getsetattr -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S init_module,finit_module,delete_module -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S adjtimex,clock_adjtime,clock_settime,settimeofday -F gid=4242 -k differential
+";
+
+const RULES_32: &str = "\
+-a always,exit -F arch=b32 -S open,openat,openat2,creat,open_by_handle_at,name_to_handle_at -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S unlink,unlinkat,rmdir,mkdir,mkdirat,mknod,mknodat,symlink,symlinkat -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S link,linkat,rename,renameat,renameat2 -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S chmod,fchmod,fchmodat,chown,lchown,fchown,fchownat -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S truncate,ftruncate,utime,utimes,futimesat,utimensat -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S setxattr,lsetxattr,fsetxattr,getxattr,listxattr,removexattr -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S stat,lstat,statx,access,faccessat,faccessat2 -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S readlink,readlinkat,statfs,chdir,chroot -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S mount,umount2,swapon,acct -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S execve,execveat,exit,exit_group -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S execve,exit,exit_group -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S socketcall,connect,bind,sendto -F gid=4242 -k differential
+";
+
+/// Runs a workload before both and fails unless they agree.
+fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow::Result<()> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("no kernel release")?;
+    let line = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+    let setting = Setting {
+        test,
+        line: &line,
+        engine: session.engine,
+    };
+    let audit = KernelAudit::start(daemon.rules())?;
+    let pids = steps::run(test, runs);
+    let theirs = audit.stop()?;
+    let pids = pids?;
+    let ours = log_of(daemon, &pids)?;
+    let comparison = compare::compare(&theirs, &ours, &pids)?;
+    judge(&comparison, &mut Known::read(setting)?)
+}
+
+/// The daemon's log when all events of these processes are in it: the last call of each is its end.
+fn log_of(daemon: &Daemon, pids: &[u32]) -> anyhow::Result<Vec<u8>> {
+    wait_for("the end of each process in the log", || {
+        for &pid in pids {
+            let ended = |event: &crate::event::Event| event.summary().starts_with("exit");
+            if !daemon.logged(pid)?.iter().any(ended) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    })?;
+    fs::read(daemon.log()).context("cannot read the log")
+}
+
+/// Shows what is not permitted, and fails for it.
+fn judge(comparison: &Comparison, known: &mut Known) -> anyhow::Result<()> {
+    ensure!(comparison.events > 0, "no event to compare");
+    let (mut permitted, mut unknown) = (0, 0);
+    for pair in &comparison.pairs {
+        let before = unknown;
+        for difference in &pair.differences {
+            if known.permits(difference) {
+                permitted += 1;
+            } else {
+                unknown += 1;
+                println!("vm: note NOT PERMITTED {difference}");
+            }
+        }
+        for line in pair.text.iter().filter(|_| unknown > before) {
+            println!("vm: note {line}");
+        }
+    }
+    let mut idle = Vec::new();
+    for (uses, entry) in known.uses() {
+        if uses == 0 {
+            println!("vm: note NOT SEEN {entry}");
+            idle.push(entry);
+        }
+    }
+    println!(
+        "vm: note compared {} events, {} records, {} fields, times to within {} ms: {permitted} \
+         differences are permitted, {unknown} are not; {} permitted ones do not occur",
+        comparison.events,
+        comparison.records,
+        comparison.fields,
+        comparison.apart_ms,
+        idle.len()
+    );
+    ensure!(
+        unknown == 0 && idle.is_empty(),
+        "{unknown} differences that are not permitted, {} that are and do not occur",
+        idle.len()
+    );
+    Ok(())
+}

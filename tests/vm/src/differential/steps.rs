@@ -1,0 +1,178 @@
+//! What a workload is told to do: programs one after the other, each with its calls by name.
+
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use audit::ids::Arch;
+use audit::table;
+
+use super::GROUP;
+use crate::machine::{PROGRAMS, USER};
+use crate::program::{Arg, Entry, Program};
+
+/// Where workloads work. Its absolute name is in many calls.
+pub(super) const PLACE: &str = "/tmp/w";
+
+/// `AT_FDCWD`: names are relative to the working directory.
+pub(super) const CWD: i32 = -100;
+
+/// Who a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// May do everything.
+    Root,
+    /// [`USER`].
+    User,
+}
+
+/// One program.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) who: Who,
+    pub(super) entry: Entry,
+    pub(super) steps: Vec<Step>,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    pub(super) args: Vec<Arg>,
+    pub(super) saved: Option<&'static str>,
+}
+
+/// A call: its name, then its arguments.
+macro_rules! step {
+    ($name:literal $(, $arg:expr)* $(,)?) => {
+        $crate::differential::steps::Step {
+            name: $name,
+            args: $crate::program::args![$($arg),*],
+            saved: None,
+        }
+    };
+}
+pub(super) use step;
+
+impl Step {
+    /// Keeps what the call returns, for [`Arg::Saved`].
+    pub(super) const fn save(mut self, name: &'static str) -> Self {
+        self.saved = Some(name);
+        self
+    }
+}
+
+/// Bytes of numbers, one after the other.
+pub(super) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>) -> Arg {
+    Arg::Bytes(numbers.into_iter().flatten().collect())
+}
+
+/// A program that makes these calls, in the table of its entry.
+///
+/// # Errors
+/// When the table has no such call.
+fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
+    let arch = match entry {
+        Entry::Syscall => Arch::X86_64,
+        Entry::Interrupt | Entry::Narrow => Arch::I386,
+    };
+    let mut program = Program::new(entry);
+    for step in steps {
+        let number = table::syscall_number(arch, step.name.as_bytes());
+        let number = number.with_context(|| format!("no call `{}`", step.name))?;
+        program = program.call(number.0, step.args.clone());
+        if let Some(name) = step.saved {
+            program = program.save(name);
+        }
+    }
+    Ok(program)
+}
+
+/// Runs the programs in a fresh place; returns their process ids.
+///
+/// # Errors
+/// When one cannot be made or started, or does not end well.
+pub(super) fn run(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
+    make_place().context("cannot make a place to work in")?;
+    let pids = run_in_place(test, runs);
+    std::env::set_current_dir("/").context("cannot leave the place")?;
+    pids
+}
+
+/// Each program has our working directory: no rule names a call that is made before its `execve`. The
+/// kernel would keep our own command line for it.
+fn run_in_place(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
+    let mut pids = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        let path = Path::new(PROGRAMS).join(format!("{test}{number}"));
+        program(run.entry, &run.steps)?
+            .write(&path)
+            .context("cannot write a program")?;
+        let uid = if run.who == Who::Root { 0 } else { USER };
+        let mut child = Command::new(&path)
+            .args(["word", "two words"])
+            .uid(uid)
+            .gid(GROUP)
+            .stdin(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", path.display()))?;
+        let status = child.wait().context("cannot wait for a workload")?;
+        ensure!(status.success(), "{} ended with {status}", path.display());
+        pids.push(child.id());
+    }
+    Ok(pids)
+}
+
+/// What workloads find. Calls of ours are not audited: we are of another group.
+fn make_place() -> std::io::Result<()> {
+    match fs::remove_dir_all(PLACE) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => fs::create_dir(PLACE)?,
+    }
+    std::env::set_current_dir(PLACE)?;
+    for (directory, mode) in [
+        (".", 0o777),
+        ("sub", 0o777),
+        ("full", 0o777),
+        ("own", 0o700),
+    ] {
+        fs::create_dir_all(directory)?;
+        fs::set_permissions(directory, Permissions::from_mode(mode))?;
+    }
+    for (file, mode) in [
+        ("file", 0o644),
+        ("other", 0o666),
+        ("secret", 0o600),
+        ("full/file", 0o644),
+        ("own/file", 0o644),
+        ("sub/below", 0o644),
+    ] {
+        fs::write(file, "text\n")?;
+        fs::set_permissions(file, Permissions::from_mode(mode))?;
+    }
+    chown("other", Some(USER), Some(GROUP))?;
+    for (script, text) in [
+        ("script", "#!/bin/busybox true\n"),
+        ("nested", "#!/tmp/w/script word and word\n"),
+        ("orphan", "#!/missing\n"),
+        ("text", "text\n"),
+    ] {
+        fs::write(script, text)?;
+        fs::set_permissions(script, Permissions::from_mode(0o755))?;
+    }
+    fs::copy("/bin/busybox", "busybox")?;
+    for (target, link) in [
+        ("file", "link"),
+        ("nowhere", "dangling"),
+        ("loop", "loop"),
+        ("sub", "way"),
+        ("busybox", "linked"),
+    ] {
+        symlink(target, link)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Programs that run on this machine and show what they do.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use super::*;
+
+/// Held from writing a program until it runs. What another thread starts meanwhile has, until its
+/// own `execve`, this program's file open for writing, and the kernel refuses to run such a file
+/// (`ETXTBSY`, `deny_write_access()` in fs/exec.c).
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+#[track_caller]
+fn run(program: &Program) -> std::process::Output {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("program");
+    program.write(&path).unwrap();
+    let output = Command::new(&path).output().unwrap();
+    assert_eq!(output.status.signal(), None, "{program:?}");
+    output
+}
+
+#[test]
+fn each_round_makes_the_calls_in_order() {
+    let program = Program::new(Entry::Syscall)
+        .call(1, args![1, "one ", 4])
+        .call(1, args![1, "two\n", 4])
+        .rounds(2);
+    assert_eq!(run(&program).stdout, b"one two\none two\n");
+}
+
+#[test]
+fn a_result_is_the_next_calls_argument() {
+    let program = Program::new(Entry::Syscall)
+        .call(32, args![1]) // dup
+        .call(1, vec![Arg::Result, "x".into(), 1.into()]);
+    assert_eq!(run(&program).stdout, b"x");
+}
+
+#[test]
+fn a_program_that_counts_writes_one_word_for_each_round() {
+    let program = Program::new(Entry::Syscall)
+        .call(257, args![-100, "/proc/self/stat", 0]) // openat
+        .call(5, vec![Arg::Result, Arg::Buffer]) // fstat
+        .rounds(300)
+        .counting();
+    let output = run(&program);
+    assert!(output.status.success());
+    assert_eq!(output.stdout.len(), 300 * 8);
+    let (words, _) = output.stdout.as_chunks();
+    let counts: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}
+
+#[test]
+fn a_program_that_counts_tells_of_a_failure() {
+    let failing = Program::new(Entry::Syscall).call(3, args![-1]).counting(); // close
+    assert_eq!(run(&failing).status.code(), Some(1));
+    let idle = Program::new(Entry::Syscall).counting();
+    assert_eq!(run(&idle).status.code(), Some(0));
+}
+
+#[test]
+fn a_saved_result_is_an_argument_of_any_later_call() {
+    for (entry, [dup, close, write]) in [
+        (Entry::Syscall, [32, 3, 1]),
+        (Entry::Interrupt, [41, 6, 4]),
+        (Entry::Narrow, [41, 6, 4]),
+    ] {
+        let program = Program::new(entry)
+            .call(dup, args![1])
+            .save("copy")
+            .call(close, args![-1])
+            .call(
+                write,
+                vec![Arg::Saved("copy"), Arg::Bytes(b"y".into()), 1.into()],
+            );
+        assert_eq!(run(&program).stdout, b"y");
+    }
+}
+
+#[test]
+fn what_the_kernel_writes_under_a_name_is_read_there() {
+    let name = || Arg::Shared("name", vec![0; 256]);
+    let list = Arg::Words(vec![Arg::Bytes(b"two".into()), 3.into()]);
+    let program = Program::new(Entry::Syscall)
+        .call(79, vec![name(), 256.into()]) // getcwd
+        .call(1, vec![1.into(), name(), 1.into()])
+        .call(20, vec![1.into(), list, 1.into()]); // writev
+    assert_eq!(run(&program).stdout, b"/two");
+}
+
+#[test]
+fn a_list_of_strings_becomes_arguments() {
+    let words = Arg::Texts(&["sh", "-c", "echo $0", "there"]);
+    let program = Program::new(Entry::Syscall).call(59, vec!["/bin/sh".into(), words, 0.into()]);
+    assert_eq!(run(&program).stdout, b"there\n");
+}
+
+#[test]
+fn a_program_reads_its_own_arguments() {
+    let program = Program::new(Entry::Syscall).call(1, vec![1.into(), Arg::Argument(0), 1.into()]);
+    assert_eq!(run(&program).stdout, b"/");
+}
+
+#[test]
+fn what_is_stored_is_what_a_call_reads() {
+    let (at, anonymous, read_write) = (0x1000_0000, 0x32, 3);
+    let memory = i64::try_from(at).unwrap();
+    let program = Program::new(Entry::Syscall)
+        .call(9, args![memory, 4096, read_write, anonymous, -1, 0]) // mmap
+        .store(at, u64::from_le_bytes(*b"nothing!"))
+        .then_rounds(2)
+        .call(1, args![1, memory, 8])
+        .store(at, u64::from_le_bytes(*b"written!"));
+    assert_eq!(run(&program).stdout, b"nothing!written!");
+}
+
+#[test]
+fn rounds_in_which_a_word_changes_are_counted() {
+    let (at, anonymous, read_write) = (0x1000_0000, 0x32, 3);
+    let memory = i64::try_from(at).unwrap();
+    let program = |call| {
+        Program::new(Entry::Syscall)
+            .call(9, args![memory, 4096, read_write, anonymous, -1, 0]) // mmap
+            .then_rounds(3)
+            .call(call, args![memory]) // time, or getpid
+            .watch(at)
+            .store(at, 0)
+    };
+    assert_eq!(run(&program(201)).stdout, 3_u64.to_le_bytes());
+    assert_eq!(run(&program(39)).stdout, 0_u64.to_le_bytes());
+}
