@@ -120,8 +120,8 @@ impl Attacker {
         let path = Path::new(PROGRAMS).join("attacker");
         with_memory(1)
             .then_rounds(u32::MAX)
-            .store(WORD, word(first)?)
-            .store(WORD, word(second)?)
+            .store(None, WORD, word(first)?)
+            .store(None, WORD, word(second)?)
             .write(&path)
             .context("cannot write a program")?;
         let child = Command::new(&path).stdin(memory()?).spawn();
