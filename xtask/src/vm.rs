@@ -15,6 +15,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use crate::Outcome;
 use crate::repository::Repository;
@@ -157,24 +158,55 @@ fn boot_all(
     fs::create_dir_all(&directory)?;
     let initramfs = directory.join("initramfs");
     fs::write(&initramfs, pack(&repository.target().join("release"))?)?;
-    let mut passed = true;
+    let mut images = Vec::new();
     for kernel in &options.kernels {
         let image = kernel.image(&directory)?;
         println!("    {}: {}", kernel.line, image.package);
-        for purpose in options.purposes() {
-            let machine = Machine {
+        images.push((kernel.line, image.path));
+    }
+    let mut passed = true;
+    for purpose in options.purposes() {
+        let machines: Vec<Machine<'_>> = images
+            .iter()
+            .map(|(line, path)| Machine {
                 purpose,
-                line: kernel.line,
-                kernel: &image.path,
+                line,
+                kernel: path,
                 initramfs: &initramfs,
                 filter: &options.filter,
-            };
-            let tally = machine.run()?;
+            })
+            .collect();
+        for tally in run_all(&machines, purpose).map_err(|error| error.to_string())? {
             passed &= tally.failed == 0;
             tests.add(tally);
         }
     }
     Ok(passed)
+}
+
+/// Runs machines of one purpose. Those that count have one processor each and go by no clock of the host:
+/// they share it. Those that test have two.
+fn run_all(
+    machines: &[Machine<'_>],
+    purpose: Purpose,
+) -> Result<Vec<Tally>, Box<dyn Error + Send + Sync>> {
+    match purpose {
+        Purpose::Testing => machines.iter().map(Machine::run).collect(),
+        Purpose::Counting => thread::scope(|scope| {
+            let running: Vec<_> = machines
+                .iter()
+                .map(|machine| scope.spawn(|| machine.run()))
+                .collect();
+            running
+                .into_iter()
+                .map(|machine| {
+                    machine
+                        .join()
+                        .map_err(|_panic| "a machine's thread ended")?
+                })
+                .collect()
+        }),
+    }
 }
 
 /// The file system of a machine.

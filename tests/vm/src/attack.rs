@@ -122,8 +122,8 @@ impl Attacker {
         let path = Path::new(PROGRAMS).join("attacker");
         with_memory(1)
             .then_rounds(u32::MAX)
-            .store(WORD, word(first)?)
-            .store(WORD, word(second)?)
+            .store(None, WORD, word(first)?)
+            .store(None, WORD, word(second)?)
             .write(&path)
             .context("cannot write a program")?;
         let child = Command::new(&path).stdin(memory()?).spawn();
@@ -139,7 +139,11 @@ impl Drop for Attacker {
     }
 }
 
-/// Attacks a program, and gives back its events but for those of its start.
+/// Runs of a program until its word changes during one of its calls, at most: on a busy host the two rarely
+/// run at once.
+const MOST_RUNS: u32 = 10;
+
+/// Attacks a program until a call is hit, and gives back the events of that run but for those of its start.
 fn attack(
     daemon: &Daemon,
     name: &str,
@@ -147,6 +151,25 @@ fn attack(
     program: &Program,
     call: &str,
 ) -> anyhow::Result<Vec<Event>> {
+    for _ in 0..MOST_RUNS {
+        let (changed, victim) = attack_once(name, words, program)?;
+        println!(
+            "vm: note attack: the word has changed during {changed} of {ROUNDS} calls ({name})"
+        );
+        if changed > 0 {
+            let count = usize::try_from(ROUNDS)?;
+            return wait_for("the events of all calls", || {
+                let mut events = daemon.logged(victim)?;
+                events.retain(|event| event.summary().starts_with(call));
+                Ok((events.len() >= count).then_some(events))
+            });
+        }
+    }
+    anyhow::bail!("no call has been attacked")
+}
+
+/// Runs a program under attack; gives back how often its word has changed during a call, and its process.
+fn attack_once(name: &str, words: [&str; 2], program: &Program) -> anyhow::Result<(u64, u32)> {
     let path = Path::new(PROGRAMS).join(name);
     program.write(&path).context("cannot write a program")?;
     let attacker = Attacker::start(words)?;
@@ -165,15 +188,7 @@ fn attack(
     drop(attacker);
     read.context("the workload does not say how often the word has changed")?;
     ensure!(status.success(), "it ended with {status}");
-    let changed = u64::from_le_bytes(changed);
-    println!("vm: note attack: the word has changed during {changed} of {ROUNDS} calls ({name})");
-    ensure!(changed > 0, "no call has been attacked");
-    let count = usize::try_from(ROUNDS)?;
-    wait_for("the events of all calls", || {
-        let mut events = daemon.logged(victim.id())?;
-        events.retain(|event| event.summary().starts_with(call));
-        Ok((events.len() >= count).then_some(events))
-    })
+    Ok((u64::from_le_bytes(changed), victim.id()))
 }
 
 /// Fails unless every event is right, and both words are among them.
@@ -268,10 +283,18 @@ fn names_of_changed_files(daemon: &Daemon) -> anyhow::Result<()> {
         .watch(WORD);
     let words = ["aaaaaaa\0", "bbbbbbb\0"];
     let events = attack(daemon, "changed", words, &program, "chmod")?;
-    judge(&events, [FIRST, SECOND], name_of, file_of)
+    // A name that does not prove true gives way to the path of what the kernel has found.
+    let file_named = |event: &Event| {
+        let name = name_of(event);
+        let path = name.strip_prefix(WORK);
+        let path = path.and_then(|path| path.strip_prefix('/'));
+        path.unwrap_or(&name).to_owned()
+    };
+    judge(&events, [FIRST, SECOND], file_named, file_of)
 }
 
-/// The first name is bound, the second is not.
+/// The first name is bound, the second is not. The kernel copies an address in two parts, so that it may
+/// have got a third one, half of each, which is bound as little.
 fn addresses_of_sockets(daemon: &Daemon) -> anyhow::Result<()> {
     let (unix, datagram) = (1, 2);
     let bound = Arg::Bytes(b"\x01\0\0aaaaaaa".into());
@@ -286,15 +309,16 @@ fn addresses_of_sockets(daemon: &Daemon) -> anyhow::Result<()> {
     let words = ["\0aaaaaaa", "\0bbbbbbb"];
     let events = attack(daemon, "sockets", words, &program, "connect")?;
     let [first, second] = ["01000061616161616161", "01000062626262626262"];
-    judge(
-        &events,
-        [first, second],
-        |event| event.field("SOCKADDR", "saddr"),
-        |event| {
-            let found = event.field("SYSCALL", "success") == "yes";
-            Ok(if found { first } else { second }.to_owned())
-        },
-    )
+    let address = |event: &Event| event.field("SOCKADDR", "saddr");
+    judge(&events, [first, second], address, |event| {
+        let found = event.field("SYSCALL", "success") == "yes";
+        let address = address(event);
+        Ok(match address.as_str() {
+            _ if found => first.to_owned(),
+            other if other != first && other.len() == first.len() => address,
+            _ => second.to_owned(),
+        })
+    })
 }
 
 /// A program that starts itself over and over again writes the argument that it has got each time.

@@ -15,6 +15,7 @@ mod objects;
 mod open;
 mod sockets;
 mod steps;
+mod uring;
 
 use std::fs;
 
@@ -27,6 +28,7 @@ use compare::Comparison;
 use kernel::KernelAudit;
 use known::{Known, Setting};
 use steps::Run;
+use uring::Worker;
 
 /// The group of all workloads.
 const GROUP: u32 = 4242;
@@ -121,6 +123,31 @@ pub(crate) const SESSION_32: Session = Session {
     ..SESSION
 };
 
+/// Operations of `io_uring`, which rules about the same calls are about as well.
+pub(crate) const SESSION_URING: Session = Session {
+    name: "differential_uring",
+    rules: Rules::Text(RULES_URING),
+    tests: &[
+        ("uring_submitter", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING,
+                "uring_submitter",
+                &uring::runs(Worker::Submitter)?,
+            )
+        }),
+        ("uring_worker", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING,
+                "uring_worker",
+                &uring::runs(Worker::Pool)?,
+            )
+        }),
+    ],
+    ..SESSION
+};
+
 const B64: Entry = Entry::Syscall;
 const INT80: Entry = Entry::Interrupt;
 const B32: Entry = Entry::Narrow;
@@ -162,6 +189,14 @@ const RULES_32: &str = "\
 -a always,exit -F arch=b32 -S socketcall,connect,bind,sendto -F gid=4242 -k differential
 ";
 
+const RULES_URING: &str = "\
+-a always,exit -F arch=b64 -S openat,openat2,mkdirat,symlinkat,linkat,renameat,renameat2,unlinkat,connect -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S execve,exit,exit_group -F gid=4242 -k differential
+";
+
+/// Key of all rules.
+const KEY: &str = "differential";
+
 /// Runs a workload before both and fails unless they agree.
 fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow::Result<()> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("no kernel release")?;
@@ -171,7 +206,8 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
         line: &line,
         engine: session.engine,
     };
-    let audit = KernelAudit::start(daemon.rules())?;
+    let mut audit = KernelAudit::start(daemon.rules())?;
+    audit.add_uring_rule(GROUP, KEY)?;
     let pids = steps::run(test, runs);
     let theirs = audit.stop()?;
     let pids = pids?;

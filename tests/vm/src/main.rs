@@ -44,6 +44,7 @@ const SESSIONS: &[Session] = &[
     attack::SESSION,
     differential::SESSION,
     differential::SESSION_32,
+    differential::SESSION_URING,
 ];
 
 fn main() -> ExitCode {

@@ -96,6 +96,7 @@ enum Step {
     Call(Call),
     /// Writes a word.
     Store {
+        base: Option<&'static str>,
         at: u64,
         word: u64,
     },
@@ -159,9 +160,10 @@ impl Program {
         self
     }
 
-    /// Adds writing a word to memory that an earlier call has mapped. For [`Entry::Syscall`].
-    pub(crate) fn store(mut self, at: u64, word: u64) -> Self {
-        self.steps.push(Step::Store { at, word });
+    /// Adds writing a word to memory that an earlier call has mapped: at an address, or so many bytes
+    /// behind the one that is saved under a name. For [`Entry::Syscall`].
+    pub(crate) fn store(mut self, base: Option<&'static str>, at: u64, word: u64) -> Self {
+        self.steps.push(Step::Store { base, at, word });
         self
     }
 
@@ -283,9 +285,15 @@ impl Program {
 
     fn step(&self, code: &mut Vec<u8>, strings: &mut Strings, step: &Step) {
         match step {
-            Step::Store { at, word } => {
+            Step::Store { base, at, word } => {
                 code.extend([0x48, 0xb9]); // mov $at, %rcx
                 code.extend(at.to_le_bytes());
+                if let Some(name) = base {
+                    let base = strings.place(name, &[0; 8]);
+                    code.extend([0x48, 0xb8]); // mov $base, %rax
+                    code.extend(base.to_le_bytes());
+                    code.extend([0x48, 0x03, 0x08]); // add (%rax), %rcx
+                }
                 code.extend([0x48, 0xb8]); // mov $word, %rax
                 code.extend(word.to_le_bytes());
                 code.extend([0x48, 0x89, 0x01]); // mov %rax, (%rcx)
@@ -395,7 +403,6 @@ impl Program {
             half(&mut header, value);
         }
 
-        // The kernel writes to what arguments point to.
         let (load, read_write_execute) = (1, 7);
         word(&mut header, load);
         if !narrow {

@@ -18,7 +18,7 @@ pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// Longer than any test may take.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 /// Longer than all of them take on a slow and busy host.
-const LONGEST_RUN: Duration = Duration::from_secs(300);
+const LONGEST_RUN: Duration = Duration::from_secs(600);
 
 /// Makes warnings of the kernel visible and its end an end: no reboot, no waiting. Mitigations of
 /// processor bugs cost time and protect nobody here.
@@ -55,7 +55,7 @@ impl Machine<'_> {
     ///
     /// # Errors
     /// When the emulator cannot be started.
-    pub(crate) fn run(&self) -> Result<Tally, Box<dyn Error>> {
+    pub(crate) fn run(&self) -> Result<Tally, Box<dyn Error + Send + Sync>> {
         let started = Instant::now();
         let mut child = self.start()?;
         let mut report = Report::default();

@@ -19,7 +19,8 @@ const TOLERANCE_MS: u64 = 100;
 /// Something that the two auditors do not agree about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Difference {
-    /// Name of the call; `32:` stands before those of the 32-bit table.
+    /// Name of the call; `32:` stands before those of the 32-bit table, `uring:` before operations of
+    /// `io_uring`.
     pub(crate) call: String,
     /// Type of the record, with the nametype of a PATH: `PATH/CREATE`; `event` for an event as a
     /// whole.
@@ -145,15 +146,24 @@ impl Record {
 }
 
 impl Event {
-    /// A field of the SYSCALL record.
+    /// The record about the call, or the operation of `io_uring`.
+    fn head(&self) -> Option<&Record> {
+        let is_head = |record: &&Record| ["SYSCALL", "URINGOP"].contains(&record.kind.as_str());
+        self.records.iter().find(is_head)
+    }
+
+    /// A field of that record.
     fn field(&self, name: &str) -> &str {
-        let call = self.records.iter().find(|record| record.kind == "SYSCALL");
-        call.map_or("", |call| call.value(name))
+        self.head().map_or("", |head| head.value(name))
     }
 
     fn call(&self) -> String {
         let arch = Arch(u32::from_str_radix(self.field("arch"), 16).unwrap_or(0));
-        let number = self.field("syscall");
+        let (number, operation) = (self.field("syscall"), self.field("uring_op"));
+        if !operation.is_empty() {
+            let name = operation.parse().ok().and_then(table::uring_op_name);
+            return format!("uring:{}", name.unwrap_or(operation));
+        }
         let known = number.parse().ok().map(Syscall);
         let name = known.and_then(|call| table::syscall_name(arch, call));
         let name = name.unwrap_or(number);
@@ -165,7 +175,12 @@ impl Event {
     }
 
     fn is_call_of(&self, other: &Self) -> bool {
-        ["arch", "syscall", "exit"]
+        // The kernel does not tell how an operation of io_uring has ended.
+        let names: &[&str] = match self.field("uring_op") {
+            "" => &["arch", "syscall", "exit"],
+            _ => &["uring_op"],
+        };
+        names
             .iter()
             .all(|name| self.field(name) == other.field(name))
     }

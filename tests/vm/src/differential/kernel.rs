@@ -38,6 +38,7 @@ mod message {
     pub(super) const ERROR: u16 = 2;
     pub(super) const GET: u16 = 1000;
     pub(super) const SET: u16 = 1001;
+    pub(super) const ADD_RULE: u16 = 1011;
     /// `AUDIT_FIRST_USER_MSG`: all below are control messages.
     pub(super) const FIRST_RECORD: u16 = 1100;
     /// `AUDIT_TEST`: a record that only says what it was sent.
@@ -144,6 +145,31 @@ impl KernelAudit {
         })
     }
 
+    /// Adds a rule for operations of `io_uring` by a group: `auditctl` of Debian 12 does not know the
+    /// list.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    ///
+    /// # Source
+    /// `struct audit_rule_data` in include/uapi/linux/audit.h.
+    pub(crate) fn add_uring_rule(&mut self, gid: u32, key: &str) -> anyhow::Result<()> {
+        let (list, always, equal) = (7, 2, 0x4000_0000);
+        let (field_gid, field_key) = (5, 210);
+        let size = u32::try_from(key.len()).context("too long")?;
+        let mut words = vec![list, always, 2];
+        words.extend([u32::MAX; 64]); // all operations
+        for pair in [[field_gid, field_key], [gid, size], [equal, equal]] {
+            words.extend(pair);
+            words.extend([0; 62]);
+        }
+        words.push(size);
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+        bytes.extend(key.as_bytes());
+        self.send(message::ADD_RULE, NLM_F_REQUEST | NLM_F_ACK, &bytes)?;
+        self.taken().context("cannot add a rule for io_uring")
+    }
+
     fn set(&mut self, word: usize, value: u32) -> anyhow::Result<()> {
         let mut words = [0; STATUS_WORDS];
         for (at, value) in [(0, 1 << (word - 1)), (word, value)] {
@@ -151,12 +177,17 @@ impl KernelAudit {
         }
         let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         self.send(message::SET, NLM_F_REQUEST | NLM_F_ACK, &bytes)?;
+        self.taken()
+            .with_context(|| format!("cannot set word {word} to {value}"))
+    }
+
+    /// Waits until the kernel has taken what was sent.
+    fn taken(&mut self) -> anyhow::Result<()> {
         let code = self.hear("an answer", |kind, bytes| {
             let code = bytes.first_chunk().copied().map(i32::from_ne_bytes);
             code.filter(|_| kind == message::ERROR)
         })?;
-        let refused = Errno::from_raw(-code);
-        ensure!(code == 0, "cannot set word {word} to {value}: {refused}");
+        ensure!(code == 0, "{}", Errno::from_raw(-code));
         Ok(())
     }
 

@@ -44,6 +44,16 @@ pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) args: Vec<Arg>,
     pub(super) saved: Option<&'static str>,
+    /// What is written to memory before the call.
+    pub(super) stores: Vec<Store>,
+}
+
+/// A word to be written, so many bytes behind what a call has returned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
+    pub(super) base: &'static str,
+    pub(super) at: u64,
+    pub(super) word: u64,
 }
 
 /// A call: its name, then its arguments.
@@ -53,6 +63,7 @@ macro_rules! step {
             name: $name,
             args: $crate::program::args![$($arg),*],
             saved: None,
+            stores: Vec::new(),
         }
     };
 }
@@ -62,6 +73,12 @@ impl Step {
     /// Keeps what the call returns, for [`Arg::Saved`].
     pub(super) const fn save(mut self, name: &'static str) -> Self {
         self.saved = Some(name);
+        self
+    }
+
+    /// Writes words to memory before the call.
+    pub(super) fn storing(mut self, stores: Vec<Store>) -> Self {
+        self.stores = stores;
         self
     }
 }
@@ -84,6 +101,9 @@ fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
     for step in steps {
         let number = table::syscall_number(arch, step.name.as_bytes());
         let number = number.with_context(|| format!("no call `{}`", step.name))?;
+        for &Store { base, at, word } in &step.stores {
+            program = program.store(Some(base), at, word);
+        }
         program = program.call(number.0, step.args.clone());
         if let Some(name) = step.saved {
             program = program.save(name);

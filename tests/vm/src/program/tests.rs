@@ -111,10 +111,10 @@ fn what_is_stored_is_what_a_call_reads() {
     let memory = i64::try_from(at).unwrap();
     let program = Program::new(Entry::Syscall)
         .call(9, args![memory, 4096, read_write, anonymous, -1, 0]) // mmap
-        .store(at, u64::from_le_bytes(*b"nothing!"))
+        .store(None, at, u64::from_le_bytes(*b"nothing!"))
         .then_rounds(2)
         .call(1, args![1, memory, 8])
-        .store(at, u64::from_le_bytes(*b"written!"));
+        .store(None, at, u64::from_le_bytes(*b"written!"));
     assert_eq!(run(&program).stdout, b"nothing!written!");
 }
 
@@ -128,7 +128,7 @@ fn rounds_in_which_a_word_changes_are_counted() {
             .then_rounds(3)
             .call(call, args![memory]) // time, or getpid
             .watch(at)
-            .store(at, 0)
+            .store(None, at, 0)
     };
     assert_eq!(run(&program(201)).stdout, 3_u64.to_le_bytes());
     assert_eq!(run(&program(39)).stdout, 0_u64.to_le_bytes());

@@ -1,0 +1,229 @@
+//! The same operations through `io_uring`: by the submitter and by its workers.
+//!
+//! One operation is under way at a time, and its completion is waited for, so that both auditors see
+//! them in one order. All entries of the queue are the first one: the kernel's list of them is full of
+//! zeros.
+//!
+//! # Source
+//! `struct io_uring_sqe` in `include/uapi/linux/io_uring.h`, `struct io_rings` in
+//! `include/linux/io_uring_types.h`, Linux 6.1 and 6.12.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use super::steps::{Run, Store, Who, step};
+use crate::machine::PROGRAMS;
+use crate::program::{Arg, Entry, Program};
+
+/// Mappings of the queues and of the entries; the kernel chooses where they are.
+const RINGS: &str = "rings";
+const ENTRY: &str = "entries";
+/// What entries point to is where we want it.
+const DATA: &str = "data";
+const DATA_AT: u64 = 0x1020_0000;
+/// Places for two names and a structure.
+const OLD: u64 = 0;
+const NEW: u64 = 0x400;
+const HOW: u64 = 0x800;
+
+/// Codes of operations.
+mod op {
+    pub(super) const CONNECT: u64 = 16;
+    pub(super) const OPENAT: u64 = 18;
+    pub(super) const OPENAT2: u64 = 28;
+    pub(super) const RENAMEAT: u64 = 35;
+    pub(super) const UNLINKAT: u64 = 36;
+    pub(super) const MKDIRAT: u64 = 37;
+    pub(super) const SYMLINKAT: u64 = 38;
+    pub(super) const LINKAT: u64 = 39;
+}
+
+/// `AT_FDCWD`, in 32 bits.
+const CWD: u64 = 0xffff_ff9c;
+const O_CREAT_RDWR: u64 = 0o102;
+const AT_REMOVEDIR: u64 = 0x200;
+
+/// Where in the queues the kernel keeps what a program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Layout {
+    /// How many entries have been submitted.
+    submitted: u64,
+    /// How many completions have been taken.
+    reaped: u64,
+}
+
+impl Layout {
+    /// Has a program ask the kernel.
+    fn ask() -> anyhow::Result<Self> {
+        let parameters = || Arg::Shared("parameters", vec![0; 120]);
+        let path = Path::new(PROGRAMS).join("layout");
+        Program::new(Entry::Syscall)
+            .call(425, vec![8.into(), parameters()]) // io_uring_setup
+            .call(1, vec![1.into(), parameters(), 120.into()]) // write
+            .write(&path)
+            .context("cannot write a program")?;
+        let output = Command::new(&path).output().context("cannot start it")?;
+        let (words, _) = output.stdout.as_chunks();
+        let word = |at: usize| {
+            let word = words.get(at).copied().map(u32::from_ne_bytes);
+            word.map(u64::from).context("no parameters of io_uring")
+        };
+        Ok(Self {
+            submitted: word(11)?,
+            reaped: word(20)?,
+        })
+    }
+
+    /// Writes both counts. They may lie in one word, and are written as a whole.
+    fn counts(self, submitted: u64, reaped: u64) -> Vec<Store> {
+        let place = |at, word| Store {
+            base: RINGS,
+            at,
+            word,
+        };
+        if self.reaped == self.submitted + 4 {
+            vec![place(self.submitted, submitted | (reaped << 32))]
+        } else {
+            vec![place(self.reaped, reaped), place(self.submitted, submitted)]
+        }
+    }
+}
+
+/// Who does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worker {
+    /// The task that submits, where it need not wait.
+    Submitter,
+    /// A worker of that task.
+    Pool,
+}
+
+/// One operation.
+struct Operation {
+    code: u64,
+    fd: u64,
+    /// Words from the second on: another address, address, length and flags.
+    words: [u64; 3],
+    data: Vec<Store>,
+}
+
+/// Words in a mapping, from a place on.
+fn words(base: &'static str, at: u64, words: impl IntoIterator<Item = u64>) -> Vec<Store> {
+    let places = (at..).step_by(8).zip(words);
+    places.map(|(at, word)| Store { base, at, word }).collect()
+}
+
+/// Bytes that entries point to.
+fn bytes(at: u64, bytes: &[u8]) -> Vec<Store> {
+    let mut padded = bytes.to_vec();
+    padded.resize((bytes.len() + 1).next_multiple_of(8), 0);
+    let (words, _) = padded.as_chunks();
+    self::words(DATA, at, words.iter().map(|word| u64::from_le_bytes(*word)))
+}
+
+fn operation(code: u64, name: &str, length: u64, flags: u64) -> Operation {
+    Operation {
+        code,
+        fd: CWD,
+        words: [0, DATA_AT + OLD, length | (flags << 32)],
+        data: bytes(OLD, name.as_bytes()),
+    }
+}
+
+fn with_two_names(code: u64, old: &str, new: &str, length: u64) -> Operation {
+    let mut data = bytes(OLD, old.as_bytes());
+    data.extend(bytes(NEW, new.as_bytes()));
+    Operation {
+        code,
+        fd: CWD,
+        words: [DATA_AT + NEW, DATA_AT + OLD, length],
+        data,
+    }
+}
+
+fn openat2(name: &str, flags: u64) -> Operation {
+    let mut data = bytes(OLD, name.as_bytes());
+    data.extend(words(DATA, HOW, [flags, 0, 0]));
+    Operation {
+        code: op::OPENAT2,
+        fd: CWD,
+        words: [DATA_AT + HOW, DATA_AT + OLD, 24],
+        data,
+    }
+}
+
+fn operations() -> Vec<Operation> {
+    let missing_socket = Operation {
+        code: op::CONNECT,
+        // The descriptor behind that of the queues.
+        fd: 4,
+        words: [110, DATA_AT + OLD, 0],
+        data: bytes(OLD, b"\x01\0/tmp/w/nosocket"),
+    };
+    vec![
+        operation(op::OPENAT, "file", 0, 0),
+        operation(op::OPENAT, "/tmp/w/new1", 0o600, O_CREAT_RDWR),
+        operation(op::OPENAT, "sub/new2", 0o600, O_CREAT_RDWR),
+        operation(op::OPENAT, "file", 0, O_CREAT_RDWR),
+        operation(op::OPENAT, "link", 0, 0),
+        operation(op::OPENAT, "missing", 0, 0),
+        operation(op::OPENAT, "missing/file", 0, 0),
+        operation(op::OPENAT, "sub", 0, 1),
+        openat2("/tmp/w/file", 0),
+        openat2("missing", 0),
+        operation(op::MKDIRAT, "d1", 0o755, 0),
+        operation(op::MKDIRAT, "/tmp/w/d2", 0o755, 0),
+        operation(op::MKDIRAT, "d1", 0o755, 0),
+        with_two_names(op::SYMLINKAT, "target", "s1", 0),
+        with_two_names(op::LINKAT, "file", "l1", CWD),
+        with_two_names(op::LINKAT, "file", "l1", CWD),
+        with_two_names(op::RENAMEAT, "l1", "sub/l2", CWD),
+        with_two_names(op::RENAMEAT, "missing", "l3", CWD),
+        operation(op::UNLINKAT, "sub/l2", 0, 0),
+        operation(op::UNLINKAT, "missing", 0, 0),
+        operation(op::UNLINKAT, "d1", 0, AT_REMOVEDIR),
+        operation(op::UNLINKAT, "full", 0, AT_REMOVEDIR),
+        missing_socket,
+    ]
+}
+
+/// A program that has the worker do everything, and then makes one call of its own.
+///
+/// # Errors
+/// When the kernel has no `io_uring`.
+pub(super) fn runs(worker: Worker) -> anyhow::Result<Vec<Run>> {
+    let layout = Layout::ask()?;
+    let (read_write, shared, own) = (3, 1, 0x32);
+    let ring = || Arg::Saved("ring");
+    let data = Arg::Number(DATA_AT.cast_signed());
+    let (queues, entries) = (0, 0x1000_0000);
+    let mut steps = vec![
+        step!("io_uring_setup", 8, Arg::Bytes(vec![0; 120])).save("ring"),
+        step!("mmap", 0, 4096, read_write, shared, ring(), queues).save(RINGS),
+        step!("mmap", 0, 512, read_write, shared, ring(), entries).save(ENTRY),
+        step!("mmap", data, 4096, read_write, own, -1, 0).save(DATA),
+        step!("socket", 1, 1, 0),
+    ];
+    for (operation, number) in operations().into_iter().zip(0_u64..) {
+        let Operation {
+            code,
+            fd,
+            words: [second, third, fourth],
+            mut data,
+        } = operation;
+        let on_a_worker = u64::from(worker == Worker::Pool) << 4;
+        let first = code | (on_a_worker << 8) | (fd << 32);
+        data.extend(words(ENTRY, 0, [first, second, third, fourth, 0, 0, 0, 0]));
+        data.extend(layout.counts(number + 1, number));
+        let get_events = 1;
+        steps.push(step!("io_uring_enter", ring(), 1, 1, get_events, 0, 0).storing(data));
+    }
+    steps.push(step!("openat", -100, "file", 0));
+    Ok(vec![Run {
+        who: Who::Root,
+        entry: Entry::Syscall,
+        steps,
+    }])
+}
