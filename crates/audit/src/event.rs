@@ -30,6 +30,8 @@ pub struct Event<'a> {
     pub arch: Arch,
     /// Its number in that ABI.
     pub syscall: Syscall,
+    /// Operation of `io_uring` that did what the call does; `None` for a call.
+    pub uring_op: Option<u8>,
     /// Execution domain; 0 is the ordinary one and is not printed.
     pub personality: u32,
     /// What the call returned; `None` when it never did (exit, or killed inside it).

@@ -19,6 +19,7 @@ pub mod perm;
 mod prepare;
 mod refuse;
 pub mod shape;
+pub mod uring;
 pub mod verdict;
 
 use std::collections::BTreeMap;

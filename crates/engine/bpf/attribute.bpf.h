@@ -105,7 +105,7 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 
 	key = seen_call(task, &call);
 	if (key == WIRE_NO_CALL || seen_find(task->pid, key))
-		return 0;
+		return 0; /* in io_uring there is no user memory to prove a name by */
 	s = scratch();
 	if (!s)
 		return 0;

@@ -61,7 +61,7 @@ static __always_inline __u32 open_perm(const struct wire_event *event, const str
 {
 	__u64 flags = call_arg(event, call->open_arg);
 
-	if (call->facts & WIRE_FACT_OPEN_HOW && seen) {
+	if (seen && (call->facts & WIRE_FACT_OPEN_HOW || event->flags & WIRE_EVENT_URING)) {
 		flags = seen->open_flags;
 	} else if (call->facts & WIRE_FACT_OPEN_HOW) {
 		__u64 how = 0;
@@ -183,6 +183,8 @@ __noinline int append_strings(struct scratch *s)
  */
 static __always_inline __u32 named_nothing(const struct scratch *s, const struct wire_call *call)
 {
+	if (s->event.flags & WIRE_EVENT_URING)
+		return 1;
 	if (!tlg_hooked || !(call->facts & WIRE_FACT_SEEN) || tlg_seen_short)
 		return 0;
 	return call->facts & WIRE_FACT_NAMED || call->objects[0].place == WIRE_PLACE_FD ||
@@ -239,7 +241,10 @@ static __always_inline __u32 decide(struct scratch *s, const struct wire_call *c
 	return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
 }
 
-/* A call that rules name has ended: to its event, if they keep one. */
+/*
+ * A call that rules name has ended: to its event, if they keep one. For an operation of io_uring `thread` is
+ * its number.
+ */
 static __always_inline void call_event(struct task_struct *task, const struct wire_call *call,
 				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 thread,
 				       struct seen *seen)
@@ -263,9 +268,16 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	event->exit = reported(ret);
 	event->success = flags & WIRE_EVENT_RETURNED && (ret >= 0 || ret < -MAX_ERRNO);
 	event->pid = task->tgid;
-	fill_args(event->args, task_regs(task), abi);
-	if (call->facts & WIRE_FACT_ENTRY)
-		recall(event, thread);
+	event->uring_op = 0;
+	if (flags & WIRE_EVENT_URING) {
+		event->uring_op = thread;
+		for (int i = 0; i < 4; i++)
+			event->args[i] = 0;
+	} else {
+		fill_args(event->args, task_regs(task), abi);
+		if (call->facts & WIRE_FACT_ENTRY)
+			recall(event, thread);
+	}
 
 	fill_facts(s, task, call, seen);
 	verdict = decide(s, call, seen);

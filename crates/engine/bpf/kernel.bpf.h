@@ -144,6 +144,15 @@ struct renamedata {
 	unsigned int flags;
 };
 
+struct io_cqe {
+	__s32 res;
+};
+
+struct io_kiocb {
+	__u8 opcode;
+	struct io_cqe cqe;
+};
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
@@ -196,6 +205,7 @@ struct thread_info {
 
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int flags;
 	unsigned int personality;
 	int pid;
 	int tgid;

@@ -19,7 +19,9 @@ static __always_inline int see_names(const struct filename *first, const struct 
 
 	if (key == WIRE_NO_CALL)
 		return 0;
-	seen = seen_claim(task, key);
+	seen = seen_find(task->pid, key);
+	if (!seen || !seen->uring)
+		seen = seen_claim(task, key);
 	if (!seen)
 		return 0;
 	if (!IS_ERR(first))

@@ -83,7 +83,7 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
 	if (watched && !s->hits)
 		return 0;
 	seen = seen_find(task->pid, key);
-	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused))
+	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused || seen->uring))
 		seen = seen_claim(task, key);
 	if (!seen)
 		return 0;
@@ -163,7 +163,7 @@ int open_refused(__u64 *ctx)
 	if (key == WIRE_NO_CALL)
 		return 0;
 	seen = seen_find(task->pid, key);
-	if (!seen || !(call->facts & WIRE_FACT_EXEC))
+	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->uring))
 		seen = seen_claim(task, key);
 	s = scratch();
 	if (!seen || !s)

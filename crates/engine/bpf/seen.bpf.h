@@ -11,11 +11,13 @@
 #ifndef TOLLGATE_SEEN_BPF_H
 #define TOLLGATE_SEEN_BPF_H
 
-#define SEEN_SLOTS   1024 /* a power of two */
-#define SEEN_PROBES  4
-#define SEEN_TEXT    8192 /* names of one call together; a power of two */
-#define SEEN_ADDRESS 128 /* struct sockaddr_storage */
-#define SEEN_OLD     10000 /* ticks after which a slot is taken from a call that has not ended */
+#define PF_IO_WORKER	  0x10 /* include/linux/sched.h */
+#define NR_IO_URING_ENTER 426 /* of both ABIs */
+#define SEEN_SLOTS	  1024 /* a power of two */
+#define SEEN_PROBES	  4
+#define SEEN_TEXT	  8192 /* names of one call together; a power of two */
+#define SEEN_ADDRESS	  128 /* struct sockaddr_storage */
+#define SEEN_OLD	  10000 /* ticks after which a slot is taken from a call that has not ended */
 
 struct seen {
 	__u32 thread; /* whose call it is; 0 when the slot is free */
@@ -34,6 +36,7 @@ struct seen {
 	__u32 address_len;
 	__u8 address[SEEN_ADDRESS]; /* of a socket */
 	__u32 may_delete; /* how often the kernel has allowed this call to remove something */
+	__u32 uring; /* an operation of io_uring, not a call, is under way */
 	__u32 refused; /* the item added last is what an open found and may not have: its name is to come */
 	struct wire_object item[WIRE_ITEMS];
 	__u8 text[SEEN_TEXT + WIRE_NAME_BYTES];
@@ -49,6 +52,9 @@ struct {
 /* Once a slot was missing: from then on a call without one may have hit a watch all the same. */
 __u32 tlg_seen_short;
 
+/* Whether operations of io_uring are hooked. */
+const volatile __u32 tlg_uring;
+
 /* Whether the engine has hooks inside the kernel at all. */
 const volatile __u32 tlg_hooked;
 
@@ -57,6 +63,20 @@ static __always_inline struct seen *seen_at(__u32 index)
 	__u32 key = index & (SEEN_SLOTS - 1);
 
 	return bpf_map_lookup_elem(&tlg_seen, &key);
+}
+
+/* The slot of a thread whose operation of io_uring is under way, or NULL. */
+static __always_inline struct seen *seen_find_uring(__u32 thread)
+{
+	for (__u32 i = 0; i < SEEN_PROBES; i++) {
+		struct seen *seen = seen_at(thread + i);
+
+		if (!seen)
+			return NULL;
+		if (seen->thread == thread)
+			return seen->uring ? seen : NULL;
+	}
+	return NULL;
 }
 
 /* The slot of a thread's call, or NULL. */
@@ -108,7 +128,7 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 	seen->call = call;
 	seen->since = now;
 	seen->items = seen->text_used = seen->open_flags = seen->hits = 0;
-	seen->may_delete = seen->refused = 0;
+	seen->may_delete = seen->refused = seen->uring = 0;
 	seen->mnt = 0;
 	seen->address_len = 0;
 	return seen;
@@ -127,6 +147,16 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 {
 	__u32 nr = task_regs(task)->orig_ax;
 	__u32 key = task_abi(task) * WIRE_SYSCALLS + nr;
+
+	if (tlg_uring && (task->flags & PF_IO_WORKER || nr == NR_IO_URING_ENTER)) {
+		struct seen *seen = seen_find_uring(task->pid);
+
+		if (!seen)
+			return WIRE_NO_CALL;
+		key = seen->call;
+		*call = bpf_map_lookup_elem(&tlg_calls, &key);
+		return *call && (*call)->facts & WIRE_FACT_SEEN ? key : WIRE_NO_CALL;
+	}
 
 	if (nr >= WIRE_SYSCALLS)
 		return WIRE_NO_CALL;

@@ -31,6 +31,7 @@
 #include "namespace.bpf.h"
 #include "attribute.bpf.h"
 #include "socket.bpf.h"
+#include "uring.bpf.h"
 
 #define O_ACCMODE	 3 /* none of the bits: opened to read */
 #define NR_EXIT_64	 60

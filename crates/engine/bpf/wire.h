@@ -17,6 +17,7 @@
 #define WIRE_OBJECTS	     2 /* that a call can name */
 #define WIRE_ITEMS	     8 /* that hooks inside the kernel can see of one call */
 #define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
+#define WIRE_URING_OPS	     128
 #define WIRE_NO_CALL	     0xffffffffu
 #define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record; the rest is the rule */
 
@@ -192,6 +193,7 @@ _Static_assert(sizeof(struct wire_entry) == 48, "wire_entry layout");
 #define WIRE_EVENT_CWD_DELETED 16
 #define WIRE_EVENT_STARTED     32 /* the call started a program: argv follows */
 #define WIRE_EVENT_CWD	       64
+#define WIRE_EVENT_URING       128 /* through io_uring: args are those of no call */
 
 /*
  * One audited syscall. Behind it follow, without gaps: `objects` times a wire_object and its name,
@@ -233,7 +235,7 @@ struct wire_event {
 	__u16 cwd_len;
 	__u16 proctitle_len;
 	__u16 sockaddr_len;
-	__u16 _pad;
+	__u16 uring_op; /* operation, with EVENT_URING */
 };
 _Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 

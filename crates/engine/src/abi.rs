@@ -15,6 +15,7 @@ pub(crate) const KEEP: u32 = 0x8000_0000;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
 pub(crate) const ITEMS: usize = 8;
+pub(crate) const URING_OPS: usize = 128;
 pub(crate) const LOST: usize = 3;
 pub(crate) const CUT: usize = 6;
 
@@ -25,6 +26,7 @@ pub(crate) const EVENT_EXE_DELETED: u16 = 8;
 pub(crate) const EVENT_CWD_DELETED: u16 = 16;
 pub(crate) const EVENT_STARTED: u16 = 32;
 pub(crate) const EVENT_CWD: u16 = 64;
+pub(crate) const EVENT_URING: u16 = 128;
 
 pub(crate) const OBJECT_INODE: u8 = 1;
 pub(crate) const OBJECT_PARENT: u8 = 2;
@@ -194,7 +196,7 @@ pub(crate) struct WireEvent {
     pub(crate) cwd_len: u16,
     pub(crate) proctitle_len: u16,
     pub(crate) sockaddr_len: u16,
-    pub(crate) _pad: u16,
+    pub(crate) uring_op: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -259,7 +261,7 @@ mod tests {
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, objects, exe_len,
-                cwd_len, proctitle_len, sockaddr_len, _pad),
+                cwd_len, proctitle_len, sockaddr_len, uring_op),
             layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
             layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, named_by, _pad),
         ]
@@ -386,6 +388,7 @@ mod tests {
             ("WIRE_KEEP", u64::from(KEEP)),
             ("WIRE_OBJECTS", OBJECTS as u64),
             ("WIRE_ITEMS", ITEMS as u64),
+            ("WIRE_URING_OPS", URING_OPS as u64),
             ("WIRE_PROCTITLE_BYTES", PROCTITLE_BYTES as u64),
             ("WIRE_EVENT_RETURNED", u64::from(EVENT_RETURNED)),
             ("WIRE_EVENT_SCRIPT", u64::from(EVENT_SCRIPT)),

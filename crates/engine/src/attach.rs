@@ -96,6 +96,10 @@ pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, hooks: &BTreeSet<Hook>
     programs.stub_bare_last.set_autoload(functions);
     programs.bare_last.set_autoload(functions);
     programs.beat.set_autoload(functions);
+    let uring = wants(|hook| matches!(hook, Hook::UringExit(_)));
+    programs.stub_uring_enter.set_autoload(uring);
+    programs.stub_uring_end.set_autoload(uring);
+    programs.uring_end.set_autoload(uring);
     programs
         .task_exit
         .set_autoload(wants(|hook| *hook == Hook::TaskExit));
@@ -192,9 +196,23 @@ pub(crate) fn attach(
             Hook::FunctionLast(call) => {
                 (&programs.stub_call_last, Place::Function(Side::Enter, call))
             }
+            Hook::UringEnter(name) => (
+                &programs.stub_uring_enter,
+                Place::Operation(Side::Enter, name),
+            ),
+            Hook::UringExit(name) => (&programs.stub_uring_end, Place::Operation(Side::Exit, name)),
             Hook::Inner(inner) => (inner_program(programs, inner), Place::Own),
         };
         match place {
+            Place::Operation(side, name) => {
+                let found = taken.kernel()?.find(name);
+                if let Some(function) = found.filter(|function| function.kind == Kind::Uring) {
+                    let link = function::attach(program, function, side)
+                        .map_err(|error| refused(program, &hook, error.into()))?;
+                    links.functions.push(link);
+                    attached.hooks.push(hook);
+                }
+            }
             Place::Own => {
                 let link = program
                     .attach_trace()
@@ -269,6 +287,8 @@ fn gated<'p, 'o>(programs: &'p SyscallProgs<'o>, call: Call) -> Option<&'p Progr
 enum Place {
     /// Where it says itself.
     Own,
+    /// On the function of an operation of `io_uring`.
+    Operation(Side, &'static str),
     /// By name, for all calls or for none.
     Raw(&'static str),
     /// Of one side of one call.
@@ -287,14 +307,7 @@ struct Taken {
 impl Taken {
     /// The functions that do the work of a call.
     fn functions(&mut self, call: Call) -> Result<Vec<Function>, EngineError> {
-        let kernel = match &self.kernel {
-            Some(kernel) => kernel,
-            None => self.kernel.insert(
-                Functions::read()
-                    .map_err(EngineError::Btf)?
-                    .ok_or(EngineError::NoFunctions)?,
-            ),
-        };
+        let kernel = self.kernel()?;
         let names = candidates(call);
         let mut found = names
             .iter()
@@ -307,6 +320,18 @@ impl Taken {
             found.next().into_iter().collect()
         } else {
             found.collect()
+        })
+    }
+
+    /// The kernel's functions.
+    fn kernel(&mut self) -> Result<&Functions, EngineError> {
+        Ok(match &mut self.kernel {
+            Some(kernel) => kernel,
+            none => none.insert(
+                Functions::read()
+                    .map_err(EngineError::Btf)?
+                    .ok_or(EngineError::NoFunctions)?,
+            ),
         })
     }
 

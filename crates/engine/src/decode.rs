@@ -158,6 +158,8 @@ impl Decoder {
                 Arch::X86_64
             },
             syscall: Syscall(head.nr),
+            uring_op: (head.flags & abi::EVENT_URING != 0)
+                .then(|| u8::try_from(head.uring_op).unwrap_or(u8::MAX)),
             personality: head.personality,
             exit: returned.then(|| reported_exit(head.exit.cast_signed())),
             args: head.args,

@@ -21,13 +21,15 @@ pub(crate) struct Function {
     pub(crate) kind: Kind,
 }
 
-/// The two types that functions of syscalls have; see `bpf/syscall.bpf.c`.
+/// The types of functions that stubs are for; see `bpf/syscall.bpf.c` and `bpf/uring.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// As `__x64_sys_close`.
     Call,
     /// As `__do_sys_getpid`.
     Bare,
+    /// As `io_openat2`: a function of an operation of `io_uring`.
+    Uring,
 }
 
 /// The kernel's functions by name.
@@ -51,6 +53,7 @@ impl Functions {
         else {
             return Ok(None);
         };
+        let uring = example("io_openat2");
         let mut by_name = HashMap::new();
         for function in kernel.type_by_kind::<Func<'_>>() {
             let Some(name) = function.name() else {
@@ -60,6 +63,7 @@ impl Functions {
             let kind = match proto(function) {
                 Some(proto) if proto == call => Some(Kind::Call),
                 Some(proto) if proto == bare => Some(Kind::Bare),
+                Some(proto) if Some(proto) == uring => Some(Kind::Uring),
                 _ => None,
             };
             by_name

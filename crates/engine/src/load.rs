@@ -54,12 +54,15 @@ impl fmt::Debug for Storage {
 pub struct Options {
     /// Size of the ring: what can wait while the reader is away. A power of two.
     pub ring_bytes: u32,
+    /// Whether operations of `io_uring` are seen where they can be.
+    pub uring: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             ring_bytes: 64 << 20,
+            uring: true,
         }
     }
 }
@@ -208,7 +211,8 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         options: Options,
     ) -> Result<Self, EngineError> {
-        let kernel = probe::kernel().map_err(EngineError::Btf)?;
+        let mut kernel = probe::kernel().map_err(EngineError::Btf)?;
+        kernel.uring &= options.uring;
         if kind == EngineKind::Fentry && plan.calls.len() > MOST_FUNCTIONS {
             return Err(EngineError::TooMany {
                 calls: plan.calls.len(),
@@ -235,6 +239,8 @@ impl<'s> Engine<'s> {
             rodata.tlg_root.dev = root.dev;
             rodata.tlg_named = lowered.named;
             rodata.tlg_hooked = lowered.sees().into();
+            rodata.tlg_uring = lowered.uring.iter().any(|&call| call != 0).into();
+            rodata.tlg_uring_calls = lowered.uring;
             rodata.tlg_open_gate = lowered.open_gate;
             rodata.tlg_refusals = lowered.refusals.into();
             rodata.tlg_inode_bits = watches.bits.inodes;
@@ -272,7 +278,7 @@ impl<'s> Engine<'s> {
         engine.now()?; // from here on this process is not audited
         if kind == EngineKind::Fentry {
             engine.check_preemption(preempt)?;
-            engine.set_bodies()?;
+            engine.set_bodies(lowered.uring.iter().any(|&call| call != 0))?;
             engine.heartbeat = Some(Heartbeat::attach(&engine.skel.progs.beat, beats)?);
             if !engine.runs() {
                 return Err(EngineError::Blind);
@@ -301,14 +307,18 @@ impl<'s> Engine<'s> {
     }
 
     /// Gives the stubs the programs that they jump to.
-    fn set_bodies(&self) -> Result<(), EngineError> {
+    fn set_bodies(&self, uring: bool) -> Result<(), EngineError> {
         let (maps, programs) = (&self.skel.maps, &self.skel.progs);
         for (name, jump, body) in [
             ("tlg_call_end", &maps.tlg_call_end, &programs.call_end),
             ("tlg_bare_end", &maps.tlg_bare_end, &programs.bare_end),
             ("tlg_call_last", &maps.tlg_call_last, &programs.call_last),
             ("tlg_bare_last", &maps.tlg_bare_last, &programs.bare_last),
-        ] {
+            ("tlg_uring_end", &maps.tlg_uring_end, &programs.uring_end),
+        ]
+        .into_iter()
+        .take(if uring { 5 } else { 4 })
+        {
             function::set_body(jump, body)
                 .map_err(|source| EngineError::Map { map: name, source })?;
         }
@@ -352,6 +362,7 @@ impl<'s> Engine<'s> {
             &programs.bare_end,
             &programs.call_last,
             &programs.bare_last,
+            &programs.uring_end,
         ]
         .into_iter()
         .chain(

@@ -6,6 +6,7 @@ use audit::ids::{Arch, Syscall};
 use audit::plan::hook::{self, EngineKind, Hook, Kernel, Sides};
 use audit::plan::inner::{self, Inner};
 use audit::plan::shape::{self, Effect, Object, Place};
+use audit::plan::uring;
 use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
 use audit::rule::{Action, Field, Op};
 use audit::table;
@@ -23,6 +24,8 @@ pub(crate) struct Lowered {
     pub(crate) named: [[u64; 16]; abi::ABIS],
     /// What to attach to.
     pub(crate) hooks: BTreeSet<Hook>,
+    /// For each operation of `io_uring`, 1 + index in the call table of what does the same; 0 for none.
+    pub(crate) uring: [u32; abi::URING_OPS],
     /// Calls that rules match only when they open to write.
     pub(crate) writing: BTreeSet<Call>,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
@@ -39,6 +42,7 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
         calls: Vec::new(),
         named: [[0; 16]; abi::ABIS],
         hooks: BTreeSet::new(),
+        uring: [0; abi::URING_OPS],
         writing: BTreeSet::new(),
         open_gate: O_ACCMODE,
         refusals: sides.refusals,
@@ -53,7 +57,14 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
         if number >= abi::SYSCALLS {
             continue; // no such call exists: nothing to attach to, nothing to miss
         }
-        lowered.hooks.extend(sides.hooks(*call));
+        let hooks = sides.hooks(*call);
+        if hooks.iter().any(|hook| matches!(hook, Hook::UringExit(_)))
+            && let Some(operation) = uring::operation_of(*call)
+            && let Some(index) = lowered.uring.get_mut(usize::from(operation.op))
+        {
+            *index = abi * abi::SYSCALLS + number + 1;
+        }
+        lowered.hooks.extend(hooks);
         let mut wire = lowered.call(*call, rules, sides.remembers(*call));
         if sides.sees(*call) {
             wire.facts |= abi::FACT_SEEN;

@@ -25,6 +25,7 @@ pub fn kernel() -> libbpf_rs::Result<Kernel> {
         // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
         early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
         inner: Inner::ALL.iter().copied().filter(has).collect(),
+        uring: true,
     })
 }
 

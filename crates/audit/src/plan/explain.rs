@@ -13,6 +13,7 @@ use crate::table;
 
 use super::hook::{self, EngineKind, Hook, Kernel, Sides};
 use super::shape::{self, Place};
+use super::uring;
 use super::{Call, Plan, RuleId};
 
 /// Prices of the tracepoint engine.
@@ -67,6 +68,8 @@ pub struct Explanation {
     pub price: Price,
     /// How many syscalls pay, for each ABI that has some; `x86_64` in any case, and first.
     pub paying: Vec<Paying>,
+    /// Calls of the rules whose work `io_uring` can do instead, unseen by this engine.
+    pub missed: Vec<&'static str>,
     /// For each of [`COMMON`], as a 64-bit call: whether it pays.
     pub common: Vec<(&'static str, bool)>,
 }
@@ -184,6 +187,7 @@ pub fn explain(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Explanation {
         price: price(engine, &hooks, raw),
         hooks,
         paying,
+        missed: missed(plan, raw),
         common: common.into(),
     }
 }
@@ -257,6 +261,15 @@ pub const fn bits(arch: Arch) -> &'static str {
     } else {
         "64-bit"
     }
+}
+
+/// Calls that record, and whose operation of `io_uring` has no hook.
+fn missed(plan: &Plan, sides: Sides) -> Vec<&'static str> {
+    plan.calls
+        .keys()
+        .filter(|&&call| !sides.sees_uring(call))
+        .filter_map(|&call| Some(uring::operation_of(call)?.syscall))
+        .collect()
 }
 
 fn price(engine: EngineKind, hooks: &BTreeSet<Hook>, raw: Sides) -> Price {
@@ -351,7 +364,7 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
             } else if suppresses {
                 notes.push(Note::OnlySuppresses);
             } else {
-                notes.extend(notes_on(plan, rule, &calls));
+                notes.extend(notes_on(plan, rule, &calls, raw));
             }
             let hooks = if suppresses {
                 BTreeSet::new()
@@ -370,7 +383,7 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
 }
 
 /// What to know about a rule that records on `calls`.
-fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call]) -> Vec<Note> {
+fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call], sides: Sides) -> Vec<Note> {
     let mut notes = Vec::new();
     let fields = plan
         .rules
@@ -386,7 +399,7 @@ fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call]) -> Vec<Note> {
     }
     let mut names: Vec<&str> = calls
         .iter()
-        .filter(|&&call| takes_names(call))
+        .filter(|&&call| takes_names(call) && !sides.sees(call))
         .filter_map(|call| table::syscall_name(call.arch, call.syscall))
         .collect();
     names.sort_unstable();
@@ -394,7 +407,9 @@ fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call]) -> Vec<Note> {
     if !names.is_empty() {
         notes.push(Note::NamesFromTask(names));
     }
-    let openat2 = |call: &Call| table::syscall_name(call.arch, call.syscall) == Some("openat2");
+    let openat2 = |call: &Call| {
+        table::syscall_name(call.arch, call.syscall) == Some("openat2") && !sides.sees(*call)
+    };
     if fields.iter().any(|test| test.field == Field::Perm) && calls.iter().any(openat2) {
         notes.push(Note::FlagsFromTask);
     }

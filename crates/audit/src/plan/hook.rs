@@ -19,6 +19,7 @@ use crate::ids::{Arch, Syscall};
 use crate::table;
 
 use super::inner::{self, Inner, InnerSet};
+use super::uring;
 use super::{Call, CallPlan, Plan, Subject};
 
 /// How syscalls are seen.
@@ -66,6 +67,10 @@ pub enum Hook {
     FunctionLast(Call),
     /// End of the function of a call.
     FunctionExit(Call),
+    /// Entry of the function of an operation of `io_uring`.
+    UringEnter(&'static str),
+    /// End of the same.
+    UringExit(&'static str),
     /// A function inside the kernel that shows what calls name.
     Inner(Inner),
 }
@@ -79,6 +84,8 @@ pub struct Kernel {
     pub early_task_exit: bool,
     /// Which of the functions inside the kernel it has.
     pub inner: InnerSet,
+    /// Whether operations of `io_uring` are to be seen where they can be.
+    pub uring: bool,
 }
 
 impl Kernel {
@@ -87,12 +94,14 @@ impl Kernel {
         exec_prepare: true,
         early_task_exit: true,
         inner: InnerSet::ALL,
+        uring: true,
     };
     /// Shows no more than v5.15.
     pub const OLD: Self = Self {
         exec_prepare: false,
         early_task_exit: false,
         inner: InnerSet::ALL,
+        uring: true,
     };
 }
 
@@ -172,6 +181,12 @@ impl Sides {
                 hooks.insert(Hook::Inner(Inner::OpenRefused));
             }
         }
+        if self.sees_uring(call)
+            && let Some(operation) = uring::operation_of(call)
+        {
+            hooks.insert(Hook::UringEnter(operation.function));
+            hooks.insert(Hook::UringExit(operation.function));
+        }
         if starts(call) {
             hooks.insert(Hook::ExecCommit);
         }
@@ -196,6 +211,12 @@ impl Sides {
         self.engine == EngineKind::Fentry
             && !inner.is_empty()
             && inner.iter().all(|&inner| self.kernel.inner.contains(inner))
+    }
+
+    /// Whether what `io_uring` does instead of the call is seen too.
+    #[must_use]
+    pub fn sees_uring(self, call: Call) -> bool {
+        self.kernel.uring && self.sees(call)
     }
 
     /// Whether something of the call's entry is remembered until it ends.
@@ -299,6 +320,8 @@ impl fmt::Display for Hook {
                 return write!(f, "fentry:{}", function_label(call));
             }
             Self::FunctionExit(call) => return write!(f, "fexit:{}", function_label(call)),
+            Self::UringEnter(function) => return write!(f, "fentry:{function}"),
+            Self::UringExit(function) => return write!(f, "fexit:{function}"),
             Self::Inner(inner) => {
                 let side = match inner.side() {
                     inner::Side::Enter => "fentry",

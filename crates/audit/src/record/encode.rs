@@ -10,7 +10,7 @@
 
 use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
 use super::{MAX_LINE_BYTES, execve, quote};
-use crate::event::{Event, Inode, Item, NameType, Time, reported_exit, succeeded};
+use crate::event::{Event, Inode, Item, NameType, Task, Time, reported_exit, succeeded};
 use crate::ids::{Dev, Serial};
 
 /// Appends the records of an event as log lines, without the EOE that ends it for plugins.
@@ -19,7 +19,10 @@ use crate::ids::{Dev, Serial};
 /// `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12.
 pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
     out.reserve(size_hint(event));
-    let stamp = syscall(event, out);
+    let stamp = match event.uring_op {
+        Some(op) => operation(op, event, out),
+        None => syscall(event, out),
+    };
     if let Some(argv) = &event.argv {
         execve::records(argv, stamp, out);
     }
@@ -128,6 +131,27 @@ const TOO_LONG_FIELD: usize = b" exe=\"<too_long>\"".len();
 /// kernel prints a file that has none; it does so too when nothing was found.
 const CAPABILITIES: &[u8] = b" cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n";
 
+/// Writes the record of an operation of `io_uring`.
+///
+/// # Source
+/// `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12. The result is that of the completion; the kernel
+/// writes what its own function returned.
+fn operation(op: u8, event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
+    let start = out.len();
+    out.extend_from_slice(b"type=URINGOP msg=");
+    let stamp = Stamp::write(event.time, event.serial, out);
+    let mut line = Line { out, start };
+    line.decimal(b"uring_op=", op);
+    outcome(event, &mut line);
+    line.decimal(b" items=", event.items.len());
+    line.decimal(b" ppid=", event.task.ppid);
+    line.decimal(b" pid=", event.task.pid);
+    ids(&event.task, &mut line);
+    key(event, &mut line);
+    line.end();
+    stamp
+}
+
 fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     let start = out.len();
     out.extend_from_slice(b"type=SYSCALL msg=");
@@ -138,15 +162,7 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     if event.personality != 0 {
         line.hex(b" per=", event.personality.into());
     }
-    if let Some(raw) = event.exit {
-        let exit = reported_exit(raw);
-        let label: &[u8] = if succeeded(exit) {
-            b" success=yes exit="
-        } else {
-            b" success=no exit="
-        };
-        line.decimal(label, exit);
-    }
+    outcome(event, &mut line);
     let [a0, a1, a2, a3] = event.args;
     line.hex(b" a0=", a0);
     line.hex(b" a1=", a1);
@@ -167,14 +183,7 @@ fn task(event: &Event<'_>, line: &mut Line<'_>) {
     line.decimal(b" ppid=", task.ppid);
     line.decimal(b" pid=", task.pid);
     line.decimal(b" auid=", task.auid.0);
-    line.decimal(b" uid=", task.uid);
-    line.decimal(b" gid=", task.gid);
-    line.decimal(b" euid=", task.euid);
-    line.decimal(b" suid=", task.suid);
-    line.decimal(b" fsuid=", task.fsuid);
-    line.decimal(b" egid=", task.egid);
-    line.decimal(b" sgid=", task.sgid);
-    line.decimal(b" fsgid=", task.fsgid);
+    ids(task, line);
     line.out.extend_from_slice(b" tty=");
     line.out.extend_from_slice(tty(task.tty));
     line.decimal(b" ses=", task.ses);
@@ -187,6 +196,35 @@ fn task(event: &Event<'_>, line: &mut Line<'_>) {
         }
         None => line.out.extend_from_slice(b" exe=(null)"),
     }
+    key(event, line);
+}
+
+/// Whether the call did what it was asked to do, and its result; nothing for a call that did not return.
+fn outcome(event: &Event<'_>, line: &mut Line<'_>) {
+    if let Some(raw) = event.exit {
+        let exit = reported_exit(raw);
+        let label: &[u8] = if succeeded(exit) {
+            b" success=yes exit="
+        } else {
+            b" success=no exit="
+        };
+        line.decimal(label, exit);
+    }
+}
+
+/// The ids of a task, in the order that all records have.
+fn ids(task: &Task<'_>, line: &mut Line<'_>) {
+    line.decimal(b" uid=", task.uid);
+    line.decimal(b" gid=", task.gid);
+    line.decimal(b" euid=", task.euid);
+    line.decimal(b" suid=", task.suid);
+    line.decimal(b" fsuid=", task.fsuid);
+    line.decimal(b" egid=", task.egid);
+    line.decimal(b" sgid=", task.sgid);
+    line.decimal(b" fsgid=", task.fsgid);
+}
+
+fn key(event: &Event<'_>, line: &mut Line<'_>) {
     match event.key {
         Some(key) => line.untrusted(b" key=", key, 0),
         None => line.out.extend_from_slice(b" key=(null)"),

@@ -16,6 +16,7 @@ pub(crate) fn openat() -> Event<'static> {
         serial: Serial(FIRST_SERIAL),
         arch: Arch::X86_64,
         syscall: Syscall(257),
+        uring_op: None,
         personality: 0,
         exit: Some(3),
         args: [0xffff_ff9c, 0x7ffd_1234_5678, 0x8_0000, 0],

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// Loads what can be loaded when some rules cannot be honoured
     #[arg(long)]
     partial: bool,
+    /// Leaves out what is done through `io_uring` instead of by the calls that the rules name
+    #[arg(long)]
+    no_uring: bool,
     /// Stays in the foreground
     #[arg(long)]
     foreground: bool,
@@ -85,6 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         log: args.log.clone(),
         delay: Duration::from_millis(args.delay),
         partial: args.partial,
+        uring: !args.no_uring,
         terminal,
         ready: Box::new(move || {
             if detached {

@@ -53,6 +53,7 @@ pub(crate) struct Pipeline {
     pub(crate) plan: Plan,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
+    pub(crate) options: Options,
     /// Where records go.
     pub(crate) log: Log,
     /// A view for people, when wanted.
@@ -162,6 +163,7 @@ impl Pipeline {
         let reader = Reader {
             plan: self.plan,
             engines: self.engines,
+            options: self.options,
             pause: self.delay / 2,
             stop: self.stop,
             full: full_to,
@@ -231,6 +233,7 @@ fn keys(plan: &Plan) -> Vec<Option<BString>> {
 struct Reader {
     plan: Plan,
     engines: Vec<EngineKind>,
+    options: Options,
     pause: Duration,
     stop: Arc<EventFd>,
     full: Sender<Batch>,
@@ -242,7 +245,7 @@ impl Reader {
     fn run(self, ready: &Sender<Started>) -> anyhow::Result<Drained> {
         engine::boost(NICE);
         let (mut first, mut second) = (Storage::default(), Storage::default());
-        let options = Options::default();
+        let options = self.options;
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine was asked for");
         };

@@ -12,7 +12,7 @@ use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::list::RuleList;
-use engine::KernelAudit;
+use engine::{KernelAudit, Options};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) delay: Duration,
     /// Load what can be loaded when some rules cannot be honoured.
     pub(crate) partial: bool,
+    /// See operations of `io_uring` where the engine can.
+    pub(crate) uring: bool,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
     /// Called once, when auditing has begun.
@@ -73,7 +75,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
-    let kernel = engine::kernel().context("cannot learn what this kernel shows")?;
+    let mut kernel = engine::kernel().context("cannot learn what this kernel shows")?;
+    kernel.uring &= settings.uring;
     let prices =
         [EngineKind::Fentry, EngineKind::Tracepoint].map(|kind| price(&plan, kind, kernel));
     let pipeline = Pipeline {
@@ -82,6 +85,10 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         log,
         terminal: settings.terminal,
         delay: settings.delay,
+        options: Options {
+            uring: settings.uring,
+            ..Options::default()
+        },
         stop: Arc::clone(&stop),
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;

@@ -141,6 +141,9 @@ impl Block<'_, '_> {
             " {BOLD}{:<12}{BOLD:#} ",
             interpret::syscall(event.arch, event.syscall)
         )?;
+        if event.uring_op.is_some() {
+            f.write_str("by io_uring ")?;
+        }
         program(&event.task, f)?;
         f.write_str("  ")?;
         self.who(f)?;
@@ -337,6 +340,7 @@ mod tests {
             serial: Serial(1),
             arch: Arch::X86_64,
             syscall: Syscall(82),
+            uring_op: None,
             personality: 0,
             exit: Some(0),
             args: [0; 4],

@@ -89,7 +89,8 @@ impl fmt::Display for Difference {
 /// # Errors
 /// When a line is no record.
 pub(crate) fn compare(theirs: &[u8], ours: &[u8], pids: &[u32]) -> anyhow::Result<Comparison> {
-    let (theirs, ours) = (events(theirs)?, events(ours)?);
+    let (mut theirs, ours) = (events(theirs)?, events(ours)?);
+    theirs.retain(|event| !event.is_first_try());
     let mut comparison = Comparison::default();
     for pid in pids {
         let of = |events: &[Event]| -> Vec<Event> {
@@ -155,6 +156,13 @@ impl Event {
     /// A field of that record.
     fn field(&self, name: &str) -> &str {
         self.head().map_or("", |head| head.value(name))
+    }
+
+    /// An operation of `io_uring` that would have to wait is tried again by a worker. The kernel writes an
+    /// event for each try, tollgate for what was done in the end.
+    fn is_first_try(&self) -> bool {
+        const EAGAIN: &str = "-11";
+        !self.field("uring_op").is_empty() && self.field("exit") == EAGAIN
     }
 
     fn call(&self) -> String {

@@ -25,6 +25,8 @@ struct Document {
     every_syscall_ns: u32,
     paying_syscall_ns: Option<u32>,
     paying: Vec<Paying>,
+    /// Calls that `io_uring` can do instead, unseen by this engine.
+    missed: Vec<&'static str>,
     common: BTreeMap<&'static str, bool>,
 }
 
@@ -113,6 +115,7 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
         every_syscall_ns: explanation.price.every_syscall_ns,
         paying_syscall_ns: explanation.price.paying_syscall_ns,
         paying: paying.collect(),
+        missed: explanation.missed.clone(),
         common: explanation.common.iter().copied().collect(),
     };
     let mut text = serde_json::to_string_pretty(&document).context("cannot encode as JSON")?;

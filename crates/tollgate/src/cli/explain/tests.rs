@@ -123,6 +123,7 @@ in all, on the tracepoint engine
   price: 43 ns on every syscall of the machine, rule or no rule, because the kernel
          then takes its slow path; about 200 ns more where rules are evaluated
          (measured on 6.18, see docs/bench.md)
+  missed: what io_uring does instead of openat, openat2
 ";
     let explained = explained(&[("a.rules", &rules)]);
     let known = explained.explanation.paying[0].known.to_string();

@@ -100,7 +100,7 @@ fn touches(cost: &RuleCost) -> String {
 
 /// Hooks by kind: `2 enter, 3 exit`, and those inside the kernel.
 fn hooks(hooks: &BTreeSet<Hook>) -> String {
-    let (mut enters, mut exits, mut inside, mut raw) = (0, 0, 0, Vec::new());
+    let (mut enters, mut exits, mut inside, mut uring, mut raw) = (0, 0, 0, 0, Vec::new());
     for hook in hooks {
         match hook {
             Hook::Enter(_) | Hook::Last(_) => enters += 1,
@@ -112,10 +112,17 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::FunctionEnter(_) | Hook::FunctionLast(_) => enters += 1,
             Hook::FunctionExit(_) => exits += 1,
             Hook::Inner(_) => inside += 1,
+            Hook::UringEnter(_) => {}
+            Hook::UringExit(_) => uring += 1,
         }
     }
     raw.dedup(); // what an exec needs is one thing to people
-    let counted = [(enters, "enter"), (exits, "exit"), (inside, "inside")];
+    let counted = [
+        (enters, "enter"),
+        (exits, "exit"),
+        (inside, "inside"),
+        (uring, "io_uring"),
+    ];
     let counted = counted.iter().filter(|(number, _)| *number > 0);
     let parts: Vec<String> = counted
         .map(|(number, kind)| format!("{number} {kind}"))
@@ -232,6 +239,12 @@ fn price(explained: &Explained) -> String {
                     .into(),
             ]),
         }
+    }
+    if !explanation.missed.is_empty() {
+        lines.push(format!(
+            "missed: what io_uring does instead of {}",
+            explanation.missed.join(", ")
+        ));
     }
     section(
         &format!("in all, on the {} engine", explanation.engine.name()),
