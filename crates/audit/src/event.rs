@@ -42,6 +42,8 @@ pub struct Event<'a> {
     pub key: Option<&'a [u8]>,
     /// Arguments of the program that the call started, when it started one.
     pub argv: Option<Argv<'a>>,
+    /// Socket address that the call gave or got, as it lies in memory.
+    pub sockaddr: Option<&'a [u8]>,
     /// Working directory; present when the call named an object.
     pub cwd: Option<&'a [u8]>,
     /// Objects that the call named, in record order.

@@ -102,6 +102,8 @@ impl MsgType {
     pub const SYSCALL: Self = Self(1300);
     /// One object that the call named.
     pub const PATH: Self = Self(1302);
+    /// Socket address of the call.
+    pub const SOCKADDR: Self = Self(1306);
     /// Working directory of the task.
     pub const CWD: Self = Self(1307);
     /// Arguments of a program that was started.

@@ -174,6 +174,7 @@ impl Decoder {
                 argc: head.argc,
                 bytes: argv,
             }),
+            sockaddr: None,
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),

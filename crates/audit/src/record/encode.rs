@@ -23,6 +23,12 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
     if let Some(argv) = &event.argv {
         execve::records(argv, stamp, out);
     }
+    if let Some(address) = event.sockaddr {
+        let line = Line::begin(b"type=SOCKADDR msg=", stamp, out);
+        line.out.extend_from_slice(b"saddr=");
+        quote::hex(address, line.out);
+        line.end();
+    }
     if let Some(cwd) = event.cwd {
         let mut line = Line::begin(b"type=CWD msg=", stamp, out);
         line.untrusted(b"cwd=", cwd, 0);

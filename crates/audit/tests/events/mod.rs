@@ -38,6 +38,7 @@ pub(crate) fn openat() -> Event<'static> {
         },
         key: Some(b"identity"),
         argv: None,
+        sockaddr: None,
         cwd: Some(b"/home/alice"),
         items: [item(b"/etc/shadow", NameType::Normal)]
             .into_iter()

@@ -359,6 +359,7 @@ mod tests {
             },
             key: Some(b"a\x01b"),
             argv: None,
+            sockaddr: None,
             cwd: Some(b"/home"),
             items: items.iter().copied().collect(),
             proctitle: b"",
