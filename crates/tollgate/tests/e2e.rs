@@ -27,6 +27,8 @@ mod e2e {
     mod load;
     mod place;
     mod refusal;
+    mod run;
+    mod run_differential;
     mod scenario;
     mod step;
     mod syscall;
@@ -81,6 +83,14 @@ mod e2e {
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         differential::kernel_and_tollgate_agree,
+        run::every_step_of_a_command_is_seen,
+        run::status_streams_and_signals_are_the_commands_own,
+        run::results_are_left_out_where_no_rule_asks,
+        run::events_are_json_when_asked_for,
+        run::a_command_with_a_filter_of_its_own_is_followed,
+        run::a_tracer_inside_works_or_is_told_why_not,
+        run::addresses_and_names_behind_descriptors_are_recorded,
+        run_differential::kernel_and_run_agree,
     ];
 
     pub(crate) fn main() -> ExitCode {

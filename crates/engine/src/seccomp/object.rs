@@ -91,6 +91,15 @@ pub(super) fn named(
     Ok(all)
 }
 
+/// The socket in the file system that an address names.
+pub(super) fn socket(name: &[u8], effect: Effect) -> Seen {
+    let object = Object {
+        place: Place::Path(1),
+        effect,
+    };
+    Seen::new(object, Some(name.to_vec()), place(None, name), true)
+}
+
 impl Seen {
     const fn new(object: Object, name: Option<Vec<u8>>, place: Vec<u8>, follows: bool) -> Self {
         Self {

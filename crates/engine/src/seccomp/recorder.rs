@@ -149,6 +149,15 @@ impl<'a, O: Observer> Recorder<'a, O> {
         };
         if traits.address {
             begun.address = socket::address(traits.name, call.arch, &args, memory, None);
+            let named = begun.address.as_deref().and_then(socket::file_name);
+            let effect = if traits.name == "bind" {
+                Effect::Create
+            } else {
+                Effect::Use
+            };
+            begun
+                .objects
+                .extend(named.map(|name| object::socket(name, effect)));
         }
         if traits.name == "openat2" {
             begun.open_how_flags = memory.word(args[2]).unwrap_or(0);

@@ -56,6 +56,18 @@ pub(super) fn address(
     Some(bytes)
 }
 
+/// The name of a socket in the file system that is in an address.
+///
+/// # Source
+/// `unix(7)`.
+pub(super) fn file_name(address: &[u8]) -> Option<&[u8]> {
+    let family = u16::try_from(libc::AF_UNIX).ok()?.to_ne_bytes();
+    let path = address.strip_prefix(family.as_slice())?;
+    let end = path.iter().position(|&byte| byte == 0);
+    path.get(..end.unwrap_or(path.len()))
+        .filter(|path| !path.is_empty())
+}
+
 const fn low(word: u64) -> u64 {
     word & 0xffff_ffff
 }
@@ -69,4 +81,26 @@ fn place(name: &str) -> Option<Place> {
         "recvfrom" => Place::Returned(4, 5),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_with_a_path_have_a_name() {
+        for (address, name) in [
+            (
+                b"\x01\x00/run/x\0rest".as_slice(),
+                Some(b"/run/x".as_slice()),
+            ),
+            (b"\x01\x00x", Some(b"x")),
+            (b"\x01\x00\0abstract", None),
+            (b"\x01\x00", None),
+            (b"\x02\x00\x00\x09\x7f\0\0\x01", None),
+            (b"", None),
+        ] {
+            assert_eq!(file_name(address), name);
+        }
+    }
 }
