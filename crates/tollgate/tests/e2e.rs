@@ -29,6 +29,9 @@ mod e2e {
     mod refusal;
     mod run;
     mod run_differential;
+    mod run_life;
+    mod run_places;
+    mod run_programs;
     mod scenario;
     mod step;
     mod syscall;
@@ -91,6 +94,20 @@ mod e2e {
         run::a_tracer_inside_works_or_is_told_why_not,
         run::addresses_and_names_behind_descriptors_are_recorded,
         run_differential::kernel_and_run_agree,
+        run_life::ten_thousand_short_processes,
+        run_life::two_hundred_threads_at_once,
+        run_life::tasks_that_end_in_a_stop_hang_nobody,
+        run_life::a_killed_supervisor_takes_the_command_along,
+        run_life::a_full_log_is_counted_and_stops_nobody,
+        run_life::job_control_passes_through,
+        run_places::a_container_without_rights,
+        run_places::what_a_sandbox_forbids_is_named,
+        run_programs::a_c_build,
+        run_programs::a_rust_build,
+        run_programs::a_git_clone,
+        run_programs::a_python_test_run,
+        run_programs::a_go_test_run,
+        run_programs::a_redis_server_and_its_benchmark,
     ];
 
     pub(crate) fn main() -> ExitCode {

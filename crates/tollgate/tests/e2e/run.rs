@@ -77,7 +77,8 @@ impl<'a> Run<'a> {
         command
     }
 
-    fn as_user(&self, command: &mut Command) {
+    /// Makes a command that of the place's id, in its directory.
+    pub(crate) fn as_user(&self, command: &mut Command) {
         command
             .uid(self.place.id)
             .gid(self.place.id)
