@@ -17,6 +17,7 @@ mod event;
 mod machine;
 mod program;
 mod raw;
+mod run;
 mod suite;
 mod tracepoint;
 
@@ -39,6 +40,7 @@ const SESSIONS: &[Session] = &[
         ..raw::SESSION
     },
     blind::SESSION,
+    run::SESSION,
 ];
 
 fn main() -> ExitCode {

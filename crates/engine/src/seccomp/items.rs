@@ -62,7 +62,9 @@ impl<'a> Ended<'a> {
             .exit
             .is_some_and(|exit| -exit == i64::from(libc::ENOENT));
         for seen in self.objects.iter().filter(removed) {
-            if self.done() || (!failed_early && seen.inode.is_some()) {
+            // Without the result, what was there before the call tells whether it can succeed.
+            let done = self.exit.is_some() && self.done();
+            if done || (!failed_early && seen.inode.is_some()) {
                 items.push(item(seen, NameType::Delete, seen.inode));
             }
         }
@@ -78,6 +80,7 @@ impl<'a> Ended<'a> {
                     }
                     items.push(item(seen, NameType::Create, moved.inode));
                 }
+                None if self.exit.is_none() && seen.inode.is_some() => {}
                 None if self.done() => items.push(item(seen, NameType::Create, seen.inode)),
                 None => {}
             }
