@@ -101,6 +101,7 @@ mod e2e {
         run_life::a_full_log_is_counted_and_stops_nobody,
         run_life::job_control_passes_through,
         run_places::a_container_without_rights,
+        run_places::make_run_without_root,
         run_places::what_a_sandbox_forbids_is_named,
         run_programs::a_c_build,
         run_programs::a_rust_build,

@@ -1,8 +1,12 @@
 //! Where `tollgate run` works, and what it says where it does not. The settings of Yama are tried in
 //! `tests/vm`.
 
+use std::fs;
+use std::path::Path;
+
 use bstr::ByteSlice as _;
 
+use super::daemon::program;
 use super::harness::needs;
 use super::place::Place;
 use super::run::Run;
@@ -46,6 +50,47 @@ pub(crate) fn a_container_without_rights() {
         let status = |event: &&super::event::Event| event.paths() == ["NORMAL /proc/self/status"];
         assert_eq!(ran.events.iter().filter(status).count(), 1);
     }
+}
+
+/// `scripts/run.sh`, which is `make run`, by a user without rights.
+pub(crate) fn make_run_without_root() {
+    let place = Place::new();
+    let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    for (directory, name) in [("scripts", "run.sh"), ("examples", "first.rules")] {
+        place.directory(directory);
+        let text = fs::read_to_string(repository.join(directory).join(name)).unwrap();
+        place.file(&format!("{directory}/{name}"), &text);
+    }
+    place.directory("target");
+    place.directory("target/release");
+    place.program("target/release/tollgate", program().to_str().unwrap());
+    let run = Run::new(&place, RULES);
+    let mut command = run.plain(&["sh", "scripts/run.sh"]);
+    // It is built.
+    let output = command
+        .env("MAKE", "true")
+        .env_remove("CARGO_TARGET_DIR")
+        .output()
+        .unwrap();
+    let said = output.stderr.as_bstr();
+    assert!(output.status.success(), "{said}");
+    for word in [
+        "[exec]",
+        "[mode]",
+        "[rename]",
+        "[delete]",
+        "[denied]",
+        "EACCES",
+        "lost 0",
+        " events; ",
+    ] {
+        assert!(said.contains_str(word), "{word} in\n{said}");
+    }
+    assert!(
+        output.stdout.starts_with(b"uid="),
+        "{}",
+        output.stdout.as_bstr()
+    );
 }
 
 /// Sandboxes that answer EPERM to one call.
