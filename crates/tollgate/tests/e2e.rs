@@ -92,6 +92,7 @@ mod e2e {
         run::events_are_json_when_asked_for,
         run::a_command_with_a_filter_of_its_own_is_followed,
         run::a_tracer_inside_works_or_is_told_why_not,
+        run::who_loses_rights_is_told_why,
         run::addresses_and_names_behind_descriptors_are_recorded,
         run_differential::kernel_and_run_agree,
         run_life::ten_thousand_short_processes,

@@ -12,7 +12,7 @@ use nix::unistd::{Pid, getpgid, getpgrp};
 
 use super::launch::Started;
 use super::ptrace::{Change, wait};
-use super::recorder::{End, Recorder, Stop, call, now};
+use super::recorder::{End, Recorder, Stop, call};
 use super::{Ending, Observer, Outcome, RunError};
 
 /// Follows the command until nobody is left whom the filter could stop.
@@ -60,7 +60,7 @@ fn take<O: Observer>(
     };
     let begun = recorder.begin(stop);
     if hook::starts(stop.call) {
-        recorder.tasks.will_exec(stop.tid, now());
+        recorder.will_exec(stop);
     }
     match begun {
         Some(begun) => recorder.end(begun, End::Unknown, go),

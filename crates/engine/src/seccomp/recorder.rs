@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use audit::event::{Argv, Event, Time, reported_exit, succeeded};
+use audit::event::{Argv, Event, Inode, Time, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
 use audit::plan::eval::{Observed, ObservedObject};
 use audit::plan::shape::{self, Effect, Object, Place};
@@ -10,7 +10,7 @@ use audit::plan::verdict::Verdict;
 use audit::plan::{Call, CallPlan, Facts, Plan, Subject, hook};
 use audit::table;
 use nix::errno::Errno;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getegid, geteuid};
 
 use super::exec::{self, Arguments, Interpreter};
 use super::items::Ended;
@@ -56,6 +56,7 @@ pub(super) struct Recorder<'a, O> {
     serial: Serial,
     execs: Execs,
     pub(super) counts: Counts,
+    told_of_set_uid: bool,
 }
 
 /// A call that has stopped and will be made.
@@ -115,12 +116,45 @@ impl<'a, O: Observer> Recorder<'a, O> {
             serial: Serial::FIRST,
             execs: Execs::Attempted,
             counts: Counts::default(),
+            told_of_set_uid: false,
         }
     }
 
     /// From now on execs are told to [`Tasks::forget_image`].
     pub(super) const fn execs_are_told(&mut self) {
         self.execs = Execs::Told;
+    }
+
+    /// Tells once why a program that would have got rights by being started does not get them.
+    pub(super) fn will_run(&mut self, program: Option<Inode>) {
+        const SET_UID: u32 = 0o4000;
+        const SET_GID: u32 = 0o2010;
+        let gives = program.is_some_and(|Inode { mode, uid, gid, .. }| {
+            (mode & SET_UID != 0 && uid != geteuid().as_raw())
+                || (mode & SET_GID == SET_GID && gid != getegid().as_raw())
+        });
+        if gives && !std::mem::replace(&mut self.told_of_set_uid, true) {
+            self.remark(
+                "a program that is set-uid or set-gid runs without the rights of its owner: the filter \
+                 has needed no-new-privs, since tollgate itself has no rights",
+            );
+        }
+    }
+
+    /// An exec is tried, which some rule names or none: see [`Self::will_run`].
+    pub(super) fn will_exec(&mut self, stop: Stop) {
+        let Stop { tid, call, args } = stop;
+        let traits = Traits::of(call, &CallPlan::default(), Results::Unneeded);
+        let named = object::named(traits.objects, traits.name, &args, Memory(tid));
+        let mut program = None;
+        if let (Ok(mut named), Ok(thread)) = (named, self.tasks.thread(tid, now(), self.execs))
+            && let Some(seen) = named.first_mut()
+        {
+            seen.before(thread, Paths::Unneeded, false);
+            program = seen.inode;
+        }
+        self.tasks.will_exec(tid, now());
+        self.will_run(program);
     }
 
     /// Says something to the person at the terminal.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
+use nix::sys::stat::stat;
 use nix::unistd::{Pid, getpgid, getpgrp};
 
 use audit::ids::Arch;
@@ -14,6 +15,7 @@ use audit::plan::Call;
 
 use super::filter;
 use super::launch::{Page, Started};
+use super::object::inode;
 use super::ptrace::{At, Change, Request, at, former_tid, resume, wait};
 use super::recorder::{Begun, End, Recorder, Stop, call};
 use super::{Ending, Observer, Outcome, RunError};
@@ -179,6 +181,8 @@ impl<O: Observer> Tracer<'_, O> {
             self.recorder.tasks.forget(pid);
         }
         self.recorder.tasks.forget_image(pid);
+        let program = stat(format!("/proc/{pid}/exe").as_str());
+        self.recorder.will_run(program.ok().map(inode));
     }
 
     fn ended(&mut self, pid: Pid, ending: Ending) {

@@ -334,6 +334,17 @@ pub(crate) fn a_tracer_inside_works_or_is_told_why_not() {
     );
 }
 
+pub(crate) fn who_loses_rights_is_told_why() {
+    let place = Place::new();
+    let run = Run::new(&place, "-a always,exit -F arch=b64 -S openat -k x\n");
+    for options in [&[][..], &["--no-result"]] {
+        let ran = run.run(options, &["sh", "-c", "su --version; su --version"]);
+        let said = ran.succeeded().output.stderr.as_bstr();
+        assert_eq!(said.find_iter("no-new-privs").count(), 1, "{said}");
+        assert!(ran.output.stdout.contains_str("util-linux"));
+    }
+}
+
 pub(crate) fn addresses_and_names_behind_descriptors_are_recorded() {
     let place = Place::new();
     let run = Run::new(

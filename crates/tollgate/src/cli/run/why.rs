@@ -20,7 +20,7 @@ pub(super) fn advice(error: &RunError) -> Option<String> {
                 .to_owned(),
         ),
         RunError::Filter(Errno::EINVAL | Errno::ENOSYS) => Some(
-            "this kernel lacks CONFIG_SECCOMP_FILTER, or is older than 5.0".to_owned(),
+            "this kernel lacks CONFIG_SECCOMP_FILTER, or is older than 5.9".to_owned(),
         ),
         RunError::Filter(Errno::EPERM | Errno::EACCES) => Some(
             "the sandbox that this runs in forbids seccomp(2): allow it in the container's profile"
