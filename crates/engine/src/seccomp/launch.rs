@@ -22,10 +22,11 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::{Pid, getpid, pipe2};
 
 use super::filter;
 use super::memory::Memory;
+use super::ptrace::{Change, Request, resume, wait};
 use super::{Carrier, RunError};
 
 /// What to start.
@@ -46,6 +47,8 @@ pub struct Started {
     pub(super) carrier: Carrier,
     pub(super) listener: Option<OwnedFd>,
     pub(super) page: Page,
+    /// A stop of the child that was met before its calls were followed.
+    pub(super) early: Option<Change>,
 }
 
 /// How far the child has come; shared with it.
@@ -124,6 +127,7 @@ impl Command {
             code: &code,
             carrier,
             blocked: self.blocked,
+            parent: getpid(),
         };
         let page = Page::new().map_err(RunError::Start)?;
         let (wait, go) =
@@ -142,9 +146,10 @@ impl Command {
             carrier,
             listener: None,
             page,
+            early: None,
         };
         let begun = started.begin(&go);
-        if begun.is_err() {
+        if begun.is_err() && started.early.is_none() {
             // It waits for a byte that will not come.
             let _gone = kill(child, Signal::SIGKILL);
             let _status = waitpid(child, Some(WaitPidFlag::__WALL));
@@ -177,14 +182,7 @@ impl Started {
             .read(own, &mut [0; 1])
             .map_err(RunError::Read)?;
         nix::unistd::write(go, b"g").map_err(|errno| RunError::Start(errno.into()))?;
-        let told = loop {
-            match self.page.words().listener.load(Ordering::Acquire) {
-                NOT_YET => {}
-                told => break told,
-            }
-            // The child needs a few microseconds; it makes no call that could be waited for instead.
-            std::thread::yield_now();
-        };
+        let told = self.hear()?;
         if told < NOT_YET {
             return Err(RunError::Filter(Errno::from_raw(-told - 1)));
         }
@@ -197,6 +195,35 @@ impl Started {
         }
         Ok(())
     }
+
+    /// What the child tells of its filter. It needs a few microseconds, and makes no call that could be
+    /// waited for instead.
+    fn hear(&mut self) -> Result<i32, RunError> {
+        loop {
+            // In this order: what has changed may be what the child did after it told.
+            let change = match self.early {
+                None => wait(Some(self.child), libc::__WALL | libc::WNOHANG)
+                    .ok()
+                    .flatten(),
+                Some(_) => None,
+            };
+            match change {
+                // Also a signal that it ignores stops a tracee.
+                Some((pid, Change::Signal(signal))) => _ = resume(pid, Request::Cont, signal),
+                Some((pid, Change::GroupStopped(_))) => _ = resume(pid, Request::Listen, 0),
+                Some((_, change)) => self.early = Some(change),
+                None => {}
+            }
+            match self.page.words().listener.load(Ordering::Acquire) {
+                NOT_YET => {}
+                told => return Ok(told),
+            }
+            if let Some(Change::Exited(_) | Change::Killed(_)) = self.early {
+                return Err(RunError::Start(io::ErrorKind::UnexpectedEof.into()));
+            }
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// All that the child needs; it may not allocate.
@@ -206,21 +233,21 @@ struct Prepared<'a> {
     code: &'a [sock_filter],
     carrier: Carrier,
     blocked: SigSet,
+    parent: Pid,
 }
 
 impl Prepared<'_> {
     /// The child's whole life until it execs.
     fn become_program(&self, page: &Words, wait: RawFd) -> ! {
-        let parent = nix::unistd::getppid();
         // Whoever kills the supervisor ends the command: its calls would find nobody.
         // SAFETY: this option takes one number.
         let _set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_ulong::from(9_u32)) };
+        if nix::unistd::getppid() != self.parent {
+            leave(1); // too late to be told
+        }
         let mut byte = [0_u8; 1];
         // SAFETY: the buffer is as long as it says.
         let _go = unsafe { libc::read(wait, byte.as_mut_ptr().cast(), 1) };
-        if nix::unistd::getppid() != parent {
-            leave(1);
-        }
         if self.carrier == Carrier::Trace {
             // PTRACE_O_EXITKILL has taken over, for the children too.
             // SAFETY: as above.

@@ -24,12 +24,13 @@ pub(super) fn follow<O: Observer>(
         child,
         listener,
         page,
+        early,
         ..
     } = started;
     let listener = listener.ok_or(RunError::Filter(Errno::ENOSYS))?;
     let waiter = thread::Builder::new()
         .name("tlg-wait".into())
-        .spawn(move || ending(child))
+        .spawn(move || ending(child, early))
         .map_err(RunError::Start)?;
     let polls = !receiving_ends();
     while let Some(notification) = receive(&listener, polls).map_err(RunError::Wait)? {
@@ -148,11 +149,19 @@ fn let_go(listener: &OwnedFd, id: u64) -> bool {
 }
 
 /// Waits for the end of the first process, and stops with it where it is of our own process group.
-fn ending(child: Pid) -> Ending {
+fn ending(child: Pid, early: Option<Change>) -> Ending {
+    let mut known = early;
     loop {
-        match wait(Some(child), libc::__WALL | libc::WUNTRACED) {
-            Ok(Some((_, Change::Exited(code)))) => return Ending::Code(code),
-            Ok(Some((_, Change::Killed(signal)))) => {
+        let change = match known.take() {
+            Some(change) => Ok(Some(change)),
+            None => {
+                let found = wait(Some(child), libc::__WALL | libc::WUNTRACED);
+                found.map(|found| found.map(|(_, change)| change))
+            }
+        };
+        match change {
+            Ok(Some(Change::Exited(code))) => return Ending::Code(code),
+            Ok(Some(Change::Killed(signal))) => {
                 return Signal::try_from(signal).map_or(Ending::Code(128 + signal), Ending::Signal);
             }
             Ok(Some(_)) if getpgid(Some(child)) == Ok(getpgrp()) => {

@@ -44,6 +44,9 @@ pub(super) fn follow<O: Observer>(
         refused: filter::calls_named("ptrace"),
         told_of_tracer: false,
     };
+    if let Some(change) = started.early {
+        tracer.take(tracer.root, change);
+    }
     loop {
         match tracer.next() {
             Ok((pid, change)) => tracer.take(pid, change),
