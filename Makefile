@@ -18,7 +18,7 @@ setup: ## install the Debian packages that are missing; say how to get Rust
 build: ## build target/release/tollgate
 	@cargo build --release --locked --package tollgate
 
-run: ## audit this machine with examples/first.rules until Ctrl-C (root)
+run: ## audit this machine with examples/first.rules until Ctrl-C; without root, one command
 	@sh scripts/run.sh
 
 check: ## formatting, lints, tidy and every test that needs no root

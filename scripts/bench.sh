@@ -48,7 +48,7 @@ restore() {
 	rm -rf "$work"
 }
 
-for tool in auditctl auditd ausearch chrt flock setpriv taskset; do
+for tool in auditctl auditd ausearch chrt flock setpriv strace taskset; do
 	command -v "$tool" >/dev/null || {
 		say "$tool is not there; see \`make setup\`"
 		exit 1

@@ -1,8 +1,9 @@
 #!/bin/sh
-# `make run`: audits this machine with examples/first.rules and shows the records as they come.
-# On a terminal it runs until Ctrl-C; without one, for 10 seconds.
+# `make run`: audits with examples/first.rules and shows the records as they come.
+# As root it audits this machine: on a terminal until Ctrl-C, without one for 10 seconds.
+# Without root it audits a small example command, by `tollgate run`.
 #
-# Exit status: 0 when the daemon ended well and the log holds events; else 1.
+# Exit status: 0 when the audit ended well and there were events; else 1.
 set -eu
 
 seconds=10
@@ -59,11 +60,29 @@ count_events() {
 	fi
 }
 
+# The command of who has no root: files made, changed, moved and removed, and one that is refused.
+example_command() {
+	"${MAKE:-make}" build || {
+		say 'see `make setup` for what the build needs'
+		return 1
+	}
+	say 'without root: auditing one command; with root, `make run` audits the machine'
+	scratch=$(mktemp -d)
+	status=0
+	"${CARGO_TARGET_DIR:-target}/release/tollgate" run --rules examples/first.rules --print --interpret \
+		--log "$scratch/audit.log" -- sh -c '
+			cd "$1" && cp /etc/passwd x && chmod 600 x && mv x y && rm y && id
+			cat /etc/shadow 2>/dev/null || true' sh "$scratch" || status=$?
+	events=$(grep -c '^type=SYSCALL' "$scratch/audit.log") || true
+	rm -rf "$scratch"
+	[ "$status" -eq 0 ] && [ "${events:-0}" -gt 0 ] || return 1
+	say "$events events; now try: tollgate run --rules FILE --print -- COMMAND"
+}
+
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" -ne 0 ]; then
-	say 'auditing a machine needs root, to load eBPF programs; run this:'
-	say '  sudo env PATH="$PATH" HOME="$HOME" make run'
-	exit 1
+	example_command
+	exit
 fi
 "${MAKE:-make}" setup build
 

@@ -17,8 +17,10 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # libelf-dev zlib1g-dev pkg-config make   libbpf's own needs
 # auditd             ausearch and auditctl, against which the tests compare; its daemon is not used
 # qemu-system-x86 busybox-static   machines for the tests on other kernels, and a shell in them
+# git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
+#                    redis-tools holds the server too, under another name, without making it a service
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
-packages="$packages qemu-system-x86 busybox-static"
+packages="$packages qemu-system-x86 busybox-static git golang-go python3 redis-tools strace"
 
 say() {
 	printf 'setup: %s\n' "$*"

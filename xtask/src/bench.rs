@@ -15,6 +15,7 @@ mod getpid;
 mod loader;
 mod log;
 mod machine;
+mod run;
 mod state;
 mod statistics;
 mod table;
@@ -140,6 +141,15 @@ fn guarded(repository: &Repository, words: &[String]) -> Outcome {
                     complaints.extend(getpid::missed_goal(&measured));
                 }
                 rows.extend(measured.iter().map(getpid::Row::json));
+            }
+            Subject::Run => {
+                let measured = run::measure(&bench, &arguments)?;
+                print!("{}", run::report(&measured, arguments.pairs));
+                complaints.extend(run::complaints(&measured, arguments.pairs));
+                if arguments.goals {
+                    complaints.extend(run::missed_goals(&measured));
+                }
+                rows.extend(measured.iter().map(run::Row::json));
             }
         }
     }

@@ -21,6 +21,7 @@ mod maps;
 mod probe;
 mod refusal;
 mod ring;
+pub mod seccomp;
 mod stats;
 mod tracefs;
 mod watch;

@@ -5,6 +5,7 @@ mod daemon;
 pub(crate) mod explain;
 pub(crate) mod report;
 pub(crate) mod rules;
+mod run;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,8 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Audits one command and all that it starts, without root.
+    Run(run::Args),
 }
 
 /// Acts on the parsed command line.
@@ -35,5 +38,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Run(args) => Ok(run::run(&args)),
     }
 }

@@ -1,7 +1,9 @@
-//! Where records go: the log file, and a view for people who watch.
+//! Where events go.
 
 mod accounts;
+pub(crate) mod json;
 pub(crate) mod log;
+pub(crate) mod outlet;
 mod shown;
 pub(crate) mod terminal;
 

@@ -27,6 +27,11 @@ mod e2e {
     mod load;
     mod place;
     mod refusal;
+    mod run;
+    mod run_differential;
+    mod run_life;
+    mod run_places;
+    mod run_programs;
     mod scenario;
     mod step;
     mod syscall;
@@ -81,6 +86,30 @@ mod e2e {
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         differential::kernel_and_tollgate_agree,
+        run::every_step_of_a_command_is_seen,
+        run::status_streams_and_signals_are_the_commands_own,
+        run::results_are_left_out_where_no_rule_asks,
+        run::events_are_json_when_asked_for,
+        run::a_command_with_a_filter_of_its_own_is_followed,
+        run::a_tracer_inside_works_or_is_told_why_not,
+        run::who_loses_rights_is_told_why,
+        run::addresses_and_names_behind_descriptors_are_recorded,
+        run_differential::kernel_and_run_agree,
+        run_life::ten_thousand_short_processes,
+        run_life::two_hundred_threads_at_once,
+        run_life::tasks_that_end_in_a_stop_hang_nobody,
+        run_life::a_killed_supervisor_takes_the_command_along,
+        run_life::a_full_log_is_counted_and_stops_nobody,
+        run_life::job_control_passes_through,
+        run_places::a_container_without_rights,
+        run_places::make_run_without_root,
+        run_places::what_a_sandbox_forbids_is_named,
+        run_programs::a_c_build,
+        run_programs::a_rust_build,
+        run_programs::a_git_clone,
+        run_programs::a_python_test_run,
+        run_programs::a_go_test_run,
+        run_programs::a_redis_server_and_its_benchmark,
     ];
 
     pub(crate) fn main() -> ExitCode {

@@ -19,7 +19,8 @@ use crate::event::{self, Event};
 use crate::machine::{USER, WORK};
 use crate::suite::wait_for;
 
-const TOLLGATE: &str = "/bin/tollgate";
+/// The program under test.
+pub(crate) const TOLLGATE: &str = "/bin/tollgate";
 
 /// Verifying takes seconds on an emulated processor.
 const LONGEST_START: Duration = Duration::from_secs(120);

@@ -19,6 +19,7 @@ mod event;
 mod machine;
 mod program;
 mod raw;
+mod run;
 mod suite;
 mod tracepoint;
 
@@ -41,6 +42,7 @@ const SESSIONS: &[Session] = &[
         ..raw::SESSION
     },
     blind::SESSION,
+    run::SESSION,
     attack::SESSION,
     differential::SESSION,
     differential::SESSION_32,

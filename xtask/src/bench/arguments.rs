@@ -6,7 +6,7 @@ use std::str::FromStr as _;
 use super::state::{Scheduling, State};
 
 /// How the chore is called; printed with every mistake.
-const USAGE: &str = "cargo xtask bench [loader|getpid|all] [--rounds N] [--pairs N] \
+const USAGE: &str = "cargo xtask bench [loader|getpid|run|all] [--rounds N] [--pairs N] \
                      [--against off,kernel,tollgate] [--fifo] [--json FILE] [--goals]";
 
 /// What is measured.
@@ -16,6 +16,12 @@ pub(super) enum Subject {
     Loader,
     /// Syscalls that no rule selects while rules are loaded.
     Getpid,
+    /// One command followed without root, next to strace.
+    Run,
+}
+
+impl Subject {
+    const ALL: [Self; 3] = [Self::Loader, Self::Getpid, Self::Run];
 }
 
 /// What to measure, how often, and against what.
@@ -58,7 +64,8 @@ impl Arguments {
             match word.as_str() {
                 "loader" => arguments.subject(&[Subject::Loader]),
                 "getpid" => arguments.subject(&[Subject::Getpid]),
-                "all" => arguments.subject(&[Subject::Loader, Subject::Getpid]),
+                "run" => arguments.subject(&[Subject::Run]),
+                "all" => arguments.subject(&Subject::ALL),
                 "--rounds" => arguments.rounds = count(word, value()?)?,
                 "--pairs" => arguments.pairs = count(word, value()?)?,
                 "--against" => arguments.states = states(value()?)?,
@@ -69,7 +76,7 @@ impl Arguments {
             }
         }
         if arguments.subjects.is_empty() {
-            arguments.subject(&[Subject::Loader, Subject::Getpid]);
+            arguments.subject(&Subject::ALL);
         }
         if arguments.goals && !arguments.states.contains(&State::Tollgate) {
             return Err("the goals are tollgate's: `--against` must name it".into());
@@ -124,7 +131,7 @@ mod tests {
     #[test]
     fn nothing_means_everything() {
         let arguments = parse("").unwrap();
-        assert_eq!(arguments.subjects, [Subject::Loader, Subject::Getpid]);
+        assert_eq!(arguments.subjects, Subject::ALL);
         assert_eq!(
             arguments.states,
             [State::Off, State::Kernel, State::Tollgate]

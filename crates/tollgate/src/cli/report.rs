@@ -39,6 +39,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Says a line on standard error. That nobody listens is no reason to stop auditing.
+pub(crate) fn say(line: &str) {
+    let _deaf = writeln!(io::stderr().lock(), "tollgate: {line}");
+}
+
 /// Says on one line of stderr what stopped the program.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     // When stderr is gone there is nobody to tell.

@@ -8,10 +8,14 @@ use std::io::Read as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use audit::ids::Arch;
+use audit::plan::Plan;
+use audit::plan::list::RuleList;
 use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
 use nix::fcntl::OFlag;
 
+use super::report::{self, say};
 use crate::host::ThisMachine;
 
 /// Larger files are no rule files: a hundred times the largest public rule set.
@@ -48,6 +52,61 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded> {
         .map(|path| SourceFile::read(path))
         .collect::<Result<_>>()?;
     Ok(Loaded { files })
+}
+
+/// The plan of the rule files; `None` when they cannot be loaded, which has been said.
+///
+/// # Errors
+/// Rules that record nothing.
+pub(crate) fn plan(loaded: Loaded, partial: bool) -> Result<Option<Plan>> {
+    report::warnings(&loaded);
+    if !loaded.may_load() {
+        say("nothing is attached: the rules above are wrong");
+        return Ok(None);
+    }
+    let mut list = RuleList::default();
+    let mut names = Vec::new();
+    for (source, file) in loaded.files.into_iter().enumerate() {
+        let forgiving = file.forgives().is_some();
+        for finding in list.load(source, file.lines) {
+            say(&format!(
+                "{}:{}: {}; {}",
+                file.path.display(),
+                finding.line,
+                finding.message,
+                finding.advice
+            ));
+        }
+        names.push((file.path, forgiving));
+    }
+    let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+    let mut refused = 0;
+    for rule in &plan.unsupported {
+        let (path, forgiving) = names
+            .get(rule.source)
+            .map_or((PathBuf::new(), false), |(path, forgiving)| {
+                (path.clone(), *forgiving)
+            });
+        say(&format!(
+            "{}:{}: {}",
+            path.display(),
+            rule.line,
+            rule.reason
+        ));
+        if rule.loses && !forgiving && !partial {
+            refused += 1;
+        }
+    }
+    if refused != 0 {
+        say(&format!(
+            "nothing is attached: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
+        ));
+        return Ok(None);
+    }
+    if plan.calls.is_empty() {
+        bail!("the rules record nothing: no rule of the exit list says always");
+    }
+    Ok(Some(plan))
 }
 
 impl Loaded {

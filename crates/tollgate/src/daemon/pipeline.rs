@@ -29,7 +29,7 @@ use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
 use super::heartbeat::Heartbeat;
-use super::summary::say;
+use crate::cli::report::say;
 use crate::sink::log::Log;
 use crate::sink::terminal::Terminal;
 

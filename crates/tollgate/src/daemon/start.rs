@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use audit::ids::Arch;
+use anyhow::Context as _;
 use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
-use audit::plan::list::RuleList;
 use engine::{KernelAudit, Options};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -20,8 +18,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
 use super::pipeline::Pipeline;
-use super::summary::{Ready, Summary, say};
-use crate::cli::report::{self, Exit};
+use super::summary::{Ready, Summary};
+use crate::cli::report::{Exit, say};
 use crate::cli::rules;
 use crate::sink::log::Log;
 use crate::sink::terminal::Terminal;
@@ -60,7 +58,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         );
         return Ok(Exit::NotRoot.into());
     }
-    let Some(plan) = plan(&settings)? else {
+    let loaded = rules::load(&settings.rules)?;
+    let Some(plan) = rules::plan(loaded, settings.partial)? else {
         return Ok(ExitCode::FAILURE);
     };
     let log = Log::open(&settings.log)?;
@@ -133,59 +132,6 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         Exit::Lost
     }
     .into())
-}
-
-/// The plan of the rule files; `None` when they cannot be loaded, which has been said.
-fn plan(settings: &Settings) -> anyhow::Result<Option<Plan>> {
-    let loaded = rules::load(&settings.rules)?;
-    report::warnings(&loaded);
-    if !loaded.may_load() {
-        say("nothing is attached: the rules above are wrong");
-        return Ok(None);
-    }
-    let mut list = RuleList::default();
-    let mut names = Vec::new();
-    for (source, file) in loaded.files.into_iter().enumerate() {
-        let forgiving = file.forgives().is_some();
-        for finding in list.load(source, file.lines) {
-            say(&format!(
-                "{}:{}: {}; {}",
-                file.path.display(),
-                finding.line,
-                finding.message,
-                finding.advice
-            ));
-        }
-        names.push((file.path, forgiving));
-    }
-    let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
-    let mut refused = 0;
-    for rule in &plan.unsupported {
-        let (path, forgiving) = names
-            .get(rule.source)
-            .map_or((PathBuf::new(), false), |(path, forgiving)| {
-                (path.clone(), *forgiving)
-            });
-        say(&format!(
-            "{}:{}: {}",
-            path.display(),
-            rule.line,
-            rule.reason
-        ));
-        if rule.loses && !forgiving && !settings.partial {
-            refused += 1;
-        }
-    }
-    if refused != 0 {
-        say(&format!(
-            "nothing is attached: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
-        ));
-        return Ok(None);
-    }
-    if plan.calls.is_empty() {
-        bail!("the rules record nothing: no rule of the exit list says always");
-    }
-    Ok(Some(plan))
 }
 
 fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {

@@ -1,7 +1,6 @@
 //! What the daemon says: one line when it has attached, and the account at the end.
 
 use std::fmt::{self, Display};
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use engine::{Attached, Cut, Lost};
@@ -113,11 +112,6 @@ impl Display for Summary<'_> {
         }
         Ok(())
     }
-}
-
-/// Says a line on standard error. That nobody listens is no reason to stop auditing.
-pub(crate) fn say(line: &str) {
-    let _deaf = writeln!(io::stderr().lock(), "tollgate: {line}");
 }
 
 #[cfg(test)]

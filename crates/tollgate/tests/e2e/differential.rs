@@ -59,7 +59,7 @@ pub(crate) fn kernel_and_tollgate_agree() {
     drop(lock);
 
     needs(!theirs.is_empty(), "a kernel audit that sends events");
-    let mut known = Known::all();
+    let mut known = Known::all(include_str!("known.txt"));
     let unknown: Vec<(Difference, String)> = differences(&theirs, &ours)
         .into_iter()
         .filter(|(difference, _)| !known.iter_mut().any(|known| known.permits(difference)))
@@ -82,7 +82,7 @@ pub(crate) fn kernel_and_tollgate_agree() {
 }
 
 /// All differences, each with the events that show it.
-fn differences(theirs: &[Event], ours: &[Event]) -> Vec<(Difference, String)> {
+pub(crate) fn differences(theirs: &[Event], ours: &[Event]) -> Vec<(Difference, String)> {
     let by_pid = |events: &[Event]| {
         let mut tasks: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
         for event in events {

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use bstr::ByteSlice as _;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -144,6 +145,25 @@ impl KernelAudit {
         auditctl(&["-e", "1"]);
         auditctl(&["-R", rule_file.to_str().unwrap()]);
         audit
+    }
+
+    /// Waits until the kernel has handed over all events so far. `last` is a command whose calls the rules
+    /// record, with this text in its records: they come last. Gives back its process id.
+    #[track_caller]
+    pub(crate) fn settle(&self, last: &mut Command, text: &str) -> u32 {
+        let mut child = last
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.wait().unwrap();
+        wait_for("the kernel's last event", || {
+            fs::read(&self.log)
+                .unwrap()
+                .contains_str(text)
+                .then_some(())
+        });
+        child.id()
     }
 
     /// Ends it; gives back the events of the rules, by serial.

@@ -1,0 +1,334 @@
+//! `tollgate run`: audits one command and all that it starts, without root.
+//!
+//! The command keeps its standard streams, its signals and its exit status. What tollgate has to say goes
+//! to standard error, and records to where `--log` says.
+
+mod account;
+mod signals;
+mod why;
+
+use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anstream::{AutoStream, ColorChoice};
+use anyhow::{Context as _, Result};
+use audit::event::Event;
+use audit::plan::Plan;
+use audit::record::encode;
+use engine::seccomp::{Carrier, Command, Ending, Observer, Outcome, Results, RunError, die_by};
+use nix::errno::Errno;
+
+use self::account::Account;
+use super::report::{self, say};
+use super::rules::{self, Loaded, SourceFile};
+use crate::sink::Accounts;
+use crate::sink::json;
+use crate::sink::log::Log;
+use crate::sink::outlet::Outlet;
+use crate::sink::terminal::{Interpret, Terminal};
+
+/// The rules of a command that none are given for.
+const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");
+
+/// Arguments of `tollgate run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Rule file; may be given several times, read in this order [default: a first set, built in]
+    #[arg(long, value_name = "FILE")]
+    rules: Vec<PathBuf>,
+    /// Log file, appended to; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Writes the log as JSON, an event on a line; without --log to standard output
+    #[arg(long)]
+    json: bool,
+    /// Shows events on standard error; so it does when there is no log either
+    #[arg(long)]
+    print: bool,
+    /// Shows names of users, groups, errors and flags in place of numbers
+    #[arg(long)]
+    interpret: bool,
+    /// Leaves the results of calls out of the records, unless a rule asks for them: cheaper by far
+    #[arg(long)]
+    no_result: bool,
+    /// Loads what can be loaded when some rules cannot be honoured
+    #[arg(long)]
+    partial: bool,
+    /// Command to run, and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    command: Vec<OsString>,
+}
+
+/// What `run` ends with when the command was not run, as `env(1)` and shells have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotRun {
+    /// tollgate could not do its part.
+    Ours = 125,
+    /// The command is there and cannot be executed.
+    NotExecutable = 126,
+    /// There is no such command.
+    NotFound = 127,
+}
+
+impl From<NotRun> for ExitCode {
+    fn from(not_run: NotRun) -> Self {
+        match not_run {
+            NotRun::Ours => Self::from(125),
+            NotRun::NotExecutable => Self::from(126),
+            NotRun::NotFound => Self::from(127),
+        }
+    }
+}
+
+/// Runs a command and audits it; ends as the command ends.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let outcome = match try_run(args) {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(not_run)) => return not_run.into(),
+        Err(error) => {
+            let _failure = report::failure(&error);
+            return NotRun::Ours.into();
+        }
+    };
+    match outcome.ending {
+        Ending::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        Ending::Signal(signal) => {
+            die_by(signal);
+            // A signal that does not end us is told as shells do.
+            ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
+        }
+        Ending::NotStarted(errno) => not_started(args, errno).into(),
+    }
+}
+
+fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
+    let Some(plan) = rules::plan(loaded(args)?, args.partial)? else {
+        return Ok(Err(NotRun::Ours));
+    };
+    let program = match find(args) {
+        Ok(program) => program,
+        Err(errno) => return Ok(Err(not_started(args, errno))),
+    };
+    let results = if args.no_result {
+        Results::Unneeded
+    } else {
+        Results::Wanted
+    };
+    let carrier = Carrier::of(&plan, results);
+    let sinks = Sinks::open(args)?;
+    let blocked = signals::block().context("cannot block signals")?;
+    let command = Command {
+        program,
+        args: strings(&args.command)?,
+        blocked,
+    };
+    // One thread until here: the child is made as a copy of it.
+    let started = match command.start(&plan, carrier) {
+        Ok(started) => started,
+        Err(error) => return refuse(error).map(Err),
+    };
+    let mut running = sinks.start()?;
+    signals::forward(started.child())?;
+    if running.view.is_some() {
+        say(&ready(&plan, carrier));
+    }
+    let followed = started.follow(&plan, results, &mut running);
+    let account = running.finish();
+    let outcome = followed.context("the command is not audited any more, and was ended")?;
+    account.tell(outcome.counts);
+    Ok(Ok(outcome))
+}
+
+fn loaded(args: &Args) -> Result<Loaded> {
+    if !args.rules.is_empty() {
+        return rules::load(&args.rules);
+    }
+    let name = PathBuf::from("<the rules built in>");
+    let built_in = SourceFile::parse(name, FIRST_RULES.as_bytes().to_vec());
+    Ok(Loaded {
+        files: vec![built_in],
+    })
+}
+
+/// Says why the command cannot be audited here.
+fn refuse(error: RunError) -> Result<NotRun> {
+    let advice = why::advice(&error);
+    let error = anyhow::Error::from(error);
+    say(&match advice {
+        Some(advice) => format!("{error:#}: {advice}"),
+        None => format!("{error:#}"),
+    });
+    Ok(NotRun::Ours)
+}
+
+fn not_started(args: &Args, errno: Errno) -> NotRun {
+    let name = args.command.first().map(|name| name.to_string_lossy());
+    say(&format!(
+        "cannot run `{}`: {}",
+        name.unwrap_or_default(),
+        errno.desc()
+    ));
+    if errno == Errno::ENOENT {
+        NotRun::NotFound
+    } else {
+        NotRun::NotExecutable
+    }
+}
+
+/// The file that a shell would run for the command.
+fn find(args: &Args) -> Result<CString, Errno> {
+    let name = args.command.first().ok_or(Errno::ENOENT)?;
+    let string = |path: &OsStr| CString::new(path.as_bytes()).map_err(|_nul| Errno::ENOENT);
+    if name.as_bytes().contains(&b'/') {
+        return string(name);
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut refused = Errno::ENOENT;
+    for directory in env::split_paths(&path) {
+        let file = Path::new(&directory).join(name);
+        match fs::metadata(&file) {
+            Ok(about) if about.is_file() && about.permissions().mode() & 0o111 != 0 => {
+                return string(file.as_os_str());
+            }
+            Ok(about) if about.is_file() => refused = Errno::EACCES,
+            _ => {}
+        }
+    }
+    Err(refused)
+}
+
+fn strings(words: &[OsString]) -> Result<Vec<CString>> {
+    words
+        .iter()
+        .map(|word| CString::new(word.as_bytes()))
+        .collect::<Result<_, _>>()
+        .context("an argument holds a NUL byte")
+}
+
+fn ready(plan: &Plan, carrier: Carrier) -> String {
+    let how = match carrier {
+        Carrier::Trace => "with results",
+        Carrier::Notify => "without results",
+    };
+    format!(
+        "auditing {} calls for {} rules in one command, engine seccomp, {how}",
+        plan.calls.len(),
+        plan.rules.len()
+    )
+}
+
+/// Where events go, before any thread runs.
+struct Sinks {
+    log: Option<Destination>,
+    json: bool,
+    view: Option<Interpret>,
+}
+
+enum Destination {
+    Stdout,
+    File(Log),
+}
+
+impl Sinks {
+    fn open(args: &Args) -> Result<Self> {
+        let log = match args.log.as_deref() {
+            Some(path) if path == Path::new("-") => Some(Destination::Stdout),
+            Some(path) => Some(Destination::File(Log::open(path)?)),
+            None if args.json => Some(Destination::Stdout),
+            None => None,
+        };
+        let view = if args.print || log.is_none() {
+            Some(if args.interpret {
+                Interpret::Names(Accounts::read().context("cannot read the names of users")?)
+            } else {
+                Interpret::Raw
+            })
+        } else {
+            None
+        };
+        Ok(Self {
+            log,
+            json: args.json,
+            view,
+        })
+    }
+
+    fn start(self) -> Result<Running> {
+        let log = match self.log {
+            None => None,
+            Some(Destination::Stdout) => Some(Outlet::start("tlg-log", |text| {
+                let mut out = io::stdout().lock();
+                out.write_all(text)?;
+                out.flush()
+            })?),
+            Some(Destination::File(mut log)) => {
+                Some(Outlet::start("tlg-log", move |text| log.append(text))?)
+            }
+        };
+        let view = match self.view {
+            None => None,
+            Some(interpret) => {
+                let mut screen = AutoStream::new(io::stderr(), ColorChoice::Auto);
+                let outlet = Outlet::start("tlg-print", move |text| {
+                    report::unless_closed(screen.write_all(text))
+                })?;
+                let terminal = Terminal::new(interpret, Box::new(outlet.pen()));
+                Some((outlet, terminal))
+            }
+        };
+        Ok(Running {
+            log,
+            json: self.json,
+            view,
+        })
+    }
+}
+
+/// Where events go while the command runs.
+struct Running {
+    log: Option<Outlet>,
+    json: bool,
+    view: Option<(Outlet, Terminal)>,
+}
+
+impl Running {
+    fn finish(self) -> Account {
+        Account {
+            log: self.log.map(Outlet::finish),
+            view: self.view.map(|(outlet, _)| outlet.finish()),
+        }
+    }
+}
+
+impl Observer for Running {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Some(log) = &self.log {
+            log.append(|text| {
+                if self.json {
+                    json::event(event, text);
+                } else {
+                    encode::event(event, text);
+                }
+            });
+        }
+        if let Some((_, terminal)) = &mut self.view {
+            // The outlet takes or counts.
+            let _taken = terminal.event(event);
+        }
+    }
+
+    fn remark(&mut self, text: &str) {
+        say(text);
+    }
+}

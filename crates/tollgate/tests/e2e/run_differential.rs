@@ -1,0 +1,140 @@
+//! One command, two auditors: what `tollgate run` writes of it is what the kernel's own audit writes, but
+//! for the differences that `known_run.txt` lists.
+
+use std::ffi::OsString;
+use std::fs;
+
+use bstr::ByteSlice as _;
+
+use super::cases::{cases, failing, names};
+use super::differential::{Difference, differences};
+use super::event::Event;
+use super::exec::execve;
+use super::harness::needs;
+use super::kernel_audit::{KernelAudit, Lock};
+use super::known::Known;
+use super::place::Place;
+use super::run::{Run, workload_words};
+use super::step::{CWD, Step, step};
+
+fn rules(place: &Place, steps: &[Step]) -> String {
+    let (id, work) = (place.id, place.work.display());
+    let names = names(steps);
+    format!(
+        "-a never,exit -F arch=b64 -S chmod -F uid={id} -F a1=0644\n\
+         -a always,exit -F arch=b64 -S {names} -F uid={id} -F success=1 -k calls\n\
+         -a always,exit -F arch=b64 -S {names} -F uid={id} -F success=0 -k failed\n\
+         -a always,exit -F arch=b64 -S execve,exit_group -F uid={id} -k tasks\n\
+         -a always,exit -F arch=b64 -S bind,connect,accept4,sendto -F uid={id} -k net\n\
+         -a always,exit -F arch=b32 -S open,mkdir,unlink -F uid={id} -k narrow -k two\n\
+         -a always,exit -F dir={work}/tree -F perm=wa -F uid={id} -k tree\n"
+    )
+}
+
+pub(crate) fn kernel_and_run_agree() {
+    let lock = Lock::take();
+    let place = Place::new();
+    place.directory("tree");
+    place.file("tree/old", "");
+    place.file("over", "");
+    let mut steps: Vec<Step> = cases().into_iter().map(|case| case.step).collect();
+    steps.extend(failing());
+    steps.extend([
+        step!("chmod", "p", 0o644),
+        step!("chmod", "p", 0o600),
+        step!("openat", CWD, "hostile \"\n\u{1}ü", libc::O_CREAT, 0o600),
+        step!("unlink", "hostile \"\n\u{1}ü"),
+        step!("rename", "tree/old", "over"),
+        step!(
+            "openat",
+            CWD,
+            "tree/new",
+            libc::O_CREAT | libc::O_WRONLY,
+            0o600
+        ),
+        step!(
+            "openat",
+            CWD,
+            "tree/new",
+            libc::O_CREAT | libc::O_WRONLY,
+            0o600
+        ),
+        step!("mkdir", "narrow", 0o700).in_32_bits(),
+        step!("open", "missing", 0).in_32_bits(),
+    ]);
+    let rules = rules(&place, &steps);
+    let run = Run::new(&place, &rules);
+    let script = place.program("script", "/usr/bin/true");
+    fs::write(script, "#!/bin/sh -e\nexit 0\n").unwrap();
+    let calls = workload_words(&place, &steps);
+    let exec = workload_words(
+        &place,
+        &[execve("./script", &[b"script", b"two words", b"\xff"])],
+    );
+    let fails = workload_words(&place, &[execve("missing", &[b"missing"])]);
+    let shell: Vec<OsString> = [
+        "sh",
+        "-c",
+        "cp /etc/passwd x; chmod 600 x; mv x y; rm y; id",
+    ]
+    .map(Into::into)
+    .to_vec();
+    let python: Vec<OsString> = ["/usr/bin/python3", "-c", NETWORK].map(Into::into).to_vec();
+
+    let kernel = KernelAudit::start(&lock, &place, &rules);
+    let mut ours = Vec::new();
+    for words in [calls, exec, fails, shell, python] {
+        let output = run.command_of(&[], &words).output().unwrap();
+        let ran = run.ran(output);
+        assert_eq!(ran.output.stderr.as_bstr(), "");
+        ours.extend(ran.events);
+    }
+    let mut last = run.plain(&["mkdir", "/the-end-of-the-command"]);
+    let last = kernel
+        .settle(&mut last, "/the-end-of-the-command")
+        .to_string();
+    let mut theirs = kernel.stop();
+    drop(lock);
+    let (uid, exe) = (place.id.to_string(), format!("\"{}\"", run.exe()));
+    let is_command = |event: &Event| {
+        let others = event.syscall("exe") == exe || event.syscall("pid") == last;
+        event.syscall("uid") == uid && !others
+    };
+    theirs.retain(is_command);
+    needs(!theirs.is_empty(), "a kernel audit that sends events");
+    assert!(theirs.len() > 60, "{} events", theirs.len());
+
+    let mut known = Known::all(include_str!("known_run.txt"));
+    let unknown: Vec<(Difference, String)> = differences(&theirs, &ours)
+        .into_iter()
+        .filter(|(difference, _)| !known.iter_mut().any(|known| known.permits(difference)))
+        .collect();
+    let text: String = unknown
+        .iter()
+        .map(|(difference, events)| format!("{difference}\n{events}\n"))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "{} differences that are not permitted:\n{text}",
+        unknown.len()
+    );
+    for known in &known {
+        assert!(
+            known.was_used(),
+            "no event shows this difference any more: {known}"
+        );
+    }
+}
+
+/// Addresses given and got.
+const NETWORK: &str = "\
+import socket
+server = socket.socket(socket.AF_UNIX)
+server.bind('server')
+server.listen()
+client = socket.socket(socket.AF_UNIX)
+client.connect('server')
+server.accept()
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.sendto(b'x', ('127.0.0.1', 9))
+";

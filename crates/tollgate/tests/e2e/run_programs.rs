@@ -1,0 +1,295 @@
+//! Real programs under `tollgate run`: they do what they do without it, and every call that the kernel's
+//! own audit sees of them is recorded.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use bstr::ByteSlice as _;
+
+use super::event::Event;
+use super::harness::needs;
+use super::kernel_audit::{KernelAudit, Lock};
+use super::place::Place;
+use super::run::Run;
+
+/// What both auditors count; `-F` and who it is come behind.
+const CALLS: &str = "-a always,exit -F arch=b64 \
+                     -S execve,openat,unlink,unlinkat,rename,renameat,renameat2,mkdir,chmod,connect,bind";
+
+/// How often each call came to each outcome.
+type Counts = BTreeMap<(String, String), usize>;
+
+fn counts<'a>(events: impl Iterator<Item = &'a Event>) -> Counts {
+    let mut counts = Counts::new();
+    for event in events {
+        let key = (
+            event.syscall("syscall").to_owned(),
+            event.syscall("success").to_owned(),
+        );
+        *counts.entry(key).or_default() += 1;
+    }
+    counts
+}
+
+/// Runs a command while the kernel's audit watches the same calls, and compares the counts. `who` is the
+/// field that tells the command's tasks from all others.
+#[track_caller]
+fn audited(place: &Place, who: &str, make: impl FnOnce(&Run<'_>) -> Command) -> Output {
+    let rules = format!("{CALLS} -F {who}={} -k program\n", place.id);
+    let mut run = Run::new(place, &rules);
+    run.log = place.own.join("run.log");
+    if who == "uid" {
+        run.log = place.work.join("run.log");
+    }
+    let command = &mut make(&run);
+    let lock = Lock::take();
+    let kernel = KernelAudit::start(&lock, place, &rules);
+    let output = command.output().unwrap();
+    let mut last = run.plain(&["cat", "/the-end-of-the-program"]);
+    if who == "gid" {
+        last.uid(0);
+    }
+    let last = kernel
+        .settle(&mut last, "/the-end-of-the-program")
+        .to_string();
+    let theirs = kernel.stop();
+    drop(lock);
+    let ran = run.ran(output);
+    ran.succeeded();
+    let exe = format!("\"{}\"", run.exe());
+    let field = |event: &Event| event.syscall(who).to_owned();
+    let theirs = theirs.iter().filter(|event| {
+        let of_command = event.syscall("exe") != exe && event.syscall("pid") != last;
+        of_command && field(event) == place.id.to_string()
+    });
+    let theirs = counts(theirs);
+    needs(!theirs.is_empty(), "a kernel audit that sends events");
+    assert_eq!(
+        theirs,
+        counts(ran.events.iter()),
+        "the kernel's counts, and ours"
+    );
+    ran.output
+}
+
+fn write(place: &Place, name: &str, text: &str) {
+    if let Some((directory, _)) = name.rsplit_once('/') {
+        let mut path = String::new();
+        for part in directory.split('/') {
+            path.push_str(part);
+            place.directory(&path);
+            path.push('/');
+        }
+    }
+    place.file(name, text);
+}
+
+pub(crate) fn a_c_build() {
+    let place = Place::new();
+    write(
+        &place,
+        "c/Makefile",
+        "program: a.o b.o c.o d.o\n\tcc -o $@ $^\n%.o: %.c\n\tcc -O1 -c -o $@ $<\n",
+    );
+    for name in ["b", "c", "d"] {
+        let text = format!(
+            "#include <stdlib.h>\nint {name}(void) {{ return abs(-{}); }}\n",
+            name.as_bytes()[0]
+        );
+        write(&place, &format!("c/{name}.c"), &text);
+    }
+    write(
+        &place,
+        "c/a.c",
+        "#include <stdio.h>\nint b(void), c(void), d(void);\nint main(void) { printf(\"%d\\n\", b() + c() + d()); }\n",
+    );
+    audited(&place, "uid", |run| {
+        run.command(&[], &["make", "-C", "c", "-j2"])
+    });
+    let program = Command::new(place.work.join("c/program")).output().unwrap();
+    assert_eq!(program.stdout, b"297\n");
+}
+
+pub(crate) fn a_rust_build() {
+    let cargo = std::env::var("CARGO").unwrap_or_default();
+    needs(
+        Path::new(&cargo).is_file(),
+        "cargo, which has started this test",
+    );
+    let place = Place::new();
+    let manifest = |name: &str, more: &str| {
+        format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{more}\n")
+    };
+    write(
+        &place,
+        "r/Cargo.toml",
+        &manifest(
+            "sum",
+            "[dependencies]\none = { path = \"one\" }\n[workspace]\n",
+        ),
+    );
+    write(
+        &place,
+        "r/src/main.rs",
+        "fn main() { println!(\"{}\", one::one() + 1); }\n",
+    );
+    write(&place, "r/one/Cargo.toml", &manifest("one", ""));
+    write(&place, "r/one/src/lib.rs", "pub fn one() -> u32 { 1 }\n");
+    // The toolchain may be one that only root can reach: here the group tells the command.
+    audited(&place, "gid", |run| {
+        let mut command = run.command(&[], &[&cargo, "build", "-j2", "--offline", "--quiet"]);
+        command
+            .uid(0)
+            .current_dir(place.work.join("r"))
+            .env("HOME", std::env::var_os("HOME").unwrap_or_default())
+            .env("CARGO_TARGET_DIR", place.work.join("r/target"));
+        command
+    });
+    let program = Command::new(place.work.join("r/target/debug/sum"))
+        .output()
+        .unwrap();
+    assert_eq!(program.stdout, b"2\n");
+}
+
+pub(crate) fn a_git_clone() {
+    let place = Place::new();
+    needs(Path::new("/usr/bin/git").exists(), "git");
+    let prepare = "git init -q from && cd from && git config user.name n && git config user.email e && \
+                   for n in 1 2 3 4 5; do echo $n >file$n; git add .; git commit -qm $n; done";
+    let run = Run::new(&place, "");
+    assert!(
+        run.plain(&["sh", "-c", prepare])
+            .status()
+            .unwrap()
+            .success()
+    );
+    audited(&place, "uid", |run| {
+        run.command(
+            &[],
+            &[
+                "sh",
+                "-c",
+                "git clone -q --no-local from to && cd to && git fsck --strict",
+            ],
+        )
+    });
+    let log = |directory: &str| {
+        let output = run
+            .plain(&["git", "-C", directory, "log", "--format=%H %s"])
+            .output();
+        output.unwrap().stdout
+    };
+    assert_eq!(log("from"), log("to"));
+    assert_eq!(log("to").lines().count(), 5);
+}
+
+pub(crate) fn a_python_test_run() {
+    let place = Place::new();
+    write(
+        &place,
+        "test_all.py",
+        "\
+import concurrent.futures, os, subprocess, tempfile, unittest
+class All(unittest.TestCase):
+    def test_processes(self):
+        self.assertEqual(subprocess.check_output(['echo', 'x']), b'x\\n')
+    def test_pool(self):
+        with concurrent.futures.ProcessPoolExecutor(2) as pool:
+            self.assertEqual(list(pool.map(abs, range(-9, 0))), list(range(9, 0, -1)))
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, 'f')
+            with open(path, 'w') as file: file.write('x')
+            os.rename(path, path + '2')
+            self.assertFalse(os.path.exists(path))
+    def test_refusal(self):
+        with self.assertRaises(PermissionError): open('/etc/shadow')
+",
+    );
+    let output = audited(&place, "uid", |run| {
+        run.command(
+            &[],
+            &["/usr/bin/python3", "-m", "unittest", "-v", "test_all"],
+        )
+    });
+    assert!(
+        output.stderr.contains_str("Ran 4 tests"),
+        "{}",
+        output.stderr.as_bstr()
+    );
+}
+
+pub(crate) fn a_go_test_run() {
+    let place = Place::new();
+    needs(
+        Path::new("/usr/bin/go").exists(),
+        "go, of Debian's package golang-go",
+    );
+    write(&place, "g/go.mod", "module g\n\ngo 1.19\n");
+    write(
+        &place,
+        "g/g_test.go",
+        "\
+package g
+import (\"os\"; \"sync\"; \"testing\")
+func TestThreads(t *testing.T) {
+\tvar all sync.WaitGroup
+\tfor i := 0; i < 50; i++ {
+\t\tall.Add(1)
+\t\tgo func() {
+\t\t\tdefer all.Done()
+\t\t\tfor n := 0; n < 20; n++ {
+\t\t\t\tif _, err := os.ReadFile(\"go.mod\"); err != nil { t.Error(err) }
+\t\t\t}
+\t\t}()
+\t}
+\tall.Wait()
+}
+",
+    );
+    let output = audited(&place, "uid", |run| {
+        let mut command = run.command(&[], &["/usr/bin/go", "test", "./..."]);
+        command
+            .current_dir(place.work.join("g"))
+            .env("GOPROXY", "off")
+            .env("GOFLAGS", "-mod=mod")
+            .env("GOTOOLCHAIN", "local")
+            .env_remove("GOROOT");
+        command
+    });
+    assert!(
+        output.stdout.starts_with(b"ok"),
+        "{}",
+        output.stdout.as_bstr()
+    );
+}
+
+pub(crate) fn a_redis_server_and_its_benchmark() {
+    let place = Place::new();
+    let server = "/usr/bin/redis-check-rdb";
+    needs(
+        Path::new(server).exists(),
+        "redis, of Debian's package redis-tools",
+    );
+    // One program under two names; only this one serves.
+    symlink(
+        fs::canonicalize(server).unwrap(),
+        place.work.join("redis-server"),
+    )
+    .unwrap();
+    let script = "./redis-server --port 0 --unixsocket ./s --save '' --appendonly no >server.log & \
+                  until redis-cli -s ./s ping >/dev/null 2>&1; do sleep 0.02; done; \
+                  redis-benchmark -s ./s -n 20000 -c 20 -q -t set,get >benchmark.log && \
+                  redis-cli -s ./s dbsize && redis-cli -s ./s shutdown nosave; wait";
+    let output = audited(&place, "uid", |run| run.command(&[], &["sh", "-c", script]));
+    assert_eq!(output.stdout, b"1\n");
+    let figures = fs::read_to_string(place.work.join("benchmark.log")).unwrap();
+    assert!(
+        figures.contains("SET:") && figures.contains("GET:"),
+        "{figures}"
+    );
+}

@@ -1,0 +1,145 @@
+//! `tollgate run` by a user without rights, on kernels that lack what it would rather use, and under each
+//! setting of the security module Yama.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
+
+use crate::daemon::{Daemon, TOLLGATE};
+use crate::event::{Event, events, expect};
+use crate::machine::{PROGRAMS, STRANGER, make_directory, make_file};
+use crate::program::{Entry, Program, args};
+use crate::suite::{Rules, Session};
+
+/// The tests. The daemon has nothing to do with them.
+pub(crate) const SESSION: Session = Session {
+    name: "run",
+    engine: "tracepoint",
+    prepare,
+    rules: Rules::Text("-a always,exit -F arch=b64 -S acct -F uid=1001 -k unused\n"),
+    tests: &[
+        ("calls_of_both_abis", calls_of_both_abis),
+        ("calls_without_results", calls_without_results),
+        ("settings_of_yama", settings_of_yama),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+/// Belongs to the user.
+const PLACE: &str = "/tmp/run";
+const RULES: &str = "/tmp/run/rules";
+const LOG: &str = "/tmp/run/log";
+const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+fn prepare() -> anyhow::Result<()> {
+    make_directory(Path::new(PLACE), STRANGER)?;
+    make_file(Path::new("/tmp/run/file"), STRANGER)?;
+    let rules = "-a always,exit -F arch=b32 -S open,unlink -k narrow\n\
+                 -a always,exit -F arch=b64 -S open,unlink,exit -k wide\n";
+    fs::write(RULES, rules).context("cannot write the rules")?;
+    programs()
+}
+
+fn programs() -> anyhow::Result<()> {
+    for (name, entry, [open, unlink, exit]) in [
+        ("run_wide", Entry::Syscall, [2, 87, 60]),
+        ("run_interrupt", Entry::Interrupt, [5, 10, 1]),
+        ("run_narrow", Entry::Narrow, [5, 10, 1]),
+    ] {
+        Program::new(entry)
+            .call(open, args!["file", 0, 0])
+            .call(unlink, args!["missing"])
+            .call(exit, args![7])
+            .write(&Path::new(PROGRAMS).join(name))
+            .context("cannot write a program")?;
+    }
+    Ok(())
+}
+
+/// Runs a program under tollgate; gives what was recorded.
+fn run(name: &str, options: &[&str]) -> anyhow::Result<(Output, Vec<Event>)> {
+    let output = Command::new(TOLLGATE)
+        .args(["run", "--rules", RULES, "--log", LOG])
+        .args(options)
+        .arg("--")
+        .arg(Path::new(PROGRAMS).join(name))
+        .uid(STRANGER)
+        .gid(STRANGER)
+        .current_dir(PLACE)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start tollgate")?;
+    let log = fs::read(LOG).unwrap_or_default();
+    // The next run starts a new one.
+    let _none = fs::remove_file(LOG);
+    Ok((output, events(&log)?))
+}
+
+fn calls_of_both_abis(_daemon: &Daemon) -> anyhow::Result<()> {
+    for (name, abi) in [
+        ("run_wide", "c000003e"),
+        ("run_interrupt", "40000003"),
+        ("run_narrow", "40000003"),
+    ] {
+        let (output, events) = run(name, &[])?;
+        ensure!(output.status.code() == Some(7), "{name}: {output:?}");
+        let mut expected = vec!["open=3 NORMAL:file", "unlink=-2 PARENT:/tmp/run"];
+        if name == "run_wide" {
+            expected.push("exit");
+        }
+        expect(&events, &expected).context(name)?;
+        for event in &events {
+            let field = |field| event.field("SYSCALL", field);
+            ensure!(field("arch") == abi, "{event:?}");
+            ensure!(field("uid") == STRANGER.to_string(), "{event:?}");
+            ensure!(field("gid") == STRANGER.to_string(), "{event:?}");
+            ensure!(field("comm") == name, "{event:?}");
+            ensure!(field("exe").ends_with(name), "{event:?}");
+        }
+    }
+    Ok(())
+}
+
+fn calls_without_results(_daemon: &Daemon) -> anyhow::Result<()> {
+    for name in ["run_wide", "run_interrupt", "run_narrow"] {
+        let (output, events) = run(name, &["--no-result"])?;
+        ensure!(output.status.code() == Some(7), "{name}: {output:?}");
+        ensure!(
+            output.stderr.is_empty(),
+            "{name}: {}",
+            output.stderr.as_bstr()
+        );
+        let mut expected = vec!["open NORMAL:file", "unlink PARENT:/tmp/run"];
+        if name == "run_wide" {
+            expected.push("exit");
+        }
+        expect(&events, &expected).context(name)?;
+    }
+    Ok(())
+}
+
+/// 3 is the last: it cannot be taken back.
+fn settings_of_yama(_daemon: &Daemon) -> anyhow::Result<()> {
+    for scope in 0..=3 {
+        fs::write(YAMA, scope.to_string()).context("cannot set ptrace_scope")?;
+        for options in [&[][..], &["--no-result"]] {
+            let (output, events) = run("run_wide", options)?;
+            let said = output.stderr.as_bstr();
+            if scope < 2 {
+                ensure!(output.status.code() == Some(7), "{scope}: {said}");
+                ensure!(events.len() == 3, "{scope}: {events:?}");
+            } else {
+                let named = format!("kernel.yama.ptrace_scope is {scope}");
+                ensure!(output.status.code() == Some(125), "{scope}: {output:?}");
+                ensure!(said.contains_str(&named), "{scope}: {said}");
+                ensure!(events.is_empty(), "{scope}: {events:?}");
+            }
+        }
+    }
+    Ok(())
+}
