@@ -11,17 +11,20 @@
 //! - two control settings on one line.
 
 mod condition;
-mod draft;
+pub(super) mod draft;
+mod fields;
+mod keys;
 mod list;
-mod number;
-mod option;
+mod narrow;
+pub(super) mod number;
+pub(super) mod option;
 mod syscalls;
 mod value;
 mod watch;
 
 use super::diag::{Diagnostic, Findings, shown};
 use super::lex::{self, RawLine};
-use super::{Command, Host, Line};
+use super::{Command, Dialect, Host, Line};
 use draft::Draft;
 use number::Wide;
 use option::{Flag, Given};
@@ -91,8 +94,12 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
     let words = lex::words(raw, findings);
     let given = option::options(words, findings);
     let first = given.first()?;
-    let has = |flag| given.iter().find(|given| given.flag == flag);
-    let command = if let Some(given) = has(Flag::CommandLine) {
+    let nested = given.iter().find(|given| given.flag == Flag::ReadFile);
+    let outside = given.iter().find(|given| given.flag.is_for_command_line());
+    let mounts = given
+        .iter()
+        .find(|given| matches!(given.flag, Flag::Equivalent | Flag::Trim));
+    let command = if let Some(given) = outside {
         left_out(
             given,
             "not-in-file",
@@ -100,11 +107,11 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
             findings,
         );
         None
-    } else if let Some(given) = has(Flag::Unsupported) {
+    } else if let Some(given) = mounts {
         let advice = "mounts below a watched directory are not followed yet";
         left_out(given, "unsupported", advice, findings);
         None
-    } else if let Some(given) = has(Flag::ReadFile) {
+    } else if let Some(given) = nested {
         findings.error(
             "not-in-file",
             &given.name.span,
@@ -125,7 +132,7 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
         }
         command
     } else {
-        let mut draft = Draft::new(host);
+        let mut draft = Draft::new(host, Dialect::Four);
         for given in &given {
             draft.take(given, findings);
         }
