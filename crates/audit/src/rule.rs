@@ -119,7 +119,7 @@ pub struct Rule {
 ///
 /// # Source
 /// `AUDIT_FILTER_*` in `include/uapi/linux/audit.h`, Linux 6.12.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum List {
     /// Messages that user space sends.

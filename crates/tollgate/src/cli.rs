@@ -1,5 +1,6 @@
 //! The native command line: one clap table; each command in its own file.
 
+pub(crate) mod auditctl;
 pub(crate) mod check;
 mod daemon;
 pub(crate) mod explain;
@@ -24,6 +25,9 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Reads a command line, or with -R a rule file, as auditctl(8) does.
+    #[command(disable_help_flag = true)]
+    Auditctl(auditctl::Args),
 }
 
 /// Acts on the parsed command line.
@@ -35,5 +39,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Auditctl(args) => auditctl::run(&args.words),
     }
 }

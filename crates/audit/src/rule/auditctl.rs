@@ -18,7 +18,7 @@ use super::diag::{Diagnostic, Findings};
 use super::lex::Word;
 use super::parse::draft::Draft;
 use super::parse::number;
-use super::parse::option::{Flag, Given, Options, Step};
+use super::parse::option::{self, Flag, Given, Options, Step};
 use super::{Command, Dialect, Host};
 
 pub use file::{line, lines};
@@ -28,7 +28,10 @@ pub use request::{Answer, Request, Signal};
 const KEY_LIMIT_BYTES: usize = 256;
 
 /// Status after any mistake.
-const FAILED: u8 = 255;
+pub const FAILED: u8 = 255;
+
+/// What version 4 says after any mistake on a command line.
+pub const GENERAL: &str = "There was an error while processing parameters";
 
 /// Reads a command line without its first word. `-R FILE` alone is not for this function: see
 /// [`lines`].
@@ -49,10 +52,14 @@ pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn Host) -> Answer {
     let findings = Findings::on_command_line(&mut diagnostics);
     let mut answer = Reader::new(words.collect(), dialect, host, findings).read(None);
     if answer.status == FAILED && dialect == Dialect::Four {
-        let general = "There was an error while processing parameters";
-        answer.said.push(general.into());
+        answer.said.push(GENERAL.into());
     }
     answer
+}
+
+/// Every option, as it is written: letters first.
+pub fn options() -> impl Iterator<Item = String> {
+    option::spellings()
 }
 
 /// Where reading stands, in the words of `auditctl`: negative results stop it.

@@ -39,7 +39,7 @@ fn said(line: &str) -> (u8, String) {
     let mut answer = run(line, Dialect::Four);
     if answer.status == FAILED {
         let general = answer.said.pop().unwrap();
-        assert_eq!(general, "There was an error while processing parameters");
+        assert_eq!(general, GENERAL);
     }
     (
         answer.status,
