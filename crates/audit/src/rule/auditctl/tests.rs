@@ -201,7 +201,30 @@ fn reading_stops_at_the_first_mistake() {
             255,
             "uid can only be used with exit filter list",
         ),
+        (
+            "-C uid=foo",
+            255,
+            "-C unknown right hand value for comparison with: uid",
+        ),
         ("-a always,exit -C uid>=gid", 255, "-C unknown field: uid>"),
+        (
+            "-a always,exit -F field_compare=x",
+            255,
+            "-F value should be number for field_compare",
+        ),
+        (
+            "-a always,exit -F key!=a -S open",
+            255,
+            "Key field needs a watch, syscall or exe path given prior to it",
+        ),
+        // Of a rule to delete nobody is told that 32-bit programs number syscalls otherwise.
+        ("-d always,exit -S open", 0, ""),
+        (
+            "-w /x -S 2",
+            0,
+            "Old style watch rules are slower / \
+             WARNING - 32/64 bit syscall mismatch, you should specify an arch",
+        ),
         ("-a always,exit -F arch=b64 -S ,", 0, ""),
         (
             "-w /x -p z",

@@ -14,6 +14,10 @@ pub(super) struct Split {
     pub(super) right: Word,
 }
 
+/// What version 3 says of most fields on the exclude list.
+pub(super) const NOT_ON_EXCLUDE: &[u8] =
+    b"Only msgtype, *uid, *gid, pid, and subj* fields can be used with exclude filter";
+
 /// The option that a condition was given with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Given {
@@ -140,9 +144,7 @@ fn refuse_on_exclude(
 ) {
     let evaluated = spec.is_some_and(|spec| field::evaluated_for_messages(spec.field));
     if dialect == Dialect::Three && list == List::Exclude && !evaluated {
-        findings.refuses(&[
-            b"Only msgtype, *uid, *gid, pid, and subj* fields can be used with exclude filter",
-        ]);
+        findings.refuses(&[NOT_ON_EXCLUDE]);
         findings.error(
             "field-on-list",
             &split.left.span,
@@ -155,7 +157,7 @@ fn refuse_on_exclude(
 /// Reads an inter-field comparison, `-C`; `None` after an error.
 pub(super) fn read_pair(
     split: &Split,
-    list: List,
+    list: Option<List>,
     findings: &mut Findings<'_>,
 ) -> Option<FieldTest> {
     if split.right.text.is_empty() {
@@ -207,12 +209,12 @@ pub(super) fn read_pair(
 
 /// `-F field_compare=NUMBER`: a pair by its number in the kernel ABI.
 fn raw_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> Option<FieldTest> {
-    check_pair(split, list, Given::Field, findings);
+    check_pair(split, Some(list), Given::Field, findings);
     if split.right.text.is_empty() {
         return None;
     }
     let wide = number::Wide::Refuse;
-    let number = number::unsigned("field_compare", &split.right, wide, findings)?;
+    let number = number::field("field_compare", &split.right, wide, findings)?;
     let index = number
         .checked_sub(1)
         .and_then(|index| usize::try_from(index).ok());
@@ -236,11 +238,12 @@ fn raw_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> Option<Fi
 }
 
 /// `auditctl` looks at the list and the operator of a `-C`, and leaves the raw form to the kernel.
-fn check_pair(split: &Split, list: List, given: Given, findings: &mut Findings<'_>) {
-    if list != List::Exit {
-        if given == Given::Pair {
-            findings.refuses(&[&split.left.text, b" can only be used with exit filter list"]);
-        }
+fn check_pair(split: &Split, list: Option<List>, given: Given, findings: &mut Findings<'_>) {
+    if list != Some(List::Exit) && given == Given::Pair {
+        findings.refuses(&[&split.left.text, b" can only be used with exit filter list"]);
+    }
+    // That there is no list was said already.
+    if let Some(list) = list.filter(|&list| list != List::Exit) {
         findings.error(
             "field-on-list",
             &split.left.span,

@@ -15,6 +15,9 @@ use super::{condition, list, narrow, syscalls, value, watch};
 use crate::ids::Arch;
 use crate::table;
 
+/// What `auditctl` says of a key that labels nothing.
+const KEY_DEPENDS: &[u8] = b"Key field needs a watch, syscall or exe path given prior to it";
+
 #[derive(Clone, Copy)]
 enum Verb {
     Add(Place),
@@ -163,10 +166,15 @@ impl<'h> Draft<'h> {
         let Some(first) = self.keys.first() else {
             return;
         };
+        let target = self.target;
+        let on_exclude = target.is_some_and(|target| target.list == List::Exclude);
+        if on_exclude && self.dialect == Dialect::Three {
+            let text = condition::NOT_ON_EXCLUDE;
+            findings.transcript.refuses_late(&[text]);
+        } else if !self.labelled {
+            findings.transcript.refuses_late(&[KEY_DEPENDS]);
+        }
         if !self.labelled {
-            findings
-                .transcript
-                .refuses_late(&[b"Key field needs a watch, syscall or exe path given prior to it"]);
             keys::without_object(&first.span, findings);
         }
         if self.fields.is_full() {
@@ -315,8 +323,13 @@ impl<'h> Draft<'h> {
                 _,
             ) => syscalls::Names::Uring,
             (_, Some(arch)) => syscalls::Names::Stated(arch, self.dialect),
-            (Some(_), None) => syscalls::Names::Native(native, self.dialect),
-            (None, None) => syscalls::Names::Stated(native, self.dialect),
+            (
+                Some(Target {
+                    verb: Verb::Add(_), ..
+                }),
+                None,
+            ) => syscalls::Names::Native(native, self.dialect),
+            (_, None) => syscalls::Names::Stated(native, self.dialect),
         };
         let mask = self.mask.get_or_insert_with(SyscallMask::none);
         syscalls::read(word, names, mask, findings);
@@ -351,6 +364,11 @@ impl<'h> Draft<'h> {
                     "the operator of a key counts for nothing",
                     "a key is a label: write `key=`",
                 );
+            }
+            if !self.labelled {
+                findings.refuses(&[KEY_DEPENDS]);
+                keys::without_object(&split.left.span, findings);
+                return;
             }
             self.keys.add(split.right, self.dialect, findings);
             return;
@@ -422,19 +440,11 @@ impl<'h> Draft<'h> {
             findings.refuses(&[b"Too many fields in rule: ", &word.text]);
         }
         let split = condition::split(word, condition::Given::Pair, findings);
-        let list = if self.target.is_some() {
-            self.list(given, findings)
-        } else {
-            // Without a list `auditctl` reads on, as on a list that takes no comparison.
-            let elsewhere = split.as_ref().map(|split| split.left.text.clone());
-            let left = elsewhere.unwrap_or_default();
-            findings.refuses(&[&left, b" can only be used with exit filter list"]);
-            self.list(given, findings)
-        };
-        let (Some(split), Some(list)) = (split, list) else {
-            return;
-        };
-        if let Some(test) = condition::read_pair(&split, list, findings) {
+        let list = self.target.map(|target| target.list);
+        // Without a list `auditctl` reads on, as on a list that takes no comparison.
+        let test = split.and_then(|split| condition::read_pair(&split, list, findings));
+        self.list(given, findings);
+        if let (Some(test), Some(_)) = (test, list) {
             self.fields.push(test, &word.span, findings);
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn read(word: &Word, names: Names, mask: &mut SyscallMask, findings: 
         );
     }
     if let Names::Native(native, dialect) = names {
-        compare_with_32_bits(word, native, dialect, findings);
+        compare_with_32_bits(word, native, dialect, mask, findings);
     }
 }
 
@@ -69,11 +69,17 @@ fn insert_all(names: Names, mask: &mut SyscallMask) {
 }
 
 /// Warns when the names have other numbers for 32-bit programs, which a rule without arch matches
-/// by number.
+/// by number. `auditctl` compares what the names make for them with the whole mask so far.
 ///
 /// # Source
-/// `check_rule_mismatch()` in `src/auditctl.c` of audit-userspace 4.2, which compares masks.
-fn compare_with_32_bits(word: &Word, native: Arch, dialect: Dialect, findings: &mut Findings<'_>) {
+/// `check_rule_mismatch()` in `src/auditctl.c` of audit-userspace 4.2.
+fn compare_with_32_bits(
+    word: &Word,
+    native: Arch,
+    dialect: Dialect,
+    mask: &SyscallMask,
+    findings: &mut Findings<'_>,
+) {
     let Some(narrow) = table::arch_32(native) else {
         return;
     };
@@ -82,34 +88,34 @@ fn compare_with_32_bits(word: &Word, native: Arch, dialect: Dialect, findings: &
     };
     let mut start = 0;
     let mut differing = None;
-    let (mut wide_set, mut narrow_set) = (SyscallMask::none(), SyscallMask::none());
+    let mut narrow_mask = SyscallMask::none();
     for piece in word.text.split(|&byte| byte == b',') {
         let span = word.part(start..start + piece.len()).span;
         start += piece.len() + 1;
+        if piece == b"all" {
+            narrow_mask = SyscallMask::all();
+            continue;
+        }
         let (wide, other) = (number(native, piece), number(narrow, piece));
-        wide.into_iter().for_each(|number| wide_set.insert(number));
-        other
-            .into_iter()
-            .for_each(|number| narrow_set.insert(number));
+        let by_number = || number::scan(piece).and_then(number::Scanned::low_bits);
+        if let Some(bit) = other.or_else(by_number) {
+            narrow_mask.insert(bit);
+        }
         if wide != other && wide.is_some() {
             differing.get_or_insert((piece, span));
         }
     }
-    let Some((name, span)) = differing else {
-        return;
-    };
-    let has_all = word
-        .text
-        .split(|&byte| byte == b',')
-        .any(|piece| piece == b"all");
-    if wide_set != narrow_set && !has_all {
-        let line = findings.mismatch_place();
+    if narrow_mask != *mask {
+        let place = findings.mismatch_place();
         findings.transcript.says(&[
             b"WARNING - 32/64 bit syscall mismatch",
-            line.as_bytes(),
+            place.as_bytes(),
             b", you should specify an arch",
         ]);
     }
+    let Some((name, span)) = differing else {
+        return;
+    };
     findings.warning(
         "arch-missing",
         &span,

@@ -36,11 +36,14 @@ pub(super) fn read(
             "write the path from the root; rules have no quotes and no `~`",
         );
     }
-    let end = word
-        .text
-        .iter()
-        .rposition(|&byte| byte != b'/')
-        .map_or(1, |last| last + 1);
+    let end = match word.text.as_slice() {
+        // Too short for `auditctl` to trim.
+        b"//" => 2,
+        text => text
+            .iter()
+            .rposition(|&byte| byte != b'/')
+            .map_or(1, |last| last + 1),
+    };
     let path = word.text.get(..end).unwrap_or_default();
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if name.len() > NAME_LIMIT_BYTES {
