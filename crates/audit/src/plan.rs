@@ -13,6 +13,7 @@ pub mod eval;
 pub mod explain;
 pub mod function;
 pub mod hook;
+pub mod lint;
 pub mod list;
 pub mod perm;
 mod prepare;

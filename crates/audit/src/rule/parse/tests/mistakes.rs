@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::super::codes as explained;
 use super::*;
 
 /// Each mistake with its code and column, in the order of the modules that find them.
@@ -38,6 +39,8 @@ const MISTAKES: &[(&str, &str, u32)] = &[
     ("-a entry,always -S open", "bad-list", 4),
     ("-a exit,possible", "deprecated-action", 9),
     ("-w /x -w /y", "two-rules", 7),
+    ("-a always,exit -p wa", "perm-first", 16),
+    ("-S open -w /x", "syscall-with-watch", 4),
     ("-a always,exit -w /y", "two-rules", 16),
     ("-S 18 -a always,io_uring", "list-first", 4),
     (
@@ -134,6 +137,7 @@ fn each_mistake_is_named_where_it_is() {
     for &(line, code, column) in MISTAKES {
         let (command, findings) = parse_line(line.as_bytes(), &Machine);
         let first = &findings[0];
+        assert!(explained::explain(first.code).is_some(), "{}", first.code);
         assert_eq!(
             (first.code, first.column, first.line),
             (code, column, 1),
