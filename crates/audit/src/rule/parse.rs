@@ -26,6 +26,7 @@ use super::diag::{Diagnostic, Findings, shown};
 use super::lex::{self, RawLine};
 use super::{Command, Dialect, Host, Line};
 use draft::Draft;
+use keys::Keys;
 use number::Wide;
 use option::{Flag, Given};
 
@@ -92,6 +93,7 @@ fn read(raw: &RawLine<'_>, host: &dyn Host, diagnostics: &mut Vec<Diagnostic>) -
 
 fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Command> {
     let words = lex::words(raw, findings);
+    let count = words.len();
     let given = option::options(words, findings);
     let first = given.first()?;
     let nested = given.iter().find(|given| given.flag == Flag::ReadFile);
@@ -120,7 +122,7 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
         );
         None
     } else if let Some(at) = given.iter().position(|given| given.flag == Flag::DeleteAll) {
-        delete_all(given, at, findings)
+        delete_all(given, at, count, findings)
     } else if let Some(command) = setting(first, findings) {
         if let Some(second) = given.get(1) {
             findings.error(
@@ -153,25 +155,33 @@ fn left_out(given: &Given, code: &'static str, advice: &str, findings: &mut Find
     );
 }
 
-/// `-D`, alone or with a key.
-fn delete_all(mut given: Vec<Given>, at: usize, findings: &mut Findings<'_>) -> Option<Command> {
+/// `-D`, alone or before a key. `auditctl` counts the words, so that nothing may be joined.
+fn delete_all(
+    mut given: Vec<Given>,
+    at: usize,
+    words: usize,
+    findings: &mut Findings<'_>,
+) -> Option<Command> {
     let delete = given.remove(at);
     let mut others = given.into_iter();
-    match (others.next(), others.next()) {
-        (None, _) => Some(Command::DeleteAll(None)),
-        (Some(key), None) if key.flag == Flag::Key => {
-            Some(Command::DeleteAll(Some(key.value.text.into())))
+    match (others.next(), others.next(), words) {
+        (None, _, 1) => Some(Command::DeleteAll(None)),
+        (Some(key), None, 3) if at == 0 && key.flag == Flag::Key && !key.is_joined() => {
+            let text = key.value.text.clone();
+            Keys::default().add(key.value, Dialect::Four, findings);
+            Some(Command::DeleteAll(Some(text.into())))
         }
-        (Some(other), _) => {
+        (other, ..) => {
+            let other = other.map_or_else(|| delete.name.clone(), |other| other.name);
             findings.error(
                 "two-commands",
-                &other.name.span,
+                &other.span,
                 format!(
                     "`{}` beside `{}`",
-                    shown(&other.name.text),
+                    shown(&other.text),
                     shown(&delete.name.text)
                 ),
-                "`-D` stands alone, or with one `-k KEY`",
+                "`-D` stands alone, or before one `-k KEY`, all with spaces between them",
             );
             None
         }

@@ -19,6 +19,13 @@ pub(in crate::rule) struct Given {
     pub(in crate::rule) value: Word,
 }
 
+impl Given {
+    /// Whether the argument follows the option without a space.
+    pub(super) fn is_joined(&self) -> bool {
+        self.value.span.start == self.name.span.end
+    }
+}
+
 /// Reads the options of a line one by one.
 ///
 /// Words that belong to no option are passed over and kept for the end, where `getopt_long(3)`
@@ -30,6 +37,8 @@ pub(in crate::rule) struct Options {
     /// Place of the next letter in that word, while it is read letter by letter.
     letter: Option<usize>,
     strays: Vec<Word>,
+    /// The `--` after which words belong to no option.
+    separator: Option<Word>,
     /// Whether the end was met.
     ended: bool,
 }
@@ -50,6 +59,7 @@ impl Options {
             next: 0,
             letter: None,
             strays: Vec::new(),
+            separator: None,
             ended: false,
         }
     }
@@ -67,6 +77,7 @@ impl Options {
             match word.text.as_slice() {
                 b"--" => {
                     self.next += 1;
+                    self.separator = Some(word);
                     let rest = self.words.iter().skip(self.next).cloned();
                     self.strays.extend(rest);
                     self.next = self.words.len();
@@ -227,7 +238,7 @@ pub(super) fn options(words: Vec<Word>, findings: &mut Findings<'_>) -> Vec<Give
             given.push(one);
         }
     }
-    if let Some(word) = options.stray() {
+    if let Some(word) = options.separator.as_ref().or_else(|| options.stray()) {
         stray(word, findings);
     }
     given
@@ -351,7 +362,7 @@ mod tests {
             ("--reset", "unknown-option", 1),
             ("--loginuid-immutable=1", "unwanted-value", 1),
             ("--backlog_wait_time", "missing-value", 1),
-            ("-D -- -D", "stray-word", 7),
+            ("-D -- -D", "stray-word", 4),
             ("-", "stray-word", 1),
         ] {
             let (_, findings) = run(line);
