@@ -6,6 +6,7 @@
 //! [`crate::plan`].
 
 pub mod auditctl;
+pub mod augenrules;
 pub mod codes;
 pub mod diag;
 pub(crate) mod field;
