@@ -14,6 +14,7 @@
 mod bench;
 mod check;
 mod e2e;
+mod fuzz;
 mod repository;
 mod step;
 mod tables;
@@ -56,6 +57,11 @@ const COMMANDS: &[Command] = &[
         "vm",
         "the tests on Debian's kernels: [--kernel 6.1|6.12|all] [--filter NAME]",
         vm::run,
+    ),
+    (
+        "fuzz",
+        "rule text of any bytes: [--seconds N] [--seed N] [--target NAME]",
+        fuzz::run,
     ),
     ("fmt", "format the Rust and the C", check::format),
     ("tidy", "the rules that no compiler knows", tidy::run),

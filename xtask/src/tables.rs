@@ -47,19 +47,48 @@ enum Prefix {
     Kept(&'static str),
 }
 
-const TABLES: [Table; 3] = [
-    Table {
-        file: "syscalls_x86_64.rs",
-        title: "Syscalls of `x86_64`",
-        source: "src/x86_64/general.rs",
-        prefix: Prefix::Dropped("__NR_"),
-    },
-    Table {
-        file: "syscalls_i386.rs",
-        title: "Syscalls of `i386`",
-        source: "src/x86/general.rs",
-        prefix: Prefix::Dropped("__NR_"),
-    },
+const TABLES: [Table; 10] = [
+    syscalls(
+        "syscalls_x86_64.rs",
+        "Syscalls of `x86_64`",
+        "src/x86_64/general.rs",
+    ),
+    syscalls(
+        "syscalls_i386.rs",
+        "Syscalls of `i386`",
+        "src/x86/general.rs",
+    ),
+    syscalls(
+        "syscalls_aarch64.rs",
+        "Syscalls of `aarch64`",
+        "src/aarch64/general.rs",
+    ),
+    syscalls("syscalls_arm.rs", "Syscalls of `arm`", "src/arm/general.rs"),
+    syscalls(
+        "syscalls_ppc.rs",
+        "Syscalls of `ppc`",
+        "src/powerpc/general.rs",
+    ),
+    syscalls(
+        "syscalls_ppc64.rs",
+        "Syscalls of `ppc64`",
+        "src/powerpc64/general.rs",
+    ),
+    syscalls(
+        "syscalls_s390x.rs",
+        "Syscalls of `s390x`",
+        "src/s390x/general.rs",
+    ),
+    syscalls(
+        "syscalls_riscv32.rs",
+        "Syscalls of `riscv32`",
+        "src/riscv32/general.rs",
+    ),
+    syscalls(
+        "syscalls_riscv64.rs",
+        "Syscalls of `riscv64`",
+        "src/riscv64/general.rs",
+    ),
     Table {
         file: "errno.rs",
         title: "Error numbers of x86",
@@ -67,6 +96,23 @@ const TABLES: [Table; 3] = [
         prefix: Prefix::Kept("E"),
     },
 ];
+
+/// Syscalls of one arch.
+const fn syscalls(file: &'static str, title: &'static str, source: &'static str) -> Table {
+    Table {
+        file,
+        title,
+        source,
+        prefix: Prefix::Dropped("__NR_"),
+    }
+}
+
+/// First number that no audit rule can name. The headers of arm give the bases of its two ABIs
+/// among the syscalls, one of them 0.
+const SYSCALL_LIMIT: u32 = 2048;
+
+/// What a header calls such a base.
+const BASE: &str = "SYSCALL_BASE";
 
 /// Generates every table; with `--check`, compares instead of writing.
 ///
@@ -181,7 +227,10 @@ fn generate(table: &Table, source: &SourceCrate, kernel: &str) -> Result<String>
     let text = source.read(file)?;
     let mut entries: Vec<(u32, &str)> = constants(&text)
         .filter_map(|(name, number)| match table.prefix {
-            Prefix::Dropped(prefix) => Some((number, name.strip_prefix(prefix)?)),
+            Prefix::Dropped(prefix) => {
+                let name = name.strip_prefix(prefix)?;
+                (number < SYSCALL_LIMIT && name != BASE).then_some((number, name))
+            }
             Prefix::Kept(prefix) => name.starts_with(prefix).then_some((number, name)),
         })
         .collect();

@@ -32,6 +32,15 @@ impl Arch {
     pub const RISCV64: Self = Self(0xc000_00f3);
     /// 32-bit RISC-V.
     pub const RISCV32: Self = Self(0x4000_00f3);
+
+    /// Whether it is for programs of 64 bits.
+    ///
+    /// # Source
+    /// `__AUDIT_ARCH_64BIT` in `include/uapi/linux/audit.h`, Linux 6.12.
+    #[must_use]
+    pub const fn is_64_bit(self) -> bool {
+        self.0 & 0x8000_0000 != 0
+    }
 }
 
 impl fmt::LowerHex for Arch {

@@ -14,6 +14,7 @@ pub mod explain;
 pub mod function;
 pub mod hook;
 pub mod inner;
+pub mod lint;
 pub mod list;
 pub mod perm;
 mod prepare;

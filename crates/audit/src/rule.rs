@@ -1,8 +1,13 @@
 //! Rules: the language of `auditctl(8)`, from text to types.
 //!
 //! [`parse_file`] and [`parse_line`] turn bytes into [`Command`]s and [`Diagnostic`]s; they never
-//! stop at the first mistake. What the commands mean together is the business of [`crate::plan`].
+//! stop at the first mistake. [`auditctl`] reads the same text as the tool of that name does, with
+//! its words, and stops where it stops. What the commands mean together is the business of
+//! [`crate::plan`].
 
+pub mod auditctl;
+pub mod augenrules;
+pub mod codes;
 pub mod diag;
 pub(crate) mod field;
 mod lex;
@@ -28,6 +33,17 @@ pub trait Host {
     fn is_directory(&self, path: &[u8]) -> bool;
     /// What `b64` means here; [`Arch::X86_64`] on the machines tollgate audits today.
     fn native(&self) -> Arch;
+}
+
+/// Whose language it is: the two versions of `auditctl` in use differ in what they read, what they
+/// send to the kernel, and how they list it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// audit-userspace 3.0.9.
+    Three,
+    /// audit-userspace 4.
+    #[default]
+    Four,
 }
 
 /// One line of a rule file that asks for something.
@@ -105,7 +121,7 @@ pub struct Rule {
 ///
 /// # Source
 /// `AUDIT_FILTER_*` in `include/uapi/linux/audit.h`, Linux 6.12.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum List {
     /// Messages that user space sends.

@@ -287,6 +287,8 @@ mod tests {
                 },
                 groups: &self.groups,
                 personality,
+                label: None,
+                socket_family: None,
                 objects: &self.objects,
             }
         }
@@ -311,7 +313,12 @@ mod tests {
             proptest::option::of(path()),
             proptest::option::weighted(0.8, inode),
         )
-            .prop_map(|(path, name, inode)| ObservedObject { path, name, inode })
+            .prop_map(|(path, name, inode)| ObservedObject {
+                path,
+                name,
+                inode,
+                label: None,
+            })
     }
 
     /// Events that can happen: only calls that name objects have some, exits do not return.

@@ -1,5 +1,7 @@
 //! The native command line: one clap table; each command in its own file.
 
+pub(crate) mod auditctl;
+mod augenrules;
 pub(crate) mod check;
 mod daemon;
 pub(crate) mod explain;
@@ -27,6 +29,11 @@ enum Command {
     Daemon(daemon::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
+    /// Reads a command line, or with -R a rule file, as auditctl(8) does.
+    #[command(disable_help_flag = true)]
+    Auditctl(auditctl::Args),
+    /// Merges the rule files of a directory into one, as augenrules(8) does.
+    Augenrules(augenrules::Args),
 }
 
 /// Acts on the parsed command line.
@@ -39,5 +46,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
+        Command::Auditctl(args) => auditctl::run(&args.words),
+        Command::Augenrules(args) => augenrules::run(&args),
     }
 }

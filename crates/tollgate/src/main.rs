@@ -1,4 +1,6 @@
 //! `tollgate`: check rules, explain their price, and audit this machine with them.
+//!
+//! Called `auditctl`, it is that command.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +14,11 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    match cli::run(cli::Cli::parse()) {
+    let done = match cli::auditctl::called() {
+        Some(words) => cli::auditctl::run(&words),
+        None => cli::run(cli::Cli::parse()),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => cli::report::failure(&error),
     }

@@ -22,7 +22,7 @@ const IMPURE: [&str; 8] = [
 ];
 
 /// Text written by others, or whose blanks are what a test is about.
-const FOREIGN_TEXT: [&str; 3] = ["LICENSE", "tests/golden/", "Cargo.lock"];
+const FOREIGN_TEXT: [&str; 4] = ["LICENSE", "tests/fuzz/", "tests/golden/", "Cargo.lock"];
 
 /// Whether the file is Rust.
 pub(super) fn is_rust(path: &str) -> bool {

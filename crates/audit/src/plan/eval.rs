@@ -3,6 +3,11 @@
 //! This is the reference. It knows nothing of plans, decides nothing early and is in no hurry; the
 //! plan, and through it the BPF filter, must agree with it. What [`Observed::compare`] says about a
 //! single number is shared with [`super::verdict`], so that the two differ only in what they ask.
+//! The lists beside exit are in [`other`]. What is understood here, and no engine can evaluate yet,
+//! is refused by the plan by name.
+
+pub mod label;
+pub mod other;
 
 use crate::event::succeeded;
 use crate::event::{Inode, Task};
@@ -10,6 +15,7 @@ use crate::ids::{Arch, Auid, Syscall};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
 
 use super::perm::{self, Class, Flags};
+use label::Label;
 
 /// Everything that a rule can ask about one finished syscall.
 #[derive(Clone, Debug)]
@@ -31,6 +37,10 @@ pub struct Observed<'a> {
     pub groups: &'a [u32],
     /// Execution domain.
     pub personality: u32,
+    /// Security label of the task.
+    pub label: Option<Label<'a>>,
+    /// Family of the socket address that the call was given.
+    pub socket_family: Option<u32>,
     /// Objects that the call named, those that have a PATH item: parents included.
     pub objects: &'a [ObservedObject<'a>],
 }
@@ -44,6 +54,8 @@ pub struct ObservedObject<'a> {
     pub name: Option<&'a [u8]>,
     /// Facts of its inode; `None` when there is none.
     pub inode: Option<Inode>,
+    /// Its security label.
+    pub label: Option<Label<'a>>,
 }
 
 /// Index of the first rule whose conditions all hold: the one that decides. `None` when no rule
@@ -65,6 +77,43 @@ pub fn recorded(rules: &[Rule], observed: &Observed<'_>) -> bool {
     first_match(rules, observed)
         .and_then(|index| rules.get(index))
         .is_some_and(|rule| rule.action == Action::Always)
+}
+
+/// Index of the rule whose key the record carries, if it carries one.
+///
+/// The kernel asks rules about the event first, and rules about one inode after that. Of the
+/// latter, one that stands earlier in the list wins; when it has no key, the key of the former
+/// stays.
+///
+/// # Source
+/// `audit_filter_rules` in `kernel/auditsc.c`, Linux 6.12: `ctx->filterkey` is only replaced.
+#[must_use]
+pub fn recorded_key(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
+    let winner = first_match(rules, observed)?;
+    let is_keyed = |index: &usize| rules.get(*index).is_some_and(|rule| !rule.keys.is_empty());
+    let is_about_event = |rule: &Rule| !rule.fields.iter().any(is_about_one_object);
+    let of_event = || {
+        let first = rules
+            .iter()
+            .position(|rule| is_about_event(rule) && matches(rule, observed));
+        first.filter(is_keyed)
+    };
+    Some(winner).filter(is_keyed).or_else(of_event)
+}
+
+/// What a call returned, as it is reported and compared: one that was interrupted and will be
+/// started again returned EINTR.
+///
+/// # Source
+/// `audit_return_fixup` in `kernel/auditsc.c`, Linux 6.12.
+#[must_use]
+pub const fn reported(exit: i64) -> i64 {
+    const EINTR: i64 = 4;
+    match -exit {
+        // ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK
+        512 | 513 | 514 | 516 => -EINTR,
+        _ => exit,
+    }
 }
 
 /// Compares as the kernel does: unsigned, on 32 bits.
@@ -128,6 +177,25 @@ impl ObservedObject<'_> {
     }
 }
 
+impl<'a> Observed<'a> {
+    /// A task that is in no syscall.
+    fn of_task(task: Task<'a>, groups: &'a [u32], personality: u32) -> Self {
+        Self {
+            arch: Arch(0),
+            syscall: Syscall(0),
+            exit: None,
+            args: [0; 4],
+            open_how_flags: 0,
+            task,
+            groups,
+            personality,
+            label: None,
+            socket_family: None,
+            objects: &[],
+        }
+    }
+}
+
 impl Observed<'_> {
     /// The number of the event that `field` stands for; `None` when it has none, or many.
     #[must_use]
@@ -154,6 +222,7 @@ impl Observed<'_> {
             Field::A1 => low32(self.args[1]),
             Field::A2 => low32(self.args[2]),
             Field::A3 => low32(self.args[3]),
+            Field::SaddrFam => self.socket_family?,
             _ => return None,
         })
     }
@@ -314,7 +383,22 @@ fn holds(test: &FieldTest, observed: &Observed<'_>, one: Option<&ObservedObject<
             equals(op, observed.objects.iter().any(below))
         }
         (Field::Exe, Value::Text(path)) => equals(op, observed.task.exe == Some(path.as_slice())),
-        (_, Value::Text(_)) => false,
+        (
+            Field::ObjUser | Field::ObjRole | Field::ObjType | Field::ObjLevLow | Field::ObjLevHigh,
+            Value::Text(text),
+        ) => {
+            let satisfies = |object: &ObservedObject<'_>| {
+                let label = object.label;
+                label.is_some_and(|label| label.satisfies(test.field, op, text))
+            };
+            match one {
+                Some(object) => satisfies(object),
+                None => observed.objects.iter().any(satisfies),
+            }
+        }
+        (field, Value::Text(text)) => observed
+            .label
+            .is_some_and(|label| label.satisfies(field, op, text)),
     }
 }
 

@@ -23,6 +23,15 @@ pub struct RuleList {
     rules: Vec<Listed>,
 }
 
+/// What the kernel would have refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// An equal rule is already loaded: the one with this index.
+    Exists(usize),
+    /// No equal rule is loaded that could be deleted.
+    Missing,
+}
+
 impl RuleList {
     /// Obeys the lines of one file in order. Gives what the kernel would have refused: an equal
     /// rule that is already loaded, or a rule to delete that is not.
@@ -33,7 +42,24 @@ impl RuleList {
     ) -> Vec<Diagnostic> {
         lines
             .into_iter()
-            .filter_map(|line| self.obey(source, line))
+            .filter_map(|line| {
+                let Line {
+                    number,
+                    span,
+                    command,
+                } = line;
+                let refused = self.obey(source, number, command).err()?;
+                let (code, message, advice) = self.describe(refused, source);
+                Some(Diagnostic {
+                    severity: Severity::Warning,
+                    code,
+                    line: number,
+                    column: 1,
+                    span,
+                    message,
+                    advice: advice.into(),
+                })
+            })
             .collect()
     }
 
@@ -49,21 +75,11 @@ impl RuleList {
         self.rules
     }
 
-    fn obey(&mut self, source: usize, line: Line) -> Option<Diagnostic> {
-        let Line {
-            number,
-            span,
-            command,
-        } = line;
-        let finding = |code, message: String, advice: &str| Diagnostic {
-            severity: Severity::Warning,
-            code,
-            line: number,
-            column: 1,
-            span,
-            message,
-            advice: advice.into(),
-        };
+    /// Obeys one command; those that are not about rules change nothing.
+    ///
+    /// # Errors
+    /// What the kernel would have refused.
+    pub fn obey(&mut self, source: usize, line: u32, command: Command) -> Result<(), Refused> {
         match command {
             // The kernel compares the prepend flag too, and no loaded rule has it: a rule put in
             // front is never taken for one that exists. Read in `audit_compare_rule` of
@@ -71,63 +87,55 @@ impl RuleList {
             Command::Add {
                 rule,
                 place: Place::Head,
-            } => {
-                self.rules.insert(
-                    0,
-                    Listed {
-                        rule,
-                        source,
-                        line: number,
-                    },
-                );
-                None
-            }
+            } => self.rules.insert(0, Listed { rule, source, line }),
             Command::Add {
                 rule,
                 place: Place::Tail,
             } => match self.find(&rule) {
-                Some(equal) => {
-                    let place = self
-                        .rules
-                        .get(equal)
-                        .map_or_else(String::new, |equal| equal.place(source));
-                    Some(finding(
-                        "rule-exists",
-                        format!("this rule is already loaded, from {place}"),
-                        "remove one of the two: `auditctl -R` stops here, unless `-i` or `-c` \
-                         stands above",
-                    ))
-                }
-                None => {
-                    self.rules.push(Listed {
-                        rule,
-                        source,
-                        line: number,
-                    });
-                    None
-                }
+                Some(equal) => return Err(Refused::Exists(equal)),
+                None => self.rules.push(Listed { rule, source, line }),
             },
             Command::Delete(rule) => match self.find(&rule) {
-                Some(index) => {
-                    self.rules.remove(index);
-                    None
-                }
-                None => Some(finding(
-                    "no-such-rule",
-                    "no rule that is loaded here equals the one to delete".into(),
-                    "write fields, values, perms and keys as in the rule that is to go",
-                )),
+                Some(index) => drop(self.rules.remove(index)),
+                None => return Err(Refused::Missing),
             },
-            Command::DeleteAll(key) => {
-                match key {
-                    None => self.rules.clear(),
-                    Some(key) => self
-                        .rules
-                        .retain(|listed| !has_key(&listed.rule, key.as_bstr())),
-                }
-                None
+            Command::DeleteAll(None) => self.rules.clear(),
+            Command::DeleteAll(Some(key)) => {
+                self.rules
+                    .retain(|listed| !has_key(&listed.rule, key.as_bstr()));
             }
-            _ => None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The rules as `auditctl -l` lists them: list by list, in evaluation order.
+    ///
+    /// # Source
+    /// `audit_list_rules()` in `kernel/auditfilter.c`, Linux 6.12.
+    pub fn listed(&self) -> impl Iterator<Item = &Rule> {
+        let mut rules: Vec<&Rule> = self.rules.iter().map(|listed| &listed.rule).collect();
+        rules.sort_by_key(|rule| rule.list);
+        rules.into_iter()
+    }
+
+    fn describe(&self, refused: Refused, source: usize) -> (&'static str, String, &'static str) {
+        match refused {
+            Refused::Exists(equal) => {
+                let equal = self.rules.get(equal);
+                let place = equal.map_or_else(String::new, |equal| equal.place(source));
+                (
+                    "rule-exists",
+                    format!("this rule is already loaded, from {place}"),
+                    "remove one of the two: `auditctl -R` stops here, unless `-i` or `-c` stands \
+                     above",
+                )
+            }
+            Refused::Missing => (
+                "no-such-rule",
+                "no rule that is loaded here equals the one to delete".into(),
+                "write fields, values, perms and keys as in the rule that is to go",
+            ),
         }
     }
 
@@ -212,6 +220,29 @@ mod tests {
             load(vec![add(1, "a"), add(2, "b"), front]),
             (vec![3, 1, 2], vec![])
         );
+    }
+
+    #[test]
+    fn rules_are_listed_list_by_list() {
+        let on = |list, key: &str| Command::Add {
+            rule: Rule {
+                list,
+                ..rule(1, key)
+            },
+            place: Place::Tail,
+        };
+        let mut loaded = RuleList::default();
+        for command in [
+            on(List::Exit, "a"),
+            on(List::Exclude, "b"),
+            on(List::Exit, "c"),
+            on(List::User, "d"),
+            on(List::Task, "e"),
+        ] {
+            loaded.obey(0, 1, command).unwrap();
+        }
+        let keys: Vec<_> = loaded.listed().map(|rule| rule.keys[0].clone()).collect();
+        assert_eq!(keys, ["d", "e", "a", "c", "b"]);
     }
 
     #[test]

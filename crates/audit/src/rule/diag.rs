@@ -1,6 +1,11 @@
 //! What is wrong with rule text, where, and what to do about it. Drawing is the caller's job.
+//!
+//! Beside it stands what `auditctl` says of the same text, for those who know its words: a finding
+//! is for people, a [`Transcript`] for scripts.
 
 use std::ops::Range;
+
+use bstr::BString;
 
 use super::lex::Word;
 
@@ -34,12 +39,55 @@ pub struct Diagnostic {
     pub advice: String,
 }
 
+/// What `auditctl` says while it reads one line, up to where it stops.
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    /// Its messages, in order, without newlines.
+    pub(super) said: Vec<BString>,
+    /// Whether it stopped.
+    pub(super) refused: bool,
+}
+
+/// Where a line stands; `auditctl` words some messages by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// On its command line.
+    CommandLine,
+    /// In a rule file.
+    File,
+}
+
 /// Collects the findings about one line.
 pub(super) struct Findings<'a> {
     line: u32,
+    origin: Origin,
     start: usize,
     all: &'a mut Vec<Diagnostic>,
     failed: bool,
+    /// What `auditctl` says.
+    pub(super) transcript: Transcript,
+}
+
+impl Transcript {
+    /// `auditctl` says something and goes on. After it has stopped it says nothing.
+    pub(super) fn says(&mut self, parts: &[&[u8]]) {
+        if !self.refused {
+            self.said.push(bstr::concat(parts).into());
+        }
+    }
+
+    /// `auditctl` says something and stops, also when it has stopped before: it looks at the keys
+    /// whatever came of the rest.
+    pub(super) fn refuses_late(&mut self, parts: &[&[u8]]) {
+        self.said.push(bstr::concat(parts).into());
+        self.refused = true;
+    }
+
+    /// `auditctl` says something and stops.
+    pub(super) fn refuses(&mut self, parts: &[&[u8]]) {
+        self.says(parts);
+        self.refused = true;
+    }
 }
 
 impl<'a> Findings<'a> {
@@ -47,9 +95,37 @@ impl<'a> Findings<'a> {
     pub(super) fn new(line: u32, start: usize, all: &'a mut Vec<Diagnostic>) -> Self {
         Self {
             line,
+            origin: Origin::File,
             start,
             all,
             failed: false,
+            transcript: Transcript::default(),
+        }
+    }
+
+    /// How `auditctl` places a syscall mismatch: it says the line of a file.
+    pub(super) fn mismatch_place(&self) -> String {
+        match self.origin {
+            Origin::CommandLine => String::new(),
+            Origin::File => format!(" in line {}", self.line),
+        }
+    }
+
+    /// As [`Transcript::refuses`].
+    pub(super) fn refuses(&mut self, parts: &[&[u8]]) {
+        self.transcript.refuses(parts);
+    }
+
+    /// Whether `auditctl` has stopped.
+    pub(super) fn refused(&self) -> bool {
+        self.transcript.refused
+    }
+
+    /// For words of a command line. Their places count for nothing.
+    pub(super) fn on_command_line(all: &'a mut Vec<Diagnostic>) -> Self {
+        Self {
+            origin: Origin::CommandLine,
+            ..Self::new(0, 0, all)
         }
     }
 
@@ -77,6 +153,16 @@ impl<'a> Findings<'a> {
         advice: impl Into<String>,
     ) {
         self.add(Severity::Warning, code, span, message.into(), advice.into());
+    }
+
+    pub(super) fn note(
+        &mut self,
+        code: &'static str,
+        span: &Range<usize>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        self.add(Severity::Note, code, span, message.into(), advice.into());
     }
 
     /// An error about a word that is on no list of known names; the advice gives the nearest one.

@@ -5,7 +5,7 @@
 //! reads the text, and the kernel (6.12, `audit_field_valid()` and what `audit_data_to_entry()`
 //! calls) when it is handed the rule, which it then answers with EINVAL.
 
-use super::{Field, List, Op};
+use super::{Dialect, Field, List, Op};
 
 /// All that is fixed about a field.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Spec {
     pub(super) parser_ops: Ops,
     /// Operators that the kernel takes.
     pub(super) kernel_ops: Ops,
-    /// Lists that take it.
+    /// Lists on which the kernel takes it.
     pub(super) lists: Lists,
 }
 
@@ -98,9 +98,9 @@ impl Ops {
 pub(super) enum Lists {
     /// All but filesystem, where the kernel takes only `fstype` and a key.
     NotFilesystem,
-    /// Where a syscall or an `io_uring` operation ends.
+    /// exit. The kernel would take some of these on the `io_uring` list; `auditctl` does not.
     Exit,
-    /// exit and exclude; the kernel refuses it on `io_uring`.
+    /// exit and exclude.
     ExitExclude,
     /// exclude and user.
     Messages,
@@ -114,7 +114,7 @@ impl Lists {
     pub(super) fn contains(self, list: List) -> bool {
         match self {
             Self::NotFilesystem => list != List::Filesystem,
-            Self::Exit => matches!(list, List::Exit | List::IoUring),
+            Self::Exit => list == List::Exit,
             Self::ExitExclude => matches!(list, List::Exit | List::Exclude),
             Self::Messages => matches!(list, List::Exclude | List::User),
             Self::MessagesExit => matches!(list, List::Exclude | List::User | List::Exit),
@@ -126,7 +126,7 @@ impl Lists {
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::NotFilesystem => "every list but filesystem",
-            Self::Exit => "the exit and io_uring lists",
+            Self::Exit => "the exit list",
             Self::ExitExclude => "the exit and exclude lists",
             Self::Messages => "the exclude and user lists",
             Self::MessagesExit => "the exclude, user and exit lists",
@@ -381,6 +381,37 @@ pub(super) fn spec(field: Field) -> Option<Spec> {
 /// Name under which a field is printed.
 pub(crate) fn name(field: Field) -> &'static str {
     spec(field).map_or("", |spec| spec.name)
+}
+
+/// Lists on which `auditctl` takes a field; `None` where it leaves that to the kernel.
+///
+/// # Source
+/// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 3.0.9 and 4.2.
+pub(super) fn auditctl_lists(field: Field, dialect: Dialect) -> Option<&'static [List]> {
+    Some(match field {
+        Field::Exit
+        | Field::Success
+        | Field::Ppid
+        | Field::DevMajor
+        | Field::DevMinor
+        | Field::Inode
+        | Field::Path
+        | Field::Dir
+        | Field::FileType
+        | Field::ObjUser
+        | Field::ObjRole
+        | Field::ObjType
+        | Field::ObjLevLow
+        | Field::ObjLevHigh => &[List::Exit],
+        Field::Perm => match dialect {
+            Dialect::Three => &[List::Exit],
+            Dialect::Four => &[List::Exit, List::Exclude],
+        },
+        Field::MsgType => &[List::Exclude, List::User],
+        Field::SessionId => &[List::Exclude, List::User, List::Exit],
+        Field::FsType => &[List::Filesystem],
+        _ => return None,
+    })
 }
 
 /// Whether the kernel looks at `field` on the user and exclude lists. At a rule with any other

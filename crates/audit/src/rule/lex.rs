@@ -132,7 +132,8 @@ pub(super) fn words(line: &RawLine<'_>, findings: &mut Findings<'_>) -> Vec<Word
     }
 }
 
-fn split(text: &[u8], start: usize) -> Vec<Word> {
+/// The words of a line, whatever bytes it holds. `start` is where it begins in the file.
+pub(super) fn split(text: &[u8], start: usize) -> Vec<Word> {
     let mut words = Vec::new();
     let mut word: Option<Word> = None;
     let mut bytes = text.iter().copied().zip(start..).peekable();
@@ -155,16 +156,6 @@ fn split(text: &[u8], start: usize) -> Vec<Word> {
     }
     words.extend(word);
     words
-}
-
-/// `text` as one word, with what would split it escaped.
-pub(super) fn escape(text: &[u8], out: &mut Vec<u8>) {
-    for &byte in text {
-        if matches!(byte, b' ' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
-    }
 }
 
 #[cfg(test)]
@@ -222,15 +213,6 @@ mod tests {
                 span: 18..18
             }
         );
-    }
-
-    #[test]
-    fn escape_and_split_undo_each_other() {
-        for text in [&b"a b"[..], br"\", br"\ \\ ", b" ", br"a\\"] {
-            let mut line = Vec::new();
-            escape(text, &mut line);
-            assert_eq!(texts(&line), [text.to_vec()]);
-        }
     }
 
     #[test]

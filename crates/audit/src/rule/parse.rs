@@ -11,18 +11,22 @@
 //! - two control settings on one line.
 
 mod condition;
-mod draft;
+pub(super) mod draft;
+mod fields;
+mod keys;
 mod list;
-mod number;
-mod option;
+mod narrow;
+pub(super) mod number;
+pub(super) mod option;
 mod syscalls;
 mod value;
 mod watch;
 
 use super::diag::{Diagnostic, Findings, shown};
 use super::lex::{self, RawLine};
-use super::{Command, Host, Line};
+use super::{Command, Dialect, Host, Line};
 use draft::Draft;
+use keys::Keys;
 use number::Wide;
 use option::{Flag, Given};
 
@@ -89,10 +93,15 @@ fn read(raw: &RawLine<'_>, host: &dyn Host, diagnostics: &mut Vec<Diagnostic>) -
 
 fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Command> {
     let words = lex::words(raw, findings);
+    let count = words.len();
     let given = option::options(words, findings);
     let first = given.first()?;
-    let has = |flag| given.iter().find(|given| given.flag == flag);
-    let command = if let Some(given) = has(Flag::CommandLine) {
+    let nested = given.iter().find(|given| given.flag == Flag::ReadFile);
+    let outside = given.iter().find(|given| given.flag.is_for_command_line());
+    let mounts = given
+        .iter()
+        .find(|given| matches!(given.flag, Flag::Equivalent | Flag::Trim));
+    let command = if let Some(given) = outside {
         left_out(
             given,
             "not-in-file",
@@ -100,11 +109,11 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
             findings,
         );
         None
-    } else if let Some(given) = has(Flag::Unsupported) {
+    } else if let Some(given) = mounts {
         let advice = "mounts below a watched directory are not followed yet";
         left_out(given, "unsupported", advice, findings);
         None
-    } else if let Some(given) = has(Flag::ReadFile) {
+    } else if let Some(given) = nested {
         findings.error(
             "not-in-file",
             &given.name.span,
@@ -113,7 +122,7 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
         );
         None
     } else if let Some(at) = given.iter().position(|given| given.flag == Flag::DeleteAll) {
-        delete_all(given, at, findings)
+        delete_all(given, at, count, findings)
     } else if let Some(command) = setting(first, findings) {
         if let Some(second) = given.get(1) {
             findings.error(
@@ -125,7 +134,7 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
         }
         command
     } else {
-        let mut draft = Draft::new(host);
+        let mut draft = Draft::new(host, Dialect::Four);
         for given in &given {
             draft.take(given, findings);
         }
@@ -146,25 +155,33 @@ fn left_out(given: &Given, code: &'static str, advice: &str, findings: &mut Find
     );
 }
 
-/// `-D`, alone or with a key.
-fn delete_all(mut given: Vec<Given>, at: usize, findings: &mut Findings<'_>) -> Option<Command> {
+/// `-D`, alone or before a key. `auditctl` counts the words, so that nothing may be joined.
+fn delete_all(
+    mut given: Vec<Given>,
+    at: usize,
+    words: usize,
+    findings: &mut Findings<'_>,
+) -> Option<Command> {
     let delete = given.remove(at);
     let mut others = given.into_iter();
-    match (others.next(), others.next()) {
-        (None, _) => Some(Command::DeleteAll(None)),
-        (Some(key), None) if key.flag == Flag::Key => {
-            Some(Command::DeleteAll(Some(key.value.text.into())))
+    match (others.next(), others.next(), words) {
+        (None, _, 1) => Some(Command::DeleteAll(None)),
+        (Some(key), None, 3) if at == 0 && key.flag == Flag::Key && !key.is_joined() => {
+            let text = key.value.text.clone();
+            Keys::default().add(key.value, Dialect::Four, findings);
+            Some(Command::DeleteAll(Some(text.into())))
         }
-        (Some(other), _) => {
+        (other, ..) => {
+            let other = other.map_or_else(|| delete.name.clone(), |other| other.name);
             findings.error(
                 "two-commands",
-                &other.name.span,
+                &other.span,
                 format!(
                     "`{}` beside `{}`",
-                    shown(&other.name.text),
+                    shown(&other.text),
                     shown(&delete.name.text)
                 ),
-                "`-D` stands alone, or with one `-k KEY`",
+                "`-D` stands alone, or before one `-k KEY`, all with spaces between them",
             );
             None
         }

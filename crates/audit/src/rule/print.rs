@@ -1,180 +1,180 @@
-//! From a rule to the text that gives it back.
+//! From a rule to the line by which `auditctl -l` shows it.
+//!
+//! The line is for people and for the scripts that know it, and cannot always be read back: values
+//! are not escaped in it, file types are numbers, archs are only `b64` or `b32`.
 
 use bstr::BString;
 
 use super::field::{self, Kind};
-use super::{Action, Field, FieldTest, List, Rule, SyscallMask, Value, lex, perm};
+use super::{Action, Dialect, Field, FieldTest, List, Op, Rule, SyscallMask, Value, perm};
 use crate::ids::{Arch, MsgType, Syscall};
 use crate::table;
 
-/// A rule as text, in the order of `auditctl -l`: action and list, arch, syscalls, conditions,
-/// keys. `native` is what `b64` means, and what syscalls are named by when the rule has no arch.
+/// A rule as `auditctl -l` prints it, without the newline: action and list, arch, syscalls,
+/// conditions, keys. `native` is the arch by which syscalls are named when the rule has none.
 ///
-/// Reading the text gives the rule again. A rule that `-w` can say is printed as a watch, which
-/// is read as a `dir` or as a `path` by what is on disk then.
+/// # Source
+/// `print_rule()` in `src/auditctl-listing.c` of audit-userspace 3.0.9 and 4.2.1.
 #[must_use]
-pub fn print(rule: &Rule, native: Arch) -> BString {
+pub fn print(rule: &Rule, native: Arch, dialect: Dialect) -> BString {
     let mut out = Vec::new();
-    if !watch(rule, &mut out) {
-        full(rule, native, &mut out);
+    if is_like_a_watch(rule) {
+        watch(rule, &mut out);
+    } else {
+        full(rule, native, dialect, &mut out);
     }
     out.into()
 }
 
-/// Prints `-w PATH -p PERMS -k KEY`, when that says it all.
-fn watch(rule: &Rule, out: &mut Vec<u8>) -> bool {
-    let [
-        FieldTest {
-            field: Field::Path | Field::Dir,
-            value: Value::Text(path),
-            ..
-        },
-        second,
-    ] = rule.fields.as_slice()
-    else {
-        return false;
+/// What `auditctl` takes for a watch when it lists rules. It looks neither at the action nor at the
+/// operators.
+///
+/// # Source
+/// `is_watch()` in `src/auditctl-listing.c` of audit-userspace 3.0.9 and 4.2.1.
+fn is_like_a_watch(rule: &Rule) -> bool {
+    let is_watched = |test: &FieldTest| {
+        matches!(test.field, Field::Perm | Field::Path | Field::Dir)
+            && !matches!(test.value, Value::Field(_))
     };
-    let FieldTest {
-        field: Field::Perm,
-        value: Value::Number(bits),
-        ..
-    } = *second
-    else {
-        return false;
-    };
-    // `-w` strips trailing slashes, which a `dir` condition keeps, and refuses what no file system
-    // can hold.
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let is_plain = path.as_slice() == b"/"
-        || (path.starts_with(b"/")
-            && !path.ends_with(b"/")
-            && path.len() < 4096
-            && name.len() <= 255);
-    let is_watch = is_plain
-        && rule.list == List::Exit
-        && rule.action == Action::Always
-        && rule.syscalls.is_all();
-    if !is_watch {
-        return false;
-    }
-    out.extend(b"-w ");
-    lex::escape(path, out);
-    out.extend(b" -p ");
-    push_perms(bits, out);
-    for key in &rule.keys {
-        out.extend(b" -k ");
-        lex::escape(key, out);
-    }
-    true
+    let for_syscalls = matches!(rule.list, List::Exit | List::IoUring);
+    rule.fields.iter().all(is_watched)
+        && rule.fields.iter().any(|test| test.field == Field::Perm)
+        && (!for_syscalls || rule.syscalls.is_all())
 }
 
-fn full(rule: &Rule, native: Arch, out: &mut Vec<u8>) {
+/// First `io_uring` operation that the listing of `auditctl` leaves out: it was built for a kernel
+/// that had no more.
+const URING_LIST_END: u32 = 37;
+
+/// Prints `-w PATH -p PERMS -k KEY`, in the order of the fields.
+fn watch(rule: &Rule, out: &mut Vec<u8>) {
+    for test in &rule.fields {
+        match &test.value {
+            Value::Text(path) => {
+                out.extend(b"-w ");
+                out.extend_from_slice(path);
+            }
+            Value::Number(bits) => {
+                out.extend(b" -p ");
+                push_perms(*bits, out);
+            }
+            Value::Field(_) => {}
+        }
+    }
+    push_keys(rule, b" -k ", out);
+}
+
+fn full(rule: &Rule, native: Arch, dialect: Dialect, out: &mut Vec<u8>) {
     out.extend(b"-a ");
     out.extend(match rule.action {
         Action::Always => &b"always,"[..],
         Action::Never => b"never,",
     });
     out.extend(field::list_name(rule.list).as_bytes());
-
-    // Syscalls go after the last arch, which says what their names mean.
-    let last_arch = rule
-        .fields
-        .iter()
-        .rposition(|test| test.field == Field::Arch);
-    let (before, after) = rule.fields.split_at(last_arch.map_or(0, |index| index + 1));
-    for test in before {
-        condition(test, native, out);
+    let mut arch = native;
+    for test in &rule.fields {
+        if let (Field::Arch, &Value::Number(number)) = (test.field, &test.value) {
+            condition(test, dialect, out);
+            arch = Arch(number);
+        }
     }
     if matches!(rule.list, List::Exit | List::IoUring) {
-        let arch = match before.last() {
-            Some(FieldTest {
-                value: Value::Number(number),
-                ..
-            }) => Arch(*number),
-            _ => native,
-        };
-        syscalls(&rule.syscalls, rule.list, arch, out);
+        syscalls(rule, arch, dialect, out);
     }
-    for test in after {
-        condition(test, native, out);
+    for test in &rule.fields {
+        if test.field != Field::Arch {
+            condition(test, dialect, out);
+        }
     }
+    push_keys(rule, b" -F key=", out);
+}
+
+fn push_keys(rule: &Rule, option: &[u8], out: &mut Vec<u8>) {
     for key in &rule.keys {
-        out.extend(b" -F key=");
-        lex::escape(key, out);
+        out.extend_from_slice(option);
+        out.extend_from_slice(key);
     }
 }
 
-fn syscalls(mask: &SyscallMask, list: List, arch: Arch, out: &mut Vec<u8>) {
-    out.extend(b" -S ");
-    if mask.is_all() {
-        out.extend(b"all");
+fn syscalls(rule: &Rule, arch: Arch, dialect: Dialect, out: &mut Vec<u8>) {
+    if rule.syscalls.is_all() {
+        out.extend(b" -S all");
         return;
     }
-    let mut separator = &b""[..];
-    for number in (0..SyscallMask::LIMIT).filter(|&number| mask.contains(number)) {
+    let end = match rule.list {
+        List::IoUring => URING_LIST_END,
+        _ => SyscallMask::LIMIT,
+    };
+    let mut separator = &b" -S "[..];
+    for number in (0..end).filter(|&number| rule.syscalls.contains(number)) {
         out.extend(separator);
-        let name = match list {
+        separator = b",";
+        let name = match rule.list {
             List::IoUring => table::uring_op_name(number),
-            _ => table::syscall_name(arch, Syscall(number)),
+            _ => table::listed_syscall_name(arch, Syscall(number), dialect),
         };
         push_name_or_number(name, number, out);
-        separator = b",";
     }
 }
 
-fn condition(test: &FieldTest, native: Arch, out: &mut Vec<u8>) {
+fn condition(test: &FieldTest, dialect: Dialect, out: &mut Vec<u8>) {
     let is_pair = matches!(test.value, Value::Field(_));
     out.extend(if is_pair { b" -C " } else { b" -F " });
     out.extend(field::name(test.field).as_bytes());
-    out.extend(field::operator(test.op).as_bytes());
+    // Version 3 prints one operator for paths, whatever the rule has.
+    let is_path = matches!(test.field, Field::Path | Field::Dir | Field::Exe);
+    let op = if is_path && dialect == Dialect::Three {
+        Op::Equal
+    } else {
+        test.op
+    };
+    out.extend(field::operator(op).as_bytes());
     match &test.value {
         Value::Field(other) => out.extend(field::name(*other).as_bytes()),
-        Value::Text(text) => lex::escape(text, out),
-        Value::Number(number) => push_number(test.field, *number, native, out),
+        Value::Text(text) => out.extend_from_slice(text),
+        Value::Number(number) => push_number(test.field, *number, out),
     }
 }
 
-fn push_number(field: Field, number: u32, native: Arch, out: &mut Vec<u8>) {
-    let kind = field::spec(field).map_or(Kind::Unsigned, |spec| spec.kind);
-    match kind {
-        Kind::Arch => push_arch(Arch(number), native, out),
-        Kind::Perm => push_perms(number, out),
-        Kind::MsgType => {
+fn push_number(field: Field, number: u32, out: &mut Vec<u8>) {
+    match field::spec(field).map(|spec| spec.kind) {
+        Some(Kind::Arch) => push_arch(Arch(number), out),
+        Some(Kind::Perm) => push_perms(number, out),
+        Some(Kind::MsgType) => {
             let name = u16::try_from(number)
                 .ok()
                 .map(MsgType)
                 .and_then(table::msg_type_name);
             push_name_or_number(name, number, out);
         }
-        Kind::FileType => push_name_or_number(table::file_type_name(number), number, out),
-        Kind::FsType => push_name_or_number(table::fs_type_name(number), number, out),
-        Kind::Exit => {
-            let value = number.cast_signed();
-            let name = value.checked_neg().and_then(table::errno_name);
-            match name {
-                Some(name) => {
-                    out.push(b'-');
-                    out.extend(name.as_bytes());
-                }
-                None => out.extend(value.to_string().as_bytes()),
-            }
+        Some(Kind::FsType) => push_name_or_number(table::fs_type_name(number), number, out),
+        Some(Kind::Exit) => push_exit(number.cast_signed(), out),
+        Some(Kind::Argument) => {
+            out.extend(format!("{number:#X}").replace("0X", "0x").as_bytes());
         }
-        Kind::Argument => out.extend(format!("{number:#X}").replace("0X", "0x").as_bytes()),
-        // The kinds whose values may carry a minus are listed with it.
-        Kind::User | Kind::Session => {
-            out.extend(number.cast_signed().to_string().as_bytes());
-        }
-        _ => out.extend(number.to_string().as_bytes()),
+        Some(Kind::Low32) => out.extend(number.to_string().as_bytes()),
+        // File types too: they are read by name and listed by number.
+        _ => out.extend(number.cast_signed().to_string().as_bytes()),
     }
 }
 
-fn push_arch(arch: Arch, native: Arch, out: &mut Vec<u8>) {
-    if arch == native {
+fn push_exit(value: i32, out: &mut Vec<u8>) {
+    match value.checked_neg().and_then(table::errno_name) {
+        Some(name) => {
+            out.push(b'-');
+            out.extend(name.as_bytes());
+        }
+        None => out.extend(value.to_string().as_bytes()),
+    }
+}
+
+fn push_arch(arch: Arch, out: &mut Vec<u8>) {
+    if table::arch_name(arch).is_none() {
+        out.extend(format!("{:#X}", arch.0).replace("0X", "0x").as_bytes());
+    } else if arch.is_64_bit() {
         out.extend(b"b64");
-    } else if table::arch_32(native) == Some(arch) {
-        out.extend(b"b32");
     } else {
-        out.extend(format!("{arch:#x}").as_bytes());
+        out.extend(b"b32");
     }
 }
 
@@ -194,7 +194,7 @@ fn push_perms(bits: u32, out: &mut Vec<u8>) {
 fn push_name_or_number(name: Option<&str>, number: u32, out: &mut Vec<u8>) {
     match name {
         Some(name) => out.extend(name.as_bytes()),
-        None => out.extend(number.to_string().as_bytes()),
+        None => out.extend(number.cast_signed().to_string().as_bytes()),
     }
 }
 

@@ -255,6 +255,8 @@ impl<'a, O: Observer> Recorder<'a, O> {
             task,
             groups: &found.who.groups,
             personality: found.image.personality,
+            label: None,
+            socket_family: None,
             objects: &observed_objects,
         };
         let verdict = self.plan.evaluate(&observed);
@@ -360,6 +362,7 @@ impl Known {
                     path: &seen.parent_path,
                     name: None,
                     inode: seen.parent,
+                    label: None,
                 });
             }
             if !matches!(seen.object.place, Place::Text(_)) {
@@ -367,6 +370,7 @@ impl Known {
                     path: &seen.path,
                     name: seen.name.as_deref(),
                     inode: seen.inode,
+                    label: None,
                 });
             }
         }
@@ -374,6 +378,7 @@ impl Known {
             path: &interpreter.path,
             name: Some(&interpreter.name),
             inode: interpreter.inode,
+            label: None,
         }));
         all
     }

@@ -1,25 +1,38 @@
-//! `tollgate check`: what is wrong with rule files, and nothing else.
+//! `tollgate check`: what is wrong with rule files, or probably not what was meant.
+//!
+//! The parser finds what is wrong with a line; [`audit::plan::lint`] finds what is wrong with rules
+//! beside each other. Both are shown the same way.
+
+mod sarif;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::rule::{Diagnostic, Severity};
+use audit::plan::list::RuleList;
+use audit::rule::{Diagnostic, Host as _, Severity, codes};
 use serde::Serialize;
 
 use super::report::{self, Exit};
 use super::rules::{self, Loaded, SourceFile};
+use crate::host::ThisMachine;
 
 /// Arguments of `tollgate check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rule files, as `auditctl -R` reads them
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "explain", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Prints JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "sarif")]
     json: bool,
+    /// Prints SARIF 2.1.0, for code review tools
+    #[arg(long)]
+    sarif: bool,
+    /// Says what the code of a finding stands for; `all` for every code
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "json", "sarif"])]
+    explain: Option<String>,
 }
 
 /// Prints all findings, and then their number. The status is 1 when a line is wrong, also when the
@@ -28,9 +41,15 @@ pub(crate) struct Args {
 /// # Errors
 /// A file that cannot be read, or an output that cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = rules::load(&args.files)?;
+    if let Some(code) = &args.explain {
+        return explain(code);
+    }
+    let mut loaded = rules::load(&args.files)?;
+    lint(&mut loaded);
     let written = if args.json {
         json(&loaded, &mut io::stdout().lock())
+    } else if args.sarif {
+        sarif::write(&loaded, &mut io::stdout().lock())
     } else {
         text(&loaded)
     };
@@ -39,6 +58,59 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         0 => Exit::Success.into(),
         _ => Exit::Failure.into(),
     })
+}
+
+/// Prints what a code stands for.
+fn explain(code: &str) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    let written = if code == "all" {
+        codes::all().try_for_each(|code| {
+            writeln!(
+                out,
+                "{code}\n    {}",
+                codes::explain(code).unwrap_or_default()
+            )
+        })
+    } else {
+        let text = codes::explain(code).with_context(|| {
+            format!("there is no code `{code}`: `tollgate check --explain all` has them all")
+        })?;
+        writeln!(out, "{text}")
+    };
+    report::unless_closed(written).context("cannot write to standard output")?;
+    Ok(Exit::Success.into())
+}
+
+/// Adds what is found about the rules of all files together to the findings of each file.
+fn lint(loaded: &mut Loaded) {
+    let mut list = RuleList::default();
+    for (source, file) in loaded.files.iter_mut().enumerate() {
+        let refused = list.load(source, file.lines.iter().cloned());
+        file.diagnostics.extend(refused);
+    }
+    for finding in audit::plan::lint::lint(list.rules(), ThisMachine.native()) {
+        let Some(listed) = list.rules().get(finding.rule) else {
+            continue;
+        };
+        let Some(file) = loaded.files.get_mut(listed.source) else {
+            continue;
+        };
+        let Some(line) = file.lines.iter().find(|line| line.number == listed.line) else {
+            continue;
+        };
+        file.diagnostics.push(Diagnostic {
+            severity: finding.severity,
+            code: finding.code,
+            line: line.number,
+            column: 1,
+            span: line.span.clone(),
+            message: finding.message,
+            advice: finding.advice,
+        });
+    }
+    for file in &mut loaded.files {
+        file.diagnostics.sort_by_key(|finding| finding.line);
+    }
 }
 
 fn text(loaded: &Loaded) -> io::Result<()> {
@@ -149,6 +221,49 @@ mod tests {
         Loaded {
             files: vec![SourceFile::parse("a.rules".into(), text.into())],
         }
+    }
+
+    #[test]
+    fn rules_are_looked_at_together_over_all_files() {
+        let files = [
+            "-a never,exit -F arch=b64 -S acct\n",
+            "# x\n-w /x -p w -k x\n\
+                     -a always,exit -F arch=b64 -S acct -F uid=0 -k x\n\
+                     -a never,exit -F arch=b64 -S acct\n",
+        ]
+        .map(|text| SourceFile::parse("a.rules".into(), text.into()));
+        let mut loaded = Loaded {
+            files: files.into(),
+        };
+        lint(&mut loaded);
+        let codes: Vec<Vec<(u32, &str)>> = loaded
+            .files
+            .iter()
+            .map(|file| {
+                let found = file.diagnostics.iter();
+                found.map(|found| (found.line, found.code)).collect()
+            })
+            .collect();
+        assert_eq!(codes[0], []);
+        assert_eq!(
+            codes[1],
+            [
+                (2, "no-io-uring"),
+                (3, "shadowed"),
+                (3, "one-arch"),
+                (4, "rule-exists")
+            ]
+        );
+    }
+
+    #[test]
+    fn codes_are_explained_and_others_are_an_error() {
+        assert!(explain("shadowed").is_ok() && explain("all").is_ok());
+        let error = explain("frobnicate").map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("`frobnicate`"), "{error}");
+        // What is made here is explained there.
+        let file = SourceFile::parse("a.rules".into(), b"-e 1\n".to_vec());
+        assert!(codes::explain(file.diagnostics[0].code).is_some());
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! What must hold of a file is what `auditctl -R` asks: it is a regular file, and not everyone may
 //! write to it. What the findings mean for loading is decided here, once, for every command.
 
+use std::fmt;
 use std::fs::OpenOptions;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, bail};
 use audit::ids::Arch;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
@@ -46,11 +47,11 @@ pub(crate) struct Loaded {
 /// # Errors
 /// A file that cannot be opened or read, or that must not be trusted. Mistakes in the text are no
 /// error here: see [`SourceFile::diagnostics`] and [`Loaded::may_load`].
-pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded> {
+pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Loaded> {
     let files = paths
         .iter()
         .map(|path| SourceFile::read(path))
-        .collect::<Result<_>>()?;
+        .collect::<anyhow::Result<_>>()?;
     Ok(Loaded { files })
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Loaded> {
 ///
 /// # Errors
 /// Rules that record nothing.
-pub(crate) fn plan(loaded: Loaded, partial: bool) -> Result<Option<Plan>> {
+pub(crate) fn plan(loaded: Loaded, partial: bool) -> anyhow::Result<Option<Plan>> {
     report::warnings(&loaded);
     if !loaded.may_load() {
         say("nothing is attached: the rules above are wrong");
@@ -127,7 +128,7 @@ impl Loaded {
 }
 
 impl SourceFile {
-    fn read(path: &Path) -> Result<Self> {
+    fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let bytes = bytes(path).with_context(|| format!("cannot read rule file `{shown}`"))?;
         Ok(Self::parse(path.to_owned(), bytes))
@@ -204,7 +205,45 @@ fn without_effect(line: &Line) -> Option<Diagnostic> {
     })
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>> {
+/// Why a rule file is not read.
+#[derive(Debug)]
+pub(crate) enum Unreadable {
+    /// It cannot be opened or read.
+    Io(io::Error),
+    /// It is a directory, a pipe, a device.
+    NotRegular,
+    /// Everyone may write to it.
+    WorldWritable,
+    /// It is longer than any rule file.
+    TooLarge,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::NotRegular => f.write_str("it is not a regular file"),
+            Self::WorldWritable => {
+                f.write_str("everyone may write to it: take that away with `chmod o-w`")
+            }
+            Self::TooLarge => write!(f, "it has more than {FILE_LIMIT_BYTES} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads a rule file whole.
+///
+/// # Errors
+/// A file that cannot be opened or read, or that must not be trusted.
+pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>, Unreadable> {
     // The type of the file is asked of the descriptor, so that nobody can put another in its
     // place; without O_NONBLOCK a named pipe would keep us waiting for a writer.
     let file = OpenOptions::new()
@@ -212,18 +251,18 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
         .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
         .open(path)?;
     let metadata = file.metadata()?;
-    ensure!(metadata.is_file(), "it is not a regular file");
-    ensure!(
-        metadata.permissions().mode() & 0o002 == 0,
-        "everyone may write to it: take that away with `chmod o-w`"
-    );
+    if !metadata.is_file() {
+        return Err(Unreadable::NotRegular);
+    }
+    if metadata.permissions().mode() & 0o002 != 0 {
+        return Err(Unreadable::WorldWritable);
+    }
     let mut bytes = Vec::new();
     file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    ensure!(
-        length <= FILE_LIMIT_BYTES,
-        "it has more than {FILE_LIMIT_BYTES} bytes"
-    );
+    if length > FILE_LIMIT_BYTES {
+        return Err(Unreadable::TooLarge);
+    }
     Ok(bytes)
 }
 

@@ -16,6 +16,7 @@ const PASSWD: ObservedObject<'static> = ObservedObject {
     path: b"/etc/passwd",
     name: Some(b"passwd"),
     inode: Some(ROOT_FILE),
+    label: None,
 };
 
 const NOTES: ObservedObject<'static> = ObservedObject {
@@ -28,12 +29,14 @@ const NOTES: ObservedObject<'static> = ObservedObject {
         gid: 1000,
         ..ROOT_FILE
     }),
+    label: None,
 };
 
 const GONE: ObservedObject<'static> = ObservedObject {
     path: b"/etc/gone",
     name: Some(b"gone"),
     inode: None,
+    label: None,
 };
 
 /// An `openat` for reading by user 1000, who became root, that gave descriptor 3.
@@ -63,6 +66,8 @@ fn openat() -> Observed<'static> {
         },
         groups: &[4, 27],
         personality: 0,
+        label: Label::parse(b"staff_u:staff_r:staff_t:s0"),
+        socket_family: None,
         objects: &[PASSWD],
     }
 }
@@ -387,4 +392,72 @@ fn class_bits_of_the_mask_select_no_syscall() {
         ..openat()
     };
     assert!(!matches(&rule(vec![]), &beyond));
+}
+
+#[test]
+fn labels_are_those_of_the_task_and_of_any_object() {
+    let shadow = ObservedObject {
+        label: Label::parse(b"system_u:object_r:shadow_t:s0"),
+        ..PASSWD
+    };
+    let both = Observed {
+        objects: &[NOTES, shadow],
+        ..openat()
+    };
+    is(&both, text(Field::SubjType, Op::Equal, b"staff_t"), true);
+    is(&both, text(Field::SubjType, Op::Equal, b"shadow_t"), false);
+    is(&both, text(Field::ObjType, Op::Equal, b"shadow_t"), true);
+    is(&both, text(Field::ObjType, Op::Equal, b"staff_t"), false);
+    let bare = Observed {
+        label: None,
+        ..openat()
+    };
+    is(&bare, text(Field::SubjType, Op::NotEqual, b"x"), false);
+}
+
+#[test]
+fn a_socket_family_is_that_of_the_address_given() {
+    let connect = Observed {
+        socket_family: Some(10),
+        ..openat()
+    };
+    is(&connect, number(Field::SaddrFam, Op::Equal, 10), true);
+    is(&connect, number(Field::SaddrFam, Op::NotEqual, 2), true);
+    is(&openat(), number(Field::SaddrFam, Op::NotEqual, 2), false);
+}
+
+#[test]
+fn a_call_that_is_started_again_was_interrupted() {
+    for (exit, expected) in [
+        (-512, -4),
+        (-513, -4),
+        (-514, -4),
+        (-515, -515),
+        (-516, -4),
+        (-4, -4),
+        (3, 3),
+        (i64::MIN + 1, i64::MIN + 1),
+    ] {
+        assert_eq!(reported(exit), expected, "{exit}");
+    }
+}
+
+#[test]
+fn a_key_stays_when_a_rule_without_one_wins_by_inode() {
+    let keyed = |key: &str, rule: Rule| Rule {
+        keys: vec![key.into()],
+        ..rule
+    };
+    let path = || rule(vec![text(Field::Path, Op::Equal, b"/etc/passwd")]);
+    let any = || rule(Vec::new());
+    for (rules, expected) in [
+        (vec![keyed("a", path()), keyed("b", any())], Some(0)),
+        (vec![path(), keyed("b", any())], Some(1)),
+        (vec![path(), any(), keyed("b", any())], None),
+        (vec![any(), keyed("b", path())], None),
+        (vec![path()], None),
+        (Vec::new(), None),
+    ] {
+        assert_eq!(recorded_key(&rules, &openat()), expected, "{rules:?}");
+    }
 }

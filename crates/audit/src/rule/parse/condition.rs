@@ -1,9 +1,9 @@
 //! `-F` and `-C`: a field, an operator, and what it is compared with.
 
 use super::super::diag::{Findings, shown};
-use super::super::field::{self, Kind, Lists, OPERATORS, Spec};
+use super::super::field::{self, Kind, Lists, OPERATORS, Ops, Spec};
 use super::super::lex::Word;
-use super::super::{Field, FieldTest, Host, List, Op, Value, pair};
+use super::super::{Dialect, Field, FieldTest, Host, List, Op, Value, pair};
 use super::{number, value};
 
 /// Text before and after an operator.
@@ -14,16 +14,34 @@ pub(super) struct Split {
     pub(super) right: Word,
 }
 
+/// What version 3 says of most fields on the exclude list.
+pub(super) const NOT_ON_EXCLUDE: &[u8] =
+    b"Only msgtype, *uid, *gid, pid, and subj* fields can be used with exclude filter";
+
+/// The option that a condition was given with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Given {
+    /// `-F`
+    Field,
+    /// `-C`
+    Pair,
+}
+
 /// Splits `field op value`; `None` after an error.
-pub(super) fn split(word: &Word, findings: &mut Findings<'_>) -> Option<Split> {
-    let found = OPERATORS.iter().find_map(|&(text, op)| {
+pub(super) fn split(word: &Word, given: Given, findings: &mut Findings<'_>) -> Option<Split> {
+    let find = |text: &str, op: Op| {
         let at = word
             .text
             .windows(text.len())
             .position(|part| part == text.as_bytes())?;
         Some((at, at + text.len(), op))
-    });
+    };
+    let found = OPERATORS.iter().find_map(|&(text, op)| find(text, op));
     let Some((start, end, op)) = found else {
+        match given {
+            Given::Field => findings.refuses(&[b"-F missing operation for ", &word.text]),
+            Given::Pair => findings.refuses(&[&word.text, b" only takes = or != operators"]),
+        }
         findings.error(
             "missing-operator",
             &word.span,
@@ -32,6 +50,9 @@ pub(super) fn split(word: &Word, findings: &mut Findings<'_>) -> Option<Split> {
         );
         return None;
     };
+    if given == Given::Pair {
+        refuse_pair_text(word, &find, findings);
+    }
     let split = Split {
         left: word.part(0..start),
         op,
@@ -39,6 +60,10 @@ pub(super) fn split(word: &Word, findings: &mut Findings<'_>) -> Option<Split> {
         right: word.tail(end),
     };
     if split.left.text.is_empty() {
+        findings.refuses(match given {
+            Given::Field => &[b"-F missing field name before operator for "],
+            Given::Pair => &[b"-C missing field name before operator for "],
+        });
         findings.error(
             "missing-field",
             &word.span,
@@ -50,57 +75,119 @@ pub(super) fn split(word: &Word, findings: &mut Findings<'_>) -> Option<Split> {
     Some(split)
 }
 
-/// Reads a condition other than a key; `None` after an error.
+/// `auditctl` looks in a `-C` for `!=` and `=` only, so that `uid>=gid` has a field `uid>`.
+fn refuse_pair_text(
+    word: &Word,
+    find: &impl Fn(&str, Op) -> Option<(usize, usize, Op)>,
+    findings: &mut Findings<'_>,
+) {
+    let Some((start, end, _)) = find("!=", Op::NotEqual).or_else(|| find("=", Op::Equal)) else {
+        findings.refuses(&[&word.text, b" only takes = or != operators"]);
+        return;
+    };
+    let (left, right) = (word.part(0..start).text, word.tail(end).text);
+    if !left.is_empty() && !right.is_empty() && !is_field(&left) {
+        findings.refuses(&[b"-C unknown field: ", &left]);
+    }
+}
+
+fn is_field(name: &[u8]) -> bool {
+    field::by_name(name).is_some()
+        || name.eq_ignore_ascii_case(b"key")
+        || name.eq_ignore_ascii_case(b"field_compare")
+}
+
+/// Reads a condition other than a key; `None` after an error that leaves nothing to go on with.
+///
+/// What is checked comes in the order of `auditctl`, which stops at the first thing it refuses.
 pub(super) fn read(
     split: &Split,
     list: List,
+    dialect: Dialect,
     host: &dyn Host,
     findings: &mut Findings<'_>,
 ) -> Option<FieldTest> {
-    if split.left.text.eq_ignore_ascii_case(b"field_compare") {
-        return raw_pair(split, list, findings);
+    if split.right.text.is_empty() {
+        missing_value(Given::Field, split, findings);
     }
-    let Some(spec) = field::by_name(&split.left.text) else {
+    let is_raw_pair = split.left.text.eq_ignore_ascii_case(b"field_compare");
+    let spec = field::by_name(&split.left.text);
+    if spec.is_none() && !is_raw_pair {
+        findings.refuses(&[b"-F unknown field: ", &split.left.text]);
         unknown_field("unknown-field", split, findings);
         return None;
+    }
+    refuse_on_exclude(split, spec, list, dialect, findings);
+    let Some(spec) = spec else {
+        return raw_pair(split, list, findings);
     };
-    let mut fits = check_list(spec, list, &split.left, findings);
-    fits &= check_operator(spec, split, findings);
+    check_list(spec, list, dialect, &split.left, findings);
+    check_operator(spec, split, findings);
     if split.right.text.is_empty() {
-        missing_value(split, findings);
         return None;
     }
     let value = value::read(spec, split.op, &split.right, host, findings)?;
-    fits.then_some(FieldTest {
+    Some(FieldTest {
         field: spec.field,
         op: split.op,
         value,
     })
 }
 
+/// Version 3 lets few fields onto the exclude list.
+fn refuse_on_exclude(
+    split: &Split,
+    spec: Option<Spec>,
+    list: List,
+    dialect: Dialect,
+    findings: &mut Findings<'_>,
+) {
+    let evaluated = spec.is_some_and(|spec| field::evaluated_for_messages(spec.field));
+    if dialect == Dialect::Three && list == List::Exclude && !evaluated {
+        findings.refuses(&[NOT_ON_EXCLUDE]);
+        findings.error(
+            "field-on-list",
+            &split.left.span,
+            format!("`{}` is not for the exclude list", shown(&split.left.text)),
+            "auditctl 3 takes msgtype, uid, gid, auid, pid, exe and subj_* there",
+        );
+    }
+}
+
 /// Reads an inter-field comparison, `-C`; `None` after an error.
 pub(super) fn read_pair(
     split: &Split,
-    list: List,
+    list: Option<List>,
     findings: &mut Findings<'_>,
 ) -> Option<FieldTest> {
-    let fits = check_pair(split, list, findings);
     if split.right.text.is_empty() {
-        missing_value(split, findings);
+        missing_value(Given::Pair, split, findings);
         return None;
     }
-    let side = |word: &Word, findings: &mut Findings<'_>| {
+    let side = |word: &Word, refusal: &[u8], findings: &mut Findings<'_>| {
         let spec = field::by_name(&word.text);
         if spec.is_none() {
+            if !is_field(&word.text) {
+                findings.refuses(&[refusal, &split.left.text]);
+            }
             let known = compared().map(field::name);
             let otherwise = "`-C` compares the fields of the uid and gid families";
             findings.unknown("unknown-field", "field", word, known, otherwise);
         }
         spec.map(|spec| spec.field)
     };
-    let (left, right) = (side(&split.left, findings), side(&split.right, findings));
+    let (left, right) = (
+        side(&split.left, b"-C unknown field: ", findings),
+        side(
+            &split.right,
+            b"-C unknown right hand value for comparison with: ",
+            findings,
+        ),
+    );
+    check_pair(split, list, Given::Pair, findings);
     let (left, right) = (left?, right?);
     let Some((one, other)) = pair::find(left, right) else {
+        findings.refuses(&[b"-C incompatible comparison ", &split.left.text]);
         findings.error(
             "bad-comparison",
             &(split.left.span.start..split.right.span.end),
@@ -113,7 +200,7 @@ pub(super) fn read_pair(
         );
         return None;
     };
-    fits.then_some(FieldTest {
+    Some(FieldTest {
         field: one,
         op: split.op,
         value: Value::Field(other),
@@ -122,13 +209,12 @@ pub(super) fn read_pair(
 
 /// `-F field_compare=NUMBER`: a pair by its number in the kernel ABI.
 fn raw_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> Option<FieldTest> {
-    let fits = check_pair(split, list, findings);
+    check_pair(split, Some(list), Given::Field, findings);
     if split.right.text.is_empty() {
-        missing_value(split, findings);
         return None;
     }
     let wide = number::Wide::Refuse;
-    let number = number::unsigned("field_compare", &split.right, wide, findings)?;
+    let number = number::field("field_compare", &split.right, wide, findings)?;
     let index = number
         .checked_sub(1)
         .and_then(|index| usize::try_from(index).ok());
@@ -144,17 +230,20 @@ fn raw_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> Option<Fi
         );
         return None;
     };
-    fits.then_some(FieldTest {
+    Some(FieldTest {
         field: one,
         op: split.op,
         value: Value::Field(other),
     })
 }
 
-fn check_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> bool {
-    let mut fits = true;
-    if list != List::Exit {
-        fits = false;
+/// `auditctl` looks at the list and the operator of a `-C`, and leaves the raw form to the kernel.
+fn check_pair(split: &Split, list: Option<List>, given: Given, findings: &mut Findings<'_>) {
+    if list != Some(List::Exit) && given == Given::Pair {
+        findings.refuses(&[&split.left.text, b" can only be used with exit filter list"]);
+    }
+    // That there is no list was said already.
+    if let Some(list) = list.filter(|&list| list != List::Exit) {
         findings.error(
             "field-on-list",
             &split.left.span,
@@ -165,46 +254,45 @@ fn check_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> bool {
             "use the exit list",
         );
     }
-    if !field::Ops::Equality.contains(split.op) {
-        fits = false;
+    if !Ops::Equality.contains(split.op) {
         bad_operator(
             "a comparison of fields",
-            "auditctl",
-            field::Ops::Equality,
+            "the kernel",
+            Ops::Equality,
             split,
             findings,
         );
     }
-    fits
 }
 
-/// Whether a list takes `field`; says so when not.
-pub(super) fn check_field_list(
-    field: Field,
-    list: List,
-    at: &Word,
-    findings: &mut Findings<'_>,
-) -> bool {
-    field::spec(field).is_some_and(|spec| check_list(spec, list, at, findings))
+/// Says when the kernel does not take `field` on a list. `auditctl` does not look at the list of a
+/// `-p`.
+pub(super) fn check_perm_list(list: List, at: &Word, findings: &mut Findings<'_>) {
+    if let Some(spec) = field::spec(Field::Perm)
+        && !spec.lists.contains(list)
+    {
+        not_on_list(spec, list, at, findings);
+    }
 }
 
-fn check_list(spec: Spec, list: List, at: &Word, findings: &mut Findings<'_>) -> bool {
-    if !spec.lists.contains(list) {
-        findings.error(
-            "field-on-list",
-            &at.span,
-            format!(
-                "`{}` is not for the {} list",
-                spec.name,
-                field::list_name(list)
-            ),
-            if spec.lists == Lists::NotFilesystem {
-                "the kernel takes only `fstype` and a key there".to_owned()
-            } else {
-                format!("it is for {}", spec.lists.describe())
-            },
-        );
-        return false;
+fn check_list(spec: Spec, list: List, dialect: Dialect, at: &Word, findings: &mut Findings<'_>) {
+    let by_auditctl = field::auditctl_lists(spec.field, dialect);
+    let refused = by_auditctl.is_some_and(|lists| !lists.contains(&list));
+    if refused {
+        let text = at.text.as_slice();
+        match spec.field {
+            Field::MsgType => findings
+                .refuses(&[b"msgtype field can only be used with exclude or user filter list"]),
+            Field::FsType => findings.refuses(&[text, b" field is not valid for the filter"]),
+            Field::SessionId => {
+                findings.refuses(&[text, b" must be used with exclude, user, or exit filter"]);
+            }
+            _ => findings.refuses(&[text, b" can only be used with exit filter list"]),
+        }
+    }
+    if refused || !spec.lists.contains(list) {
+        not_on_list(spec, list, at, findings);
+        return;
     }
     if matches!(list, List::User | List::Exclude) && !field::evaluated_for_messages(spec.field) {
         findings.warning(
@@ -226,30 +314,46 @@ fn check_list(spec: Spec, list: List, at: &Word, findings: &mut Findings<'_>) ->
             "`=` never holds there and `!=` always does: use the exit list",
         );
     }
-    true
 }
 
-fn check_operator(spec: Spec, split: &Split, findings: &mut Findings<'_>) -> bool {
+fn not_on_list(spec: Spec, list: List, at: &Word, findings: &mut Findings<'_>) {
+    findings.error(
+        "field-on-list",
+        &at.span,
+        format!(
+            "`{}` is not for the {} list",
+            spec.name,
+            field::list_name(list)
+        ),
+        if spec.lists == Lists::NotFilesystem {
+            "the kernel takes only `fstype` and a key there".to_owned()
+        } else {
+            format!("it is for {}", spec.lists.describe())
+        },
+    );
+}
+
+fn check_operator(spec: Spec, split: &Split, findings: &mut Findings<'_>) {
     let name = format!("`{}`", spec.name);
+    if !spec.parser_ops.contains(split.op) {
+        let left = split.left.text.as_slice();
+        match spec.parser_ops {
+            Ops::Equal => findings.refuses(&[left, b" only takes = operator"]),
+            _ => findings.refuses(&[left, b" only takes = or != operators"]),
+        }
+    }
     for (who, ops) in [
         ("auditctl", spec.parser_ops),
         ("the kernel", spec.kernel_ops),
     ] {
         if !ops.contains(split.op) {
             bad_operator(&name, who, ops, split, findings);
-            return false;
+            return;
         }
     }
-    true
 }
 
-fn bad_operator(
-    what: &str,
-    who: &str,
-    ops: field::Ops,
-    split: &Split,
-    findings: &mut Findings<'_>,
-) {
+fn bad_operator(what: &str, who: &str, ops: Ops, split: &Split, findings: &mut Findings<'_>) {
     findings.error(
         "bad-operator",
         &split.operator.span,
@@ -269,7 +373,12 @@ fn unknown_field(code: &'static str, split: &Split, findings: &mut Findings<'_>)
     );
 }
 
-fn missing_value(split: &Split, findings: &mut Findings<'_>) {
+fn missing_value(given: Given, split: &Split, findings: &mut Findings<'_>) {
+    let left = split.left.text.as_slice();
+    match given {
+        Given::Field => findings.refuses(&[b"-F missing value after operation for ", left]),
+        Given::Pair => findings.refuses(&[b"-C missing value after operation for  ", left]),
+    }
     findings.error(
         "missing-value",
         &(split.left.span.start..split.operator.span.end),

@@ -6,30 +6,33 @@ use std::ops::Range;
 use super::super::diag::{Findings, shown};
 use super::super::lex::Word;
 use super::super::{
-    Action, Command, Field, FieldTest, Host, List, Op, Place, Rule, SyscallMask, Value, field,
+    Action, Command, Dialect, Field, FieldTest, Host, List, Op, Place, Rule, SyscallMask, Value,
 };
+use super::fields::{self, Fields};
+use super::keys::{self, Keys};
 use super::option::{Flag, Given};
-use super::{condition, list, syscalls, value, watch};
+use super::{condition, list, narrow, syscalls, value, watch};
 use crate::ids::Arch;
 use crate::table;
 
-/// Conditions that a rule can hold, the key included.
-///
-/// # Source
-/// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 4.2, which keeps the last
-/// of the kernel's `AUDIT_MAX_FIELDS` free.
-const FIELDS_LIMIT: usize = 63;
-
-/// Bytes of all keys of a rule with one byte between them: `AUDIT_MAX_KEY_LEN`.
-const KEYS_LIMIT_BYTES: usize = 256;
-
-/// Separates keys in the kernel ABI: `AUDIT_KEY_SEPARATOR`.
-const KEY_SEPARATOR: u8 = 1;
+/// What `auditctl` says of a key that labels nothing.
+const KEY_DEPENDS: &[u8] = b"Key field needs a watch, syscall or exe path given prior to it";
 
 #[derive(Clone, Copy)]
 enum Verb {
     Add(Place),
     Delete,
+}
+
+impl Verb {
+    /// What `auditctl` calls it.
+    const fn called(self) -> &'static [u8] {
+        match self {
+            Self::Add(Place::Tail) => b"Append",
+            Self::Add(Place::Head) => b"Add",
+            Self::Delete => b"Delete",
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -39,21 +42,22 @@ struct Target {
     action: Action,
 }
 
-pub(super) struct Draft<'h> {
+pub(in crate::rule) struct Draft<'h> {
     host: &'h dyn Host,
+    dialect: Dialect,
     target: Option<Target>,
     /// Whether a condition without a list was reported: once is enough.
     list_missed: bool,
-    fields: Vec<FieldTest>,
+    fields: Fields,
     mask: Option<SyscallMask>,
     /// The first `-S`, as long as no list says whether it may be there.
     early_syscall: Option<Word>,
     /// Whether the mask is settled, by `-S` or by `-w`, and an arch comes too late.
     masked: bool,
+    /// Where names of syscalls are looked up: what the rule states, or what its first `-S` took for
+    /// granted.
     arch: Option<Arch>,
-    /// The arch whose syscalls are not known here, and which the rule cannot do without.
-    foreign: Option<Word>,
-    keys: Vec<Word>,
+    keys: Keys,
     /// Whether there is something that a key may label.
     labelled: bool,
     /// The line is to be left out without an error.
@@ -61,25 +65,40 @@ pub(super) struct Draft<'h> {
 }
 
 impl<'h> Draft<'h> {
-    pub(super) fn new(host: &'h dyn Host) -> Self {
+    pub(in crate::rule) fn new(host: &'h dyn Host, dialect: Dialect) -> Self {
         Self {
             host,
+            dialect,
             target: None,
             list_missed: false,
-            fields: Vec::new(),
+            fields: Fields::default(),
             mask: None,
             early_syscall: None,
             masked: false,
             arch: None,
-            foreign: None,
-            keys: Vec::new(),
+            keys: Keys::default(),
             labelled: false,
             left_out: false,
         }
     }
 
+    /// Whether the line is to be left out without an error.
+    pub(in crate::rule) fn is_left_out(&self) -> bool {
+        self.left_out
+    }
+
+    /// Whether there is a list to put the rule on.
+    pub(in crate::rule) fn has_rule(&self) -> bool {
+        self.target.is_some()
+    }
+
+    /// Whether it has syscalls of its own.
+    pub(in crate::rule) fn is_masked(&self) -> bool {
+        self.masked
+    }
+
     /// Takes one option of a rule.
-    pub(super) fn take(&mut self, given: &Given, findings: &mut Findings<'_>) {
+    pub(in crate::rule) fn take(&mut self, given: &Given, findings: &mut Findings<'_>) {
         let word = &given.value;
         match given.flag {
             Flag::Append => self.target(given, Verb::Add(Place::Tail), findings),
@@ -101,8 +120,8 @@ impl<'h> Draft<'h> {
         }
     }
 
-    /// The command, when there was no error.
-    pub(super) fn finish(
+    /// The command, as far as it could be read.
+    pub(in crate::rule) fn finish(
         mut self,
         whole: &Range<usize>,
         findings: &mut Findings<'_>,
@@ -118,30 +137,8 @@ impl<'h> Draft<'h> {
                 "begin with `-a always,exit`, or with `-w` and a path",
             );
         }
-        if let Some(key) = self.keys.first() {
-            if !self.labelled {
-                key_without_object(&key.span, findings);
-            }
-            if self.fields.len() >= FIELDS_LIMIT {
-                too_many_fields(&key.span, findings);
-            }
-        }
+        self.check_keys(findings);
         let Target { verb, list, action } = self.target?;
-        if findings.failed() {
-            return None;
-        }
-        if let Some(arch) = self.foreign {
-            findings.warning(
-                "foreign-arch",
-                &arch.span,
-                format!(
-                    "arch `{}` is not supported yet on this machine",
-                    shown(&arch.text)
-                ),
-                "the rule is loaded nowhere: its syscalls cannot be made here",
-            );
-            return None;
-        }
         let mask = self.mask.take().unwrap_or_else(|| match list {
             List::Task => SyscallMask::none(),
             _ => SyscallMask::all(),
@@ -155,8 +152,8 @@ impl<'h> Draft<'h> {
             } else {
                 mask
             },
-            fields: self.fields,
-            keys: self.keys.into_iter().map(|key| key.text.into()).collect(),
+            fields: self.fields.into_tests(),
+            keys: self.keys.into_texts(),
         };
         Some(match verb {
             Verb::Add(place) => Command::Add { rule, place },
@@ -164,22 +161,61 @@ impl<'h> Draft<'h> {
         })
     }
 
+    /// Keys become the last field of the rule when all else is read.
+    fn check_keys(&self, findings: &mut Findings<'_>) {
+        let Some(first) = self.keys.first() else {
+            return;
+        };
+        let target = self.target;
+        let on_exclude = target.is_some_and(|target| target.list == List::Exclude);
+        if on_exclude && self.dialect == Dialect::Three {
+            let text = condition::NOT_ON_EXCLUDE;
+            findings.transcript.refuses_late(&[text]);
+        } else if !self.labelled {
+            findings.transcript.refuses_late(&[KEY_DEPENDS]);
+        }
+        if !self.labelled {
+            keys::without_object(&first.span, findings);
+        }
+        if self.fields.is_full() {
+            findings
+                .transcript
+                .refuses_late(&[b"Too many fields in rule: key=", &self.keys.joined()]);
+            fields::too_many(&first.span, findings);
+        }
+    }
+
     fn target(&mut self, given: &Given, verb: Verb, findings: &mut Findings<'_>) {
-        if !self.is_first(given, findings) {
+        let word = &given.value;
+        if self.target.is_some() {
+            findings.refuses(&[b"Multiple rule insert/delete operations are not allowed"]);
+            second_rule(given, findings);
             return;
         }
-        let word = &given.value;
-        let (list, action) = match list::read(word, findings) {
+        let (list, action) = match list::read(word, self.dialect, findings) {
             list::Reading::Both(list, action) => (list, action),
             // What follows is still worth reading, as the commonest kind of rule.
-            list::Reading::Neither => (List::Exit, Action::Always),
+            list::Reading::Neither => {
+                findings.refuses(&[verb.called(), b" rule - bad keyword ", &word.text]);
+                (List::Exit, Action::Always)
+            }
             list::Reading::Deprecated => {
                 self.left_out = true;
+                findings.transcript.says(match verb {
+                    Verb::Add(_) => &[b"Append rule - possible is deprecated"],
+                    Verb::Delete => &[b"Delete rule - possible is deprecated"],
+                });
                 (List::Exit, Action::Always)
             }
         };
         self.target = Some(Target { verb, list, action });
         if let Some(early) = self.early_syscall.take() {
+            if list == List::Task {
+                findings.refuses(match verb {
+                    Verb::Add(Place::Head) => &[b"Error: syscall auditing requested for task list"],
+                    _ => &[b"Syscall auditing requested for task list"],
+                });
+            }
             syscalls::check_list(list, &early, findings);
             if list == List::IoUring {
                 findings.error(
@@ -193,9 +229,12 @@ impl<'h> Draft<'h> {
     }
 
     fn watch(&mut self, given: &Given, verb: Verb, findings: &mut Findings<'_>) {
-        if !self.is_first(given, findings) {
+        if self.target.is_some() {
+            findings.refuses(&[b"watch option can't be given with a syscall"]);
+            second_rule(given, findings);
             return;
         }
+        let early = self.early_syscall.take();
         self.target = Some(Target {
             verb,
             list: List::Exit,
@@ -206,46 +245,65 @@ impl<'h> Draft<'h> {
         self.labelled = true;
         if let Some(fields) = watch::read(&given.value, self.host, findings) {
             for test in fields {
-                self.push(test, &given.value.span, findings);
+                self.fields.push(test, &given.value.span, findings);
             }
         }
-    }
-
-    fn is_first(&self, given: &Given, findings: &mut Findings<'_>) -> bool {
-        if self.target.is_some() {
+        if self.dialect == Dialect::Three {
+            return;
+        }
+        if let Some(early) = early {
+            findings.refuses(&[b"Watches may not include fields or actions"]);
             findings.error(
-                "two-rules",
-                &given.name.span,
-                format!("second rule `{}` on one line", shown(&given.name.text)),
-                "put it on a line of its own; a watch is written `-F path=` after `-a`",
+                "syscall-with-watch",
+                &early.span,
+                "`-S` before a watch",
+                "a watch is for all syscalls: write `-a always,exit` with `-F path=` instead",
             );
         }
-        self.target.is_none()
+        if matches!(verb, Verb::Add(_)) {
+            findings
+                .transcript
+                .says(&[b"Old style watch rules are slower"]);
+        }
     }
 
     fn perms(&mut self, given: &Given, findings: &mut Findings<'_>) {
         let Some(list) = self.list(given, findings) else {
             return;
         };
-        let Some(bits) = value::perms(&given.value, findings) else {
+        let letters = value::Letters::Option;
+        let Some(bits) = value::perms(&given.value, letters, findings) else {
             return;
         };
         self.labelled = true;
         let value = Value::Number(bits);
-        if let Some(test) = self
-            .fields
-            .iter_mut()
-            .find(|test| test.field == Field::Perm)
-        {
-            test.value = value;
-        } else if condition::check_field_list(Field::Perm, list, &given.name, findings) {
-            let test = FieldTest {
-                field: Field::Perm,
-                op: Op::Equal,
-                value,
-            };
-            self.push(test, &given.value.span, findings);
+        if self.fields.change(Field::Perm, &value) {
+            return;
         }
+        condition::check_perm_list(list, &given.name, findings);
+        if self.fields.is_empty() {
+            findings.refuses(match self.dialect {
+                Dialect::Three => &[b"Permissions should be preceeded by other fields"],
+                Dialect::Four => &[b"Permissions should be preceded by other fields"],
+            });
+            if !findings.failed() {
+                findings.error(
+                    "perm-first",
+                    &given.name.span,
+                    "`-p` before any condition",
+                    "put `-w`, or `-F path=` or `-F dir=`, before it",
+                );
+            }
+        }
+        if self.fields.is_full() {
+            findings.refuses(&[b"Too many fields when adding permissions"]);
+        }
+        let test = FieldTest {
+            field: Field::Perm,
+            op: Op::Equal,
+            value,
+        };
+        self.fields.push(test, &given.value.span, findings);
     }
 
     fn syscalls(&mut self, word: &Word, findings: &mut Findings<'_>) {
@@ -255,6 +313,7 @@ impl<'h> Draft<'h> {
                 self.early_syscall.get_or_insert_with(|| word.clone());
             }
         }
+        let native = self.host.native();
         let names = match (self.target, self.arch) {
             (
                 Some(Target {
@@ -263,13 +322,19 @@ impl<'h> Draft<'h> {
                 }),
                 _,
             ) => syscalls::Names::Uring,
-            (_, Some(arch)) if table::has_syscalls(arch) => syscalls::Names::Stated(arch),
-            (_, Some(_)) => syscalls::Names::Foreign,
-            (_, None) => syscalls::Names::Native(self.host.native()),
+            (_, Some(arch)) => syscalls::Names::Stated(arch, self.dialect),
+            (
+                Some(Target {
+                    verb: Verb::Add(_), ..
+                }),
+                None,
+            ) => syscalls::Names::Native(native, self.dialect),
+            (_, None) => syscalls::Names::Stated(native, self.dialect),
         };
         let mask = self.mask.get_or_insert_with(SyscallMask::none);
-        if syscalls::read(word, names, mask, findings) {
-            self.foreign.get_or_insert_with(|| word.clone());
+        syscalls::read(word, names, mask, findings);
+        if names != syscalls::Names::Uring {
+            self.arch.get_or_insert(native);
         }
         self.masked = true;
         self.labelled = true;
@@ -282,10 +347,13 @@ impl<'h> Draft<'h> {
         };
         // A key is taken before operators are looked for: it may hold some.
         if word.text.starts_with(b"key=") {
-            self.key(word.tail(4), findings);
+            self.keys.add(word.tail(4), self.dialect, findings);
             return;
         }
-        let Some(split) = condition::split(word, findings) else {
+        if self.fields.is_full() {
+            findings.refuses(&[b"Too many fields in rule: ", &word.text]);
+        }
+        let Some(split) = condition::split(word, condition::Given::Field, findings) else {
             return;
         };
         if split.left.text.eq_ignore_ascii_case(b"key") {
@@ -297,55 +365,99 @@ impl<'h> Draft<'h> {
                     "a key is a label: write `key=`",
                 );
             }
-            self.key(split.right, findings);
+            if !self.labelled {
+                findings.refuses(&[KEY_DEPENDS]);
+                keys::without_object(&split.left.span, findings);
+                return;
+            }
+            self.keys.add(split.right, self.dialect, findings);
             return;
         }
-        let Some(test) = condition::read(&split, list, self.host, findings) else {
+        if split.left.text.eq_ignore_ascii_case(b"arch") && !split.right.text.is_empty() {
+            self.check_arch_place(word, findings);
+        }
+        let dialect = self.dialect;
+        let Some(test) = condition::read(&split, list, dialect, self.host, findings) else {
             return;
         };
-        match test.field {
-            Field::Arch => self.arch(&test, &split.right, word, findings),
-            Field::Path | Field::Dir | Field::Exe | Field::Perm | Field::FsType => {
+        match (test.field, &test.value) {
+            (Field::Arch, &Value::Number(number)) => {
+                self.state_arch(Arch(number), test.op, &split.right, findings);
+            }
+            (Field::Perm, &Value::Number(bits)) => {
+                self.labelled = true;
+                self.narrow(bits);
+            }
+            (Field::Path | Field::Dir | Field::Exe | Field::FsType, _) => {
                 self.labelled = true;
             }
             _ => {}
         }
-        self.push(test, &word.span, findings);
+        self.fields.push(test, &word.span, findings);
     }
 
-    fn arch(&mut self, test: &FieldTest, text: &Word, word: &Word, findings: &mut Findings<'_>) {
-        let Value::Number(number) = test.value else {
-            return;
-        };
-        let arch = Arch(number);
+    fn check_arch_place(&self, word: &Word, findings: &mut Findings<'_>) {
         if self.masked {
+            findings.refuses(&[b"arch must be before -S"]);
             findings.error(
                 "arch-after-syscall",
                 &word.span,
                 "`arch` after the syscalls",
-                "put `-F arch=` before `-S`: it says what the names mean; a watch takes none",
+                "put `-F arch=` before `-S` and `perm`: it says what the names mean; a watch takes \
+                 none",
             );
         }
+    }
+
+    fn state_arch(&mut self, arch: Arch, op: Op, text: &Word, findings: &mut Findings<'_>) {
         self.arch = Some(arch);
-        if test.op == Op::Equal && !table::has_syscalls(arch) {
-            self.foreign.get_or_insert_with(|| text.clone());
+        let native = self.host.native();
+        if op == Op::Equal && arch != native && table::arch_32(native) != Some(arch) {
+            findings.note(
+                "foreign-arch",
+                &text.span,
+                format!(
+                    "arch `{}` is not an arch of this machine",
+                    shown(&text.text)
+                ),
+                "the rule is loaded and matches nothing here; it is for other machines",
+            );
+        }
+    }
+
+    /// Names the syscalls that `perm` is about, when it is known what they are called.
+    fn narrow(&mut self, bits: u32) {
+        if let (Dialect::Four, Some(arch)) = (self.dialect, self.arch) {
+            let mask = self.mask.get_or_insert_with(SyscallMask::none);
+            narrow::insert(bits, arch, mask);
+            self.masked = true;
         }
     }
 
     fn comparison(&mut self, given: &Given, findings: &mut Findings<'_>) {
-        let Some(list) = self.list(given, findings) else {
-            return;
-        };
-        let Some(split) = condition::split(&given.value, findings) else {
-            return;
-        };
-        if let Some(test) = condition::read_pair(&split, list, findings) {
-            self.push(test, &given.value.span, findings);
+        let word = &given.value;
+        if self.fields.is_full() {
+            findings.refuses(&[b"Too many fields in rule: ", &word.text]);
+        }
+        let split = condition::split(word, condition::Given::Pair, findings);
+        let list = self.target.map(|target| target.list);
+        // Without a list `auditctl` reads on, as on a list that takes no comparison.
+        let test = split.and_then(|split| condition::read_pair(&split, list, findings));
+        self.list(given, findings);
+        if let (Some(test), Some(_)) = (test, list) {
+            self.fields.push(test, &word.span, findings);
         }
     }
 
     /// The list that conditions are checked against.
     fn list(&mut self, given: &Given, findings: &mut Findings<'_>) -> Option<List> {
+        if self.target.is_none() {
+            findings.refuses(match given.flag {
+                Flag::Perm => &[b"permission option needs a watch given prior to it"],
+                Flag::Key => &[b"key option needs a watch or syscall given prior to it"],
+                _ => &[b"List must be given before field"],
+            });
+        }
         if self.target.is_none() && !self.list_missed {
             self.list_missed = true;
             findings.error(
@@ -363,89 +475,19 @@ impl<'h> Draft<'h> {
             return;
         }
         if self.labelled {
-            self.key(given.value.clone(), findings);
+            self.keys.add(given.value.clone(), self.dialect, findings);
         } else {
-            key_without_object(&given.name.span, findings);
+            findings.refuses(&[b"key option needs a watch or syscall given prior to it"]);
+            keys::without_object(&given.name.span, findings);
         }
-    }
-
-    fn key(&mut self, word: Word, findings: &mut Findings<'_>) {
-        if word.text.is_empty() {
-            findings.warning(
-                "empty-key",
-                &word.span,
-                "the key is empty",
-                "the rule gets no key: leave `key=` out",
-            );
-            return;
-        }
-        if word.text.contains(&KEY_SEPARATOR) {
-            findings.error(
-                "bad-key",
-                &word.span,
-                format!("key `{}` holds the byte 0x01", shown(&word.text)),
-                "that byte separates keys: write several `-k`",
-            );
-        }
-        let bytes: usize = self
-            .keys
-            .iter()
-            .map(|key| key.text.len() + 1)
-            .sum::<usize>()
-            + word.text.len();
-        if bytes > KEYS_LIMIT_BYTES {
-            findings.error(
-                "key-too-long",
-                &word.span,
-                format!("the keys of the rule have {bytes} bytes"),
-                format!("they may have {KEYS_LIMIT_BYTES} together, one between each two included"),
-            );
-        }
-        self.keys.push(word);
-    }
-
-    fn push(&mut self, test: FieldTest, span: &Range<usize>, findings: &mut Findings<'_>) {
-        let is_object = |field| matches!(field, Field::Path | Field::Dir | Field::Inode);
-        if !matches!(test.value, Value::Field(_)) {
-            let other = self.fields.iter().find(|other| {
-                (is_object(test.field) && is_object(other.field))
-                    || (test.field == Field::Exe && other.field == Field::Exe)
-            });
-            if let Some(other) = other {
-                findings.error(
-                    "two-objects",
-                    span,
-                    format!(
-                        "`{}` in a rule that has `{}` already",
-                        field::name(test.field),
-                        field::name(other.field)
-                    ),
-                    "the kernel answers EINVAL: it takes one of path, dir and inode, and one exe; \
-                     write a rule for each",
-                );
-            }
-        }
-        if self.fields.len() == FIELDS_LIMIT {
-            too_many_fields(span, findings);
-        }
-        self.fields.push(test);
     }
 }
 
-fn too_many_fields(span: &Range<usize>, findings: &mut Findings<'_>) {
+fn second_rule(given: &Given, findings: &mut Findings<'_>) {
     findings.error(
-        "too-many-fields",
-        span,
-        format!("more than {FIELDS_LIMIT} conditions in one rule"),
-        "arch and key count too: split the rule",
-    );
-}
-
-fn key_without_object(span: &Range<usize>, findings: &mut Findings<'_>) {
-    findings.error(
-        "key-first",
-        span,
-        "nothing before the key that it could label",
-        "put `-S`, `-w`, `perm`, `path`, `dir`, `exe` or `fstype` before it",
+        "two-rules",
+        &given.name.span,
+        format!("second rule `{}` on one line", shown(&given.name.text)),
+        "put it on a line of its own; a watch is written `-F path=` after `-a`",
     );
 }

@@ -2,7 +2,7 @@
 
 use super::super::diag::{Findings, shown};
 use super::super::lex::Word;
-use super::super::{Action, List, field};
+use super::super::{Action, Dialect, List, field};
 
 const ADVICE: &str = "write a list and an action with a comma between them, such as `always,exit`";
 
@@ -25,26 +25,19 @@ pub(super) enum Reading {
     Deprecated,
 }
 
-/// Reads `list,action` or `action,list`.
-pub(super) fn read(word: &Word, findings: &mut Findings<'_>) -> Reading {
+/// Reads `list,action` or `action,list`. Lists are read in any case by version 4, actions only as
+/// they are spelled here.
+pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -> Reading {
     let comma = word.text.iter().position(|&byte| byte == b',');
     let Some(comma) = comma.filter(|&at| !word.tail(at + 1).text.contains(&b',')) else {
         return neither(word, findings);
     };
     let (mut list, mut action) = (None, None);
     for part in [word.part(0..comma), word.tail(comma + 1)] {
-        let lower = part.text.to_ascii_lowercase();
-        if let Some(found) = LISTS
-            .into_iter()
-            .find(|&list| field::list_name(list).as_bytes() == lower)
-        {
-            list = Some(found);
-            continue;
-        }
-        match lower.as_slice() {
+        match part.text.as_slice() {
             b"always" => action = Some(Action::Always),
             b"never" => action = Some(Action::Never),
-            b"possible" => {
+            b"possible" if list.is_some() => {
                 findings.warning(
                     "deprecated-action",
                     &part.span,
@@ -62,20 +55,43 @@ pub(super) fn read(word: &Word, findings: &mut Findings<'_>) -> Reading {
                 );
                 return Reading::Neither;
             }
-            _ => {
-                let known = LISTS
-                    .map(field::list_name)
-                    .into_iter()
-                    .chain(["always", "never"]);
-                findings.unknown("bad-list", "list or action", &part, known, ADVICE);
-                return Reading::Neither;
-            }
+            name => match by_name(name, dialect) {
+                Some(found) => list = Some(found),
+                None => {
+                    unknown(&part, dialect, findings);
+                    return Reading::Neither;
+                }
+            },
         }
     }
     match (list, action) {
         (Some(list), Some(action)) => Reading::Both(list, action),
         _ => neither(word, findings),
     }
+}
+
+fn by_name(name: &[u8], dialect: Dialect) -> Option<List> {
+    lists(dialect).find(|&list| {
+        let known = field::list_name(list).as_bytes();
+        match dialect {
+            Dialect::Three => known == name,
+            Dialect::Four => known.eq_ignore_ascii_case(name),
+        }
+    })
+}
+
+/// Version 3 does not know the list of `io_uring`.
+fn lists(dialect: Dialect) -> impl Iterator<Item = List> {
+    LISTS
+        .into_iter()
+        .filter(move |&list| dialect == Dialect::Four || list != List::IoUring)
+}
+
+fn unknown(part: &Word, dialect: Dialect, findings: &mut Findings<'_>) {
+    let known = lists(dialect)
+        .map(field::list_name)
+        .chain(["always", "never"]);
+    findings.unknown("bad-list", "list or action", part, known, ADVICE);
 }
 
 fn neither(word: &Word, findings: &mut Findings<'_>) -> Reading {

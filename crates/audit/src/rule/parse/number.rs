@@ -6,11 +6,18 @@ use super::super::lex::Word;
 
 /// A number at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scanned {
+pub(in crate::rule) struct Scanned {
     /// The number; `None` when it takes more than 64 bits.
     pub(super) value: Option<u64>,
     /// Bytes that it is made of.
     pub(super) used: usize,
+}
+
+impl Scanned {
+    /// What C keeps of it in 32 bits; `None` when not even 64 can hold it.
+    pub(in crate::rule) fn low_bits(self) -> Option<u32> {
+        u32::try_from(self.value? & u64::from(u32::MAX)).ok()
+    }
 }
 
 /// What to do with a number that 32 bits cannot hold.
@@ -23,7 +30,7 @@ pub(super) enum Wide {
 }
 
 /// Reads a number that must begin with a digit, as `strtoul(3)` does with base 0.
-pub(super) fn scan(text: &[u8]) -> Option<Scanned> {
+pub(in crate::rule) fn scan(text: &[u8]) -> Option<Scanned> {
     if !text.first()?.is_ascii_digit() {
         return None;
     }
@@ -47,8 +54,27 @@ pub(super) fn scan(text: &[u8]) -> Option<Scanned> {
     Some(Scanned { value, used })
 }
 
-/// Reads `word` as 32 bits; `None` after an error. Bytes after the number only earn a warning,
-/// because `auditctl` passes over them.
+/// As [`unsigned`], for a field of which `auditctl` wants a number.
+pub(super) fn field(
+    what: &str,
+    word: &Word,
+    wide: Wide,
+    findings: &mut Findings<'_>,
+) -> Option<u32> {
+    if !word.text.first().is_some_and(u8::is_ascii_digit) {
+        refuse_field(what, findings);
+    }
+    unsigned(what, word, wide, findings)
+}
+
+/// What `auditctl` says of a field without a number.
+pub(super) fn refuse_field(what: &str, findings: &mut Findings<'_>) {
+    findings.refuses(&[b"-F value should be number for ", what.as_bytes()]);
+}
+
+/// Reads `word` as 32 bits; `None` when it is no number. Bytes after the number only earn a
+/// warning, because `auditctl` passes over them; of a number that is too large it takes the low
+/// bits, and so it is still given here, after the error.
 pub(super) fn unsigned(
     what: &str,
     word: &Word,
@@ -64,7 +90,7 @@ pub(super) fn unsigned(
         );
         return None;
     };
-    let value = narrow(what, word, scanned, wide, findings)?;
+    let value = narrow(what, word, scanned, wide, findings);
     warn_of_rest(word, scanned.used, findings);
     Some(value)
 }
@@ -90,35 +116,32 @@ fn narrow(
     scanned: Scanned,
     wide: Wide,
     findings: &mut Findings<'_>,
-) -> Option<u32> {
+) -> u32 {
     if let Some(value) = scanned.value.and_then(|value| u32::try_from(value).ok()) {
-        return Some(value);
+        return value;
     }
     let message = format!("`{}` is too large for `{what}`", shown(&word.text));
+    // What C makes of a number that not even 64 bits can hold has all of its low bits set.
+    let low = scanned.low_bits().unwrap_or(u32::MAX);
     match (wide, scanned.value) {
-        (Wide::Cut, Some(value)) => {
-            let low = u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default();
-            findings.warning(
-                "number-cut",
-                &word.span,
-                message,
-                format!("the kernel compares only the low 32 bits, here {low:#x}"),
-            );
-            Some(low)
-        }
-        _ => {
-            findings.error(
-                "number-too-large",
-                &word.span,
-                message,
-                "it must fit 32 bits",
-            );
-            None
-        }
+        (Wide::Cut, Some(_)) => findings.warning(
+            "number-cut",
+            &word.span,
+            message,
+            format!("the kernel compares only the low 32 bits, here {low:#x}"),
+        ),
+        _ => findings.error(
+            "number-too-large",
+            &word.span,
+            message,
+            "it must fit 32 bits",
+        ),
     }
+    low
 }
 
-fn warn_of_rest(word: &Word, used: usize, findings: &mut Findings<'_>) {
+/// Says that `auditctl` passes over what follows a number.
+pub(super) fn warn_of_rest(word: &Word, used: usize, findings: &mut Findings<'_>) {
     if used < word.text.len() {
         let read = word.text.get(..used).unwrap_or_default();
         findings.warning(

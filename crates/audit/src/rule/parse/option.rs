@@ -1,151 +1,132 @@
 //! Words to options, by the rules of `getopt_long(3)`: arguments may be joined to their letter,
 //! letters without argument may be joined to each other, long names may be cut short.
 
+mod table;
+
 use super::super::diag::{Findings, shown};
 use super::super::lex::Word;
+use table::{LETTERS, LONG, Takes};
+
+pub(in crate::rule) use table::{Flag, spellings};
 
 /// An option with its argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
-    pub(super) flag: Flag,
+pub(in crate::rule) struct Given {
+    pub(in crate::rule) flag: Flag,
     /// The option as written, for pointing at.
-    pub(super) name: Word,
+    pub(in crate::rule) name: Word,
     /// Empty when the option takes none.
-    pub(super) value: Word,
+    pub(in crate::rule) value: Word,
 }
 
-/// What an option is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flag {
-    /// `-a`
-    Append,
-    /// `-A`
-    Insert,
-    /// `-d`
-    Delete,
-    /// `-D`
-    DeleteAll,
-    /// `-w`
-    Watch,
-    /// `-W`
-    Unwatch,
-    /// `-p`
-    Perm,
-    /// `-k`
-    Key,
-    /// `-S`
-    Syscall,
-    /// `-F`
-    Field,
-    /// `-C`
-    Compare,
-    /// `-b`
-    Backlog,
-    /// `-e`
-    Enabled,
-    /// `-f`
-    Failure,
-    /// `-r`
-    Rate,
-    /// `--backlog_wait_time`
-    BacklogWait,
-    /// `-i`
-    IgnoreErrors,
-    /// `-c`
-    ContinueOnErrors,
-    /// `--loginuid-immutable`
-    LoginuidImmutable,
-    /// `-R`
-    ReadFile,
-    /// Means something on the command line of `auditctl`, and nothing among rules.
-    CommandLine,
-    /// Means something among rules that tollgate cannot do.
-    Unsupported,
+impl Given {
+    /// Whether the argument follows the option without a space.
+    pub(super) fn is_joined(&self) -> bool {
+        self.value.span.start == self.name.span.end
+    }
 }
 
-/// # Source
-/// `getopt_long()` string of `src/auditctl.c`, audit-userspace 4.2.
-const LETTERS: &[(u8, Flag, Takes)] = &[
-    (b'a', Flag::Append, Takes::Value),
-    (b'A', Flag::Insert, Takes::Value),
-    (b'd', Flag::Delete, Takes::Value),
-    (b'D', Flag::DeleteAll, Takes::Nothing),
-    (b'w', Flag::Watch, Takes::Value),
-    (b'W', Flag::Unwatch, Takes::Value),
-    (b'p', Flag::Perm, Takes::Value),
-    (b'k', Flag::Key, Takes::Value),
-    (b'S', Flag::Syscall, Takes::Value),
-    (b'F', Flag::Field, Takes::Value),
-    (b'C', Flag::Compare, Takes::Value),
-    (b'b', Flag::Backlog, Takes::Value),
-    (b'e', Flag::Enabled, Takes::Value),
-    (b'f', Flag::Failure, Takes::Value),
-    (b'r', Flag::Rate, Takes::Value),
-    (b'i', Flag::IgnoreErrors, Takes::Nothing),
-    (b'c', Flag::ContinueOnErrors, Takes::Nothing),
-    (b'R', Flag::ReadFile, Takes::Value),
-    (b'm', Flag::CommandLine, Takes::Value),
-    (b'h', Flag::CommandLine, Takes::Nothing),
-    (b's', Flag::CommandLine, Takes::Nothing),
-    (b'l', Flag::CommandLine, Takes::Nothing),
-    (b'v', Flag::CommandLine, Takes::Nothing),
-    (b'q', Flag::Unsupported, Takes::Value),
-    (b't', Flag::Unsupported, Takes::Nothing),
-];
-
-const LONG: &[(&str, Flag, Takes)] = &[
-    ("backlog_wait_time", Flag::BacklogWait, Takes::Value),
-    ("help", Flag::CommandLine, Takes::Nothing),
-    (
-        "loginuid-immutable",
-        Flag::LoginuidImmutable,
-        Takes::Nothing,
-    ),
-    ("reset-lost", Flag::CommandLine, Takes::Nothing),
-    (
-        "reset_backlog_wait_time_actual",
-        Flag::CommandLine,
-        Takes::Nothing,
-    ),
-    ("signal", Flag::CommandLine, Takes::Value),
-];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    Value,
-}
-
-/// The options of a line, in order.
+/// Reads the options of a line one by one.
 ///
-/// Of the words that belong to no option only the first is reported: the others are mostly the
-/// rest of the same value.
-pub(super) fn options(words: Vec<Word>, findings: &mut Findings<'_>) -> Vec<Given> {
-    let mut given = Vec::new();
-    let mut strays = Vec::new();
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        match word.text.as_slice() {
-            b"--" => strays.extend(words.by_ref()),
-            [b'-', b'-', ..] => long(&word, &mut words, &mut given, findings),
-            [b'-', _, ..] => short(&word, &mut words, &mut given, findings),
-            _ => strays.push(word),
+/// Words that belong to no option are passed over and kept for the end, where `getopt_long(3)`
+/// would have moved them.
+pub(in crate::rule) struct Options {
+    words: Vec<Word>,
+    /// First word that was not used up.
+    next: usize,
+    /// Place of the next letter in that word, while it is read letter by letter.
+    letter: Option<usize>,
+    strays: Vec<Word>,
+    /// The `--` after which words belong to no option.
+    separator: Option<Word>,
+    /// Whether the end was met.
+    ended: bool,
+}
+
+/// What stands next on a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::rule) enum Step {
+    /// An option.
+    Given(Given),
+    /// Something that is no option; it was reported. `auditctl` calls it by this name.
+    Bad(Vec<u8>),
+}
+
+impl Options {
+    pub(in crate::rule) fn new(words: Vec<Word>) -> Self {
+        Self {
+            words,
+            next: 0,
+            letter: None,
+            strays: Vec::new(),
+            separator: None,
+            ended: false,
         }
     }
-    if let Some(word) = strays.first() {
-        stray(word, findings);
-    }
-    given
-}
 
-/// A word of letters, the last of which may take the rest of the word or the next word.
-fn short(
-    word: &Word,
-    words: &mut impl Iterator<Item = Word>,
-    given: &mut Vec<Given>,
-    findings: &mut Findings<'_>,
-) {
-    for (at, &letter) in word.text.iter().enumerate().skip(1) {
+    /// The next option; `None` at the end.
+    pub(in crate::rule) fn step(&mut self, findings: &mut Findings<'_>) -> Option<Step> {
+        loop {
+            let Some(word) = self.words.get(self.next).cloned() else {
+                self.ended = true;
+                return None;
+            };
+            if let Some(at) = self.letter {
+                return Some(self.short(&word, at, findings));
+            }
+            match word.text.as_slice() {
+                b"--" => {
+                    self.next += 1;
+                    self.separator = Some(word);
+                    let rest = self.words.iter().skip(self.next).cloned();
+                    self.strays.extend(rest);
+                    self.next = self.words.len();
+                }
+                [b'-', b'-', ..] => return Some(self.long(&word, findings)),
+                [b'-', _, ..] => return Some(self.short(&word, 1, findings)),
+                _ => {
+                    self.strays.push(word);
+                    self.next += 1;
+                }
+            }
+        }
+    }
+
+    /// The words after what was read last, whatever they are.
+    pub(in crate::rule) fn unread(&self) -> impl Iterator<Item = &[u8]> {
+        let behind = usize::from(self.letter.is_some());
+        self.words
+            .iter()
+            .skip(self.next + behind)
+            .map(|word| word.text.as_slice())
+    }
+
+    /// The first of them.
+    pub(in crate::rule) fn peek(&self) -> Option<&[u8]> {
+        self.unread().next()
+    }
+
+    /// Number of words that are left; at the end, of those that belong to no option.
+    pub(in crate::rule) fn rest(&self) -> usize {
+        match self.words.len() - self.next {
+            0 if self.ended => self.strays.len(),
+            unread => unread,
+        }
+    }
+
+    /// Whether no word was used up by an option.
+    pub(in crate::rule) fn used_none(&self) -> bool {
+        self.next == self.strays.len()
+    }
+
+    /// The first word that belongs to no option.
+    pub(super) fn stray(&self) -> Option<&Word> {
+        self.strays.first()
+    }
+
+    /// A letter of a word; the last one may take the rest of the word or the next word.
+    fn short(&mut self, word: &Word, at: usize, findings: &mut Findings<'_>) -> Step {
+        let letter = word.text.get(at).copied().unwrap_or_default();
         let name = Word {
             text: vec![b'-', letter],
             span: if at == 1 {
@@ -154,6 +135,7 @@ fn short(
                 word.part(at..at + 1).span
             },
         };
+        let is_last = at + 1 >= word.text.len();
         let Some(&(_, flag, takes)) = LETTERS.iter().find(|&&(other, ..)| other == letter) else {
             findings.error(
                 "unknown-option",
@@ -161,37 +143,117 @@ fn short(
                 format!("unknown option `-{}`", shown(&[letter])),
                 "see auditctl(8) for the options of a rule",
             );
-            return;
+            // Before the end of its word a bad letter is called by the word before.
+            let called = if is_last { self.next + 1 } else { self.next };
+            self.end_word();
+            return Step::Bad(self.called(called));
         };
         if takes == Takes::Nothing {
+            if is_last {
+                self.end_word();
+            } else {
+                self.letter = Some(at + 1);
+            }
             let value = word.part(at..at);
-            given.push(Given { flag, name, value });
-            continue;
+            return Step::Given(Given { flag, name, value });
         }
-        let joined = (at + 1 < word.text.len()).then(|| word.tail(at + 1));
-        push_with_value(flag, name, joined.or_else(|| words.next()), given, findings);
-        return;
+        self.end_word();
+        let joined = (!is_last).then(|| word.tail(at + 1));
+        self.with_value(flag, name, joined, findings)
+    }
+
+    fn long(&mut self, word: &Word, findings: &mut Findings<'_>) -> Step {
+        self.end_word();
+        let equals = word.text.iter().position(|&byte| byte == b'=');
+        let name = word.part(0..equals.unwrap_or(word.text.len()));
+        let joined = equals.map(|at| word.tail(at + 1));
+        let Some((known, flag, takes)) = long_option(&name, findings) else {
+            return Step::Bad(self.called(self.next));
+        };
+        match takes {
+            Takes::Nothing if joined.is_some() => {
+                findings.error(
+                    "unwanted-value",
+                    &word.span,
+                    format!("option `--{known}` takes no value"),
+                    "leave the `=` and what follows it out",
+                );
+                Step::Bad(self.called(self.next))
+            }
+            Takes::Nothing => {
+                let value = name.tail(name.text.len());
+                Step::Given(Given { flag, name, value })
+            }
+            Takes::Value => self.with_value(flag, name, joined, findings),
+        }
+    }
+
+    fn with_value(
+        &mut self,
+        flag: Flag,
+        name: Word,
+        joined: Option<Word>,
+        findings: &mut Findings<'_>,
+    ) -> Step {
+        let value = joined.or_else(|| {
+            let next = self.words.get(self.next).cloned();
+            self.next += usize::from(next.is_some());
+            next
+        });
+        match value {
+            Some(value) => Step::Given(Given { flag, name, value }),
+            None => {
+                findings.error(
+                    "missing-value",
+                    &name.span,
+                    format!("option `{}` has no value", shown(&name.text)),
+                    "put the value after it on the same line",
+                );
+                Step::Bad(self.called(self.next))
+            }
+        }
+    }
+
+    fn end_word(&mut self) {
+        self.next += 1;
+        self.letter = None;
+    }
+
+    /// The word before `end`; one blank where there is none.
+    fn called(&self, end: usize) -> Vec<u8> {
+        let word = end.checked_sub(1).and_then(|index| self.words.get(index));
+        word.map_or_else(|| b" ".to_vec(), |word| word.text.clone())
     }
 }
 
-fn long(
-    word: &Word,
-    words: &mut impl Iterator<Item = Word>,
-    given: &mut Vec<Given>,
-    findings: &mut Findings<'_>,
-) {
-    let equals = word.text.iter().position(|&byte| byte == b'=');
-    let name = word.part(0..equals.unwrap_or(word.text.len()));
-    let joined = equals.map(|at| word.tail(at + 1));
-    let typed = name.text.get(2..).unwrap_or_default();
+/// The options of a line, in order.
+///
+/// Of the words that belong to no option only the first is reported: the others are mostly the
+/// rest of the same value.
+pub(super) fn options(words: Vec<Word>, findings: &mut Findings<'_>) -> Vec<Given> {
+    let mut options = Options::new(words);
+    let mut given = Vec::new();
+    while let Some(step) = options.step(findings) {
+        if let Step::Given(one) = step {
+            given.push(one);
+        }
+    }
+    if let Some(word) = options.separator.as_ref().or_else(|| options.stray()) {
+        stray(word, findings);
+    }
+    given
+}
 
+/// The long option that `name` is, or begins.
+fn long_option(name: &Word, findings: &mut Findings<'_>) -> Option<(&'static str, Flag, Takes)> {
+    let typed = name.text.get(2..).unwrap_or_default();
     let exact = LONG.iter().find(|&&(known, ..)| known.as_bytes() == typed);
     let mut begun = LONG
         .iter()
         .filter(|&&(known, ..)| known.as_bytes().starts_with(typed));
-    let found = match (exact, begun.next(), begun.next()) {
-        (Some(exact), ..) => exact,
-        (None, Some(only), None) => only,
+    match (exact, begun.next(), begun.next()) {
+        (Some(exact), ..) => Some(*exact),
+        (None, Some(only), None) => Some(*only),
         (None, Some((one, ..)), Some((other, ..))) => {
             findings.error(
                 "unknown-option",
@@ -199,7 +261,7 @@ fn long(
                 format!("option `{}` is ambiguous", shown(&name.text)),
                 format!("write `--{one}` or `--{other}`"),
             );
-            return;
+            None
         }
         (None, None, _) => {
             let bare = name.tail(2);
@@ -208,46 +270,13 @@ fn long(
                 "option",
                 &Word {
                     text: bare.text,
-                    span: name.span,
+                    span: name.span.clone(),
                 },
                 LONG.iter().map(|&(known, ..)| known),
                 "see auditctl(8) for the options of a rule",
             );
-            return;
+            None
         }
-    };
-    match *found {
-        (known, _, Takes::Nothing) if joined.is_some() => findings.error(
-            "unwanted-value",
-            &word.span,
-            format!("option `--{known}` takes no value"),
-            "leave the `=` and what follows it out",
-        ),
-        (_, flag, Takes::Nothing) => {
-            let value = name.tail(name.text.len());
-            given.push(Given { flag, name, value });
-        }
-        (_, flag, Takes::Value) => {
-            push_with_value(flag, name, joined.or_else(|| words.next()), given, findings);
-        }
-    }
-}
-
-fn push_with_value(
-    flag: Flag,
-    name: Word,
-    value: Option<Word>,
-    given: &mut Vec<Given>,
-    findings: &mut Findings<'_>,
-) {
-    match value {
-        Some(value) => given.push(Given { flag, name, value }),
-        None => findings.error(
-            "missing-value",
-            &name.span,
-            format!("option `{}` has no value", shown(&name.text)),
-            "put the value after it on the same line",
-        ),
     }
 }
 
@@ -333,7 +362,7 @@ mod tests {
             ("--reset", "unknown-option", 1),
             ("--loginuid-immutable=1", "unwanted-value", 1),
             ("--backlog_wait_time", "missing-value", 1),
-            ("-D -- -D", "stray-word", 7),
+            ("-D -- -D", "stray-word", 4),
             ("-", "stray-word", 1),
         ] {
             let (_, findings) = run(line);

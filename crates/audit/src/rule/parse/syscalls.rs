@@ -2,9 +2,9 @@
 
 use super::super::diag::{Findings, shown};
 use super::super::lex::Word;
-use super::super::{List, SyscallMask};
+use super::super::{Dialect, List, SyscallMask, field};
 use super::number;
-use crate::ids::{Arch, Syscall};
+use crate::ids::Arch;
 use crate::table;
 
 /// First number whose bit in the mask stands for a class of syscalls.
@@ -17,49 +17,34 @@ const CLASSES: u32 = SyscallMask::LIMIT - 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     /// Syscalls of an arch that the rule states.
-    Stated(Arch),
+    Stated(Arch, Dialect),
     /// Syscalls of this machine's arch: the rule states none.
-    Native(Arch),
-    /// An arch without a table here; only numbers mean something.
-    Foreign,
+    Native(Arch, Dialect),
     /// `io_uring` operations.
     Uring,
 }
 
-/// Adds what one `-S` names to `mask`. Returns whether a name was met that has no table.
-pub(super) fn read(
-    word: &Word,
-    names: Names,
-    mask: &mut SyscallMask,
-    findings: &mut Findings<'_>,
-) -> bool {
-    let mut nameless = false;
-    let mut mismatch = None;
+/// Adds what one `-S` names to `mask`.
+pub(super) fn read(word: &Word, names: Names, mask: &mut SyscallMask, findings: &mut Findings<'_>) {
     let mut start = 0;
     for piece in word.text.split(|&byte| byte == b',') {
         let part = word.part(start..start + piece.len());
         start += piece.len() + 1;
         match piece {
             b"" => {}
-            b"all" => *mask = SyscallMask::all(),
-            [b'0'..=b'9', ..] => read_number(&part, mask, findings),
-            _ if names == Names::Foreign => nameless = true,
-            _ => match by_name(&part, names, findings) {
-                Some(number) => {
+            b"all" => insert_all(names, mask),
+            [b'0'..=b'9', ..] => read_number(&part, names, mask, findings),
+            _ => {
+                if let Some(number) = by_name(&part, names, findings) {
                     mask.insert(number);
-                    if let Names::Native(native) = names
-                        && table::arch_32(native).is_some_and(|narrow| {
-                            table::syscall_number(narrow, piece) != Some(Syscall(number))
-                        })
-                    {
-                        mismatch.get_or_insert(part);
-                    }
                 }
-                None => continue,
-            },
+            }
         }
     }
     if word.text.iter().all(|&byte| byte == b',') {
+        if word.text.is_empty() {
+            findings.refuses(&[b"Syscall name unknown: "]);
+        }
         findings.error(
             "unknown-syscall",
             &word.span,
@@ -67,47 +52,107 @@ pub(super) fn read(
             "write names, numbers or `all`, with commas between them",
         );
     }
-    if let Some(part) = mismatch {
-        findings.warning(
-            "arch-missing",
-            &part.span,
-            format!(
-                "`{}` has another number for 32-bit programs",
-                shown(&part.text)
-            ),
-            "the rule names no arch, so that 32-bit programs match it by number: put \
-             `-F arch=b64` before `-S`, and a second rule with `arch=b32`",
-        );
+    if let Names::Native(native, dialect) = names {
+        compare_with_32_bits(word, native, dialect, mask, findings);
     }
-    nameless
+}
+
+/// Of the `io_uring` operations `all` are those that have a name.
+fn insert_all(names: Names, mask: &mut SyscallMask) {
+    if names == Names::Uring {
+        table::uring_op_names()
+            .filter_map(|name| table::uring_op_number(name.as_bytes()))
+            .for_each(|number| mask.insert(number));
+    } else {
+        *mask = SyscallMask::all();
+    }
+}
+
+/// Warns when the names have other numbers for 32-bit programs, which a rule without arch matches
+/// by number. `auditctl` compares what the names make for them with the whole mask so far.
+///
+/// # Source
+/// `check_rule_mismatch()` in `src/auditctl.c` of audit-userspace 4.2.
+fn compare_with_32_bits(
+    word: &Word,
+    native: Arch,
+    dialect: Dialect,
+    mask: &SyscallMask,
+    findings: &mut Findings<'_>,
+) {
+    let Some(narrow) = table::arch_32(native) else {
+        return;
+    };
+    let number = |arch, piece: &[u8]| {
+        table::syscall_number_in(arch, piece, dialect).map(|syscall| syscall.0)
+    };
+    let mut start = 0;
+    let mut differing = None;
+    let mut narrow_mask = SyscallMask::none();
+    for piece in word.text.split(|&byte| byte == b',') {
+        let span = word.part(start..start + piece.len()).span;
+        start += piece.len() + 1;
+        if piece == b"all" {
+            narrow_mask = SyscallMask::all();
+            continue;
+        }
+        let (wide, other) = (number(native, piece), number(narrow, piece));
+        let by_number = || number::scan(piece).and_then(number::Scanned::low_bits);
+        if let Some(bit) = other.or_else(by_number) {
+            narrow_mask.insert(bit);
+        }
+        if wide != other && wide.is_some() {
+            differing.get_or_insert((piece, span));
+        }
+    }
+    if narrow_mask != *mask {
+        let place = findings.mismatch_place();
+        findings.transcript.says(&[
+            b"WARNING - 32/64 bit syscall mismatch",
+            place.as_bytes(),
+            b", you should specify an arch",
+        ]);
+    }
+    let Some((name, span)) = differing else {
+        return;
+    };
+    findings.warning(
+        "arch-missing",
+        &span,
+        format!("`{}` has another number for 32-bit programs", shown(name)),
+        "the rule names no arch, so that 32-bit programs match it by number: put \
+         `-F arch=b64` before `-S`, and a second rule with `arch=b32`",
+    );
 }
 
 /// Says that a list takes no syscalls, if so.
 pub(super) fn check_list(list: List, word: &Word, findings: &mut Findings<'_>) {
-    if matches!(list, List::Exit | List::IoUring) {
-        return;
+    match list {
+        List::Exit | List::IoUring => return,
+        List::Exclude => {
+            findings.refuses(&[b"Error: syscall auditing cannot be put on exclude list"]);
+        }
+        List::Task | List::User | List::Filesystem => findings.refuses(&[
+            b"Error: syscall auditing being added to ",
+            field::list_name(list).as_bytes(),
+            b" list",
+        ]),
     }
     findings.error(
         "syscall-on-list",
         &word.span,
-        format!(
-            "the {} list takes no syscalls",
-            super::super::field::list_name(list)
-        ),
+        format!("the {} list takes no syscalls", field::list_name(list)),
         "leave `-S` out, or use the exit list",
     );
 }
 
 fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32> {
-    let (number, arch) = match names {
-        Names::Stated(arch) | Names::Native(arch) => (
-            table::syscall_number(arch, &part.text).map(|syscall| syscall.0),
-            arch,
-        ),
-        Names::Foreign => (None, Arch(0)),
+    let (arch, dialect) = match names {
+        Names::Stated(arch, dialect) | Names::Native(arch, dialect) => (arch, dialect),
         Names::Uring => {
             let number = table::uring_op_number(&part.text);
             if number.is_none() {
+                findings.refuses(&[b"io_uring op unknown: ", &part.text]);
                 findings.unknown(
                     "unknown-syscall",
                     "io_uring operation",
@@ -119,7 +164,9 @@ fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32
             return number;
         }
     };
+    let number = table::syscall_number_in(arch, &part.text, dialect).map(|syscall| syscall.0);
     if number.is_none() {
+        findings.refuses(&[b"Syscall name unknown: ", &part.text]);
         let machine = table::arch_name(arch).unwrap_or("unknown");
         let other = if arch == Arch::I386 {
             Arch::X86_64
@@ -152,25 +199,31 @@ fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32
     number
 }
 
-fn read_number(part: &Word, mask: &mut SyscallMask, findings: &mut Findings<'_>) {
+fn read_number(part: &Word, names: Names, mask: &mut SyscallMask, findings: &mut Findings<'_>) {
     let Some(number) = number::unsigned("-S", part, number::Wide::Refuse, findings) else {
         return;
     };
     if number >= SyscallMask::LIMIT {
+        let refusal: &[u8] = match names {
+            Names::Uring => b"io_uring op unknown: ",
+            Names::Stated(..) | Names::Native(..) => b"Syscall name unknown: ",
+        };
+        findings.refuses(&[refusal, &part.text]);
         findings.error(
             "unknown-syscall",
             &part.span,
             format!("{number} is not a syscall"),
             format!("rules can name syscalls below {CLASSES}"),
         );
-    } else if number >= CLASSES {
+        return;
+    }
+    if number >= CLASSES {
         findings.error(
             "syscall-class",
             &part.span,
             format!("{number} is a class of syscalls, not a syscall"),
             "the kernel keeps the top of the mask for itself: name the syscalls, or use `perm`",
         );
-    } else {
-        mask.insert(number);
     }
+    mask.insert(number);
 }

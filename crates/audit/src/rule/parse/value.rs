@@ -5,7 +5,7 @@ use super::super::field::{Kind, Spec};
 use super::super::lex::Word;
 use super::super::{Field, Host, Op, Value, perm};
 use super::number::{self, Wide};
-use crate::ids::Arch;
+use crate::ids::{Arch, MsgType};
 use crate::table;
 
 /// `PATH_MAX` of `include/uapi/linux/limits.h`.
@@ -23,11 +23,12 @@ pub(super) fn read(
     findings: &mut Findings<'_>,
 ) -> Option<Value> {
     let number = match spec.kind {
-        Kind::Path | Kind::Dir | Kind::Label => return text(spec, word, findings),
+        Kind::Path | Kind::Dir | Kind::Label => return Some(text(spec, word, findings)),
         Kind::Unsigned if spec.field == Field::Success => success(spec, word, findings),
-        Kind::Unsigned => number::unsigned(spec.name, word, Wide::Refuse, findings),
-        Kind::Low32 => number::unsigned(spec.name, word, Wide::Cut, findings),
-        Kind::Argument => number::signed(spec.name, word, Wide::Cut, findings),
+        Kind::Unsigned => number::field(spec.name, word, Wide::Refuse, findings),
+        Kind::Low32 => number::field(spec.name, word, Wide::Cut, findings),
+        Kind::Argument if is_signed(word) => number::signed(spec.name, word, Wide::Cut, findings),
+        Kind::Argument => number::field(spec.name, word, Wide::Cut, findings),
         Kind::User => user(spec, op, word, host, findings),
         Kind::Group => group(spec, word, host, findings),
         Kind::Arch => arch(word, host, findings).map(|arch| arch.0),
@@ -37,7 +38,7 @@ pub(super) fn read(
         Kind::SocketFamily => socket_family(spec, word, findings),
         Kind::FileType => file_type(word, findings),
         Kind::FsType => fs_type(spec, word, findings),
-        Kind::Perm => perms(word, findings),
+        Kind::Perm => perms(word, Letters::Field, findings),
     };
     if number == Some(0) && op == Op::Less {
         findings.warning(
@@ -51,10 +52,25 @@ pub(super) fn read(
     number.map(Value::Number)
 }
 
+/// Where letters of `rwxa` were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Letters {
+    /// `-F perm=`
+    Field,
+    /// `-p`
+    Option,
+}
+
 /// Reads letters of `rwxa`, in any case.
-pub(super) fn perms(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+pub(super) fn perms(word: &Word, written: Letters, findings: &mut Findings<'_>) -> Option<u32> {
     const ADVICE: &str = "write some of the letters `r`, `w`, `x` and `a`";
     if word.text.len() > 4 {
+        match written {
+            Letters::Field => findings.refuses(&[b"String value too long"]),
+            Letters::Option => {
+                findings.refuses(&[b"permission ", &word.text, b" is too long"]);
+            }
+        }
         findings.error(
             "bad-perm",
             &word.span,
@@ -71,6 +87,14 @@ pub(super) fn perms(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
             b'x' => perm::EXEC,
             b'a' => perm::ATTR,
             _ => {
+                match written {
+                    Letters::Field => {
+                        findings.refuses(&[b"Permission can only contain  'rwxa'"]);
+                    }
+                    Letters::Option => {
+                        findings.refuses(&[b"Permission ", &[letter], b" isn't supported"]);
+                    }
+                }
                 let span = word.part(at..at + 1).span;
                 let message = format!("unknown perm letter `{}`", shown(&[letter]));
                 findings.error("bad-perm", &span, message, ADVICE);
@@ -81,10 +105,21 @@ pub(super) fn perms(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     Some(bits)
 }
 
-fn text(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<Value> {
+/// Whether the word is a number, perhaps after a minus.
+fn is_signed(word: &Word) -> bool {
+    matches!(
+        word.text.as_slice(),
+        [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..]
+    )
+}
+
+/// A label or a path. Of paths `auditctl` looks at the length only, and the kernel at the rest.
+fn text(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Value {
     let name = spec.name;
     let shown = shown(&word.text);
+    let value = Value::Text(word.text.clone().into());
     let (code, message, advice) = if word.text.len() > PATH_LIMIT_BYTES {
+        findings.refuses(&[b"String value too long"]);
         let message = format!("value of `{name}` has {} bytes", word.text.len());
         (
             "value-too-long",
@@ -105,7 +140,7 @@ fn text(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<Value> {
                 },
             )
         } else {
-            return Some(Value::Text(word.text.clone().into()));
+            return value;
         }
     } else {
         (
@@ -115,7 +150,7 @@ fn text(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<Value> {
         )
     };
     findings.error(code, &word.span, message, advice);
-    None
+    value
 }
 
 fn user(
@@ -127,11 +162,10 @@ fn user(
 ) -> Option<u32> {
     let id = match word.text.as_slice() {
         b"unset" => u32::MAX,
-        [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => {
-            number::signed(spec.name, word, Wide::Refuse, findings)?
-        }
+        _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings)?,
         name => {
             let Some(id) = host.uid(name) else {
+                findings.refuses(&[b"Unknown user: ", name]);
                 findings.error(
                     "unknown-user",
                     &word.span,
@@ -143,26 +177,20 @@ fn user(
             id
         }
     };
-    if id != u32::MAX {
-        return Some(id);
-    }
-    if spec.field != Field::Auid {
+    if id == u32::MAX && spec.field != Field::Auid {
         findings.error(
             "unset-id",
             &word.span,
             format!("`{}` is never unset", spec.name),
             "the kernel answers EINVAL: only `auid` and `sessionid` can be unset",
         );
-        return None;
-    }
-    if !matches!(op, Op::Equal | Op::NotEqual) {
+    } else if id == u32::MAX && !matches!(op, Op::Equal | Op::NotEqual) {
         findings.error(
             "bad-operator",
             &word.span,
             "`auid` cannot be ordered against unset",
             "the kernel answers EINVAL: write `auid=unset` or `auid!=unset`",
         );
-        return None;
     }
     Some(id)
 }
@@ -173,6 +201,7 @@ fn group(spec: Spec, word: &Word, host: &dyn Host, findings: &mut Findings<'_>) 
     } else if let Some(id) = host.gid(&word.text) {
         id
     } else {
+        findings.refuses(&[b"Unknown group: ", &word.text]);
         findings.error(
             "unknown-group",
             &word.span,
@@ -188,7 +217,6 @@ fn group(spec: Spec, word: &Word, host: &dyn Host, findings: &mut Findings<'_>) 
             format!("`{}` is never unset", spec.name),
             "the kernel answers EINVAL: a group always has a number",
         );
-        return None;
     }
     Some(id)
 }
@@ -198,8 +226,9 @@ fn success(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> 
     let number = match word.text.as_slice() {
         b"yes" => 1,
         b"no" => 0,
-        _ => return number::unsigned(spec.name, word, Wide::Refuse, findings),
+        _ => return number::field(spec.name, word, Wide::Refuse, findings),
     };
+    number::refuse_field(spec.name, findings);
     findings.error(
         "bad-number",
         &word.span,
@@ -218,16 +247,10 @@ fn arch(word: &Word, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Arc
     } else if text.eq_ignore_ascii_case(b"b32") {
         table::arch_32(native)
     } else {
-        table::arch_by_name(text).or_else(|| {
-            let number = match number::scan(text) {
-                Some(scanned) => scanned.value?,
-                None => u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()?,
-            };
-            let arch = Arch(u32::try_from(number).ok()?);
-            table::arch_name(arch).map(|_| arch)
-        })
+        table::arch_by_name(text).or_else(|| arch_number(word, findings))
     };
     if found.is_none() {
+        findings.refuses(&[b"arch elf mapping not found"]);
         let known = ["b64", "b32"].into_iter().chain(table::arch_names());
         let otherwise = "write `b64` or `b32`, the machine's name, or its number in hex";
         findings.unknown("unknown-arch", "arch", word, known, otherwise);
@@ -235,12 +258,34 @@ fn arch(word: &Word, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Arc
     found
 }
 
+/// An ELF number: as C reads it when it begins with a digit, else in hex.
+fn arch_number(word: &Word, findings: &mut Findings<'_>) -> Option<Arch> {
+    let number = match number::scan(&word.text) {
+        Some(scanned) => {
+            number::warn_of_rest(word, scanned.used, findings);
+            scanned.value?
+        }
+        None => u64::from_str_radix(std::str::from_utf8(&word.text).ok()?, 16).ok()?,
+    };
+    let arch = Arch(u32::try_from(number).ok()?);
+    table::arch_name(arch).map(|_| arch)
+}
+
+/// A record type: digits, a name, or the way in which unknown types are written.
 fn msg_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     if word.text.first().is_some_and(u8::is_ascii_digit) {
         return number::unsigned(spec.name, word, Wide::Refuse, findings);
     }
-    let found = table::msg_type_number(&word.text);
+    let unnamed = word
+        .text
+        .strip_prefix(b"UNKNOWN[")
+        .and_then(|rest| rest.strip_suffix(b"]"))
+        .and_then(number::scan)
+        .and_then(|scanned| u16::try_from(scanned.value?).ok())
+        .map(MsgType);
+    let found = table::msg_type_number(&word.text).or(unnamed);
     if found.is_none() {
+        findings.refuses(&[b"-F unknown message type - ", spec.name.as_bytes()]);
         let otherwise = "`ausearch -m` lists the names; a number is fine too";
         let known = table::msg_type_names();
         findings.unknown("unknown-msgtype", "record type", word, known, otherwise);
@@ -257,6 +302,7 @@ fn exit(spec: Spec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Option<
         return number::signed(spec.name, word, Wide::Refuse, findings);
     }
     let Some(errno) = table::errno_number(name).and_then(|errno| u32::try_from(errno).ok()) else {
+        findings.refuses(&[b"-F unknown errno - ", spec.name.as_bytes()]);
         let bare = Word {
             text: name.to_vec(),
             span: word.span.clone(),
@@ -291,26 +337,24 @@ fn exit(spec: Spec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Option<
 fn session(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     match word.text.as_slice() {
         b"unset" => Some(u32::MAX),
-        [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => {
-            number::signed(spec.name, word, Wide::Refuse, findings)
-        }
+        _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings),
         _ => Some(taken_as_zero(spec, word, findings)),
     }
 }
 
 fn socket_family(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let family = match word.text.as_slice() {
-        [b'0'..=b'9' | b'-', ..] => number::unsigned(spec.name, word, Wide::Refuse, findings)?,
+        _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings)?,
         _ => taken_as_zero(spec, word, findings),
     };
     if family >= SOCKET_FAMILIES {
+        findings.refuses(&[b"value is too large for field: ", spec.name.as_bytes()]);
         findings.error(
             "number-too-large",
             &word.span,
             format!("{family} is not a socket family"),
             format!("families are below {SOCKET_FAMILIES}: 2 is IPv4, 10 is IPv6"),
         );
-        return None;
     }
     Some(family)
 }
@@ -333,6 +377,7 @@ fn taken_as_zero(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> u32 {
 fn file_type(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let found = table::file_type_number(&word.text);
     if found.is_none() {
+        findings.refuses(&[b"-F unknown file type -  filetype"]);
         let otherwise = "write file, dir, socket, link, character, block or fifo";
         let known = table::file_type_names();
         findings.unknown("unknown-filetype", "file type", word, known, otherwise);
@@ -346,6 +391,7 @@ fn fs_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> 
     }
     let found = table::fs_type_number(&word.text);
     if found.is_none() {
+        findings.refuses(&[b"file system type is unknown for field: fstype"]);
         let otherwise = "write tracefs, debugfs, cgroup, cgroup2 or the magic number of statfs(2)";
         let known = table::fs_type_names();
         findings.unknown("unknown-fstype", "file system", word, known, otherwise);

@@ -15,39 +15,49 @@ pub(super) fn read(
     findings: &mut Findings<'_>,
 ) -> Option<[FieldTest; 2]> {
     let shown = shown(&word.text);
-    let mut error = |code, message: String, advice: &str| {
+    let mut error = |code, refusal: &[u8], message: String, advice: &str| {
+        findings.refuses(&[refusal]);
         findings.error(code, &word.span, message, advice);
         None
     };
-    if !word.text.starts_with(b"/") {
-        return error(
-            "relative-path",
-            format!("watch path `{shown}` does not begin with `/`"),
-            "write the path from the root; rules have no quotes and no `~`",
-        );
-    }
     if word.text.len() >= PATH_LIMIT_BYTES {
         return error(
             "value-too-long",
+            b"The path passed for the watch is too big",
             format!("watch path has {} bytes", word.text.len()),
             "the kernel takes paths below 4096 bytes",
         );
     }
-    let end = word
-        .text
-        .iter()
-        .rposition(|&byte| byte != b'/')
-        .map_or(1, |last| last + 1);
+    if !word.text.starts_with(b"/") {
+        return error(
+            "relative-path",
+            b"The path must start with '/'",
+            format!("watch path `{shown}` does not begin with `/`"),
+            "write the path from the root; rules have no quotes and no `~`",
+        );
+    }
+    let end = match word.text.as_slice() {
+        // Too short for `auditctl` to trim.
+        b"//" => 2,
+        text => text
+            .iter()
+            .rposition(|&byte| byte != b'/')
+            .map_or(1, |last| last + 1),
+    };
     let path = word.text.get(..end).unwrap_or_default();
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if name.len() > NAME_LIMIT_BYTES {
         return error(
             "value-too-long",
+            b"The base name of the path is too big",
             format!("file name in watch path has {} bytes", name.len()),
             "no file system has names above 255 bytes",
         );
     }
     if path.windows(2).any(|pair| pair == b"..") {
+        findings
+            .transcript
+            .says(&[b"Warning - relative path notation is not supported"]);
         findings.warning(
             "dot-dot",
             &word.span,
@@ -56,6 +66,9 @@ pub(super) fn read(
         );
     }
     if path.iter().any(|byte| matches!(byte, b'*' | b'?')) {
+        findings
+            .transcript
+            .says(&[b"Warning - wildcard notation is not supported"]);
         findings.warning(
             "wildcard",
             &word.span,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::super::codes as explained;
 use super::*;
 
 /// Each mistake with its code and column, in the order of the modules that find them.
@@ -15,12 +16,17 @@ const MISTAKES: &[(&str, &str, u32)] = &[
     ("-w", "missing-value", 1),
     ("-w \"/a b\"", "relative-path", 4),
     ("-w /a b", "stray-word", 7),
+    ("--", "stray-word", 1),
     ("-l", "not-in-file", 1),
     ("-R /x", "not-in-file", 1),
     ("--reset-lost", "not-in-file", 1),
     ("-q /a,/b", "unsupported", 1),
     ("-b 1 -f 1", "two-commands", 6),
     ("-D -b 1", "two-commands", 4),
+    ("-D -kx", "two-commands", 4),
+    ("-D -k a\u{1}b", "bad-key", 7),
+    ("-i --", "stray-word", 4),
+    ("-k x -D", "two-commands", 1),
     ("-a always,exit -b 1", "two-commands", 16),
     ("-e 3", "bad-setting", 4),
     ("-b abc", "bad-number", 4),
@@ -38,6 +44,8 @@ const MISTAKES: &[(&str, &str, u32)] = &[
     ("-a entry,always -S open", "bad-list", 4),
     ("-a exit,possible", "deprecated-action", 9),
     ("-w /x -w /y", "two-rules", 7),
+    ("-a always,exit -p wa", "perm-first", 16),
+    ("-S open -w /x", "syscall-with-watch", 4),
     ("-a always,exit -w /y", "two-rules", 16),
     ("-S 18 -a always,io_uring", "list-first", 4),
     (
@@ -134,6 +142,7 @@ fn each_mistake_is_named_where_it_is() {
     for &(line, code, column) in MISTAKES {
         let (command, findings) = parse_line(line.as_bytes(), &Machine);
         let first = &findings[0];
+        assert!(explained::explain(first.code).is_some(), "{}", first.code);
         assert_eq!(
             (first.code, first.column, first.line),
             (code, column, 1),

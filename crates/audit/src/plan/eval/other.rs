@@ -1,0 +1,182 @@
+//! The lists beside exit: what their rules decide, read one by one.
+//!
+//! Each list is evaluated by kernel code of its own, with fewer facts and rules of its own. Labels
+//! and conditions mean the same everywhere.
+
+use crate::event::Task;
+use crate::ids::{Auid, MsgType};
+use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Value};
+
+use super::label::Label;
+use super::{Observed, compare, equals, holds};
+
+/// What is known of whoever causes a record: for the exclude list the current task, for the user
+/// list the sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    /// The task.
+    pub task: Task<'a>,
+    /// Its security label.
+    pub label: Option<Label<'a>>,
+}
+
+/// Whether a record is kept by the rules of the exclude list, or a message by those of the user
+/// list.
+///
+/// The first rule that matches decides. On the exclude list its action does not count: what matches
+/// is dropped. A rule without conditions matches nothing. A condition that the list does not know,
+/// a key among them, ends the list: the record is kept.
+///
+/// # Source
+/// `audit_filter` in `kernel/auditfilter.c`, Linux 6.12.
+#[must_use]
+pub fn record_kept(rules: &[Rule], list: List, msg_type: MsgType, sender: &Sender<'_>) -> bool {
+    for rule in rules.iter().filter(|rule| rule.list == list) {
+        let mut matches = false;
+        for test in &rule.fields {
+            match record_test(test, msg_type, sender) {
+                Some(holds) => matches = holds,
+                None => return true,
+            }
+            if !matches {
+                break;
+            }
+        }
+        // The key is the last condition.
+        if matches && !rule.keys.is_empty() {
+            return true;
+        }
+        if matches {
+            return rule.action != Action::Never && list != List::Exclude;
+        }
+        // Nothing stands before the key.
+        if rule.fields.is_empty() && !rule.keys.is_empty() {
+            return true;
+        }
+    }
+    true
+}
+
+/// Whether a condition on a record holds; `None` when these lists do not know it.
+fn record_test(test: &FieldTest, msg_type: MsgType, sender: &Sender<'_>) -> Option<bool> {
+    let Sender { task, label } = sender;
+    Some(match (test.field, &test.value) {
+        (Field::Auid, &Value::Number(value)) if value == Auid::UNSET.0 => {
+            compare(test.op, u32::from(task.auid != Auid::UNSET), 0)
+        }
+        (field, &Value::Number(value)) => {
+            let number = match field {
+                Field::Pid => task.pid,
+                Field::Uid => task.uid,
+                // Supplementary groups do not count here.
+                Field::Gid => task.gid,
+                Field::Auid => task.auid.0,
+                Field::MsgType => msg_type.0.into(),
+                _ => return None,
+            };
+            compare(test.op, number, value)
+        }
+        (
+            Field::SubjUser | Field::SubjRole | Field::SubjType | Field::SubjSen | Field::SubjClr,
+            Value::Text(text),
+        ) => label.is_some_and(|label| label.satisfies(test.field, test.op, text)),
+        (Field::Exe, Value::Text(path)) => equals(test.op, task.exe == Some(path.as_slice())),
+        _ => return None,
+    })
+}
+
+/// Whether names on a file system become PATH records: no rule of the filesystem list says never
+/// and has a condition on `fstype` that holds. Order does not count, `always` says nothing, and of
+/// several conditions one is enough.
+///
+/// # Source
+/// `__audit_inode` and `__audit_inode_child` in `kernel/auditsc.c`, Linux 6.12.
+#[must_use]
+pub fn path_collected(rules: &[Rule], magic: u32) -> bool {
+    let holds = |test: &FieldTest| match (test.field, &test.value) {
+        (Field::FsType, &Value::Number(value)) => compare(test.op, magic, value),
+        _ => false,
+    };
+    !rules
+        .iter()
+        .filter(|rule| rule.list == List::Filesystem && rule.action == Action::Never)
+        .any(|rule| rule.fields.iter().any(holds))
+}
+
+/// What the task list decides about a new task, for its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskVerdict {
+    /// It is never audited, whatever the other lists say.
+    Never,
+    /// Its syscalls are decided by the exit list.
+    ByCall,
+    /// Every syscall of it is recorded, whatever the exit list says.
+    Always,
+}
+
+/// Decides about a new task. It is in no syscall: conditions on one do not hold, and `exe=` never
+/// does, because only the task that forks could be asked.
+///
+/// # Source
+/// `audit_filter_task` and `audit_filter_rules` in `kernel/auditsc.c`, Linux 6.12.
+#[must_use]
+pub fn task_verdict(
+    rules: &[Rule],
+    new: &Sender<'_>,
+    groups: &[u32],
+    personality: u32,
+) -> TaskVerdict {
+    let all_hold = |rule: &&Rule| {
+        rule.fields
+            .iter()
+            .all(|test| task_test(test, new, groups, personality))
+    };
+    let first = rules
+        .iter()
+        .filter(|rule| rule.list == List::Task)
+        .find(all_hold);
+    match first.map(|rule| rule.action) {
+        Some(Action::Never) => TaskVerdict::Never,
+        Some(Action::Always) => TaskVerdict::Always,
+        None => TaskVerdict::ByCall,
+    }
+}
+
+fn task_test(test: &FieldTest, new: &Sender<'_>, groups: &[u32], personality: u32) -> bool {
+    use Field::{
+        A0, A1, A2, A3, Arch, DevMajor, DevMinor, Exe, Exit, FileType, Inode, ObjGid, ObjUid, Perm,
+        Ppid, SaddrFam, Success,
+    };
+    let fails = false;
+    match (test.field, &test.value) {
+        (Arch | Ppid | Exit | Success | A0 | A1 | A2 | A3 | SaddrFam, _) => fails,
+        (Inode | DevMajor | DevMinor | ObjUid | ObjGid, Value::Number(_)) => fails,
+        (_, Value::Field(ObjUid | ObjGid)) => fails,
+        // Of nothing, none is of the type, in the class, or at the path.
+        (Exe | FileType | Perm, _) => test.op == Op::NotEqual,
+        _ => {
+            let observed = Observed {
+                label: new.label,
+                ..Observed::of_task(new.task, groups, personality)
+            };
+            holds(test, &observed, None)
+        }
+    }
+}
+
+/// Index of the first rule of the `io_uring` list that matches an operation: the one that decides.
+/// The operation takes the place of the syscall.
+///
+/// # Source
+/// `audit_filter_uring` in `kernel/auditsc.c`, Linux 6.12.
+#[must_use]
+pub fn first_uring_match(rules: &[Rule], operation: u32, observed: &Observed<'_>) -> Option<usize> {
+    rules.iter().position(|rule| {
+        rule.list == List::IoUring
+            && rule.syscalls.contains(operation)
+            && rule.fields.iter().all(|test| holds(test, observed, None))
+    })
+}
+
+#[cfg(test)]
+mod tests;

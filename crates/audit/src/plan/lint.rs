@@ -1,0 +1,399 @@
+//! What is right as text and probably not what was meant: rules against each other and against what
+//! the kernel makes of them.
+//!
+//! Everything here is advice. A rule that is found fault with is loaded all the same.
+
+use std::collections::BTreeSet;
+
+use crate::ids::{Arch, Syscall};
+use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Severity, Value};
+use crate::table;
+
+use super::Plan;
+use super::eval::compare;
+use super::explain::{Cost, explain, shortened};
+use super::hook::{EngineKind, Kernel};
+use super::list::Listed;
+
+/// One finding about a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Index of the rule in what was looked at.
+    pub rule: usize,
+    /// Stable short name; [`crate::rule::codes`] explains it.
+    pub code: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is found: one lower-case sentence fragment.
+    pub message: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// Looks at rules in evaluation order. `native` is the arch of this machine.
+#[must_use]
+pub fn lint(rules: &[Listed], native: Arch) -> Vec<Finding> {
+    let arches: Vec<Arch> = [Some(native), table::arch_32(native)]
+        .into_iter()
+        .flatten()
+        .collect();
+    let plan = Plan::compile(rules.iter().cloned(), &arches);
+    let costs = costs(&plan, rules);
+    let mut findings = Vec::new();
+    for (index, listed) in rules.iter().enumerate() {
+        let mut found = Vec::new();
+        found.extend(never_matches(listed, &arches));
+        if found.is_empty() {
+            found.extend(shadowed(rules, index));
+        }
+        found.extend(ends_its_list(&listed.rule));
+        found.extend(one_arch(rules, index, &arches));
+        found.extend(misses_a_sibling(rules, index, native));
+        found.extend(without_key(&listed.rule));
+        found.extend(costs.get(index).copied().flatten().and_then(expensive));
+        findings.extend(found.into_iter().map(|found| Finding {
+            rule: index,
+            ..found
+        }));
+    }
+    findings.extend(no_uring(rules));
+    findings
+}
+
+fn warning(code: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding {
+        rule: 0,
+        code,
+        severity: Severity::Warning,
+        message: message.into(),
+        advice: advice.into(),
+    }
+}
+
+fn note(code: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding {
+        severity: Severity::Note,
+        ..warning(code, message, advice)
+    }
+}
+
+/// The arch that a rule asks for with `=`.
+fn stated_arch(rule: &Rule) -> Option<Arch> {
+    rule.fields
+        .iter()
+        .find_map(|test| match (test.field, test.op, &test.value) {
+            (Field::Arch, Op::Equal, &Value::Number(number)) => Some(Arch(number)),
+            _ => None,
+        })
+}
+
+/// A rule of the exit list that no syscall of this machine can satisfy. Rules for other machines
+/// are not meant to be.
+fn never_matches(listed: &Listed, arches: &[Arch]) -> Option<Finding> {
+    let rule = &listed.rule;
+    let is_foreign = stated_arch(rule).is_some_and(|arch| !arches.contains(&arch));
+    if rule.list != List::Exit || is_foreign {
+        return None;
+    }
+    // A rule that records is in the plan when it can match.
+    let alone = Listed {
+        rule: Rule {
+            action: Action::Always,
+            ..rule.clone()
+        },
+        ..listed.clone()
+    };
+    let plan = Plan::compile([alone], arches);
+    (plan.unsupported.is_empty() && plan.calls.is_empty()).then(|| {
+        warning(
+            "matches-nothing",
+            "no syscall can satisfy this rule",
+            "its conditions exclude each other, or its syscalls have not what they ask for: \
+             no perm, no object, no return value",
+        )
+    })
+}
+
+/// A rule that never decides, because an earlier one matches all that it matches.
+fn shadowed(rules: &[Listed], index: usize) -> Option<Finding> {
+    let later = &rules.get(index)?.rule;
+    let (at, earlier) = rules
+        .iter()
+        .take(index)
+        .find(|earlier| covers(&earlier.rule, later))
+        .map(|earlier| (earlier.line, &earlier.rule))?;
+    let advice = match (earlier.action, later.action) {
+        (Action::Never, Action::Always) => {
+            "nothing is recorded for it: put it before the other rule"
+        }
+        (Action::Always, Action::Never) => {
+            "it suppresses nothing: put it before the other rule, or use `-A`"
+        }
+        _ => "take it out, or put it before the other rule",
+    };
+    Some(warning(
+        "shadowed",
+        format!("the rule of line {at} matches all that this one matches, and comes first"),
+        advice,
+    ))
+}
+
+/// Whether one rule matches whatever another of its list matches.
+fn covers(wide: &Rule, narrow: &Rule) -> bool {
+    let same_calls = match wide.list {
+        List::Exit | List::IoUring => {
+            wide.syscalls.is_all()
+                || narrow
+                    .syscalls
+                    .iter()
+                    .all(|number| wide.syscalls.contains(number))
+        }
+        _ => true,
+    };
+    // On these lists a rule without conditions matches nothing, and one with a key ends the list.
+    let is_plain = !matches!(wide.list, List::User | List::Exclude)
+        || (wide.keys.is_empty() && !wide.fields.is_empty());
+    wide.list == narrow.list
+        && wide.list != List::Filesystem
+        && is_plain
+        && same_calls
+        && wide
+            .fields
+            .iter()
+            .all(|test| narrow.fields.iter().any(|other| implies(other, test)))
+}
+
+/// Whether whatever satisfies one condition satisfies the other.
+fn implies(narrow: &FieldTest, wide: &FieldTest) -> bool {
+    if narrow == wide {
+        return true;
+    }
+    // Fields that stand for several numbers at once are only compared as they are written.
+    let is_one_number = !matches!(
+        wide.field,
+        Field::Gid
+            | Field::Egid
+            | Field::ObjUid
+            | Field::ObjGid
+            | Field::DevMajor
+            | Field::DevMinor
+            | Field::Inode
+            | Field::FileType
+            | Field::Perm
+            | Field::Success
+            | Field::Auid
+    );
+    match (&narrow.value, &wide.value) {
+        (&Value::Number(left), &Value::Number(right)) if narrow.field == wide.field => {
+            let is_set = |test: &FieldTest, value| {
+                test.field == Field::Auid && value == u32::MAX && test.op == Op::NotEqual
+            };
+            if wide.field == Field::Perm {
+                return narrow.op == Op::Equal && wide.op == Op::Equal && left & !right == 0;
+            }
+            // A login uid of 1000 or more is unsigned, and so may be unset.
+            if is_set(wide, right) {
+                return narrow.op == Op::Equal && left != u32::MAX;
+            }
+            is_one_number && narrow.op == Op::Equal && compare(wide.op, left, right)
+        }
+        _ => false,
+    }
+}
+
+/// A rule of the exclude or user list with a condition that ends the list.
+fn ends_its_list(rule: &Rule) -> Option<Finding> {
+    let is_messages = matches!(rule.list, List::User | List::Exclude);
+    (is_messages && !rule.keys.is_empty()).then(|| {
+        warning(
+            "key-ends-list",
+            "with a key, a rule of this list drops nothing",
+            "the kernel knows no key here: it stops at this rule and keeps the record. \
+             Leave the key out",
+        )
+    })
+}
+
+/// A rule for one width of syscalls without its twin for the other.
+fn one_arch(rules: &[Listed], index: usize, arches: &[Arch]) -> Option<Finding> {
+    let rule = &rules.get(index)?.rule;
+    let arch = stated_arch(rule)?;
+    let &[native, narrow] = arches else {
+        return None;
+    };
+    if rule.action != Action::Always || rule.list != List::Exit || arch != native {
+        return None;
+    }
+    let covered: BTreeSet<&str> = rules
+        .iter()
+        .map(|other| &other.rule)
+        .filter(|other| is_twin(other, rule, narrow))
+        .flat_map(|other| names(other, narrow))
+        .collect();
+    let missing: Vec<&str> = names(rule, native)
+        .filter(|name| {
+            table::syscall_number(narrow, name.as_bytes()).is_some() && !covered.contains(name)
+        })
+        .collect();
+    (!missing.is_empty() && !rule.syscalls.is_all()).then(|| {
+        warning(
+            "one-arch",
+            format!(
+                "32-bit programs escape this rule: no rule with `arch=b32` has {}",
+                shortened(&missing)
+            ),
+            "add the same rule with `-F arch=b32`, or forbid 32-bit programs with \
+             `-a always,exit -F arch=b32 -S all`",
+        )
+    })
+}
+
+/// Whether another rule records whatever this one does, for the syscalls that it has, on an arch.
+/// Conditions on arguments are left out: another syscall has other arguments.
+fn is_twin(other: &Rule, rule: &Rule, arch: Arch) -> bool {
+    let counts = |test: &&FieldTest| {
+        !matches!(
+            test.field,
+            Field::Arch | Field::A0 | Field::A1 | Field::A2 | Field::A3
+        )
+    };
+    other.list == List::Exit
+        && other.action == Action::Always
+        && stated_arch(other).is_none_or(|other| other == arch)
+        && other
+            .fields
+            .iter()
+            .filter(counts)
+            .all(|wide| rule.fields.iter().any(|narrow| implies(narrow, wide)))
+}
+
+/// Names of the syscalls that a rule is for.
+fn names(rule: &Rule, arch: Arch) -> impl Iterator<Item = &'static str> {
+    rule.syscalls
+        .iter()
+        .filter_map(move |number| table::syscall_name(arch, Syscall(number)))
+}
+
+/// Syscalls that do the same thing: whoever watches the older ones has to watch the newest.
+///
+/// # Source
+/// `syscalls(2)`: each of the later ones was added with more arguments.
+const SIBLINGS: &[(&[&str], &str)] = &[
+    (&["open", "openat"], "openat2"),
+    (&["rename", "renameat"], "renameat2"),
+    (&["chmod", "fchmodat"], "fchmodat2"),
+    (&["chown", "lchown"], "fchownat"),
+    (&["unlink", "rmdir"], "unlinkat"),
+    (&["mkdir"], "mkdirat"),
+    (&["mknod"], "mknodat"),
+    (&["link"], "linkat"),
+    (&["symlink"], "symlinkat"),
+    (&["execve"], "execveat"),
+    (&["setxattr", "lsetxattr", "fsetxattr"], "setxattrat"),
+    (
+        &["removexattr", "lremovexattr", "fremovexattr"],
+        "removexattrat",
+    ),
+    (&["init_module"], "finit_module"),
+    (&["clone"], "clone3"),
+    (&["kexec_load"], "kexec_file_load"),
+    (&["settimeofday"], "clock_settime"),
+];
+
+/// A rule that names syscalls whose newest sibling no rule names.
+fn misses_a_sibling(rules: &[Listed], index: usize, native: Arch) -> Option<Finding> {
+    let rule = &rules.get(index)?.rule;
+    if rule.action != Action::Always || rule.list != List::Exit || rule.syscalls.is_all() {
+        return None;
+    }
+    let arch = stated_arch(rule).unwrap_or(native);
+    let has = |rule: &Rule, name: &str| {
+        table::syscall_number(arch, name.as_bytes())
+            .is_some_and(|syscall| rule.syscalls.contains(syscall.0))
+    };
+    let missing: Vec<&str> = SIBLINGS
+        .iter()
+        .filter(|(older, newest)| {
+            older.iter().any(|name| has(rule, name))
+                && table::syscall_number(arch, newest.as_bytes()).is_some()
+                && !rules
+                    .iter()
+                    .any(|other| is_twin(&other.rule, rule, arch) && has(&other.rule, newest))
+        })
+        .map(|&(_, newest)| newest)
+        .collect();
+    (!missing.is_empty()).then(|| {
+        warning(
+            "missing-sibling",
+            format!(
+                "what this rule is for can be done past it: no rule names {}",
+                missing.join(", ")
+            ),
+            "add the newer syscalls to `-S`; where they take other arguments, in a rule of their \
+             own",
+        )
+    })
+}
+
+fn without_key(rule: &Rule) -> Option<Finding> {
+    let records = rule.action == Action::Always && matches!(rule.list, List::Exit | List::IoUring);
+    (records && rule.keys.is_empty()).then(|| {
+        note(
+            "no-key",
+            "the rule has no key",
+            "add `-k KEY`, so that `ausearch -k KEY` finds its events",
+        )
+    })
+}
+
+/// Cost of each rule, with the number of syscalls; none for rules that are not in the plan.
+fn costs(plan: &Plan, rules: &[Listed]) -> Vec<Option<(Cost, usize)>> {
+    let explanation = explain(plan, EngineKind::Fentry, Kernel::NEW);
+    let mut planned = plan.rules.iter().zip(&explanation.rules).peekable();
+    rules
+        .iter()
+        .map(|listed| {
+            // The plan has the rules in the same order, without those that it refuses.
+            let (_, cost) = planned.next_if(|(planned, _)| {
+                planned.source == listed.source && planned.line == listed.line
+            })?;
+            let calls = cost.calls.values().map(Vec::len).sum();
+            Some((cost.cost, calls))
+        })
+        .collect()
+}
+
+fn expensive((cost, calls): (Cost, usize)) -> Option<Finding> {
+    let message = match cost {
+        Cost::Everything => format!("the rule is evaluated for {calls} syscalls, nearly all"),
+        Cost::High => {
+            "the rule is evaluated for syscalls that busy programs make all the time".to_owned()
+        }
+        Cost::Nothing | Cost::Low | Cost::Medium => return None,
+    };
+    Some(warning(
+        "expensive",
+        message,
+        "name fewer syscalls with `-S`; `tollgate explain` has the price",
+    ))
+}
+
+/// Operations of `io_uring` that do what rules are for, and that no rule is for.
+fn no_uring(rules: &[Listed]) -> Option<Finding> {
+    let first = rules.iter().position(|listed| {
+        let rule = &listed.rule;
+        rule.list == List::Exit && rule.action == Action::Always
+    })?;
+    let covered = rules.iter().any(|listed| listed.rule.list == List::IoUring);
+    (!covered).then(|| Finding {
+        rule: first,
+        ..note(
+            "no-io-uring",
+            "files and sockets that are used through io_uring are not seen by rules for syscalls",
+            "forbid it with `sysctl kernel.io_uring_disabled=2` where nothing needs it",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Each finding on rules that deserve it, and silence on their neighbours.
+
+use super::super::list::RuleList;
+use super::*;
+use crate::rule::{Host, codes, parse_file};
+
+/// A machine without users.
+struct Machine;
+
+impl Host for Machine {
+    fn uid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn gid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn is_directory(&self, path: &[u8]) -> bool {
+        path == b"/etc"
+    }
+
+    fn native(&self) -> Arch {
+        Arch::X86_64
+    }
+}
+
+/// Line and code of all findings, those that nearly every short list has left out.
+#[track_caller]
+fn found(text: &str) -> Vec<(u32, &'static str)> {
+    let (lines, _) = parse_file(text.as_bytes(), &Machine);
+    assert_eq!(lines.len(), text.lines().count(), "{text}");
+    let mut list = RuleList::default();
+    assert_eq!(list.load(0, lines), []);
+    let found: Vec<_> = lint(list.rules(), Arch::X86_64)
+        .into_iter()
+        .map(|finding| {
+            assert!(codes::explain(finding.code).is_some(), "{}", finding.code);
+            assert!(!finding.message.ends_with('.') && !finding.advice.is_empty());
+            (list.rules()[finding.rule].line, finding.code)
+        })
+        .collect();
+    found
+        .into_iter()
+        .filter(|(_, code)| !matches!(*code, "no-key" | "no-io-uring" | "one-arch"))
+        .collect()
+}
+
+#[track_caller]
+fn has(text: &str, code: &str) -> bool {
+    let (lines, _) = parse_file(text.as_bytes(), &Machine);
+    let mut list = RuleList::default();
+    list.load(0, lines);
+    lint(list.rules(), Arch::X86_64)
+        .iter()
+        .any(|finding| finding.code == code)
+}
+
+#[test]
+fn rules_that_no_call_can_satisfy_are_named() {
+    for line in [
+        "-a always,exit -F arch=b64 -S stat -F a0=1 -F a0=2",
+        "-a always,exit -F arch=b64 -S getpid -F path=/etc/passwd",
+        "-a never,exit -F arch=b64 -S exit_group -F success=1",
+        "-a always,exit -F arch=b64 -F arch=b32 -S open,openat2",
+    ] {
+        assert_eq!(found(line), [(1, "matches-nothing")], "{line}");
+    }
+    for line in [
+        "-a always,exit -F arch=b64 -S stat -F a0=1",
+        "-a never,exit -F arch=b64 -S read",
+        // For another machine, and of a kind that is refused by name elsewhere.
+        "-a always,exit -F arch=aarch64 -S openat,openat2",
+        "-a always,exit -F arch=b64 -S socket -F saddr_fam=2",
+    ] {
+        assert!(!has(line, "matches-nothing"), "{line}");
+    }
+}
+
+#[test]
+fn a_rule_behind_a_wider_one_is_named() {
+    for (text, line) in [
+        (
+            "-a never,exit -F arch=b64 -S ptrace\n-a always,exit -F arch=b64 -S ptrace -F uid=0",
+            2,
+        ),
+        (
+            "-w /etc -p wa\n-a always,exit -F dir=/etc -F perm=w -F uid=0",
+            2,
+        ),
+        (
+            "-a always,exit -F arch=b64 -S ptrace -F uid>=1000\n\
+             -a always,exit -F arch=b64 -S ptrace -F uid=1001 -k x",
+            2,
+        ),
+        (
+            "-a always,exit -F arch=b64 -S ptrace -F auid!=unset\n\
+             -a always,exit -F arch=b64 -S ptrace -F auid=5",
+            2,
+        ),
+        ("-a never,task\n-a always,task -F uid=0", 2),
+        (
+            "-a always,exclude -F msgtype=CWD\n-a always,exclude -F msgtype=CWD -F uid=0",
+            2,
+        ),
+    ] {
+        assert_eq!(found(text), [(line, "shadowed")], "{text}");
+    }
+    for text in [
+        "-a always,exit -F arch=b64 -S ptrace -F uid=0\n-a never,exit -F arch=b64 -S ptrace",
+        "-a never,exit -F arch=b64 -S ptrace\n-a always,exit -F arch=b64 -S acct",
+        "-a never,exit -F arch=b64 -S ptrace\n-a always,exit -F arch=b32 -S ptrace",
+        "-a never,user -F uid=0\n-a always,exit -F arch=b64 -S ptrace -F uid=0",
+        // A group may be met in another way.
+        "-a always,exit -F arch=b64 -S ptrace -F gid!=5\n\
+         -a always,exit -F arch=b64 -S ptrace -F gid=6",
+        // Unset is large.
+        "-a always,exit -F arch=b64 -S ptrace -F auid!=unset\n\
+         -a always,exit -F arch=b64 -S ptrace -F auid>=1000",
+        "-w /etc -p w\n-a always,exit -F dir=/etc -F perm=wa",
+    ] {
+        assert!(!has(text, "shadowed"), "{text}");
+    }
+}
+
+#[test]
+fn a_key_on_the_exclude_list_is_named() {
+    let keyed = "-a always,exclude -F exe=/bin/ls -k x";
+    assert_eq!(found(keyed), [(1, "key-ends-list")]);
+    assert!(!has("-a always,exclude -F exe=/bin/ls", "key-ends-list"));
+}
+
+#[test]
+fn rules_for_one_width_are_named() {
+    let wide = "-a always,exit -F arch=b64 -S ptrace -k x";
+    let narrow = "-a always,exit -F arch=b32 -S ptrace -k x";
+    assert!(has(wide, "one-arch"));
+    assert!(!has(narrow, "one-arch"));
+    assert!(!has(&format!("{wide}\n{narrow}"), "one-arch"));
+    assert!(!has(
+        &format!("{wide}\n-a always,exit -F arch=b32 -S all"),
+        "one-arch"
+    ));
+    for other in [
+        "-a never,exit -F arch=b32 -S ptrace",
+        "-a always,exit -F arch=b32 -S ptrace -F uid=0",
+        "-w /x -p w",
+    ] {
+        assert!(has(&format!("{wide}\n{other}"), "one-arch"), "{other}");
+    }
+}
+
+#[test]
+fn older_calls_without_the_newest_are_named() {
+    let text = "-a always,exit -F arch=b64 -S open,openat";
+    assert_eq!(found(text), [(1, "missing-sibling")]);
+    let newest = "-a always,exit -F arch=b64 -S openat2";
+    assert_eq!(found(&format!("{text}\n{newest}")), []);
+    // A rule for the other width does not help.
+    let other = newest.replace("b64", "b32");
+    assert_eq!(found(&format!("{text}\n{other}")), [(1, "missing-sibling")]);
+}
+
+#[test]
+fn costly_rules_are_named() {
+    assert_eq!(found("-a always,exit -F exit=-EINVAL"), [(1, "expensive")]);
+    assert_eq!(
+        found("-a always,exit -F arch=b64 -S read"),
+        [(1, "expensive")]
+    );
+    assert_eq!(found("-w /etc/passwd -p wa"), []);
+}
+
+#[test]
+fn keys_and_io_uring_are_mentioned() {
+    assert!(has("-w /x -p w", "no-key"));
+    assert!(!has("-w /x -p w -k x", "no-key"));
+    assert!(!has("-a never,exit -F arch=b64 -S read", "no-key"));
+    assert!(has("-w /x -p w -k x", "no-io-uring"));
+    assert!(!has(
+        "-w /x -p w -k x\n-a always,io_uring -S openat -k x",
+        "no-io-uring"
+    ));
+    assert!(!has("-a never,task", "no-io-uring"));
+}

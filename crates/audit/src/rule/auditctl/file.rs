@@ -1,0 +1,40 @@
+//! Rule files as `auditctl -R` cuts them: into pieces of a fixed length, and those at spaces.
+
+use super::{Answer, Diagnostic, Dialect, Findings, Host, Reader};
+use crate::rule::lex::{self, RawLine};
+
+/// Bytes that are read at once, of which one is for the end.
+const PIECE_BYTES: usize = lex::LINE_LIMIT_BYTES - 1;
+
+/// What is read as a line, from the first one on. A line that is longer than the buffer comes in
+/// pieces, and what follows a NUL byte in a piece is not seen.
+pub fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes
+        .split_inclusive(|&byte| byte == b'\n')
+        .flat_map(|line| line.chunks(PIECE_BYTES))
+        .map(|piece| {
+            let end = piece
+                .iter()
+                .position(|&byte| matches!(byte, b'\n' | b'\0'))
+                .unwrap_or(piece.len());
+            piece.get(..end).unwrap_or_default()
+        })
+}
+
+/// Reads one line; `None` when it holds nothing, or a comment. Tabs, quotes and carriage returns
+/// are part of words, as they are for `auditctl`.
+#[must_use]
+pub fn line(bytes: &[u8], number: u32, dialect: Dialect, host: &dyn Host) -> Option<Answer> {
+    let raw = RawLine {
+        number,
+        start: 0,
+        bytes,
+    };
+    if raw.is_idle() {
+        return None;
+    }
+    let mut diagnostics: Vec<Diagnostic> = Vec::new();
+    let findings = Findings::new(number, 0, &mut diagnostics);
+    let words = lex::split(bytes, 0);
+    Some(Reader::new(words, dialect, host, findings).read(Some(number)))
+}

@@ -1,0 +1,369 @@
+//! How options are strung together, and where reading stops. What is said of single rules is held by
+//! `tests/golden/auditctl/answers.tsv`.
+
+use bstr::ByteSlice as _;
+
+use super::super::{Place, print};
+use super::*;
+use crate::ids::Arch;
+
+/// A machine without users, where `/etc` is a directory.
+struct Machine;
+
+impl Host for Machine {
+    fn uid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn gid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn is_directory(&self, path: &[u8]) -> bool {
+        path == b"/etc"
+    }
+
+    fn native(&self) -> Arch {
+        Arch::X86_64
+    }
+}
+
+fn run(line: &str, dialect: Dialect) -> Answer {
+    let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
+    arguments(&words, dialect, &Machine)
+}
+
+/// Status and messages in version 4, the general one left out.
+#[track_caller]
+fn said(line: &str) -> (u8, String) {
+    let mut answer = run(line, Dialect::Four);
+    if answer.status == FAILED {
+        let general = answer.said.pop().unwrap();
+        assert_eq!(general, GENERAL);
+    }
+    (
+        answer.status,
+        bstr::join(" / ", &answer.said).as_bstr().to_string(),
+    )
+}
+
+#[track_caller]
+fn requests(line: &str) -> Vec<Request> {
+    let answer = run(line, Dialect::Four);
+    assert_eq!(
+        (answer.status, answer.said.len()),
+        (0, 0),
+        "{line}: {answer:?}"
+    );
+    answer.requests
+}
+
+fn list(key: Option<&str>, interpret: bool) -> Request {
+    Request::List {
+        key: key.map(Into::into),
+        interpret,
+    }
+}
+
+#[test]
+fn nothing_shows_the_usage_and_fails() {
+    for dialect in [Dialect::Three, Dialect::Four] {
+        let answer = arguments(&[], dialect, &Machine);
+        assert_eq!(answer.requests, [Request::Usage]);
+        assert_eq!((answer.status, answer.said.len()), (1, 0));
+    }
+}
+
+#[test]
+fn questions_and_settings_become_requests() {
+    use Request::{Command as Does, Status};
+    for (line, expected) in [
+        ("-l", vec![list(None, false)]),
+        ("-l -i", vec![list(None, true)]),
+        ("-l -k ab", vec![list(Some("ab"), false)]),
+        ("-s", vec![Status { interpret: false }]),
+        ("-s -i", vec![Status { interpret: true }]),
+        ("-D", vec![Does(Command::DeleteAll(None))]),
+        (
+            "-D -k ab",
+            vec![Does(Command::DeleteAll(Some("ab".into())))],
+        ),
+        ("-i", vec![Does(Command::IgnoreErrors)]),
+        ("-c", vec![Does(Command::ContinueOnErrors)]),
+        ("-m hello", vec![Request::Message("hello".into())]),
+        (
+            "-q /a,/b",
+            vec![Request::Equivalent {
+                mount: "/a".into(),
+                subtree: "/b".into(),
+            }],
+        ),
+        ("-t", vec![Request::Trim]),
+        ("-v", vec![Request::Version]),
+        ("-h", vec![Request::Usage]),
+        ("--help", vec![Request::Usage]),
+        ("--reset-l", vec![Request::ResetLost]),
+        ("--reset_b", vec![Request::ResetBacklogWait]),
+        ("--signal usr1", vec![Request::Signal(Signal::Rotate)]),
+        ("--signal=Reload", vec![Request::Signal(Signal::Reload)]),
+        (
+            "--loginuid-immutable",
+            vec![Does(Command::LoginuidImmutable)],
+        ),
+        (
+            "-b 8192 -f2 -e 1 -r 0x10 --backlog_wait_time 010",
+            vec![
+                Does(Command::Backlog(8192)),
+                Does(Command::Failure(2)),
+                Does(Command::Enabled(1)),
+                Does(Command::Rate(16)),
+                Does(Command::BacklogWait(8)),
+            ],
+        ),
+        // C keeps the low bits of a number.
+        ("-b 4294967297", vec![Does(Command::Backlog(1))]),
+    ] {
+        assert_eq!(requests(line), expected, "{line}");
+    }
+}
+
+#[test]
+fn reading_stops_at_the_first_mistake() {
+    for (line, status, text) in [
+        ("-e 1 -f 3 -r x", 255, "Failure must be 0, 1, or 2 was 3"),
+        ("-z", 255, "Option -z is invalid"),
+        ("-a always,exit -z", 255, "Option -z is invalid"),
+        // A bad letter before the end of its word is called by the word before it.
+        ("-a always,exit -zD", 255, "Option always,exit is invalid"),
+        ("-zD", 255, "Option   is invalid"),
+        ("-w", 255, "Option -w is invalid"),
+        ("--backlog", 255, "Option --backlog is invalid"),
+        ("--reset", 255, "Option --reset is invalid"),
+        ("--help=x", 255, "Option --help=x is invalid"),
+        ("-b 99999999999999999999", 255, "Error converting backlog"),
+        ("-i -D", 255, "parameter passed without an option given"),
+        (
+            "-D x",
+            255,
+            "Wrong number of options for Delete all request",
+        ),
+        ("-D -b 1", 255, "Only the -k option is allowed"),
+        (
+            "-l a b c d",
+            255,
+            "Wrong number of options for list request",
+        ),
+        ("-s -i -i", 255, "Too many options for status command"),
+        ("-R /x -i", 255, "Error - nested rule files not supported"),
+        ("-q /a", 255, "Error parsing equivalent parts"),
+        ("-q /a,", 255, "Error parsing equivalent parts"),
+        ("-q /a,/b,/c", 255, "Error parsing equivalent parts"),
+        ("-m \u{1}", 255, "Illegal character in audit event"),
+        ("-S open", 255, "Error - no list specified"),
+        ("-i x", 255, "parameter passed without an option given"),
+        ("x", 255, ""),
+        ("-- x", 255, "parameter passed without an option given"),
+        ("--signal x", 1, "x is an unsupported signal"),
+        (
+            "-a exit,possible x",
+            0,
+            "Append rule - possible is deprecated",
+        ),
+        (
+            "-d exit,possible",
+            0,
+            "Delete rule - possible is deprecated",
+        ),
+        (
+            "-a possible,exit",
+            255,
+            "Append rule - bad keyword possible,exit",
+        ),
+        ("-A foo,exit", 255, "Add rule - bad keyword foo,exit"),
+        (
+            "-d exit,Always",
+            255,
+            "Delete rule - bad keyword exit,Always",
+        ),
+        (
+            "-a always,exit -a always,exit",
+            255,
+            "Multiple rule insert/delete operations are not allowed",
+        ),
+        // Keys are looked at in the end, whatever came of the rest.
+        (
+            "-a always,exit -F key=x -F a4=1",
+            255,
+            "-F unknown field: a4 / Key field needs a watch, syscall or exe path given prior to it",
+        ),
+        (
+            "-C uid!=euid",
+            255,
+            "uid can only be used with exit filter list",
+        ),
+        (
+            "-C uid=foo",
+            255,
+            "-C unknown right hand value for comparison with: uid",
+        ),
+        ("-a always,exit -C uid>=gid", 255, "-C unknown field: uid>"),
+        (
+            "-a always,exit -F field_compare=x",
+            255,
+            "-F value should be number for field_compare",
+        ),
+        (
+            "-a always,exit -F key!=a -S open",
+            255,
+            "Key field needs a watch, syscall or exe path given prior to it",
+        ),
+        // Of a rule to delete nobody is told that 32-bit programs number syscalls otherwise.
+        ("-d always,exit -S open", 0, ""),
+        (
+            "-w /x -S 2",
+            0,
+            "Old style watch rules are slower / \
+             WARNING - 32/64 bit syscall mismatch, you should specify an arch",
+        ),
+        ("-a always,exit -F arch=b64 -S ,", 0, ""),
+        (
+            "-w /x -p z",
+            255,
+            "Old style watch rules are slower / Permission z isn't supported",
+        ),
+    ] {
+        assert_eq!(said(line), (status, text.to_owned()), "{line}");
+    }
+}
+
+#[test]
+fn what_comes_before_a_mistake_is_still_asked() {
+    let answer = run("-b 1 -e 9", Dialect::Four);
+    assert_eq!(answer.requests, [Request::Command(Command::Backlog(1))]);
+    assert_eq!(answer.status, FAILED);
+}
+
+#[test]
+fn version_3_says_less() {
+    for (line, status, text) in [
+        ("-e 3", 255, "Enable must be 0, 1, or 2 was 3"),
+        ("--signal x", 255, "x is an unsupported signal"),
+        ("--signal stop", 255, "stop is an unsupported signal"),
+        ("--help", 255, "Option --help is invalid"),
+        ("-h", 255, ""),
+        ("-w /x", 0, ""),
+        (
+            "-a always,EXIT",
+            255,
+            "Append rule - bad keyword always,EXIT",
+        ),
+        (
+            "-a always,io_uring",
+            255,
+            "Append rule - bad keyword always,io_uring",
+        ),
+        (
+            "-A exit,possible x",
+            0,
+            "Append rule - possible is deprecated",
+        ),
+        (
+            "-a always,exclude -F ppid=1",
+            255,
+            "Only msgtype, *uid, *gid, pid, and subj* fields can be used with exclude filter",
+        ),
+    ] {
+        let answer = run(line, Dialect::Three);
+        let found = bstr::join(" / ", &answer.said);
+        assert_eq!(
+            (answer.status, found.as_bstr()),
+            (status, text.into()),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn rules_carry_their_place() {
+    for (line, place) in [
+        ("-a never,task", Place::Tail),
+        ("-A never,task", Place::Head),
+    ] {
+        let found = requests(line);
+        let [Request::Command(Command::Add { rule, place: found })] = found.as_slice() else {
+            panic!("{line}: {found:?}")
+        };
+        assert_eq!(*found, place);
+        assert_eq!(print(rule, Arch::X86_64, Dialect::Four), "-a never,task");
+    }
+}
+
+#[test]
+fn only_version_4_names_the_syscalls_of_perm() {
+    for (dialect, listing) in [
+        (
+            Dialect::Three,
+            "-a always,exit -F arch=b64 -S all -F path=/x -F perm=x",
+        ),
+        (
+            Dialect::Four,
+            "-a always,exit -F arch=b64 -S execve,execveat -F path=/x -F perm=x",
+        ),
+    ] {
+        let answer = run("-a always,exit -F arch=b64 -F path=/x -F perm=x", dialect);
+        let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(print(rule, Arch::X86_64, dialect), listing);
+    }
+}
+
+#[test]
+fn a_line_of_a_file_is_placed() {
+    let said = |text: &str| {
+        let answer = line(text.as_bytes(), 7, Dialect::Four, &Machine).unwrap();
+        (answer.status, answer.said)
+    };
+    assert_eq!(
+        said("-z"),
+        (FAILED, vec!["Option -z on line 7 is invalid".into()])
+    );
+    assert_eq!(
+        said("-a always,exit -S execve"),
+        (
+            0,
+            vec![
+                "WARNING - 32/64 bit syscall mismatch in line 7, you should specify an arch".into()
+            ]
+        )
+    );
+    assert_eq!(said("-R /x").1, ["Error - nested rule files not supported"]);
+    for idle in ["", "   ", "# -z", "  #"] {
+        assert_eq!(line(idle.as_bytes(), 1, Dialect::Four, &Machine), None);
+    }
+}
+
+#[test]
+fn words_of_a_file_are_cut_at_spaces_only() {
+    let key = |text: &[u8]| {
+        let answer = line(text, 1, Dialect::Four, &Machine).unwrap();
+        match answer.requests.into_iter().next() {
+            Some(Request::Command(Command::Add { rule, .. })) => rule.keys,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(key(b"-w /x -k a\tb"), ["a\tb"]);
+    assert_eq!(key(br"-w /x -k a\ b\\"), [r"a b\"]);
+    assert_eq!(key(b"-w /x -k \"a\""), ["\"a\""]);
+    assert_eq!(key(b"-w /x -k a\r"), ["a\r"]);
+}
+
+#[test]
+fn long_lines_come_in_pieces() {
+    let mut text = vec![b'a'; 6143 * 2 + 1];
+    text.extend(b"\nb\0c\n\nd");
+    let found: Vec<usize> = lines(&text).map(<[u8]>::len).collect();
+    assert_eq!(found, [6143, 6143, 1, 1, 0, 1]);
+    assert_eq!(lines(b"").count(), 0);
+    assert_eq!(lines(b"a\n").collect::<Vec<_>>(), [b"a"]);
+}

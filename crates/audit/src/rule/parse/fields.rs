@@ -1,0 +1,82 @@
+//! Conditions of a rule, in the order given.
+
+use std::ops::Range;
+
+use super::super::diag::Findings;
+use super::super::{Field, FieldTest, Value, field};
+
+/// Conditions that a rule can hold, the key included.
+///
+/// # Source
+/// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 4.2, which keeps the last
+/// of the kernel's `AUDIT_MAX_FIELDS` free.
+const LIMIT: usize = 63;
+
+#[derive(Debug, Default)]
+pub(super) struct Fields(Vec<FieldTest>);
+
+impl Fields {
+    pub(super) fn push(
+        &mut self,
+        test: FieldTest,
+        span: &Range<usize>,
+        findings: &mut Findings<'_>,
+    ) {
+        let is_object = |field| matches!(field, Field::Path | Field::Dir | Field::Inode);
+        if !matches!(test.value, Value::Field(_)) {
+            let other = self.0.iter().find(|other| {
+                (is_object(test.field) && is_object(other.field))
+                    || (test.field == Field::Exe && other.field == Field::Exe)
+            });
+            if let Some(other) = other {
+                findings.error(
+                    "two-objects",
+                    span,
+                    format!(
+                        "`{}` in a rule that has `{}` already",
+                        field::name(test.field),
+                        field::name(other.field)
+                    ),
+                    "the kernel answers EINVAL: it takes one of path, dir and inode, and one exe; \
+                     write a rule for each",
+                );
+            }
+        }
+        if self.0.len() == LIMIT {
+            too_many(span, findings);
+        }
+        self.0.push(test);
+    }
+
+    /// Gives the first condition on `field` another value; whether there is one.
+    pub(super) fn change(&mut self, field: Field, value: &Value) -> bool {
+        let found = self.0.iter_mut().find(|test| test.field == field);
+        if let Some(test) = found {
+            test.value = value.clone();
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() >= LIMIT
+    }
+
+    pub(super) fn into_tests(self) -> Vec<FieldTest> {
+        self.0
+    }
+}
+
+/// Reports a condition for which there is no room.
+pub(super) fn too_many(span: &Range<usize>, findings: &mut Findings<'_>) {
+    findings.error(
+        "too-many-fields",
+        span,
+        format!("more than {LIMIT} conditions in one rule"),
+        "arch and key count too: split the rule",
+    );
+}

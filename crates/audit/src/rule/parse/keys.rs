@@ -1,0 +1,80 @@
+//! Keys of a rule, in the order given.
+
+use std::ops::Range;
+
+use bstr::BString;
+
+use super::super::Dialect;
+use super::super::diag::{Findings, shown};
+use super::super::lex::Word;
+
+/// Bytes of all keys of a rule with one byte between them: `AUDIT_MAX_KEY_LEN`.
+const LIMIT_BYTES: usize = 256;
+
+/// Separates keys in the kernel ABI: `AUDIT_KEY_SEPARATOR`.
+const SEPARATOR: u8 = 1;
+
+#[derive(Debug, Default)]
+pub(super) struct Keys(Vec<Word>);
+
+impl Keys {
+    pub(super) fn add(&mut self, word: Word, dialect: Dialect, findings: &mut Findings<'_>) {
+        if word.text.is_empty() {
+            findings.warning(
+                "empty-key",
+                &word.span,
+                "the key is empty",
+                "the rule gets no key: leave `key=` out",
+            );
+            return;
+        }
+        let separated = |key: &Word| key.text.len() + 1;
+        let bytes = self.0.iter().map(separated).sum::<usize>() + word.text.len();
+        if bytes > LIMIT_BYTES {
+            findings.refuses(&[b"key option exceeds size limit"]);
+            findings.error(
+                "key-too-long",
+                &word.span,
+                format!("the keys of the rule have {bytes} bytes"),
+                format!("they may have {LIMIT_BYTES} together, one between each two included"),
+            );
+        }
+        if word.text.contains(&SEPARATOR) {
+            let message: [&[u8]; 3] = [b"key ", &word.text, b" has illegal character"];
+            match dialect {
+                Dialect::Three => findings.transcript.says(&message),
+                Dialect::Four => findings.refuses(&message),
+            }
+            findings.error(
+                "bad-key",
+                &word.span,
+                format!("key `{}` holds the byte 0x01", shown(&word.text)),
+                "that byte separates keys: write several `-k`",
+            );
+        }
+        self.0.push(word);
+    }
+
+    pub(super) fn first(&self) -> Option<&Word> {
+        self.0.first()
+    }
+
+    /// All of them, as the kernel keeps them.
+    pub(super) fn joined(&self) -> Vec<u8> {
+        bstr::join([SEPARATOR], self.0.iter().map(|key| key.text.as_slice()))
+    }
+
+    pub(super) fn into_texts(self) -> Vec<BString> {
+        self.0.into_iter().map(|key| key.text.into()).collect()
+    }
+}
+
+/// Reports a key that has nothing to label.
+pub(super) fn without_object(span: &Range<usize>, findings: &mut Findings<'_>) {
+    findings.error(
+        "key-first",
+        span,
+        "nothing before the key that it could label",
+        "put `-S`, `-w`, `perm`, `path`, `dir`, `exe` or `fstype` before it",
+    );
+}

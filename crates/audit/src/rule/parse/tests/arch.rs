@@ -1,0 +1,61 @@
+//! Rules for other machines, and what the arch of a rule does to its syscalls.
+
+use super::*;
+
+#[test]
+fn a_rule_for_another_machine_is_read_with_a_note() {
+    let noted = |line: &str| {
+        let (command, findings) = parse_line(line.as_bytes(), &Machine);
+        let Some(Command::Add { rule, .. }) = command else {
+            panic!("{line}: {findings:?}")
+        };
+        let found: Vec<_> = findings
+            .iter()
+            .map(|finding| (finding.severity, finding.code))
+            .collect();
+        assert_eq!(found, [(Severity::Note, "foreign-arch")], "{line}");
+        rule.syscalls.iter().collect::<Vec<_>>()
+    };
+    for (arch, number) in [
+        ("aarch64", 56),
+        ("arm", 322),
+        ("ppc", 286),
+        ("ppc64", 286),
+        ("ppc64le", 286),
+        ("s390", 288),
+        ("s390x", 288),
+        ("riscv32", 56),
+        ("riscv64", 56),
+    ] {
+        let line = format!("-a always,exit -F arch={arch} -S openat");
+        assert_eq!(noted(&line), [number], "{arch}");
+    }
+    // Every task here satisfies it.
+    let other = rule("-a always,exit -F arch!=aarch64 -S openat");
+    assert!(other.syscalls.contains(56));
+}
+
+#[test]
+fn perm_names_the_syscalls_once_the_arch_is_known() {
+    let execs = [59, 322];
+    assert_eq!(
+        numbers("-a always,exit -F arch=b64 -F path=/x -F perm=x"),
+        execs
+    );
+    assert_eq!(
+        numbers("-a always,exit -F arch=b64 -S read -F perm=x -F path=/x"),
+        [0, 59, 322]
+    );
+    assert_eq!(
+        numbers("-a always,exit -F arch=b32 -F perm=x -F path=/x"),
+        [11, 358]
+    );
+    for all in [
+        "-a always,exit -F path=/x -F perm=x",
+        "-a always,exit -F arch=b64 -F path=/x -p x",
+        "-a always,exit -F arch=b64 -S all -F path=/x -F perm=x",
+        "-w /x -p x",
+    ] {
+        assert!(rule(all).syscalls.is_all(), "{all}");
+    }
+}

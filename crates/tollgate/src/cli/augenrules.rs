@@ -1,0 +1,184 @@
+//! `tollgate augenrules`: one rule file from those of a directory.
+//!
+//! How they are merged is the business of [`audit::rule::augenrules`]; here are the files. The words
+//! are those of `augenrules`.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use audit::rule::{Dialect, augenrules};
+
+use super::report::{self, Exit};
+
+/// Arguments of `tollgate augenrules`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only says whether the merged file would change
+    #[arg(long)]
+    check: bool,
+    /// Directory with the files, whose names end in `.rules`
+    #[arg(long, value_name = "DIRECTORY", default_value = "/etc/audit/rules.d")]
+    rules: PathBuf,
+    /// The merged file; the one before it is kept beside it, with `.prev` at its end
+    #[arg(long, value_name = "FILE", default_value = "/etc/audit/audit.rules")]
+    output: PathBuf,
+    /// Merges as augenrules of this version does
+    #[arg(long, value_name = "VERSION", default_value = "4", value_parser = ["3", "4"])]
+    compat: String,
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    NoDirectory,
+    NoChange,
+    WouldChange,
+    Written,
+}
+
+/// Merges the files, and writes the result when it differs from what is there.
+///
+/// # Errors
+/// A file that cannot be read or written.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let rules = args.rules.display();
+    let (said, exit) = match merge(args)? {
+        Outcome::NoDirectory => (format!("No rules directory - {rules}"), Exit::Failure),
+        Outcome::NoChange => ("No change".to_owned(), Exit::Success),
+        Outcome::WouldChange => (
+            "Rules have changed and should be updated".to_owned(),
+            Exit::Success,
+        ),
+        Outcome::Written => return Ok(Exit::Success.into()),
+    };
+    let written = writeln!(io::stdout().lock(), "augenrules: {said}");
+    report::unless_closed(written).context("cannot write to standard output")?;
+    Ok(exit.into())
+}
+
+fn merge(args: &Args) -> anyhow::Result<Outcome> {
+    if !args.rules.is_dir() {
+        return Ok(Outcome::NoDirectory);
+    }
+    let dialect = match args.compat.as_str() {
+        "3" => Dialect::Three,
+        _ => Dialect::Four,
+    };
+    let files = read(&args.rules)?;
+    let directory = args.rules.as_os_str().as_bytes();
+    let merged = augenrules::merge(directory, files.iter().map(Vec::as_slice), dialect);
+    let shown = args.output.display();
+    let before = match fs::read(&args.output) {
+        Ok(before) => Some(before),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).with_context(|| format!("cannot read `{shown}`")),
+    };
+    if before.as_ref() == Some(&merged) {
+        return Ok(Outcome::NoChange);
+    }
+    if args.check {
+        return Ok(Outcome::WouldChange);
+    }
+    write(&args.output, before.as_deref(), &merged)
+        .with_context(|| format!("cannot write `{shown}`"))?;
+    Ok(Outcome::Written)
+}
+
+/// The rule files of a directory, in the order in which they are merged. Hidden ones do not count.
+fn read(directory: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let shown = directory.display();
+    let entries = fs::read_dir(directory).with_context(|| format!("cannot read `{shown}`"))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry
+            .with_context(|| format!("cannot read `{shown}`"))?
+            .file_name();
+        let bytes = name.as_bytes();
+        if bytes.ends_with(b".rules") && !bytes.starts_with(b".") {
+            names.push(name);
+        }
+    }
+    names.sort_by(|a, b| augenrules::compare(a.as_bytes(), b.as_bytes()));
+    names
+        .iter()
+        .map(|name| {
+            let path = directory.join(name);
+            fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))
+        })
+        .collect()
+}
+
+/// Puts the new file into the place of the old one in one step.
+fn write(path: &Path, before: Option<&[u8]>, merged: &[u8]) -> io::Result<()> {
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    if let Some(before) = before {
+        create(&beside(".prev"), before)?;
+    }
+    let new = beside(".new");
+    create(&new, merged)?;
+    fs::rename(&new, path)
+}
+
+fn create(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.set_permissions(Permissions::from_mode(0o640))?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(directory: &Path, check: bool) -> Args {
+        Args {
+            check,
+            rules: directory.join("rules.d"),
+            output: directory.join("audit.rules"),
+            compat: "4".to_owned(),
+        }
+    }
+
+    #[test]
+    fn files_are_merged_when_they_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let go = |check| merge(&args(directory.path(), check)).unwrap();
+        assert_eq!(go(false), Outcome::NoDirectory);
+        fs::create_dir(at("rules.d")).unwrap();
+        for (name, text) in [
+            ("10-b.rules", "-w /b -p w\n-e 2\n"),
+            ("9-a.rules", "# a\n-D\n-w /a -p w\n"),
+            (".hidden.rules", "-i\n"),
+            ("README", "-c\n"),
+        ] {
+            fs::write(at("rules.d").join(name), text).unwrap();
+        }
+        assert_eq!(go(true), Outcome::WouldChange);
+        assert!(!at("audit.rules").exists());
+        assert_eq!(go(false), Outcome::Written);
+        let text = fs::read_to_string(at("audit.rules")).unwrap();
+        let rest = text.split_once('\n').unwrap().1;
+        assert_eq!(rest, "-D\n\n\n-w /a -p w\n-w /b -p w\n-e 2\n");
+        let mode = fs::metadata(at("audit.rules"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(go(false), Outcome::NoChange);
+        assert!(!at("audit.rules.prev").exists() && !at("audit.rules.new").exists());
+
+        fs::write(at("rules.d/11-c.rules"), "-i\n").unwrap();
+        assert_eq!(go(false), Outcome::Written);
+        assert_eq!(fs::read_to_string(at("audit.rules.prev")).unwrap(), text);
+    }
+}
