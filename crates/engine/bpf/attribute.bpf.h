@@ -146,8 +146,12 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 		if (len && bpf_probe_read_kernel(room, len, tail_at(s, sizeof(*to))))
 			return 0;
 	} else {
-		len = walk_name(s) & (WIRE_NAME_BYTES - 1);
+		len = walk_name(s);
 		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
+		if (len >= WIRE_NAME_BYTES) {
+			count_cut(WIRE_CUT_PATH); /* a part of a path names something else */
+			return 0;
+		}
 		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))
 			return 0;
 	}

@@ -245,11 +245,16 @@ int names_renamed(__u64 *ctx)
 	struct seen *seen = seen_current();
 	struct wire_object *item;
 	const struct renamedata *rd = (struct renamedata *)ctx[0];
-	const struct dentry *old = rd->old_dentry, *new = rd->new_dentry;
-	__u64 new_dir = (__u64)rd->new_dir;
+	const struct dentry *old, *new;
+	__u64 new_dir;
 
+	if (!bpf_core_field_exists(rd->old_dir))
+		return 0; /* v6.17 has another form: what is made is not seen there */
 	if (!seen || !seen->may_delete)
 		return 0; /* of two names of one object nothing is removed or made */
+	old = rd->old_dentry;
+	new = rd->new_dentry;
+	new_dir = (__u64)rd->new_dir;
 	if ((__u32)ctx[1]) {
 		/* The kernel has listed the new name before it was refused, unless something has it. */
 		if (seen->may_delete == 1 && !new->d_inode)

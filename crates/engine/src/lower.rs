@@ -71,9 +71,10 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
             if inner::shows_every_name(*call) {
                 wire.facts |= abi::FACT_NAMED;
             }
+            let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
             if opens_to_write(&wire) {
                 lowered.writing.insert(*call);
-            } else if inner::of(*call).contains(&Inner::OpenObject) {
+            } else if !creates && inner::of(*call).contains(&Inner::OpenObject) {
                 lowered.open_gate = 0;
             }
         }

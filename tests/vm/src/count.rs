@@ -16,6 +16,7 @@ use std::sync::{Mutex, OnceLock};
 use anyhow::{Context as _, ensure};
 
 use crate::daemon::Daemon;
+use crate::differential::uring::Layout;
 use crate::machine::{PROGRAMS, USER, WORK, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -106,6 +107,10 @@ enum Call {
     Read,
     Write,
     Futex,
+    /// `io_uring_enter` that submits an operation which does nothing.
+    Nop,
+    /// The same with one that reads a byte.
+    UringRead,
     /// `open` to read, and `close`.
     Open,
     /// The same with `openat`.
@@ -117,42 +122,85 @@ enum Call {
 }
 
 impl Call {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Getppid,
         Self::Stat,
         Self::Read,
         Self::Write,
         Self::Futex,
+        Self::Nop,
+        Self::UringRead,
         Self::Open,
         Self::ToRead,
         Self::ToWrite,
         Self::Watched,
     ];
-    const BUT_OPENAT: [Self; 5] = [
+    const BUT_OPENAT: [Self; 7] = [
         Self::Getppid,
         Self::Stat,
         Self::Read,
         Self::Write,
         Self::Futex,
+        Self::Nop,
+        Self::UringRead,
     ];
 
     /// Standard input is `/dev/zero`, to read and to write.
-    fn program(self) -> Program {
+    fn program(self) -> anyhow::Result<Program> {
         let program = Program::new(Entry::Syscall);
-        match self {
+        Ok(match self {
             Self::Getppid => program.call(110, args![]),
             Self::Stat => program.call(4, args!["/tmp/work/file", Arg::Buffer]),
             Self::Read => program.call(0, args![0, Arg::Buffer, 1]),
             Self::Write => program.call(1, args![0, Arg::Buffer, 1]),
             Self::Futex => program.call(202, args![Arg::Buffer, FUTEX_WAKE_PRIVATE, 1]),
+            Self::Nop => submitting(program, [0; 4])?,
+            Self::UringRead => submitting(program, [22, 0, DATA_AT, 1])?,
             Self::Open => program
                 .call(2, args!["/tmp/work/file", 0])
                 .call(3, args![Arg::Result]),
             Self::ToRead => opened(program, "/tmp/work/file", 0),
             Self::ToWrite => opened(program, "/tmp/work/file", O_RDWR),
             Self::Watched => opened(program, "/tmp/audit-bench/3/file", O_RDWR),
-        }
+        })
     }
+}
+
+/// Where a program that uses `io_uring` has memory to read to.
+const DATA_AT: u64 = 0x1020_0000;
+
+/// Submits one entry of `io_uring` in each round. All entries are the first one, because the kernel's list of
+/// them is full of zeros, and all are handed over before the first round.
+fn submitting(program: Program, entry: [u64; 4]) -> anyhow::Result<Program> {
+    const ENTRIES: i64 = 4096;
+    let (read_write, shared, own, entries) = (3, 1, 0x32, 0x1000_0000);
+    let ring = || Arg::Saved("ring");
+    let map = |program: Program, at: i64, len: i64, flags: i32, fd: Arg, offset: i64| {
+        let args = vec![
+            at.into(),
+            len.into(),
+            read_write.into(),
+            flags.into(),
+            fd,
+            offset.into(),
+        ];
+        program.call(9, args)
+    };
+    let program = program
+        .call(425, vec![ENTRIES.into(), Arg::Bytes(vec![0; 120])])
+        .save("ring");
+    let program = map(program, 0, 4096, shared, ring(), 0).save("rings");
+    // An entry has 64 bytes; the kernel maps all or none.
+    let program = map(program, 0, ENTRIES * 64, shared, ring(), entries).save("entries");
+    let data = DATA_AT.cast_signed();
+    let mut program = map(program, data, 4096, own, Arg::Number(-1), 0);
+    for (at, word) in (0..).step_by(8).zip(entry) {
+        program = program.store(Some("entries"), at, word);
+    }
+    let submitted = Layout::ask()?.submitted;
+    let program = program.store(Some("rings"), submitted, ENTRIES.cast_unsigned());
+    let enter = vec![ring(), 1.into(), 0.into(), 0.into(), 0.into(), 0.into()];
+    Ok(program.then_rounds(SAMPLES).call(426, enter))
 }
 
 const FUTEX_WAKE_PRIVATE: i64 = 0x81;
@@ -216,7 +264,7 @@ fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
     let mut counts = BTreeMap::new();
     let mut cells = Vec::new();
     for call in Call::ALL {
-        let mut count = Count::of(call.program()).with_context(|| format!("{call:?}"))?;
+        let mut count = Count::of(call.program()?).with_context(|| format!("{call:?}"))?;
         count.mode -= reading;
         count.least -= reading;
         let Count { mode, least, equal } = count;
@@ -229,7 +277,7 @@ fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
 
 /// One line of the table, for people.
 fn show_row(title: &str, cells: &[String]) {
-    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>19}")).collect();
+    let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>17}")).collect();
     println!("vm: note {title:<29} {}", cells.join(" "));
 }
 
@@ -241,7 +289,17 @@ fn before() -> anyhow::Result<&'static BTreeMap<Call, Count>> {
         make_directory(Path::new(WATCHED), USER)?;
         make_file(&Path::new(WATCHED).join("file"), USER)?;
         let columns = [
-            "getppid", "stat", "read", "write", "futex", "open", "to read", "to write", "watched",
+            "getppid",
+            "stat",
+            "read",
+            "write",
+            "futex",
+            "nop",
+            "uring read",
+            "open",
+            "to read",
+            "to write",
+            "watched",
         ];
         show_row(
             &format!("of {SAMPLES}: mode (least, equal)"),

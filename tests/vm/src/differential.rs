@@ -15,7 +15,7 @@ mod objects;
 mod open;
 mod sockets;
 mod steps;
-mod uring;
+pub(crate) mod uring;
 
 use std::fs;
 

@@ -389,7 +389,8 @@ fn no_uring(rules: &[Listed]) -> Option<Finding> {
         rule: first,
         ..note(
             "no-io-uring",
-            "files and sockets that are used through io_uring are not seen by rules for syscalls",
+            "files and sockets that are used through io_uring are not seen by rules for syscalls, \
+             but with tollgate's engine fentry",
             "forbid it with `sysctl kernel.io_uring_disabled=2` where nothing needs it",
         )
     })

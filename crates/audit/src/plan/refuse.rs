@@ -74,11 +74,12 @@ fn other_list(rule: &Rule) -> Refusal {
         ),
         (List::IoUring, Action::Never) => (
             false,
-            "the io_uring list is not supported yet; nothing of io_uring is recorded",
+            "the io_uring list is not supported yet; what rules of the exit list choose is recorded",
         ),
         (List::IoUring, Action::Always) => (
             true,
-            "the io_uring list is not supported yet: its operations are not recorded",
+            "the io_uring list is not supported yet: operations are recorded by rules of the exit list about the \
+             calls that do the same, on the engine fentry",
         ),
     };
     Refusal {

@@ -147,9 +147,9 @@ const CODES: &[(&str, &str)] = &[
     ("newline", "One line holds one command."),
     (
         "no-io-uring",
-        "What a program asks of the kernel through io_uring is no syscall. Rules for syscalls \
-         do not see it, neither here nor in the kernel's own audit, which has a list of its \
-         own for it.",
+        "What a program asks of the kernel through io_uring is no syscall. The kernel's own audit \
+         has a list of its own for it. Here rules for syscalls are about it on the engine fentry, \
+         and do not see it on the engine tracepoint.",
     ),
     (
         "no-key",

@@ -134,7 +134,7 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
         }
         command
     } else {
-        let mut draft = Draft::new(host, Dialect::Four);
+        let mut draft = Draft::new(host, Dialect::Four).literal();
         for given in &given {
             draft.take(given, findings);
         }

@@ -47,16 +47,19 @@ const AT_REMOVEDIR: u64 = 0x200;
 
 /// Where in the queues the kernel keeps what a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
+pub(crate) struct Layout {
     /// How many entries have been submitted.
-    submitted: u64,
+    pub(crate) submitted: u64,
     /// How many completions have been taken.
     reaped: u64,
 }
 
 impl Layout {
     /// Has a program ask the kernel.
-    fn ask() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// When the kernel has no `io_uring`.
+    pub(crate) fn ask() -> anyhow::Result<Self> {
         let parameters = || Arg::Shared("parameters", vec![0; 120]);
         let path = Path::new(PROGRAMS).join("layout");
         Program::new(Entry::Syscall)

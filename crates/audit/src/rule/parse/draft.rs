@@ -50,12 +50,13 @@ pub(in crate::rule) struct Draft<'h> {
     list_missed: bool,
     fields: Fields,
     mask: Option<SyscallMask>,
-    /// The first `-S`, as long as no list says whether it may be there.
+    /// The first `-S`, while no list says whether it may be there.
     early_syscall: Option<Word>,
     /// Whether the mask is settled, by `-S` or by `-w`, and an arch comes too late.
     masked: bool,
-    /// Where names of syscalls are looked up: what the rule states, or what its first `-S` took for
-    /// granted.
+    /// Whether `perm` adds syscalls to the mask, as `auditctl` 4 does.
+    perm_names: bool,
+    /// Where names of syscalls are looked up: as the rule states, or as its first `-S` assumed.
     arch: Option<Arch>,
     keys: Keys,
     /// Whether there is something that a key may label.
@@ -75,6 +76,7 @@ impl<'h> Draft<'h> {
             mask: None,
             early_syscall: None,
             masked: false,
+            perm_names: dialect == Dialect::Four,
             arch: None,
             keys: Keys::default(),
             labelled: false,
@@ -425,11 +427,16 @@ impl<'h> Draft<'h> {
         }
     }
 
+    /// Leaves the mask as it is written: a plan needs no help from `perm`.
+    pub(in crate::rule) fn literal(mut self) -> Self {
+        self.perm_names = false;
+        self
+    }
+
     /// Names the syscalls that `perm` is about, when it is known what they are called.
     fn narrow(&mut self, bits: u32) {
-        if let (Dialect::Four, Some(arch)) = (self.dialect, self.arch) {
-            let mask = self.mask.get_or_insert_with(SyscallMask::none);
-            narrow::insert(bits, arch, mask);
+        if let (true, Some(arch)) = (self.perm_names, self.arch) {
+            narrow::insert(bits, arch, self.mask.get_or_insert_with(SyscallMask::none));
             self.masked = true;
         }
     }

@@ -119,7 +119,7 @@ fn rules_are_printed_as_auditctl_lists_them() {
         ),
         (
             "-a always,exit -F arch=b64 -F path=/x -F perm=x",
-            "-a always,exit -F arch=b64 -S execve,execveat -F path=/x -F perm=x",
+            "-a always,exit -F arch=b64 -S all -F path=/x -F perm=x",
         ),
         // The listing ends before the newer operations.
         (
