@@ -44,7 +44,7 @@ pub(crate) const SESSION: Session = Session {
 const ROUNDS: u32 = 10_000;
 
 /// Starting as many programs takes half a minute on an emulated processor.
-const LONGEST_CHAIN: Duration = Duration::from_secs(55);
+const LONGEST_CHAIN: Duration = Duration::from_secs(110);
 
 /// The memory of both processes.
 const SHARED: &str = "/tmp/work/shared";

@@ -16,7 +16,7 @@ use crate::step::Tally;
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
 /// Longer than any test may take.
-const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 /// Longer than all of them take on a slow and busy host.
 const LONGEST_RUN: Duration = Duration::from_secs(600);
 
