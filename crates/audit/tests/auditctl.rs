@@ -5,16 +5,19 @@
 //! without them the tests that need them say so and check nothing.
 
 #[cfg(test)]
+mod perm;
+
+#[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
     use audit::ids::Arch;
     use audit::rule::auditctl::{self, Answer, Request};
-    use audit::rule::{
-        Command, Dialect, Field, Host, Severity, SyscallMask, parse_file, parse_line, print,
-    };
+    use audit::rule::{Command, Dialect, Host, Severity, parse_file, parse_line, print};
     use bstr::{BString, ByteSlice as _};
+
+    use super::perm::without_perm_syscalls;
 
     /// Both versions, by what their golden files are called.
     const VERSIONS: [(&str, Dialect); 2] = [("3.0.9", Dialect::Three), ("4.2.1", Dialect::Four)];
@@ -324,16 +327,6 @@ mod tests {
         }
     }
 
-    /// A rule with `perm` without its syscalls: `auditctl` 4 adds some, the parser of rule files none.
-    fn without_perm_syscalls(mut command: Command) -> Command {
-        if let Command::Add { rule, .. } = &mut command
-            && rule.fields.iter().any(|test| test.field == Field::Perm)
-        {
-            rule.syscalls = SyscallMask::all();
-        }
-        command
-    }
-
     /// What `auditctl` 4 takes, the parser of rule files takes too, as the same rule, unless the
     /// kernel would refuse it.
     #[test]
@@ -364,8 +357,8 @@ mod tests {
             if answer.status == 0 {
                 compared += 1;
                 assert_eq!(
-                    found.map(without_perm_syscalls),
-                    Some(without_perm_syscalls(command.clone())),
+                    found.as_ref().map(without_perm_syscalls),
+                    Some(without_perm_syscalls(command)),
                     "{}: {findings:?}",
                     line.place
                 );

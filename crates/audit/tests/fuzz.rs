@@ -7,6 +7,9 @@
 //! directory that `TOLLGATE_FUZZ_OUT` names.
 
 #[cfg(test)]
+mod perm;
+
+#[cfg(test)]
 mod tests {
     use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,10 +21,11 @@ mod tests {
     use audit::plan::list::RuleList;
     use audit::rule::auditctl::{self, GENERAL, Request};
     use audit::rule::{
-        Command, Dialect, Field, FieldTest, Host, List, Rule, Severity, SyscallMask, Value,
-        parse_file, print,
+        Command, Dialect, Field, FieldTest, Host, List, Rule, Severity, Value, parse_file, print,
     };
     use bstr::{BStr, ByteSlice as _};
+
+    use super::perm::without_perm_syscalls;
 
     /// A machine with one user and one directory.
     struct Machine;
@@ -244,17 +248,6 @@ mod tests {
                 assert_eq!(found, expected);
             }
         }
-    }
-
-    /// A rule with `perm` without its syscalls: `auditctl` 4 adds some, the parser of rule files none.
-    fn without_perm_syscalls(command: &Command) -> Command {
-        let mut command = command.clone();
-        if let Command::Add { rule, .. } = &mut command
-            && rule.fields.iter().any(|test| test.field == Field::Perm)
-        {
-            rule.syscalls = SyscallMask::all();
-        }
-        command
     }
 
     /// Each version answers with a status and words to it, and lists what it takes so that it is

@@ -106,9 +106,7 @@ int names_parent(__u64 *ctx)
 	nd = (struct nameidata *)ctx[0];
 	path = (struct path *)ctx[2];
 	inode = path->dentry->d_inode;
-	seen = seen_find(task->pid, key);
-	if (!seen)
-		seen = seen_claim(task, key);
+	seen = seen_slot(task, key);
 	s = scratch();
 	if (!seen || !s)
 		return 0;
@@ -131,20 +129,12 @@ int names_parent(__u64 *ctx)
 	return 0;
 }
 
-/* Whether the rules of the call in a slot look at watches. */
-static __always_inline __u32 compares(const struct seen *seen)
-{
-	__u32 key = seen->call;
-	struct wire_call *call = bpf_map_lookup_elem(&tlg_calls, &key);
-
-	return call && seen_compares(call);
-}
-
 /* fexit on may_delete(idmap, dir, victim, isdir), v5.5: what is to be removed, or renamed, or replaced. */
 SEC("fexit/may_delete")
 int names_delete(__u64 *ctx)
 {
-	struct seen *seen = seen_current();
+	struct wire_call *call;
+	struct seen *seen = seen_current(&call);
 	const struct dentry *dentry = (struct dentry *)ctx[2];
 	const struct inode *inode = dentry->d_inode;
 	struct wire_object *item;
@@ -157,7 +147,7 @@ int names_delete(__u64 *ctx)
 	if (!item)
 		return 0;
 	seen_inode(item, inode);
-	if (compares(seen))
+	if (seen_compares(call))
 		seen_watch_inode(seen, inode);
 	if (!(__u32)ctx[4])
 		seen->may_delete++;
@@ -167,7 +157,8 @@ int names_delete(__u64 *ctx)
 /* What was to be made: the kernel lists it whether or not it came to be. */
 static __always_inline int see_created(__u64 dir, const struct dentry *dentry)
 {
-	struct seen *seen = seen_current();
+	struct wire_call *call;
+	struct seen *seen = seen_current(&call);
 	struct wire_object *item;
 
 	if (!seen)
@@ -210,7 +201,8 @@ int names_made_link(__u64 *ctx)
 SEC("fexit/vfs_link")
 int names_linked(__u64 *ctx)
 {
-	struct seen *seen = seen_current();
+	struct wire_call *call;
+	struct seen *seen = seen_current(&call);
 	struct scratch *s = scratch();
 	struct wire_object *item;
 	const struct dentry *dentry = (struct dentry *)ctx[0];
@@ -228,7 +220,7 @@ int names_linked(__u64 *ctx)
 		return 0;
 	item->effect = WIRE_PART_NORMAL;
 	seen_inode(item, dentry->d_inode);
-	if (!compares(seen))
+	if (!seen_compares(call))
 		return 0;
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].mnt = seen->mnt;
@@ -242,7 +234,8 @@ int names_linked(__u64 *ctx)
 SEC("fexit/vfs_rename")
 int names_renamed(__u64 *ctx)
 {
-	struct seen *seen = seen_current();
+	struct wire_call *call;
+	struct seen *seen = seen_current(&call);
 	struct wire_object *item;
 	const struct renamedata *rd = (struct renamedata *)ctx[0];
 	const struct dentry *old, *new;

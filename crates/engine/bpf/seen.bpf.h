@@ -65,16 +65,14 @@ static __always_inline struct seen *seen_at(__u32 index)
 	return bpf_map_lookup_elem(&tlg_seen, &key);
 }
 
-/* The slot of a thread whose operation of io_uring is under way, or NULL. */
-static __always_inline struct seen *seen_find_uring(__u32 thread)
+/* The slot that a thread has, or NULL. */
+static __always_inline struct seen *seen_of(__u32 thread)
 {
 	for (__u32 i = 0; i < SEEN_PROBES; i++) {
 		struct seen *seen = seen_at(thread + i);
 
-		if (!seen)
-			return NULL;
-		if (seen->thread == thread)
-			return seen->uring ? seen : NULL;
+		if (!seen || seen->thread == thread)
+			return seen;
 	}
 	return NULL;
 }
@@ -82,15 +80,9 @@ static __always_inline struct seen *seen_find_uring(__u32 thread)
 /* The slot of a thread's call, or NULL. */
 static __always_inline struct seen *seen_find(__u32 thread, __u32 call)
 {
-	for (__u32 i = 0; i < SEEN_PROBES; i++) {
-		struct seen *seen = seen_at(thread + i);
+	struct seen *seen = seen_of(thread);
 
-		if (!seen)
-			return NULL;
-		if (seen->thread == thread)
-			return seen->call == call ? seen : NULL;
-	}
-	return NULL;
+	return seen && seen->call == call ? seen : NULL;
 }
 
 /* A slot for a call of the current task: its own of before, emptied, or a free one, or an old one. */
@@ -134,6 +126,14 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 	return seen;
 }
 
+/* The slot that the call has already, or a new one. */
+static __always_inline struct seen *seen_slot(const struct task_struct *task, __u32 call)
+{
+	struct seen *seen = seen_find(task->pid, call);
+
+	return seen ? seen : seen_claim(task, call);
+}
+
 static __always_inline void seen_free(struct seen *seen)
 {
 	*(volatile __u32 *)&seen->thread = 0;
@@ -149,15 +149,14 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 	__u32 key = task_abi(task) * WIRE_SYSCALLS + nr;
 
 	if (tlg_uring && (task->flags & PF_IO_WORKER || nr == NR_IO_URING_ENTER)) {
-		struct seen *seen = seen_find_uring(task->pid);
+		struct seen *seen = seen_of(task->pid);
 
-		if (!seen)
+		if (!seen || !seen->uring)
 			return WIRE_NO_CALL;
 		key = seen->call;
 		*call = bpf_map_lookup_elem(&tlg_calls, &key);
 		return *call && (*call)->facts & WIRE_FACT_SEEN ? key : WIRE_NO_CALL;
 	}
-
 	if (nr >= WIRE_SYSCALLS)
 		return WIRE_NO_CALL;
 	*call = bpf_map_lookup_elem(&tlg_calls, &key);
@@ -168,12 +167,11 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 	return key;
 }
 
-/* The slot of the call that the current task is in, if an earlier hook has made one. */
-static __always_inline struct seen *seen_current(void)
+/* The slot of the call that the current task is in, if an earlier hook has made one, and the call. */
+static __always_inline struct seen *seen_current(struct wire_call **call)
 {
 	struct task_struct *task = current();
-	struct wire_call *call;
-	__u32 key = seen_call(task, &call);
+	__u32 key = seen_call(task, call);
 
 	return key == WIRE_NO_CALL ? NULL : seen_find(task->pid, key);
 }

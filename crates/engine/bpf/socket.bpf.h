@@ -12,9 +12,7 @@ static __always_inline int keep_address(__u32 len, __u64 address)
 
 	if (key == WIRE_NO_CALL || !len)
 		return 0;
-	seen = seen_find(task->pid, key);
-	if (!seen)
-		seen = seen_claim(task, key);
+	seen = seen_slot(task, key);
 	if (!seen)
 		return 0;
 	if (len > SEEN_ADDRESS)

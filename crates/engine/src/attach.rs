@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 
 use audit::plan::Call;
 use audit::plan::function::{candidates, shared_with};
@@ -12,6 +12,7 @@ use audit::plan::inner::Inner;
 use audit::table;
 use libbpf_rs::{Link, OpenProgramMut, ProgramMut, libbpf_sys};
 
+use crate::descriptor::owned;
 use crate::function::{self, Function, Functions, Kind, Placed, Side};
 use crate::load::EngineError;
 use crate::load::skel::{OpenSyscallProgs, SyscallProgs};
@@ -55,27 +56,6 @@ impl fmt::Debug for Links {
 /// Only programs that a hook needs are loaded: what is not attached need not pass the verifier.
 pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, hooks: &BTreeSet<Hook>) {
     let wants = |wanted: fn(&Hook) -> bool| hooks.iter().any(wanted);
-    programs
-        .sys_exit_one
-        .set_autoload(wants(|hook| matches!(hook, Hook::Exit(_))));
-    programs
-        .sys_enter_one
-        .set_autoload(wants(|hook| matches!(hook, Hook::Enter(_))));
-    programs
-        .sys_enter_last
-        .set_autoload(wants(|hook| matches!(hook, Hook::Last(_))));
-    programs
-        .sys_exit_any
-        .set_autoload(wants(|hook| *hook == Hook::RawExit));
-    programs
-        .sys_enter_any
-        .set_autoload(wants(|hook| *hook == Hook::RawEnter));
-    programs
-        .exec_prepare
-        .set_autoload(wants(|hook| *hook == Hook::ExecPrepare));
-    programs
-        .exec_commit
-        .set_autoload(wants(|hook| *hook == Hook::ExecCommit));
     // The bodies of the stubs come together: a plan rarely needs one kind only, and the jump tables
     // want them all.
     let functions = wants(|hook| {
@@ -84,25 +64,46 @@ pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, hooks: &BTreeSet<Hook>
             Hook::FunctionExit(_) | Hook::FunctionLast(_) | Hook::FunctionEnter(_)
         )
     });
-    programs.stub_call_end.set_autoload(functions);
-    programs.stub_bare_end.set_autoload(functions);
-    programs.stub_openat_end.set_autoload(functions);
-    programs.stub_open_end.set_autoload(functions);
-    programs.stub_call_last.set_autoload(functions);
-    programs.stub_call_enter.set_autoload(functions);
-    programs.call_end.set_autoload(functions);
-    programs.bare_end.set_autoload(functions);
-    programs.call_last.set_autoload(functions);
-    programs.stub_bare_last.set_autoload(functions);
-    programs.bare_last.set_autoload(functions);
-    programs.beat.set_autoload(functions);
     let uring = wants(|hook| matches!(hook, Hook::UringExit(_)));
-    programs.stub_uring_enter.set_autoload(uring);
-    programs.stub_uring_end.set_autoload(uring);
-    programs.uring_end.set_autoload(uring);
-    programs
-        .task_exit
-        .set_autoload(wants(|hook| *hook == Hook::TaskExit));
+    for (program, wanted) in [
+        (
+            &mut programs.sys_exit_one,
+            wants(|hook| matches!(hook, Hook::Exit(_))),
+        ),
+        (
+            &mut programs.sys_enter_one,
+            wants(|hook| matches!(hook, Hook::Enter(_))),
+        ),
+        (
+            &mut programs.sys_enter_last,
+            wants(|hook| matches!(hook, Hook::Last(_))),
+        ),
+        (&mut programs.sys_exit_any, hooks.contains(&Hook::RawExit)),
+        (&mut programs.sys_enter_any, hooks.contains(&Hook::RawEnter)),
+        (
+            &mut programs.exec_prepare,
+            hooks.contains(&Hook::ExecPrepare),
+        ),
+        (&mut programs.exec_commit, hooks.contains(&Hook::ExecCommit)),
+        (&mut programs.task_exit, hooks.contains(&Hook::TaskExit)),
+        (&mut programs.stub_call_end, functions),
+        (&mut programs.stub_bare_end, functions),
+        (&mut programs.stub_openat_end, functions),
+        (&mut programs.stub_open_end, functions),
+        (&mut programs.stub_call_last, functions),
+        (&mut programs.stub_bare_last, functions),
+        (&mut programs.stub_call_enter, functions),
+        (&mut programs.call_end, functions),
+        (&mut programs.bare_end, functions),
+        (&mut programs.call_last, functions),
+        (&mut programs.bare_last, functions),
+        (&mut programs.beat, functions),
+        (&mut programs.stub_uring_enter, uring),
+        (&mut programs.stub_uring_end, uring),
+        (&mut programs.uring_end, uring),
+    ] {
+        program.set_autoload(wanted);
+    }
     for &inner in Inner::ALL {
         open_inner(programs, inner).set_autoload(hooks.contains(&Hook::Inner(inner)));
     }
@@ -385,9 +386,5 @@ fn open_event(id: u64) -> io::Result<OwnedFd> {
             libbpf_sys::PERF_FLAG_FD_CLOEXEC,
         )
     };
-    match i32::try_from(fd) {
-        // SAFETY: the kernel has just given this descriptor to us, and nobody else has it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+    owned(fd)
 }

@@ -7,11 +7,13 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use libbpf_rs::btf::types::{Func, FuncProto};
 use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
 use libbpf_rs::{AsRawLibbpf as _, MapCore as _, MapFlags, MapMut, ProgramMut, libbpf_sys};
+
+use crate::descriptor::owned;
 
 /// A function of the kernel that does the work of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +123,7 @@ pub(crate) fn attach(stub: &ProgramMut<'_>, function: Function, side: Side) -> i
     };
     Ok(Placed {
         program,
-        _link: owned(link)?,
+        _link: from_libbpf(link)?,
     })
 }
 
@@ -150,7 +152,7 @@ fn load_copy(stub: &ProgramMut<'_>, function: Function, side: Side) -> io::Resul
             (&raw const options).cast_mut(),
         )
     };
-    owned(program)
+    from_libbpf(program)
 }
 
 /// Makes `body` what the stubs jump to.
@@ -159,10 +161,10 @@ pub(crate) fn set_body(jump: &MapMut<'_>, body: &ProgramMut<'_>) -> libbpf_rs::R
     jump.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
-fn owned(fd: i32) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
+/// Takes the descriptor that libbpf returns, or the error that it returns below 0.
+fn from_libbpf(answer: i32) -> io::Result<OwnedFd> {
+    if answer < 0 {
+        return Err(io::Error::from_raw_os_error(-answer));
     }
-    // SAFETY: the kernel has just given this descriptor to us, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    owned(answer.into())
 }

@@ -11,6 +11,7 @@ mod abi;
 mod attach;
 mod clock;
 mod decode;
+mod descriptor;
 mod function;
 mod heartbeat;
 mod items;

@@ -5,10 +5,12 @@
 
 use std::ffi::CStr;
 use std::io::{self, Read as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+
+use crate::descriptor::owned;
 
 const FSOPEN_CLOEXEC: libc::c_int = 1;
 const FSMOUNT_CLOEXEC: libc::c_int = 1;
@@ -71,13 +73,5 @@ impl Tracefs {
             .parse()
             .map(Some)
             .map_err(|error| io::Error::other(format!("{path} holds {text:?}: {error}")))
-    }
-}
-
-fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
-    match i32::try_from(fd) {
-        // SAFETY: the kernel has just given this descriptor to us, and nobody else has it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
     }
 }

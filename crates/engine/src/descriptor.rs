@@ -1,0 +1,16 @@
+//! Descriptors that the kernel gives as numbers.
+
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+/// Takes the descriptor that a system call has just returned.
+///
+/// # Errors
+/// What `errno` says, when the call returned none.
+pub(crate) fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(answer) {
+        // SAFETY: the kernel has just given this descriptor to us, and nobody else has it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
