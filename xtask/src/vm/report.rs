@@ -28,6 +28,8 @@ pub(crate) struct Report {
     tally: Tally,
     /// What is wrong with the machine as a whole.
     alarms: Vec<String>,
+    /// The first process has said something.
+    began: bool,
     ended: bool,
     lines: Vec<String>,
 }
@@ -43,6 +45,7 @@ impl Report {
             }
             return None;
         };
+        self.began = true;
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
         match word {
             "plan" => {
@@ -87,6 +90,11 @@ impl Report {
         }
     }
 
+    /// Whether the kernel has died before the first process ran: nothing of ours has, either.
+    pub(crate) fn died_booting(&self) -> bool {
+        !self.began && !self.alarms.is_empty()
+    }
+
     /// Notes that the machine had to be stopped.
     pub(crate) fn stopped(&mut self, why: &str) {
         self.alarms.push(why.to_owned());
@@ -125,6 +133,20 @@ mod tests {
         let (tally, rest) = report.finish();
         shown.extend(rest);
         (tally, shown.join("\n"))
+    }
+
+    #[test]
+    fn only_a_kernel_that_dies_before_the_first_process_died_booting() {
+        let heard = |lines: &[&str]| {
+            let mut report = Report::default();
+            for line in lines {
+                let _shown = report.hear(line);
+            }
+            report.died_booting()
+        };
+        assert!(heard(&["[ 1.6] Oops: int3: 0000 [#1]"]));
+        assert!(!heard(&["[ 1.6] Run /init as init process"]));
+        assert!(!heard(&["vm: plan a::b", "[ 1.6] Oops: int3: 0000 [#1]"]));
     }
 
     fn tally(passed: u32, failed: u32) -> Tally {
