@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conf;
 pub mod event;
 pub mod ids;
 pub mod plan;
