@@ -10,7 +10,7 @@
 mod keys;
 mod value;
 
-use std::time::Duration;
+use core::time::Duration;
 
 use bstr::BString;
 

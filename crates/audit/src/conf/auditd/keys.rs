@@ -1,8 +1,8 @@
 //! The keys of `auditd.conf`: what each takes, and what becomes of it.
 
+use core::time::Duration;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use bstr::{BStr, BString};
 

@@ -1,6 +1,6 @@
 //! Values of `auditd.conf`: each function reads one kind, and says what it wants.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use bstr::{BStr, ByteSlice as _};
 
