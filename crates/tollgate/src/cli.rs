@@ -4,6 +4,7 @@ pub(crate) mod auditctl;
 mod augenrules;
 pub(crate) mod check;
 mod config;
+mod convert;
 mod daemon;
 pub(crate) mod explain;
 pub(crate) mod report;
@@ -30,6 +31,8 @@ enum Command {
     Daemon(daemon::Args),
     /// Reads configuration files.
     Config(config::Args),
+    /// Turns logs of tollgate or auditd into JSON, one object for each event.
+    Convert(convert::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Reads a command line, or with -R a rule file, as auditctl(8) does.
@@ -49,6 +52,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
