@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod report;
 pub(crate) mod rules;
 mod run;
+mod status;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Says what a running daemon does, and what it has counted.
+    Status(status::Args),
     /// Reads configuration files.
     Config(config::Args),
     /// Audits one command and all that it starts, without root.
@@ -48,6 +51,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Auditctl(args) => auditctl::run(&args.words),
