@@ -429,4 +429,6 @@ fn count(number: usize) -> u64 {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

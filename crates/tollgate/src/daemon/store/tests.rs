@@ -52,14 +52,14 @@ impl Auditing for Engine {
     }
 }
 
-struct Daemon {
+pub(super) struct Daemon {
     store: Store,
     engine: Engine,
     _directory: TempDir,
 }
 
 impl Daemon {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let lock = LockFile::beside(Some(&directory.path().join("control"))).unwrap();
         Self {
@@ -80,7 +80,7 @@ impl Daemon {
         }
     }
 
-    fn ask(&mut self, request: Request) -> Answer {
+    pub(super) fn ask(&mut self, request: Request) -> Answer {
         let peer = Peer {
             pid: std::process::id().cast_signed(),
             uid: 0,
@@ -116,7 +116,7 @@ impl Daemon {
         forms.iter().map(key).collect()
     }
 
-    fn settings(&mut self) -> Settings {
+    pub(super) fn settings(&mut self) -> Settings {
         match self.ask(Request::Status) {
             Answer::Status(status) => status.settings,
             answer => panic!("{answer:?}"),
