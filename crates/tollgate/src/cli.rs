@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod report;
 pub(crate) mod rules;
 mod run;
+mod status;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Says what a running daemon does, and what it has counted.
+    Status(status::Args),
     /// Reads configuration files.
     Config(config::Args),
     /// Turns logs of tollgate or auditd into JSON, one object for each event.
@@ -51,6 +54,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Run(args) => Ok(run::run(&args)),

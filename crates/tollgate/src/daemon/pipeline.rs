@@ -11,6 +11,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use engine::{Attached, Context, Decoder, Options, Stats};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
-use super::orders::{Orders, orders};
+use super::orders::{Flushed, Orders, orders};
 use super::reader::{Drained, Keys, Reader};
 use crate::sink::log::Log;
 use crate::sink::terminal::Terminal;
@@ -91,6 +92,7 @@ pub(crate) struct Started {
 #[derive(Debug)]
 pub(crate) struct Running {
     orders: Orders,
+    counts: Arc<Written>,
     ring: JoinHandle<anyhow::Result<Drained>>,
     log: JoinHandle<(u64, Unwritten)>,
     print: Option<JoinHandle<()>>,
@@ -101,6 +103,17 @@ pub(crate) struct Running {
 pub(super) struct Batch {
     pub(super) text: Vec<u8>,
     pub(super) events: u64,
+    /// Who is told when it is written.
+    pub(super) then: Option<Sender<Flushed>>,
+}
+
+/// What the log thread has counted so far, for others to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Events in the log.
+    pub(crate) events: AtomicU64,
+    /// Events that could not be written.
+    pub(crate) unwritten: AtomicU64,
 }
 
 /// An event for the view: its bytes as they lay in the ring.
@@ -133,8 +146,10 @@ impl Pipeline {
             }
             None => (None, None),
         };
+        let counts = Arc::new(Written::default());
         let writer = Writer {
             log: self.log,
+            counts: Arc::clone(&counts),
             written: 0,
             unwritten: Unwritten::default(),
         };
@@ -159,6 +174,7 @@ impl Pipeline {
         })?;
         let running = Running {
             orders,
+            counts,
             ring,
             log,
             print,
@@ -177,6 +193,11 @@ impl Running {
     /// Gives orders to the running pipeline, from any thread.
     pub(crate) fn orders(&self) -> Orders {
         self.orders.clone()
+    }
+
+    /// What the log thread has counted so far.
+    pub(crate) fn written(&self) -> Arc<Written> {
+        Arc::clone(&self.counts)
     }
 
     /// Waits for the threads, which end after [`Orders::stop`] or when the engine has failed.
@@ -218,6 +239,7 @@ fn spawn<T: Send + 'static>(
 /// The log thread.
 struct Writer {
     log: Log,
+    counts: Arc<Written>,
     written: u64,
     unwritten: Unwritten,
 }
@@ -225,12 +247,21 @@ struct Writer {
 impl Writer {
     fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> (u64, Unwritten) {
         for mut batch in full {
+            let mut flushed = Ok(());
             match self.log.append(&batch.text) {
                 Ok(()) => self.written += batch.events,
                 Err(error) => {
                     self.unwritten.events += batch.events;
                     self.unwritten.reason = error.to_string();
+                    flushed = Err(error.to_string());
                 }
+            }
+            let Written { events, unwritten } = &*self.counts;
+            events.store(self.written, Ordering::Relaxed);
+            unwritten.store(self.unwritten.events, Ordering::Relaxed);
+            if let Some(then) = batch.then.take() {
+                // Whoever asked may have gone away.
+                let _gone = then.send(flushed);
             }
             batch.text.clear();
             batch.events = 0;
