@@ -2,7 +2,7 @@
 //!
 //! [`start`] holds the order of start and stop; [`pipeline`] the threads between the ring and the log, of
 //! which [`reader`] is the first; [`orders`] what other threads ask of it while it runs;
-//! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end.
+//! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
 
 mod heartbeat;
 mod orders;
@@ -10,5 +10,7 @@ mod pipeline;
 mod reader;
 mod start;
 mod summary;
+mod tend;
 
 pub(crate) use start::{Settings, run};
+pub(crate) use tend::LogSource;

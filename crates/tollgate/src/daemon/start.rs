@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
+use crossbeam_channel::bounded;
 use engine::{KernelAudit, Options};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,11 +22,14 @@ use nix::unistd::geteuid;
 use super::orders::Orders;
 use super::pipeline::Pipeline;
 use super::summary::{Ready, Summary};
+use super::tend::{LogSource, Tend};
 use crate::cli::report::{Exit, say};
 use crate::cli::rules;
-use crate::sink::log::Log;
+use crate::sink::journal::{Journal, ThisMachine};
 use crate::sink::terminal::Terminal;
 
+/// Orders to the log thread that wait to be carried out; who gives one more waits.
+const LOG_ORDERS: usize = 4;
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
 
@@ -39,7 +43,7 @@ pub(crate) struct Settings {
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
     /// Log file.
-    pub(crate) log: PathBuf,
+    pub(crate) log: LogSource,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Load what can be loaded when some rules cannot be honoured.
@@ -67,16 +71,31 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let Some(plan) = rules::plan(loaded, settings.partial, rules::NOTHING)? else {
         return Ok(ExitCode::FAILURE);
     };
-    let log = Log::open(&settings.log)?;
+    let Some(keep) = settings.log.keep()? else {
+        say("nothing is attached: the configuration above is wrong");
+        return Ok(Exit::Config.into());
+    };
+    settings.log.is_free()?;
+    let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
+    let mut tend = Tend::new(settings.log, &keep, log_orders);
+    let log_path = keep.path.clone();
     say_who_else_audits();
 
     // Every thread inherits the mask: only the descriptor below sees these signals.
-    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
-        .into_iter()
-        .collect();
+    let signals: SigSet = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGCONT,
+    ]
+    .into_iter()
+    .collect();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot watch signals")?;
+    let log = Journal::open(keep, Box::new(ThisMachine::default()))?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
@@ -88,6 +107,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         plan,
         engines: settings.engines,
         log,
+        log_orders: log_orders_from,
         terminal: settings.terminal,
         delay: settings.delay,
         options: Options {
@@ -111,7 +131,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         engine: started.engine.name(),
         attached,
         price,
-        log: &settings.log,
+        log: &log_path,
     };
     say(&ready.to_string());
     (settings.ready)();
@@ -122,15 +142,23 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(ended.as_fd(), PollFlags::POLLIN),
         ];
-        if let Err(errno) = poll(&mut wakers, PollTimeout::NONE) {
+        let next = tend.next().map_or(PollTimeout::NONE, |next| {
+            PollTimeout::try_from(next).unwrap_or(PollTimeout::MAX)
+        });
+        if let Err(errno) = poll(&mut wakers, next) {
             ensure!(errno == Errno::EINTR, "cannot wait for signals: {errno}");
         }
+        tend.look();
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
-            Some(signal) if signal.ssi_signo == HANGUP => {
-                reload(&settings.rules, settings.partial, &orders);
+            Some(signal) => {
+                if !tend.signal(&signal) {
+                    break;
+                }
+                if signal.ssi_signo == HANGUP {
+                    reload(&settings.rules, settings.partial, &orders);
+                }
             }
-            Some(_) => break,
             None if ended.read().is_ok() => break,
             None => {}
         }
@@ -141,10 +169,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     orders.stop()?;
     let outcome = running.join()?;
     let summary = Summary(&outcome);
-    say(&format!(
-        "stopped: {summary}; log {}",
-        settings.log.display()
-    ));
+    say(&format!("stopped: {summary}; log {}", log_path.display()));
     Ok(if summary.is_whole() {
         Exit::Success
     } else {

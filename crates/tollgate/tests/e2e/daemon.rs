@@ -93,11 +93,35 @@ impl Daemon {
             place.own.join(format!("{name}audit.log")),
         );
         fs::write(&file, rules).unwrap();
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["daemon", "--foreground", "--rules"])
             .arg(file)
             .arg("--log")
-            .arg(&log)
+            .arg(&log);
+        Self::run(command, log)
+    }
+
+    /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say.
+    #[track_caller]
+    pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
+        let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
+        fs::write(&rule_file, rules).unwrap();
+        fs::write(&conf_file, format!("log_file = {}\n{conf}", log.display())).unwrap();
+        let mut command = Command::new(program());
+        command
+            .args(["daemon", "--foreground", "--rules"])
+            .arg(rule_file)
+            .arg("--auditd-conf")
+            .arg(conf_file)
+            .arg("--log")
+            .arg(log);
+        Self::run(command, log.to_owned())
+    }
+
+    #[track_caller]
+    fn run(mut command: Command, log: PathBuf) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
