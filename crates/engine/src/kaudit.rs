@@ -37,6 +37,8 @@ pub struct KernelAudit {
     pub rules: usize,
     /// Whether `-a never,task` keeps new tasks free of it.
     pub never_task: bool,
+    /// Process that reads its records as `auditd` does, 0 for none.
+    pub reader: u32,
 }
 
 impl KernelAudit {
@@ -51,6 +53,7 @@ impl KernelAudit {
         request(&socket, AUDIT_GET, |kind, body| {
             if kind == AUDIT_GET {
                 state.enabled = word(body, 4).is_some_and(|enabled| enabled != 0);
+                state.reader = word(body, 12).unwrap_or_default();
             }
         })?;
         request(&socket, AUDIT_LIST_RULES, |kind, body| {
@@ -170,6 +173,7 @@ mod tests {
             enabled,
             rules,
             never_task,
+            reader: 0,
         };
         assert!(!audit(false, 0, false).is_armed());
         assert!(!audit(true, 0, true).is_armed());

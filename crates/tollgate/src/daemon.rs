@@ -4,7 +4,8 @@
 //! which [`reader`] is the first; [`orders`] what other threads ask of it while it runs;
 //! [`store`] the rules in force and the requests that change them, [`live`] what it orders, [`change`] the
 //! records of that, [`locked`] what `-e 2` leaves to the next daemon;
-//! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end.
+//! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what
+//! is done to the log.
 
 mod change;
 mod heartbeat;
@@ -16,5 +17,7 @@ mod reader;
 mod start;
 mod store;
 mod summary;
+mod tend;
 
 pub(crate) use start::{Control, Settings, run};
+pub(crate) use tend::LogSource;

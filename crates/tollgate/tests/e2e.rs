@@ -22,6 +22,7 @@ mod e2e {
     mod field;
     mod harness;
     mod hostile;
+    mod keeping;
     mod kernel_audit;
     mod known;
     mod life;
@@ -81,6 +82,9 @@ mod e2e {
         life::daemon_is_not_audited,
         life::two_daemons_see_the_same,
         life::kernel_audit_is_left_alone,
+        keeping::what_a_full_disk_loses_is_counted_and_told,
+        keeping::signals_rotate_and_reconfigure_the_log,
+        keeping::stock_ausearch_reads_an_enriched_log,
         refusal::broken_rules_attach_nothing,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,

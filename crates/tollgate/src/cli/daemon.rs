@@ -14,7 +14,7 @@ use super::report::{self, Exit, say};
 use crate::config;
 use crate::config::native::{self, Engine};
 use crate::control;
-use crate::daemon::{self, Control, Settings};
+use crate::daemon::{self, Control, LogSource, Settings};
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
@@ -36,13 +36,12 @@ pub(crate) struct Args {
     /// Takes no commands
     #[arg(long)]
     no_control: bool,
-    /// Log file, appended to
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/log/tollgate/audit.log"
-    )]
-    log: PathBuf,
+    /// Log file; without --auditd-conf it is only appended to [default: as auditd.conf says]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// How the log is kept [default: /etc/audit/auditd.conf, unless --log is given]
+    #[arg(long, value_name = "FILE")]
+    auditd_conf: Option<PathBuf>,
     /// How to see syscalls; `auto` takes the first of the others that works here [default: auto]
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     engine: Option<Engine>,
@@ -118,7 +117,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Engine::Tracepoint => vec![EngineKind::Tracepoint],
             Engine::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
         },
-        log: args.log.clone(),
+        log: LogSource {
+            conf: match (&args.auditd_conf, file.auditd_conf, &args.log) {
+                (Some(conf), ..) => Some(conf.clone()),
+                (None, Some(conf), _) => Some(conf),
+                (None, None, Some(_)) => None,
+                (None, None, None) => {
+                    let conf = PathBuf::from(config::AUDITD_CONF);
+                    config::exists(&conf).then_some(conf)
+                }
+            },
+            path: args.log.clone(),
+        },
         delay: {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
             Duration::from_millis(ms.unwrap_or(DELAY_MS))

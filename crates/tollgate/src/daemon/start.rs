@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
+use crossbeam_channel::bounded;
 use engine::{KernelAudit, Options};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,12 +25,15 @@ use super::locked::LockFile;
 use super::pipeline::Pipeline;
 use super::store::{self, Store};
 use super::summary::{Ready, Summary};
+use super::tend::{LogSource, Tend};
 use crate::cli::report::{Exit, say};
 use crate::cli::rules;
 use crate::control::server::{self, Server};
-use crate::sink::log::Log;
+use crate::sink::journal::{Journal, ThisMachine};
 use crate::sink::terminal::Terminal;
 
+/// Orders to the log thread that wait to be carried out; who gives one more waits.
+const LOG_ORDERS: usize = 4;
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
 
@@ -45,7 +49,7 @@ pub(crate) struct Settings {
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
     /// Log file.
-    pub(crate) log: PathBuf,
+    pub(crate) log: LogSource,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Load what can be loaded when some rules cannot be honoured.
@@ -90,16 +94,31 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         "the rules record nothing, no rule of the exit list says always, and without a control \
          socket no others can come"
     );
-    let log = Log::open(&settings.log)?;
+    let Some(keep) = settings.log.keep()? else {
+        say("nothing is attached: the configuration above is wrong");
+        return Ok(Exit::Config.into());
+    };
+    settings.log.is_free()?;
+    let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
+    let mut tend = Tend::new(settings.log, &keep, log_orders);
+    let log_path = keep.path.clone();
     say_who_else_audits();
 
     // Every thread inherits the mask: only the descriptor below sees these signals.
-    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
-        .into_iter()
-        .collect();
+    let signals: SigSet = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGCONT,
+    ]
+    .into_iter()
+    .collect();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot watch signals")?;
+    let log = Journal::open(keep, Box::new(ThisMachine::default()))?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
@@ -111,6 +130,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         plan,
         engines: settings.engines,
         log,
+        log_orders: log_orders_from,
         terminal: settings.terminal,
         delay: settings.delay,
         options: Options {
@@ -133,21 +153,26 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         engine: started.engine.name(),
         attached: &started.attached,
         price,
-        log: &settings.log,
+        log: &log_path,
     };
     say(&ready.to_string());
-    let mut live = Live::new(&running, started, settings.log.clone());
+    let mut live = Live::new(&running, started, log_path.clone());
     store.begin()?;
     (settings.ready)();
 
     loop {
-        wait(&signals, &ended, server.as_ref())?;
+        wait(&signals, &ended, server.as_ref(), tend.next())?;
+        tend.look();
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
-            Some(signal) if signal.ssi_signo == HANGUP => {
-                reload(&settings.rules, settings.partial, &mut store, &mut live);
+            Some(signal) => {
+                if !tend.signal(&signal) {
+                    break;
+                }
+                if signal.ssi_signo == HANGUP {
+                    reload(&settings.rules, settings.partial, &mut store, &mut live);
+                }
             }
-            Some(_) => break,
             None if ended.read().is_ok() => break,
             None => {}
         }
@@ -161,10 +186,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     running.orders().stop()?;
     let outcome = running.join()?;
     let summary = Summary(&outcome);
-    say(&format!(
-        "stopped: {summary}; log {}",
-        settings.log.display()
-    ));
+    say(&format!("stopped: {summary}; log {}", log_path.display()));
     Ok(if summary.is_whole() {
         Exit::Success
     } else {
@@ -173,24 +195,28 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// Waits for a signal, the end of the pipeline, or something to serve.
-fn wait(signals: &SignalFd, ended: &EventFd, server: Option<&Server>) -> anyhow::Result<()> {
+/// Waits for a signal, the end of the pipeline, something to serve, or so long.
+fn wait(
+    signals: &SignalFd,
+    ended: &EventFd,
+    server: Option<&Server>,
+    most: Option<Duration>,
+) -> anyhow::Result<()> {
     let mut wakers = vec![
         PollFd::new(signals.as_fd(), PollFlags::POLLIN),
         PollFd::new(ended.as_fd(), PollFlags::POLLIN),
     ];
     wakers.extend(server.map(|server| PollFd::new(server.as_fd(), PollFlags::POLLIN)));
-    let timeout = match server.and_then(Server::deadline) {
-        Some(deadline) => {
-            // poll(2) counts milliseconds: waking before the time is over would be waking twice.
-            let left = deadline.saturating_duration_since(Instant::now());
-            let left = if left.is_zero() {
-                left
-            } else {
-                left + Duration::from_millis(1)
-            };
+    let served = server
+        .and_then(Server::deadline)
+        .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let timeout = match served.into_iter().chain(most).min() {
+        // poll(2) counts milliseconds: waking before the time is over would be waking twice.
+        Some(left) if !left.is_zero() => {
+            let left = left + Duration::from_millis(1);
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         }
+        Some(_) => PollTimeout::ZERO,
         None => PollTimeout::NONE,
     };
     match poll(&mut wakers, timeout) {

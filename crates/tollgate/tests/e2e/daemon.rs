@@ -117,13 +117,40 @@ impl Daemon {
         );
         fs::write(&file, rules).unwrap();
         let control = place.own.join(format!("{name}run/control"));
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["daemon", "--foreground", "--rules"])
             .arg(file)
             .arg("--log")
             .arg(&log)
             .arg("--control")
-            .arg(&control)
+            .arg(&control);
+        Self::run(command, log, control)
+    }
+
+    /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say.
+    #[track_caller]
+    pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
+        let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
+        fs::write(&rule_file, rules).unwrap();
+        fs::write(&conf_file, format!("log_file = {}\n{conf}", log.display())).unwrap();
+        let control = place.own.join("run/control");
+        let mut command = Command::new(program());
+        command
+            .args(["daemon", "--foreground", "--rules"])
+            .arg(rule_file)
+            .arg("--auditd-conf")
+            .arg(conf_file)
+            .arg("--log")
+            .arg(log)
+            .arg("--control")
+            .arg(&control);
+        Self::run(command, log.to_owned(), control)
+    }
+
+    #[track_caller]
+    fn run(mut command: Command, log: PathBuf, control: PathBuf) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
