@@ -27,6 +27,7 @@ mod e2e {
     mod load;
     mod place;
     mod refusal;
+    mod reload;
     mod run;
     mod run_differential;
     mod run_life;
@@ -83,6 +84,9 @@ mod e2e {
         refusal::broken_rules_attach_nothing,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,
+        reload::no_event_is_lost_or_doubled,
+        reload::hooks_follow_the_rules,
+        reload::rules_that_cannot_be_loaded_leave_the_old_ones,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         differential::kernel_and_tollgate_agree,
