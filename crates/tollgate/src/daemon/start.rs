@@ -11,7 +11,7 @@ use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use crossbeam_channel::bounded;
-use engine::{KernelAudit, Options};
+use engine::{KernelAudit, Options, Probe};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -122,12 +122,13 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
-    let mut kernel = engine::kernel().context("cannot learn what this kernel shows")?;
+    let probe = Probe::look().context("cannot learn what this kernel shows")?;
+    let mut kernel = probe.kernel;
     kernel.uring &= settings.uring;
-    let prices =
-        [EngineKind::Fentry, EngineKind::Tracepoint].map(|kind| price(&plan, kind, kernel));
+    let priced = plan.clone();
     let pipeline = Pipeline {
         plan,
+        probe,
         engines: settings.engines,
         log,
         log_orders: log_orders_from,
@@ -142,17 +143,14 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     if let Some(why_not) = &started.why_not {
         say(&format!("engine {why_not}"));
     }
-    let [fentry, tracepoint] = &prices;
-    let price = match started.engine {
-        EngineKind::Fentry => fentry,
-        EngineKind::Tracepoint => tracepoint,
-    };
+    let price = price(&priced, started.engine, kernel);
+    drop(priced);
     let ready = Ready {
         rules,
         calls,
         engine: started.engine.name(),
         attached: &started.attached,
-        price,
+        price: &price,
         log: &log_path,
     };
     say(&ready.to_string());
