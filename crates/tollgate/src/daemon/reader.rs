@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use audit::ids::Serial;
 use audit::plan::Plan;
+use audit::plan::exclude::Exclude;
 use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use bstr::BString;
@@ -67,6 +68,7 @@ impl Reader {
         let state = RefCell::new(Encoding {
             decoder: Decoder::default(),
             keys: keys(&self.plan),
+            exclude: self.plan.exclude.clone(),
             clock: engine.clock()?,
             serial: Serial::FIRST,
             batch: Batch::default(),
@@ -124,7 +126,9 @@ impl Reader {
         let attached = next.attached().clone();
         self.end(engine, state)?;
         *engine = next;
-        state.borrow_mut().keys = keys(&replace.plan);
+        let mut encoding = state.borrow_mut();
+        encoding.keys = keys(&replace.plan);
+        encoding.exclude = replace.plan.exclude.clone();
         Ok(Replaced { attached })
     }
 
@@ -232,6 +236,7 @@ fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
 struct Encoding {
     decoder: Decoder,
     keys: Keys,
+    exclude: Exclude,
     clock: Clock,
     serial: Serial,
     batch: Batch,
@@ -255,7 +260,10 @@ impl Encoding {
             self.drained.undecodable += 1;
             return;
         };
+        let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);
+        self.exclude
+            .strike(&event.task, &mut self.batch.text, start);
         self.batch.events += 1;
         if let Some(shown) = &self.shown {
             let words = words(sample);
