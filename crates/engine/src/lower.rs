@@ -376,3 +376,5 @@ fn object_word(field: Field) -> u16 {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;
