@@ -53,6 +53,9 @@ const DEFAULT: &str = "1:0:40";
 /// Lists between which the kernel's records are read: what is sent waits in the socket until then.
 const READ_EVERY: usize = 8;
 
+/// Lists between which something is said: a machine that is silent for long is given up.
+const SAY_EVERY: usize = 100;
+
 const LONGEST_LAG: Duration = Duration::from_secs(120);
 
 /// How many lists that differ are shown.
@@ -152,6 +155,9 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
             if done % READ_EVERY == 0 {
                 audit.drain()?;
             }
+            if done % SAY_EVERY == SAY_EVERY - 1 {
+                println!("vm: note {} lists are run", done + 1);
+            }
         }
         Last::run()
     };
@@ -180,16 +186,13 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
             }
         }
     }
-    let idle = known.account(wanted.count);
+    known.account();
     println!(
         "vm: note {} lists, {events} events: {differ} lists choose otherwise",
         runs.len()
     );
     ensure!(events > 0, "nothing was chosen");
-    ensure!(
-        differ == 0 && idle == 0,
-        "{differ} lists choose otherwise, {idle} permitted differences do not occur"
-    );
+    ensure!(differ == 0, "{differ} lists choose otherwise");
     Ok(())
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Difference {
     pub(super) side: Side,
     pub(super) choice: Choice,
     /// The key that tollgate gives, where both have chosen.
-    key: String,
+    pub(super) key: String,
 }
 
 impl fmt::Display for Difference {
