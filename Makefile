@@ -1,6 +1,6 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup build run test bench check vm fuzz fmt install
+.PHONY: menu setup build run test bench check vm lists fuzz fmt install
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -32,6 +32,9 @@ bench: build ## what auditing costs, next to none and to the kernel's own (root)
 
 vm: ## run the tests on the kernels of Debian 12, in emulated machines: KERNEL=6.1|6.12|all
 	@cargo xtask vm --kernel $(or $(KERNEL),all)
+
+lists: ## random rule lists against the kernel's own audit, on this kernel (root): LISTS=SEED:FIRST:COUNT
+	@cargo xtask lists $(or $(LISTS),1:0:300)
 
 fuzz: ## throw rule text of any bytes at what reads it: SECONDS=60 for each target
 	@cargo xtask fuzz --seconds $(or $(SECONDS),60)

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that `check` runs, then the end-to-end tests as root, then the tests
-//! on other kernels.
+//! `cargo xtask test`: everything that `check` runs, then the end-to-end tests and some random rule lists
+//! as root, then the tests on other kernels.
 //!
 //! The last line on standard output is `N passed, N failed, N skipped`, over all tests.
 
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use crate::Outcome;
 use crate::check;
+use crate::lists;
 use crate::repository::Repository;
 use crate::step::{Report, Tally, run_tests};
 use crate::vm;
@@ -32,6 +33,7 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     report.step("release build", |_| vm::build(repository));
     if is_root {
         report.step("end to end", |tests| end_to_end(repository, tests));
+        report.step("rule lists", |tests| lists::test(repository, tests));
     } else {
         println!("==> end to end\n    skipped: loading BPF programs needs root");
         report.tests.skipped += 1;

@@ -15,6 +15,7 @@ mod bench;
 mod check;
 mod e2e;
 mod fuzz;
+mod lists;
 mod repository;
 mod step;
 mod tables;
@@ -55,8 +56,13 @@ const COMMANDS: &[Command] = &[
     ),
     (
         "vm",
-        "the tests on Debian's kernels: [--kernel 6.1|6.12|all] [--filter NAME]",
+        "the tests on Debian's kernels: [--kernel 6.1|6.12|all] [--filter NAME] [--lists WHICH]",
         vm::run,
+    ),
+    (
+        "lists",
+        "random rule lists on this kernel (root): [SEED:FIRST:COUNT]",
+        lists::run,
     ),
     (
         "fuzz",

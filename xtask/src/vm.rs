@@ -31,6 +31,9 @@ const AUDITCTL: &str = "/usr/sbin/auditctl";
 /// Names of tests that count instructions start so; filters for them must as well.
 const COUNTING: &str = "count_";
 
+/// Tests with random rule lists.
+const LISTS: &str = "lists::";
+
 /// What a machine or its kernel is made with, and cannot be without.
 const TOOLS: [&str; 8] = [
     QEMU,
@@ -49,6 +52,8 @@ struct Options {
     kernels: Vec<&'static Kernel>,
     /// Only tests whose name holds this.
     filter: String,
+    /// Which random rule lists, as `SEED:FIRST:COUNT`; a few when empty.
+    lists: String,
 }
 
 /// Builds what the machines run, and runs the tests.
@@ -110,6 +115,7 @@ impl Options {
         let mut options = Self {
             kernels: KERNELS.iter().collect(),
             filter: String::new(),
+            lists: String::new(),
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -128,7 +134,15 @@ impl Options {
                     return Err("a filter is part of one name: no blanks".into());
                 }
                 "--filter" => options.filter.clone_from(value),
-                _ => return Err("usage: vm [--kernel 6.1|6.12|all] [--filter NAME]".into()),
+                "--lists" if !value.contains(char::is_whitespace) => {
+                    options.filter = LISTS.to_owned();
+                    options.lists = format!("vm.lists={value}");
+                }
+                _ => {
+                    return Err("usage: vm [--kernel 6.1|6.12|all] [--filter NAME] \
+                                [--lists SEED:FIRST:COUNT]"
+                        .into());
+                }
             }
         }
         Ok(options)
@@ -174,6 +188,7 @@ fn boot_all(
                 kernel: path,
                 initramfs: &initramfs,
                 filter: &options.filter,
+                words: &options.lists,
             })
             .collect();
         for tally in run_all(&machines, purpose).map_err(|error| error.to_string())? {
@@ -250,6 +265,15 @@ mod tests {
         assert_eq!(
             (lines.as_slice(), chosen.filter.as_str()),
             (&["6.12"][..], "raw::")
+        );
+    }
+
+    #[test]
+    fn lists_are_asked_for_by_number() {
+        let some = options(&["--lists", "7:0:250"]).unwrap();
+        assert_eq!(
+            (some.filter.as_str(), some.lists.as_str()),
+            ("lists::", "vm.lists=7:0:250")
         );
     }
 

@@ -5,11 +5,14 @@
 //! list) taken out. A syscall that is not in the plan needs no hook. [`eval::first_match`] is the
 //! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
 //!
+//! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude`].
+//!
 //! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
 //! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
 
 mod compile;
 pub mod eval;
+pub mod exclude;
 pub mod explain;
 pub mod function;
 pub mod hook;
@@ -59,6 +62,8 @@ pub struct Plan {
     /// Paths that `path`, `dir` and `exe` tests refer to, each once. A directory has no slash at
     /// its end, the root apart.
     pub watches: Vec<BString>,
+    /// Which records are not written.
+    pub exclude: exclude::Exclude,
     /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
     pub unsupported: Vec<Unsupported>,
 }
@@ -136,7 +141,8 @@ pub enum Subject {
     ///
     /// `gid=` and `egid=` hold for a supplementary group too, `gid!=` and `egid!=` only when it is
     /// none of them. `obj_*`, `inode` and `dev*` hold when any object satisfies them; `filetype=`
-    /// likewise, but `filetype!=` when no object is of that type. Tests of `exit` and `success` do
+    /// likewise, but `filetype!=` when no object is of that type. A name that led nowhere counts as
+    /// [`eval::NOWHERE`]. Tests of `exit` and `success` do
     /// not hold when the call never returned; `success` is 1 or 0 and only compared with `=`.
     /// Arguments, exit and inode numbers are cut to their low 32 bits; comparison is unsigned.
     Field(Field),

@@ -11,6 +11,9 @@
 #define S_IFMT		 0170000
 #define MINORBITS	 20
 #define NO_VERDICT	 (~0U)
+#define INO_WORD	 0 /* low half of wire_object.inode.ino */
+#define NO_INO		 (~0U) /* AUDIT_INO_UNSET, kernel/audit.h */
+#define ENOENT		 2
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -80,6 +83,31 @@ static __always_inline int test_object(struct scratch *s, struct wire_object *ob
 	}
 }
 
+/*
+ * A name that led nowhere: the kernel asks about its owner, device and inode number all the same, and
+ * compares what it has initialised them to. Read in audit_alloc_name(), kernel/auditsc.c.
+ */
+static __always_inline int test_nowhere(struct scratch *s, const struct wire_test *test)
+{
+	switch (test->kind) {
+	case WIRE_TEST_OBJECT:
+		return compare(test->word == INO_WORD ? NO_INO : 0, test->op, test->value);
+	case WIRE_TEST_OBJECTS:
+		return compare(event_word(s, test->value), test->op, 0);
+	case WIRE_TEST_TYPE:
+		return 0;
+	default:
+		return compare(0, test->op, test->value);
+	}
+}
+
+/* Whether a name without inode led nowhere: elsewhere it was not seen where it leads. */
+static __always_inline int is_nowhere(const struct scratch *s, const struct wire_object *object)
+{
+	return object->place == WIRE_PLACE_SEEN || object->place == WIRE_PLACE_TEXT ||
+	       s->event.exit == (__u64)-ENOENT;
+}
+
 static __always_inline int test_objects(struct scratch *s, const struct wire_test *test)
 {
 	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
@@ -88,8 +116,12 @@ static __always_inline int test_objects(struct scratch *s, const struct wire_tes
 		if (i >= s->event.objects)
 			break;
 		object = object_at(s, s->object[i].at);
-		if (object->flags & WIRE_OBJECT_INODE && test_object(s, object, test))
+		if (object->flags & WIRE_OBJECT_INODE) {
+			if (test_object(s, object, test))
+				return 1;
+		} else if (is_nowhere(s, object) && test_nowhere(s, test)) {
 			return 1;
+		}
 	}
 	return 0;
 }

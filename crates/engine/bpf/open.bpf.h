@@ -4,7 +4,6 @@
 #define TOLLGATE_OPEN_BPF_H
 
 #define O_TMPFILE_BIT 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
-#define ENOENT	      2
 #define IS_ERR(addr)  ((__u64)(addr) >= (__u64) - MAX_ERRNO)
 
 /* Flags of which an open must have one for any rule to match; 0 when there are none. */

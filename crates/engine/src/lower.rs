@@ -413,3 +413,5 @@ fn object_word(field: Field) -> u16 {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trial;

@@ -46,9 +46,22 @@ impl Daemon {
     /// # Errors
     /// What it says when it does not.
     pub(crate) fn start(name: &str, engine: &str, rules: &str) -> anyhow::Result<Self> {
+        Self::start_program(TOLLGATE, name, engine, rules)
+    }
+
+    /// As [`Self::start`], with the daemon somewhere else.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn start_program(
+        program: &str,
+        name: &str,
+        engine: &str,
+        rules: &str,
+    ) -> anyhow::Result<Self> {
         let (file, log) = (format!("/tmp/{name}.rules"), format!("/tmp/{name}.log"));
         fs::write(&file, rules).context("cannot write the rules")?;
-        let mut child = Command::new(TOLLGATE)
+        let mut child = Command::new(program)
             .args(["daemon", "--foreground", "--engine", engine])
             .args(["--rules", &file, "--log", &log])
             .stdin(Stdio::null())
@@ -101,6 +114,11 @@ impl Daemon {
     /// Whether it sees what the kernel finds by a name when the call then fails.
     pub(crate) fn sees_inside(&self) -> bool {
         self.engine == "fentry"
+    }
+
+    /// The engine that it was started with.
+    pub(crate) fn engine(&self) -> &str {
+        &self.engine
     }
 
     /// The file with its rules.

@@ -8,13 +8,13 @@ mod attributes;
 mod compare;
 mod exec;
 mod ipc;
-mod kernel;
+pub(crate) mod kernel;
 mod known;
 mod namespace;
 mod objects;
 mod open;
 mod sockets;
-mod steps;
+pub(crate) mod steps;
 pub(crate) mod uring;
 
 use std::fs;

@@ -16,6 +16,7 @@ mod count;
 mod daemon;
 mod differential;
 mod event;
+mod lists;
 mod machine;
 mod program;
 mod raw;
@@ -47,12 +48,12 @@ const SESSIONS: &[Session] = &[
     differential::SESSION,
     differential::SESSION_32,
     differential::SESSION_URING,
+    lists::SESSION,
 ];
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
-        println!("this is the first process of a test machine; run `cargo xtask vm`");
-        return ExitCode::FAILURE;
+        return here(&std::env::args().collect::<Vec<_>>());
     }
     match machine::prepare() {
         Ok(wishes) => {
@@ -66,4 +67,24 @@ fn main() -> ExitCode {
         Err(error) => println!("vm: broken {error:#}"),
     }
     machine::power_off()
+}
+
+/// What is also run on the machine that it was built on: `lists SEED:FIRST:COUNT TOLLGATE`.
+fn here(words: &[String]) -> ExitCode {
+    let [_, task, lists, tollgate] = words else {
+        println!("this is the first process of a test machine; run `cargo xtask vm`");
+        return ExitCode::FAILURE;
+    };
+    let ran = if task == "lists" {
+        lists::run_here(lists, tollgate)
+    } else {
+        Err(anyhow::anyhow!("there is no task `{task}`"))
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("vm: FAIL {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) initramfs: &'a Path,
     /// Only tests whose name holds this.
     pub(crate) filter: &'a str,
+    /// What else its first process is told.
+    pub(crate) words: &'a str,
 }
 
 impl Machine<'_> {
@@ -138,7 +140,10 @@ impl Machine<'_> {
             .arg(self.initramfs)
             .args([
                 "-append",
-                &format!("{KERNEL_OPTIONS} {options} vm.filter={}", self.filter),
+                &format!(
+                    "{KERNEL_OPTIONS} {options} vm.filter={} {}",
+                    self.filter, self.words
+                ),
             ])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bstr::BString;
 
 use crate::ids::{Arch, Syscall};
-use crate::rule::{Action, Field, Op, SyscallMask};
+use crate::rule::{Action, Field, List, Op, SyscallMask};
 use crate::table;
 
 use super::list::Listed;
@@ -19,7 +19,7 @@ impl Plan {
     /// How many rules a plan can hold; what is beyond is in [`Plan::unsupported`].
     pub const MAX_RULES: usize = 65_535;
 
-    /// Compiles rules, already in evaluation order, for the syscalls of `arches`: those that have a
+    /// Compiles rules, already in evaluation order in each list, for the syscalls of `arches`: those that have a
     /// name and those that a rule names by number.
     ///
     /// A rule that cannot be honoured goes to [`Plan::unsupported`]; the others are compiled as if
@@ -30,6 +30,10 @@ impl Plan {
         let mut watches = Watches::default();
         let mut prepared = Vec::new();
         for listed in rules {
+            if listed.rule.list == List::Exclude {
+                plan.exclude.push(listed);
+                continue;
+            }
             let conditions = if plan.rules.len() < Self::MAX_RULES {
                 prepare(&listed.rule, &mut |path| watches.number(path))
             } else {

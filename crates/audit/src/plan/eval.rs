@@ -11,7 +11,7 @@ pub mod other;
 
 use crate::event::succeeded;
 use crate::event::{Inode, Task};
-use crate::ids::{Arch, Auid, Syscall};
+use crate::ids::{Arch, Auid, Dev, Syscall};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
 
 use super::perm::{self, Class, Flags};
@@ -52,7 +52,8 @@ pub struct ObservedObject<'a> {
     pub path: &'a [u8],
     /// Name as given; `None` when the call named the object by descriptor.
     pub name: Option<&'a [u8]>,
-    /// Facts of its inode; `None` when there is none.
+    /// Facts of its inode; `None` when the name led nowhere. The kernel compares those all the same,
+    /// with what it has initialised them to: see [`NOWHERE`].
     pub inode: Option<Inode>,
     /// Its security label.
     pub label: Option<Label<'a>>,
@@ -159,9 +160,7 @@ impl ObservedObject<'_> {
 
     /// Whether one of the numbers that `field` stands for satisfies the comparison.
     fn compare(&self, field: Field, op: Op, value: u32) -> bool {
-        let Some(inode) = self.inode else {
-            return false;
-        };
+        let inode = self.inode.unwrap_or(NOWHERE);
         match field {
             Field::ObjUid => compare(op, inode.uid, value),
             Field::ObjGid => compare(op, inode.gid, value),
@@ -321,7 +320,7 @@ impl Observed<'_> {
         self.number(field).is_some_and(|number| {
             self.objects
                 .iter()
-                .filter_map(|object| object.inode)
+                .map(|object| object.inode.unwrap_or(NOWHERE))
                 .any(|inode| {
                     let owner = if owner == Field::ObjUid {
                         inode.uid
@@ -333,6 +332,19 @@ impl Observed<'_> {
         })
     }
 }
+
+/// What the kernel compares of a name that led nowhere: owned by root, on device 0, and without a type.
+///
+/// # Source
+/// `audit_alloc_name` in `kernel/auditsc.c`, Linux 6.12; run, in the session `lists` of `tests/vm`.
+pub const NOWHERE: Inode = Inode {
+    ino: u64::MAX,
+    dev: Dev(0),
+    mode: 0,
+    uid: 0,
+    gid: 0,
+    rdev: Dev(0),
+};
 
 /// Bits of a mode that hold the file type.
 const S_IFMT: u32 = 0o170_000;

@@ -436,9 +436,9 @@ fn takes_names(call: Call) -> bool {
 fn cost_of(call: Call) -> Cost {
     match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
         "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto"
-        | "recvmsg" | "sendmsg" | "recv" | "send" | "socketcall" | "futex" | "futex_time64"
-        | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "epoll_ctl" | "poll" | "ppoll"
-        | "select" | "_newselect" | "pselect6" | "getpid" | "gettid" | "lseek" | "_llseek"
+        | "recvmsg" | "sendmsg" | "recv" | "send" | "futex" | "futex_time64" | "epoll_wait"
+        | "epoll_pwait" | "epoll_pwait2" | "epoll_ctl" | "poll" | "ppoll" | "select"
+        | "_newselect" | "pselect6" | "getpid" | "gettid" | "lseek" | "_llseek"
         | "clock_gettime" | "clock_gettime64" | "gettimeofday" | "sched_yield" | "ioctl"
         | "io_uring_enter" | "rt_sigprocmask" => Cost::High,
         "open" | "openat" | "close" | "stat" | "lstat" | "fstat" | "newfstatat" | "stat64"

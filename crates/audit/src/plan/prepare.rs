@@ -9,6 +9,7 @@ use crate::rule::perm::{READ, WRITE};
 use crate::rule::{Field, FieldTest, Op, Rule, Value};
 
 use super::eval::{compare, trim_slashes};
+use super::inner::{self, Inner};
 use super::perm::{self, Class};
 use super::refuse::{self, Refusal};
 use super::{Call, Subject, Test, WatchId, hook, shape};
@@ -27,7 +28,8 @@ impl CallTraits {
         Self {
             call,
             class: perm::class(call.arch, call.syscall),
-            names_objects: !shape::objects(call.arch, call.syscall).is_empty(),
+            names_objects: !shape::objects(call.arch, call.syscall).is_empty()
+                || inner::of(call).contains(&Inner::NamesParent),
             returns: hook::returns(call),
         }
     }

@@ -50,7 +50,7 @@ impl Refusal {
 /// A list whose rules only suppress loses nothing: what they would have kept out is recorded.
 fn other_list(rule: &Rule) -> Refusal {
     let (loses, reason) = match (rule.list, rule.action) {
-        (List::Exit, _) => (false, ""),
+        (List::Exit | List::Exclude, _) => (false, ""),
         (List::Task, Action::Never) => (
             false,
             "`never` on the task list spares tasks the cost of kernel audit; here a syscall that \
@@ -63,10 +63,6 @@ fn other_list(rule: &Rule) -> Refusal {
         (List::User, _) => (
             false,
             "the user list filters messages of user space, which tollgate does not receive yet",
-        ),
-        (List::Exclude, _) => (
-            false,
-            "the exclude list is not supported yet: its records are written",
         ),
         (List::Filesystem, _) => (
             false,

@@ -20,6 +20,7 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, Result};
 use audit::event::Event;
 use audit::plan::Plan;
+use audit::plan::exclude::Exclude;
 use audit::record::encode;
 use engine::seccomp::{Carrier, Command, Ending, Observer, Outcome, Results, RunError, die_by};
 use nix::errno::Errno;
@@ -138,7 +139,7 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
         Ok(started) => started,
         Err(error) => return refuse(error).map(Err),
     };
-    let mut running = sinks.start()?;
+    let mut running = sinks.start(plan.exclude.clone())?;
     signals::forward(started.child())?;
     if running.view.is_some() {
         say(&ready(&plan, carrier));
@@ -264,7 +265,7 @@ impl Sinks {
         })
     }
 
-    fn start(self) -> Result<Running> {
+    fn start(self, exclude: Exclude) -> Result<Running> {
         let log = match self.log {
             None => None,
             Some(Destination::Stdout) => Some(Outlet::start("tlg-log", |text| {
@@ -290,6 +291,7 @@ impl Sinks {
         Ok(Running {
             log,
             json: self.json,
+            exclude,
             view,
         })
     }
@@ -299,6 +301,8 @@ impl Sinks {
 struct Running {
     log: Option<Outlet>,
     json: bool,
+    /// Which records are not written; events as JSON have no records.
+    exclude: Exclude,
     view: Option<(Outlet, Terminal)>,
 }
 
@@ -318,7 +322,9 @@ impl Observer for Running {
                 if self.json {
                     json::event(event, text);
                 } else {
+                    let start = text.len();
                     encode::event(event, text);
+                    self.exclude.strike(&event.task, text, start);
                 }
             });
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use audit::ids::Serial;
 use audit::plan::Plan;
+use audit::plan::exclude::Exclude;
 use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
@@ -77,6 +78,7 @@ impl Reader {
         let state = RefCell::new(Encoding {
             decoder: Decoder::default(),
             keys: Arc::new(Keys::new(engine.epoch(), &self.plan)),
+            exclude: self.plan.exclude.clone(),
             clock: engine.clock()?,
             serial: Serial::FIRST,
             batch: Batch::default(),
@@ -155,6 +157,7 @@ impl Reader {
         engine.replace(places, &self.probe, &replace.plan)?;
         let mut state = state.borrow_mut();
         Arc::make_mut(&mut state.keys).add(engine.epoch(), &replace.plan);
+        state.exclude = replace.plan.exclude.clone();
         Ok(Replaced {
             attached: engine.attached().clone(),
         })
@@ -283,6 +286,7 @@ fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
 struct Encoding {
     decoder: Decoder,
     keys: Arc<Keys>,
+    exclude: Exclude,
     clock: Clock,
     serial: Serial,
     batch: Batch,
@@ -322,7 +326,10 @@ impl Encoding {
             self.drained.undecodable += 1;
             return;
         };
+        let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);
+        self.exclude
+            .strike(&event.task, &mut self.batch.text, start);
         self.batch.events += 1;
         if let Some(shown) = &self.shown {
             let words = words(sample);

@@ -9,6 +9,7 @@
 //! include/uapi/linux/audit.h, Linux 6.1 and 6.12.
 
 use std::io::IoSlice;
+use std::mem::take;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -76,13 +77,15 @@ pub(crate) struct KernelAudit {
     sequence: u32,
     lost: u32,
     log: Vec<u8>,
+    /// What was set before, by the place of the word.
+    before: Vec<(usize, u32)>,
 }
 
 impl KernelAudit {
     /// Loads the rules of a file and switches the kernel's audit on.
     ///
     /// # Errors
-    /// What the kernel or `auditctl` refuses.
+    /// What the kernel or `auditctl` refuses, or that somebody else uses it.
     pub(crate) fn start(rules: &Path) -> anyhow::Result<Self> {
         let opened = socket(
             AddressFamily::Netlink,
@@ -98,15 +101,20 @@ impl KernelAudit {
             sequence: 0,
             lost: 0,
             log: Vec::new(),
+            before: Vec::new(),
         };
+        let used = audit.status(word::PID)? != 0 || audit.status(word::ENABLED)? != 0;
+        ensure!(!used, "somebody else uses the kernel's audit");
         for (setting, value) in [
             (word::FAILURE, 0),
             (word::RATE_LIMIT, 0),
             (word::BACKLOG_LIMIT, BACKLOG_RECORDS),
-            (word::PID, std::process::id()),
         ] {
+            let before = audit.status(setting)?;
+            audit.before.push((setting, before));
             audit.set(setting, value)?;
         }
+        audit.set(word::PID, std::process::id())?;
         audit.lost = audit.status(word::LOST)?;
         auditctl(&["-D"])?;
         let rules = rules.to_str().context("a path that is no text")?;
@@ -122,21 +130,19 @@ impl KernelAudit {
     pub(crate) fn stop(mut self) -> anyhow::Result<Vec<u8>> {
         self.drain()?;
         let lost = self.status(word::LOST)?;
-        self.set(word::ENABLED, 0)?;
-        auditctl(&["-D"])?;
-        // New tasks pay nothing for an audit that was on.
-        auditctl(&["-a", "task,never"])?;
-        self.set(word::PID, 0)?;
         ensure!(
             lost == self.lost,
             "the kernel has lost {} records",
             lost.wrapping_sub(self.lost)
         );
-        Ok(self.log)
+        Ok(take(&mut self.log))
     }
 
     /// Reads all that has happened so far.
-    fn drain(&mut self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the kernel does not send it.
+    pub(crate) fn drain(&mut self) -> anyhow::Result<()> {
         let mark = format!("mark {}", self.sequence);
         // The kernel puts a NUL over the last byte.
         self.send(message::MARK, NLM_F_REQUEST, format!("{mark}\0").as_bytes())?;
@@ -249,6 +255,22 @@ impl KernelAudit {
                 write_record(&mut self.log, kind, payload);
             }
         }
+    }
+}
+
+impl Drop for KernelAudit {
+    fn drop(&mut self) {
+        // Whatever fails here must not keep the rest from being put back.
+        let _off = self.set(word::ENABLED, 0);
+        let _rules = auditctl(&["-D"]);
+        if std::process::id() == 1 {
+            // In a test machine, new tasks pay nothing for an audit that was on.
+            let _spared = auditctl(&["-a", "task,never"]);
+        }
+        for (setting, value) in take(&mut self.before) {
+            let _restored = self.set(setting, value);
+        }
+        let _pid = self.set(word::PID, 0);
     }
 }
 

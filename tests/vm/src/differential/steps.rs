@@ -16,14 +16,14 @@ use crate::machine::{PROGRAMS, USER};
 use crate::program::{Arg, Entry, Program};
 
 /// Where workloads work. Its absolute name is in many calls.
-pub(super) const PLACE: &str = "/tmp/w";
+pub(crate) const PLACE: &str = "/tmp/w";
 
 /// `AT_FDCWD`: names are relative to the working directory.
-pub(super) const CWD: i32 = -100;
+pub(crate) const CWD: i32 = -100;
 
 /// Who a program is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(crate) enum Who {
     /// May do everything.
     Root,
     /// [`USER`].
@@ -32,28 +32,28 @@ pub(super) enum Who {
 
 /// One program.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
-    pub(super) who: Who,
-    pub(super) entry: Entry,
-    pub(super) steps: Vec<Step>,
+pub(crate) struct Run {
+    pub(crate) who: Who,
+    pub(crate) entry: Entry,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// One call.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
-    pub(super) name: &'static str,
-    pub(super) args: Vec<Arg>,
-    pub(super) saved: Option<&'static str>,
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) args: Vec<Arg>,
+    pub(crate) saved: Option<&'static str>,
     /// What is written to memory before the call.
-    pub(super) stores: Vec<Store>,
+    pub(crate) stores: Vec<Store>,
 }
 
 /// A word to be written, so many bytes behind what a call has returned.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Store {
-    pub(super) base: &'static str,
-    pub(super) at: u64,
-    pub(super) word: u64,
+pub(crate) struct Store {
+    pub(crate) base: &'static str,
+    pub(crate) at: u64,
+    pub(crate) word: u64,
 }
 
 /// A call: its name, then its arguments.
@@ -67,24 +67,24 @@ macro_rules! step {
         }
     };
 }
-pub(super) use step;
+pub(crate) use step;
 
 impl Step {
     /// Keeps what the call returns, for [`Arg::Saved`].
-    pub(super) const fn save(mut self, name: &'static str) -> Self {
+    pub(crate) const fn save(mut self, name: &'static str) -> Self {
         self.saved = Some(name);
         self
     }
 
     /// Writes words to memory before the call.
-    pub(super) fn storing(mut self, stores: Vec<Store>) -> Self {
+    pub(crate) fn storing(mut self, stores: Vec<Store>) -> Self {
         self.stores = stores;
         self
     }
 }
 
 /// Bytes of numbers, one after the other.
-pub(super) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>) -> Arg {
+pub(crate) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>) -> Arg {
     Arg::Bytes(numbers.into_iter().flatten().collect())
 }
 
@@ -92,7 +92,7 @@ pub(super) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>
 ///
 /// # Errors
 /// When the table has no such call.
-fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
+pub(crate) fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
     let arch = match entry {
         Entry::Syscall => Arch::X86_64,
         Entry::Interrupt | Entry::Narrow => Arch::I386,
@@ -116,7 +116,7 @@ fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
 ///
 /// # Errors
 /// When one cannot be made or started, or does not end well.
-pub(super) fn run(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
+pub(crate) fn run(test: &str, runs: &[Run]) -> anyhow::Result<Vec<u32>> {
     make_place().context("cannot make a place to work in")?;
     let pids = run_in_place(test, runs);
     std::env::set_current_dir("/").context("cannot leave the place")?;

@@ -382,7 +382,6 @@ fn what_is_not_supported_is_named_with_what_it_loses() {
         (on(List::Task, Action::Never), false),
         (on(List::Task, Action::Always), true),
         (on(List::User, Action::Never), false),
-        (on(List::Exclude, Action::Always), false),
         (on(List::Filesystem, Action::Never), false),
         (on(List::IoUring, Action::Always), true),
         (on(List::IoUring, Action::Never), false),

@@ -280,7 +280,11 @@ fn any_object_may_satisfy_a_test_of_objects() {
         objects: &[GONE],
         ..openat()
     };
-    is(&gone, number(Field::ObjUid, Op::Equal, 0), false);
+    // The kernel compares what it has initialised the name to.
+    is(&gone, number(Field::ObjUid, Op::Equal, 0), true);
+    is(&gone, number(Field::DevMajor, Op::Less, 1), true);
+    is(&gone, number(Field::Inode, Op::NotEqual, 7), true);
+    is(&gone, number(Field::FileType, Op::Equal, 0), false);
     is(
         &gone,
         number(Field::FileType, Op::NotEqual, 0o040_000),

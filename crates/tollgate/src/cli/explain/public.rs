@@ -33,6 +33,14 @@ fn every_line_is_accounted_for(path: &Path) {
     let parts = (path.to_owned(), file.lines, file.diagnostics);
     let explained = Explained::new([parts], EngineKind::Tracepoint, Kernel::OLD);
     accounted.extend(explained.plan.rules.iter().map(|rule| rule.line));
+    accounted.extend(
+        explained
+            .plan
+            .exclude
+            .places()
+            .iter()
+            .map(|&(_, line)| line),
+    );
     accounted.extend(explained.plan.unsupported.iter().map(|rule| rule.line));
     accounted.extend(explained.findings.iter().map(|(_, found)| found.line));
     assert_eq!(

@@ -10,6 +10,7 @@ use audit::plan::explain::{Note, RuleCost, bits, call_name, shortened};
 use audit::plan::hook::Hook;
 use audit::plan::inner::Inner;
 use audit::plan::{Call, PlannedRule};
+use audit::rule::{Dialect, print};
 use bstr::ByteSlice as _;
 
 use super::Explained;
@@ -19,6 +20,7 @@ use super::json::{abi, cost_name};
 pub(super) fn render(explained: &Explained) -> String {
     let mut sections = vec![heading(explained)];
     sections.extend(rules(explained));
+    sections.extend(excluded(explained));
     sections.extend(notes(explained));
     sections.extend(unsupported(explained));
     sections.extend(findings(explained));
@@ -33,7 +35,10 @@ fn heading(explained: &Explained) -> String {
     let mut parts = vec![format!(
         "{}: {} in force",
         shortened(&files),
-        count(explained.plan.rules.len(), "rule")
+        count(
+            explained.plan.rules.len() + explained.plan.exclude.rules().len(),
+            "rule"
+        )
     )];
     let left_out = explained.plan.unsupported.len();
     if left_out > 0 {
@@ -170,6 +175,20 @@ fn notes(explained: &Explained) -> Option<String> {
 fn is_same(a: &Note, b: &Note) -> bool {
     let of_names = |note: &Note| matches!(note, Note::NamesFromTask(_));
     a == b || (of_names(a) && of_names(b))
+}
+
+/// Rules by which records are not written.
+fn excluded(explained: &Explained) -> Option<String> {
+    let exclude = &explained.plan.exclude;
+    let lines = exclude.rules().iter().zip(exclude.places());
+    let lines = lines.map(|(rule, &(source, line))| {
+        format!(
+            "{}: {}",
+            place(explained, source, line),
+            print(rule, Arch::X86_64, Dialect::Four)
+        )
+    });
+    section("records that are not written", lines)
 }
 
 fn unsupported(explained: &Explained) -> Option<String> {

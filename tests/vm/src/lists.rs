@@ -1,0 +1,207 @@
+//! Rule lists from a generator, loaded into the kernel's audit and into tollgate together: both choose the
+//! same calls, and by the same rule.
+//!
+//! Hundreds of lists are loaded at once, as neither auditor needs to be started anew then: the rules of a
+//! list ask for a task that only the list's own workload has, or for its own directory, so that no list
+//! sees what another is about. What is compared of an event is what was called, by whom, with which
+//! arguments and result, and the key, which names the rule.
+//!
+//! A list is made of a seed and a number alone. `cargo xtask lists` says how many are wanted, and repeats
+//! one of them.
+
+mod choice;
+mod generate;
+mod known;
+mod random;
+mod workload;
+
+use std::fs::{self, File};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
+
+use crate::daemon::Daemon;
+use crate::differential::kernel::KernelAudit;
+use crate::suite::{Rules, Session, wait_within};
+use choice::{Choices, Difference};
+use known::Known;
+use random::Random;
+use workload::{Last, Scene};
+
+/// Lists on the fentry engine.
+pub(crate) const SESSION: Session = Session {
+    name: "lists",
+    engine: "fentry",
+    prepare: || prepare(&Wanted::of_machine()?),
+    rules: Rules::Made(|| {
+        Wanted::of_machine().map_or_else(|_| String::new(), |wanted| rules(&wanted))
+    }),
+    tests: &[("the_same_is_chosen", |daemon| {
+        compare(daemon, &Wanted::of_machine()?)
+    })],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+/// On the kernel's command line: which lists, as `SEED:FIRST:COUNT`.
+const LISTS: &str = "vm.lists=";
+
+/// What is run where nothing is asked for.
+const DEFAULT: &str = "1:0:40";
+
+/// Lists between which the kernel's records are read: what is sent waits in the socket until then.
+const READ_EVERY: usize = 8;
+
+/// Lists between which something is said: a machine that is silent for long is given up.
+const SAY_EVERY: usize = 100;
+
+const LONGEST_LAG: Duration = Duration::from_secs(120);
+
+/// How many lists that differ are shown.
+const SHOWN: usize = 12;
+
+/// Which lists.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    seed: u64,
+    first: u32,
+    count: u32,
+}
+
+impl Wanted {
+    fn of_machine() -> anyhow::Result<Self> {
+        let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
+        let word = line
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix(LISTS));
+        Self::read(word.unwrap_or(DEFAULT))
+    }
+
+    fn read(text: &str) -> anyhow::Result<Self> {
+        let wrong = || format!("`{text}` is not SEED:FIRST:COUNT");
+        let numbers: Result<Vec<u64>, _> = text.split(':').map(str::parse).collect();
+        let [seed, first, count] = numbers.with_context(wrong)?[..] else {
+            anyhow::bail!(wrong());
+        };
+        let (first, count) = (u32::try_from(first)?, u32::try_from(count)?);
+        Ok(Self { seed, first, count })
+    }
+
+    fn scenes(&self) -> impl Iterator<Item = Scene> {
+        (self.first..)
+            .take(usize::try_from(self.count).unwrap_or(0))
+            .map(Scene::new)
+    }
+
+    /// The lines of a list.
+    fn list(&self, scene: &Scene) -> Vec<String> {
+        generate::list(&mut Random::of(self.seed, scene.number), scene)
+    }
+}
+
+/// Runs lists on this machine, which is no test machine, with the engine on tracepoints.
+///
+/// # Errors
+/// What differs, or keeps it from being run.
+pub(crate) fn run_here(text: &str, tollgate: &str) -> anyhow::Result<()> {
+    let wanted = Wanted::read(text)?;
+    let _lock = lock().context("cannot lock the kernel's audit")?;
+    prepare(&wanted)?;
+    let name = "tollgate-lists/daemon";
+    let daemon = Daemon::start_program(tollgate, name, "tracepoint", &rules(&wanted))?;
+    let compared = compare(&daemon, &wanted);
+    let stopped = daemon.stop();
+    workload::clear()?;
+    compared.and(stopped)
+}
+
+/// Whoever changes the kernel's audit on this machine holds it.
+fn lock() -> std::io::Result<File> {
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open("/tmp/tollgate-machine.lock")?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn prepare(wanted: &Wanted) -> anyhow::Result<()> {
+    workload::clear()?;
+    Last::prepare()?;
+    wanted.scenes().try_for_each(|scene| scene.prepare())
+}
+
+/// Rules of all lists.
+fn rules(wanted: &Wanted) -> String {
+    let lists = wanted.scenes().flat_map(|scene| wanted.list(&scene));
+    [Last::RULE.to_owned()]
+        .into_iter()
+        .chain(lists)
+        .map(|line| line + "\n")
+        .collect()
+}
+
+fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
+    println!(
+        "vm: note {} rule lists from number {} of seed {}",
+        wanted.count, wanted.first, wanted.seed
+    );
+    let mut audit = KernelAudit::start(daemon.rules())?;
+    let mut runs = Vec::new();
+    let mut run = || -> anyhow::Result<()> {
+        for (done, scene) in wanted.scenes().enumerate() {
+            runs.push((scene.run()?, scene));
+            if done % READ_EVERY == 0 {
+                audit.drain()?;
+            }
+            if done % SAY_EVERY == SAY_EVERY - 1 {
+                println!("vm: note {} lists are run", done + 1);
+            }
+        }
+        Last::run()
+    };
+    let ran = run();
+    let theirs = audit.stop()?;
+    ran?;
+    let ours = wait_within(LONGEST_LAG, "the last event in the log", || {
+        let log = fs::read(daemon.log()).context("cannot read the log")?;
+        Ok(log.contains_str(Last::KEY).then_some(log))
+    })?;
+    let (theirs, ours) = (Choices::read(&theirs)?, Choices::read(&ours)?);
+    let mut known = Known::read(daemon.engine())?;
+    let (mut differ, mut events) = (0, 0);
+    for (pids, scene) in &runs {
+        let lines = wanted.list(scene);
+        let mut found = Vec::new();
+        for &pid in pids {
+            events += theirs.of(pid).len();
+            found.extend(choice::differences(theirs.of(pid), ours.of(pid)));
+        }
+        found.retain(|difference| !known.permits(&lines, difference));
+        if !found.is_empty() {
+            differ += 1;
+            if differ <= SHOWN {
+                show(wanted, scene, &lines, &found);
+            }
+        }
+    }
+    known.account();
+    println!(
+        "vm: note {} lists, {events} events: {differ} lists choose otherwise",
+        runs.len()
+    );
+    ensure!(events > 0, "nothing was chosen");
+    ensure!(differ == 0, "{differ} lists choose otherwise");
+    Ok(())
+}
+
+fn show(wanted: &Wanted, scene: &Scene, lines: &[String], found: &[Difference]) {
+    println!("vm: note list {} of seed {}", scene.number, wanted.seed);
+    for line in lines {
+        println!("vm: note   {line}");
+    }
+    for difference in found {
+        println!("vm: note   {difference}");
+    }
+}

@@ -1,0 +1,154 @@
+//! What an auditor chose: of each event what was called, with which arguments and result, and the key.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::Context as _;
+use audit::ids::{Arch, Syscall};
+use audit::record::decode;
+use audit::table;
+use bstr::ByteSlice as _;
+use serde::Deserialize;
+
+/// What an auditor chose of each process, in the order of its log.
+#[derive(Debug, Default)]
+pub(super) struct Choices(BTreeMap<u32, Vec<Choice>>);
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Name of the call, with `32:` before those of the 32-bit table.
+    pub(super) call: String,
+    args: [String; 4],
+    /// Nothing where the call did not return.
+    pub(super) exit: Option<String>,
+    /// As it is written.
+    key: String,
+}
+
+/// Who has chosen what the other has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Side {
+    Kernel,
+    Tollgate,
+    /// Both have, by different rules.
+    Key,
+}
+
+/// Something that one has chosen and the other has not, or by another rule.
+#[derive(Clone, Debug)]
+pub(super) struct Difference {
+    pub(super) side: Side,
+    pub(super) choice: Choice,
+    /// The key that tollgate gives, where both have chosen.
+    pub(super) key: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { side, choice, key } = self;
+        write!(f, "{side:?}: {choice} {key}")
+    }
+}
+
+impl Choices {
+    /// Reads a log.
+    ///
+    /// # Errors
+    /// When a record of a call lacks what each must have.
+    pub(super) fn read(log: &[u8]) -> anyhow::Result<Self> {
+        let mut choices = Self::default();
+        for line in log
+            .lines()
+            .filter(|line| line.starts_with(b"type=SYSCALL "))
+        {
+            let (pid, choice) = Choice::read(line).with_context(|| line.as_bstr().to_string())?;
+            // The kernel records that a login uid is set whatever the rules are.
+            if choice.call != "write" && choice.call != "32:write" {
+                choices.0.entry(pid).or_default().push(choice);
+            }
+        }
+        Ok(choices)
+    }
+
+    /// Those of one process.
+    pub(super) fn of(&self, pid: u32) -> &[Choice] {
+        self.0.get(&pid).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Choice {
+    fn read(line: &[u8]) -> anyhow::Result<(u32, Self)> {
+        let record = decode::line(line)?;
+        let fields: BTreeMap<String, String> = record
+            .fields()
+            .map_while(Result::ok)
+            .map(|field| {
+                (
+                    field.name.to_string(),
+                    field.value.as_bytes().as_bstr().to_string(),
+                )
+            })
+            .collect();
+        let field = |name: &str| fields.get(name).with_context(|| format!("no `{name}`"));
+        let arch = Arch(u32::from_str_radix(field("arch")?, 16)?);
+        let number = Syscall(field("syscall")?.parse()?);
+        let name =
+            table::syscall_name(arch, number).map_or_else(|| number.0.to_string(), str::to_owned);
+        let narrow = if arch == Arch::I386 { "32:" } else { "" };
+        let choice = Self {
+            call: format!("{narrow}{name}"),
+            args: [field("a0")?, field("a1")?, field("a2")?, field("a3")?].map(Clone::clone),
+            exit: fields.get("exit").cloned(),
+            key: field("key")?.clone(),
+        };
+        Ok((field("pid")?.parse()?, choice))
+    }
+
+    fn is_same_call(&self, other: &Self) -> bool {
+        (&self.call, &self.args, &self.exit) == (&other.call, &other.args, &other.exit)
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exit = self.exit.as_deref().unwrap_or("none");
+        write!(
+            f,
+            "{}({})={exit} key={}",
+            self.call,
+            self.args.join(" "),
+            self.key
+        )
+    }
+}
+
+/// What they do not agree about. Events of one process come in one order.
+pub(super) fn differences(theirs: &[Choice], ours: &[Choice]) -> Vec<Difference> {
+    let difference = |side, choice: &Choice, key: &str| Difference {
+        side,
+        choice: choice.clone(),
+        key: key.to_owned(),
+    };
+    let mut found = Vec::new();
+    let mut rest = ours;
+    for their in theirs {
+        let Some(at) = rest.iter().position(|our| our.is_same_call(their)) else {
+            found.push(difference(Side::Kernel, their, ""));
+            continue;
+        };
+        let (only_ours, after) = rest.split_at(at);
+        found.extend(
+            only_ours
+                .iter()
+                .map(|our| difference(Side::Tollgate, our, "")),
+        );
+        if after[0].key != their.key {
+            found.push(difference(Side::Key, their, &after[0].key));
+        }
+        rest = &after[1..];
+    }
+    found.extend(rest.iter().map(|our| difference(Side::Tollgate, our, "")));
+    found
+}

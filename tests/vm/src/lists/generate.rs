@@ -1,0 +1,472 @@
+//! Random rule lists: what the parsers of both auditors take, of every kind of condition.
+
+use std::collections::BTreeSet;
+
+use super::random::Random;
+use super::workload::Scene;
+
+/// Calls that rules name. All but some of the last are made by the workload.
+const WIDE: [&str; 58] = [
+    "getpid",
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "access",
+    "stat",
+    "newfstatat",
+    "readlink",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "unlink",
+    "unlinkat",
+    "mknod",
+    "mknodat",
+    "symlink",
+    "link",
+    "linkat",
+    "rename",
+    "renameat2",
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "chown",
+    "fchown",
+    "lchown",
+    "truncate",
+    "ftruncate",
+    "setxattr",
+    "getxattr",
+    "utimensat",
+    "chdir",
+    "socket",
+    "bind",
+    "connect",
+    "personality",
+    "setfsuid",
+    "setresuid",
+    "setresgid",
+    "setuid",
+    "setgroups",
+    "kill",
+    "mount",
+    "execve",
+    "exit_group",
+    "exit",
+    "acct",
+    "swapon",
+    "execveat",
+    "statfs",
+    "ptrace",
+    "umount2",
+    "fallocate",
+    "removexattr",
+    "symlinkat",
+    "faccessat",
+    "listxattr",
+];
+const NARROW: [&str; 22] = [
+    "getpid",
+    "open",
+    "openat",
+    "mkdir",
+    "rmdir",
+    "rename",
+    "chmod",
+    "chown32",
+    "truncate",
+    "unlink",
+    "socketcall",
+    "setfsuid32",
+    "setresuid32",
+    "setresgid32",
+    "setgroups32",
+    "execve",
+    "exit",
+    "creat",
+    "link",
+    "exit_group",
+    "truncate64",
+    "lchown32",
+];
+
+const ORDERED: [&str; 6] = ["=", "!=", ">", ">=", "<", "<="];
+const ALL: [&str; 8] = ["=", "!=", ">", ">=", "<", "<=", "&", "&="];
+const EQUALITY: [&str; 2] = ["=", "!="];
+
+/// Names in the directory of a list that rules are about.
+const FILES: [&str; 12] = [
+    "kept",
+    "twin",
+    "file",
+    "secret",
+    "other",
+    "sub/below",
+    "full/file",
+    "new",
+    "missing",
+    "link",
+    "made",
+    "regular",
+];
+const DIRECTORIES: [&str; 4] = ["", "/sub", "/full", "/theirs"];
+
+const PERMS: [&str; 10] = ["r", "w", "x", "a", "wa", "rw", "rwxa", "rx", "xa", "ra"];
+
+const EXITS: [&str; 14] = [
+    "0", "1", "3", "4", "-1", "-2", "-13", "-ENOENT", "-EACCES", "-EPERM", "-EEXIST", "ENOENT",
+    "EACCES", "-EINVAL",
+];
+const ARGUMENTS: [&str; 15] = [
+    "0", "1", "2", "3", "4", "6", "0x41", "0100", "0600", "-100", "-1", "0644", "110", "01101",
+    "0x40000",
+];
+
+const PAIRS: [&str; 25] = [
+    "uid:obj_uid",
+    "gid:obj_gid",
+    "euid:obj_uid",
+    "egid:obj_gid",
+    "auid:obj_uid",
+    "suid:obj_uid",
+    "sgid:obj_gid",
+    "fsuid:obj_uid",
+    "fsgid:obj_gid",
+    "uid:auid",
+    "uid:euid",
+    "uid:fsuid",
+    "uid:suid",
+    "auid:fsuid",
+    "auid:suid",
+    "auid:euid",
+    "euid:suid",
+    "euid:fsuid",
+    "suid:fsuid",
+    "gid:egid",
+    "gid:fsgid",
+    "gid:sgid",
+    "egid:fsgid",
+    "egid:sgid",
+    "sgid:fsgid",
+];
+
+/// The lines of one list.
+pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
+    let scope = random.pick(&[0, 1, 2, 3, 4, 5, 6]);
+    let mut writer = Writer {
+        scope: scene.scopes()[scope].clone(),
+        scene,
+        random,
+        has_object: false,
+        has_program: false,
+        has_place: false,
+    };
+    let count = 1 + writer.random.below(6);
+    // The kernel refuses a rule that is loaded already.
+    let mut known = BTreeSet::new();
+    let mut lines = Vec::new();
+    for number in 0..count {
+        let rule = writer.rule();
+        let line = rule + &writer.keys(number);
+        if known.insert(line.clone()) {
+            let verb = if writer.random.once_in(5) { "-A" } else { "-a" };
+            lines.push(if line.starts_with("-w") {
+                line
+            } else {
+                format!("{verb} {line}")
+            });
+        }
+    }
+    lines
+}
+
+struct Writer<'a> {
+    /// What only the list's task has.
+    scope: String,
+    scene: &'a Scene,
+    random: &'a mut Random,
+    /// Whether the rule has a program already: the kernel takes one of them in a rule.
+    has_program: bool,
+    /// Whether the rule has a path, directory or inode already: the kernel takes one of them in a rule.
+    has_place: bool,
+    /// Whether a rule is about one object already. The kernel asks rules about the objects of an event
+    /// object by object, and stops at the first one that some rule is about.
+    has_object: bool,
+}
+
+impl Writer<'_> {
+    fn rule(&mut self) -> String {
+        self.has_program = false;
+        self.has_place = false;
+        let action = if self.random.once_in(4) {
+            "never"
+        } else {
+            "always"
+        };
+        match self.random.below(12) {
+            0 if !self.has_object => self.watch(),
+            1 if !self.has_object => {
+                (self.has_object, self.has_place) = (true, true);
+                let name = self.random.pick(&FILES);
+                let place = &self.scene.place;
+                let object = format!(" -F path={place}/{name}");
+                self.about_objects(action, &object)
+            }
+            2 if !self.has_object => {
+                (self.has_object, self.has_place) = (true, true);
+                let inode = self.scene.kept().map_or(1, |(inode, _)| inode);
+                self.about_objects(action, &format!(" -F inode={inode}"))
+            }
+            3 | 4 => {
+                self.has_place = true;
+                let below = self.random.pick(&DIRECTORIES);
+                let place = &self.scene.place;
+                let object = format!(" -F dir={place}{below}");
+                self.about_objects(action, &object)
+            }
+            5 => {
+                let object = self.of_objects();
+                self.about_objects(action, &object)
+            }
+            _ => {
+                let (arch, calls) = self.calls();
+                let fields = self.fields(3);
+                let scope = self.scope.clone();
+                format!("{action},exit{arch}{calls}{fields} -F {scope}")
+            }
+        }
+    }
+
+    fn watch(&mut self) -> String {
+        self.has_object = true;
+        let place = &self.scene.place;
+        let name = self
+            .random
+            .pick(&["kept", "file", "secret", "new", "sub", "full", "link"]);
+        let perm = self.random.pick(&PERMS);
+        format!("-w {place}/{name} -p {perm}")
+    }
+
+    /// A rule about objects. A perm stands before the arch: behind it, one `auditctl` would add calls to the
+    /// rule and another would not.
+    fn about_objects(&mut self, action: &str, object: &str) -> String {
+        let perm = if self.random.once_in(3) {
+            String::new()
+        } else {
+            format!(" -F perm={}", self.random.pick(&PERMS))
+        };
+        let (arch, calls) = match self.random.below(3) {
+            _ if perm.is_empty() => self.calls(),
+            0 => self.calls(),
+            1 => (self.arch(), " -S all".to_owned()),
+            _ => (String::new(), " -S all".to_owned()),
+        };
+        let fields = self.fields(2);
+        let scope = self.scope.clone();
+        format!("{action},exit{perm}{arch}{calls}{object}{fields} -F {scope}")
+    }
+
+    fn arch(&mut self) -> String {
+        self.random
+            .pick(&[" -F arch=b64", " -F arch=b64", " -F arch=b32"])
+            .to_owned()
+    }
+
+    /// Arch and calls; without an arch the numbers are those of 64 bits and stand for calls of both ABIs.
+    fn calls(&mut self) -> (String, String) {
+        let arch = if self.random.once_in(6) {
+            String::new()
+        } else {
+            self.arch()
+        };
+        let calls = if arch.ends_with("b32") {
+            self.random.some(&NARROW, 8)
+        } else {
+            self.random.some(&WIDE, 12)
+        };
+        (arch, format!(" -S {}", calls.join(",")))
+    }
+
+    fn fields(&mut self, most: usize) -> String {
+        let count = self.random.below(most + 1);
+        (0..count).map(|_| self.field()).collect()
+    }
+
+    fn field(&mut self) -> String {
+        match self.random.below(16) {
+            0..=3 => self.of_ids(),
+            4 | 5 => {
+                let (op, value) = (self.random.pick(&ORDERED), self.random.pick(&EXITS));
+                format!(" -F exit{op}{value}")
+            }
+            6 => {
+                let (op, value) = (self.random.pick(&EQUALITY), self.random.pick(&["0", "1"]));
+                format!(" -F success{op}{value}")
+            }
+            7..=9 => {
+                let argument = self.random.below(4);
+                let (op, value) = (self.random.pick(&ALL), self.random.pick(&ARGUMENTS));
+                format!(" -F a{argument}{op}{value}")
+            }
+            10 | 11 => {
+                let (left, right) = self.random.pick(&PAIRS).split_once(':').unwrap_or_default();
+                let op = self.random.pick(&EQUALITY);
+                let swapped = self.random.once_in(2);
+                let (left, right) = if swapped {
+                    (right, left)
+                } else {
+                    (left, right)
+                };
+                format!(" -C {left}{op}{right}")
+            }
+            12 => self.of_objects(),
+            13 if !self.has_program => {
+                self.has_program = true;
+                let place = &self.scene.place;
+                let op = self.random.pick(&EQUALITY);
+                let program = self.random.pick(&["wide", "narrow", "end", "text"]);
+                format!(" -F exe{op}{place}/{program}")
+            }
+            14 => {
+                let (op, value) = (
+                    self.random.pick(&ALL),
+                    self.random.pick(&["0", "0x40000", "8"]),
+                );
+                format!(" -F pers{op}{value}")
+            }
+            _ => self.of_task(),
+        }
+    }
+
+    fn of_ids(&mut self) -> String {
+        let names = [
+            "uid", "euid", "suid", "fsuid", "gid", "egid", "sgid", "fsgid", "auid",
+        ];
+        let name = self.random.pick(&names);
+        let op = self.random.pick(&ORDERED);
+        if name == "auid" && self.random.once_in(4) {
+            return format!(" -F auid{}unset", self.random.pick(&EQUALITY));
+        }
+        let value = match self.random.below(10) {
+            0 => "0".to_owned(),
+            1 => "1000".to_owned(),
+            2 => "7".to_owned(),
+            _ => (self.scene.ids + u32::try_from(self.random.below(12)).unwrap_or(0)).to_string(),
+        };
+        format!(" -F {name}{op}{value}")
+    }
+
+    fn of_task(&mut self) -> String {
+        let parent = std::process::id().to_string();
+        match self.random.below(4) {
+            0 => format!(" -F ppid{}{parent}", self.random.pick(&ORDERED)),
+            1 => format!(" -F pid{}{parent}", self.random.pick(&ORDERED)),
+            2 => format!(" -F sessionid{}unset", self.random.pick(&EQUALITY)),
+            _ => format!(" -F sessionid{}0", self.random.pick(&ORDERED)),
+        }
+    }
+
+    fn of_objects(&mut self) -> String {
+        let (inode, device) = self.scene.kept().unwrap_or_default();
+        let (major, minor) = (device >> 8 & 0xfff, device & 0xff);
+        let owner = self.scene.ids + u32::try_from(self.random.below(10)).unwrap_or(0);
+        match self.random.below(8) {
+            0 | 1 => {
+                let types = ["file", "dir", "fifo", "link", "socket", "character"];
+                let (op, kind) = (self.random.pick(&EQUALITY), self.random.pick(&types));
+                format!(" -F filetype{op}{kind}")
+            }
+            2 | 3 => {
+                let owner = self.random.pick(&[owner, owner, 0]);
+                format!(" -F obj_uid{}{owner}", self.random.pick(&ORDERED))
+            }
+            4 | 5 => {
+                let owner = self.random.pick(&[owner, owner, 0]);
+                format!(" -F obj_gid{}{owner}", self.random.pick(&ORDERED))
+            }
+            6 if !self.has_place => {
+                self.has_place = true;
+                format!(" -F inode!={inode}")
+            }
+            6 => format!(" -F devmajor{}{major}", self.random.pick(&ORDERED)),
+            _ => format!(" -F devminor{}{minor}", self.random.pick(&ALL)),
+        }
+    }
+
+    fn keys(&mut self, number: usize) -> String {
+        let list = self.scene.number;
+        match self.random.below(8) {
+            0 => String::new(),
+            1 => format!(" -k l{list}r{number} -k second"),
+            _ => format!(" -k l{list}r{number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::ids::Arch;
+    use audit::plan::Plan;
+    use audit::plan::hook::{self, EngineKind, Kernel};
+    use audit::plan::list::RuleList;
+    use audit::rule::{Host, Severity, parse_file};
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Host for Nobody {
+        fn uid(&self, _name: &[u8]) -> Option<u32> {
+            None
+        }
+
+        fn gid(&self, _name: &[u8]) -> Option<u32> {
+            None
+        }
+
+        fn is_directory(&self, path: &[u8]) -> bool {
+            path.ends_with(b"/sub") || path.ends_with(b"/full")
+        }
+
+        fn native(&self) -> Arch {
+            Arch::X86_64
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_list() {
+        let list = |seed, number| list(&mut Random::of(seed, number), &Scene::new(number));
+        assert_eq!(list(1, 7), list(1, 7));
+        assert_ne!(list(1, 7), list(2, 7));
+    }
+
+    #[test]
+    fn lists_are_accepted_and_planned() {
+        let lists = (0..1000)
+            .flat_map(|number| list(&mut Random::of(1, number), &Scene::new(number)))
+            .map(|line| line + "\n");
+        let text: String = lists.collect();
+        let (lines, findings) = parse_file(text.as_bytes(), &Nobody);
+        let wrong: Vec<_> = findings
+            .iter()
+            .filter(|finding| finding.severity == Severity::Error)
+            .map(|finding| {
+                (
+                    text.lines().nth(finding.line as usize - 1),
+                    &finding.message,
+                )
+            })
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        let mut loaded = RuleList::default();
+        assert_eq!(loaded.load(0, lines), []);
+        let plan = Plan::compile(loaded.into_rules(), &[Arch::X86_64, Arch::I386]);
+        assert_eq!(plan.unsupported, []);
+        let hooks = hook::hooks(&plan, EngineKind::Fentry, Kernel::OLD).len();
+        assert!(
+            hooks <= 250,
+            "the fentry engine does not take {hooks} functions"
+        );
+    }
+}

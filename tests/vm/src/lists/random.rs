@@ -1,0 +1,48 @@
+//! Random choices that can be made again: a seed and a number give the same ones everywhere.
+
+/// A source of choices.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// The source of one list.
+    pub(super) fn of(seed: u64, number: u32) -> Self {
+        let mut mixed = Self(seed);
+        let seed = mixed.next();
+        Self(seed ^ u64::from(number))
+    }
+
+    /// splitmix64.
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below another.
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        let end = u64::try_from(end.max(1)).unwrap_or(1);
+        usize::try_from(self.next() % end).unwrap_or(0)
+    }
+
+    /// Once in so many times.
+    pub(super) fn once_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    /// One of these.
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// Some of these, in their order; at least one.
+    pub(super) fn some<T: Copy>(&mut self, from: &[T], most: usize) -> Vec<T> {
+        let count = 1 + self.below(most);
+        let mut at: Vec<usize> = (0..count).map(|_| self.below(from.len())).collect();
+        at.sort_unstable();
+        at.dedup();
+        at.into_iter().map(|at| from[at]).collect()
+    }
+}
