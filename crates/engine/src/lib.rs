@@ -25,12 +25,13 @@ mod ring;
 pub mod seccomp;
 mod stats;
 mod tracefs;
+pub mod uring;
 mod watch;
 
 pub use attach::Attached;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
-pub use kaudit::KernelAudit;
+pub use kaudit::{AuditControl, AuditSettings, AuditStatus, KernelAudit};
 pub use load::{Engine, EngineError, Options, Storage, boost};
 pub use probe::kernel;
 pub use ring::{Ring, Wake};
