@@ -32,7 +32,7 @@ pub use attach::Attached;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
 pub use kaudit::{AuditControl, AuditSettings, AuditStatus, KernelAudit};
-pub use load::{Engine, EngineError, Options, Storage, boost};
+pub use load::{Engine, EngineError, Options, Places, Storage, boost};
 pub use probe::kernel;
 pub use ring::{Ring, Wake};
 pub use stats::{Cut, Lost, Stats};

@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
 use std::ptr::NonNull;
+use std::slice;
 
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
@@ -39,13 +40,37 @@ pub(crate) mod skel {
 
 use skel::{SyscallSkel, SyscallSkelBuilder};
 
-/// Where libbpf keeps the object; lives longer than the engine.
-#[derive(Default)]
-pub struct Storage(Option<Box<MaybeUninit<OpenObject>>>);
+/// Objects that engines can load between them: more than there are programs.
+const OBJECTS: usize = 256;
+
+/// Where libbpf keeps its objects; lives longer than the engines.
+pub struct Storage(Box<[MaybeUninit<OpenObject>]>);
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self(Box::new_uninit_slice(OBJECTS))
+    }
+}
+
+impl Storage {
+    /// The places that are free.
+    pub fn places(&mut self) -> Places<'_> {
+        Places(self.0.iter_mut())
+    }
+}
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Storage").finish_non_exhaustive()
+    }
+}
+
+/// Places of a [`Storage`] that hold no object yet.
+pub struct Places<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
+
+impl fmt::Debug for Places<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Places").field(&self.0.len()).finish()
     }
 }
 
@@ -77,6 +102,9 @@ pub enum EngineError {
     /// The object is not what this program was built with.
     #[error("cannot open the BPF object")]
     Open(#[source] libbpf_rs::Error),
+    /// So many objects were loaded that there is no room for another.
+    #[error("programs were loaded {OBJECTS} times; restart the daemon to load more")]
+    Places,
     /// The kernel refused a program or a map.
     #[error(
         "kernel {kernel} refuses the programs of engine {} ({refused}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
@@ -206,7 +234,7 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] names the program, map or hook, and what would be needed.
     pub fn start(
-        storage: &'s mut Storage,
+        places: &mut Places<'s>,
         plan: &Plan,
         kind: EngineKind,
         options: Options,
@@ -227,7 +255,7 @@ impl<'s> Engine<'s> {
         let root = watch::root().map_err(machine("the root directory"))?;
         let watches = Watches::find(&plan.watches, seed);
 
-        let object = storage.0.insert(Box::new(MaybeUninit::uninit()));
+        let object = places.0.next().ok_or(EngineError::Places)?;
         let mut open = SyscallSkelBuilder::default()
             .open(object)
             .map_err(EngineError::Open)?;

@@ -4,6 +4,7 @@ pub(crate) mod auditctl;
 mod augenrules;
 mod bench;
 pub(crate) mod check;
+mod config;
 mod daemon;
 pub(crate) mod explain;
 pub(crate) mod report;
@@ -28,6 +29,8 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Reads configuration files.
+    Config(config::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Measures what auditing costs on this machine, next to none and to the kernel's own.
@@ -51,6 +54,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::BenchWorkload(args) => bench::workload(&args),

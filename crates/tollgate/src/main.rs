@@ -6,6 +6,7 @@
 
 mod bench;
 mod cli;
+mod config;
 mod daemon;
 mod host;
 mod sink;

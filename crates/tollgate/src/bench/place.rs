@@ -93,6 +93,16 @@ impl Place {
         self.work.join("log/plugin")
     }
 
+    /// Settings of a daemon that leave all as it is by default, whatever this machine's are.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn empty_configuration(&self) -> anyhow::Result<PathBuf> {
+        let file = self.work.join("tollgate.toml");
+        fs::write(&file, "").context("cannot write an empty configuration")?;
+        Ok(file)
+    }
+
     /// The ten rules of Cloudflare's patch: writes in ten directories.
     pub(crate) fn ten_rules(work: &Path) -> String {
         Self::directory_rules(&work.join("watched"), WATCHED)

@@ -159,6 +159,8 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
                     "--rules",
                 ])
                 .arg(&rule_file)
+                .arg("--config")
+                .arg(place.empty_configuration()?)
                 .arg("--log")
                 .arg(place.log());
             let daemon = Daemon::start(&mut command)?;

@@ -19,6 +19,11 @@ use nix::fcntl::OFlag;
 use super::report::{self, say};
 use crate::host::ThisMachine;
 
+/// What follows when rules cannot be loaded by a program that starts.
+pub(crate) const NOTHING: &str = "nothing is attached";
+/// What follows when they cannot be loaded by a daemon that audits.
+pub(crate) const OLD: &str = "the old rules stay in force";
+
 /// Larger files are no rule files: a hundred times the largest public rule set.
 const FILE_LIMIT_BYTES: u64 = 16 << 20;
 
@@ -55,14 +60,15 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Loaded> {
     Ok(Loaded { files })
 }
 
-/// The plan of the rule files; `None` when they cannot be loaded, which has been said.
+/// The plan of the rule files; `None` when they cannot be loaded, which has been said, and what follows
+/// from that: `otherwise`.
 ///
 /// # Errors
 /// Rules that record nothing.
-pub(crate) fn plan(loaded: Loaded, partial: bool) -> anyhow::Result<Option<Plan>> {
+pub(crate) fn plan(loaded: Loaded, partial: bool, otherwise: &str) -> anyhow::Result<Option<Plan>> {
     report::warnings(&loaded);
     if !loaded.may_load() {
-        say("nothing is attached: the rules above are wrong");
+        say(&format!("{otherwise}: the rules above are wrong"));
         return Ok(None);
     }
     let mut list = RuleList::default();
@@ -100,7 +106,7 @@ pub(crate) fn plan(loaded: Loaded, partial: bool) -> anyhow::Result<Option<Plan>
     }
     if refused != 0 {
         say(&format!(
-            "nothing is attached: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
+            "{otherwise}: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
         ));
         return Ok(None);
     }

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
-    let Some(plan) = rules::plan(loaded(args)?, args.partial)? else {
+    let Some(plan) = rules::plan(loaded(args)?, args.partial, rules::NOTHING)? else {
         return Ok(Err(NotRun::Ours));
     };
     let program = match find(args) {

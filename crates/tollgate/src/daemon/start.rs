@@ -6,17 +6,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use engine::{KernelAudit, Options};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
+use super::orders::Orders;
 use super::pipeline::Pipeline;
 use super::summary::{Ready, Summary};
 use crate::cli::report::{Exit, say};
@@ -26,6 +28,9 @@ use crate::sink::terminal::Terminal;
 
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
+
+/// `SIGHUP`, as a signal descriptor has it.
+const HANGUP: u32 = Signal::SIGHUP as u32;
 
 /// What the daemon is to do.
 pub(crate) struct Settings {
@@ -47,7 +52,7 @@ pub(crate) struct Settings {
     pub(crate) ready: Box<dyn FnOnce()>,
 }
 
-/// Audits until TERM or INT.
+/// Audits until TERM or INT; reads its rules again at HUP.
 ///
 /// # Errors
 /// What kept the daemon from starting, or made the engine fail.
@@ -59,18 +64,19 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         return Ok(Exit::NotRoot.into());
     }
     let loaded = rules::load(&settings.rules)?;
-    let Some(plan) = rules::plan(loaded, settings.partial)? else {
+    let Some(plan) = rules::plan(loaded, settings.partial, rules::NOTHING)? else {
         return Ok(ExitCode::FAILURE);
     };
     let log = Log::open(&settings.log)?;
     say_who_else_audits();
 
     // Every thread inherits the mask: only the descriptor below sees these signals.
-    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
+        .into_iter()
+        .collect();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
-    let signals =
-        SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("cannot watch signals")?;
-    let stop = Arc::new(event_fd()?);
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("cannot watch signals")?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
@@ -88,7 +94,6 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             uring: settings.uring,
             ..Options::default()
         },
-        stop: Arc::clone(&stop),
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
     if let Some(why_not) = &started.why_not {
@@ -111,15 +116,29 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     say(&ready.to_string());
     (settings.ready)();
 
-    let mut wakers = [
-        PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-        PollFd::new(ended.as_fd(), PollFlags::POLLIN),
-    ];
-    while let Err(nix::errno::Errno::EINTR) = poll(&mut wakers, PollTimeout::NONE) {}
+    let orders = running.orders();
+    loop {
+        let mut wakers = [
+            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+        ];
+        if let Err(errno) = poll(&mut wakers, PollTimeout::NONE) {
+            ensure!(errno == Errno::EINTR, "cannot wait for signals: {errno}");
+        }
+        let signal = signals.read_signal().context("cannot read signals")?;
+        match signal {
+            Some(signal) if signal.ssi_signo == HANGUP => {
+                reload(&settings.rules, settings.partial, &orders);
+            }
+            Some(_) => break,
+            None if ended.read().is_ok() => break,
+            None => {}
+        }
+    }
     if attached.hooks.len() > SLOW_TO_DETACH {
         say(&format!("detaching {} hooks", attached.hooks.len()));
     }
-    stop.write(1).context("cannot stop the pipeline")?;
+    orders.stop()?;
     let outcome = running.join()?;
     let summary = Summary(&outcome);
     say(&format!(
@@ -132,6 +151,27 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         Exit::Lost
     }
     .into())
+}
+
+/// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
+fn reload(rules: &[PathBuf], partial: bool, orders: &Orders) {
+    let plan = rules::load(rules).and_then(|loaded| rules::plan(loaded, partial, rules::OLD));
+    let replaced = match plan {
+        Ok(Some(plan)) => {
+            let (rules, calls) = (plan.rules.len(), plan.calls.len());
+            let replaced = orders.replace(plan);
+            replaced.map(|replaced| (rules, calls, replaced))
+        }
+        Ok(None) => return, // which has been said
+        Err(error) => Err(error),
+    };
+    match replaced {
+        Ok((rules, calls, replaced)) => say(&format!(
+            "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
+            replaced.attached.hooks.len()
+        )),
+        Err(error) => say(&format!("{}: {error:#}", rules::OLD)),
+    }
 }
 
 fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {

@@ -1,0 +1,288 @@
+//! The ring thread: drains the ring, turns events into text, and replaces the rules between two drains.
+
+use std::cell::RefCell;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use audit::ids::Serial;
+use audit::plan::Plan;
+use audit::plan::hook::EngineKind;
+use audit::record::encode;
+use bstr::BString;
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use engine::{Clock, Context, Decoder, Engine, Options, Places, Stats, Storage, Wake};
+
+use super::heartbeat::Heartbeat;
+use super::orders::{Order, Replace, Replaced, Taken};
+use super::pipeline::{Batch, Shown, Started};
+use crate::cli::report::say;
+
+/// A batch goes to the log when it has grown to this, or when the ring is empty.
+const BATCH_BYTES: usize = 256 << 10;
+/// Events taken from the ring between two looks at the batch and the clock.
+const DRAIN: usize = 512;
+/// Empty rounds after which the reader sleeps until an event wakes it.
+const QUIET_ROUNDS: u32 = 4;
+/// The reader must get the CPU when audited tasks want all of it; auditd's `priority_boost` is 4.
+const NICE: i32 = -10;
+
+/// Keys of a plan's rules, by rule number.
+pub(super) type Keys = Arc<[Option<BString>]>;
+
+fn keys(plan: &Plan) -> Keys {
+    plan.rules.iter().map(|rule| rule.key.clone()).collect()
+}
+
+/// What the ring thread counted.
+#[derive(Debug, Default)]
+pub(super) struct Drained {
+    pub(super) stats: Stats,
+    pub(super) undecodable: u64,
+    pub(super) unshown: u64,
+    pub(super) blind: Duration,
+}
+
+/// The ring thread.
+pub(super) struct Reader {
+    pub(super) plan: Plan,
+    /// Engines to try, the best first.
+    pub(super) engines: Vec<EngineKind>,
+    pub(super) options: Options,
+    /// Between two drains while events come.
+    pub(super) pause: Duration,
+    pub(super) orders: Taken,
+    pub(super) full: Sender<Batch>,
+    pub(super) empty: Receiver<Batch>,
+    pub(super) shown: Option<Sender<Shown>>,
+}
+
+impl Reader {
+    pub(super) fn run(self, ready: &Sender<Started>) -> anyhow::Result<Drained> {
+        engine::boost(NICE);
+        let mut storage = Storage::default();
+        let mut places = storage.places();
+        let (mut engine, why_not) = self.start(&mut places)?;
+        let state = RefCell::new(Encoding {
+            decoder: Decoder::default(),
+            keys: keys(&self.plan),
+            clock: engine.clock()?,
+            serial: Serial::FIRST,
+            batch: Batch::default(),
+            shown: self.shown.clone(),
+            drained: Drained::default(),
+        });
+        let started = Started {
+            engine: engine.kind(),
+            attached: engine.attached().clone(),
+            why_not,
+        };
+        if ready.send(started).is_err() {
+            return Ok(Drained::default());
+        }
+        loop {
+            match self.follow(&engine, &state)? {
+                Order::Stop => break,
+                Order::Replace(replace) => {
+                    let answer = self.replace(&mut engine, &mut places, &state, &replace);
+                    // Nobody waits any more when the control connection is gone.
+                    let _gone = replace.answer.send(answer);
+                }
+            }
+        }
+        self.end(&mut engine, &state)?;
+        Ok(state.into_inner().drained)
+    }
+
+    /// Starts the best engine that works here; says why a better one does not.
+    fn start<'s>(&self, places: &mut Places<'s>) -> anyhow::Result<(Engine<'s>, Option<String>)> {
+        let [best, rest @ ..] = self.engines.as_slice() else {
+            anyhow::bail!("no engine was asked for");
+        };
+        match (Engine::start(places, &self.plan, *best, self.options), rest) {
+            (Ok(engine), _) => Ok((engine, None)),
+            (Err(refused), [next, ..]) => {
+                let refused = anyhow::Error::from(refused);
+                let why_not = format!("{}: {refused:#}", best.name());
+                let engine = Engine::start(places, &self.plan, *next, self.options)?;
+                Ok((engine, Some(why_not)))
+            }
+            (Err(refused), []) => Err(refused.into()),
+        }
+    }
+
+    /// Has another engine take over. For a moment both see what both plans name.
+    fn replace<'s>(
+        &self,
+        engine: &mut Engine<'s>,
+        places: &mut Places<'s>,
+        state: &RefCell<Encoding>,
+        replace: &Replace,
+    ) -> anyhow::Result<Replaced> {
+        let next = Engine::start(places, &replace.plan, engine.kind(), self.options)?;
+        let attached = next.attached().clone();
+        self.end(engine, state)?;
+        *engine = next;
+        state.borrow_mut().keys = keys(&replace.plan);
+        Ok(Replaced { attached })
+    }
+
+    /// Detaches an engine, takes what it leaves and counts what it did.
+    fn end(&self, engine: &mut Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
+        engine.detach();
+        self.drain_all(engine, state)?;
+        self.pass_on(state);
+        state.borrow_mut().drained.stats.add(&engine.stats());
+        Ok(())
+    }
+
+    /// Drains until an order comes: by the clock while events come, asleep while none do. An engine that
+    /// cannot be blind is never looked at, and sleeps without end.
+    fn follow(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<Order> {
+        let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
+        let waker = self.orders.as_fd();
+        let on_functions = engine.kind() == EngineKind::Fentry;
+        let mut heartbeat = on_functions.then(|| Heartbeat::new(Instant::now()));
+        let mut quiet = 0;
+        let order = loop {
+            let taken = self.drain(engine, &ring, state)?;
+            quiet = if taken == 0 { quiet + 1 } else { 0 };
+            let now = Instant::now();
+            let mut next = heartbeat.as_ref().map(|heartbeat| heartbeat.next(now));
+            if let Some(heartbeat) = &mut heartbeat
+                && next == Some(Duration::ZERO)
+            {
+                look(heartbeat, engine);
+                next = Some(heartbeat.next(now));
+            }
+            let wake = if quiet < QUIET_ROUNDS {
+                let pause = next.map_or(self.pause, |next| next.min(self.pause));
+                ring.pause(waker, pause)
+            } else {
+                ring.sleep(waker, next)
+            };
+            match wake.context("cannot wait for events")? {
+                Wake::Caller => {
+                    if let Some(order) = self.orders.next().context("cannot take orders")? {
+                        break order;
+                    }
+                }
+                Wake::Events => quiet = 0,
+                Wake::Time => {}
+            }
+        };
+        if let Some(heartbeat) = &mut heartbeat {
+            look(heartbeat, engine);
+            state.borrow_mut().drained.blind += heartbeat.blind();
+        }
+        Ok(order)
+    }
+
+    /// Takes what is left after everything was detached.
+    fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
+        let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
+        while self.drain(engine, &ring, state)? != 0 {}
+        Ok(())
+    }
+
+    /// Takes what the ring holds now and passes it on; returns how many events that were.
+    fn drain(
+        &self,
+        engine: &Engine<'_>,
+        ring: &engine::Ring<'_>,
+        state: &RefCell<Encoding>,
+    ) -> anyhow::Result<usize> {
+        let mut taken = 0;
+        loop {
+            state.borrow_mut().clock.set(engine.now()?);
+            let count = ring.drain(DRAIN).context("cannot read the ring")?;
+            taken += count;
+            let full = state.borrow().batch.text.len() >= BATCH_BYTES;
+            if full || count < DRAIN {
+                self.pass_on(state);
+            }
+            if count < DRAIN {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Hands the current batch to the log thread, waiting while it is behind.
+    fn pass_on(&self, state: &RefCell<Encoding>) {
+        let mut state = state.borrow_mut();
+        if state.batch.events == 0 {
+            return;
+        }
+        let next = self.empty.try_recv().unwrap_or_default();
+        let batch = std::mem::replace(&mut state.batch, next);
+        // The log thread outlives this one: it ends when this channel closes.
+        let _gone = self.full.send(batch);
+    }
+}
+
+/// Looks whether the engine's programs run, and says what has changed.
+fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
+    if let Some(change) = heartbeat.look(engine.runs(), Instant::now()) {
+        say(&change.to_string());
+    }
+}
+
+/// What turns samples into text.
+struct Encoding {
+    decoder: Decoder,
+    keys: Keys,
+    clock: Clock,
+    serial: Serial,
+    batch: Batch,
+    shown: Option<Sender<Shown>>,
+    drained: Drained,
+}
+
+impl Encoding {
+    fn take(&mut self, sample: &[u8]) {
+        let Ok(jiffies) = engine::ticks(sample) else {
+            self.drained.undecodable += 1;
+            return;
+        };
+        let time = self.clock.at(jiffies);
+        let context = Context {
+            keys: &self.keys,
+            time,
+            serial: self.serial,
+        };
+        let Ok(event) = self.decoder.event(sample, context) else {
+            self.drained.undecodable += 1;
+            return;
+        };
+        encode::event(&event, &mut self.batch.text);
+        self.batch.events += 1;
+        if let Some(shown) = &self.shown {
+            let words = words(sample);
+            match shown.try_send(Shown {
+                words,
+                keys: Arc::clone(&self.keys),
+                time,
+                serial: self.serial,
+            }) {
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+                Err(TrySendError::Full(_)) => self.drained.unshown += 1,
+            }
+        }
+        self.serial = self.serial.next();
+    }
+}
+
+/// A copy of a sample that is aligned as the ring's own bytes are.
+fn words(sample: &[u8]) -> Vec<u64> {
+    sample
+        .chunks(8)
+        .map(|chunk| {
+            let mut word = [0; 8];
+            for (to, from) in word.iter_mut().zip(chunk) {
+                *to = *from;
+            }
+            u64::from_ne_bytes(word)
+        })
+        .collect()
+}
