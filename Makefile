@@ -28,7 +28,7 @@ test: setup ## check, then the end-to-end tests (root) and those on other kernel
 	@cargo xtask test
 
 bench: build ## what auditing costs, next to none and to the kernel's own (root)
-	@cargo xtask bench all --goals
+	@$(RELEASE)/tollgate bench --goals
 
 vm: ## run the tests on the kernels of Debian 12, in emulated machines: KERNEL=6.1|6.12|all
 	@cargo xtask vm --kernel $(or $(KERNEL),all)
@@ -43,4 +43,4 @@ fmt: ## format the Rust and the C
 	@cargo xtask fmt
 
 install: ## put what `make build` built under PREFIX (/usr/local) (root)
-	@install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(RELEASE)/tollgate && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 man/tollgate.8 && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man5 man/tollgate.toml.5
+	@install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(RELEASE)/tollgate && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 man/tollgate.8 man/tollgate-bench.8 && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man5 man/tollgate.toml.5

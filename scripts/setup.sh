@@ -19,8 +19,11 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # qemu-system-x86 busybox-static   machines for the tests on other kernels, and a shell in them
 # git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
 #                    redis-tools holds the server too, under another name, without making it a service
+# fio sysbench       cases of `tollgate bench`
+# chromium-headless-shell   looks at the page that it writes
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 packages="$packages qemu-system-x86 busybox-static git golang-go python3 redis-tools strace"
+packages="$packages fio sysbench chromium-headless-shell"
 
 say() {
 	printf 'setup: %s\n' "$*"

@@ -11,7 +11,6 @@
     reason = "a command-line tool talks to its user"
 )]
 
-mod bench;
 mod check;
 mod e2e;
 mod fuzz;
@@ -48,11 +47,6 @@ const COMMANDS: &[Command] = &[
         "test",
         "check, then the end-to-end tests (root) and those on other kernels",
         e2e::run,
-    ),
-    (
-        "bench",
-        "what auditing costs, next to none and to the kernel's own (root)",
-        bench::run,
     ),
     (
         "vm",

@@ -6,6 +6,7 @@
 //! this chore on standard output is `N passed, N failed, N skipped`.
 
 mod boot;
+mod counts;
 mod initramfs;
 mod kernel;
 mod report;

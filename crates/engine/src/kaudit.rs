@@ -1,11 +1,13 @@
 //! The kernel's own audit, asked over netlink: is something else making every syscall pay?
 //!
-//! [`feature`] is what holds without it.
+//! [`control`] changes it and puts it back, [`feature`] is what holds without it.
 
+mod control;
 mod feature;
 
 use std::io;
 
+pub use control::{AuditControl, AuditSettings, AuditStatus};
 pub use feature::LoginuidImmutable;
 
 use nix::sys::socket::{

@@ -33,6 +33,7 @@ pub mod seccomp;
 mod spot;
 mod stats;
 mod tracefs;
+pub mod uring;
 mod watch;
 
 pub use attach::Attached;
@@ -40,7 +41,7 @@ pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
 pub use engine::{Engine, Options, boost};
 pub use error::EngineError;
-pub use kaudit::{KernelAudit, LoginuidImmutable};
+pub use kaudit::{AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable};
 pub use keys::{Epoch, Keys};
 pub use load::{Places, Storage};
 pub use probe::Probe;

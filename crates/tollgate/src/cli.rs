@@ -2,6 +2,7 @@
 
 pub(crate) mod auditctl;
 mod augenrules;
+mod bench;
 pub(crate) mod check;
 mod config;
 mod convert;
@@ -38,6 +39,11 @@ enum Command {
     Convert(convert::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
+    /// Measures what auditing costs on this machine, next to none and to the kernel's own.
+    Bench(bench::Args),
+    /// Runs a workload of `bench`.
+    #[command(name = crate::bench::workload::COMMAND, hide = true)]
+    BenchWorkload(bench::Workload),
     /// Reads a command line, or with -R a rule file, as auditctl(8) does.
     #[command(disable_help_flag = true)]
     Auditctl(auditctl::Args),
@@ -58,6 +64,8 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Config(args) => config::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchWorkload(args) => bench::workload(&args),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
     }

@@ -12,6 +12,7 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(test)]
 mod e2e {
+    mod bench;
     mod calls;
     mod cases;
     mod control;
@@ -127,6 +128,9 @@ mod e2e {
         run_programs::a_python_test_run,
         run_programs::a_go_test_run,
         run_programs::a_redis_server_and_its_benchmark,
+        bench::every_case_runs_and_is_shown,
+        bench::an_interrupted_one_puts_everything_back,
+        bench::a_killed_one_is_repaired_later,
     ];
 
     pub(crate) fn main() -> ExitCode {

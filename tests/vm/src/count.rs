@@ -145,6 +145,23 @@ impl Call {
         Self::UringRead,
     ];
 
+    /// What people call it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Getppid => "getppid",
+            Self::Stat => "stat",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Futex => "futex",
+            Self::Nop => "uring nop",
+            Self::UringRead => "uring read",
+            Self::Open => "open",
+            Self::ToRead => "openat to read",
+            Self::ToWrite => "openat to write",
+            Self::Watched => "openat, watched",
+        }
+    }
+
     /// Standard input is `/dev/zero`, to read and to write.
     fn program(self) -> anyhow::Result<Program> {
         let program = Program::new(Entry::Syscall);
@@ -267,6 +284,7 @@ fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
         let mut count = Count::of(call.program()?).with_context(|| format!("{call:?}"))?;
         count.mode -= reading;
         count.least -= reading;
+        println!("vm: count {} {}/{state}", count.mode, call.name());
         let Count { mode, least, equal } = count;
         cells.push(format!("{mode} ({least}, {equal})"));
         counts.insert(call, count);
@@ -288,22 +306,9 @@ fn before() -> anyhow::Result<&'static BTreeMap<Call, Count>> {
         make_directory(Path::new("/tmp/audit-bench"), USER)?;
         make_directory(Path::new(WATCHED), USER)?;
         make_file(&Path::new(WATCHED).join("file"), USER)?;
-        let columns = [
-            "getppid",
-            "stat",
-            "read",
-            "write",
-            "futex",
-            "nop",
-            "uring read",
-            "open",
-            "to read",
-            "to write",
-            "watched",
-        ];
         show_row(
             &format!("of {SAMPLES}: mode (least, equal)"),
-            &columns.map(str::to_owned),
+            &Call::ALL.map(|call| call.name().to_owned()),
         );
         let counts = measure("before any daemon")?;
         BEFORE.get_or_init(|| counts);

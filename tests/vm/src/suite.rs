@@ -5,6 +5,7 @@
 //! vm: ok SECONDS NAME
 //! vm: FAIL SECONDS NAME: WHY
 //! vm: note TEXT              for people
+//! vm: count N CALL/STATE     instructions that a call executes
 //! vm: broken WHY             nothing could be run
 //! vm: end
 //! ```

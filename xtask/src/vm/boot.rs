@@ -75,6 +75,10 @@ impl Machine<'_> {
             );
             report = self.boot(started)?;
         }
+        if let Some(json) = report.counts.json(self.line) {
+            let file = format!("counts-{}.json", self.line);
+            fs::write(self.initramfs.with_file_name(file), json)?;
+        }
         let (tally, troubles) = report.finish();
         for trouble in troubles {
             println!("    {:<5} {trouble}", self.line);

@@ -3,6 +3,7 @@
 //! Lines that start with `vm: ` are of the first process; `tests/vm/src/suite.rs` has the words. All
 //! others are of the firmware or the kernel, and some of those mean that something is wrong.
 
+use super::counts::Counts;
 use crate::step::Tally;
 
 /// Words of the kernel that no test may cause.
@@ -32,6 +33,8 @@ pub(crate) struct Report {
     began: bool,
     ended: bool,
     lines: Vec<String>,
+    /// Instructions that calls execute.
+    pub(crate) counts: Counts,
 }
 
 impl Report {
@@ -61,6 +64,7 @@ impl Report {
                 self.end_test(name, word);
                 Some(format!("{word:<4} {seconds:>6} s  {named}"))
             }
+            "count" if self.counts.hear(rest) => None,
             "note" => Some(format!("                {rest}")),
             "end" => {
                 self.ended = true;

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use audit::event::{Inode, succeeded};
 use audit::ids::{Arch, Auid};
 use audit::plan::eval::{Observed, ObservedObject, first_match, is_at_or_below};
+use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::{Call, RuleId};
 use audit::rule::{Action, Rule};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
@@ -190,7 +191,7 @@ fn the_filter_agrees_with_the_evaluator() {
             .iter()
             .map(|planned| planned.rule.clone())
             .collect();
-        let lowered = lower(&plan, EngineKind::Fentry, Kernel::OLD);
+        let lowered = lower(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::OLD));
         for (index, test) in (0_u32..).zip(&lowered.tests) {
             let tests = &skel.maps.tlg_tests;
             tests
@@ -228,8 +229,9 @@ fn the_filter_agrees_with_the_evaluator() {
                 continue;
             };
             let number = abi_of(&observed) * abi::SYSCALLS + observed.syscall.0;
-            let first = lowered.calls.iter().find(|(index, _)| *index == number);
-            let Some((_, wire)) = first else { continue };
+            let Some(wire) = lowered.calls.get(&number) else {
+                continue;
+            };
             if asks_for_one(planned, &observed) {
                 continue;
             }

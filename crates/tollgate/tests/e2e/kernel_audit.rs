@@ -75,8 +75,9 @@ impl State {
     }
 }
 
+/// Runs `auditctl`; gives back what it printed.
 #[track_caller]
-fn auditctl(arguments: &[&str]) -> String {
+pub(crate) fn auditctl(arguments: &[&str]) -> String {
     let output = Command::new(AUDITCTL)
         .args(arguments)
         .stdin(Stdio::null())

@@ -1,35 +1,37 @@
 //! What an audit log holds of a workload, as the stock `ausearch` reads it.
 
 use std::collections::HashSet;
-use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::mem;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use anyhow::{Context as _, ensure};
+
+use super::component::AUSEARCH;
 use super::workload::FILE;
 
 /// The calls to be found: those of one process on one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) pid: u64,
-    pub(super) descriptor: u64,
+pub(crate) struct Wanted {
+    pub(crate) pid: u64,
+    pub(crate) descriptor: u64,
 }
 
 /// How many of them there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Events of opens that returned the descriptor.
-    pub(super) opens: u64,
+    pub(crate) opens: u64,
     /// Events of closes of the descriptor.
-    pub(super) closes: u64,
+    pub(crate) closes: u64,
     /// `PATH` records with the name of the file that is opened.
-    pub(super) names: u64,
+    pub(crate) names: u64,
     /// Events whose time and serial an event before had.
-    pub(super) repeated: u64,
+    pub(crate) repeated: u64,
     /// Events of any process: with the above, those of starting the workload, and of others.
-    pub(super) events: u64,
+    pub(crate) events: u64,
 }
 
 /// Events that `ausearch` is given at once. It keeps every event open for two seconds of the log's
@@ -42,31 +44,31 @@ impl Found {
     ///
     /// # Errors
     /// When the log cannot be read, or `ausearch` cannot be run or finds nothing.
-    pub(super) fn in_log(
-        log: &Path,
-        scratch: &Path,
-        wanted: Wanted,
-    ) -> Result<Self, Box<dyn Error>> {
-        let mut lines = BufReader::with_capacity(1 << 20, File::open(log)?);
+    pub(crate) fn in_log(log: &Path, scratch: &Path, wanted: Wanted) -> anyhow::Result<Self> {
+        let log = File::open(log).context("cannot open the log")?;
+        let mut lines = BufReader::with_capacity(1 << 20, log);
         let mut search = Search::new(wanted);
         let mut carried = Vec::new();
         loop {
-            let part = part(&mut lines, &mut carried, AT_ONCE)?;
+            let part = part(&mut lines, &mut carried, AT_ONCE).context("cannot read the log")?;
             if part.is_empty() {
                 return Ok(search.found);
             }
-            fs::write(scratch, &part)?;
-            let output = Command::new("ausearch")
+            fs::write(scratch, &part).context("cannot write a part of the log")?;
+            let output = AUSEARCH
+                .command()?
                 .arg("-if")
                 .arg(scratch)
                 .arg("--raw")
                 .stdin(Stdio::null())
                 .output()
-                .map_err(|error| format!("cannot run `ausearch`: {error}; see `make setup`"))?;
-            if !output.status.success() {
-                let errors = String::from_utf8_lossy(&output.stderr);
-                return Err(format!("`ausearch --raw` {}: {errors}", output.status).into());
-            }
+                .context("cannot run `ausearch`")?;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            ensure!(
+                output.status.success(),
+                "`ausearch --raw` {}: {errors}",
+                output.status
+            );
             for line in output.stdout.split(|&byte| byte == b'\n') {
                 search.look_at(line);
             }

@@ -1,13 +1,16 @@
 //! A daemon that runs while a workload does: started, waited for, asked to end.
 
-use std::error::Error;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::machine::cpu_time;
 
@@ -20,11 +23,9 @@ const SETTLED: Duration = Duration::from_millis(300);
 
 /// A running daemon.
 #[derive(Debug)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     lines: Receiver<String>,
-    /// For the script that ends what is left over.
-    pid_file: PathBuf,
 }
 
 impl Daemon {
@@ -32,17 +33,15 @@ impl Daemon {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn start(command: &mut Command, work: &Path) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let program = command.get_program().display().to_string();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("cannot run `{program}`: {error}"))?;
-        let pid_file = work.join("daemon.pid");
-        fs::write(&pid_file, child.id().to_string())?;
-        let errors = child.stderr.take().ok_or("no standard error")?;
+            .with_context(|| format!("cannot run `{program}`"))?;
+        let errors = child.stderr.take().context("no standard error")?;
         let (sender, lines) = mpsc::channel();
         // Ends when the daemon does; who does not listen any more misses nothing.
         drop(
@@ -53,38 +52,49 @@ impl Daemon {
                         .lines()
                         .map_while(Result::ok)
                         .try_for_each(|line| sender.send(line))
-                })?,
+                })
+                .context("cannot start a thread")?,
         );
-        Ok(Self {
-            child,
-            lines,
-            pid_file,
-        })
+        Ok(Self { child, lines })
     }
 
-    /// Waits for a line of its standard error.
+    /// Waits for a line of its standard error, and gives it back.
     ///
     /// # Errors
     /// When it ends before, or takes too long; with what it said.
-    pub(super) fn says(&self, beginning: &str) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn says(&self, beginning: &str) -> anyhow::Result<String> {
         let deadline = Instant::now() + PATIENCE;
         let mut said = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {
-                return Err(
-                    format!("it has not said `{beginning}` but: {}", said.join("\n")).into(),
-                );
+                bail!("it has not said `{beginning}` but: {}", said.join("\n"));
             };
             if line.starts_with(beginning) {
-                return Ok(());
+                return Ok(line);
             }
             said.push(line);
         }
     }
 
+    /// Sees that it runs.
+    ///
+    /// # Errors
+    /// When it has ended; with what it said.
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+        let Some(status) = self
+            .child
+            .try_wait()
+            .context("cannot look after the daemon")?
+        else {
+            return Ok(());
+        };
+        let said: Vec<String> = self.lines.iter().collect();
+        bail!("the daemon ended, {status}: {}", said.join("\n"))
+    }
+
     /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -92,32 +102,47 @@ impl Daemon {
     ///
     /// # Errors
     /// When it has ended.
-    pub(super) fn cpu_time(&self) -> Result<Duration, Box<dyn Error>> {
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let pid = self.pid();
-        cpu_time(pid).map_err(|error| format!("the daemon, {pid}, is gone: {error}").into())
+        cpu_time(pid).with_context(|| format!("the daemon, {pid}, is gone"))
     }
 
     /// Asks it to end and waits; returns how it ended and what it said meanwhile.
     ///
     /// # Errors
     /// When it does not end.
-    pub(super) fn end(mut self) -> Result<(ExitStatus, Vec<String>), Box<dyn Error>> {
-        // The standard library can only kill; a shell has a `kill` of its own.
-        let asked = Command::new("sh")
-            .args(["-c", "kill -TERM \"$1\"", "sh"])
-            .arg(self.pid().to_string())
-            .status()?;
-        if !asked.success() {
-            return Err("the daemon ended by itself".into());
-        }
+    pub(crate) fn end(mut self) -> anyhow::Result<(ExitStatus, Vec<String>)> {
+        let gone = self
+            .child
+            .try_wait()
+            .context("cannot look after the daemon")?;
+        ensure!(gone.is_none(), "the daemon ended by itself");
+        kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM)
+            .context("cannot ask the daemon to end")?;
         let mut status = None;
         wait_until("the daemon to end", || {
             status = self.child.try_wait()?;
             Ok(status.is_some())
         })?;
-        fs::remove_file(&self.pid_file)?;
-        let status = status.ok_or("the daemon did not end")?;
+        let status = status.context("the daemon did not end")?;
         Ok((status, self.lines.iter().collect()))
+    }
+}
+
+/// A daemon that was not asked to end is not wanted any more: something has failed.
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        let _gone = kill(
+            Pid::from_raw(self.child.id().cast_signed()),
+            Signal::SIGTERM,
+        );
+        let ended = wait_until("the daemon to end", || Ok(self.child.try_wait()?.is_some()));
+        if ended.is_err() {
+            drop(self.child.kill().and_then(|()| self.child.wait()));
+        }
     }
 }
 
@@ -125,7 +150,7 @@ impl Daemon {
 ///
 /// # Errors
 /// When it does not stop.
-pub(super) fn settled(log: &Path) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn settled(log: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     let mut since = Instant::now();
     wait_until("the log to be complete", || {
@@ -143,14 +168,14 @@ pub(super) fn settled(log: &Path) -> Result<u64, Box<dyn Error>> {
 ///
 /// # Errors
 /// When it does not within [`PATIENCE`], or cannot be told.
-pub(super) fn wait_until(
+pub(crate) fn wait_until(
     what: &str,
-    mut condition: impl FnMut() -> Result<bool, Box<dyn Error>>,
-) -> Result<(), Box<dyn Error>> {
+    mut condition: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !condition()? {
         if Instant::now() > deadline {
-            return Err(format!("waited {} s for {what}", PATIENCE.as_secs()).into());
+            bail!("waited {} s for {what}", PATIENCE.as_secs());
         }
         thread::park_timeout(BETWEEN_LOOKS);
     }
@@ -167,33 +192,23 @@ mod tests {
         command
     }
 
-    fn directory(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        path
-    }
-
     #[test]
     fn daemon_is_waited_for_and_asked_to_end() {
-        let work = directory("asked");
         let script = "trap 'echo bye >&2; exit 3' TERM
             echo hello >&2; echo ready >&2
             while :; do sleep 0.01; done";
-        let daemon = Daemon::start(&mut shell(script), &work).unwrap();
+        let daemon = Daemon::start(&mut shell(script)).unwrap();
         daemon.says("ready").unwrap();
-        assert!(work.join("daemon.pid").exists());
         let (status, said) = daemon.end().unwrap();
         assert_eq!((status.code(), said), (Some(3), vec!["bye".to_owned()]));
-        assert!(!work.join("daemon.pid").exists());
-        fs::remove_dir(work).unwrap();
     }
 
     #[test]
     fn daemon_that_ends_too_soon_is_an_error_with_its_words() {
-        let work = directory("soon");
-        let daemon = Daemon::start(&mut shell("echo no rules >&2; exit 1"), &work).unwrap();
+        let daemon = Daemon::start(&mut shell("echo no rules >&2; exit 1")).unwrap();
         let error = daemon.says("ready").unwrap_err().to_string();
         assert!(error.contains("no rules"), "{error}");
-        fs::remove_dir_all(work).unwrap();
+        let mut daemon = Daemon::start(&mut shell("echo no plugin >&2; exit 1")).unwrap();
+        wait_until("it to end", || Ok(daemon.check().is_err())).unwrap();
     }
 }

@@ -1,0 +1,93 @@
+//! Rings of `io_uring`, whose operations are no calls.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::{Case, Figure, Sample, in_state, plain};
+use crate::bench::Options;
+use crate::bench::place::{Place, Placement, figure};
+use crate::bench::report::Bound;
+use crate::bench::variant::Variant;
+use crate::bench::workload::URING;
+
+#[derive(Debug)]
+pub(crate) struct Uring;
+
+/// Bytes of the file that is read.
+const FILE_BYTES: usize = 16 << 20;
+
+const LITTLE: &[(&str, Bound)] = &[("tollgate", Bound::AtLeast(0.97))];
+
+/// Figure, operation, who submits.
+const LOADS: [(&str, &str, &str); 4] = [
+    ("NOP", "nop", "call"),
+    ("NOP, SQPOLL", "nop", "poll"),
+    ("read", "read", "call"),
+    ("read, SQPOLL", "read", "poll"),
+];
+
+impl Case for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn about(&self) -> &'static str {
+        "io_uring with 128 operations under way: NOP, and random 4 KiB reads from the page cache"
+    }
+
+    fn seed(&self) -> &'static str {
+        "Jens Axboe on [RFC PATCH 2/9] audit,io_uring,io-wq, 26 May 2021"
+    }
+
+    fn forbidden(&self) -> Option<String> {
+        let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
+        match setting.trim() {
+            "0" => None,
+            value => Some(format!("kernel.io_uring_disabled is {value}")),
+        }
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        const {
+            &[
+                Figure::more("NOP", "/s").goals(LITTLE),
+                Figure::more("NOP, SQPOLL", "/s"),
+                Figure::more("read", "/s").goals(LITTLE),
+                Figure::more("read, SQPOLL", "/s"),
+            ]
+        }
+    }
+
+    fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
+        plain(options, work)
+    }
+
+    fn seconds(&self) -> u32 {
+        4
+    }
+
+    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+        let file = place.files().join("random");
+        if !file.exists() {
+            fs::write(&file, vec![7; FILE_BYTES]).context("cannot write the file to be read")?;
+        }
+        let ms = if brief { "30" } else { "600" };
+        let file = file.display().to_string();
+        let (values, spent) = in_state(place, variant, || {
+            let rate = |(name, operation, submission)| {
+                let words = [URING, operation, submission, ms, &file];
+                // The polling thread wants a CPU of its own.
+                let printed = place.workload(Placement::Free, &words)?;
+                Ok((name, figure(&printed, "rate")?))
+            };
+            LOADS.map(rate).into_iter().collect()
+        })?;
+        Ok(Sample {
+            values,
+            said: spent.said,
+            ..Sample::default()
+        })
+    }
+}

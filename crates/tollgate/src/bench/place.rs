@@ -1,0 +1,261 @@
+//! The directory that a benchmark works in, and the workloads that run there.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+
+use super::component::{CHRT, SETPRIV, TASKSET};
+use super::workload::FILE;
+
+/// The report, in the directory.
+pub(crate) const REPORT: &str = "report.json";
+/// Who owns the processes that are measured: nobody.
+pub(crate) const UID: u32 = 65_534;
+/// Directories that the ten rules watch.
+const WATCHED: u32 = 10;
+
+/// Where a process may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// On one CPU. Daemons may use any.
+    OneCpu,
+    /// On the last CPU, which is another one where there are several.
+    LastCpu,
+    /// Wherever the scheduler likes.
+    Free,
+}
+
+/// The directory and what is in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The directory.
+    pub(crate) work: PathBuf,
+    /// tollgate.
+    pub(crate) program: PathBuf,
+    /// A copy of it that nobody may run.
+    pub(crate) workload: PathBuf,
+    /// The engine that is asked for.
+    pub(crate) engine: String,
+    /// Own workloads run before all ordinary programs.
+    pub(crate) fifo: bool,
+}
+
+impl Place {
+    /// Makes the directory: a copy of this program and files to open, within reach of the workloads' user,
+    /// and a directory for logs, which is not.
+    ///
+    /// # Errors
+    /// What cannot be made.
+    pub(crate) fn make(work: &Path, engine: &str, fifo: bool) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let workload = work.join("workload");
+        let make = || -> std::io::Result<()> {
+            fs::create_dir(work)?;
+            mode(work, 0o755)?;
+            fs::copy(&program, &workload)?;
+            mode(&workload, 0o755)?;
+            for (name, bits) in [("files", 0o755), ("log", 0o700), ("watched", 0o755)] {
+                fs::create_dir(work.join(name))?;
+                mode(&work.join(name), bits)?;
+            }
+            for number in 0..WATCHED {
+                fs::create_dir(work.join(format!("watched/{number}")))?;
+            }
+            let file = work.join("files").join(FILE);
+            fs::write(&file, "")?;
+            mode(&file, 0o666)
+        };
+        make().with_context(|| format!("cannot lay out `{}`", work.display()))?;
+        Ok(Self {
+            work: work.to_owned(),
+            program,
+            workload,
+            engine: engine.to_owned(),
+            fifo,
+        })
+    }
+
+    /// Where workloads start.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.work.join("files")
+    }
+
+    /// The log of the daemon that runs.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.work.join("log/audit.log")
+    }
+
+    /// Where the plugin says what it was given.
+    pub(crate) fn plugin_count(&self) -> PathBuf {
+        self.work.join("log/plugin")
+    }
+
+    /// Settings of a daemon that leave all as it is by default, whatever this machine's are.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(crate) fn empty_configuration(&self) -> anyhow::Result<PathBuf> {
+        let file = self.work.join("tollgate.toml");
+        fs::write(&file, "").context("cannot write an empty configuration")?;
+        Ok(file)
+    }
+
+    /// The ten rules of Cloudflare's patch: writes in ten directories.
+    pub(crate) fn ten_rules(work: &Path) -> String {
+        Self::directory_rules(&work.join("watched"), WATCHED)
+    }
+
+    /// Rules like those ten, one for each directory.
+    pub(crate) fn directory_rules(below: &Path, count: u32) -> String {
+        let calls = "-S unlinkat,linkat,renameat,openat,renameat2";
+        (0..count)
+            .map(|number| {
+                format!(
+                    "-a always,exit -F arch=b64 {calls} -F perm=wa -F dir={}/{number} -F key=BENCH{number}\n",
+                    below.display()
+                )
+            })
+            .collect()
+    }
+
+    /// Makes a directory that nobody owns.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn nobodys(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.work.join(name);
+        fs::create_dir_all(&path)
+            .and_then(|()| chown(&path, Some(UID), Some(UID)))
+            .with_context(|| format!("cannot make `{}`", path.display()))?;
+        Ok(path)
+    }
+
+    /// A command that becomes nobody's and is placed; the program comes next.
+    ///
+    /// # Errors
+    /// When the programs that do so are missing.
+    pub(crate) fn as_nobody(&self, placement: Placement) -> anyhow::Result<Command> {
+        let user = UID.to_string();
+        let drop_rights = ["--reuid", &user, "--regid", &user, "--clear-groups", "--"];
+        let setpriv = SETPRIV.command()?;
+        let cpu = match placement {
+            Placement::Free => None,
+            Placement::OneCpu => Some(0),
+            Placement::LastCpu => Some(cpus().saturating_sub(1)),
+        };
+        let mut command = match cpu {
+            None => setpriv,
+            Some(cpu) => {
+                let mut taskset = TASKSET.command()?;
+                taskset.args(["-c", &cpu.to_string()]);
+                taskset.arg(setpriv.get_program());
+                taskset
+            }
+        };
+        command
+            .args(drop_rights)
+            .current_dir(self.files())
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// Runs a workload of our own; returns what it printed.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub(crate) fn workload(&self, placement: Placement, words: &[&str]) -> anyhow::Result<String> {
+        let mut command = self.as_nobody(placement)?;
+        if self.fifo {
+            // The class is taken while the process may, before it becomes nobody's.
+            let mut chrt = CHRT.command()?;
+            chrt.args(["--fifo", "1"]).arg(command.get_program());
+            chrt.args(command.get_args())
+                .current_dir(self.files())
+                .stdin(Stdio::null());
+            command = chrt;
+        }
+        command
+            .arg(&self.workload)
+            .arg(super::workload::COMMAND)
+            .args(words);
+        output(&mut command)
+    }
+}
+
+/// Runs a command; returns its standard output.
+///
+/// # Errors
+/// When it fails; with what it said.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let name = command.get_args().collect::<Vec<_>>();
+    let shown = name.join(std::ffi::OsStr::new(" ")).display().to_string();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run `{shown}`"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "`{shown}` {}: {}",
+        output.status,
+        errors.trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A figure in the `name=value` words that a workload prints.
+///
+/// # Errors
+/// When it is not there.
+pub(crate) fn figure(printed: &str, name: &str) -> anyhow::Result<f64> {
+    let word = printed
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .find_map(|(found, value)| (found == name).then_some(value))
+        .with_context(|| format!("the workload has not printed `{name}`"))?;
+    word.parse()
+        .with_context(|| format!("the workload has printed `{name}={word}`"))
+}
+
+/// CPUs of this machine.
+pub(crate) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn mode(path: &Path, bits: u32) -> std::io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_rules_differ_by_directory_and_key() {
+        let rules = Place::ten_rules(Path::new("/w"));
+        assert_eq!(rules.lines().count(), 10);
+        assert_eq!(
+            rules.lines().next_back().unwrap(),
+            "-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,openat,renameat2 -F perm=wa \
+             -F dir=/w/watched/9 -F key=BENCH9"
+        );
+    }
+
+    #[test]
+    fn figures_are_read_by_name() {
+        let printed = "pid=12 elapsed_ns=500\n100 pairs/s\n";
+        assert_eq!(figure(printed, "pid").unwrap(), 12.0);
+        assert_eq!(figure(printed, "elapsed_ns").unwrap(), 500.0);
+        assert!(figure(printed, "elapsed").is_err());
+    }
+
+    #[test]
+    fn a_failed_command_is_told_with_its_words() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no >&2; exit 3"]);
+        let error = output(&mut command).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3: no"), "{error}");
+    }
+}

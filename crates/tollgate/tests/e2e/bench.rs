@@ -1,0 +1,294 @@
+//! `tollgate bench`: every case works, and whatever ends it, the machine is as it was.
+//!
+//! The figures of such short runs mean nothing and are not looked at.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::daemon::program;
+use super::harness::{needs, wait_for};
+use super::kernel_audit::{Lock, State, auditctl};
+use super::place::Place;
+
+/// Cases, and the programs without which they are left out.
+const CASES: [(&str, &[&str]); 9] = [
+    ("syscalls", &[]),
+    ("fio", &["fio"]),
+    ("uring", &[]),
+    ("sysbench", &["sysbench"]),
+    ("redis", &["redis-benchmark", "redis-check-rdb"]),
+    ("loader", &[]),
+    ("rules", &[]),
+    ("burst", &[]),
+    ("run", &["strace"]),
+];
+
+/// What Debian's package chromium-headless-shell is called.
+const CHROMIUM: &str = "/usr/bin/chromium-headless-shell";
+
+/// What a benchmark must leave as it was.
+#[derive(Debug, PartialEq, Eq)]
+struct Machine {
+    audit: State,
+    directories: Vec<String>,
+}
+
+impl Machine {
+    #[track_caller]
+    fn look(place: &Place) -> Self {
+        Self {
+            audit: State::ask(),
+            directories: left(&place.work),
+        }
+    }
+}
+
+/// Directories of benchmarks below another one.
+fn left(base: &Path) -> Vec<String> {
+    fs::read_dir(base)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("tollgate-bench-"))
+        .collect()
+}
+
+fn bench(place: &Place, words: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    // Its directory must be within reach of nobody.
+    command
+        .arg("bench")
+        .args(words)
+        .env("TMPDIR", &place.work)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn is_there(program: &str) -> bool {
+    ["/usr/bin", "/usr/sbin"]
+        .iter()
+        .any(|directory| Path::new(directory).join(program).exists())
+}
+
+/// Runs every case with every state, and looks at the page in a browser.
+pub(crate) fn every_case_runs_and_is_shown() {
+    let lock = Lock::take();
+    for (case, programs) in CASES {
+        for program in programs {
+            needs(
+                is_there(program),
+                &format!("{program}, for the case {case}"),
+            );
+        }
+    }
+    needs(
+        Path::new(CHROMIUM).exists(),
+        "chromium-headless-shell, of Debian's package of that name",
+    );
+    let place = Place::new();
+    let before = Machine::look(&place);
+    let (json, html, markdown) = (
+        place.own.join("report.json"),
+        place.own.join("report.html"),
+        place.own.join("report.md"),
+    );
+    let output = bench(&place, &["--brief", "--runs", "1"])
+        .arg("--json")
+        .arg(&json)
+        .arg("--html")
+        .arg(&html)
+        .arg("--markdown")
+        .arg(&markdown)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(Machine::look(&place), before);
+    drop(lock);
+
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let mut samples = 0;
+    for (case, _) in CASES {
+        let found = report["cases"].as_array().unwrap().iter();
+        let measured = found.into_iter().find(|found| found["name"] == case);
+        let measured = measured.unwrap_or_else(|| panic!("{case} is missing: {said}"));
+        for figure in measured["figures"].as_array().unwrap() {
+            for variant in figure["variants"].as_array().unwrap() {
+                let taken = variant["samples"].as_array().unwrap();
+                assert_eq!(taken.len(), 1, "{case}: {variant}");
+                samples += 1;
+            }
+        }
+    }
+    assert!(
+        fs::read_to_string(&markdown)
+            .unwrap()
+            .contains("\n## burst\n")
+    );
+    looks_right(&place, &fs::read_to_string(&html).unwrap(), samples);
+}
+
+/// Has Chromium lay the page out and measure what it has drawn.
+#[track_caller]
+fn looks_right(place: &Place, html: &str, samples: usize) {
+    assert!(!html.contains("<script"));
+    // The page forbids scripts, as it should: the copy that measures itself does not.
+    let (head, _) = html.split_once("<meta http-equiv").unwrap();
+    let (_, rest) = html.split_once("<title>tollgate bench").unwrap();
+    let probe = "<script>
+        const box = e => e.getBoundingClientRect();
+        const outside = [...document.querySelectorAll('svg')].flatMap(svg => {
+            const all = box(svg);
+            return [...svg.querySelectorAll('text, circle, rect')].filter(e => {
+                const own = box(e);
+                return own.left < all.left - 1 || own.right > all.right + 1
+                    || own.top < all.top - 1 || own.bottom > all.bottom + 1;
+            });
+        });
+        const flat = [...document.querySelectorAll('svg text, svg circle, svg rect')]
+            .filter(e => box(e).width === 0 || box(e).height === 0);
+        const clash = [...document.querySelectorAll('g.series')].filter(g =>
+            box(g.querySelector('.name')).right > box(g.querySelector('.value')).left);
+        const result = document.createElement('pre');
+        result.id = 'measured';
+        result.textContent = [document.querySelectorAll('svg').length,
+            document.querySelectorAll('circle').length, outside.length, flat.length,
+            clash.length, document.querySelectorAll('table').length].join(' ');
+        document.body.append(result);
+    </script></body>";
+    let page = format!("{head}<title>tollgate bench{rest}").replace("</body>", probe);
+    let file = place.own.join("probe.html");
+    fs::write(&file, page).unwrap();
+    let output = Command::new(CHROMIUM)
+        .args(["--no-sandbox", "--disable-gpu", "--window-size=1200,900"])
+        .arg(format!(
+            "--user-data-dir={}",
+            place.own.join("browser").display()
+        ))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", file.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let measured = dom
+        .split_once("<pre id=\"measured\">")
+        .and_then(|(_, rest)| rest.split_once('<'))
+        .map(|(measured, _)| measured.split(' ').collect::<Vec<_>>());
+    let Some(measured) = measured else {
+        panic!(
+            "no measured page: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    let [charts, dots, outside, flat, clash, tables] = measured[..] else {
+        panic!("{measured:?}");
+    };
+    assert_eq!(dots, samples.to_string(), "a dot for each sample");
+    assert!(charts.parse::<usize>().unwrap() >= CASES.len(), "{charts}");
+    assert_eq!(
+        (outside, flat, clash),
+        ("0", "0", "0"),
+        "outside, flat, clash"
+    );
+    assert_eq!(tables, (CASES.len() + 1).to_string(), "tables");
+}
+
+/// Starts a benchmark and gives it back when it is at this case, in this state of the kernel's audit.
+#[track_caller]
+fn start(place: &Place, cases: &[&str], enabled: &str) -> Child {
+    let mut words = vec!["--brief", "--runs", "50"];
+    words.extend(cases);
+    let mut child = bench(place, &words).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    loop {
+        let line = lines.next().expect("it ends before it measures").unwrap();
+        if line.contains("run 1 of 50") {
+            break;
+        }
+    }
+    // Nobody reads on: a closed pipe must not keep it from putting things back.
+    drop(lines);
+    let wanted = format!("enabled {enabled}\n");
+    wait_for("that state", || {
+        auditctl(&["-s"]).starts_with(&wanted).then_some(())
+    });
+    child
+}
+
+/// A rule of somebody else, which must come back.
+struct Foreign;
+
+impl Foreign {
+    fn load() -> Self {
+        auditctl(&[
+            "-a",
+            "never,exit",
+            "-F",
+            "arch=b64",
+            "-S",
+            "getrandom",
+            "-F",
+            "uid=4242",
+            "-k",
+            "foreign",
+        ]);
+        auditctl(&["-b", "777"]);
+        Self
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        auditctl(&["-D"]);
+        auditctl(&["-b", "64"]);
+    }
+}
+
+/// Signals at different moments: with nothing, with tollgate and with the kernel's audit under way.
+pub(crate) fn an_interrupted_one_puts_everything_back() {
+    let _lock = Lock::take();
+    let place = Place::new();
+    let _foreign = Foreign::load();
+    let before = Machine::look(&place);
+    for (signal, case, enabled) in [
+        (Signal::SIGINT, "syscalls", "1"),
+        (Signal::SIGTERM, "burst", "1"),
+        (Signal::SIGHUP, "redis", "0"),
+        (Signal::SIGINT, "loader", "0"),
+    ] {
+        let mut child = start(&place, &[case], enabled);
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(128 + signal as i32), "{case}");
+        assert_eq!(Machine::look(&place), before, "{signal} in {case}");
+    }
+}
+
+/// The next start repairs what a killed one has left, and so does `--restore`.
+pub(crate) fn a_killed_one_is_repaired_later() {
+    let _lock = Lock::take();
+    let place = Place::new();
+    let _foreign = Foreign::load();
+    let before = Machine::look(&place);
+    for words in [
+        &["--restore"][..],
+        &["uring", "--brief", "--runs", "1", "--against", "tollgate"],
+    ] {
+        let mut child = start(&place, &["syscalls"], "1");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_ne!(Machine::look(&place), before, "it was killed too late");
+        let output = bench(&place, words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("an earlier benchmark was killed"), "{said}");
+        assert_eq!(Machine::look(&place), before, "{words:?}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Instruction counts of a machine, as a report that `tollgate bench --add` takes.
+//!
+//! The form is that of `crates/tollgate/src/bench/report.rs`, which fills in what is left out here.
+
+use std::fmt::Write as _;
+
+/// The state that others are compared with, and the one that must be equal to it: how the machine calls
+/// them, and how the report does.
+const STATES: [(&str, &str); 2] = [("before any daemon", "off"), ("fentry", "tollgate")];
+
+/// Counts, in the order in which they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts(Vec<Count>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Count {
+    call: String,
+    state: String,
+    instructions: u64,
+}
+
+impl Counts {
+    /// Takes `INSTRUCTIONS CALL/STATE`; tells whether it was that.
+    pub(crate) fn hear(&mut self, said: &str) -> bool {
+        let Some((number, named)) = said.split_once(' ') else {
+            return false;
+        };
+        let (Ok(instructions), Some((call, state))) = (number.parse(), named.split_once('/'))
+        else {
+            return false;
+        };
+        let known = STATES.iter().find(|(name, _)| *name == state);
+        self.0.push(Count {
+            call: call.to_owned(),
+            state: known.map_or(state, |(_, name)| name).to_owned(),
+            instructions,
+        });
+        true
+    }
+
+    /// The report; `None` when nothing was counted.
+    pub(crate) fn json(&self, kernel: &str) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut calls: Vec<&str> = Vec::new();
+        for count in &self.0 {
+            if !calls.contains(&count.call.as_str()) {
+                calls.push(&count.call);
+            }
+        }
+        let figures: Vec<String> = calls.iter().map(|call| self.figure(call)).collect();
+        Some(format!(
+            "{{\"form\": 1, \"version\": \"cargo xtask vm\", \"runs\": 1,\n \
+             \"machine\": {{\"kernel\": \"{kernel}\", \"build\": \"of Debian, in QEMU, counting\"}},\n \
+             \"cases\": [{{\"name\": \"instructions-{kernel}\",\n  \
+             \"about\": \"instructions that a call executes, the most frequent count of 3,000\",\n  \
+             \"seed\": \"tests/vm/src/count.rs\",\n  \
+             \"notes\": [\"tollgate is the engine fentry with rules that do not name these calls\"],\n  \
+             \"figures\": [\n{}\n ]}}]}}\n",
+            figures.join(",\n")
+        ))
+    }
+
+    fn figure(&self, call: &str) -> String {
+        let of_call = || self.0.iter().filter(|count| count.call == call);
+        let mut states: Vec<&str> = Vec::new();
+        for count in of_call() {
+            if !states.contains(&count.state.as_str()) {
+                states.push(&count.state);
+            }
+        }
+        let variants: Vec<String> = states
+            .iter()
+            .map(|state| {
+                let mut samples = String::new();
+                for count in of_call().filter(|count| count.state == *state) {
+                    let comma = if samples.is_empty() { "" } else { ", " };
+                    // Writing to a string does not fail.
+                    let _written = write!(samples, "{comma}{}", count.instructions);
+                }
+                format!("{{\"name\": \"{state}\", \"samples\": [{samples}]}}")
+            })
+            .collect();
+        format!(
+            "   {{\"name\": \"{call}\", \"unit\": \"instructions\", \"better\": \"less\", \
+             \"reference\": \"off\", \"goals\": [{{\"variant\": \"tollgate\", \"bound\": \"equal\"}}],\n    \
+             \"variants\": [{}]}}",
+            variants.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_by_call_and_state() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.json("6.1"), None);
+        for line in [
+            "322 getppid/before any daemon",
+            "641 read/before any daemon",
+            "322 getppid/fentry",
+            "419 getppid/tracepoint",
+            "420 getppid/tracepoint",
+        ] {
+            assert!(counts.hear(line), "{line}");
+        }
+        assert!(!counts.hear("many getppid/fentry") && !counts.hear("322"));
+        let json = counts.json("6.12").unwrap();
+        for part in [
+            "\"name\": \"instructions-6.12\"",
+            "{\"name\": \"off\", \"samples\": [322]}, {\"name\": \"tollgate\", \"samples\": [322]}, \
+             {\"name\": \"tracepoint\", \"samples\": [419, 420]}",
+            "{\"name\": \"off\", \"samples\": [641]}",
+        ] {
+            assert!(json.contains(part), "{part}: {json}");
+        }
+    }
+}
