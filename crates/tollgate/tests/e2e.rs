@@ -28,6 +28,7 @@ mod e2e {
     mod load;
     mod place;
     mod refusal;
+    mod reload;
     mod run;
     mod run_differential;
     mod run_life;
@@ -92,6 +93,9 @@ mod e2e {
         control::messages_and_flushes_reach_the_log,
         control::listings_are_those_of_the_kernels_auditctl,
         control::a_rule_is_added_under_load,
+        reload::no_event_is_lost_or_doubled,
+        reload::hooks_follow_the_rules,
+        reload::rules_that_cannot_be_loaded_leave_the_old_ones,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         differential::kernel_and_tollgate_agree,

@@ -21,12 +21,12 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use engine::{Attached, Context, Decoder, Options, Stats};
+use engine::{Attached, Context, Decoder, Keys, Options, Probe, Stats};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
 use super::orders::{Flushed, Orders, orders};
-use super::reader::{Drained, Keys, Reader};
+use super::reader::{Drained, Reader};
 use crate::sink::log::Log;
 use crate::sink::terminal::Terminal;
 
@@ -43,6 +43,8 @@ pub(crate) struct Pipeline {
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
     pub(crate) options: Options,
+    /// What this kernel offers.
+    pub(crate) probe: Probe,
     /// Where records go.
     pub(crate) log: Log,
     /// A view for people, when wanted.
@@ -121,7 +123,7 @@ pub(crate) struct Written {
 pub(super) struct Shown {
     pub(super) words: Vec<u64>,
     /// Of the rules that chose it.
-    pub(super) keys: Keys,
+    pub(super) keys: Arc<Keys>,
     pub(super) time: Time,
     pub(super) serial: Serial,
 }
@@ -159,6 +161,7 @@ impl Pipeline {
             plan: self.plan,
             engines: self.engines,
             options: self.options,
+            probe: self.probe,
             pause: self.delay / 2,
             orders: taken,
             full: full_to,

@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
-use engine::{KernelAudit, Options};
+use engine::{KernelAudit, Options, Probe};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -103,12 +103,13 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
-    let mut kernel = engine::kernel().context("cannot learn what this kernel shows")?;
+    let probe = Probe::look().context("cannot learn what this kernel shows")?;
+    let mut kernel = probe.kernel;
     kernel.uring &= settings.uring;
-    let prices =
-        [EngineKind::Fentry, EngineKind::Tracepoint].map(|kind| price(&plan, kind, kernel));
+    let priced = plan.clone();
     let pipeline = Pipeline {
         plan,
+        probe,
         engines: settings.engines,
         log,
         terminal: settings.terminal,
@@ -122,17 +123,14 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     if let Some(why_not) = &started.why_not {
         say(&format!("engine {why_not}"));
     }
-    let [fentry, tracepoint] = &prices;
-    let price = match started.engine {
-        EngineKind::Fentry => fentry,
-        EngineKind::Tracepoint => tracepoint,
-    };
+    let price = price(&priced, started.engine, kernel);
+    drop(priced);
     let ready = Ready {
         rules,
         calls,
         engine: started.engine.name(),
         attached: &started.attached,
-        price,
+        price: &price,
         log: &settings.log,
     };
     say(&ready.to_string());
@@ -246,6 +244,10 @@ fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) 
         return; // which has been said
     };
     let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
+    // Also where there are no rule files: those that commands have brought are not to go away.
+    if calls == 0 {
+        return say(&format!("{}: the rule files record nothing", rules::OLD));
+    }
     match store.load(listing.rules, live) {
         Ok(()) => say(&format!(
             "rules replaced: {rules} rules, {calls} syscalls, {} hooks",

@@ -33,6 +33,7 @@ pub(crate) struct Daemon {
     child: Child,
     stderr: Receiver<String>,
     said: Vec<String>,
+    rules: PathBuf,
     /// Where it writes.
     pub(crate) log: PathBuf,
     /// Where it listens.
@@ -117,6 +118,7 @@ impl Daemon {
         );
         fs::write(&file, rules).unwrap();
         let control = place.own.join(format!("{name}run/control"));
+        let rules = file.clone();
         let mut child = Command::new(program)
             .args(["daemon", "--foreground", "--rules"])
             .arg(file)
@@ -142,6 +144,7 @@ impl Daemon {
             child,
             stderr,
             said: Vec::new(),
+            rules,
             log,
             control,
         };
@@ -149,16 +152,39 @@ impl Daemon {
         daemon
     }
 
+    /// Gives it other rules by HUP, and waits until it has taken or refused them; says whether it has taken
+    /// them.
+    #[track_caller]
+    pub(crate) fn replace(&mut self, rules: &str) -> bool {
+        fs::write(&self.rules, rules).unwrap();
+        self.signal(Signal::SIGHUP);
+        let taken = "tollgate: rules replaced: ";
+        self.hear_either(&[taken, "the old rules stay in force"])
+            .contains(taken)
+    }
+
+    /// Whether it has said this.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        self.said.iter().any(|line| line.contains(text))
+    }
+
     /// Waits for a line with this text on standard error.
     #[track_caller]
     fn hear(&mut self, text: &str) -> String {
+        self.hear_either(&[text])
+    }
+
+    /// Waits for a line with any of these texts.
+    #[track_caller]
+    fn hear_either(&mut self, texts: &[&str]) -> String {
+        let text = texts.join("` or `");
         let deadline = Instant::now() + LONGEST_START;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.stderr.recv_timeout(left) {
                 Ok(line) => {
                     self.said.push(line.clone());
-                    if line.contains(text) {
+                    if texts.iter().any(|text| line.contains(text)) {
                         return line;
                     }
                 }
