@@ -270,6 +270,10 @@ fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) 
         return; // which has been said
     };
     let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
+    // Also where there are no rule files: those that commands have brought are not to go away.
+    if calls == 0 {
+        return say(&format!("{}: the rule files record nothing", rules::OLD));
+    }
     match store.load(listing.rules, live) {
         Ok(()) => say(&format!(
             "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
