@@ -13,6 +13,7 @@
 pub mod decode;
 mod digits;
 pub mod encode;
+pub mod enrich;
 pub mod execve;
 pub mod interpret;
 pub mod quote;

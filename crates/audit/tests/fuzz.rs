@@ -1,7 +1,7 @@
-//! Rule text of any bytes, thrown at what reads it.
+//! Rule text and configuration text of any bytes, thrown at what reads it.
 //!
-//! Inputs are mutations of a corpus: the files of `tests/fuzz/rules`, where every input that once
-//! failed is to stay, and the lines of `tests/golden/auditctl/answers.tsv`. A plain run is short and
+//! Inputs are mutations of a corpus: the files of `tests/fuzz/rules` and `tests/fuzz/conf`, where
+//! every input that once failed is to stay, and the lines of `tests/golden/auditctl/answers.tsv`. A plain run is short and
 //! always the same. `cargo xtask fuzz` sets `TOLLGATE_FUZZ_SECONDS` to go on for longer, and
 //! `TOLLGATE_FUZZ_SEED` to go elsewhere; the seed is printed, and an input that fails is left in the
 //! directory that `TOLLGATE_FUZZ_OUT` names.
@@ -16,6 +16,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::time::{Duration, Instant};
 
+    use audit::conf;
     use audit::ids::Arch;
     use audit::plan::lint::lint;
     use audit::plan::list::RuleList;
@@ -48,7 +49,24 @@ mod tests {
         }
     }
 
-    /// Words that mean something in rules, so that they are met more often than by chance.
+    impl conf::Host for Machine {
+        fn group(&self, name: &[u8]) -> Option<u32> {
+            (name == b"adm").then_some(4)
+        }
+
+        fn may_run(&self, program: &BStr) -> Result<(), String> {
+            match program.strip_prefix(b"/sbin/") {
+                Some(_) => Ok(()),
+                None => Err("does not exist".to_owned()),
+            }
+        }
+
+        fn can_mail(&self) -> bool {
+            true
+        }
+    }
+
+    /// Words that mean something in rules or in configuration, so that they are met more often than by chance.
     const WORDS: &[&str] = &[
         "-a always,exit",
         "-A never,task",
@@ -109,6 +127,10 @@ mod tests {
         ",",
         "\u{1}",
         "99999999999999999999",
+        "space_left = 75%",
+        "exec /sbin/room",
+        " = ",
+        "yes",
     ];
 
     /// A generator of numbers that is the same everywhere.
@@ -161,15 +183,22 @@ mod tests {
         input.truncate(16 << 10);
     }
 
-    fn corpus() -> Vec<Vec<u8>> {
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
-        let mut paths: Vec<PathBuf> = fs::read_dir(tests.join("fuzz/rules"))
+    fn tests() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+    }
+
+    fn files(directory: &str) -> Vec<Vec<u8>> {
+        let mut paths: Vec<PathBuf> = fs::read_dir(tests().join(directory))
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
         paths.sort();
-        let mut corpus: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
-        let answers = fs::read(tests.join("golden/auditctl/answers.tsv")).unwrap();
+        paths.iter().map(|path| fs::read(path).unwrap()).collect()
+    }
+
+    fn rules() -> Vec<Vec<u8>> {
+        let mut corpus = files("fuzz/rules");
+        let answers = fs::read(tests().join("golden/auditctl/answers.tsv")).unwrap();
         let lines = answers.lines().filter(|line| !line.starts_with(b"#"));
         corpus.extend(lines.map(|line| line.split_str("\t").next().unwrap().to_vec()));
         corpus
@@ -185,8 +214,7 @@ mod tests {
 
     /// Runs `check` on the corpus, and then on mutations of it: `rounds` of them, or for as long as
     /// the environment says.
-    fn fuzz(target: &str, rounds: u64, check: fn(&[u8])) {
-        let corpus = corpus();
+    fn fuzz(target: &str, corpus: &[Vec<u8>], rounds: u64, check: fn(&[u8])) {
         let seed = setting("TOLLGATE_FUZZ_SEED").unwrap_or(1);
         let limit = setting("TOLLGATE_FUZZ_SECONDS").map(Duration::from_secs);
         let start = Instant::now();
@@ -205,9 +233,9 @@ mod tests {
         let mut random = Random(seed);
         let mut done = 0_u64;
         while limit.map_or(done < rounds, |limit| start.elapsed() < limit) {
-            let mut input = random.pick(&corpus).clone();
+            let mut input = random.pick(corpus).clone();
             for _ in 0..=random.below(6) {
-                mutate(&mut input, &corpus, &mut random);
+                mutate(&mut input, corpus, &mut random);
             }
             try_one(&input);
             done += 1;
@@ -307,18 +335,52 @@ mod tests {
         }
     }
 
+    /// Every line counts, is a comment, or is named; findings are in the text; a text without errors
+    /// means the same whatever is said beside it.
+    fn conf_text(bytes: &[u8]) {
+        let (lines, _) = conf::line::assignments(bytes);
+        let (settings, findings) = conf::auditd::parse(bytes, &Machine);
+        for finding in &findings {
+            assert!(finding.span.start <= finding.span.end, "{finding:?}");
+            assert!(finding.span.end <= bytes.len(), "{finding:?}");
+            assert!(
+                finding.column >= 1 && !finding.advice.is_empty(),
+                "{finding:?}"
+            );
+        }
+        for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
+            let named = findings.iter().any(|finding| finding.line == number);
+            let counts = lines.iter().any(|line| line.place.line == number);
+            let idle = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
+            assert!(idle || named || counts, "line {number}");
+        }
+        if findings
+            .iter()
+            .all(|finding| finding.severity != Severity::Error)
+        {
+            let commented = [b"# more\n".as_slice(), bytes, b"\n#"].concat();
+            let again = conf::auditd::parse(&commented, &Machine).0;
+            assert!(bytes.is_empty() || settings == again);
+        }
+    }
+
+    #[test]
+    fn fuzz_conf_text() {
+        fuzz("conf_text", &files("fuzz/conf"), 3000, conf_text);
+    }
+
     #[test]
     fn fuzz_rule_text() {
-        fuzz("rule_text", 3000, rule_text);
+        fuzz("rule_text", &rules(), 3000, rule_text);
     }
 
     #[test]
     fn fuzz_command_line() {
-        fuzz("command_line", 3000, command_line);
+        fuzz("command_line", &rules(), 3000, command_line);
     }
 
     #[test]
     fn fuzz_rule_list() {
-        fuzz("rule_list", 100, rule_list);
+        fuzz("rule_list", &rules(), 100, rule_list);
     }
 }

@@ -38,7 +38,7 @@ mod watch;
 pub use attach::Attached;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
-pub use engine::{Engine, Options, boost};
+pub use engine::{Detaching, Engine, Options, boost};
 pub use error::EngineError;
 pub use kaudit::KernelAudit;
 pub use keys::{Epoch, Keys};

@@ -3,6 +3,7 @@
 pub(crate) mod auditctl;
 mod augenrules;
 pub(crate) mod check;
+mod config;
 mod daemon;
 pub(crate) mod explain;
 pub(crate) mod report;
@@ -27,6 +28,8 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Reads configuration files.
+    Config(config::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Reads a command line, or with -R a rule file, as auditctl(8) does.
@@ -45,6 +48,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config;
 mod daemon;
 mod host;
 mod sink;

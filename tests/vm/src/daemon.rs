@@ -85,10 +85,19 @@ impl Daemon {
     /// # Errors
     /// When it does not come.
     pub(crate) fn hear(&self, start: &str, longest: Duration) -> anyhow::Result<String> {
+        self.hear_any(&[start], longest)
+    }
+
+    /// Waits for a line that starts in one of these ways.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub(crate) fn hear_any(&self, starts: &[&str], longest: Duration) -> anyhow::Result<String> {
+        let start = starts.join("` or `");
         let mut said = Vec::new();
         loop {
             match self.stderr.recv_timeout(longest) {
-                Ok(line) if line.starts_with(start) => return Ok(line),
+                Ok(line) if starts.iter().any(|start| line.starts_with(start)) => return Ok(line),
                 Ok(line) => said.push(line),
                 Err(RecvTimeoutError::Timeout) => bail!("it does not say `{start}`"),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -101,6 +110,11 @@ impl Daemon {
     /// Whether it sees what the kernel finds by a name when the call then fails.
     pub(crate) fn sees_inside(&self) -> bool {
         self.engine == "fentry"
+    }
+
+    /// Its process.
+    pub(crate) const fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// The file with its rules.

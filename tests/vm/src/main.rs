@@ -19,6 +19,7 @@ mod event;
 mod machine;
 mod program;
 mod raw;
+mod reload;
 mod run;
 mod suite;
 mod tracepoint;
@@ -41,6 +42,13 @@ const SESSIONS: &[Session] = &[
         engine: "fentry",
         ..raw::SESSION
     },
+    reload::SESSION,
+    Session {
+        name: "reload_tracepoint",
+        engine: "tracepoint",
+        ..reload::SESSION
+    },
+    reload::MANY,
     blind::SESSION,
     run::SESSION,
     attack::SESSION,

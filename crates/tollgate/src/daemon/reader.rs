@@ -11,7 +11,9 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
-use engine::{Clock, Context, Decoder, Engine, Keys, Options, Places, Probe, Stats, Storage, Wake};
+use engine::{
+    Clock, Context, Decoder, Detaching, Engine, Keys, Options, Places, Probe, Stats, Storage, Wake,
+};
 
 use super::heartbeat::Heartbeat;
 use super::orders::{Order, Replace, Replaced, Taken};
@@ -34,6 +36,8 @@ const NICE: i32 = -10;
 /// What the ring thread counted.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
+    /// What is still to be waited for.
+    pub(super) detaching: Option<Detaching>,
     pub(super) stats: Stats,
     pub(super) undecodable: u64,
     pub(super) unshown: u64,
@@ -99,11 +103,12 @@ impl Reader {
                 }
             }
         }
-        engine.detach();
+        let detaching = engine.detach();
         self.drain_all(&engine, &state)?;
         self.pass_on(&state);
         let mut drained = state.into_inner().drained;
         drained.stats = engine.stats();
+        drained.detaching = Some(detaching);
         Ok(drained)
     }
 
@@ -191,7 +196,7 @@ impl Reader {
         Ok(order)
     }
 
-    /// Takes what is left after everything was detached.
+    /// Takes what is left when no call is seen any more.
     fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
         let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
         while self.drain(engine, &ring, state)? != Drain::Nothing {}

@@ -133,16 +133,19 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             None => {}
         }
     }
-    if attached.hooks.len() > SLOW_TO_DETACH {
-        say(&format!("detaching {} hooks", attached.hooks.len()));
-    }
     orders.stop()?;
-    let outcome = running.join()?;
+    let (outcome, detaching) = running.join()?;
     let summary = Summary(&outcome);
     say(&format!(
         "stopped: {summary}; log {}",
         settings.log.display()
     ));
+    if attached.hooks.len() > SLOW_TO_DETACH {
+        say(&format!("detaching {} hooks", attached.hooks.len()));
+    }
+    if let Some(detaching) = detaching {
+        detaching.finish();
+    }
     Ok(if summary.is_whole() {
         Exit::Success
     } else {
