@@ -389,13 +389,42 @@ impl<'s> Engine<'s> {
         Ok(Ring::new(builder.build().map_err(failed)?, self.waiting))
     }
 
-    /// Detaches everything; events already in the ring stay there.
-    pub fn detach(&mut self) {
+    /// Has no call seen any more, and begins to detach everything. Events already in the ring stay there.
+    pub fn detach(&mut self) -> Detaching {
+        let silent = self.silence().is_ok();
         let links = std::mem::take(&mut self.links);
         self.skipped_stubs += attach::skipped(&links);
         self.reaper.take_off(links.into_values());
-        self.heartbeat = None;
-        self.reaper.finish();
+        let heartbeat = self.heartbeat.take();
+        self.reaper.take_off(heartbeat.map(Heartbeat::into_held));
+        let mut detaching = Detaching(std::mem::take(&mut self.reaper));
+        if !silent {
+            detaching.0.finish();
+        }
+        detaching
+    }
+
+    /// Puts a plan in force that names no call, and waits for the programs that go by another one.
+    fn silence(&mut self) -> Result<(), EngineError> {
+        let epoch = self.epoch.next();
+        self.make_room(epoch)?;
+        let plan = Plan::default();
+        let nothing = lower::lower(&plan, self.sides.next(&plan));
+        self.write(epoch, &nothing, &Watches::default())?;
+        self.data.switch(self.epoch, epoch, self.data.jiffies());
+        self.epoch = epoch;
+        self.make_room(epoch.next())
+    }
+}
+
+/// Programs that are being detached, which the kernel takes some 100 ms for, each. Dropping it waits.
+#[derive(Debug)]
+pub struct Detaching(Reaper);
+
+impl Detaching {
+    /// Waits until nothing is attached any more.
+    pub fn finish(mut self) {
+        self.0.finish();
     }
 }
 

@@ -4,12 +4,13 @@ use std::ptr;
 
 use libbpf_rs::{Link, ProgramMut};
 
+use crate::attach::Held;
 use crate::data::Data;
 use crate::error::EngineError;
 
 /// The program `beat` in its place.
 pub(crate) struct Heartbeat {
-    _link: Link,
+    link: Link,
     data: Data,
 }
 
@@ -24,7 +25,12 @@ impl Heartbeat {
             hook: "`__x64_sys_sched_rr_get_interval`".to_owned(),
             source,
         })?;
-        Ok(Self { _link: link, data })
+        Ok(Self { link, data })
+    }
+
+    /// What holds the program in its place.
+    pub(crate) fn into_held(self) -> Held {
+        Held::Program(self.link)
     }
 
     /// Makes the call and says whether the program has run. The program runs in the calling thread,

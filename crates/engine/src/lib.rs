@@ -39,7 +39,7 @@ mod watch;
 pub use attach::Attached;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
-pub use engine::{Engine, Options, boost};
+pub use engine::{Detaching, Engine, Options, boost};
 pub use error::EngineError;
 pub use kaudit::{AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable};
 pub use keys::{Epoch, Keys};

@@ -98,10 +98,19 @@ impl Daemon {
     /// # Errors
     /// When it does not come.
     pub(crate) fn hear(&self, start: &str, longest: Duration) -> anyhow::Result<String> {
+        self.hear_any(&[start], longest)
+    }
+
+    /// Waits for a line that starts in one of these ways.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub(crate) fn hear_any(&self, starts: &[&str], longest: Duration) -> anyhow::Result<String> {
+        let start = starts.join("` or `");
         let mut said = Vec::new();
         loop {
             match self.stderr.recv_timeout(longest) {
-                Ok(line) if line.starts_with(start) => return Ok(line),
+                Ok(line) if starts.iter().any(|start| line.starts_with(start)) => return Ok(line),
                 Ok(line) => said.push(line),
                 Err(RecvTimeoutError::Timeout) => bail!("it does not say `{start}`"),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -119,6 +128,11 @@ impl Daemon {
     /// The engine that it was started with.
     pub(crate) fn engine(&self) -> &str {
         &self.engine
+    }
+
+    /// Its process.
+    pub(crate) const fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// The file with its rules.

@@ -14,7 +14,7 @@ const AUSEARCH: &str = "/usr/sbin/ausearch";
 /// All records of one stamp that stand together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
-    serial: u32,
+    pub(crate) serial: u32,
     /// Milliseconds since 1970.
     time: u64,
     records: Vec<BString>,

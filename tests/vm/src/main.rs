@@ -20,6 +20,7 @@ mod lists;
 mod machine;
 mod program;
 mod raw;
+mod reload;
 mod run;
 mod suite;
 mod tracepoint;
@@ -42,6 +43,13 @@ const SESSIONS: &[Session] = &[
         engine: "fentry",
         ..raw::SESSION
     },
+    reload::SESSION,
+    Session {
+        name: "reload_tracepoint",
+        engine: "tracepoint",
+        ..reload::SESSION
+    },
+    reload::MANY,
     blind::SESSION,
     run::SESSION,
     attack::SESSION,

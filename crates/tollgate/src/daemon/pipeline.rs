@@ -21,7 +21,7 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{Attached, Context, Decoder, Keys, Options, Probe, Stats};
+use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe, Stats};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
@@ -97,7 +97,7 @@ pub(crate) struct Started {
 pub(crate) struct Running {
     orders: Orders,
     counts: Arc<Written>,
-    ring: JoinHandle<anyhow::Result<Drained>>,
+    ring: JoinHandle<anyhow::Result<(Drained, Option<Detaching>)>>,
     log: JoinHandle<(u64, Unwritten)>,
     print: Option<JoinHandle<()>>,
 }
@@ -207,25 +207,27 @@ impl Running {
         Arc::clone(&self.counts)
     }
 
-    /// Waits for the threads, which end after [`Orders::stop`] or when the engine has failed.
+    /// Waits for the threads, and gives what is still to be waited for. The threads end after
+    /// [`Orders::stop`] or when the engine has failed.
     ///
     /// # Errors
     /// What made the engine fail.
-    pub(crate) fn join(self) -> anyhow::Result<Outcome> {
+    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<Detaching>)> {
         let drained = self.ring.join();
         let (written, unwritten) = joined(self.log.join())?;
         if let Some(print) = self.print {
             joined(print.join())?;
         }
-        let drained = joined(drained)??;
-        Ok(Outcome {
+        let (drained, detaching) = joined(drained)??;
+        let outcome = Outcome {
             stats: drained.stats,
             written,
             unwritten,
             undecodable: drained.undecodable,
             unshown: drained.unshown,
             blind: drained.blind,
-        })
+        };
+        Ok((outcome, detaching))
     }
 }
 

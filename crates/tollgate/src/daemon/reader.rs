@@ -13,7 +13,8 @@ use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use engine::{
-    Clock, Context, Decoder, Engine, Keys, Moment, Options, Places, Probe, Stats, Storage, Wake,
+    Clock, Context, Decoder, Detaching, Engine, Keys, Moment, Options, Places, Probe, Stats,
+    Storage, Wake,
 };
 
 use super::heartbeat::Heartbeat;
@@ -70,7 +71,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn run(self, ready: &Sender<Started>) -> anyhow::Result<Drained> {
+    pub(super) fn run(
+        self,
+        ready: &Sender<Started>,
+    ) -> anyhow::Result<(Drained, Option<Detaching>)> {
         engine::boost(NICE);
         let mut storage = Storage::default();
         let mut places = storage.places();
@@ -91,7 +95,7 @@ impl Reader {
             why_not,
         };
         if ready.send(started).is_err() {
-            return Ok(Drained::default());
+            return Ok((Drained::default(), None));
         }
         loop {
             match self.follow(&engine, &state)? {
@@ -118,12 +122,12 @@ impl Reader {
                 }
             }
         }
-        engine.detach();
+        let detaching = engine.detach();
         self.drain_all(&engine, &state)?;
         self.pass_on(&state);
         let mut drained = state.into_inner().drained;
         drained.stats = engine.stats();
-        Ok(drained)
+        Ok((drained, Some(detaching)))
     }
 
     /// Starts the best engine that works here; says why a better one does not.
@@ -228,7 +232,7 @@ impl Reader {
         }
     }
 
-    /// Takes what is left after everything was detached.
+    /// Takes what is left when no call is seen any more.
     fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
         let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
         while self.drain(engine, &ring, state)? != Drain::Nothing {}

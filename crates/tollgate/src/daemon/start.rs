@@ -178,13 +178,16 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
         }
     }
+    running.orders().stop()?;
+    let (outcome, detaching) = running.join()?;
+    let summary = Summary(&outcome);
+    say(&format!("stopped: {summary}; log {}", log_path.display()));
     if live.attached.hooks.len() > SLOW_TO_DETACH {
         say(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
-    running.orders().stop()?;
-    let outcome = running.join()?;
-    let summary = Summary(&outcome);
-    say(&format!("stopped: {summary}; log {}", log_path.display()));
+    if let Some(detaching) = detaching {
+        detaching.finish();
+    }
     Ok(if summary.is_whole() {
         Exit::Success
     } else {

@@ -1,0 +1,368 @@
+//! Rules that change while events flow, on programs on functions and on tracepoints; and many rules at once.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
+use nix::sys::signal::{Signal, kill};
+
+use crate::daemon::Daemon;
+use crate::event::{self, Event};
+use crate::machine::{PROGRAMS, USER, WORK, make_file};
+use crate::program::{Arg, Entry, Program, args};
+use crate::suite::{Rules, Session, wait_for};
+
+/// The tests, on either engine.
+pub(crate) const SESSION: Session = Session {
+    name: "reload",
+    engine: "fentry",
+    prepare: || make_file(Path::new("/tmp/work/file"), USER),
+    rules: Rules::Text(PLAIN),
+    tests: &[
+        ("no_event_is_lost_or_doubled", no_event_is_lost_or_doubled),
+        ("hooks_follow_the_rules", hooks_follow_the_rules),
+        (
+            "wrong_rules_leave_the_old_ones",
+            wrong_rules_leave_the_old_ones,
+        ),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+/// Many rules, as in the sets that are public.
+pub(crate) const MANY: Session = Session {
+    name: "reload_200_rules",
+    rules: Rules::Made(many),
+    tests: &[(
+        "they_cost_the_verifier_little",
+        they_cost_the_verifier_little,
+    )],
+    ..SESSION
+};
+
+/// Rules that all record what the program does, each in another way: named, watched below two
+/// directories, only where it writes, beside other calls, and beside calls of the other ABI.
+const PLAIN: &str = "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k plain\n";
+const LISTS: [(&str, &str); 6] = [
+    ("plain", PLAIN),
+    (
+        "below",
+        "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -F dir=/tmp/work -k below\n",
+    ),
+    (
+        "above",
+        "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -F dir=/tmp -k above\n",
+    ),
+    (
+        "writes",
+        "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -F perm=wa -F dir=/tmp/work -k writes\n",
+    ),
+    (
+        "more",
+        "-a always,exit -F arch=b64 -S openat,rmdir,getpid,chmod -F uid=1001 -k more\n",
+    ),
+    (
+        "both",
+        "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k both\n-a always,exit -F arch=b32 -S open,mkdir -F uid=1001 -k both\n",
+    ),
+];
+
+/// Times that the rules are replaced.
+const REPLACED: usize = 200;
+
+/// A program that opens a file to write and tries to remove a directory, so many times.
+fn program(name: &str, rounds: u32) -> anyhow::Result<PathBuf> {
+    let path = Path::new(PROGRAMS).join(name);
+    let calls = Program::new(Entry::Syscall)
+        .call(257, args![-100, "file", 2])
+        .save("file")
+        .call(3, args![Arg::Saved("file")])
+        .call(84, args!["missing"])
+        .rounds(rounds);
+    calls.write(&path).context("cannot write a program")?;
+    Ok(path)
+}
+
+fn no_event_is_lost_or_doubled(daemon: &Daemon) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 200;
+    let path = program("replaced", ROUNDS)?;
+    let links = held(daemon, &["link_id"])?;
+    let settled = || {
+        wait_for("the hooks of the first rules and no other", || {
+            let now = held(daemon, &["link_id"])?;
+            Ok((now == links).then_some(()))
+        })?;
+        held(daemon, &["link_id", "prog_id", "map_id"])
+    };
+    // Each list once: from then on all programs are loaded.
+    for (_, rules) in LISTS.iter().rev() {
+        replace(daemon, rules)?;
+    }
+    let before = settled()?;
+    let stop = AtomicBool::new(false);
+    let processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
+        let load = scope.spawn(|| {
+            let mut processes = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                processes.push(make_calls(&path)?);
+            }
+            anyhow::Ok(processes)
+        });
+        let mut replaced = Ok(());
+        for round in 1..=REPLACED {
+            // To change hooks takes the kernel longer than the rest together.
+            let list = match round % 50 {
+                20 => 4,
+                40 => 5,
+                _ => round % 4,
+            };
+            replaced = replace(daemon, LISTS.get(list).map_or(PLAIN, |(_, rules)| rules));
+            if replaced.is_err() {
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        let processes = load.join().ok().context("a test has panicked")??;
+        replaced.map(|()| processes)
+    })?;
+    let now = settled()?;
+    ensure!(
+        now == before,
+        "it holds {now} things of BPF, and {before} before"
+    );
+
+    let rounds = usize::try_from(ROUNDS)?;
+    let wanted = processes.len() * rounds;
+    let opens = |events: &[Event]| calls(events, "257").len();
+    daemon.run_user(&path, &[])?; // behind the last event that is looked for
+    let events = wait_for("all events", || {
+        let events = all(daemon)?;
+        let all = opens(&events) >= wanted && calls(&events, "84").len() >= wanted;
+        Ok(all.then_some(events))
+    })
+    .with_context(|| format!("{} of {wanted}", all(daemon).map_or(0, |all| opens(&all))))?;
+    for number in ["257", "84"] {
+        let mut by_process: BTreeMap<String, usize> = BTreeMap::new();
+        for event in calls(&events, number) {
+            *by_process.entry(event.field("SYSCALL", "pid")).or_default() += 1;
+        }
+        for process in &processes {
+            let seen = by_process.get(&process.to_string()).copied().unwrap_or(0);
+            ensure!(
+                seen == rounds,
+                "call {number} of {process}: {seen} times, not {rounds}"
+            );
+        }
+    }
+    for event in calls(&events, "257") {
+        let shown = event.summary();
+        ensure!(shown == "openat=3 NORMAL:file", "{shown}");
+    }
+    for pair in events.windows(2) {
+        if let [one, next] = pair {
+            ensure!(
+                one.serial + 1 == next.serial,
+                "{} is not followed",
+                one.serial
+            );
+        }
+    }
+    for (key, _) in LISTS {
+        let with_key = |event: &&Event| event.field("SYSCALL", "key") == key;
+        let events = events.iter().filter(with_key).count();
+        ensure!(events != 0, "no event of {key}");
+        println!(
+            "vm: note {events} events by {key}, {} processes",
+            processes.len()
+        );
+    }
+    Ok(())
+}
+
+/// Runs the program as [`Daemon::run_user`] does, without a daemon, which belongs to one thread.
+fn make_calls(path: &Path) -> anyhow::Result<u32> {
+    let child = Command::new(path)
+        .current_dir(WORK)
+        .uid(USER)
+        .gid(USER)
+        .stdin(Stdio::null())
+        .spawn();
+    let mut child = child.context("cannot start a workload")?;
+    let status = child.wait().context("cannot wait for a workload")?;
+    ensure!(status.success(), "a workload ended with {status}");
+    Ok(child.id())
+}
+
+/// Gives the daemon other rules, and waits until it has taken them.
+///
+/// # Errors
+/// When it refuses them.
+fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
+    fs::write(daemon.rules(), rules).context("cannot write the rules")?;
+    kill(daemon.pid(), Signal::SIGHUP).context("the daemon has ended")?;
+    let said = daemon.hear_any(
+        &[
+            "tollgate: rules replaced: ",
+            "tollgate: the old rules stay in force",
+        ],
+        LONGEST,
+    )?;
+    ensure!(said.starts_with("tollgate: rules replaced: "), "{said}");
+    Ok(())
+}
+
+/// The programs of a body are verified when the first rule that needs them comes.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What the kernel says about each descriptor of the daemon.
+fn infos(daemon: &Daemon) -> anyhow::Result<Vec<String>> {
+    let open = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid()));
+    let open = open.context("cannot list the daemon's descriptors")?;
+    // A descriptor may be closed in between.
+    let infos = open
+        .flatten()
+        .filter_map(|fd| fs::read_to_string(fd.path()).ok());
+    Ok(infos.collect())
+}
+
+/// How many of these the daemon holds: programs, maps, links.
+fn held(daemon: &Daemon, names: &[&str]) -> anyhow::Result<usize> {
+    let infos = infos(daemon)?;
+    let lines = infos.iter().flat_map(|info| info.lines());
+    Ok(lines
+        .filter(|line| names.iter().any(|name| line.starts_with(name)))
+        .count())
+}
+
+/// What the verifier walked through for a program.
+fn verified(info: &str) -> Option<u64> {
+    let mut fields = info.lines().filter_map(|line| line.split_once(":\t"));
+    let (_, verified) = fields.find(|(field, _)| *field == "verified_insns")?;
+    verified.parse().ok()
+}
+
+/// Events that are in the log now.
+fn all(daemon: &Daemon) -> anyhow::Result<Vec<Event>> {
+    let log = fs::read(daemon.log()).context("cannot read the log")?;
+    // A write may be under way, of records of one event too: the last one is left out.
+    let whole = log.rfind("\ntype=SYSCALL ").map_or(0, |end| end + 1);
+    event::events(log.get(..whole).unwrap_or_default())
+}
+
+/// Events of a call of the user.
+fn calls<'a>(events: &'a [Event], number: &str) -> Vec<&'a Event> {
+    let is_call = |event: &&Event| {
+        event.field("SYSCALL", "syscall") == number
+            && event.field("SYSCALL", "uid") == USER.to_string()
+    };
+    events.iter().filter(is_call).collect()
+}
+
+fn hooks_follow_the_rules(daemon: &Daemon) -> anyhow::Result<()> {
+    let chmods = Path::new(PROGRAMS).join("chmods");
+    let calls = Program::new(Entry::Syscall).call(90, args!["file", 0o644]);
+    calls.write(&chmods).context("cannot write a program")?;
+    let opens = program("opens", 1)?;
+    replace(
+        daemon,
+        "-a always,exit -F arch=b64 -S chmod -F uid=1001 -k modes\n",
+    )?;
+    let unseen = daemon.run_user(&opens, &[])?;
+    let pid = daemon.run_user(&chmods, &[])?;
+    daemon.events("modes", pid, 1)?;
+    ensure!(
+        daemon.logged(unseen)?.is_empty(),
+        "calls that are not named any more"
+    );
+    replace(daemon, PLAIN)?;
+    let unseen = daemon.run_user(&chmods, &[])?;
+    let pid = daemon.run_user(&opens, &[])?;
+    let events = daemon.events("plain", pid, 2)?;
+    ensure!(events.len() == 2, "{}", event::show(&events));
+    ensure!(
+        daemon.logged(unseen)?.is_empty(),
+        "calls that are not named any more"
+    );
+    Ok(())
+}
+
+fn wrong_rules_leave_the_old_ones(daemon: &Daemon) -> anyhow::Result<()> {
+    let fields: String = (0..60).map(|value| format!(" -F a1!={value}")).collect();
+    let mut many = String::new();
+    for number in 0..1200 {
+        writeln!(
+            many,
+            "-a always,exit -F arch=b64 -S rmdir -F a0={number}{fields}"
+        )?;
+    }
+    let path = program("after_wrong_rules", 1)?;
+    for rules in ["-a always,exit -S nosuch\n", many.as_str()] {
+        ensure!(
+            replace(daemon, rules).is_err(),
+            "these rules are in force: {rules:.40}"
+        );
+        let pid = daemon.run_user(&path, &[])?;
+        daemon.events("plain", pid, 2)?;
+    }
+    Ok(())
+}
+
+/// 120 watches, and 80 rules for calls of both ABIs.
+fn many() -> String {
+    const CALLS: [&str; 20] = [
+        "adjtimex",
+        "settimeofday",
+        "clock_settime",
+        "sethostname",
+        "setdomainname",
+        "chmod",
+        "fchmod",
+        "chown",
+        "setxattr",
+        "removexattr",
+        "unlink",
+        "rename",
+        "mount",
+        "umount2",
+        "init_module",
+        "delete_module",
+        "ptrace",
+        "personality",
+        "connect",
+        "execve",
+    ];
+    let watches = (0..120).map(|watch| format!("-w /etc/watched/{watch} -p wa -k watch{watch}\n"));
+    let rule = |call: &str, arch: &str, auid: u32| {
+        format!(
+            "-a always,exit -F arch={arch} -S {call} -F auid>={auid} -F auid!=unset -k {call}{auid}\n"
+        )
+    };
+    let kinds = [("b64", 1000), ("b64", 2000), ("b32", 1000), ("b32", 2000)];
+    let calls = CALLS
+        .iter()
+        .flat_map(|call| kinds.map(|(arch, auid)| rule(call, arch, auid)));
+    watches.chain(calls).collect()
+}
+
+/// What the verifier may walk through for a large set of rules: a hundred times what it does for one stub of
+/// each call, and a tenth of what it would do if each call had a program of its own.
+const MOST_VERIFIED: u64 = 1_000_000;
+
+fn they_cost_the_verifier_little(daemon: &Daemon) -> anyhow::Result<()> {
+    let verified: u64 = infos(daemon)?
+        .iter()
+        .filter_map(|info| verified(info))
+        .sum();
+    println!("vm: note {verified} instructions verified for 200 rules");
+    ensure!(verified <= MOST_VERIFIED, "{verified} instructions");
+    Ok(())
+}
