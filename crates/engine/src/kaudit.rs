@@ -1,12 +1,14 @@
 //! The kernel's own audit, asked over netlink: is something else making every syscall pay?
 //!
-//! [`control`] changes it and puts it back.
+//! [`control`] changes it and puts it back; [`feature`] is what holds without it.
 
 mod control;
+mod feature;
 
 use std::io;
 
 pub use control::{AuditControl, AuditSettings, AuditStatus};
+pub use feature::LoginuidImmutable;
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto,
@@ -37,6 +39,8 @@ pub struct KernelAudit {
     pub rules: usize,
     /// Whether `-a never,task` keeps new tasks free of it.
     pub never_task: bool,
+    /// Process that reads its records as `auditd` does, 0 for none.
+    pub reader: u32,
 }
 
 impl KernelAudit {
@@ -51,6 +55,7 @@ impl KernelAudit {
         request(&socket, AUDIT_GET, |kind, body| {
             if kind == AUDIT_GET {
                 state.enabled = word(body, 4).is_some_and(|enabled| enabled != 0);
+                state.reader = word(body, 12).unwrap_or_default();
             }
         })?;
         request(&socket, AUDIT_LIST_RULES, |kind, body| {
@@ -114,7 +119,10 @@ fn request_with(
     // The acknowledgement may come before the answer; a list ends with a message of its own, and what
     // only asks for a change has no other answer.
     let mut acknowledged = false;
-    let mut answered = !matches!(kind, AUDIT_GET | AUDIT_LIST_RULES);
+    let mut answered = !matches!(
+        kind,
+        AUDIT_GET | AUDIT_LIST_RULES | feature::AUDIT_GET_FEATURE
+    );
     while !(acknowledged && answered) {
         let len = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
         let mut rest = answer.get(..len).unwrap_or_default();
@@ -129,7 +137,7 @@ fn request_with(
                 NLMSG_DONE => answered = true,
                 kind => {
                     take(kind, body);
-                    answered |= kind == AUDIT_GET;
+                    answered |= matches!(kind, AUDIT_GET | feature::AUDIT_GET_FEATURE);
                 }
             }
         }
@@ -167,6 +175,7 @@ mod tests {
             enabled,
             rules,
             never_task,
+            reader: 0,
         };
         assert!(!audit(false, 0, false).is_armed());
         assert!(!audit(true, 0, true).is_armed());

@@ -26,18 +26,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds what another engine has counted.
-    pub fn add(&mut self, other: &Self) {
-        self.matched += other.matched;
-        self.delivered += other.delivered;
-        for (to, from) in self.lost.iter_mut().zip(other.lost) {
-            *to += from;
-        }
-        for (to, from) in self.cut.iter_mut().zip(other.cut) {
-            *to += from;
-        }
-    }
-
     /// Events lost, for whatever reason.
     #[must_use]
     pub fn all_lost(&self) -> u64 {

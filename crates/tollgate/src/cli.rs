@@ -5,11 +5,13 @@ mod augenrules;
 mod bench;
 pub(crate) mod check;
 mod config;
+mod convert;
 mod daemon;
 pub(crate) mod explain;
 pub(crate) mod report;
 pub(crate) mod rules;
 mod run;
+mod status;
 
 use std::process::ExitCode;
 
@@ -29,8 +31,12 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Says what a running daemon does, and what it has counted.
+    Status(status::Args),
     /// Reads configuration files.
     Config(config::Args),
+    /// Turns logs of tollgate or auditd into JSON, one object for each event.
+    Convert(convert::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Measures what auditing costs on this machine, next to none and to the kernel's own.
@@ -54,7 +60,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::BenchWorkload(args) => bench::workload(&args),

@@ -7,6 +7,7 @@
 mod bench;
 mod cli;
 mod config;
+mod control;
 mod daemon;
 mod host;
 mod sink;

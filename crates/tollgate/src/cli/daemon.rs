@@ -13,7 +13,8 @@ use nix::unistd::setsid;
 use super::report::{self, Exit, say};
 use crate::config;
 use crate::config::native::{self, Engine};
-use crate::daemon::{self, Settings};
+use crate::control;
+use crate::daemon::{self, Control, LogSource, Settings};
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
@@ -24,16 +25,23 @@ pub(crate) struct Args {
     /// /etc/tollgate/tollgate.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Rule file; may be given several times, read in this order [default: /etc/audit/audit.rules]
+    /// Rule file; may be given several times, read in this order [default: /etc/audit/audit.rules, if
+    /// it is there]
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
-    /// Log file, appended to
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/log/tollgate/audit.log"
-    )]
-    log: PathBuf,
+    /// Where `tollgate auditctl` and `tollgate status` find this daemon [default:
+    /// /run/tollgate/control, if no other daemon listens there]
+    #[arg(long, value_name = "SOCKET", conflicts_with = "no_control")]
+    control: Option<PathBuf>,
+    /// Takes no commands
+    #[arg(long)]
+    no_control: bool,
+    /// Log file; without --auditd-conf it is only appended to [default: as auditd.conf says]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// How the log is kept [default: /etc/audit/auditd.conf, unless --log is given]
+    #[arg(long, value_name = "FILE")]
+    auditd_conf: Option<PathBuf>,
     /// How to see syscalls; `auto` takes the first of the others that works here [default: auto]
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     engine: Option<Engine>,
@@ -95,16 +103,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     daemon::run(Settings {
         rules: match (args.rules.as_slice(), file.rules) {
-            ([], None) => vec![PathBuf::from(RULES)],
+            ([], None) => usual_rules(args),
             ([], Some(rules)) => rules,
             (rules, _) => rules.to_vec(),
+        },
+        control: match &args.control {
+            _ if args.no_control => Control::No,
+            Some(path) => Control::At(path.clone()),
+            None => Control::IfFree(control::SOCKET.into()),
         },
         engines: match args.engine.or(file.engine).unwrap_or(Engine::Auto) {
             Engine::Fentry => vec![EngineKind::Fentry],
             Engine::Tracepoint => vec![EngineKind::Tracepoint],
             Engine::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
         },
-        log: args.log.clone(),
+        log: LogSource {
+            conf: match (&args.auditd_conf, file.auditd_conf, &args.log) {
+                (Some(conf), ..) => Some(conf.clone()),
+                (None, Some(conf), _) => Some(conf),
+                (None, None, Some(_)) => None,
+                (None, None, None) => {
+                    let conf = PathBuf::from(config::AUDITD_CONF);
+                    config::exists(&conf).then_some(conf)
+                }
+            },
+            path: args.log.clone(),
+        },
         delay: {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
             Duration::from_millis(ms.unwrap_or(DELAY_MS))
@@ -121,6 +145,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }),
     })
+}
+
+/// The rule file that `auditd` has. Rules can come later when there is a control socket, and then it need
+/// not be there.
+fn usual_rules(args: &Args) -> Vec<PathBuf> {
+    let usual = PathBuf::from(RULES);
+    if args.no_control || usual.exists() {
+        vec![usual]
+    } else {
+        Vec::new()
+    }
 }
 
 /// What the configuration file says; `None` when it is wrong, which has been said.

@@ -272,9 +272,9 @@ impl Sinks {
                 out.write_all(text)?;
                 out.flush()
             })?),
-            Some(Destination::File(mut log)) => {
-                Some(Outlet::start("tlg-log", move |text| log.append(text))?)
-            }
+            Some(Destination::File(mut log)) => Some(Outlet::start("tlg-log", move |text| {
+                log.append(text).map_err(|partly| partly.error)
+            })?),
         };
         let view = match self.view {
             None => None,

@@ -6,6 +6,7 @@
 //! delay_ms = 10          # 2 to 1000
 //! partial = false
 //! io_uring = true
+//! auditd_conf = "/etc/audit/auditd.conf"
 //! ```
 
 use std::ops::Range;
@@ -29,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) partial: Option<bool>,
     /// See operations of `io_uring`.
     pub(crate) io_uring: Option<bool>,
+    /// Where the log's configuration is.
+    pub(crate) auditd_conf: Option<PathBuf>,
 }
 
 /// An engine, or the choice of one.
@@ -117,13 +120,14 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
-                    io_uring = false\n";
+                    io_uring = false\nauditd_conf = \"/c\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(Engine::Fentry),
             delay_ms: Some(Delay(2)),
             partial: Some(true),
             io_uring: Some(false),
+            auditd_conf: Some("/c".into()),
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
         assert_eq!(parse(b""), (Settings::default(), vec![]));

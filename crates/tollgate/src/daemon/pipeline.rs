@@ -11,6 +11,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -19,14 +20,15 @@ use audit::event::Time;
 use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use crossbeam_channel::{Receiver, Sender, bounded};
-use engine::{Attached, Context, Decoder, Options, Stats};
+use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
+use engine::{Attached, Context, Decoder, Keys, Options, Probe, Stats};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
-use super::orders::{Orders, orders};
-use super::reader::{Drained, Keys, Reader};
-use crate::sink::log::Log;
+use super::orders::{Flushed, Orders, orders};
+use super::reader::{Drained, Reader};
+use super::tend::LogOrder;
+use crate::sink::journal::{Appended, Asker, Journal};
 use crate::sink::terminal::Terminal;
 
 /// Batches on their way to the log.
@@ -35,15 +37,18 @@ const BATCHES: usize = 16;
 const SHOWN: usize = 4096;
 
 /// What to run the pipeline with.
-#[derive(Debug)]
 pub(crate) struct Pipeline {
     /// The plan to attach.
     pub(crate) plan: Plan,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
     pub(crate) options: Options,
+    /// What this kernel offers.
+    pub(crate) probe: Probe,
     /// Where records go.
-    pub(crate) log: Log,
+    pub(crate) log: Journal,
+    /// What the log thread is told.
+    pub(crate) log_orders: Receiver<LogOrder>,
     /// A view for people, when wanted.
     pub(crate) terminal: Option<Terminal>,
     /// Longest time from event to write.
@@ -91,6 +96,7 @@ pub(crate) struct Started {
 #[derive(Debug)]
 pub(crate) struct Running {
     orders: Orders,
+    counts: Arc<Written>,
     ring: JoinHandle<anyhow::Result<Drained>>,
     log: JoinHandle<(u64, Unwritten)>,
     print: Option<JoinHandle<()>>,
@@ -101,6 +107,17 @@ pub(crate) struct Running {
 pub(super) struct Batch {
     pub(super) text: Vec<u8>,
     pub(super) events: u64,
+    /// Who is told when it is written.
+    pub(super) then: Option<Sender<Flushed>>,
+}
+
+/// What the log thread has counted so far, for others to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Events in the log.
+    pub(crate) events: AtomicU64,
+    /// Events that could not be written.
+    pub(crate) unwritten: AtomicU64,
 }
 
 /// An event for the view: its bytes as they lay in the ring.
@@ -108,7 +125,7 @@ pub(super) struct Batch {
 pub(super) struct Shown {
     pub(super) words: Vec<u64>,
     /// Of the rules that chose it.
-    pub(super) keys: Keys,
+    pub(super) keys: Arc<Keys>,
     pub(super) time: Time,
     pub(super) serial: Serial,
 }
@@ -133,8 +150,12 @@ impl Pipeline {
             }
             None => (None, None),
         };
+        let counts = Arc::new(Written::default());
         let writer = Writer {
             log: self.log,
+            counts: Arc::clone(&counts),
+            orders: self.log_orders,
+            ended_by: Asker::this(),
             written: 0,
             unwritten: Unwritten::default(),
         };
@@ -144,6 +165,7 @@ impl Pipeline {
             plan: self.plan,
             engines: self.engines,
             options: self.options,
+            probe: self.probe,
             pause: self.delay / 2,
             orders: taken,
             full: full_to,
@@ -159,6 +181,7 @@ impl Pipeline {
         })?;
         let running = Running {
             orders,
+            counts,
             ring,
             log,
             print,
@@ -177,6 +200,11 @@ impl Running {
     /// Gives orders to the running pipeline, from any thread.
     pub(crate) fn orders(&self) -> Orders {
         self.orders.clone()
+    }
+
+    /// What the log thread has counted so far.
+    pub(crate) fn written(&self) -> Arc<Written> {
+        Arc::clone(&self.counts)
     }
 
     /// Waits for the threads, which end after [`Orders::stop`] or when the engine has failed.
@@ -217,30 +245,81 @@ fn spawn<T: Send + 'static>(
 
 /// The log thread.
 struct Writer {
-    log: Log,
+    log: Journal,
+    counts: Arc<Written>,
+    orders: Receiver<LogOrder>,
+    ended_by: Asker,
     written: u64,
     unwritten: Unwritten,
 }
 
 impl Writer {
     fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> (u64, Unwritten) {
-        for mut batch in full {
-            match self.log.append(&batch.text) {
-                Ok(()) => self.written += batch.events,
-                Err(error) => {
-                    self.unwritten.events += batch.events;
-                    self.unwritten.reason = error.to_string();
-                }
+        if let Some(nice) = self.log.nice() {
+            engine::boost(nice);
+        }
+        loop {
+            let tick = self.log.next_look().map_or_else(never, after);
+            select! {
+                recv(full) -> batch => match batch {
+                    Ok(batch) => self.write(batch, empty),
+                    Err(_ended) => break,
+                },
+                recv(self.orders) -> order => match order {
+                    Ok(order) => self.obey(order),
+                    // Who gave orders has gone; events may still come.
+                    Err(_gone) => self.orders = never(),
+                },
+                recv(tick) -> _now => self.log.look(),
             }
-            batch.text.clear();
-            batch.events = 0;
-            // The ring thread makes a new one when none has come back.
-            let _full = empty.try_send(batch);
         }
-        if let Err(error) = self.log.sync() {
-            self.unwritten.reason = error.to_string();
+        for order in self.orders.try_iter() {
+            if let LogOrder::End(asker) = order {
+                self.ended_by = asker;
+            }
         }
+        let ended = self.log.end(self.ended_by);
+        self.count(&ended);
         (self.written, self.unwritten)
+    }
+
+    fn write(&mut self, mut batch: Batch, empty: &Sender<Batch>) {
+        let appended = self.log.append(&batch.text, batch.events);
+        self.count(&appended);
+        if let Some(then) = batch.then.take() {
+            let written = match appended.lost {
+                0 => Ok(()),
+                _ => Err(appended.reason),
+            };
+            // Whoever asked may have gone away.
+            let _gone = then.send(written);
+        }
+        batch.text.clear();
+        batch.events = 0;
+        // The ring thread makes a new one when none has come back.
+        let _full = empty.try_send(batch);
+    }
+
+    fn count(&mut self, appended: &Appended) {
+        self.written += appended.written;
+        self.unwritten.events += appended.lost;
+        if !appended.reason.is_empty() {
+            self.unwritten.reason.clone_from(&appended.reason);
+        }
+        let Written { events, unwritten } = &*self.counts;
+        events.store(self.written, Ordering::Relaxed);
+        unwritten.store(self.unwritten.events, Ordering::Relaxed);
+    }
+
+    fn obey(&mut self, order: LogOrder) {
+        match order {
+            LogOrder::Rotate(asker) => self.log.rotate_now(asker),
+            LogOrder::Resume(asker) => self.log.resume_now(asker),
+            LogOrder::Configure(keep, asker) => self.log.configure(keep.map(|keep| *keep), asker),
+            // Who has asked may have lost patience.
+            LogOrder::Report(to) => drop(to.try_send(self.log.report())),
+            LogOrder::End(asker) => self.ended_by = asker,
+        }
     }
 }
 

@@ -10,12 +10,13 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use audit::record::encode;
-use bstr::BString;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
-use engine::{Clock, Context, Decoder, Engine, Options, Places, Stats, Storage, Wake};
+use engine::{
+    Clock, Context, Decoder, Engine, Keys, Moment, Options, Places, Probe, Stats, Storage, Wake,
+};
 
 use super::heartbeat::Heartbeat;
-use super::orders::{Order, Replace, Replaced, Taken};
+use super::orders::{Order, Record, Replace, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started};
 use crate::cli::report::say;
 
@@ -23,25 +24,33 @@ use crate::cli::report::say;
 const BATCH_BYTES: usize = 256 << 10;
 /// Events taken from the ring between two looks at the batch and the clock.
 const DRAIN: usize = 512;
+/// Such rounds between two looks at orders: some 20 ms.
+const DRAINS: usize = 16;
 /// Empty rounds after which the reader sleeps until an event wakes it.
 const QUIET_ROUNDS: u32 = 4;
+/// Plans whose keys are kept: the one in force and the one before.
+const KEPT_PLANS: usize = 2;
 /// The reader must get the CPU when audited tasks want all of it; auditd's `priority_boost` is 4.
 const NICE: i32 = -10;
 
-/// Keys of a plan's rules, by rule number.
-pub(super) type Keys = Arc<[Option<BString>]>;
-
-fn keys(plan: &Plan) -> Keys {
-    plan.rules.iter().map(|rule| rule.key.clone()).collect()
-}
-
 /// What the ring thread counted.
-#[derive(Debug, Default)]
-pub(super) struct Drained {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Drained {
     pub(super) stats: Stats,
     pub(super) undecodable: u64,
     pub(super) unshown: u64,
     pub(super) blind: Duration,
+}
+
+/// How much of the ring was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drain {
+    /// It was empty.
+    Nothing,
+    /// It is empty now.
+    All,
+    /// There is more.
+    Some,
 }
 
 /// The ring thread.
@@ -50,6 +59,7 @@ pub(super) struct Reader {
     /// Engines to try, the best first.
     pub(super) engines: Vec<EngineKind>,
     pub(super) options: Options,
+    pub(super) probe: Probe,
     /// Between two drains while events come.
     pub(super) pause: Duration,
     pub(super) orders: Taken,
@@ -66,7 +76,7 @@ impl Reader {
         let (mut engine, why_not) = self.start(&mut places)?;
         let state = RefCell::new(Encoding {
             decoder: Decoder::default(),
-            keys: keys(&self.plan),
+            keys: Arc::new(Keys::new(engine.epoch(), &self.plan)),
             clock: engine.clock()?,
             serial: Serial::FIRST,
             batch: Batch::default(),
@@ -89,10 +99,29 @@ impl Reader {
                     // Nobody waits any more when the control connection is gone.
                     let _gone = replace.answer.send(answer);
                 }
+                Order::Record(record) => {
+                    self.drain_up_to_now(&engine, &state)?;
+                    state.borrow_mut().record(&record, engine.now()?);
+                }
+                Order::Flush(flushed) => {
+                    self.drain_up_to_now(&engine, &state)?;
+                    state.borrow_mut().batch.then = Some(flushed);
+                    self.pass_on(&state);
+                }
+                Order::Account(answer) => {
+                    let mut account = state.borrow().drained.clone();
+                    account.stats = engine.stats();
+                    // Nobody waits any more when the control connection is gone.
+                    let _gone = answer.send(account);
+                }
             }
         }
-        self.end(&mut engine, &state)?;
-        Ok(state.into_inner().drained)
+        engine.detach();
+        self.drain_all(&engine, &state)?;
+        self.pass_on(&state);
+        let mut drained = state.into_inner().drained;
+        drained.stats = engine.stats();
+        Ok(drained)
     }
 
     /// Starts the best engine that works here; says why a better one does not.
@@ -100,19 +129,22 @@ impl Reader {
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine was asked for");
         };
-        match (Engine::start(places, &self.plan, *best, self.options), rest) {
+        match (
+            Engine::start(places, &self.probe, &self.plan, *best, self.options),
+            rest,
+        ) {
             (Ok(engine), _) => Ok((engine, None)),
             (Err(refused), [next, ..]) => {
                 let refused = anyhow::Error::from(refused);
                 let why_not = format!("{}: {refused:#}", best.name());
-                let engine = Engine::start(places, &self.plan, *next, self.options)?;
+                let engine = Engine::start(places, &self.probe, &self.plan, *next, self.options)?;
                 Ok((engine, Some(why_not)))
             }
             (Err(refused), []) => Err(refused.into()),
         }
     }
 
-    /// Has another engine take over. For a moment both see what both plans name.
+    /// Puts another plan in force.
     fn replace<'s>(
         &self,
         engine: &mut Engine<'s>,
@@ -120,21 +152,12 @@ impl Reader {
         state: &RefCell<Encoding>,
         replace: &Replace,
     ) -> anyhow::Result<Replaced> {
-        let next = Engine::start(places, &replace.plan, engine.kind(), self.options)?;
-        let attached = next.attached().clone();
-        self.end(engine, state)?;
-        *engine = next;
-        state.borrow_mut().keys = keys(&replace.plan);
-        Ok(Replaced { attached })
-    }
-
-    /// Detaches an engine, takes what it leaves and counts what it did.
-    fn end(&self, engine: &mut Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
-        engine.detach();
-        self.drain_all(engine, state)?;
-        self.pass_on(state);
-        state.borrow_mut().drained.stats.add(&engine.stats());
-        Ok(())
+        engine.replace(places, &self.probe, &replace.plan)?;
+        let mut state = state.borrow_mut();
+        Arc::make_mut(&mut state.keys).add(engine.epoch(), &replace.plan);
+        Ok(Replaced {
+            attached: engine.attached().clone(),
+        })
     }
 
     /// Drains until an order comes: by the clock while events come, asleep while none do. An engine that
@@ -146,8 +169,12 @@ impl Reader {
         let mut heartbeat = on_functions.then(|| Heartbeat::new(Instant::now()));
         let mut quiet = 0;
         let order = loop {
-            let taken = self.drain(engine, &ring, state)?;
-            quiet = if taken == 0 { quiet + 1 } else { 0 };
+            let drain = self.drain(engine, &ring, state)?;
+            quiet = if drain == Drain::Nothing {
+                quiet + 1
+            } else {
+                0
+            };
             let now = Instant::now();
             let mut next = heartbeat.as_ref().map(|heartbeat| heartbeat.next(now));
             if let Some(heartbeat) = &mut heartbeat
@@ -156,7 +183,9 @@ impl Reader {
                 look(heartbeat, engine);
                 next = Some(heartbeat.next(now));
             }
-            let wake = if quiet < QUIET_ROUNDS {
+            let wake = if drain == Drain::Some {
+                ring.pause(waker, Duration::ZERO)
+            } else if quiet < QUIET_ROUNDS {
                 let pause = next.map_or(self.pause, |next| next.min(self.pause));
                 ring.pause(waker, pause)
             } else {
@@ -179,22 +208,39 @@ impl Reader {
         Ok(order)
     }
 
+    /// Takes all that is in the ring at this moment, and what else comes meanwhile.
+    fn drain_up_to_now(
+        &self,
+        engine: &Engine<'_>,
+        state: &RefCell<Encoding>,
+    ) -> anyhow::Result<()> {
+        let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
+        let now = ring.produced();
+        loop {
+            self.drain(engine, &ring, state)?;
+            // An event that is being written keeps those after it back for a moment.
+            if ring.has_consumed(now) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Takes what is left after everything was detached.
     fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
         let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
-        while self.drain(engine, &ring, state)? != 0 {}
+        while self.drain(engine, &ring, state)? != Drain::Nothing {}
         Ok(())
     }
 
-    /// Takes what the ring holds now and passes it on; returns how many events that were.
+    /// Takes what the ring holds now and passes it on, so much at most that orders do not wait for long.
     fn drain(
         &self,
         engine: &Engine<'_>,
         ring: &engine::Ring<'_>,
         state: &RefCell<Encoding>,
-    ) -> anyhow::Result<usize> {
+    ) -> anyhow::Result<Drain> {
         let mut taken = 0;
-        loop {
+        for _ in 0..DRAINS {
             state.borrow_mut().clock.set(engine.now()?);
             let count = ring.drain(DRAIN).context("cannot read the ring")?;
             taken += count;
@@ -203,15 +249,20 @@ impl Reader {
                 self.pass_on(state);
             }
             if count < DRAIN {
-                return Ok(taken);
+                state.borrow_mut().forget_keys();
+                return Ok(match taken {
+                    0 => Drain::Nothing,
+                    _ => Drain::All,
+                });
             }
         }
+        Ok(Drain::Some)
     }
 
     /// Hands the current batch to the log thread, waiting while it is behind.
     fn pass_on(&self, state: &RefCell<Encoding>) {
         let mut state = state.borrow_mut();
-        if state.batch.events == 0 {
+        if state.batch.text.is_empty() && state.batch.then.is_none() {
             return;
         }
         let next = self.empty.try_recv().unwrap_or_default();
@@ -231,7 +282,7 @@ fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
 /// What turns samples into text.
 struct Encoding {
     decoder: Decoder,
-    keys: Keys,
+    keys: Arc<Keys>,
     clock: Clock,
     serial: Serial,
     batch: Batch,
@@ -240,6 +291,22 @@ struct Encoding {
 }
 
 impl Encoding {
+    /// Appends a record that is an event of its own.
+    fn record(&mut self, record: &Record, now: Moment) {
+        self.clock.set(now);
+        let time = self.clock.at(now.jiffies);
+        let text = &mut self.batch.text;
+        encode::message(record.kind, time, self.serial, &record.body, text);
+        self.serial = self.serial.next();
+    }
+
+    /// The ring was found empty: no event of an earlier plan is left in it.
+    fn forget_keys(&mut self) {
+        if self.keys.plans() > KEPT_PLANS {
+            Arc::make_mut(&mut self.keys).forget();
+        }
+    }
+
     fn take(&mut self, sample: &[u8]) {
         let Ok(jiffies) = engine::ticks(sample) else {
             self.drained.undecodable += 1;
