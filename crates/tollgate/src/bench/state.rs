@@ -159,6 +159,7 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
                     "--rules",
                 ])
                 .arg(&rule_file)
+                .arg("--no-control")
                 .arg("--config")
                 .arg(place.empty_configuration()?)
                 .arg("--log")
