@@ -30,7 +30,7 @@ mod watch;
 pub use attach::Attached;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
-pub use kaudit::KernelAudit;
+pub use kaudit::{KernelAudit, LoginuidImmutable};
 pub use load::{Engine, EngineError, Options, Places, Storage, boost};
 pub use probe::kernel;
 pub use ring::{Ring, Wake};

@@ -14,6 +14,7 @@ fn main() -> std::process::ExitCode {
 mod e2e {
     mod calls;
     mod cases;
+    mod control;
     mod daemon;
     mod differential;
     mod event;
@@ -87,6 +88,14 @@ mod e2e {
         refusal::broken_rules_attach_nothing,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,
+        control::rules_come_and_go,
+        control::a_file_is_loaded_at_once_or_not_at_all,
+        control::what_is_locked_outlives_the_daemon,
+        control::only_root_may_ask,
+        control::hostile_clients_disturb_nobody,
+        control::messages_and_flushes_reach_the_log,
+        control::listings_are_those_of_the_kernels_auditctl,
+        control::a_rule_is_added_under_load,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         differential::kernel_and_tollgate_agree,

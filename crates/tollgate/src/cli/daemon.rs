@@ -13,7 +13,8 @@ use nix::unistd::setsid;
 use super::report::{self, Exit, say};
 use crate::config;
 use crate::config::native::{self, Engine};
-use crate::daemon::{self, LogSource, Settings};
+use crate::control;
+use crate::daemon::{self, Control, LogSource, Settings};
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
@@ -24,9 +25,17 @@ pub(crate) struct Args {
     /// /etc/tollgate/tollgate.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Rule file; may be given several times, read in this order [default: /etc/audit/audit.rules]
+    /// Rule file; may be given several times, read in this order [default: /etc/audit/audit.rules, if
+    /// it is there]
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
+    /// Where `tollgate auditctl` and `tollgate status` find this daemon [default:
+    /// /run/tollgate/control, if no other daemon listens there]
+    #[arg(long, value_name = "SOCKET", conflicts_with = "no_control")]
+    control: Option<PathBuf>,
+    /// Takes no commands
+    #[arg(long)]
+    no_control: bool,
     /// Log file; without --auditd-conf it is only appended to [default: as auditd.conf says]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -94,9 +103,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     daemon::run(Settings {
         rules: match (args.rules.as_slice(), file.rules) {
-            ([], None) => vec![PathBuf::from(RULES)],
+            ([], None) => usual_rules(args),
             ([], Some(rules)) => rules,
             (rules, _) => rules.to_vec(),
+        },
+        control: match &args.control {
+            _ if args.no_control => Control::No,
+            Some(path) => Control::At(path.clone()),
+            None => Control::IfFree(control::SOCKET.into()),
         },
         engines: match args.engine.or(file.engine).unwrap_or(Engine::Auto) {
             Engine::Fentry => vec![EngineKind::Fentry],
@@ -131,6 +145,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
         }),
     })
+}
+
+/// The rule file that `auditd` has. Rules can come later when there is a control socket, and then it need
+/// not be there.
+fn usual_rules(args: &Args) -> Vec<PathBuf> {
+    let usual = PathBuf::from(RULES);
+    if args.no_control || usual.exists() {
+        vec![usual]
+    } else {
+        Vec::new()
+    }
 }
 
 /// What the configuration file says; `None` when it is wrong, which has been said.

@@ -204,7 +204,7 @@ fn push_escaped(bytes: &[u8], out: &mut String) {
 }
 
 /// Text for a terminal, with control characters escaped.
-fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }

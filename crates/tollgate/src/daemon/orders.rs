@@ -1,4 +1,5 @@
-//! What other threads ask of `tlg-ring`, which owns the engine: other rules, or the end.
+//! What other threads ask of `tlg-ring`, which owns the engine and the stream: other rules, a record, what
+//! it has counted, or the end.
 //!
 //! Orders travel on a bounded channel; an eventfd wakes the thread, which may be asleep. Whoever orders
 //! waits while an earlier order is carried out: orders come from people, not from events.
@@ -6,16 +7,23 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use audit::ids::MsgType;
 use audit::plan::Plan;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use engine::Attached;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::reader::Drained;
+
 /// Orders that wait to be carried out; who gives one more waits.
 const WAITING: usize = 4;
+
+/// How long to wait for what only waits for the log.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a replacement has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +36,25 @@ pub(crate) struct Replaced {
 pub(crate) enum Order {
     /// To audit by another plan.
     Replace(Box<Replace>),
+    /// To write a record of its own into the stream of events.
+    Record(Record),
+    /// To tell when all events so far are in the log.
+    Flush(Sender<Flushed>),
+    /// To tell what it has counted so far.
+    Account(Sender<Drained>),
     /// To end.
     Stop,
 }
+
+/// The text of a record without its stamp.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) kind: MsgType,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What became of the text that was passed on with it.
+pub(crate) type Flushed = Result<(), String>;
 
 /// Another plan, and who waits for it.
 pub(crate) struct Replace {
@@ -79,6 +103,39 @@ impl Orders {
         let (answer, answered) = bounded(1);
         self.give(Order::Replace(Box::new(Replace { plan, answer })))?;
         answered.recv().context("auditing has ended")?
+    }
+
+    /// Has a record written after all events so far.
+    ///
+    /// # Errors
+    /// When the pipeline has ended.
+    pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
+        self.give(Order::Record(Record { kind, body }))
+    }
+
+    /// Returns when every event matched so far is in the log.
+    ///
+    /// # Errors
+    /// When they could not be written, when that takes too long, or when the pipeline has ended.
+    pub(crate) fn flush(&self) -> anyhow::Result<()> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Flush(answer))?;
+        answered
+            .recv_timeout(PATIENCE)
+            .context("the log does not keep up")?
+            .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
+    }
+
+    /// What the ring thread has counted so far.
+    ///
+    /// # Errors
+    /// When it is too busy to say, or the pipeline has ended.
+    pub(crate) fn account(&self) -> anyhow::Result<Drained> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Account(answer))?;
+        answered
+            .recv_timeout(PATIENCE)
+            .context("the log does not keep up")
     }
 
     /// Has the pipeline end; [`super::pipeline::Running::join`] waits for it.

@@ -11,6 +11,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use engine::{Attached, Context, Decoder, Options, Stats};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
-use super::orders::{Orders, orders};
+use super::orders::{Flushed, Orders, orders};
 use super::reader::{Drained, Keys, Reader};
 use super::tend::LogOrder;
 use crate::sink::journal::{Appended, Asker, Journal};
@@ -93,6 +94,7 @@ pub(crate) struct Started {
 #[derive(Debug)]
 pub(crate) struct Running {
     orders: Orders,
+    counts: Arc<Written>,
     ring: JoinHandle<anyhow::Result<Drained>>,
     log: JoinHandle<(u64, Unwritten)>,
     print: Option<JoinHandle<()>>,
@@ -103,6 +105,17 @@ pub(crate) struct Running {
 pub(super) struct Batch {
     pub(super) text: Vec<u8>,
     pub(super) events: u64,
+    /// Who is told when it is written.
+    pub(super) then: Option<Sender<Flushed>>,
+}
+
+/// What the log thread has counted so far, for others to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Events in the log.
+    pub(crate) events: AtomicU64,
+    /// Events that could not be written.
+    pub(crate) unwritten: AtomicU64,
 }
 
 /// An event for the view: its bytes as they lay in the ring.
@@ -135,10 +148,12 @@ impl Pipeline {
             }
             None => (None, None),
         };
+        let counts = Arc::new(Written::default());
         let writer = Writer {
             log: self.log,
             orders: self.log_orders,
             ended_by: Asker::this(),
+            counts: Arc::clone(&counts),
             written: 0,
             unwritten: Unwritten::default(),
         };
@@ -163,6 +178,7 @@ impl Pipeline {
         })?;
         let running = Running {
             orders,
+            counts,
             ring,
             log,
             print,
@@ -181,6 +197,11 @@ impl Running {
     /// Gives orders to the running pipeline, from any thread.
     pub(crate) fn orders(&self) -> Orders {
         self.orders.clone()
+    }
+
+    /// What the log thread has counted so far.
+    pub(crate) fn written(&self) -> Arc<Written> {
+        Arc::clone(&self.counts)
     }
 
     /// Waits for the threads, which end after [`Orders::stop`] or when the engine has failed.
@@ -224,6 +245,7 @@ struct Writer {
     log: Journal,
     orders: Receiver<LogOrder>,
     ended_by: Asker,
+    counts: Arc<Written>,
     written: u64,
     unwritten: Unwritten,
 }
@@ -261,6 +283,17 @@ impl Writer {
     fn write(&mut self, mut batch: Batch, empty: &Sender<Batch>) {
         let appended = self.log.append(&batch.text, batch.events);
         self.count(&appended);
+        let Written { events, unwritten } = &*self.counts;
+        events.store(self.written, Ordering::Relaxed);
+        unwritten.store(self.unwritten.events, Ordering::Relaxed);
+        if let Some(then) = batch.then.take() {
+            let flushed = match appended.lost {
+                0 => Ok(()),
+                _ => Err(appended.reason),
+            };
+            // Whoever asked may have gone away.
+            let _gone = then.send(flushed);
+        }
         batch.text.clear();
         batch.events = 0;
         // The ring thread makes a new one when none has come back.

@@ -12,10 +12,10 @@ use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use bstr::BString;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
-use engine::{Clock, Context, Decoder, Engine, Options, Places, Stats, Storage, Wake};
+use engine::{Clock, Context, Decoder, Engine, Moment, Options, Places, Stats, Storage, Wake};
 
 use super::heartbeat::Heartbeat;
-use super::orders::{Order, Replace, Replaced, Taken};
+use super::orders::{Order, Record, Replace, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started};
 use crate::cli::report::say;
 
@@ -36,8 +36,8 @@ fn keys(plan: &Plan) -> Keys {
 }
 
 /// What the ring thread counted.
-#[derive(Debug, Default)]
-pub(super) struct Drained {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Drained {
     pub(super) stats: Stats,
     pub(super) undecodable: u64,
     pub(super) unshown: u64,
@@ -88,6 +88,21 @@ impl Reader {
                     let answer = self.replace(&mut engine, &mut places, &state, &replace);
                     // Nobody waits any more when the control connection is gone.
                     let _gone = replace.answer.send(answer);
+                }
+                Order::Record(record) => {
+                    self.drain_up_to_now(&engine, &state)?;
+                    state.borrow_mut().record(&record, engine.now()?);
+                }
+                Order::Flush(flushed) => {
+                    self.drain_up_to_now(&engine, &state)?;
+                    state.borrow_mut().batch.then = Some(flushed);
+                    self.pass_on(&state);
+                }
+                Order::Account(answer) => {
+                    let mut account = state.borrow().drained.clone();
+                    account.stats.add(&engine.stats());
+                    // Nobody waits any more when the control connection is gone.
+                    let _gone = answer.send(account);
                 }
             }
         }
@@ -179,6 +194,23 @@ impl Reader {
         Ok(order)
     }
 
+    /// Takes all that is in the ring at this moment, and what else comes meanwhile.
+    fn drain_up_to_now(
+        &self,
+        engine: &Engine<'_>,
+        state: &RefCell<Encoding>,
+    ) -> anyhow::Result<()> {
+        let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
+        let now = ring.produced();
+        loop {
+            self.drain(engine, &ring, state)?;
+            // An event that is being written keeps those after it back for a moment.
+            if ring.has_consumed(now) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Takes what is left after everything was detached.
     fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
         let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
@@ -211,7 +243,7 @@ impl Reader {
     /// Hands the current batch to the log thread, waiting while it is behind.
     fn pass_on(&self, state: &RefCell<Encoding>) {
         let mut state = state.borrow_mut();
-        if state.batch.events == 0 {
+        if state.batch.text.is_empty() && state.batch.then.is_none() {
             return;
         }
         let next = self.empty.try_recv().unwrap_or_default();
@@ -240,6 +272,15 @@ struct Encoding {
 }
 
 impl Encoding {
+    /// Appends a record that is an event of its own.
+    fn record(&mut self, record: &Record, now: Moment) {
+        self.clock.set(now);
+        let time = self.clock.at(now.jiffies);
+        let text = &mut self.batch.text;
+        encode::message(record.kind, time, self.serial, &record.body, text);
+        self.serial = self.serial.next();
+    }
+
     fn take(&mut self, sample: &[u8]) {
         let Ok(jiffies) = engine::ticks(sample) else {
             self.drained.undecodable += 1;

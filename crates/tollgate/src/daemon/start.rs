@@ -4,7 +4,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
@@ -17,14 +17,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::time::{ClockId, clock_getres};
 use nix::unistd::geteuid;
 
-use super::orders::Orders;
+use super::live::Live;
+use super::locked::LockFile;
 use super::pipeline::Pipeline;
+use super::store::{self, Store};
 use super::summary::{Ready, Summary};
 use super::tend::{LogSource, Tend};
 use crate::cli::report::{Exit, say};
 use crate::cli::rules;
+use crate::control::server::{self, Server};
 use crate::sink::journal::{Journal, ThisMachine};
 use crate::sink::terminal::Terminal;
 
@@ -40,6 +44,8 @@ const HANGUP: u32 = Signal::SIGHUP as u32;
 pub(crate) struct Settings {
     /// Rule files, read in this order.
     pub(crate) rules: Vec<PathBuf>,
+    /// Where to listen for commands.
+    pub(crate) control: Control,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
     /// Log file.
@@ -56,6 +62,17 @@ pub(crate) struct Settings {
     pub(crate) ready: Box<dyn FnOnce()>,
 }
 
+/// Whether there is a control socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// None.
+    No,
+    /// There, unless another daemon listens there.
+    IfFree(PathBuf),
+    /// There.
+    At(PathBuf),
+}
+
 /// Audits until TERM or INT; reads its rules again at HUP.
 ///
 /// # Errors
@@ -67,17 +84,23 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         );
         return Ok(Exit::NotRoot.into());
     }
-    let loaded = rules::load(&settings.rules)?;
-    let Some(plan) = rules::plan(loaded, settings.partial, rules::NOTHING)? else {
+    let mut server = listen(&settings.control)?;
+    let Some(mut store) = store(&settings, server.as_ref())? else {
         return Ok(ExitCode::FAILURE);
     };
+    let plan = store.plan();
+    ensure!(
+        server.is_some() || !plan.calls.is_empty(),
+        "the rules record nothing, no rule of the exit list says always, and without a control \
+         socket no others can come"
+    );
     let Some(keep) = settings.log.keep()? else {
         say("nothing is attached: the configuration above is wrong");
         return Ok(Exit::Config.into());
     };
     settings.log.is_free()?;
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
-    let mut tend = Tend::new(settings.log, &keep, log_orders);
+    let mut tend = Tend::new(settings.log.clone(), &keep, log_orders);
     let log_path = keep.path.clone();
     say_who_else_audits();
 
@@ -124,30 +147,21 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         EngineKind::Fentry => fentry,
         EngineKind::Tracepoint => tracepoint,
     };
-    let attached = &started.attached;
     let ready = Ready {
         rules,
         calls,
         engine: started.engine.name(),
-        attached,
+        attached: &started.attached,
         price,
         log: &log_path,
     };
     say(&ready.to_string());
+    let mut live = Live::new(&running, started, log_path.clone());
+    store.begin()?;
     (settings.ready)();
 
-    let orders = running.orders();
     loop {
-        let mut wakers = [
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(ended.as_fd(), PollFlags::POLLIN),
-        ];
-        let next = tend.next().map_or(PollTimeout::NONE, |next| {
-            PollTimeout::try_from(next).unwrap_or(PollTimeout::MAX)
-        });
-        if let Err(errno) = poll(&mut wakers, next) {
-            ensure!(errno == Errno::EINTR, "cannot wait for signals: {errno}");
-        }
+        wait(&signals, &ended, server.as_ref(), tend.next())?;
         tend.look();
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
@@ -156,17 +170,20 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
                     break;
                 }
                 if signal.ssi_signo == HANGUP {
-                    reload(&settings.rules, settings.partial, &orders);
+                    reload(&settings.rules, settings.partial, &mut store, &mut live);
                 }
             }
             None if ended.read().is_ok() => break,
             None => {}
         }
+        if let Some(server) = &mut server {
+            server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
+        }
     }
-    if attached.hooks.len() > SLOW_TO_DETACH {
-        say(&format!("detaching {} hooks", attached.hooks.len()));
+    if live.attached.hooks.len() > SLOW_TO_DETACH {
+        say(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
-    orders.stop()?;
+    running.orders().stop()?;
     let outcome = running.join()?;
     let summary = Summary(&outcome);
     say(&format!("stopped: {summary}; log {}", log_path.display()));
@@ -178,22 +195,90 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
-fn reload(rules: &[PathBuf], partial: bool, orders: &Orders) {
-    let plan = rules::load(rules).and_then(|loaded| rules::plan(loaded, partial, rules::OLD));
-    let replaced = match plan {
-        Ok(Some(plan)) => {
-            let (rules, calls) = (plan.rules.len(), plan.calls.len());
-            let replaced = orders.replace(plan);
-            replaced.map(|replaced| (rules, calls, replaced))
+/// Waits for a signal, the end of the pipeline, or something to serve.
+fn wait(
+    signals: &SignalFd,
+    ended: &EventFd,
+    server: Option<&Server>,
+    next: Option<Duration>,
+) -> anyhow::Result<()> {
+    let mut wakers = vec![
+        PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+    ];
+    wakers.extend(server.map(|server| PollFd::new(server.as_fd(), PollFlags::POLLIN)));
+    let deadline = server
+        .and_then(Server::deadline)
+        .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let timeout = match deadline.into_iter().chain(next).min() {
+        Some(left) => {
+            // poll(2) counts milliseconds: waking before the time is over would be waking twice.
+            let left = if left.is_zero() {
+                left
+            } else {
+                left + Duration::from_millis(1)
+            };
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         }
-        Ok(None) => return, // which has been said
-        Err(error) => Err(error),
+        None => PollTimeout::NONE,
     };
-    match replaced {
-        Ok((rules, calls, replaced)) => say(&format!(
+    match poll(&mut wakers, timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno).context("cannot wait for signals"),
+    }
+}
+
+fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
+    match control {
+        Control::No => Ok(None),
+        Control::At(path) => Server::listen(path).map(Some),
+        Control::IfFree(path) if server::is_taken(path) => {
+            say(&format!(
+                "another daemon listens at `{}`: this one takes no commands",
+                path.display()
+            ));
+            Ok(None)
+        }
+        Control::IfFree(path) => Server::listen(path).map(Some),
+    }
+}
+
+/// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
+/// be loaded, which has been said.
+fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Result<Option<Store>> {
+    let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
+    let tick_ns = Duration::from(tick).as_nanos().max(1);
+    let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
+    let lock = LockFile::beside(server.map(Server::path))?;
+    if let Some(locked) = lock.read()? {
+        say(
+            "`-e 2` was given since the machine started: the rules that it has locked are in force, \
+             the rule files are not read",
+        );
+        return Store::restore(&locked, tick_hz, lock).map(Some);
+    }
+    let loaded = rules::load(&settings.rules)?;
+    let Some(listing) = rules::list(loaded, settings.partial, rules::NOTHING) else {
+        return Ok(None);
+    };
+    let said = store::settings(&listing.settings, tick_hz);
+    Ok(Some(Store::new(listing.rules, said, tick_hz, lock)))
+}
+
+/// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
+fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) {
+    let loaded = match rules::load(files) {
+        Ok(loaded) => loaded,
+        Err(error) => return say(&format!("{}: {error:#}", rules::OLD)),
+    };
+    let Some(listing) = rules::list(loaded, partial, rules::OLD) else {
+        return; // which has been said
+    };
+    let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
+    match store.load(listing.rules, live) {
+        Ok(()) => say(&format!(
             "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
-            replaced.attached.hooks.len()
+            live.attached.hooks.len()
         )),
         Err(error) => say(&format!("{}: {error:#}", rules::OLD)),
     }

@@ -35,6 +35,8 @@ pub(crate) struct Daemon {
     said: Vec<String>,
     /// Where it writes.
     pub(crate) log: PathBuf,
+    /// Where it listens.
+    pub(crate) control: PathBuf,
 }
 
 /// The account of a daemon that has ended.
@@ -78,6 +80,27 @@ impl Summary {
     }
 }
 
+/// What a command answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) said: String,
+}
+
+impl Asked {
+    /// Runs a command to its end.
+    #[track_caller]
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            said: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
 impl Daemon {
     /// Starts the daemon with these rules and waits until it audits.
     #[track_caller]
@@ -93,13 +116,16 @@ impl Daemon {
             place.own.join(format!("{name}audit.log")),
         );
         fs::write(&file, rules).unwrap();
+        let control = place.own.join(format!("{name}run/control"));
         let mut command = Command::new(program);
         command
             .args(["daemon", "--foreground", "--rules"])
             .arg(file)
             .arg("--log")
-            .arg(&log);
-        Self::run(command, log)
+            .arg(&log)
+            .arg("--control")
+            .arg(&control);
+        Self::run(command, log, control)
     }
 
     /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say.
@@ -115,12 +141,13 @@ impl Daemon {
             .arg("--auditd-conf")
             .arg(conf_file)
             .arg("--log")
-            .arg(log);
-        Self::run(command, log.to_owned())
+            .arg(log)
+            .arg("--no-control");
+        Self::run(command, log.to_owned(), place.own.join("run/control"))
     }
 
     #[track_caller]
-    fn run(mut command: Command, log: PathBuf) -> Self {
+    fn run(mut command: Command, log: PathBuf, control: PathBuf) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -141,6 +168,7 @@ impl Daemon {
             stderr,
             said: Vec::new(),
             log,
+            control,
         };
         daemon.hear("tollgate: auditing ");
         daemon
@@ -168,6 +196,14 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Has `tollgate auditctl` ask it.
+    #[track_caller]
+    pub(crate) fn auditctl(&self, arguments: &[&str]) -> Asked {
+        let mut command = Command::new(program());
+        command.args(["auditctl", "--control"]).arg(&self.control);
+        Asked::of(command.args(arguments))
     }
 
     /// Its process id.
