@@ -32,7 +32,7 @@ pub(crate) enum Held {
 
 impl Held {
     /// How often the kernel did not run a copy because another run of it was under way on that CPU.
-    fn skipped(&self) -> u64 {
+    pub(crate) fn skipped(&self) -> u64 {
         match self {
             Self::Program(_) => 0, // counted with the program
             Self::Copy(placed) => stats::skipped(&placed.program),

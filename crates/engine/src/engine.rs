@@ -218,7 +218,7 @@ impl<'s> Engine<'s> {
             .extract_if(.., |spot, _| !spots.hooks.contains_key(spot));
         let old: Links = old.collect();
         self.skipped_stubs += attach::skipped(&old);
-        self.reaper.take_off(old.into_values());
+        self.reaper.take_off(old);
         self.attached = spots.attached;
         Ok(())
     }
@@ -256,13 +256,22 @@ impl<'s> Engine<'s> {
             if self.links.contains_key(&spot) {
                 continue;
             }
-            let program = self.program(spot.program);
-            match program.and_then(|program| attach::attach(program, spot, hook)) {
+            let held = match self.reaper.take_back(spot) {
+                Some(held) => {
+                    // They are counted with the link again.
+                    self.skipped_stubs = self.skipped_stubs.saturating_sub(held.skipped());
+                    Ok(held)
+                }
+                None => self
+                    .program(spot.program)
+                    .and_then(|program| attach::attach(program, spot, hook)),
+            };
+            match held {
                 Ok(held) => {
                     new.insert(spot, held);
                 }
                 Err(error) => {
-                    self.reaper.take_off(new.into_values());
+                    self.reaper.take_off(new);
                     return Err(error);
                 }
             }
@@ -392,11 +401,10 @@ impl<'s> Engine<'s> {
     /// Has no call seen any more, and begins to detach everything. Events already in the ring stay there.
     pub fn detach(&mut self) -> Detaching {
         let silent = self.silence().is_ok();
-        let links = std::mem::take(&mut self.links);
+        let mut links = std::mem::take(&mut self.links);
         self.skipped_stubs += attach::skipped(&links);
-        self.reaper.take_off(links.into_values());
-        let heartbeat = self.heartbeat.take();
-        self.reaper.take_off(heartbeat.map(Heartbeat::into_held));
+        links.extend(self.heartbeat.take().map(Heartbeat::into_link));
+        self.reaper.take_off(links);
         let mut detaching = Detaching(std::mem::take(&mut self.reaper));
         if !silent {
             detaching.0.finish();

@@ -7,6 +7,8 @@ use libbpf_rs::{Link, ProgramMut};
 use crate::attach::Held;
 use crate::data::Data;
 use crate::error::EngineError;
+use crate::program::Program;
+use crate::spot::{Place, Spot};
 
 /// The program `beat` in its place.
 pub(crate) struct Heartbeat {
@@ -29,8 +31,12 @@ impl Heartbeat {
     }
 
     /// What holds the program in its place.
-    pub(crate) fn into_held(self) -> Held {
-        Held::Program(self.link)
+    pub(crate) fn into_link(self) -> (Spot, Held) {
+        let spot = Spot {
+            program: Program::Beat,
+            place: Place::Own,
+        };
+        (spot, Held::Program(self.link))
     }
 
     /// Makes the call and says whether the program has run. The program runs in the calling thread,

@@ -1,49 +1,79 @@
 //! Takes programs off their places without making anybody wait.
 //!
 //! The kernel needs some 100 ms to be sure that nobody runs a program that was taken off, one after the
-//! other. A thread of its own waits for that.
+//! other. A thread of its own waits for that. What is wanted again before its turn comes is given back: the
+//! kernel refuses a program that is still in its place.
 
 use std::io;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::attach::Held;
+use crate::attach::{Held, Links};
+use crate::spot::Spot;
 
 /// The thread that waits, once there was something to take off.
 #[derive(Debug, Default)]
-pub(crate) struct Reaper(Option<Thread>);
+pub(crate) struct Reaper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
 
-#[derive(Debug)]
-struct Thread {
-    to: Sender<Held>,
-    handle: JoinHandle<()>,
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// What is to be taken off: no more than there are spots.
+#[derive(Default)]
+struct Queue {
+    waiting: Links,
+    /// What is being taken off now.
+    current: Option<Spot>,
+    /// Nothing more will come.
+    ends: bool,
 }
 
 impl Reaper {
-    /// Takes programs off in the background; at once where there can be no thread. What is taken off is
-    /// bounded by what was attached.
-    pub(crate) fn take_off(&mut self, held: impl IntoIterator<Item = Held>) {
-        let mut held = held.into_iter().peekable();
-        if held.peek().is_none() {
+    /// Takes programs off in the background; at once where there can be no thread.
+    pub(crate) fn take_off(&mut self, held: Links) {
+        if held.is_empty() {
             return;
         }
-        if self.0.is_none() {
-            self.0 = Thread::start().ok();
+        if self.thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            self.thread = start(shared).ok();
         }
-        for held in held {
-            if let Some(thread) = &self.0 {
-                // A thread that is gone gives it back, and it is dropped here.
-                let _back = thread.to.send(held);
-            }
+        if self.thread.is_some() {
+            self.shared.lock().waiting.extend(held);
+            self.shared.changed.notify_all();
         }
+    }
+
+    /// Gives back what has not been taken off yet. Nothing when it is off: waits until that is so when it is
+    /// just being taken off.
+    pub(crate) fn take_back(&self, spot: Spot) -> Option<Held> {
+        let mut queue = self.shared.lock();
+        let held = queue.waiting.remove(&spot);
+        while held.is_none() && queue.current == Some(spot) {
+            queue = self.shared.wait(queue);
+        }
+        held
     }
 
     /// Waits until everything is off.
     pub(crate) fn finish(&mut self) {
-        if let Some(thread) = self.0.take() {
-            drop(thread.to);
+        self.shared.lock().ends = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
             // It does nothing that could panic, and what it held is dropped if it does.
-            let _ended = thread.handle.join();
+            let _ended = thread.join();
         }
     }
 }
@@ -54,12 +84,39 @@ impl Drop for Reaper {
     }
 }
 
-impl Thread {
-    fn start() -> io::Result<Self> {
-        let (to, from) = channel::<Held>();
-        let handle = thread::Builder::new()
-            .name("tlg-detach".to_owned())
-            .spawn(move || from.into_iter().for_each(drop))?;
-        Ok(Self { to, handle })
+impl Shared {
+    /// Nobody who holds the lock can leave the queue in between.
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn wait<'q>(&self, queue: MutexGuard<'q, Queue>) -> MutexGuard<'q, Queue> {
+        let woken = self.changed.wait(queue);
+        woken.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes off what comes, until nothing more will.
+    fn work(&self) {
+        let mut queue = self.lock();
+        loop {
+            if let Some((spot, held)) = queue.waiting.pop_first() {
+                queue.current = Some(spot);
+                drop(queue);
+                drop(held); // this is what takes so long
+                queue = self.lock();
+                queue.current = None;
+                self.changed.notify_all();
+            } else if queue.ends {
+                return;
+            } else {
+                queue = self.wait(queue);
+            }
+        }
+    }
+}
+
+fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new()
+        .name("tlg-detach".to_owned())
+        .spawn(move || shared.work())
 }
