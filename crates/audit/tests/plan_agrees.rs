@@ -284,6 +284,7 @@ mod tests {
                     tty,
                     comm,
                     exe,
+                    subj: None,
                 },
                 groups: &self.groups,
                 personality,

@@ -237,6 +237,7 @@ impl<'s> Engine<'s> {
             rodata.tlg_seed = seed;
             rodata.tlg_root.ino = root.ino;
             rodata.tlg_root.dev = root.dev;
+            rodata.tlg_apparmor = probe::apparmor().into();
             rodata.tlg_named = lowered.named;
             rodata.tlg_hooked = lowered.sees().into();
             rodata.tlg_uring = lowered.uring.iter().any(|&call| call != 0).into();

@@ -1,6 +1,7 @@
 //! What this kernel offers, asked of its type information and not of its version.
 
 use std::collections::HashSet;
+use std::fs;
 
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
@@ -27,6 +28,12 @@ pub fn kernel() -> libbpf_rs::Result<Kernel> {
         inner: Inner::ALL.iter().copied().filter(has).collect(),
         uring: true,
     })
+}
+
+/// Whether AppArmor gives labels to tasks.
+#[must_use]
+pub(crate) fn apparmor() -> bool {
+    fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
 }
 
 /// How many arguments a tracepoint has; `None` when there is no such tracepoint.
