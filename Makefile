@@ -40,4 +40,4 @@ fmt: ## format the Rust and the C
 	@cargo xtask fmt
 
 install: ## put what `make build` built under PREFIX (/usr/local) (root)
-	@install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(RELEASE)/tollgate && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 man/tollgate.8
+	@install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(RELEASE)/tollgate && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 man/tollgate.8 && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man5 man/tollgate.toml.5

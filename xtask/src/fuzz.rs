@@ -1,6 +1,7 @@
 //! `cargo xtask fuzz`: throws rule text of any bytes at what reads it, for as long as it is told.
 //!
-//! The targets are tests of crate `audit`, of which every plain run of the tests does a little.
+//! The targets are tests of the crates `audit` and `tollgate`, of which every plain run of the tests does
+//! a little.
 
 use std::process::ExitCode;
 
@@ -10,6 +11,11 @@ use crate::step::succeeds;
 
 /// How long a target runs, if nothing is said.
 const SECONDS: u64 = 60;
+
+/// What the names of all targets begin with.
+const ALL: &str = "fuzz_";
+/// Packages with targets, and where in them those are.
+const TARGETS: [(&str, &[&str]); 2] = [("audit", &["--test", "fuzz"]), ("tollgate", &["--bins"])];
 
 struct Wanted {
     seconds: u64,
@@ -26,19 +32,22 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let out = repository.root.join("target/fuzz");
     std::fs::create_dir_all(&out)?;
     let seed = wanted.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    let mut command = repository.cargo(&["test", "--release", "--locked", "-p", "audit"]);
-    command
-        .args(["--test", "fuzz", "--", "--nocapture", "--test-threads=1"])
-        .arg(wanted.target.unwrap_or_default())
-        .env("TOLLGATE_FUZZ_SECONDS", wanted.seconds.to_string())
-        .env("TOLLGATE_FUZZ_SEED", seed.to_string())
-        .env("TOLLGATE_FUZZ_OUT", &out);
     println!("seed {seed}; inputs that fail go to `{}`", out.display());
-    Ok(if succeeds(&mut command)? {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let target = wanted.target.unwrap_or_else(|| ALL.into());
+    for (package, tests) in TARGETS {
+        let mut command = repository.cargo(&["test", "--release", "--locked", "-p", package]);
+        command
+            .args(tests)
+            .args(["--", "--nocapture", "--test-threads=1"])
+            .arg(&target)
+            .env("TOLLGATE_FUZZ_SECONDS", wanted.seconds.to_string())
+            .env("TOLLGATE_FUZZ_SEED", seed.to_string())
+            .env("TOLLGATE_FUZZ_OUT", &out);
+        if !succeeds(&mut command)? {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn wanted(arguments: &[String]) -> Result<Wanted, String> {

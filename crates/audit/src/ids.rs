@@ -107,6 +107,10 @@ impl Dev {
 pub struct MsgType(pub u16);
 
 impl MsgType {
+    /// What a user wants to have recorded.
+    pub const USER: Self = Self(1005);
+    /// Rules or settings were changed, or were not.
+    pub const CONFIG_CHANGE: Self = Self(1305);
     /// The call itself: who, what, outcome.
     pub const SYSCALL: Self = Self(1300);
     /// One object that the call named.

@@ -1,7 +1,7 @@
 //! The audit language: what rules say, what they compile to, what happened, and how it is written.
 //!
 //! Data flows one way: rule text -> [`rule`] -> [`plan`]; ring bytes (decoded by the engine) ->
-//! [`event`] -> [`record`].
+//! [`event`] -> [`record`]. Beside it stands what the daemon is told by files: [`conf`].
 //!
 //! Invariants of the crate, held by `forbid(unsafe_code)` and `cargo xtask tidy`:
 //! it does no I/O, reads no clock, and its encoders allocate nothing per event.
@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conf;
 pub mod event;
 pub mod ids;
 pub mod plan;

@@ -7,14 +7,17 @@
 //! ```
 //!
 //! [`encode`] writes the line from `type=` to the newline; a node name and an enrichment are the
-//! business of the sink that wants them. [`decode`] reads any such line back, [`quote`] is the rule
+//! business of the sink that wants them. [`decode`] reads any such line back, [`gather`]
+//! puts the lines of an event together, [`quote`] is the rule
 //! for strings that a task could choose, and [`interpret`] turns numbers into what people read.
 
 pub mod decode;
 mod detail;
 mod digits;
 pub mod encode;
+pub mod enrich;
 pub mod execve;
+pub mod gather;
 pub mod interpret;
 pub mod quote;
 

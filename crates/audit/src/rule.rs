@@ -5,12 +5,14 @@
 //! its words, and stops where it stops. What the commands mean together is the business of
 //! [`crate::plan`].
 
+mod accept;
 pub mod auditctl;
 pub mod augenrules;
 pub mod codes;
 pub mod diag;
 pub(crate) mod field;
 mod lex;
+mod name;
 mod pair;
 mod parse;
 mod print;
@@ -19,6 +21,7 @@ use bstr::BString;
 
 use crate::ids::Arch;
 
+pub use accept::accept;
 pub use diag::{Diagnostic, Severity};
 pub use parse::{parse_file, parse_line};
 pub use print::print;

@@ -104,7 +104,7 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 	__u8 *room;
 
 	key = seen_call(task, &call);
-	if (key == WIRE_NO_CALL || seen_find(task->pid, key))
+	if (key == WIRE_NO_CALL || seen_find(task->pid, key, &call))
 		return 0; /* in io_uring there is no user memory to prove a name by */
 	s = scratch();
 	if (!s)
@@ -114,6 +114,7 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 	shape = &call->objects[0];
 	if (shape->place != WIRE_PLACE_FD && !call_arg(&s->event, shape->arg))
 		return 0; /* utimensat of a descriptor: the kernel lists nothing */
+	watch_by(s, call);
 	s->hits = 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
 	s->object[0].dentry = (__u64)dentry;
@@ -126,7 +127,7 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 		seen_watch(s, 1);
 	if (call->facts & WIRE_FACT_WATCHED && !s->hits)
 		return 0;
-	seen = seen_claim(task, key);
+	seen = seen_claim(task, key, call);
 	if (!seen)
 		return 0;
 	seen_keep_hits(seen, s);

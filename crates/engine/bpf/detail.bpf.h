@@ -32,10 +32,10 @@ static __always_inline struct seen *detail_slot(struct task_struct *task)
 
 	if (key == WIRE_NO_CALL || !(call->facts & WIRE_FACT_AUX))
 		return NULL;
-	seen = seen_find(task->pid, key);
+	seen = seen_find(task->pid, key, &call);
 	if (seen || (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED))
 		return seen;
-	return seen_claim(task, key);
+	return seen_claim(task, key, call);
 }
 
 /* Adds an entry to those of the call. */

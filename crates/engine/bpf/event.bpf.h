@@ -187,6 +187,8 @@ static __always_inline __u32 named_nothing(const struct scratch *s, const struct
 		return 1;
 	if (!tlg_hooked || !(call->facts & WIRE_FACT_SEEN) || tlg_seen_short)
 		return 0;
+	if (bpf_jiffies64() - tlg_replaced < SEEN_OLD)
+		return 0; /* the hooks may have looked at it by a plan that has no rule for it */
 	return call->facts & WIRE_FACT_NAMED || call->objects[0].place == WIRE_PLACE_FD ||
 	       s->event.exit == (__u64)-EINVAL;
 }
@@ -259,6 +261,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 		return;
 	}
 	event = &s->event;
+	watch_by(s, call);
 	s->used = s->hits = s->exe_hits = 0;
 	event->version = WIRE_VERSION;
 	event->flags = flags;
@@ -322,9 +325,14 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 
 	if (nr >= WIRE_SYSCALLS)
 		return;
-	call = bpf_map_lookup_elem(&tlg_calls, &key);
-	if (!call || call->tests == WIRE_NO_CALL)
+	call = call_now(key);
+	if (!call)
 		return;
+	if (call->tests == WIRE_NO_CALL) {
+		if (tlg_hooked)
+			seen_forget(thread, key);
+		return;
+	}
 	if (call->facts & WIRE_FACT_FORKS && !ret)
 		return;
 	if (call->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
@@ -332,9 +340,9 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 	if ((__u32)task->tgid == tlg_self)
 		return;
 	if (tlg_hooked && call->facts & SEEN_FACTS) {
-		seen = seen_find(thread, key);
+		seen = seen_find(thread, key, &call);
 		if (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED && !seen &&
-		    !tlg_seen_short)
+		    !tlg_seen_short && !seen_forget(thread, key))
 			return;
 	}
 	call_event(task, call, abi, nr, ret, flags, thread, seen);

@@ -13,8 +13,8 @@
 #define SHORT_NAME \
 	32 /* smallest DNAME_INLINE_LEN: a name so short lies in its dentry, before v6.2 */
 
-const volatile __u64 tlg_inode_bits[GLANCE_BITS / 64];
-const volatile __u64 tlg_name_bits[GLANCE_BITS / 64];
+__u64 tlg_inode_bits[2][GLANCE_BITS / 64];
+__u64 tlg_name_bits[2][GLANCE_BITS / 64];
 
 static __always_inline __u32 inode_spot(__u64 ino, __u32 dev)
 {
@@ -29,9 +29,9 @@ static __always_inline __u32 name_spot(__u64 word, __u32 len)
 	return mix(tlg_seed ^ len, word) >> 48;
 }
 
-static __always_inline int bit_at(const volatile __u64 *bits, __u32 spot)
+static __always_inline int bit_at(const __u64 (*bits)[GLANCE_BITS / 64], __u32 half, __u32 spot)
 {
-	return (bits[spot / 64 & (GLANCE_BITS / 64 - 1)] >> (spot & 63)) & 1;
+	return (bits[half & 1][spot / 64 & (GLANCE_BITS / 64 - 1)] >> (spot & 63)) & 1;
 }
 
 /* HIT_LEAF for the first `left` steps. No branch: the verifier would follow both for each number. */
@@ -54,7 +54,8 @@ static __always_inline __u32 clear_above(const struct scratch *s, __u64 mnt)
 {
 	__u64 version = tree_version();
 
-	return version && s->clear_mnt == mnt && s->clear_version == version;
+	return version && s->clear_mnt == mnt && s->clear_version == version &&
+	       s->clear_epoch == s->epoch;
 }
 
 /* Whether the place where `s->object[0].mnt` is mounted, or what is above, is watched. */
@@ -78,11 +79,12 @@ __noinline int mounted_below_watch(struct scratch *s)
 		return 1;
 	s->clear_mnt = mnt;
 	s->clear_version = version;
+	s->clear_epoch = s->epoch;
 	return 0;
 }
 
 /*
- * Which watches an object hits: s->hit, s->hits. `last` is a struct qstr of a name below `dentry` that is
+ * Which watches an object hits, by the plan of watch_by(): s->hit, s->hits. `last` is a struct qstr of a name below `dentry` that is
  * meant, or 0; `leaves` says how many steps count as the object itself.
  */
 static __always_inline void glance(struct scratch *s, const struct dentry *dentry,
@@ -92,18 +94,19 @@ static __always_inline void glance(struct scratch *s, const struct dentry *dentr
 	const struct dentry *at = dentry;
 	__u32 dev = dentry->d_sb->s_dev;
 	__u32 exact = 0, left = last ? leaves - 1 : leaves;
+	__u32 half = s->half;
 	__u32 top = 0;
 
 	s->hits = 0;
-	if (last && bit_at(tlg_name_bits,
+	if (last && bit_at(tlg_name_bits, half,
 			   name_spot(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
 		exact = 1;
 	for (__u32 i = 0; i < GLANCE_STEPS && !exact; i++) {
 		__u64 ino = at->d_inode->i_ino;
 		struct wire_watched *watched = NULL;
 
-		if (bit_at(tlg_inode_bits, inode_spot(ino, dev))) {
-			struct wire_inode_key key = { .ino = ino, .dev = dev };
+		if (bit_at(tlg_inode_bits, half, inode_spot(ino, dev))) {
+			struct wire_inode_key key = { .ino = ino, .dev = dev, .half = half };
 
 			watched = bpf_map_lookup_elem(&tlg_inodes, &key);
 			if (watched)
@@ -117,7 +120,7 @@ static __always_inline void glance(struct scratch *s, const struct dentry *dentr
 			top = 2;
 			break;
 		}
-		if (bit_at(tlg_name_bits, dentry_spot(at)) &&
+		if (bit_at(tlg_name_bits, half, dentry_spot(at)) &&
 		    !(watched && watched->sole && watched->spot == dentry_spot(at)))
 			exact = 1;
 		if (at->d_parent == at) {

@@ -19,9 +19,9 @@ static __always_inline int see_names(const struct filename *first, const struct 
 
 	if (key == WIRE_NO_CALL)
 		return 0;
-	seen = seen_find(task->pid, key);
+	seen = seen_find(task->pid, key, &call);
 	if (!seen || !seen->uring)
-		seen = seen_claim(task, key);
+		seen = seen_claim(task, key, call);
 	if (!seen)
 		return 0;
 	if (!IS_ERR(first))
@@ -106,7 +106,7 @@ int names_parent(__u64 *ctx)
 	nd = (struct nameidata *)ctx[0];
 	path = (struct path *)ctx[2];
 	inode = path->dentry->d_inode;
-	seen = seen_slot(task, key);
+	seen = seen_slot(task, key, &call);
 	s = scratch();
 	if (!seen || !s)
 		return 0;
@@ -124,6 +124,7 @@ int names_parent(__u64 *ctx)
 	seen->mnt = (__u64)path->mnt;
 	if (!seen_compares(call))
 		return 0;
+	watch_by(s, call);
 	glance(s, path->dentry, path->mnt, (__u64)&nd->last, 2);
 	seen_keep_hits(seen, s);
 	return 0;
@@ -222,6 +223,7 @@ int names_linked(__u64 *ctx)
 	seen_inode(item, dentry->d_inode);
 	if (!seen_compares(call))
 		return 0;
+	watch_by(s, call);
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].mnt = seen->mnt;
 	s->object[0].last = 0;

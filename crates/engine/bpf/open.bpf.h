@@ -8,10 +8,10 @@
 #define IS_ERR(addr)  ((__u64)(addr) >= (__u64) - MAX_ERRNO)
 
 /* Flags of which an open must have one for any rule to match; 0 when there are none. */
-const volatile __u32 tlg_open_gate;
+volatile __u32 tlg_open_gate;
 
 /* Whether open_refused() is attached and sees what an open found. */
-const volatile __u32 tlg_refusals;
+volatile __u32 tlg_refusals;
 
 /* Where a name that led nowhere points: compares it with watches, as text. */
 static __always_inline void watch_missing(struct scratch *s, struct task_struct *task, __u32 dirfd,
@@ -66,9 +66,12 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
 	__u32 created = 0;
 	struct scratch *s = scratch();
 	struct seen *seen;
+	__u32 epoch;
 
 	if (!s)
 		return 0; /* the call's end counts it */
+	epoch = call->epoch;
+	watch_by(s, call);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
 		created = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
@@ -82,13 +85,14 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
 	}
 	if (watched && !s->hits)
 		return 0;
-	seen = seen_find(task->pid, key);
+	seen = seen_find(task->pid, key, &call);
 	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused || seen->uring))
-		seen = seen_claim(task, key);
+		seen = seen_claim(task, key, call);
 	if (!seen)
 		return 0;
 	seen->open_flags = flags;
-	seen_keep_hits(seen, s);
+	if (seen->epoch == epoch)
+		seen_keep_hits(seen, s);
 	if (!IS_ERR(file))
 		see_opened(seen, filename, file, created);
 	else if (seen->refused)
@@ -123,7 +127,7 @@ int open_object(__u64 *ctx)
 	open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], flags,
 		   (struct file *)ctx[3]);
 	if (call->detail == WIRE_DETAIL_OPENAT2) {
-		struct seen *seen = seen_find(task->pid, key);
+		struct seen *seen = seen_find(task->pid, key, &call);
 
 		if (seen) {
 			seen->open_mode = ((struct open_flags *)ctx[2])->mode;
@@ -146,6 +150,8 @@ int exec_object(__u64 *ctx)
 
 	if (key == WIRE_NO_CALL)
 		return 0;
+	seen_find(task->pid, key,
+		  &call); /* an interpreter is looked for by the plan of the program */
 	return open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], 0,
 			  (struct file *)ctx[3]);
 }
@@ -171,9 +177,9 @@ int open_refused(__u64 *ctx)
 	key = seen_call(task, &call);
 	if (key == WIRE_NO_CALL)
 		return 0;
-	seen = seen_find(task->pid, key);
+	seen = seen_find(task->pid, key, &call);
 	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->uring))
-		seen = seen_claim(task, key);
+		seen = seen_claim(task, key, call);
 	s = scratch();
 	if (!seen || !s)
 		return 0;
@@ -185,6 +191,7 @@ int open_refused(__u64 *ctx)
 	seen->refused = 1;
 	if (!seen_compares(call))
 		return 0;
+	watch_by(s, call);
 	glance(s, path->dentry, path->mnt, 0, 1);
 	seen_keep_hits(seen, s);
 	return 0;

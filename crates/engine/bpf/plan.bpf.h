@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The calls that rules name, as every program asks for them first, and who is never audited. */
+/*
+ * The calls that rules name, as every program asks for them first, and who is never audited.
+ *
+ * There is room for two plans, so that one can be written while the other is in force. Everything that
+ * decides is in two halves: calls, tests, watches. tlg_epoch counts the plans, and its lowest bit is the
+ * half in force: one store puts another plan in force. A call that hooks inside the kernel have seen keeps
+ * the plan of the first of them until it ends. What only spares work (gates, the bits of sys_exit_any) is
+ * not in halves: user space opens it before that store and narrows it after.
+ */
 #ifndef TOLLGATE_PLAN_BPF_H
 #define TOLLGATE_PLAN_BPF_H
 
@@ -7,19 +15,46 @@ __u32 tlg_self; /* tgid of the daemon, which is never audited; learnt by daemon_
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, WIRE_ABIS *WIRE_SYSCALLS);
+	__uint(max_entries, 2 * WIRE_ABIS * WIRE_SYSCALLS);
 	__type(key, __u32);
 	__type(value, struct wire_call);
 } tlg_calls SEC(".maps");
 
-/* The numbers that rules name, one bit each, for programs that see every call. */
-const volatile __u64 tlg_named[WIRE_ABIS][WIRE_SYSCALLS / 64];
+#define NO_EPOCH (~0U)
 
-static __always_inline int named(__u32 abi, __u32 nr)
+/* The plan in force. */
+volatile __u32 tlg_epoch;
+
+/* The plan before it, while its half is whole, or NO_EPOCH. */
+volatile __u32 tlg_epoch_before;
+
+/* Kernel ticks when the plan in force was put in force in place of another, or 0. */
+volatile __u64 tlg_replaced;
+
+/* The numbers that the raw sys_enter, or sys_exit, is for: one bit each. */
+volatile __u64 tlg_raw_enter[WIRE_ABIS][WIRE_SYSCALLS / 64];
+volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
+
+/* What a plan says about a call; `key` is its index in the call table. */
+static __always_inline struct wire_call *call_of(__u32 epoch, __u32 key)
+{
+	__u32 index = (epoch & 1) * WIRE_ABIS * WIRE_SYSCALLS + key;
+
+	return bpf_map_lookup_elem(&tlg_calls, &index);
+}
+
+/* What the plan in force says. */
+static __always_inline struct wire_call *call_now(__u32 key)
+{
+	return call_of(tlg_epoch, key);
+}
+
+static __always_inline int named(const volatile __u64 (*bits)[WIRE_SYSCALLS / 64], __u32 abi,
+				 __u32 nr)
 {
 	if (nr >= WIRE_SYSCALLS || abi >= WIRE_ABIS)
 		return 0;
-	return (tlg_named[abi][nr / 64] >> (nr % 64)) & 1;
+	return (bits[abi][nr / 64] >> (nr % 64)) & 1;
 }
 
 /* An argument as the call takes it: a 64-bit program may leave more in the registers of a 32-bit call. */

@@ -83,6 +83,8 @@ struct scratch {
 	__u8 tail[WIRE_TAIL_BYTES +
 		  TAIL_SLACK]; /* directly behind the event: both leave together */
 	__u32 used; /* bytes of the tail */
+	__u32 epoch; /* of the plan whose watches are looked for */
+	__u32 half; /* that it is in */
 	__u32 hits;
 	__u32 hit[HITS_MAX];
 	__u32 exe_hits;
@@ -96,8 +98,9 @@ struct scratch {
 	struct name_scan scan;
 	struct path_cache path_cache[PATH_SLOTS];
 	struct title_cache title_cache;
-	__u64 clear_mnt; /* a mount above which nothing was watched at clear_version */
+	__u64 clear_mnt; /* a mount above which nothing was watched at clear_version, by clear_epoch */
 	__u64 clear_version;
+	__u32 clear_epoch;
 };
 
 struct {

@@ -23,6 +23,7 @@
 struct seen {
 	__u32 thread; /* whose call it is; 0 when the slot is free */
 	__u32 call; /* index in the call table */
+	__u32 epoch; /* of the plan that it was made under, and that decides about the call */
 	__u64 since; /* kernel ticks */
 	__u32 items;
 	__u32 text_used;
@@ -57,8 +58,8 @@ struct {
 /* Once a slot was missing: from then on a call without one may have hit a watch all the same. */
 __u32 tlg_seen_short;
 
-/* Whether operations of io_uring are hooked. */
-const volatile __u32 tlg_uring;
+/* Whether operations of io_uring may be hooked. */
+volatile __u32 tlg_uring;
 
 /* Whether the engine has hooks inside the kernel at all. */
 const volatile __u32 tlg_hooked;
@@ -82,16 +83,31 @@ static __always_inline struct seen *seen_of(__u32 thread)
 	return NULL;
 }
 
-/* The slot of a thread's call, or NULL. */
-static __always_inline struct seen *seen_find(__u32 thread, __u32 call)
+/*
+ * The slot of a thread's call, or NULL. `call` is what the plan in force says about the call, and becomes
+ * what the plan of the slot says. A slot whose plan is gone is none: two plans have come since.
+ */
+static __always_inline struct seen *seen_find(__u32 thread, __u32 key, struct wire_call **call)
 {
 	struct seen *seen = seen_of(thread);
+	struct wire_call *before;
 
-	return seen && seen->call == call ? seen : NULL;
+	if (!seen || seen->call != key)
+		return NULL;
+	if (seen->epoch == (*call)->epoch)
+		return seen;
+	if (seen->epoch != tlg_epoch_before)
+		return NULL;
+	before = call_of(seen->epoch, key);
+	if (!before)
+		return NULL;
+	*call = before;
+	return seen;
 }
 
 /* A slot for a call of the current task: its own of before, emptied, or a free one, or an old one. */
-static __always_inline struct seen *seen_claim(const struct task_struct *task, __u32 call)
+static __always_inline struct seen *seen_claim(const struct task_struct *task, __u32 key,
+					       const struct wire_call *call)
 {
 	__u32 thread = task->pid;
 	__u64 now = bpf_jiffies64();
@@ -122,7 +138,8 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 		count_cut(WIRE_CUT_SEEN);
 		return NULL;
 	}
-	seen->call = call;
+	seen->call = key;
+	seen->epoch = call->epoch;
 	seen->since = now;
 	seen->items = seen->text_used = seen->open_flags = seen->hits = 0;
 	seen->may_delete = seen->refused = seen->uring = 0;
@@ -133,17 +150,29 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 }
 
 /* The slot that the call has already, or a new one. */
-static __always_inline struct seen *seen_slot(const struct task_struct *task, __u32 call)
+static __always_inline struct seen *seen_slot(const struct task_struct *task, __u32 key,
+					      struct wire_call **call)
 {
-	struct seen *seen = seen_find(task->pid, call);
+	struct seen *seen = seen_find(task->pid, key, call);
 
-	return seen ? seen : seen_claim(task, call);
+	return seen ? seen : seen_claim(task, key, *call);
 }
 
 /* Gives back the slot of a thread, unless it has been taken from it. */
 static __always_inline void seen_free(struct seen *seen, __u32 thread)
 {
 	__sync_val_compare_and_swap(&seen->thread, thread, 0);
+}
+
+/* Frees the slot of a call which the plan in force does not decide about. Returns whether there was one. */
+static __always_inline __u32 seen_forget(__u32 thread, __u32 key)
+{
+	struct seen *seen = seen_of(thread);
+
+	if (!seen || seen->call != key)
+		return 0;
+	seen_free(seen, thread);
+	return 1;
 }
 
 /*
@@ -161,12 +190,12 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 		if (!seen || !seen->uring)
 			return WIRE_NO_CALL;
 		key = seen->call;
-		*call = bpf_map_lookup_elem(&tlg_calls, &key);
+		*call = call_now(key);
 		return *call && (*call)->facts & SEEN_FACTS ? key : WIRE_NO_CALL;
 	}
 	if (nr >= WIRE_SYSCALLS)
 		return WIRE_NO_CALL;
-	*call = bpf_map_lookup_elem(&tlg_calls, &key);
+	*call = call_now(key);
 	if (!*call || (*call)->tests == WIRE_NO_CALL || !((*call)->facts & SEEN_FACTS))
 		return WIRE_NO_CALL;
 	if ((__u32)task->tgid == tlg_self)
@@ -180,7 +209,7 @@ static __always_inline struct seen *seen_current(struct wire_call **call)
 	struct task_struct *task = current();
 	__u32 key = seen_call(task, call);
 
-	return key == WIRE_NO_CALL ? NULL : seen_find(task->pid, key);
+	return key == WIRE_NO_CALL ? NULL : seen_find(task->pid, key, call);
 }
 
 /* Adds an item without name and inode. */
@@ -354,7 +383,11 @@ static __always_inline void seen_hits(struct scratch *s, const struct seen *seen
 /* Whether an inode itself is watched: for what lies in a directory that was compared already. */
 static __always_inline void seen_watch_inode(struct seen *seen, const struct inode *inode)
 {
-	struct wire_inode_key key = { .ino = inode->i_ino, .dev = inode->i_sb->s_dev };
+	struct wire_inode_key key = {
+		.ino = inode->i_ino,
+		.dev = inode->i_sb->s_dev,
+		.half = seen->epoch & 1,
+	};
 	struct wire_watched *watched = bpf_map_lookup_elem(&tlg_inodes, &key);
 
 	if (watched)

@@ -12,7 +12,7 @@ static __always_inline int keep_address(__u32 len, __u64 address)
 
 	if (key == WIRE_NO_CALL || !len)
 		return 0;
-	seen = seen_slot(task, key);
+	seen = seen_slot(task, key, &call);
 	if (!seen)
 		return 0;
 	if (len > SEEN_ADDRESS)

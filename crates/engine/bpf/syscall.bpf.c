@@ -78,7 +78,8 @@ int sys_enter_last(struct trace_event_raw_sys_enter *ctx)
 
 /*
  * raw_tp sys_exit: every call of both ABIs ends here; costs every call of the machine a program run.
- * Attached instead of sys_exit_one when a rule names a 32-bit call.
+ * Attached instead of sys_exit_one when a rule names a 32-bit call; beside it when rules come to name one
+ * later. Its bits say which calls are its own.
  */
 SEC("raw_tp/sys_exit")
 int sys_exit_any(struct bpf_raw_tracepoint_args *ctx)
@@ -87,7 +88,7 @@ int sys_exit_any(struct bpf_raw_tracepoint_args *ctx)
 	__u32 nr = task_regs(task)->orig_ax;
 	__u32 abi = task_abi(task);
 
-	if (named(abi, nr))
+	if (named(tlg_raw_exit, abi, nr))
 		syscall_end(task, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED, task->pid);
 	return 0;
 }
@@ -111,13 +112,13 @@ int sys_enter_any(struct bpf_raw_tracepoint_args *ctx)
 	__u32 key = abi * WIRE_SYSCALLS + nr;
 	struct wire_call *call;
 
-	if (!named(abi, nr))
+	if (!named(tlg_raw_enter, abi, nr))
 		return 0;
 	if (never_returns(abi, nr)) {
 		syscall_end(task, abi, nr, 0, 0, task->pid);
 		return 0;
 	}
-	call = bpf_map_lookup_elem(&tlg_calls, &key);
+	call = call_now(key);
 	if (call && call->facts & WIRE_FACT_ENTRY)
 		remember(task);
 	return 0;
@@ -153,8 +154,7 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 
 	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
 		flags |= WIRE_EVENT_SCRIPT;
-	if (named(abi, nr))
-		syscall_end(task, abi, nr, 0, flags, thread);
+	syscall_end(task, abi, nr, 0, flags, thread);
 	return 0;
 }
 
@@ -170,7 +170,7 @@ int task_exit(struct bpf_raw_tracepoint_args *ctx)
 	__u32 nr = task_regs(task)->orig_ax;
 	__u32 abi = task_abi(task);
 
-	if (never_returns(abi, nr) && named(abi, nr))
+	if (never_returns(abi, nr))
 		syscall_end(task, abi, nr, 0, 0, task->pid);
 	return 0;
 }
@@ -201,14 +201,18 @@ int stub_call_end(__u64 *ctx)
 	return 0;
 }
 
+/* Whether rules may match an openat, or an open, that only reads. */
+volatile __u32 tlg_openat_reads;
+volatile __u32 tlg_open_reads;
+
 /*
- * The same on the functions of openat and open, where rules match only what is opened to write: most
- * opens only read, and end here.
+ * The same on the functions of openat and open: where rules match only what is opened to write, most opens
+ * only read, and end here.
  */
 SEC("fexit/__x64_sys_close")
 int stub_openat_end(__u64 *ctx)
 {
-	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE))
+	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE) && !tlg_openat_reads)
 		return 0;
 	bpf_tail_call(ctx, &tlg_call_end, 0);
 	count_lost(WIRE_LOST_STUB);
@@ -218,7 +222,7 @@ int stub_openat_end(__u64 *ctx)
 SEC("fexit/__x64_sys_close")
 int stub_open_end(__u64 *ctx)
 {
-	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE))
+	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE) && !tlg_open_reads)
 		return 0;
 	bpf_tail_call(ctx, &tlg_call_end, 0);
 	count_lost(WIRE_LOST_STUB);

@@ -11,7 +11,7 @@
 #define EAGAIN 11
 
 /* For each operation, 1 + index in the call table of the call that does the same; 0 for none. */
-const volatile __u32 tlg_uring_calls[WIRE_URING_OPS];
+volatile __u32 tlg_uring_calls[WIRE_URING_OPS];
 
 /* The call that an operation counts as, and its index in the call table. */
 static __always_inline struct wire_call *uring_call(const struct io_kiocb *req, __u32 *key)
@@ -25,7 +25,7 @@ static __always_inline struct wire_call *uring_call(const struct io_kiocb *req, 
 	if (!index)
 		return NULL;
 	*key = index - 1;
-	return bpf_map_lookup_elem(&tlg_calls, key);
+	return call_now(*key);
 }
 
 /*
@@ -43,7 +43,7 @@ int stub_uring_enter(__u64 *ctx)
 	call = uring_call((struct io_kiocb *)ctx[0], &key);
 	if (!call || call->tests == WIRE_NO_CALL || (__u32)task->tgid == tlg_self)
 		return 0;
-	seen = seen_claim(task, key);
+	seen = seen_claim(task, key, call);
 	if (seen)
 		seen->uring = 1;
 	return 0;
@@ -81,9 +81,13 @@ int uring_end(__u64 *ctx)
 	__u32 key;
 
 	call = uring_call(req, &key);
-	if (!call || call->tests == WIRE_NO_CALL || (__u32)task->tgid == tlg_self)
+	if (!call || (__u32)task->tgid == tlg_self)
 		return 0;
-	seen = seen_find(task->pid, key);
+	if (call->tests == WIRE_NO_CALL) {
+		seen_forget(task->pid, key);
+		return 0;
+	}
+	seen = seen_find(task->pid, key, &call);
 	if (!returned)
 		call_event(task, call, WIRE_B64, key % WIRE_SYSCALLS, req->cqe.res,
 			   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, req->opcode, seen);

@@ -6,7 +6,7 @@
  * symbolic links, bind mounts and hard links. By the hash of each leading part of its path: follows
  * the name when the file behind it is replaced, and serves objects that are gone or were only named.
  * Hashes are keyed with a random seed, so that nobody can make two paths meet. A thousand watches
- * cost what one costs.
+ * cost what one costs. Keys of both tables say which half of the plan they belong to.
  */
 #ifndef TOLLGATE_WATCH_BPF_H
 #define TOLLGATE_WATCH_BPF_H
@@ -16,6 +16,7 @@ const volatile struct wire_inode_key tlg_root; /* the directory that watched pat
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1); /* set by the loader */
 	__type(key, struct wire_inode_key);
 	__type(value, struct wire_watched);
@@ -23,6 +24,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1); /* set by the loader */
 	__type(key, __u64);
 	__type(value, __u32);
@@ -32,6 +34,13 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * 0x9e3779b97f4a7c15;
 	return hash ^ (hash >> 29);
+}
+
+/* Has the watches of a call's plan looked for from now on. */
+static __always_inline void watch_by(struct scratch *s, const struct wire_call *call)
+{
+	s->epoch = call->epoch;
+	s->half = call->epoch & 1;
 }
 
 struct hits {
@@ -92,6 +101,7 @@ static long watch_step(__u32 index, void *data)
 	sb = LOAD(inode, walk->inode, i_sb);
 	key.ino = LOAD(inode, walk->inode, i_ino);
 	key.dev = LOAD(super_block, sb, s_dev);
+	key.half = s->half;
 	watched = bpf_map_lookup_elem(&tlg_inodes, &key);
 	if (watched)
 		add_hit(&walk->hits, watched->watch | walk->leaf);
@@ -171,7 +181,7 @@ static long name_step(__u32 index, void *data)
 {
 	struct name_lookup *lookup = data;
 	struct scratch *s = lookup->s;
-	__u64 key = s->prefix[index & PREFIX_MASK];
+	__u64 key = s->prefix[index & PREFIX_MASK] ^ s->half;
 	__u32 *watch = bpf_map_lookup_elem(&tlg_names, &key);
 
 	if (watch)

@@ -21,7 +21,9 @@
 #define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
 #define WIRE_URING_OPS	     128
 #define WIRE_NO_CALL	     0xffffffffu
-#define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record; the rest is the rule */
+#define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record */
+#define WIRE_RULE_BITS	     16 /* of it that are the rule; between the two, the epoch of its plan */
+#define WIRE_EPOCHS	     32768 /* before they start again at 0; a power of two */
 
 /* ABIs, in the order of the call table. */
 enum wire_abi {
@@ -124,18 +126,22 @@ enum wire_detail {
 	WIRE_DETAIL_CAPSET,
 };
 
-/* What one call evaluates. Index: abi * WIRE_SYSCALLS + number. */
+/*
+ * What one call evaluates. Index: abi * WIRE_SYSCALLS + number; behind the calls of one half of the plan
+ * follow those of the other, see plan.bpf.h.
+ */
 struct wire_call {
 	__u32 tests; /* index of its first test; WIRE_NO_CALL when no rule names it */
 	__u32 tests_unwatched; /* the same without the rules that need a watch to be hit */
 	__u32 facts; /* WIRE_FACT_* */
 	__u8 open_arg; /* argument with open flags or open_how */
 	__u8 watch_perm; /* access modes for which an opened object is compared with watches */
+	__u16 epoch; /* of the plan that it belongs to */
 	__u8 detail; /* enum wire_detail */
-	__u8 _pad;
+	__u8 _pad[7];
 	struct wire_shape objects[WIRE_OBJECTS];
 };
-_Static_assert(sizeof(struct wire_call) == 24, "wire_call layout");
+_Static_assert(sizeof(struct wire_call) == 32, "wire_call layout");
 
 /* What a test looks at. */
 enum wire_kind_of_test {
@@ -181,7 +187,7 @@ _Static_assert(sizeof(struct wire_test) == 16, "wire_test layout");
 struct wire_inode_key {
 	__u64 ino;
 	__u32 dev;
-	__u32 _pad;
+	__u32 half; /* of the plan that watches it */
 };
 _Static_assert(sizeof(struct wire_inode_key) == 16, "wire_inode_key layout");
 
@@ -225,7 +231,7 @@ struct wire_event {
 	__u64 exit; /* two's complement */
 	__u32 abi; /* enum wire_abi */
 	__u32 nr;
-	__u32 rule;
+	__u32 rule; /* of the deciding test, without WIRE_KEEP */
 	__u32 success; /* 1 or 0 */
 	__u32 pid;
 	__u32 ppid;

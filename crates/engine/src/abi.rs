@@ -12,6 +12,10 @@ pub(crate) const B64: u32 = 0;
 pub(crate) const B32: u32 = 1;
 pub(crate) const NO_CALL: u32 = u32::MAX;
 pub(crate) const KEEP: u32 = 0x8000_0000;
+pub(crate) const RULE_BITS: u32 = 16;
+pub(crate) const EPOCHS: u16 = 32768;
+/// `NO_EPOCH` of `bpf/plan.bpf.h`.
+pub(crate) const NO_EPOCH: u32 = u32::MAX;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
 pub(crate) const ITEMS: usize = 8;
@@ -149,8 +153,9 @@ pub(crate) struct WireCall {
     pub(crate) facts: u32,
     pub(crate) open_arg: u8,
     pub(crate) watch_perm: u8,
+    pub(crate) epoch: u16,
     pub(crate) detail: u8,
-    pub(crate) _pad: u8,
+    pub(crate) _pad: [u8; 7],
     pub(crate) objects: [WireShape; OBJECTS],
 }
 
@@ -174,7 +179,7 @@ pub(crate) struct WireTest {
 pub(crate) struct WireInodeKey {
     pub(crate) ino: u64,
     pub(crate) dev: u32,
-    pub(crate) _pad: u32,
+    pub(crate) half: u32,
 }
 
 #[derive(
@@ -294,9 +299,9 @@ mod tests {
         vec![
             layout!(WireCounts as "wire_counts": matched, delivered, lost, cut, _pad),
             layout!(WireShape as "wire_shape": place, dir, arg, effect),
-            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, detail, _pad, objects),
+            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, detail, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
-            layout!(WireInodeKey as "wire_inode_key": ino, dev, _pad),
+            layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
             layout!(WireWatched as "wire_watched": watch, spot, sole),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,

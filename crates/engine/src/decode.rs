@@ -8,6 +8,7 @@ use zerocopy::FromBytes as _;
 use crate::abi::{self, WireAux, WireEvent, WireObject};
 use crate::aux;
 use crate::items::{Call, Object};
+use crate::keys::Keys;
 
 /// Why a sample is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,8 +33,8 @@ pub enum DecodeError {
 /// What an event needs that its bytes do not hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Keys of the plan's rules, by rule number.
-    pub keys: &'a [Option<bstr::BString>],
+    /// Keys of the rules of the plans that the event may be of.
+    pub keys: &'a Keys,
     /// Time of the event; see [`ticks`].
     pub time: Time,
     /// Serial that the event gets.
@@ -122,10 +123,8 @@ impl Decoder {
         if head.version != abi::VERSION {
             return Err(DecodeError::Version(head.version));
         }
-        let key = usize::try_from(head.rule)
-            .ok()
-            .and_then(|rule| context.keys.get(rule))
-            .ok_or(DecodeError::Rule(head.rule))?;
+        let key = context.keys.of(head.rule);
+        let key = key.ok_or(DecodeError::Rule(head.rule))?;
         let mut rest = Rest {
             bytes: rest,
             have: sample.len(),
@@ -193,7 +192,7 @@ impl Decoder {
                 exe: (head.flags & abi::EVENT_EXE != 0).then_some(exe),
                 subj: aux::label(subj, head.subj_mode.into()),
             },
-            key: key.as_ref().map(|key| key.as_slice()),
+            key: key.map(|key| &**key),
             argv: (head.flags & abi::EVENT_STARTED != 0).then_some(Argv {
                 argc: head.argc,
                 bytes: argv,

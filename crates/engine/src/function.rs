@@ -16,7 +16,7 @@ use libbpf_rs::{AsRawLibbpf as _, MapCore as _, MapFlags, MapMut, ProgramMut, li
 use crate::descriptor::owned;
 
 /// A function of the kernel that does the work of a syscall.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Function {
     id: u32,
     /// Its type, and with it the stub that fits.
@@ -24,7 +24,7 @@ pub(crate) struct Function {
 }
 
 /// The types of functions that stubs are for; see `bpf/syscall.bpf.c` and `bpf/uring.bpf.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// As `__x64_sys_close`.
     Call,
@@ -34,51 +34,58 @@ pub(crate) enum Kind {
     Uring,
 }
 
-/// The kernel's functions by name.
+/// The kernel's functions for calls and operations, by name.
 ///
 /// Looking one name up in the kernel's types walks through all of them, and a 32-bit call has some hundred
 /// names that it may go by: so the types are walked once.
+#[derive(Debug)]
 pub(crate) struct Functions {
-    /// Nothing for a function that does not take what one for a syscall takes.
-    by_name: HashMap<OsString, Option<Function>>,
+    by_name: HashMap<OsString, Function>,
 }
 
 impl Functions {
-    /// Reads the kernel's types; `None` when it has not the functions that the stubs are made for.
-    ///
-    /// # Errors
-    /// When the kernel has no type information.
-    pub(crate) fn read() -> libbpf_rs::Result<Option<Self>> {
-        let kernel = Btf::from_vmlinux()?;
+    /// Reads the kernel's types, and shows each function's name on the way; nothing when it has not the
+    /// functions that the stubs are made for.
+    pub(crate) fn read(kernel: &Btf<'_>, mut seen: impl FnMut(&OsStr)) -> Option<Self> {
         let example = |name| kernel.type_by_name(name).and_then(proto);
-        let (Some(call), Some(bare)) = (example("__x64_sys_close"), example("__do_sys_getpid"))
-        else {
-            return Ok(None);
-        };
+        let call = example("__x64_sys_close");
+        let bare = example("__do_sys_getpid");
         let uring = example("io_openat2");
-        let mut by_name = HashMap::new();
+        let mut by_name: HashMap<OsString, Option<Function>> = HashMap::new();
         for function in kernel.type_by_kind::<Func<'_>>() {
             let Some(name) = function.name() else {
                 continue;
             };
+            seen(name);
             let id = u32::from(function.type_id());
-            let kind = match proto(function) {
-                Some(proto) if proto == call => Some(Kind::Call),
-                Some(proto) if proto == bare => Some(Kind::Bare),
-                Some(proto) if Some(proto) == uring => Some(Kind::Uring),
-                _ => None,
+            let proto = proto(function);
+            let is = |example: Option<TypeId>| example.is_some() && proto == example;
+            let kind = if is(call) {
+                Some(Kind::Call)
+            } else if is(bare) {
+                Some(Kind::Bare)
+            } else if is(uring) {
+                Some(Kind::Uring)
+            } else {
+                None
             };
+            // The first of a name counts, as for the kernel, whatever it takes.
             by_name
                 .entry(name.to_owned())
                 .or_insert_with(|| kind.map(|kind| Function { id, kind }));
         }
-        Ok(Some(Self { by_name }))
+        call.and(bare)?;
+        let found = by_name.into_iter();
+        let by_name = found.filter_map(|(name, function)| Some((name, function?)));
+        Some(Self {
+            by_name: by_name.collect(),
+        })
     }
 
     /// Looks a function up by name; `None` when this kernel has none, or one of that name that does not
     /// take the registers: the inner part of a call, which the compiler may have taken apart.
     pub(crate) fn find(&self, name: &str) -> Option<Function> {
-        self.by_name.get(OsStr::new(name)).copied().flatten()
+        self.by_name.get(OsStr::new(name)).copied()
     }
 }
 
@@ -89,7 +96,7 @@ fn proto(function: Func<'_>) -> Option<TypeId> {
 }
 
 /// Which end of a function a program runs at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     /// Before its first instruction.
     Enter,

@@ -1,29 +1,30 @@
 //! The daemon's own call, which a program on its function counts: proof that such programs run.
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use libbpf_rs::{Link, ProgramMut};
 
-use crate::load::EngineError;
+use crate::data::Data;
+use crate::error::EngineError;
 
 /// The program `beat` in its place.
 pub(crate) struct Heartbeat {
     _link: Link,
-    beats: NonNull<u64>,
+    data: Data,
 }
 
 impl Heartbeat {
-    /// Attaches the program; `beats` is the word where it counts, which must outlive the heartbeat.
+    /// Attaches the program, which counts in the kernel side's words.
     ///
     /// # Errors
     /// [`EngineError::Attach`] when the kernel refuses it.
-    pub(crate) fn attach(beat: &ProgramMut<'_>, beats: NonNull<u64>) -> Result<Self, EngineError> {
+    pub(crate) fn attach(beat: &ProgramMut<'_>, data: Data) -> Result<Self, EngineError> {
         let link = beat.attach().map_err(|source| EngineError::Attach {
             program: beat.name().to_string_lossy().into_owned(),
             hook: "`__x64_sys_sched_rr_get_interval`".to_owned(),
             source,
         })?;
-        Ok(Self { _link: link, beats })
+        Ok(Self { _link: link, data })
     }
 
     /// Makes the call and says whether the program has run. The program runs in the calling thread,
@@ -39,8 +40,6 @@ impl Heartbeat {
     }
 
     fn counted(&self) -> u64 {
-        // SAFETY: the word lies aligned in mapped data that the skeleton keeps for as long as the engine
-        // lives, which owns this; it is written by this process only, inside a call of its own.
-        unsafe { self.beats.read_volatile() }
+        self.data.beats()
     }
 }

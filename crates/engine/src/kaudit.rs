@@ -1,6 +1,12 @@
 //! The kernel's own audit, asked over netlink: is something else making every syscall pay?
+//!
+//! [`feature`] is what holds without it.
+
+mod feature;
 
 use std::io;
+
+pub use feature::LoginuidImmutable;
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto,
@@ -31,6 +37,8 @@ pub struct KernelAudit {
     pub rules: usize,
     /// Whether `-a never,task` keeps new tasks free of it.
     pub never_task: bool,
+    /// Process that reads its records as `auditd` does, 0 for none.
+    pub reader: u32,
 }
 
 impl KernelAudit {
@@ -45,6 +53,7 @@ impl KernelAudit {
         request(&socket, AUDIT_GET, |kind, body| {
             if kind == AUDIT_GET {
                 state.enabled = word(body, 4).is_some_and(|enabled| enabled != 0);
+                state.reader = word(body, 12).unwrap_or_default();
             }
         })?;
         request(&socket, AUDIT_LIST_RULES, |kind, body| {
@@ -78,13 +87,26 @@ fn open() -> io::Result<OwnedFd> {
 }
 
 /// Sends a request without a body and hands every message of the answer to `take`.
-fn request(socket: &OwnedFd, kind: u16, mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
-    let mut message = Vec::with_capacity(HEADER);
-    message.extend_from_slice(&16_u32.to_ne_bytes());
+fn request(socket: &OwnedFd, kind: u16, take: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    request_with(socket, kind, &[], take)
+}
+
+/// Sends a request and hands every message of the answer to `take`.
+fn request_with(
+    socket: &OwnedFd,
+    kind: u16,
+    body: &[u8],
+    mut take: impl FnMut(u16, &[u8]),
+) -> io::Result<()> {
+    let bytes = HEADER + body.len();
+    let length = u32::try_from(bytes).map_err(|_too_long| io::ErrorKind::InvalidInput)?;
+    let mut message = Vec::with_capacity(bytes);
+    message.extend_from_slice(&length.to_ne_bytes());
     message.extend_from_slice(&kind.to_ne_bytes());
     message.extend_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
     message.extend_from_slice(&1_u32.to_ne_bytes());
     message.extend_from_slice(&0_u32.to_ne_bytes());
+    message.extend_from_slice(body);
     sendto(
         socket.as_raw_fd(),
         &message,
@@ -92,8 +114,13 @@ fn request(socket: &OwnedFd, kind: u16, mut take: impl FnMut(u16, &[u8])) -> io:
         MsgFlags::empty(),
     )?;
     let mut answer = vec![0; ANSWER_BYTES];
-    // The acknowledgement may come before the answer; a list ends with a message of its own.
-    let (mut acknowledged, mut answered) = (false, false);
+    // The acknowledgement may come before the answer; a list ends with a message of its own, and what
+    // only asks for a change has no other answer.
+    let mut acknowledged = false;
+    let mut answered = !matches!(
+        kind,
+        AUDIT_GET | AUDIT_LIST_RULES | feature::AUDIT_GET_FEATURE
+    );
     while !(acknowledged && answered) {
         let len = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
         let mut rest = answer.get(..len).unwrap_or_default();
@@ -108,7 +135,7 @@ fn request(socket: &OwnedFd, kind: u16, mut take: impl FnMut(u16, &[u8])) -> io:
                 NLMSG_DONE => answered = true,
                 kind => {
                     take(kind, body);
-                    answered |= kind == AUDIT_GET;
+                    answered |= matches!(kind, AUDIT_GET | feature::AUDIT_GET_FEATURE);
                 }
             }
         }
@@ -146,6 +173,7 @@ mod tests {
             enabled,
             rules,
             never_task,
+            reader: 0,
         };
         assert!(!audit(false, 0, false).is_armed());
         assert!(!audit(true, 0, true).is_armed());

@@ -1,29 +1,23 @@
-//! Loading the programs, and the engine that owns them.
+//! Loading the programs: those that the hooks of a plan need, and later those that another plan needs too.
+//!
+//! libbpf loads an object once. So programs that are wanted later come from another object with the same
+//! maps, which is opened, loaded without the rest, and kept.
 
-use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
-use std::ptr::NonNull;
+use std::slice;
 
-use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use audit::plan::inner::Inner;
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{OpenObject, ProgramInput, RingBufferBuilder, num_possible_cpus};
+use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
+use libbpf_rs::{MapCore as _, MapMut, OpenObject, ProgramMut};
 
-use crate::attach::{self, Attached, Links};
-use crate::clock::{self, Clock, Moment};
+use crate::error::EngineError;
 use crate::function;
-use crate::heartbeat::Heartbeat;
-use crate::lower;
-use crate::maps;
-use crate::probe;
+use crate::program::{self, Program};
 use crate::refusal;
-use crate::ring::Ring;
-use crate::stats::{self, Counters, Stats};
-use crate::watch::{self, Watches};
+use crate::stats;
 
 #[expect(
     unreachable_pub,
@@ -37,11 +31,26 @@ pub(crate) mod skel {
     include!(concat!(env!("OUT_DIR"), "/syscall.skel.rs"));
 }
 
-use skel::{SyscallSkel, SyscallSkelBuilder};
+use skel::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
 
-/// Where libbpf keeps the object; lives longer than the engine.
-#[derive(Default)]
-pub struct Storage(Option<Box<MaybeUninit<OpenObject>>>);
+/// Objects that engines can load between them: more than there are programs.
+pub(crate) const OBJECTS: usize = 256;
+
+/// Where libbpf keeps its objects; lives longer than the engines.
+pub struct Storage(Box<[MaybeUninit<OpenObject>]>);
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self(Box::new_uninit_slice(OBJECTS))
+    }
+}
+
+impl Storage {
+    /// The places that are free.
+    pub fn places(&mut self) -> Places<'_> {
+        Places(self.0.iter_mut())
+    }
+}
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,419 +58,152 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// Settings of an engine.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Size of the ring: what can wait while the reader is away. A power of two.
-    pub ring_bytes: u32,
-    /// Whether operations of `io_uring` are seen where they can be.
-    pub uring: bool,
-}
+/// Places of a [`Storage`] that hold no object yet.
+pub struct Places<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            ring_bytes: 64 << 20,
-            uring: true,
-        }
-    }
-}
-
-/// Why an engine could not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// The kernel has no type information.
-    #[error("the kernel's type information cannot be read; tollgate needs CONFIG_DEBUG_INFO_BTF")]
-    Btf(#[source] libbpf_rs::Error),
-    /// The object is not what this program was built with.
-    #[error("cannot open the BPF object")]
-    Open(#[source] libbpf_rs::Error),
-    /// The kernel refused a program or a map.
-    #[error(
-        "kernel {kernel} refuses the programs of engine {} ({refused}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
-        kind.name(), needs(*kind)
-    )]
-    Load {
-        /// The engine.
-        kind: EngineKind,
-        /// Release of the running kernel.
-        kernel: String,
-        /// What libbpf said about the refusal.
-        refused: String,
-        /// The error number.
-        #[source]
-        source: libbpf_rs::Error,
-    },
-    /// The kernel refused contents of a map.
-    #[error("cannot put the plan into map `{map}`")]
-    Map {
-        /// Name of the map.
-        map: &'static str,
-        /// The error number.
-        #[source]
-        source: libbpf_rs::Error,
-    },
-    /// The tracepoints could not be looked up.
-    #[error(
-        "cannot look up tracepoints: tracefs cannot be read; it needs CAP_SYS_ADMIN and CONFIG_FTRACE_SYSCALLS"
-    )]
-    Tracefs(#[source] io::Error),
-    /// The kernel refused a perf event.
-    #[error("cannot open tracepoint `{hook}`; it needs CAP_PERFMON")]
-    Event {
-        /// Name of the tracepoint.
-        hook: String,
-        /// The error number.
-        #[source]
-        source: io::Error,
-    },
-    /// The kernel refused an attachment.
-    #[error("cannot attach program `{program}` to {hook}")]
-    Attach {
-        /// Name of the program.
-        program: String,
-        /// What it was to be attached to.
-        hook: String,
-        /// The error number.
-        #[source]
-        source: libbpf_rs::Error,
-    },
-    /// The kernel's functions for syscalls are not of the types that are known.
-    #[error("the kernel has no `__x64_sys_close` and `__do_sys_getpid` in its type information")]
-    NoFunctions,
-    /// Hooking so many functions takes the kernel minutes to undo.
-    #[error(
-        "the rules name {calls} calls; taking programs off so many functions would take minutes, at most {most} are hooked"
-    )]
-    TooMany {
-        /// Calls of the plan.
-        calls: usize,
-        /// Most that are hooked.
-        most: usize,
-    },
-    /// Programs on functions would be skipped at random.
-    #[error(
-        "the kernel preempts itself ({mode}): programs on its functions would be skipped at random; it needs preempt=none or voluntary"
-    )]
-    Preempts {
-        /// The mode, or that the kernel does not say.
-        mode: &'static str,
-    },
-    /// Programs on functions would never run.
-    #[error(
-        "the kernel does not run programs on its functions; `sysctl kernel.ftrace_enabled=1` makes it run them"
-    )]
-    Blind,
-    /// The machine did not answer something that it always answers.
-    #[error("cannot learn {what}")]
-    Machine {
-        /// What was asked.
-        what: &'static str,
-        /// The answer.
-        #[source]
-        source: io::Error,
-    },
-}
-
-/// A running engine.
-pub struct Engine<'s> {
-    links: Links,
-    /// What the stubs that are gone were skipped.
-    skipped_stubs: u64,
-    heartbeat: Option<Heartbeat>,
-    kind: EngineKind,
-    counters: Counters,
-    jiffies: NonNull<u64>,
-    waiting: NonNull<u32>,
-    skel: SyscallSkel<'s>,
-    attached: Attached,
-    moment: Cell<Option<Moment>>,
-}
-
-impl fmt::Debug for Engine<'_> {
+impl fmt::Debug for Places<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine")
-            .field("attached", &self.attached)
-            .finish_non_exhaustive()
+        f.debug_tuple("Places").field(&self.0.len()).finish()
     }
 }
 
-/// What the kernel must allow for an engine.
-const fn needs(kind: EngineKind) -> &'static str {
-    match kind {
-        EngineKind::Fentry => "programs on kernel functions (fentry and fexit, v5.5)",
-        EngineKind::Tracepoint => "programs on tracepoints and raw tracepoints",
-    }
+/// Programs that were loaded together.
+struct Loaded<'s> {
+    skel: SyscallSkel<'s>,
+    programs: BTreeSet<Program>,
 }
 
-/// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
-const MOST_FUNCTIONS: usize = 250;
+/// All loaded programs, and their maps.
+pub(crate) struct Objects<'s> {
+    kind: EngineKind,
+    first: Loaded<'s>,
+    more: Vec<Loaded<'s>>,
+}
 
-impl<'s> Engine<'s> {
-    /// Loads the programs, gives them the plan, and attaches them.
-    ///
-    /// The calling process is not audited from then on. Nothing stays attached when this fails.
+impl<'s> Objects<'s> {
+    /// Loads the first programs; `prepare` sets sizes and constants.
     ///
     /// # Errors
-    /// [`EngineError`] names the program, map or hook, and what would be needed.
-    pub fn start(
-        storage: &'s mut Storage,
-        plan: &Plan,
+    /// [`EngineError`] when the kernel refuses a program or a map.
+    pub(crate) fn load(
+        places: &mut Places<'s>,
         kind: EngineKind,
-        options: Options,
+        programs: BTreeSet<Program>,
+        prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
     ) -> Result<Self, EngineError> {
-        let mut kernel = probe::kernel().map_err(EngineError::Btf)?;
-        kernel.uring &= options.uring;
-        if kind == EngineKind::Fentry && plan.calls.len() > MOST_FUNCTIONS {
-            return Err(EngineError::TooMany {
-                calls: plan.calls.len(),
-                most: MOST_FUNCTIONS,
-            });
-        }
-        let lowered = lower::lower(plan, kind, kernel);
-        let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
-        let cpus = num_possible_cpus()
-            .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
-        let seed = watch::random_seed().map_err(machine("a random seed"))?;
-        let root = watch::root().map_err(machine("the root directory"))?;
-        let watches = Watches::find(&plan.watches, seed);
+        let first = Loaded::load(places, kind, programs, prepare)?;
+        let objects = Self {
+            kind,
+            first,
+            more: Vec::new(),
+        };
+        objects.set_bodies(&objects.first.programs)?;
+        Ok(objects)
+    }
 
-        let object = storage.0.insert(Box::new(MaybeUninit::uninit()));
-        let mut open = SyscallSkelBuilder::default()
-            .open(object)
-            .map_err(EngineError::Open)?;
-        maps::size(&mut open, &lowered, &watches, cpus, options)?;
-        attach::choose(&mut open.progs, &lowered.hooks);
-        if let Some(rodata) = open.maps.rodata_data.as_mut() {
-            rodata.tlg_seed = seed;
-            rodata.tlg_root.ino = root.ino;
-            rodata.tlg_root.dev = root.dev;
-            rodata.tlg_apparmor = probe::apparmor().into();
-            rodata.tlg_named = lowered.named;
-            rodata.tlg_hooked = lowered.sees().into();
-            rodata.tlg_uring = lowered.uring.iter().any(|&call| call != 0).into();
-            rodata.tlg_uring_calls = lowered.uring;
-            rodata.tlg_open_gate = lowered.open_gate;
-            rodata.tlg_refusals = lowered.refusals.into();
-            rodata.tlg_inode_bits = watches.bits.inodes;
-            rodata.tlg_name_bits = watches.bits.names;
+    /// Loads those of the programs that are not loaded yet.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the kernel refuses one; none is loaded then.
+    pub(crate) fn load_more(
+        &mut self,
+        places: &mut Places<'s>,
+        wanted: &BTreeSet<Program>,
+    ) -> Result<(), EngineError> {
+        let missing = |program: &&Program| self.find(**program).is_none();
+        let missing: BTreeSet<Program> = wanted.iter().filter(missing).copied().collect();
+        if missing.is_empty() {
+            return Ok(());
         }
+        let first = self.first.skel.object();
+        let loaded = Loaded::load(places, self.kind, missing.clone(), |open| {
+            for mut map in open.open_object_mut().maps_mut() {
+                let name = map.name().to_owned();
+                let same = first.maps().find(|other| other.name() == name);
+                let Some(same) = same else { continue };
+                map.reuse_fd(same.as_fd()).map_err(EngineError::Open)?;
+            }
+            Ok(())
+        })?;
+        self.more.push(loaded);
+        self.set_bodies(&missing)
+    }
+
+    /// Gives the stubs the programs that they jump to.
+    fn set_bodies(&self, loaded: &BTreeSet<Program>) -> Result<(), EngineError> {
+        for &program in loaded {
+            if let Some((name, jump)) = self.jump(program)
+                && let Some(body) = self.find(program)
+            {
+                function::set_body(jump, body)
+                    .map_err(|source| EngineError::Map { map: name, source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where stubs look for a body.
+    fn jump(&self, body: Program) -> Option<(&'static str, &MapMut<'s>)> {
+        let maps = &self.first.skel.maps;
+        Some(match body {
+            Program::CallEnd => ("tlg_call_end", &maps.tlg_call_end),
+            Program::BareEnd => ("tlg_bare_end", &maps.tlg_bare_end),
+            Program::CallLast => ("tlg_call_last", &maps.tlg_call_last),
+            Program::BareLast => ("tlg_bare_last", &maps.tlg_bare_last),
+            Program::UringEnd => ("tlg_uring_end", &maps.tlg_uring_end),
+            _ => return None,
+        })
+    }
+
+    /// The object that made the maps.
+    pub(crate) const fn first(&self) -> &SyscallSkel<'s> {
+        &self.first.skel
+    }
+
+    pub(crate) const fn first_mut(&mut self) -> &mut SyscallSkel<'s> {
+        &mut self.first.skel
+    }
+
+    /// A program, if it is loaded.
+    pub(crate) fn find(&self, program: Program) -> Option<&ProgramMut<'s>> {
+        let mut all = [&self.first].into_iter().chain(&self.more);
+        let loaded = all.find(|loaded| loaded.programs.contains(&program))?;
+        Some(program.of(&loaded.skel.progs))
+    }
+
+    /// How often the kernel skipped them.
+    pub(crate) fn skipped(&self) -> u64 {
+        let all = [&self.first].into_iter().chain(&self.more);
+        let programs = all.flat_map(|loaded| {
+            let programs = loaded.programs.iter();
+            programs.map(|program| program.of(&loaded.skel.progs))
+        });
+        programs.map(stats::skipped).sum()
+    }
+}
+
+impl<'s> Loaded<'s> {
+    fn load(
+        places: &mut Places<'s>,
+        kind: EngineKind,
+        programs: BTreeSet<Program>,
+        prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
+    ) -> Result<Self, EngineError> {
+        let place = places.0.next().ok_or(EngineError::Places)?;
+        let mut open = SyscallSkelBuilder::default()
+            .open(place)
+            .map_err(EngineError::Open)?;
+        program::choose(&mut open.progs, &programs);
+        prepare(&mut open)?;
         let (loaded, refused) = refusal::heard(|| open.load());
-        let mut skel = loaded.map_err(|source| EngineError::Load {
+        let skel = loaded.map_err(|source| EngineError::Load {
             kind,
             kernel: kernel_release(),
             refused,
             source,
         })?;
-        maps::fill(&skel, &lowered, &watches)?;
-
-        let bss = skel.maps.bss_data.as_deref_mut();
-        let bss = bss.ok_or_else(|| machine("its own data")(io::Error::other("no .bss map")))?;
-        let jiffies = NonNull::from(&mut bss.tlg_jiffies);
-        let waiting = NonNull::from(&mut bss.tlg_waiting);
-        let preempt = NonNull::from(&mut bss.tlg_preempt);
-        let beats = NonNull::from(&mut bss.tlg_beats);
-        let counters =
-            Counters::map(skel.maps.tlg_counts.as_fd(), cpus).map_err(machine("the counters"))?;
-        let mut engine = Self {
-            links: Links::default(),
-            skipped_stubs: 0,
-            heartbeat: None,
-            kind,
-            counters,
-            jiffies,
-            waiting,
-            skel,
-            attached: Attached::default(),
-            moment: Cell::new(None),
-        };
-        engine.now()?; // from here on this process is not audited
-        if kind == EngineKind::Fentry {
-            engine.check_preemption(preempt)?;
-            engine.set_bodies(lowered.uring.iter().any(|&call| call != 0))?;
-            engine.heartbeat = Some(Heartbeat::attach(&engine.skel.progs.beat, beats)?);
-            if !engine.runs() {
-                return Err(EngineError::Blind);
-            }
-        }
-        (engine.links, engine.attached) = attach::attach(&engine.skel.progs, lowered)?;
-        Ok(engine)
+        Ok(Self { skel, programs })
     }
-
-    /// Programs on functions are skipped where one was preempted inside the same program: only kernels
-    /// that do not preempt themselves are safe.
-    ///
-    /// # Source
-    /// The `active` count of each program in `kernel/bpf/trampoline.c`, Linux 6.12.
-    fn check_preemption(&self, preempt: NonNull<i32>) -> Result<(), EngineError> {
-        // SAFETY: the word lies aligned in mapped data that the skeleton keeps; the program that writes
-        // it has ended.
-        let mode = match unsafe { preempt.read_volatile() } {
-            0 | 1 => return Ok(()),
-            2 => "full",
-            3 => "lazy",
-            _ if !preemptible_by_build() => return Ok(()),
-            _ => "it does not say how",
-        };
-        Err(EngineError::Preempts { mode })
-    }
-
-    /// Gives the stubs the programs that they jump to.
-    fn set_bodies(&self, uring: bool) -> Result<(), EngineError> {
-        let (maps, programs) = (&self.skel.maps, &self.skel.progs);
-        for (name, jump, body) in [
-            ("tlg_call_end", &maps.tlg_call_end, &programs.call_end),
-            ("tlg_bare_end", &maps.tlg_bare_end, &programs.bare_end),
-            ("tlg_call_last", &maps.tlg_call_last, &programs.call_last),
-            ("tlg_bare_last", &maps.tlg_bare_last, &programs.bare_last),
-            ("tlg_uring_end", &maps.tlg_uring_end, &programs.uring_end),
-        ]
-        .into_iter()
-        .take(if uring { 5 } else { 4 })
-        {
-            function::set_body(jump, body)
-                .map_err(|source| EngineError::Map { map: name, source })?;
-        }
-        Ok(())
-    }
-
-    /// Which engine it is.
-    #[must_use]
-    pub const fn kind(&self) -> EngineKind {
-        self.kind
-    }
-
-    /// Whether its programs run at this moment. Those on tracepoints always do; those on functions do
-    /// not while `kernel.ftrace_enabled` is 0, and neither the kernel nor a counter tells.
-    #[must_use]
-    pub fn runs(&self) -> bool {
-        self.heartbeat.as_ref().is_none_or(Heartbeat::comes)
-    }
-
-    /// What was attached.
-    #[must_use]
-    pub const fn attached(&self) -> &Attached {
-        &self.attached
-    }
-
-    /// Counters since the start.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let programs = &self.skel.progs;
-        let mut stats = self.counters.sum();
-        for program in [
-            &programs.sys_exit_one,
-            &programs.sys_enter_one,
-            &programs.sys_enter_last,
-            &programs.sys_exit_any,
-            &programs.sys_enter_any,
-            &programs.exec_prepare,
-            &programs.exec_commit,
-            &programs.task_exit,
-            &programs.call_end,
-            &programs.bare_end,
-            &programs.call_last,
-            &programs.bare_last,
-            &programs.uring_end,
-        ]
-        .into_iter()
-        .chain(
-            Inner::ALL
-                .iter()
-                .map(|&inner| attach::inner_program(programs, inner)),
-        ) {
-            if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
-                *skipped += stats::skipped(program);
-            }
-        }
-        if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
-            *skipped += self.skipped_stubs + self.links.skipped();
-        }
-        stats
-    }
-
-    /// A clock for the times of events, correct now; see [`Clock::set`] and [`Engine::now`].
-    ///
-    /// # Errors
-    /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn clock(&self) -> Result<Clock, EngineError> {
-        let tick = clock::tick().map_err(|errno| EngineError::Machine {
-            what: "the length of a tick",
-            source: errno.into(),
-        })?;
-        Ok(Clock::new(self.now()?, tick))
-    }
-
-    /// This moment in ticks and on the wall.
-    ///
-    /// # Errors
-    /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn now(&self) -> Result<Moment, EngineError> {
-        let failed = |source: io::Error| EngineError::Machine {
-            what: "the tick count",
-            source,
-        };
-        // Both clocks step together, but not in one instant: a pair is good when the wall clock was
-        // the same on both sides of reading the ticks.
-        for _ in 0..8 {
-            let wall_ns = clock::wall_ns().map_err(|errno| failed(errno.into()))?;
-            self.skel
-                .progs
-                .daemon_self
-                .test_run(ProgramInput::default())
-                .map_err(|error| failed(io::Error::other(error)))?;
-            // SAFETY: the word lies aligned in mapped data that the skeleton keeps; the program that
-            // writes it has just ended.
-            let jiffies = unsafe { self.jiffies.read_volatile() };
-            let moment = Moment { jiffies, wall_ns };
-            self.moment.set(Some(moment));
-            if clock::wall_ns().map_err(|errno| failed(errno.into()))? == wall_ns {
-                return Ok(moment);
-            }
-        }
-        self.moment
-            .get()
-            .ok_or_else(|| failed(io::Error::other("the clocks never agree")))
-    }
-
-    /// The ring; every event goes to `take`, whose bytes are 8-byte aligned.
-    ///
-    /// # Errors
-    /// [`EngineError::Machine`] when the ring cannot be mapped.
-    pub fn ring<'a>(&'a self, mut take: impl FnMut(&[u8]) + 'a) -> Result<Ring<'a>, EngineError> {
-        let failed = |error| EngineError::Machine {
-            what: "the ring",
-            source: io::Error::other(error),
-        };
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.skel.maps.tlg_ring, move |sample| {
-                take(sample);
-                0
-            })
-            .map_err(failed)?;
-        Ok(Ring::new(builder.build().map_err(failed)?, self.waiting))
-    }
-
-    /// Detaches everything; events already in the ring stay there.
-    pub fn detach(&mut self) {
-        self.skipped_stubs += self.links.skipped();
-        self.links = Links::default();
-        self.heartbeat = None;
-    }
-}
-
-/// Raises the calling thread's priority, as far as the system lets it.
-pub fn boost(nice: i32) {
-    // SAFETY: only numbers are passed; 0 means the calling thread.
-    let _refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
-}
-
-/// Whether the kernel was built to preempt itself, as `uname -v` says.
-fn preemptible_by_build() -> bool {
-    nix::sys::utsname::uname()
-        .is_ok_and(|name| name.version().to_string_lossy().contains("PREEMPT"))
 }
 
 fn kernel_release() -> String {

@@ -1,9 +1,9 @@
 //! Plan to map contents and to the set of hooks. Pure: what is wanted, not how it is put in place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use audit::ids::{Arch, Syscall};
-use audit::plan::hook::{self, EngineKind, Hook, Kernel, Sides};
+use audit::plan::hook::{self, Hook, Sides};
 use audit::plan::inner::{self, Inner};
 use audit::plan::shape::{self, Effect, Object, Place};
 use audit::plan::uring;
@@ -18,32 +18,60 @@ use crate::abi::{self, WireCall, WireEvent, WireObject, WireShape, WireTest, wor
 pub(crate) struct Lowered {
     /// All tests of all calls, each call's in a row.
     pub(crate) tests: Vec<WireTest>,
+    /// Where the tests of some rules are.
+    programs: HashMap<Vec<WireTest>, u32>,
     /// One entry per call of the plan, by its index in the call table.
-    pub(crate) calls: Vec<(u32, WireCall)>,
-    /// Numbers named, one bit each.
-    pub(crate) named: [[u64; 16]; abi::ABIS],
+    pub(crate) calls: BTreeMap<u32, WireCall>,
+    /// Numbers that the raw `sys_enter` is for.
+    pub(crate) raw_enter: Numbers,
+    /// Numbers that the raw `sys_exit` is for.
+    pub(crate) raw_exit: Numbers,
     /// What to attach to.
     pub(crate) hooks: BTreeSet<Hook>,
     /// For each operation of `io_uring`, 1 + index in the call table of what does the same; 0 for none.
     pub(crate) uring: [u32; abi::URING_OPS],
-    /// Calls that rules match only when they open to write.
-    pub(crate) writing: BTreeSet<Call>,
+    /// Whether rules may match an `openat`, or an `open`, that only reads.
+    pub(crate) reads: Reads,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
     pub(crate) open_gate: u32,
     /// Whether what an open has found and may not have is seen.
     pub(crate) refusals: bool,
 }
 
-/// Lowers a plan.
-pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered {
-    let sides = Sides::of(plan, engine, kernel);
+/// Numbers of both ABIs, one bit each.
+pub(crate) type Numbers = [[u64; 16]; abi::ABIS];
+
+fn set(numbers: &mut Numbers, abi: u32, number: u32) {
+    let words = usize::try_from(abi)
+        .ok()
+        .and_then(|abi| numbers.get_mut(abi));
+    let word = usize::try_from(number / 64).ok();
+    if let Some(bits) = words
+        .zip(word)
+        .and_then(|(words, word)| words.get_mut(word))
+    {
+        *bits |= 1 << (number % 64);
+    }
+}
+
+/// Opens that only read and may matter. Of the ABI whose registers the stubs read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reads {
+    pub(crate) openat: bool,
+    pub(crate) open: bool,
+}
+
+/// Lowers a plan. Indexes of tests count from the first test of the plan.
+pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
     let mut lowered = Lowered {
         tests: Vec::new(),
-        calls: Vec::new(),
-        named: [[0; 16]; abi::ABIS],
+        programs: HashMap::new(),
+        calls: BTreeMap::new(),
+        raw_enter: Numbers::default(),
+        raw_exit: Numbers::default(),
         hooks: BTreeSet::new(),
         uring: [0; abi::URING_OPS],
-        writing: BTreeSet::new(),
+        reads: Reads::default(),
         open_gate: O_ACCMODE,
         refusals: sides.refusals,
     };
@@ -64,6 +92,12 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
         {
             *index = abi * abi::SYSCALLS + number + 1;
         }
+        if hooks.contains(&Hook::RawEnter) {
+            set(&mut lowered.raw_enter, abi, number);
+        }
+        if hooks.contains(&Hook::RawExit) {
+            set(&mut lowered.raw_exit, abi, number);
+        }
         lowered.hooks.extend(hooks);
         let mut wire = lowered.call(*call, rules, sides.remembers(*call));
         if sides.details(*call).next().is_some() {
@@ -75,33 +109,22 @@ pub(crate) fn lower(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Lowered 
                 wire.facts |= abi::FACT_NAMED;
             }
             let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
-            if opens_to_write(&wire) {
-                lowered.writing.insert(*call);
-            } else if !creates && inner::of(*call).contains(&Inner::OpenObject) {
+            if !opens_to_write(&wire) && !creates && inner::of(*call).contains(&Inner::OpenObject) {
                 lowered.open_gate = 0;
             }
         }
-        lowered.calls.push((abi * abi::SYSCALLS + number, wire));
-        let bits = usize::try_from(abi)
-            .ok()
-            .and_then(|abi| lowered.named.get_mut(abi));
-        if let Some(bits) = bits
-            && let Some(bits) = usize::try_from(number / 64)
-                .ok()
-                .and_then(|at| bits.get_mut(at))
-        {
-            *bits |= 1 << (number % 64);
+        let reads = wire.facts & abi::FACT_SEEN == 0 || !opens_to_write(&wire);
+        match hook::tracepoint_name(*call) {
+            Some("openat") => lowered.reads.openat = reads,
+            Some("open") => lowered.reads.open = reads,
+            _ => {}
         }
+        lowered.calls.insert(abi * abi::SYSCALLS + number, wire);
     }
     lowered
 }
 
 impl Lowered {
-    /// Whether there are hooks inside the kernel.
-    pub(crate) fn sees(&self) -> bool {
-        self.hooks.iter().any(|hook| matches!(hook, Hook::Inner(_)))
-    }
-
     fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireCall {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         let watched = rules.slots.iter().any(needs_watch);
@@ -153,41 +176,56 @@ impl Lowered {
             facts,
             open_arg,
             watch_perm: watch_perm(&rules.slots),
+            epoch: 0,
             detail: detail(call.arch, name),
-            _pad: 0,
+            _pad: [0; 7],
             objects: shapes(call, shape::objects(call.arch, call.syscall)),
         }
     }
 
-    /// Appends the tests of some rules; returns the index of the first.
+    /// Appends the tests of some rules; returns the index of the first. Calls with the same rules share
+    /// their tests.
     fn program<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
-        let first = self.here();
-        for slot in slots {
-            let next = self.here() + u32::try_from(slot.tests.len()).unwrap_or(u32::MAX) + 1;
-            for test in &slot.tests {
-                self.tests.push(wire_test(test, next));
-            }
-            let keep = if slot.action == Action::Always {
-                abi::KEEP
-            } else {
-                0
-            };
-            self.tests.push(WireTest {
-                kind: abi::TEST_DECIDE,
-                value: keep | u32::from(slot.rule.0),
-                ..WireTest::default()
-            });
+        let first = u32::try_from(self.tests.len()).unwrap_or(u32::MAX);
+        let tests = tests(slots);
+        if let Some(&same) = self.programs.get(&tests) {
+            return same;
         }
-        self.tests.push(WireTest {
-            kind: abi::TEST_END,
-            ..WireTest::default()
-        });
+        let moved = |mut test: WireTest| {
+            test.on_false += first;
+            test
+        };
+        self.tests.extend(tests.iter().copied().map(moved));
+        self.programs.insert(tests, first);
         first
     }
+}
 
-    fn here(&self) -> u32 {
-        u32::try_from(self.tests.len()).unwrap_or(u32::MAX)
+/// Tests of some rules; indexes count from the first of them.
+fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
+    let mut all = Vec::new();
+    for slot in slots {
+        let next = all.len() + slot.tests.len() + 1;
+        let next = u32::try_from(next).unwrap_or(u32::MAX);
+        for test in &slot.tests {
+            all.push(wire_test(test, next));
+        }
+        let keep = if slot.action == Action::Always {
+            abi::KEEP
+        } else {
+            0
+        };
+        all.push(WireTest {
+            kind: abi::TEST_DECIDE,
+            value: keep | u32::from(slot.rule.0),
+            ..WireTest::default()
+        });
     }
+    all.push(WireTest {
+        kind: abi::TEST_END,
+        ..WireTest::default()
+    });
+    all
 }
 
 fn needs_watch(slot: &Slot) -> bool {

@@ -1,43 +1,85 @@
 //! The maps that hold the plan: how large they are, and what is put into them.
+//!
+//! Two plans have room, each in a half of its own; see `bpf/plan.bpf.h`. The maps cannot grow: they are
+//! made larger than the first plan needs.
 
-use libbpf_rs::{MapCore as _, MapFlags};
-use zerocopy::IntoBytes as _;
+use libbpf_rs::{ErrorKind, MapCore, MapFlags};
+use zerocopy::{Immutable, IntoBytes};
 
-use crate::abi::{self, WireCall, WireTest};
+use crate::abi::{self, WireCall, WireInodeKey, WireTest};
+use crate::engine::Options;
+use crate::error::EngineError;
+use crate::keys::Epoch;
 use crate::load::skel::{OpenSyscallSkel, SyscallSkel};
-use crate::load::{EngineError, Options};
 use crate::lower::Lowered;
 use crate::watch::Watches;
+
+/// How much one plan may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    tests: u32,
+    inodes: u32,
+    names: u32,
+}
+
+/// Tests, and keys of watches, that there is room for at least: more than any public rule set has.
+const LEAST: u32 = 65_536;
+
+impl Room {
+    /// For a first plan and for others, which may be twice as large.
+    pub(crate) fn for_plan(lowered: &Lowered, watches: &Watches) -> Self {
+        let room = |entries: usize| count(entries).saturating_mul(2).max(LEAST);
+        Self {
+            tests: room(lowered.tests.len()),
+            inodes: room(watches.inodes.len()),
+            names: room(watches.names.len()),
+        }
+    }
+
+    /// Looks whether a plan has room.
+    ///
+    /// # Errors
+    /// [`EngineError::Room`] when it has not.
+    pub(crate) fn check(self, lowered: &Lowered, watches: &Watches) -> Result<(), EngineError> {
+        for (what, needed, room) in [
+            ("tests of rules", lowered.tests.len(), self.tests),
+            ("watched inodes", watches.inodes.len(), self.inodes),
+            ("watched names", watches.names.len(), self.names),
+        ] {
+            if count(needed) > room {
+                return Err(EngineError::Room { what, needed, room });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn count(entries: usize) -> u32 {
+    u32::try_from(entries).unwrap_or(u32::MAX)
+}
 
 /// Makes the maps as large as what they are to hold; before loading.
 pub(crate) fn size(
     open: &mut OpenSyscallSkel<'_>,
-    lowered: &Lowered,
-    watches: &Watches,
+    room: Room,
+    sees: Sees,
     cpus: usize,
     options: Options,
 ) -> Result<(), EngineError> {
     let maps = &mut open.maps;
+    let cpus = count(cpus).max(1);
+    let slots = match sees {
+        Sees::Inside => SEEN_SLOTS,
+        Sees::Calls => 1,
+    };
     for (name, map, entries) in [
         ("tlg_ring", &mut maps.tlg_ring, options.ring_bytes),
-        ("tlg_counts", &mut maps.tlg_counts, at_least_one(cpus)),
-        ("tlg_scratch", &mut maps.tlg_scratch, at_least_one(cpus)),
-        ("tlg_seen", &mut maps.tlg_seen, seen_slots(lowered)),
-        (
-            "tlg_tests",
-            &mut maps.tlg_tests,
-            at_least_one(lowered.tests.len()),
-        ),
-        (
-            "tlg_inodes",
-            &mut maps.tlg_inodes,
-            at_least_one(watches.inodes.len()),
-        ),
-        (
-            "tlg_names",
-            &mut maps.tlg_names,
-            at_least_one(watches.names.len()),
-        ),
+        ("tlg_counts", &mut maps.tlg_counts, cpus),
+        ("tlg_scratch", &mut maps.tlg_scratch, cpus),
+        ("tlg_seen", &mut maps.tlg_seen, slots),
+        ("tlg_tests", &mut maps.tlg_tests, both(room.tests)),
+        ("tlg_inodes", &mut maps.tlg_inodes, both(room.inodes)),
+        ("tlg_names", &mut maps.tlg_names, both(room.names)),
     ] {
         map.set_max_entries(entries)
             .map_err(|source| EngineError::Map { map: name, source })?;
@@ -45,59 +87,182 @@ pub(crate) fn size(
     Ok(())
 }
 
-/// Puts the plan and the watches into the maps.
-pub(crate) fn fill(
-    skel: &SyscallSkel<'_>,
-    lowered: &Lowered,
-    watches: &Watches,
-) -> Result<(), EngineError> {
-    let failed = |map| move |source| EngineError::Map { map, source };
-    let calls = &skel.maps.tlg_calls;
-    let unnamed = WireCall {
-        tests: abi::NO_CALL,
-        ..WireCall::default()
-    };
-    let all = u32::try_from(abi::ABIS).unwrap_or(0) * abi::SYSCALLS;
-    for index in 0..all {
-        let call = lowered
-            .calls
-            .iter()
-            .find(|(at, _)| *at == index)
-            .map_or(&unnamed, |(_, call)| call);
-        calls
-            .update(index.as_bytes(), call.as_bytes(), MapFlags::ANY)
-            .map_err(failed("tlg_calls"))?;
-    }
-    for (index, test) in (0_u32..).zip(&lowered.tests) {
-        let test: &WireTest = test;
-        skel.maps
-            .tlg_tests
-            .update(index.as_bytes(), test.as_bytes(), MapFlags::ANY)
-            .map_err(failed("tlg_tests"))?;
-    }
-    for (key, watch) in &watches.inodes {
-        skel.maps
-            .tlg_inodes
-            .update(key.as_bytes(), watch.as_bytes(), MapFlags::ANY)
-            .map_err(failed("tlg_inodes"))?;
-    }
-    for (key, watch) in &watches.names {
-        skel.maps
-            .tlg_names
-            .update(key.as_bytes(), watch.as_bytes(), MapFlags::ANY)
-            .map_err(failed("tlg_names"))?;
-    }
-    Ok(())
+/// How far an engine sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sees {
+    /// Inside the kernel.
+    Inside,
+    /// Where calls begin and end.
+    Calls,
 }
 
 /// Calls that can be under way at once with what hooks inside the kernel saw of them: `SEEN_SLOTS` of
 /// `bpf/seen.bpf.h`.
 const SEEN_SLOTS: u32 = 1024;
 
-fn seen_slots(lowered: &Lowered) -> u32 {
-    if lowered.sees() { SEEN_SLOTS } else { 1 }
+const fn both(half: u32) -> u32 {
+    half.saturating_mul(2)
 }
 
-fn at_least_one(entries: usize) -> u32 {
-    u32::try_from(entries.max(1)).unwrap_or(u32::MAX)
+/// What a half of the maps of watches holds.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    inodes: Vec<WireInodeKey>,
+    names: Vec<u64>,
+}
+
+impl Written {
+    /// Takes the watches out of the maps.
+    pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
+        for key in self.inodes.drain(..) {
+            remove("tlg_inodes", &skel.maps.tlg_inodes, &key)?;
+        }
+        for key in self.names.drain(..) {
+            remove("tlg_names", &skel.maps.tlg_names, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a plan and its watches into the half of its epoch, which is not in force and empty.
+    pub(crate) fn fill(
+        &mut self,
+        skel: &SyscallSkel<'_>,
+        epoch: Epoch,
+        room: Room,
+        lowered: &Lowered,
+        watches: &Watches,
+    ) -> Result<(), EngineError> {
+        let maps = &skel.maps;
+        let half = epoch.half();
+        for (key, watch) in &watches.inodes {
+            let key = WireInodeKey {
+                half: half.into(),
+                ..*key
+            };
+            self.inodes.push(key);
+            put("tlg_inodes", &maps.tlg_inodes, &key, watch)?;
+        }
+        for (key, watch) in &watches.names {
+            let key = key ^ u64::from(half);
+            self.names.push(key);
+            put("tlg_names", &maps.tlg_names, &key, watch)?;
+        }
+        let first = u32::from(half) * room.tests;
+        let tests = lowered.tests.iter();
+        let tests: Vec<WireTest> = tests.map(|test| test_at(*test, first, epoch)).collect();
+        put_all("tlg_tests", &maps.tlg_tests, first, &tests)?;
+        let all = count(abi::ABIS) * abi::SYSCALLS;
+        let calls: Vec<WireCall> = (0..all)
+            .map(|index| call_at(lowered.calls.get(&index).copied(), first, epoch))
+            .collect();
+        put_all("tlg_calls", &maps.tlg_calls, u32::from(half) * all, &calls)
+    }
+}
+
+/// A test as it stands in the half whose first test is `first`.
+fn test_at(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
+    let value = if test.kind == abi::TEST_DECIDE {
+        test.value | u32::from(epoch.0) << abi::RULE_BITS
+    } else {
+        test.value
+    };
+    WireTest {
+        value,
+        on_false: test.on_false + first,
+        ..test
+    }
+}
+
+/// A call, or none, as it stands there.
+fn call_at(call: Option<WireCall>, first: u32, epoch: Epoch) -> WireCall {
+    let (tests, tests_unwatched) = match call {
+        Some(call) => (call.tests + first, call.tests_unwatched + first),
+        None => (abi::NO_CALL, abi::NO_CALL),
+    };
+    WireCall {
+        tests,
+        tests_unwatched,
+        epoch: epoch.0,
+        ..call.unwrap_or_default()
+    }
+}
+
+fn put<K, V>(name: &'static str, map: &impl MapCore, key: &K, value: &V) -> Result<(), EngineError>
+where
+    K: IntoBytes + Immutable,
+    V: IntoBytes + Immutable,
+{
+    map.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY)
+        .map_err(|source| EngineError::Map { map: name, source })
+}
+
+/// Takes a key out; it may never have got in.
+fn remove<K>(name: &'static str, map: &impl MapCore, key: &K) -> Result<(), EngineError>
+where
+    K: IntoBytes + Immutable,
+{
+    match map.delete(key.as_bytes()) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(EngineError::Map { map: name, source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes consecutive elements of an array with one call.
+fn put_all<V>(
+    name: &'static str,
+    map: &impl MapCore,
+    first: u32,
+    values: &[V],
+) -> Result<(), EngineError>
+where
+    V: IntoBytes + Immutable,
+{
+    let keys: Vec<u32> = (first..).take(values.len()).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let (keys_count, any) = (count(keys.len()), MapFlags::ANY);
+    map.update_batch(keys.as_bytes(), values.as_bytes(), keys_count, any, any)
+        .map_err(|source| EngineError::Map { map: name, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_and_a_call_move_with_their_half() {
+        let epoch = Epoch(3);
+        let decide = WireTest {
+            kind: abi::TEST_DECIDE,
+            value: abi::KEEP | 7,
+            ..WireTest::default()
+        };
+        assert_eq!(
+            test_at(decide, 100, epoch).value,
+            abi::KEEP | 3 << abi::RULE_BITS | 7
+        );
+        let word = WireTest {
+            kind: abi::TEST_WORD,
+            value: 7,
+            on_false: 2,
+            ..WireTest::default()
+        };
+        let moved = test_at(word, 100, epoch);
+        assert_eq!((moved.value, moved.on_false), (7, 102));
+        let call = WireCall {
+            tests: 1,
+            tests_unwatched: 4,
+            ..WireCall::default()
+        };
+        let moved = call_at(Some(call), 100, epoch);
+        assert_eq!(
+            (moved.tests, moved.tests_unwatched, moved.epoch),
+            (101, 104, 3)
+        );
+        let none = call_at(None, 100, epoch);
+        assert_eq!((none.tests, none.epoch), (abi::NO_CALL, 3));
+    }
 }

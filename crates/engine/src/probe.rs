@@ -3,31 +3,45 @@
 use std::collections::HashSet;
 use std::fs;
 
-use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 
 use audit::plan::hook::Kernel;
 use audit::plan::inner::Inner;
 
-/// Looks at the kernel's BTF.
-///
-/// # Errors
-/// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
-pub fn kernel() -> libbpf_rs::Result<Kernel> {
-    let btf = Btf::from_vmlinux()?;
-    let wanted: HashSet<&str> = Inner::ALL.iter().map(|inner| inner.function()).collect();
-    let found: HashSet<&str> = btf
-        .type_by_kind::<Func<'_>>()
-        .filter_map(|function| wanted.get(function.name()?.to_str()?).copied())
-        .collect();
-    let has = |inner: &Inner| found.contains(inner.function());
-    Ok(Kernel {
-        exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
-        // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
-        early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
-        inner: Inner::ALL.iter().copied().filter(has).collect(),
-        uring: true,
-    })
+use crate::function::Functions;
+
+/// What this kernel offers. Its types are large: they are read once.
+#[derive(Debug)]
+pub struct Probe {
+    /// What it shows beside the calls themselves.
+    pub kernel: Kernel,
+    /// Nothing when it has not those that the stubs are made for.
+    pub(crate) functions: Option<Functions>,
+}
+
+impl Probe {
+    /// Looks at the kernel's BTF.
+    ///
+    /// # Errors
+    /// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
+    pub fn look() -> libbpf_rs::Result<Self> {
+        let btf = Btf::from_vmlinux()?;
+        let wanted: HashSet<&str> = Inner::ALL.iter().map(|inner| inner.function()).collect();
+        let mut found: HashSet<&str> = HashSet::new();
+        let functions = Functions::read(&btf, |name| {
+            found.extend(name.to_str().and_then(|name| wanted.get(name)));
+        });
+        let has = |inner: &Inner| found.contains(inner.function());
+        let kernel = Kernel {
+            exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
+            // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
+            early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
+            inner: Inner::ALL.iter().copied().filter(has).collect(),
+            uring: true,
+        };
+        Ok(Self { kernel, functions })
+    }
 }
 
 /// Whether AppArmor gives labels to tasks.

@@ -55,6 +55,25 @@ impl<'a> Ring<'a> {
         usize::try_from(count).map_err(|_negative| io::Error::from_raw_os_error(-count))
     }
 
+    /// Where in the stream of all events the next one will be put.
+    #[must_use]
+    pub fn produced(&self) -> u64 {
+        self.with_ring(|ring| {
+            // SAFETY: the ring belongs to the buffer, which is alive.
+            unsafe { libbpf_sys::ring__producer_pos(ring) }
+        })
+    }
+
+    /// Whether everything was taken that was put in front of a place in the stream.
+    #[must_use]
+    pub fn has_consumed(&self, place: u64) -> bool {
+        let consumed = self.with_ring(|ring| {
+            // SAFETY: the ring belongs to the buffer, which is alive.
+            unsafe { libbpf_sys::ring__consumer_pos(ring) }
+        });
+        consumed >= place
+    }
+
     /// Waits for `pause`, without looking at the ring, or until the caller's descriptor is readable.
     ///
     /// # Errors
@@ -110,11 +129,19 @@ impl<'a> Ring<'a> {
 
     /// Whether anything is in the ring, finished or not.
     fn has_events(&self) -> bool {
+        let size = self.with_ring(|ring| {
+            // SAFETY: the ring belongs to the buffer, which is alive.
+            unsafe { libbpf_sys::ring__avail_data_size(ring) }
+        });
+        size != 0
+    }
+
+    /// Asks libbpf about the ring; 0 when it has none.
+    fn with_ring(&self, ask: impl FnOnce(*const libbpf_sys::ring) -> u64) -> u64 {
         // SAFETY: the buffer is alive and has one ring.
         let ring =
             unsafe { libbpf_sys::ring_buffer__ring(self.buffer.as_libbpf_object().as_ptr(), 0) };
-        // SAFETY: the ring belongs to the buffer, which is alive.
-        !ring.is_null() && unsafe { libbpf_sys::ring__avail_data_size(ring) } != 0
+        if ring.is_null() { 0 } else { ask(ring) }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Watches {
 }
 
 /// Words of a table of [`Bits`].
-const WORDS: usize = 1024;
+pub(crate) const WORDS: usize = 1024;
 
 /// One bit for each spot that a watch has.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Watches {
                 let key = WireInodeKey {
                     ino: facts.ino(),
                     dev: kernel_dev(facts.dev()),
-                    _pad: 0,
+                    half: 0,
                 };
                 let watched = WireWatched {
                     watch: number,
@@ -111,7 +111,7 @@ pub(crate) fn root() -> std::io::Result<WireInodeKey> {
     Ok(WireInodeKey {
         ino: facts.ino(),
         dev: kernel_dev(facts.dev()),
-        _pad: 0,
+        half: 0,
     })
 }
 

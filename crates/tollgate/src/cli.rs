@@ -3,11 +3,14 @@
 pub(crate) mod auditctl;
 mod augenrules;
 pub(crate) mod check;
+mod config;
+mod convert;
 mod daemon;
 pub(crate) mod explain;
 pub(crate) mod report;
 pub(crate) mod rules;
 mod run;
+mod status;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,12 @@ enum Command {
     Explain(explain::Args),
     /// Audits this machine.
     Daemon(daemon::Args),
+    /// Says what a running daemon does, and what it has counted.
+    Status(status::Args),
+    /// Reads configuration files.
+    Config(config::Args),
+    /// Turns logs of tollgate or auditd into JSON, one object for each event.
+    Convert(convert::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Reads a command line, or with -R a rule file, as auditctl(8) does.
@@ -45,6 +54,9 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),

@@ -1,11 +1,23 @@
 //! The daemon: rules in, records out, until told to stop.
 //!
-//! [`start`] holds the order of start and stop; [`pipeline`] the threads between the ring and the log;
-//! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end.
+//! [`start`] holds the order of start and stop; [`pipeline`] the threads between the ring and the log, of
+//! which [`reader`] is the first; [`orders`] what other threads ask of it while it runs;
+//! [`store`] the rules in force and the requests that change them, [`live`] what it orders, [`change`] the
+//! records of that, [`locked`] what `-e 2` leaves to the next daemon;
+//! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what
+//! is done to the log.
 
+mod change;
 mod heartbeat;
+mod live;
+mod locked;
+mod orders;
 mod pipeline;
+mod reader;
 mod start;
+mod store;
 mod summary;
+mod tend;
 
-pub(crate) use start::{Settings, run};
+pub(crate) use start::{Control, Settings, run};
+pub(crate) use tend::LogSource;

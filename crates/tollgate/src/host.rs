@@ -1,11 +1,19 @@
-//! This machine, as the rule parser asks about it.
+//! This machine, as the parsers of rules and of configuration ask about it.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use audit::conf;
 use audit::ids::Arch;
 use audit::rule::Host;
-use bstr::ByteSlice as _;
-use nix::unistd::{Group, User};
+use bstr::{BStr, ByteSlice as _};
+use nix::unistd::{AccessFlags, Group, User, access};
+
+/// What sends mail.
+pub(crate) const SENDMAIL: &str = "/usr/lib/sendmail";
+/// Permissions that the program of an action may have.
+const PROGRAM_MODES: [u32; 4] = [0o750, 0o755, 0o550, 0o555];
+const PERMISSIONS: u32 = 0o777;
 
 /// The machine that tollgate runs on.
 #[derive(Clone, Copy, Debug)]
@@ -28,5 +36,37 @@ impl Host for ThisMachine {
 
     fn native(&self) -> Arch {
         Arch::X86_64
+    }
+}
+
+impl conf::Host for ThisMachine {
+    fn group(&self, name: &[u8]) -> Option<u32> {
+        self.gid(name)
+    }
+
+    /// # Source
+    /// `check_exe_name` in `src/auditd-config.c`, audit-userspace 4.2.1.
+    fn may_run(&self, program: &BStr) -> Result<(), String> {
+        let about = program
+            .to_path()
+            .map_err(|error| error.to_string())
+            .and_then(|path| {
+                std::fs::metadata(path).map_err(|error| format!("cannot be run: {error}"))
+            })?;
+        if !about.is_file() {
+            return Err("is no regular file".to_owned());
+        }
+        if about.uid() != 0 {
+            return Err("does not belong to root".to_owned());
+        }
+        let mode = about.mode() & PERMISSIONS;
+        if !PROGRAM_MODES.contains(&mode) {
+            return Err(format!("has mode {mode:04o}"));
+        }
+        Ok(())
+    }
+
+    fn can_mail(&self) -> bool {
+        access(SENDMAIL, AccessFlags::X_OK).is_ok()
     }
 }

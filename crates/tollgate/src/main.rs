@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod config;
+mod control;
 mod daemon;
 mod host;
 mod sink;

@@ -1,6 +1,7 @@
 //! Where events go.
 
 mod accounts;
+pub(crate) mod journal;
 pub(crate) mod json;
 pub(crate) mod log;
 pub(crate) mod outlet;

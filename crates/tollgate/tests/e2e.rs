@@ -14,6 +14,7 @@ fn main() -> std::process::ExitCode {
 mod e2e {
     mod calls;
     mod cases;
+    mod control;
     mod daemon;
     mod differential;
     mod event;
@@ -21,12 +22,14 @@ mod e2e {
     mod field;
     mod harness;
     mod hostile;
+    mod keeping;
     mod kernel_audit;
     mod known;
     mod life;
     mod load;
     mod place;
     mod refusal;
+    mod reload;
     mod run;
     mod run_differential;
     mod run_life;
@@ -80,9 +83,23 @@ mod e2e {
         life::daemon_is_not_audited,
         life::two_daemons_see_the_same,
         life::kernel_audit_is_left_alone,
+        keeping::what_a_full_disk_loses_is_counted_and_told,
+        keeping::signals_rotate_and_reconfigure_the_log,
+        keeping::stock_ausearch_reads_an_enriched_log,
         refusal::broken_rules_attach_nothing,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,
+        control::rules_come_and_go,
+        control::a_file_is_loaded_at_once_or_not_at_all,
+        control::what_is_locked_outlives_the_daemon,
+        control::only_root_may_ask,
+        control::hostile_clients_disturb_nobody,
+        control::messages_and_flushes_reach_the_log,
+        control::listings_are_those_of_the_kernels_auditctl,
+        control::a_rule_is_added_under_load,
+        reload::no_event_is_lost_or_doubled,
+        reload::hooks_follow_the_rules,
+        reload::rules_that_cannot_be_loaded_leave_the_old_ones,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         differential::kernel_and_tollgate_agree,

@@ -151,17 +151,30 @@ impl Sides {
         }
     }
 
+    /// For a plan that takes the place of the one that these are of, while calls are under way: no call moves
+    /// from a tracepoint of its own to a raw one or back, because a call that ends meanwhile would be seen by
+    /// both or by neither. Calls without a tracepoint of their own get the raw one beside the others.
+    #[must_use]
+    pub fn next(self, plan: &Plan) -> Self {
+        Self {
+            raw_enter: self.raw_enter,
+            raw_exit: self.raw_exit,
+            ..Self::of(plan, self.engine, self.kernel)
+        }
+    }
+
     /// Hooks that serve one call of the plan.
     #[must_use]
     pub fn hooks(self, call: Call) -> BTreeSet<Hook> {
         let mut hooks = BTreeSet::new();
         let on_functions = self.engine == EngineKind::Fentry;
+        let nameless = tracepoint_name(call).is_none();
         if !returns(call) {
             hooks.insert(if on_functions {
                 Hook::FunctionLast(call)
             } else if self.kernel.early_task_exit {
                 Hook::TaskExit
-            } else if self.raw_enter {
+            } else if self.raw_enter || nameless {
                 Hook::RawEnter
             } else {
                 Hook::Last(call)
@@ -170,7 +183,7 @@ impl Sides {
         }
         hooks.insert(if on_functions {
             Hook::FunctionExit(call)
-        } else if self.raw_exit {
+        } else if self.raw_exit || nameless {
             Hook::RawExit
         } else {
             Hook::Exit(call)
@@ -196,9 +209,9 @@ impl Sides {
         } else if starts(call) || waits(call) {
             if on_functions {
                 hooks.insert(Hook::FunctionEnter(call));
-            } else if self.raw_enter {
+            } else if self.raw_enter || nameless && starts(call) {
                 hooks.insert(Hook::RawEnter);
-            } else if tracepoint_name(call).is_some() {
+            } else if !nameless {
                 hooks.insert(Hook::Enter(call));
             }
         }

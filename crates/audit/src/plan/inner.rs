@@ -122,7 +122,7 @@ inner! {
     /// Capabilities of a program's file.
     FileCaps = Exit "get_vfs_caps_from_disk",
     /// Capabilities that a program gets.
-    ProgramCaps = Exit "cap_bprm_creds_from_file",
+    ExecCaps = Exit "cap_bprm_creds_from_file",
     /// A System V object that is used.
     IpcUsed = Enter "ipcperms",
     /// A System V object that is to be changed or removed, and what it is to become.
@@ -240,15 +240,15 @@ pub fn of(call: Call) -> &'static [Inner] {
 #[must_use]
 pub fn details(call: Call) -> &'static [Inner] {
     use Inner::{
-        ClockAdjusted, ClockBefore, ClockInjected, ClockSet, FileCaps, IpcControl, IpcMemory,
-        IpcMessages, IpcSemaphores, IpcUsed, ModuleName, ProgramCaps, QueueNotify, QueueOpen,
+        ClockAdjusted, ClockBefore, ClockInjected, ClockSet, ExecCaps, FileCaps, IpcControl,
+        IpcMemory, IpcMessages, IpcSemaphores, IpcUsed, ModuleName, QueueNotify, QueueOpen,
         QueueReceive, QueueSend, QueueSet, TargetSignal, TargetTrace,
     };
     match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
         "kill" | "tkill" | "tgkill" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo"
         | "pidfd_send_signal" => &[TargetSignal],
         "ptrace" => &[TargetTrace],
-        "execve" | "execveat" => &[FileCaps, ProgramCaps],
+        "execve" | "execveat" => &[FileCaps, ExecCaps],
         "msgget" | "msgsnd" | "msgrcv" | "semget" | "semop" | "semtimedop"
         | "semtimedop_time64" | "shmget" | "shmat" => &[IpcUsed],
         "msgctl" => &[IpcUsed, IpcControl, IpcMessages],

@@ -69,6 +69,16 @@ impl RuleList {
         &self.rules
     }
 
+    /// Puts a rule at the end, though an equal one may be there: one put in front can equal another.
+    pub fn push(&mut self, source: usize, line: u32, rule: Rule) {
+        self.rules.push(Listed { rule, source, line });
+    }
+
+    /// Takes rules out, whatever they say.
+    pub fn remove(&mut self, is_wanted: impl Fn(&Listed) -> bool) {
+        self.rules.retain(|listed| !is_wanted(listed));
+    }
+
     /// The rules, in evaluation order, for [`super::Plan::compile`].
     #[must_use]
     pub fn into_rules(self) -> Vec<Listed> {

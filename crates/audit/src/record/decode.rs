@@ -142,6 +142,22 @@ impl<'a> Record<'a> {
         Fields::of(self.enrichment)
     }
 
+    /// Fields inside the value of a field, as `msg='op=login acct="root"'` has them; none when the value is
+    /// not between apostrophes. Ends after an error.
+    pub fn inside(
+        &self,
+        field: &Field<'a>,
+    ) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> + use<'a> {
+        let value: &'a [u8] = field.value;
+        let text = value
+            .strip_prefix(b"'")
+            .and_then(|value| value.strip_suffix(b"'"));
+        Fields::of(Part {
+            text: text.unwrap_or_default(),
+            column: field.column + 1,
+        })
+    }
+
     /// Bytes that a field stands for: an untrusted string is decoded, all else is taken as it is.
     /// `None` when an untrusted field says that there is no string.
     ///
@@ -322,6 +338,26 @@ mod tests {
         let record = line(text.as_bytes()).unwrap();
         let field = record.fields().next().unwrap().unwrap();
         assert_eq!(record.text(&field).unwrap().unwrap(), b"6C73".as_slice());
+    }
+
+    #[test]
+    fn text_of_programs_has_fields_inside() {
+        let text = format!("type=USER_LOGIN {STAMP}pid=1 msg='op=login acct=\"a b\" res=ok'");
+        let record = line(text.as_bytes()).unwrap();
+        let fields: Vec<_> = record.fields().map(Result::unwrap).collect();
+        let [pid, message] = fields.as_slice() else {
+            panic!("{fields:?}")
+        };
+        assert_eq!(record.inside(pid).count(), 0);
+        let inside: Vec<_> = record.inside(message).map(Result::unwrap).collect();
+        let names: Vec<_> = inside.iter().map(|field| field.name).collect();
+        assert_eq!(names, ["op", "acct", "res"]);
+        for field in inside {
+            assert_eq!(
+                &text.as_bytes()[field.column - 1..][..field.value.len()],
+                field.value
+            );
+        }
     }
 
     #[test]

@@ -12,7 +12,8 @@ use super::detail::{self, Place};
 use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
 use super::{MAX_LINE_BYTES, execve, quote};
 use crate::event::{Event, Inode, Item, Label, NameType, Task, Time, reported_exit, succeeded};
-use crate::ids::{Dev, Serial};
+use crate::ids::{Dev, MsgType, Serial};
+use crate::table;
 
 /// Appends the records of an event as log lines, without the EOE that ends it for plugins.
 ///
@@ -49,6 +50,29 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
     let mut line = Line::begin(b"type=PROCTITLE msg=", stamp, out);
     line.untrusted(b"proctitle=", title(event.proctitle), 0);
     line.end();
+}
+
+/// Appends a record whose text comes from elsewhere: an event of its own. What does not fit in a line
+/// is cut off.
+pub fn message(kind: MsgType, time: Time, serial: Serial, body: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(b"type=");
+    match table::msg_type_name(kind) {
+        Some(name) => out.extend_from_slice(name.as_bytes()),
+        None => {
+            out.extend_from_slice(b"UNKNOWN[");
+            decimal(kind.0, out);
+            out.push(b']');
+        }
+    }
+    out.extend_from_slice(b" msg=");
+    Stamp::write(time, serial, out);
+    let room = (MAX_LINE_BYTES - 1).saturating_sub(out.len() - start);
+    out.extend(body.iter().take(room).map(|&byte| match byte {
+        b'\n' | 0 => b'?',
+        byte => byte,
+    }));
+    out.push(b'\n');
 }
 
 /// Appends the record that tells plugins that an event is complete. It is not for the log.

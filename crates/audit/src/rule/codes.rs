@@ -77,7 +77,8 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "kernel-setting",
-        "The line sets the kernel's own audit system, which tollgate leaves alone.",
+        "The line sets the kernel's own audit system, which tollgate leaves alone. The daemon keeps \
+         the number and shows it with `auditctl -s`.",
     ),
     (
         "key-ends-list",

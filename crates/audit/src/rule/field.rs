@@ -459,18 +459,6 @@ pub(super) fn operator(op: Op) -> &'static str {
         .map_or("", |&(text, _)| text)
 }
 
-/// Spelling of a list.
-pub(super) fn list_name(list: List) -> &'static str {
-    match list {
-        List::User => "user",
-        List::Task => "task",
-        List::Exit => "exit",
-        List::Exclude => "exclude",
-        List::Filesystem => "filesystem",
-        List::IoUring => "io_uring",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -70,7 +70,7 @@ fn full(rule: &Rule, native: Arch, dialect: Dialect, out: &mut Vec<u8>) {
         Action::Always => &b"always,"[..],
         Action::Never => b"never,",
     });
-    out.extend(field::list_name(rule.list).as_bytes());
+    out.extend(rule.list.name().as_bytes());
     let mut arch = native;
     for test in &rule.fields {
         if let (Field::Arch, &Value::Number(number)) = (test.field, &test.value) {

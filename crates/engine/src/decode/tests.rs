@@ -7,7 +7,7 @@ use super::*;
 use crate::items::directory;
 use audit::event::NameType;
 
-fn context(keys: &[Option<bstr::BString>]) -> Context<'_> {
+fn context(keys: &Keys) -> Context<'_> {
     Context {
         keys,
         time: Time { sec: 1, milli: 2 },
@@ -73,7 +73,7 @@ impl Sample {
         let bytes = [self.head.as_bytes(), &self.tail].concat();
         let words = aligned(&bytes);
         let mut decoder = Decoder::default();
-        let keys = [None];
+        let keys = Keys::keyless();
         let event = decoder
             .event(&words.as_bytes()[..bytes.len()], context(&keys))
             .unwrap();
@@ -217,7 +217,7 @@ proptest! {
         }
         let words = aligned(&bytes);
         let mut decoder = Decoder::default();
-        let keys = [None];
+        let keys = Keys::keyless();
         let result = decoder.event(&words.as_bytes()[..bytes.len()], context(&keys));
         prop_assert!(result.is_err() || bytes.len() >= size_of::<WireEvent>());
     }

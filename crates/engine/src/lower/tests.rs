@@ -1,7 +1,6 @@
 //! Rule text in, map contents out.
 
-use std::collections::BTreeMap;
-
+use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::list::RuleList;
 use audit::rule::{Host, parse_file};
 
@@ -32,7 +31,7 @@ fn lowered(rules: &str) -> Lowered {
     assert!(list.load(0, lines).is_empty());
     let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
     assert!(plan.unsupported.is_empty(), "{:?}", plan.unsupported);
-    lower(&plan, EngineKind::Tracepoint, Kernel::NEW)
+    lower(&plan, Sides::of(&plan, EngineKind::Tracepoint, Kernel::NEW))
 }
 
 impl Lowered {
@@ -43,8 +42,7 @@ impl Lowered {
         } else {
             abi::B64
         };
-        let calls: BTreeMap<u32, WireCall> = self.calls.iter().copied().collect();
-        calls.get(&(abi * abi::SYSCALLS + number)).copied()
+        self.calls.get(&(abi * abi::SYSCALLS + number)).copied()
     }
 
     /// What the kernel side does with a program, when the tests hold that `holds` says.
@@ -75,13 +73,12 @@ fn only_named_calls_are_in_the_tables() {
     assert_eq!(lowered.calls.len(), 2);
     assert!(lowered.of(Arch::X86_64, "openat").is_some());
     assert!(lowered.of(Arch::X86_64, "open").is_none());
-    let bits: u32 = lowered
-        .named
-        .as_flattened()
-        .iter()
-        .map(|word| word.count_ones())
-        .sum();
-    assert_eq!(bits, 2);
+    let raw = [lowered.raw_enter, lowered.raw_exit];
+    assert_eq!(
+        raw,
+        [Numbers::default(); 2],
+        "each has a tracepoint of its own"
+    );
 }
 
 #[test]
@@ -203,7 +200,7 @@ fn one_32_bit_call_gives_both_abis_a_bitmap_and_one_hook() {
     assert_eq!(lowered.hooks.iter().collect::<Vec<_>>(), [&Hook::RawExit]);
     assert!(
         lowered
-            .named
+            .raw_exit
             .iter()
             .all(|bits| bits.iter().any(|&word| word != 0))
     );

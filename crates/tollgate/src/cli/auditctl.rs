@@ -1,32 +1,44 @@
 //! `auditctl`, and `tollgate auditctl`: the command line that scripts know.
 //!
 //! How options are read, and what is said of them, is the business of [`audit::rule::auditctl`].
-//! With `--offline` the requests go to a model of the kernel, and the listing of what would be
-//! loaded is printed; there is no other way yet.
+//! The requests go to the running daemon ([`live`]); with `--offline` they go to a model of the kernel,
+//! and the listing of what would be loaded is printed ([`offline`]).
 
+mod batch;
+mod file;
+mod live;
+mod message;
 mod offline;
+mod shown;
 mod usage;
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use audit::rule::Dialect;
 use audit::rule::auditctl::{self, Answer, Request};
 use bstr::BString;
+use nix::unistd::geteuid;
 
 use super::report;
+use crate::control;
 use crate::host::ThisMachine;
+use live::Live;
 use offline::Offline;
+
+/// What `auditctl` says to all but root, and its status.
+const NOT_ROOT: &str = "You must be root to run this program.";
+const NOT_ROOT_STATUS: u8 = 4;
 
 /// Arguments of `tollgate auditctl`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// `--offline` and `--compat 3|4`, then what auditctl(8) takes
+    /// `--offline`, `--compat 3|4` and `--control SOCKET`, then what auditctl(8) takes
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -50,23 +62,37 @@ pub(crate) fn called() -> Option<Vec<OsString>> {
 pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
     let mut words: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_vec()).collect();
     let own = own_options(&mut words)?;
-    let borrowed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    let mut offline = Offline::new(own.dialect);
-    let (said, status) = match borrowed.as_slice() {
-        [b"-R", file] if own.offline => {
-            offline.read_file(Path::new(std::ffi::OsStr::from_bytes(file)))
-        }
-        words => {
-            let answer = auditctl::arguments(words, own.dialect, &ThisMachine);
-            anyhow::ensure!(
-                own.offline || needs_nobody(&answer),
-                "the daemon cannot be asked yet: with `--offline` as the first argument the rest \
-                 is read and listed without it"
-            );
-            offline.obey(answer)
-        }
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    let file = match words.as_slice() {
+        [b"-R", file] => Some(Path::new(OsStr::from_bytes(file))),
+        _ => None,
     };
-    let written = say(&said).and_then(|()| offline.print(&mut io::stdout().lock()));
+    let read = || auditctl::arguments(&words, own.dialect, &ThisMachine);
+    let (said, status, shown) = if own.offline {
+        let mut offline = Offline::new(own.dialect);
+        let (said, status) = match file {
+            Some(file) => offline.read_file(file),
+            None => offline.obey(read()),
+        };
+        let mut shown = Vec::new();
+        offline.print(&mut shown).context("cannot list the rules")?;
+        (said, status, shown)
+    } else if !geteuid().is_root() && (file.is_some() || !needs_nobody(&read())) {
+        (vec![NOT_ROOT.into()], NOT_ROOT_STATUS, Vec::new())
+    } else {
+        let mut live = Live::new(own.dialect, &own.socket);
+        let status = match file {
+            Some(file) => live.read_file(file),
+            None => live.obey(read()),
+        };
+        let (said, shown) = live.into_output();
+        (said, status, shown)
+    };
+    let written = say(&said).and_then(|()| {
+        let mut out = io::stdout().lock();
+        out.write_all(&shown)?;
+        out.flush()
+    });
     report::unless_closed(written).context("cannot write to standard output")?;
     Ok(ExitCode::from(status))
 }
@@ -75,13 +101,16 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
 struct Own {
     offline: bool,
     dialect: Dialect,
+    /// Where the daemon listens.
+    socket: PathBuf,
 }
 
-/// Takes `--offline` and `--compat` off the front.
+/// Takes `--offline`, `--compat` and `--control` off the front.
 fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<Own> {
     let mut own = Own {
         offline: false,
         dialect: Dialect::default(),
+        socket: control::SOCKET.into(),
     };
     let mut used = 0;
     while let Some(word) = words.get(used) {
@@ -89,6 +118,12 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<Own> {
             b"--offline" => {
                 own.offline = true;
                 used += 1;
+                continue;
+            }
+            b"--control" => {
+                let path = words.get(used + 1).context("`--control` takes a path")?;
+                own.socket = OsStr::from_bytes(path).into();
+                used += 2;
                 continue;
             }
             b"--compat" => {
@@ -114,12 +149,11 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<Own> {
     Ok(own)
 }
 
-/// Whether all that is asked for, if anything, can be answered without a daemon.
+/// Whether all that is asked for can be answered by anybody, without a daemon.
 fn needs_nobody(answer: &Answer) -> bool {
-    answer
-        .requests
-        .iter()
-        .all(|request| matches!(request, Request::Usage | Request::Version))
+    let mut requests = answer.requests.iter();
+    !answer.requests.is_empty()
+        && requests.all(|request| matches!(request, Request::Usage | Request::Version))
 }
 
 /// Messages go to standard error, as they are.

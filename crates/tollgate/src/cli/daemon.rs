@@ -10,29 +10,44 @@ use anyhow::Context as _;
 use audit::plan::hook::EngineKind;
 use nix::unistd::setsid;
 
-use crate::daemon::{self, Settings};
+use super::report::{self, Exit, say};
+use crate::config;
+use crate::config::native::{self, Engine};
+use crate::control;
+use crate::daemon::{self, Control, LogSource, Settings};
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
 /// Arguments of `tollgate daemon`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule file; may be given several times, read in this order
-    #[arg(long, value_name = "FILE", default_value = "/etc/audit/audit.rules")]
+    /// Settings of the daemon, each of which an option here overrides [default:
+    /// /etc/tollgate/tollgate.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Rule file; may be given several times, read in this order [default: /etc/audit/audit.rules, if
+    /// it is there]
+    #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
-    /// Log file, appended to
-    #[arg(
-        long,
-        value_name = "FILE",
-        default_value = "/var/log/tollgate/audit.log"
-    )]
-    log: PathBuf,
-    /// How to see syscalls; `auto` takes the first of the others that works here
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "fentry", "tracepoint"])]
-    engine: String,
-    /// Longest time from an event to its being written, in milliseconds (2 to 1000)
-    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=1000))]
-    delay: u64,
+    /// Where `tollgate auditctl` and `tollgate status` find this daemon [default:
+    /// /run/tollgate/control, if no other daemon listens there]
+    #[arg(long, value_name = "SOCKET", conflicts_with = "no_control")]
+    control: Option<PathBuf>,
+    /// Takes no commands
+    #[arg(long)]
+    no_control: bool,
+    /// Log file; without --auditd-conf it is only appended to [default: as auditd.conf says]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// How the log is kept [default: /etc/audit/auditd.conf, unless --log is given]
+    #[arg(long, value_name = "FILE")]
+    auditd_conf: Option<PathBuf>,
+    /// How to see syscalls; `auto` takes the first of the others that works here [default: auto]
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    engine: Option<Engine>,
+    /// Longest time from an event to its being written, in milliseconds (2 to 1000) [default: 10]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(2..=1000))]
+    delay: Option<u64>,
     /// Loads what can be loaded when some rules cannot be honoured
     #[arg(long)]
     partial: bool,
@@ -52,6 +67,11 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     detached: bool,
 }
+
+/// Rule file when none is named.
+const RULES: &str = "/etc/audit/audit.rules";
+/// Longest time from an event to its being written when nothing is said.
+const DELAY_MS: u64 = 10;
 
 /// What a detached daemon writes to its parent when it audits.
 const READY: &[u8] = b"ready\n";
@@ -78,17 +98,43 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None
     };
     let detached = args.detached;
+    let Some(file) = settings(args)? else {
+        return Ok(Exit::Config.into());
+    };
     daemon::run(Settings {
-        rules: args.rules.clone(),
-        engines: match args.engine.as_str() {
-            "fentry" => vec![EngineKind::Fentry],
-            "tracepoint" => vec![EngineKind::Tracepoint],
-            _ => vec![EngineKind::Fentry, EngineKind::Tracepoint],
+        rules: match (args.rules.as_slice(), file.rules) {
+            ([], None) => usual_rules(args),
+            ([], Some(rules)) => rules,
+            (rules, _) => rules.to_vec(),
         },
-        log: args.log.clone(),
-        delay: Duration::from_millis(args.delay),
-        partial: args.partial,
-        uring: !args.no_uring,
+        control: match &args.control {
+            _ if args.no_control => Control::No,
+            Some(path) => Control::At(path.clone()),
+            None => Control::IfFree(control::SOCKET.into()),
+        },
+        engines: match args.engine.or(file.engine).unwrap_or(Engine::Auto) {
+            Engine::Fentry => vec![EngineKind::Fentry],
+            Engine::Tracepoint => vec![EngineKind::Tracepoint],
+            Engine::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
+        },
+        log: LogSource {
+            conf: match (&args.auditd_conf, file.auditd_conf, &args.log) {
+                (Some(conf), ..) => Some(conf.clone()),
+                (None, Some(conf), _) => Some(conf),
+                (None, None, Some(_)) => None,
+                (None, None, None) => {
+                    let conf = PathBuf::from(config::AUDITD_CONF);
+                    config::exists(&conf).then_some(conf)
+                }
+            },
+            path: args.log.clone(),
+        },
+        delay: {
+            let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
+            Duration::from_millis(ms.unwrap_or(DELAY_MS))
+        },
+        partial: args.partial || file.partial.unwrap_or(false),
+        uring: !args.no_uring && file.io_uring.unwrap_or(true),
         terminal,
         ready: Box::new(move || {
             if detached {
@@ -98,6 +144,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     .and_then(|()| io::stdout().flush());
             }
         }),
+    })
+}
+
+/// The rule file that `auditd` has. Rules can come later when there is a control socket, and then it need
+/// not be there.
+fn usual_rules(args: &Args) -> Vec<PathBuf> {
+    let usual = PathBuf::from(RULES);
+    if args.no_control || usual.exists() {
+        vec![usual]
+    } else {
+        Vec::new()
+    }
+}
+
+/// What the configuration file says; `None` when it is wrong, which has been said.
+fn settings(args: &Args) -> anyhow::Result<Option<native::Settings>> {
+    let path = match &args.config {
+        Some(path) => path.clone(),
+        None if config::exists(config::NATIVE.as_ref()) => config::NATIVE.into(),
+        None => return Ok(Some(native::Settings::default())),
+    };
+    let read = config::read_native(&path)?;
+    report::file_warnings(&read.file);
+    Ok(if read.is_right() {
+        Some(read.settings)
+    } else {
+        say("nothing is attached: the configuration above is wrong");
+        None
     })
 }
 

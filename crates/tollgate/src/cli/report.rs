@@ -26,6 +26,8 @@ pub(crate) enum Exit {
     Lost,
     /// 4: not allowed, as `auditctl` and `auditd` say it.
     NotRoot,
+    /// 6: the configuration is wrong, as `auditd` says it.
+    Config,
 }
 
 impl From<Exit> for ExitCode {
@@ -35,6 +37,7 @@ impl From<Exit> for ExitCode {
             Exit::Failure => Self::FAILURE,
             Exit::Lost => Self::from(3),
             Exit::NotRoot => Self::from(4),
+            Exit::Config => Self::from(6),
         }
     }
 }
@@ -80,20 +83,23 @@ pub(crate) fn findings(file: &SourceFile, out: &mut impl Write) -> io::Result<()
 
 /// Draws what is wrong with rule files, or probably wrong, on stderr.
 pub(crate) fn warnings(loaded: &Loaded) {
+    loaded.files.iter().for_each(file_warnings);
+}
+
+/// The same for one file, of rules or of configuration.
+pub(crate) fn file_warnings(file: &SourceFile) {
     let mut err = anstream::stderr().lock();
-    for file in &loaded.files {
-        let said = file
-            .diagnostics
-            .iter()
-            .filter(|found| found.severity >= Severity::Warning);
-        for finding in said {
-            // When stderr is gone there is nobody to tell.
-            drop(writeln!(
-                err,
-                "{}\n",
-                draw(file, finding, &Renderer::styled())
-            ));
-        }
+    let said = file
+        .diagnostics
+        .iter()
+        .filter(|found| found.severity >= Severity::Warning);
+    for finding in said {
+        // When stderr is gone there is nobody to tell.
+        drop(writeln!(
+            err,
+            "{}\n",
+            draw(file, finding, &Renderer::styled())
+        ));
     }
 }
 
@@ -198,7 +204,7 @@ fn push_escaped(bytes: &[u8], out: &mut String) {
 }
 
 /// Text for a terminal, with control characters escaped.
-fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }

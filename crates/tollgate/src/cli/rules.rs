@@ -19,6 +19,11 @@ use nix::fcntl::OFlag;
 use super::report::{self, say};
 use crate::host::ThisMachine;
 
+/// What follows when rules cannot be loaded by a program that starts.
+pub(crate) const NOTHING: &str = "nothing is attached";
+/// What follows when they cannot be loaded by a daemon that audits.
+pub(crate) const OLD: &str = "the old rules stay in force";
+
 /// Larger files are no rule files: a hundred times the largest public rule set.
 const FILE_LIMIT_BYTES: u64 = 16 << 20;
 
@@ -55,21 +60,47 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Loaded> {
     Ok(Loaded { files })
 }
 
-/// The plan of the rule files; `None` when they cannot be loaded, which has been said.
+/// What rule files leave loaded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listing {
+    /// The rules, those that cannot be honoured among them.
+    pub(crate) rules: RuleList,
+    /// What else they ask for, in order.
+    pub(crate) settings: Vec<Command>,
+    /// The plan of the rules.
+    pub(crate) plan: Plan,
+}
+
+/// The plan of the rule files; `None` when they cannot be loaded, which has been said, and what follows
+/// from that: `otherwise`.
 ///
 /// # Errors
 /// Rules that record nothing.
-pub(crate) fn plan(loaded: Loaded, partial: bool) -> anyhow::Result<Option<Plan>> {
+pub(crate) fn plan(loaded: Loaded, partial: bool, otherwise: &str) -> anyhow::Result<Option<Plan>> {
+    let Some(Listing { plan, .. }) = list(loaded, partial, otherwise) else {
+        return Ok(None);
+    };
+    if plan.calls.is_empty() {
+        bail!("the rules record nothing: no rule of the exit list says always");
+    }
+    Ok(Some(plan))
+}
+
+/// What the rule files leave loaded; `None` when they cannot be loaded, which has been said, and what
+/// follows from that: `otherwise`.
+pub(crate) fn list(loaded: Loaded, partial: bool, otherwise: &str) -> Option<Listing> {
     report::warnings(&loaded);
     if !loaded.may_load() {
-        say("nothing is attached: the rules above are wrong");
-        return Ok(None);
+        say(&format!("{otherwise}: the rules above are wrong"));
+        return None;
     }
-    let mut list = RuleList::default();
+    let mut listing = Listing::default();
     let mut names = Vec::new();
     for (source, file) in loaded.files.into_iter().enumerate() {
         let forgiving = file.forgives().is_some();
-        for finding in list.load(source, file.lines) {
+        let commands = file.lines.iter().map(|line| line.command.clone());
+        listing.settings.extend(commands.filter(is_setting));
+        for finding in listing.rules.load(source, file.lines) {
             say(&format!(
                 "{}:{}: {}; {}",
                 file.path.display(),
@@ -80,9 +111,10 @@ pub(crate) fn plan(loaded: Loaded, partial: bool) -> anyhow::Result<Option<Plan>
         }
         names.push((file.path, forgiving));
     }
-    let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+    let rules = listing.rules.clone().into_rules();
+    listing.plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);
     let mut refused = 0;
-    for rule in &plan.unsupported {
+    for rule in &listing.plan.unsupported {
         let (path, forgiving) = names
             .get(rule.source)
             .map_or((PathBuf::new(), false), |(path, forgiving)| {
@@ -100,14 +132,24 @@ pub(crate) fn plan(loaded: Loaded, partial: bool) -> anyhow::Result<Option<Plan>
     }
     if refused != 0 {
         say(&format!(
-            "nothing is attached: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
+            "{otherwise}: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
         ));
-        return Ok(None);
+        return None;
     }
-    if plan.calls.is_empty() {
-        bail!("the rules record nothing: no rule of the exit list says always");
-    }
-    Ok(Some(plan))
+    Some(listing)
+}
+
+/// Whether a command is about neither rules nor the reading of rules.
+const fn is_setting(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Enabled(_)
+            | Command::Failure(_)
+            | Command::Rate(_)
+            | Command::Backlog(_)
+            | Command::BacklogWait(_)
+            | Command::LoginuidImmutable
+    )
 }
 
 impl Loaded {
@@ -188,7 +230,6 @@ fn without_effect(line: &Line) -> Option<Diagnostic> {
     let option = match line.command {
         Command::Backlog(_) => "-b",
         Command::BacklogWait(_) => "--backlog_wait_time",
-        Command::Enabled(_) => "-e",
         Command::Failure(_) => "-f",
         Command::Rate(_) => "-r",
         Command::LoginuidImmutable => "--loginuid-immutable",
@@ -200,7 +241,7 @@ fn without_effect(line: &Line) -> Option<Diagnostic> {
         line: line.number,
         column: 1,
         span: line.span.clone(),
-        message: format!("`{option}` sets the kernel's own audit and does nothing here"),
+        message: format!("`{option}` is about the kernel's own audit and has no effect here"),
         advice: "keep the line for `auditctl`, or take it out".into(),
     })
 }
@@ -330,10 +371,7 @@ mod tests {
             .map(|finding| (finding.line, finding.code))
             .collect();
         let setting = "kernel-setting";
-        assert_eq!(
-            named,
-            [(2, setting), (3, setting), (4, setting), (5, setting)]
-        );
+        assert_eq!(named, [(2, setting), (4, setting), (5, setting)]);
         assert!(file.may_load());
         assert_eq!(file.count(Severity::Warning), 0);
     }

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
-    let Some(plan) = rules::plan(loaded(args)?, args.partial)? else {
+    let Some(plan) = rules::plan(loaded(args)?, args.partial, rules::NOTHING)? else {
         return Ok(Err(NotRun::Ours));
     };
     let program = match find(args) {
@@ -272,9 +272,9 @@ impl Sinks {
                 out.write_all(text)?;
                 out.flush()
             })?),
-            Some(Destination::File(mut log)) => {
-                Some(Outlet::start("tlg-log", move |text| log.append(text))?)
-            }
+            Some(Destination::File(mut log)) => Some(Outlet::start("tlg-log", move |text| {
+                log.append(text).map_err(|partly| partly.error)
+            })?),
         };
         let view = match self.view {
             None => None,

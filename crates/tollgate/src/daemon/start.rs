@@ -4,37 +4,52 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
-use engine::{KernelAudit, Options};
+use crossbeam_channel::bounded;
+use engine::{KernelAudit, Options, Probe};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::time::{ClockId, clock_getres};
 use nix::unistd::geteuid;
 
+use super::live::Live;
+use super::locked::LockFile;
 use super::pipeline::Pipeline;
+use super::store::{self, Store};
 use super::summary::{Ready, Summary};
+use super::tend::{LogSource, Tend};
 use crate::cli::report::{Exit, say};
 use crate::cli::rules;
-use crate::sink::log::Log;
+use crate::control::server::{self, Server};
+use crate::sink::journal::{Journal, ThisMachine};
 use crate::sink::terminal::Terminal;
 
+/// Orders to the log thread that wait to be carried out; who gives one more waits.
+const LOG_ORDERS: usize = 4;
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
+
+/// `SIGHUP`, as a signal descriptor has it.
+const HANGUP: u32 = Signal::SIGHUP as u32;
 
 /// What the daemon is to do.
 pub(crate) struct Settings {
     /// Rule files, read in this order.
     pub(crate) rules: Vec<PathBuf>,
+    /// Where to listen for commands.
+    pub(crate) control: Control,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
     /// Log file.
-    pub(crate) log: PathBuf,
+    pub(crate) log: LogSource,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Load what can be loaded when some rules cannot be honoured.
@@ -47,7 +62,18 @@ pub(crate) struct Settings {
     pub(crate) ready: Box<dyn FnOnce()>,
 }
 
-/// Audits until TERM or INT.
+/// Whether there is a control socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// None.
+    No,
+    /// There, unless another daemon listens there.
+    IfFree(PathBuf),
+    /// There.
+    At(PathBuf),
+}
+
+/// Audits until TERM or INT; reads its rules again at HUP.
 ///
 /// # Errors
 /// What kept the daemon from starting, or made the engine fail.
@@ -58,80 +84,199 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         );
         return Ok(Exit::NotRoot.into());
     }
-    let loaded = rules::load(&settings.rules)?;
-    let Some(plan) = rules::plan(loaded, settings.partial)? else {
+    let mut server = listen(&settings.control)?;
+    let Some(mut store) = store(&settings, server.as_ref())? else {
         return Ok(ExitCode::FAILURE);
     };
-    let log = Log::open(&settings.log)?;
+    let plan = store.plan();
+    ensure!(
+        server.is_some() || !plan.calls.is_empty(),
+        "the rules record nothing, no rule of the exit list says always, and without a control \
+         socket no others can come"
+    );
+    let Some(keep) = settings.log.keep()? else {
+        say("nothing is attached: the configuration above is wrong");
+        return Ok(Exit::Config.into());
+    };
+    settings.log.is_free()?;
+    let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
+    let mut tend = Tend::new(settings.log, &keep, log_orders);
+    let log_path = keep.path.clone();
     say_who_else_audits();
 
     // Every thread inherits the mask: only the descriptor below sees these signals.
-    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT].into_iter().collect();
+    let signals: SigSet = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGCONT,
+    ]
+    .into_iter()
+    .collect();
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
-    let signals =
-        SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("cannot watch signals")?;
-    let stop = Arc::new(event_fd()?);
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("cannot watch signals")?;
+    let log = Journal::open(keep, Box::new(ThisMachine::default()))?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
-    let mut kernel = engine::kernel().context("cannot learn what this kernel shows")?;
+    let probe = Probe::look().context("cannot learn what this kernel shows")?;
+    let mut kernel = probe.kernel;
     kernel.uring &= settings.uring;
-    let prices =
-        [EngineKind::Fentry, EngineKind::Tracepoint].map(|kind| price(&plan, kind, kernel));
+    let priced = plan.clone();
     let pipeline = Pipeline {
         plan,
+        probe,
         engines: settings.engines,
         log,
+        log_orders: log_orders_from,
         terminal: settings.terminal,
         delay: settings.delay,
         options: Options {
             uring: settings.uring,
             ..Options::default()
         },
-        stop: Arc::clone(&stop),
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
     if let Some(why_not) = &started.why_not {
         say(&format!("engine {why_not}"));
     }
-    let [fentry, tracepoint] = &prices;
-    let price = match started.engine {
-        EngineKind::Fentry => fentry,
-        EngineKind::Tracepoint => tracepoint,
-    };
-    let attached = &started.attached;
+    let price = price(&priced, started.engine, kernel);
+    drop(priced);
     let ready = Ready {
         rules,
         calls,
         engine: started.engine.name(),
-        attached,
-        price,
-        log: &settings.log,
+        attached: &started.attached,
+        price: &price,
+        log: &log_path,
     };
     say(&ready.to_string());
+    let mut live = Live::new(&running, started, log_path.clone());
+    store.begin()?;
     (settings.ready)();
 
-    let mut wakers = [
-        PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-        PollFd::new(ended.as_fd(), PollFlags::POLLIN),
-    ];
-    while let Err(nix::errno::Errno::EINTR) = poll(&mut wakers, PollTimeout::NONE) {}
-    if attached.hooks.len() > SLOW_TO_DETACH {
-        say(&format!("detaching {} hooks", attached.hooks.len()));
+    loop {
+        wait(&signals, &ended, server.as_ref(), tend.next())?;
+        tend.look();
+        let signal = signals.read_signal().context("cannot read signals")?;
+        match signal {
+            Some(signal) => {
+                if !tend.signal(&signal) {
+                    break;
+                }
+                if signal.ssi_signo == HANGUP {
+                    reload(&settings.rules, settings.partial, &mut store, &mut live);
+                }
+            }
+            None if ended.read().is_ok() => break,
+            None => {}
+        }
+        if let Some(server) = &mut server {
+            server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
+        }
     }
-    stop.write(1).context("cannot stop the pipeline")?;
+    if live.attached.hooks.len() > SLOW_TO_DETACH {
+        say(&format!("detaching {} hooks", live.attached.hooks.len()));
+    }
+    running.orders().stop()?;
     let outcome = running.join()?;
     let summary = Summary(&outcome);
-    say(&format!(
-        "stopped: {summary}; log {}",
-        settings.log.display()
-    ));
+    say(&format!("stopped: {summary}; log {}", log_path.display()));
     Ok(if summary.is_whole() {
         Exit::Success
     } else {
         Exit::Lost
     }
     .into())
+}
+
+/// Waits for a signal, the end of the pipeline, something to serve, or so long.
+fn wait(
+    signals: &SignalFd,
+    ended: &EventFd,
+    server: Option<&Server>,
+    most: Option<Duration>,
+) -> anyhow::Result<()> {
+    let mut wakers = vec![
+        PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+        PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+    ];
+    wakers.extend(server.map(|server| PollFd::new(server.as_fd(), PollFlags::POLLIN)));
+    let served = server
+        .and_then(Server::deadline)
+        .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let timeout = match served.into_iter().chain(most).min() {
+        // poll(2) counts milliseconds: waking before the time is over would be waking twice.
+        Some(left) if !left.is_zero() => {
+            let left = left + Duration::from_millis(1);
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        }
+        Some(_) => PollTimeout::ZERO,
+        None => PollTimeout::NONE,
+    };
+    match poll(&mut wakers, timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno).context("cannot wait for signals"),
+    }
+}
+
+fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
+    match control {
+        Control::No => Ok(None),
+        Control::At(path) => Server::listen(path).map(Some),
+        Control::IfFree(path) if server::is_taken(path) => {
+            say(&format!(
+                "another daemon listens at `{}`: this one takes no commands",
+                path.display()
+            ));
+            Ok(None)
+        }
+        Control::IfFree(path) => Server::listen(path).map(Some),
+    }
+}
+
+/// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
+/// be loaded, which has been said.
+fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Result<Option<Store>> {
+    let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
+    let tick_ns = Duration::from(tick).as_nanos().max(1);
+    let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
+    let lock = LockFile::beside(server.map(Server::path))?;
+    if let Some(locked) = lock.read()? {
+        say(
+            "`-e 2` was given since the machine started: the rules that it has locked are in force, \
+             the rule files are not read",
+        );
+        return Store::restore(&locked, tick_hz, lock).map(Some);
+    }
+    let loaded = rules::load(&settings.rules)?;
+    let Some(listing) = rules::list(loaded, settings.partial, rules::NOTHING) else {
+        return Ok(None);
+    };
+    let said = store::settings(&listing.settings, tick_hz);
+    Ok(Some(Store::new(listing.rules, said, tick_hz, lock)))
+}
+
+/// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
+fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) {
+    let loaded = match rules::load(files) {
+        Ok(loaded) => loaded,
+        Err(error) => return say(&format!("{}: {error:#}", rules::OLD)),
+    };
+    let Some(listing) = rules::list(loaded, partial, rules::OLD) else {
+        return; // which has been said
+    };
+    let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
+    match store.load(listing.rules, live) {
+        Ok(()) => say(&format!(
+            "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
+            live.attached.hooks.len()
+        )),
+        Err(error) => say(&format!("{}: {error:#}", rules::OLD)),
+    }
 }
 
 fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {

@@ -9,11 +9,14 @@
 //! Fields have the names and the bases that they have in records; what a record would leave out is left
 //! out. Strings that a task chose are strings where they are UTF-8, else `{"hex":"..."}`.
 
+pub(crate) mod records;
+
 use std::fmt::Write as _;
 
 use audit::event::{Event, Inode, Item, NameSource, NameType, Task, reported_exit, succeeded};
 use audit::ids::Dev;
 use audit::table;
+use bstr::ByteSlice as _;
 use serde_json::{Map, Value, json};
 
 /// Appends an event as one line.
@@ -59,7 +62,10 @@ pub(crate) fn event(event: &Event<'_>, out: &mut Vec<u8>) {
     if !event.items.is_empty() {
         put("path", event.items.iter().map(item).collect());
     }
-    put("proctitle", text(event.proctitle));
+    put(
+        "proctitle",
+        text(event.proctitle.trim_end_with(|char| char == '\0')),
+    );
     let line = Value::Object(object).to_string();
     out.extend_from_slice(line.as_bytes());
     out.push(b'\n');
@@ -134,11 +140,13 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use audit::event::Time;
     use audit::ids::{Arch, Auid, Serial, Syscall};
+    use audit::record::encode;
+    use audit::record::gather::{Gathered, Gatherer};
 
     use super::*;
 
-    #[test]
-    fn an_event_is_one_line_that_reads_back() {
+    /// An event with everything that can deceive a reader.
+    fn whole() -> Event<'static> {
         let dev = Dev(0x80_0001);
         let item = Item {
             name: Some(b"a\xffb"),
@@ -171,7 +179,7 @@ mod tests {
             exe: None,
             subj: None,
         };
-        let whole = Event {
+        Event {
             time: Time {
                 sec: 1_700_000_000,
                 milli: 7,
@@ -191,7 +199,12 @@ mod tests {
             cwd: Some(b"/home"),
             items: [item].into_iter().collect(),
             proctitle: b"x\0",
-        };
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_that_reads_back() {
+        let whole = whole();
         let mut out = Vec::new();
         event(&whole, &mut out);
         assert_eq!(out.iter().filter(|&&byte| byte == b'\n').count(), 1);
@@ -207,5 +220,28 @@ mod tests {
         assert_eq!(value["path"][0]["name"], json!({"hex": "61FF62"}));
         assert_eq!(value["path"][0]["mode"], "0100640");
         assert_eq!(value["path"][0]["dev"], "08:01");
+    }
+
+    #[test]
+    fn its_records_come_to_the_same_object() {
+        let mut direct = Vec::new();
+        event(&whole(), &mut direct);
+        let mut direct: Value = serde_json::from_slice(&direct).unwrap();
+        let mut text = Vec::new();
+        encode::event(&whole(), &mut text);
+        let mut gatherer = Gatherer::default();
+        let mut converted = Vec::new();
+        let mut keep = |event: Gathered| {
+            let object = records::object(&event, |error| panic!("{error}"));
+            converted.push(Value::Object(object));
+        };
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            gatherer.take(line, &mut keep).unwrap();
+        }
+        gatherer.finish(&mut keep);
+        let [converted] = converted.try_into().unwrap();
+        // Where a name was read is not in records.
+        direct["path"][0].as_object_mut().unwrap().remove("source");
+        assert_eq!(converted, direct);
     }
 }

@@ -1,17 +1,33 @@
 //! The log file: whole batches of records, appended.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+pub(crate) mod directory;
+
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
+use nix::sys::statvfs::{Statvfs, fstatvfs};
 
-/// Bits of a mode that let others than the owner write.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-const STICKY: u32 = 0o1000;
+use directory::Directory;
+
+/// How a log is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    /// Group that may read it, 0 for none but its owner; `None` leaves it as it is.
+    pub(crate) group: Option<u32>,
+    /// Further flags of `open(2)`.
+    pub(crate) flags: OFlag,
+}
+
+impl Access {
+    /// A log for its owner alone, which the kernel brings to the disk when it likes.
+    pub(crate) const PLAIN: Self = Self {
+        group: None,
+        flags: OFlag::empty(),
+    };
+}
 
 /// An open log file.
 #[derive(Debug)]
@@ -21,6 +37,15 @@ pub(crate) struct Log {
     torn: bool,
 }
 
+/// A batch that was not written whole.
+#[derive(Debug)]
+pub(crate) struct Partly {
+    /// Bytes of it that are in the log.
+    pub(crate) written: usize,
+    /// Why the others are not.
+    pub(crate) error: io::Error,
+}
+
 impl Log {
     /// Opens the log for appending; makes it, readable by its owner only, and its directory.
     ///
@@ -28,42 +53,22 @@ impl Log {
     /// When the path leads through a link at its end, to something that is no regular file, or into a
     /// directory where other users could put one.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        let directory = match path.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-            Some(parent) => parent,
-            None => bail!("the log must be a file, `{}` is none", path.display()),
-        };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .with_context(|| format!("cannot make directory `{}`", directory.display()))?;
-        let about = std::fs::metadata(directory)
-            .with_context(|| format!("cannot look at directory `{}`", directory.display()))?;
-        let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;
-        let open_to_others = about.mode() & WRITABLE_BY_OTHERS != 0 && about.mode() & STICKY == 0;
-        if foreign || open_to_others {
-            bail!(
-                "directory `{}` belongs to, or can be written by, other users, who could replace the log; choose another one",
-                directory.display()
-            );
-        }
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(OFlag::O_NOFOLLOW.bits() | OFlag::O_NONBLOCK.bits())
-            .open(path)
-            .with_context(|| format!("cannot open log `{}`", path.display()))?;
-        let about = file
-            .metadata()
-            .with_context(|| format!("cannot look at log `{}`", path.display()))?;
-        if !about.is_file() || about.nlink() != 1 || about.uid() != geteuid().as_raw() {
-            bail!(
-                "log `{}` is no regular file of our own with one name",
-                path.display()
-            );
-        }
+        let name = path
+            .file_name()
+            .with_context(|| format!("the log must be a file, `{}` is none", path.display()))?;
+        Self::open_in(&Directory::of(path)?, Path::new(name), &Access::PLAIN)
+    }
+
+    /// Opens a log in a directory that is open already.
+    ///
+    /// # Errors
+    /// As [`Directory::open_log`].
+    pub(crate) fn open_in(
+        directory: &Directory,
+        name: &Path,
+        access: &Access,
+    ) -> anyhow::Result<Self> {
+        let file = directory.open_log(name, access)?;
         Ok(Self { file, torn: false })
     }
 
@@ -72,15 +77,21 @@ impl Log {
     /// # Errors
     /// What `write(2)` answered; a part of the batch may have been written, and the next batch starts
     /// on a line of its own.
-    pub(crate) fn append(&mut self, batch: &[u8]) -> io::Result<()> {
+    pub(crate) fn append(&mut self, batch: &[u8]) -> Result<(), Partly> {
         if self.torn {
-            self.file.write_all(b"\n")?;
+            let ended = self.file.write_all(b"\n");
+            ended.map_err(|error| Partly { written: 0, error })?;
             self.torn = false;
         }
         let mut left = batch;
         while !left.is_empty() {
             match self.file.write(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => {
+                    return Err(Partly {
+                        written: batch.len() - left.len(),
+                        error: io::ErrorKind::WriteZero.into(),
+                    });
+                }
                 Ok(written) => left = left.get(written..).unwrap_or_default(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -88,11 +99,56 @@ impl Log {
                     self.torn = batch
                         .get(..written)
                         .is_some_and(|text| text.last().is_some_and(|&last| last != b'\n'));
-                    return Err(error);
+                    return Err(Partly { written, error });
                 }
             }
         }
         Ok(())
+    }
+
+    /// Takes back the last `bytes` that were written, so that the log ends with a whole event.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` answered; the next batch starts on a line of its own then.
+    pub(crate) fn take_back(&mut self, bytes: usize) -> io::Result<()> {
+        let bytes = u64::try_from(bytes).map_err(io::Error::other)?;
+        let len = self.size()?;
+        self.file.set_len(len.saturating_sub(bytes))?;
+        self.torn = false;
+        Ok(())
+    }
+
+    /// Size of the file.
+    ///
+    /// # Errors
+    /// What `fstat(2)` answered.
+    pub(crate) fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// How much room its file system has.
+    ///
+    /// # Errors
+    /// What `fstatvfs(3)` answered.
+    pub(crate) fn room(&self) -> io::Result<Statvfs> {
+        Ok(fstatvfs(&self.file)?)
+    }
+
+    /// Makes it a file that nobody writes any more, as old logs are.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn close(self, group: u32) -> io::Result<()> {
+        let mode = if group == 0 { 0o400 } else { 0o440 };
+        directory::permit(&self.file, group, mode)
+    }
+
+    /// Another descriptor of the same file.
+    ///
+    /// # Errors
+    /// What `dup(2)` answered.
+    pub(crate) fn again(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 
     /// Waits until everything written is on the disk.

@@ -33,8 +33,11 @@ pub(crate) struct Daemon {
     child: Child,
     stderr: Receiver<String>,
     said: Vec<String>,
+    rules: PathBuf,
     /// Where it writes.
     pub(crate) log: PathBuf,
+    /// Where it listens.
+    pub(crate) control: PathBuf,
 }
 
 /// The account of a daemon that has ended.
@@ -78,6 +81,27 @@ impl Summary {
     }
 }
 
+/// What a command answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) said: String,
+}
+
+impl Asked {
+    /// Runs a command to its end.
+    #[track_caller]
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            said: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
 impl Daemon {
     /// Starts the daemon with these rules and waits until it audits.
     #[track_caller]
@@ -93,11 +117,43 @@ impl Daemon {
             place.own.join(format!("{name}audit.log")),
         );
         fs::write(&file, rules).unwrap();
-        let mut child = Command::new(program)
+        let control = place.own.join(format!("{name}run/control"));
+        let rules = file.clone();
+        let mut command = Command::new(program);
+        command
             .args(["daemon", "--foreground", "--rules"])
             .arg(file)
             .arg("--log")
             .arg(&log)
+            .arg("--control")
+            .arg(&control);
+        Self::run(command, rules, log, control)
+    }
+
+    /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say.
+    #[track_caller]
+    pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
+        let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
+        fs::write(&rule_file, rules).unwrap();
+        fs::write(&conf_file, format!("log_file = {}\n{conf}", log.display())).unwrap();
+        let control = place.own.join("run/control");
+        let rules = rule_file.clone();
+        let mut command = Command::new(program());
+        command
+            .args(["daemon", "--foreground", "--rules"])
+            .arg(rule_file)
+            .arg("--auditd-conf")
+            .arg(conf_file)
+            .arg("--log")
+            .arg(log)
+            .arg("--control")
+            .arg(&control);
+        Self::run(command, rules, log.to_owned(), control)
+    }
+
+    #[track_caller]
+    fn run(mut command: Command, rules: PathBuf, log: PathBuf, control: PathBuf) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -116,22 +172,47 @@ impl Daemon {
             child,
             stderr,
             said: Vec::new(),
+            rules,
             log,
+            control,
         };
         daemon.hear("tollgate: auditing ");
         daemon
     }
 
+    /// Gives it other rules by HUP, and waits until it has taken or refused them; says whether it has taken
+    /// them.
+    #[track_caller]
+    pub(crate) fn replace(&mut self, rules: &str) -> bool {
+        fs::write(&self.rules, rules).unwrap();
+        self.signal(Signal::SIGHUP);
+        let taken = "tollgate: rules replaced: ";
+        self.hear_either(&[taken, "the old rules stay in force"])
+            .contains(taken)
+    }
+
+    /// Whether it has said this.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        self.said.iter().any(|line| line.contains(text))
+    }
+
     /// Waits for a line with this text on standard error.
     #[track_caller]
     fn hear(&mut self, text: &str) -> String {
+        self.hear_either(&[text])
+    }
+
+    /// Waits for a line with any of these texts.
+    #[track_caller]
+    fn hear_either(&mut self, texts: &[&str]) -> String {
+        let text = texts.join("` or `");
         let deadline = Instant::now() + LONGEST_START;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.stderr.recv_timeout(left) {
                 Ok(line) => {
                     self.said.push(line.clone());
-                    if line.contains(text) {
+                    if texts.iter().any(|text| line.contains(text)) {
                         return line;
                     }
                 }
@@ -144,6 +225,14 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Has `tollgate auditctl` ask it.
+    #[track_caller]
+    pub(crate) fn auditctl(&self, arguments: &[&str]) -> Asked {
+        let mut command = Command::new(program());
+        command.args(["auditctl", "--control"]).arg(&self.control);
+        Asked::of(command.args(arguments))
     }
 
     /// Its process id.

@@ -247,10 +247,7 @@ fn check_pair(split: &Split, list: Option<List>, given: Given, findings: &mut Fi
         findings.error(
             "field-on-list",
             &split.left.span,
-            format!(
-                "the {} list takes no comparison of fields",
-                field::list_name(list)
-            ),
+            format!("the {} list takes no comparison of fields", list.name()),
             "use the exit list",
         );
     }
@@ -301,7 +298,7 @@ fn check_list(spec: Spec, list: List, dialect: Dialect, at: &Word, findings: &mu
             format!(
                 "`{}` is not looked at on the {} list",
                 spec.name,
-                field::list_name(list)
+                list.name()
             ),
             "the kernel stops at this rule and keeps the message: rules after it count for nothing",
         );
@@ -320,11 +317,7 @@ fn not_on_list(spec: Spec, list: List, at: &Word, findings: &mut Findings<'_>) {
     findings.error(
         "field-on-list",
         &at.span,
-        format!(
-            "`{}` is not for the {} list",
-            spec.name,
-            field::list_name(list)
-        ),
+        format!("`{}` is not for the {} list", spec.name, list.name()),
         if spec.lists == Lists::NotFilesystem {
             "the kernel takes only `fstype` and a key there".to_owned()
         } else {

@@ -2,18 +2,9 @@
 
 use super::super::diag::{Findings, shown};
 use super::super::lex::Word;
-use super::super::{Action, Dialect, List, field};
+use super::super::{Action, Dialect, List};
 
 const ADVICE: &str = "write a list and an action with a comma between them, such as `always,exit`";
-
-const LISTS: [List; 6] = [
-    List::User,
-    List::Task,
-    List::Exit,
-    List::Exclude,
-    List::Filesystem,
-    List::IoUring,
-];
 
 /// What came of it.
 pub(super) enum Reading {
@@ -72,7 +63,7 @@ pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -
 
 fn by_name(name: &[u8], dialect: Dialect) -> Option<List> {
     lists(dialect).find(|&list| {
-        let known = field::list_name(list).as_bytes();
+        let known = list.name().as_bytes();
         match dialect {
             Dialect::Three => known == name,
             Dialect::Four => known.eq_ignore_ascii_case(name),
@@ -82,15 +73,13 @@ fn by_name(name: &[u8], dialect: Dialect) -> Option<List> {
 
 /// Version 3 does not know the list of `io_uring`.
 fn lists(dialect: Dialect) -> impl Iterator<Item = List> {
-    LISTS
+    List::ALL
         .into_iter()
         .filter(move |&list| dialect == Dialect::Four || list != List::IoUring)
 }
 
 fn unknown(part: &Word, dialect: Dialect, findings: &mut Findings<'_>) {
-    let known = lists(dialect)
-        .map(field::list_name)
-        .chain(["always", "never"]);
+    let known = lists(dialect).map(List::name).chain(["always", "never"]);
     findings.unknown("bad-list", "list or action", part, known, ADVICE);
 }
 

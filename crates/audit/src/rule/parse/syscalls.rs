@@ -2,7 +2,7 @@
 
 use super::super::diag::{Findings, shown};
 use super::super::lex::Word;
-use super::super::{Dialect, List, SyscallMask, field};
+use super::super::{Dialect, List, SyscallMask};
 use super::number;
 use crate::ids::Arch;
 use crate::table;
@@ -134,14 +134,14 @@ pub(super) fn check_list(list: List, word: &Word, findings: &mut Findings<'_>) {
         }
         List::Task | List::User | List::Filesystem => findings.refuses(&[
             b"Error: syscall auditing being added to ",
-            field::list_name(list).as_bytes(),
+            list.name().as_bytes(),
             b" list",
         ]),
     }
     findings.error(
         "syscall-on-list",
         &word.span,
-        format!("the {} list takes no syscalls", field::list_name(list)),
+        format!("the {} list takes no syscalls", list.name()),
         "leave `-S` out, or use the exit list",
     );
 }

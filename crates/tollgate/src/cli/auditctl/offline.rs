@@ -13,23 +13,13 @@ use audit::rule::auditctl::{self, Answer, Request};
 use audit::rule::{Command, Dialect, Host as _, print};
 use bstr::BString;
 
-use super::usage;
-use crate::cli::rules::{self, Unreadable};
+use super::file::{self, Mistakes};
+use super::{shown, usage};
+use crate::cli::rules;
 use crate::host::ThisMachine;
 
 /// Status of a rule file that was not loaded whole.
 const FILE_FAILED: u8 = 1;
-
-/// What happens to a rule file after a mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mistakes {
-    /// The rest is not read.
-    Stop,
-    /// The rest is read, and all is well: `-i`.
-    Forgiven,
-    /// The rest is read, and the status tells: `-c`.
-    Remembered,
-}
 
 /// The model, and what is to be shown.
 #[derive(Debug)]
@@ -77,7 +67,7 @@ impl Offline {
     pub(super) fn read_file(&mut self, path: &Path) -> (Vec<BString>, u8) {
         let bytes = match rules::bytes(path) {
             Ok(bytes) => bytes,
-            Err(error) => return (vec![unreadable(path, &error)], FILE_FAILED),
+            Err(error) => return (vec![file::unreadable(path, &error)], FILE_FAILED),
         };
         let mut said = Vec::new();
         let mut failed = false;
@@ -88,8 +78,7 @@ impl Offline {
             if self.line(number, answer, &mut said) {
                 continue;
             }
-            let place = format!("There was an error in line {number} of {}", path.display());
-            said.push(place.into());
+            said.push(file::place(number, path));
             failed |= self.mistakes != Mistakes::Forgiven;
             if self.mistakes == Mistakes::Stop {
                 break;
@@ -130,15 +119,7 @@ impl Offline {
         match request {
             Request::Command(command) => return self.command(line, command),
             Request::Usage => self.shown.extend_from_slice(usage::TEXT.as_bytes()),
-            Request::Version => {
-                let version = match self.dialect {
-                    Dialect::Three => "3.0.9",
-                    Dialect::Four => "4.2.1",
-                };
-                let own = env!("CARGO_PKG_VERSION");
-                writeln!(self.shown, "auditctl version {version} (tollgate {own})")
-                    .map_err(|error| error.to_string())?;
-            }
+            Request::Version => self.shown.extend(shown::version(self.dialect)),
             // Nothing is counted here.
             Request::ResetLost => said.push("lost: 0".into()),
             Request::ResetBacklogWait => said.push("backlog_wait_time_actual: 0".into()),
@@ -154,14 +135,8 @@ impl Offline {
                 self.immutable |= *level == 2;
                 return Ok(());
             }
-            Command::IgnoreErrors => {
-                if self.mistakes == Mistakes::Stop {
-                    self.mistakes = Mistakes::Forgiven;
-                }
-                return Ok(());
-            }
-            Command::ContinueOnErrors => {
-                self.mistakes = Mistakes::Remembered;
+            Command::IgnoreErrors | Command::ContinueOnErrors => {
+                self.mistakes = self.mistakes.after(&command);
                 return Ok(());
             }
             Command::Add { .. } => "add",
@@ -192,23 +167,4 @@ impl Offline {
 
 fn native() -> Arch {
     ThisMachine.native()
-}
-
-/// What `auditctl` says of a file that it does not read.
-fn unreadable(path: &Path, error: &Unreadable) -> BString {
-    let shown = path.display();
-    match error {
-        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            format!("audit rules file {shown} doesn't exist")
-        }
-        Unreadable::Io(error) => {
-            let text = error.to_string();
-            let text = text.split(" (os error").next().unwrap_or_default();
-            format!("Error opening {shown} ({text})")
-        }
-        Unreadable::NotRegular => format!("Error - {shown} is not a regular file"),
-        Unreadable::WorldWritable => format!("Error - {shown} is world writable"),
-        Unreadable::TooLarge => format!("Error - {shown}: {error}"),
-    }
-    .into()
 }

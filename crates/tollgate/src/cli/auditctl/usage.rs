@@ -2,9 +2,10 @@
 
 /// One option a line.
 pub(super) const TEXT: &str = "\
-usage: auditctl [--offline] [--compat 3|4] [options]
+usage: auditctl [--offline] [--compat 3|4] [--control SOCKET] [options]
     --offline         First argument: read the rest, list what would be loaded, ask nobody
     --compat 3|4      Messages and listing of this version of auditctl; 4 by default
+    --control SOCKET  Where the daemon listens; /run/tollgate/control by default
 
     -a LIST,ACTION    Add a rule at the end of a list
     -A LIST,ACTION    Add a rule at the front of a list

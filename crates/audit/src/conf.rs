@@ -1,0 +1,25 @@
+//! Configuration text of the audit daemon: `auditd.conf`, read as `auditd` reads it.
+//!
+//! [`line`] takes lines apart into words, as `auditd` does it for all of its files; [`auditd`] knows
+//! the keys. What must be asked of the machine is asked through [`Host`], so that any text can be
+//! read anywhere.
+
+pub mod auditd;
+pub mod line;
+
+use bstr::BStr;
+
+/// What only the machine knows.
+pub trait Host {
+    /// Number of a group.
+    fn group(&self, name: &[u8]) -> Option<u32>;
+
+    /// Whether a program may be run as an action.
+    ///
+    /// # Errors
+    /// What is the matter with it, such as ``belongs to another user than root``.
+    fn may_run(&self, program: &BStr) -> Result<(), String>;
+
+    /// Whether mail can be sent from here.
+    fn can_mail(&self) -> bool;
+}

@@ -1,0 +1,267 @@
+//! Every key, with values that `auditd` takes and values that it refuses.
+
+use bstr::BStr;
+
+use super::*;
+
+/// Has the group `adm` and runs `/sbin/room`.
+struct Machine;
+
+impl Host for Machine {
+    fn group(&self, name: &[u8]) -> Option<u32> {
+        (name == b"adm").then_some(4)
+    }
+
+    fn may_run(&self, program: &BStr) -> Result<(), String> {
+        if program == "/sbin/room" {
+            Ok(())
+        } else {
+            Err("does not exist".to_owned())
+        }
+    }
+
+    fn can_mail(&self) -> bool {
+        true
+    }
+}
+
+/// What Debian 12 installs, without its comments.
+const DEBIAN: &str = "\
+local_events = yes
+write_logs = yes
+log_file = /var/log/audit/audit.log
+log_group = adm
+log_format = ENRICHED
+flush = INCREMENTAL_ASYNC
+freq = 50
+max_log_file = 8
+num_logs = 5
+priority_boost = 4
+name_format = NONE
+##name = mydomain
+max_log_file_action = ROTATE
+space_left = 75
+space_left_action = SYSLOG
+verify_email = yes
+action_mail_acct = root
+admin_space_left = 50
+admin_space_left_action = SUSPEND
+disk_full_action = SUSPEND
+disk_error_action = SUSPEND
+use_libwrap = yes
+##tcp_listen_port = 60
+tcp_listen_queue = 5
+tcp_max_per_addr = 1
+##tcp_client_ports = 1024-65535
+tcp_client_max_idle = 0
+transport = TCP
+krb5_principal = auditd
+##krb5_key_file = /etc/audit/audit.key
+distribute_network = no
+q_depth = 2000
+overflow_action = SYSLOG
+max_restarts = 10
+plugin_dir = /etc/audit/plugins.d
+end_of_event_timeout = 2
+";
+
+/// Lines without which every text is refused.
+const SPACE: &str = "space_left = 75\nadmin_space_left = 50\n";
+
+fn read(line: &str) -> (Settings, Vec<(&'static str, u32, u32)>) {
+    let text = format!("{SPACE}{line}\n");
+    let (settings, findings) = parse(text.as_bytes(), &Machine);
+    for finding in &findings {
+        assert!(!finding.advice.is_empty() && finding.span.end <= text.len());
+    }
+    let places = findings
+        .iter()
+        .map(|finding| (finding.code, finding.line, finding.column))
+        .collect();
+    (settings, places)
+}
+
+#[track_caller]
+fn accepted(line: &str) -> Settings {
+    let (settings, findings) = read(line);
+    assert_eq!(findings, [], "{line}");
+    settings
+}
+
+#[track_caller]
+fn refused(line: &str, code: &str, column: u32) {
+    let (_, findings) = read(line);
+    assert_eq!(findings, [(code, 3, column)], "{line}");
+}
+
+#[test]
+fn what_debian_installs_is_read_whole() {
+    let (settings, findings) = parse(DEBIAN.as_bytes(), &Machine);
+    assert_eq!(findings, []);
+    let expected = Settings {
+        log_group: 4,
+        flush: Flush::IncrementalAsync,
+        freq: 50,
+        num_logs: 5,
+        max_log_file: 8,
+        max_log_file_action: SizeAction::Rotate,
+        space_left: Space::Mebibytes(75),
+        space_left_action: Action::Syslog,
+        admin_space_left: Space::Mebibytes(50),
+        admin_space_left_action: Action::Suspend,
+        disk_full_action: Action::Suspend,
+        disk_error_action: Action::Suspend,
+        idle: vec![
+            "use_libwrap",
+            "tcp_listen_queue",
+            "tcp_max_per_addr",
+            "tcp_client_max_idle",
+            "transport",
+            "krb5_principal",
+            "distribute_network",
+        ],
+        ..Settings::default()
+    };
+    assert_eq!(settings, expected);
+}
+
+#[test]
+fn no_text_is_what_auditd_is_built_with() {
+    let (settings, findings) = parse(b"", &Machine);
+    assert_eq!((settings, findings), (Settings::default(), vec![]));
+}
+
+#[test]
+fn values_are_read_in_letters_of_any_case() {
+    assert!(!accepted("Write_Logs = NO").write_logs);
+    assert!(!accepted("log_format = nolog").write_logs);
+    assert_eq!(accepted("log_format = Raw").log_format, Format::Raw);
+    assert_eq!(accepted("flush = Data").flush, Flush::Data);
+    assert_eq!(accepted("flush = SYNC").flush, Flush::Sync);
+    assert_eq!(accepted("log_group = 0").log_group, 0);
+    assert_eq!(accepted("log_group = 12").log_group, 12);
+    assert_eq!(
+        accepted("name_format = numeric").name_format,
+        NameFormat::Numeric
+    );
+    assert_eq!(accepted("name = web1").name.unwrap(), "web1");
+    assert_eq!(read("space_left = 80%").0.space_left, Space::Percent(80));
+    assert_eq!(
+        accepted("report_interval = 15m").report_interval.as_secs(),
+        900
+    );
+    assert_eq!(
+        accepted("report_interval = 40d").report_interval.as_secs(),
+        3_456_000
+    );
+    assert_eq!(
+        accepted("overflow_action = halt").overflow_action,
+        Overflow::Halt
+    );
+    assert_eq!(accepted("plugin_dir = /p").plugin_dir, "/p");
+    assert_eq!(
+        accepted("tcp_client_ports = 1-1023").idle,
+        ["tcp_client_ports"]
+    );
+    assert_eq!(accepted("dispatcher = /sbin/audispd").idle, ["dispatcher"]);
+}
+
+#[test]
+fn actions_are_those_that_the_key_takes() {
+    let exec = Action::Exec("/sbin/room".into());
+    assert_eq!(
+        accepted("disk_full_action = exec /sbin/room").disk_full_action,
+        exec
+    );
+    let settings = accepted("max_log_file_action = EXEC /sbin/room");
+    assert_eq!(
+        settings.max_log_file_action,
+        SizeAction::Exec("/sbin/room".into())
+    );
+    assert_eq!(
+        accepted("space_left_action = email").space_left_action,
+        Action::Email
+    );
+    let settings = accepted("admin_space_left_action = halt");
+    assert_eq!(settings.admin_space_left_action, Action::Halt);
+    refused("space_left_action = halt", "bad-value", 21);
+    refused("disk_full_action = email", "bad-value", 20);
+    refused("disk_error_action = rotate", "bad-value", 21);
+    refused("max_log_file_action = single", "bad-value", 23);
+    refused("disk_full_action = exec", "incomplete-line", 20);
+    refused("disk_full_action = exec room", "bad-value", 25);
+    refused("disk_full_action = exec /sbin/nothing", "bad-program", 25);
+    refused("disk_full_action = suspend /sbin/room", "extra-word", 20);
+    refused("disk_full_action = exec /sbin/room x", "extra-word", 36);
+}
+
+#[test]
+fn numbers_have_limits() {
+    for line in [
+        "num_logs = 1000",
+        "num_logs = -1",
+        "num_logs = 5x",
+        "freq = 2147483648",
+        "max_log_file = 99999999999999999999",
+        "space_left = 100%",
+        "space_left = 5%5",
+        "q_depth = 0",
+        "q_depth = 100000",
+        "tcp_listen_queue = 0",
+        "tcp_max_per_addr = 1025",
+        "tcp_client_ports = 9-8",
+        "tcp_client_ports = -8",
+        "report_interval = 41d",
+        "report_interval = 5x",
+        "report_interval = m",
+    ] {
+        let column = line.find("= ").unwrap() + 3;
+        refused(line, "bad-number", u32::try_from(column).unwrap());
+    }
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_with_a_reason() {
+    refused("local_events = no", "not-supported", 16);
+    refused("tcp_listen_port = 60", "not-supported", 19);
+    refused("name_format = fqd", "not-supported", 15);
+    refused("log_levle = x", "unknown-key", 1);
+    refused("log_group = nobody-here", "unknown-group", 13);
+    refused("log_file = audit.log", "bad-value", 12);
+    refused("log_file = /a/x", "bad-value", 12);
+    refused("action_mail_acct = a;b", "bad-value", 20);
+    refused("action_mail_acct = a@b", "bad-value", 20);
+    refused("flush = NONE # comment", "extra-word", 14);
+}
+
+#[test]
+fn an_address_is_verified_unless_the_line_before_says_no() {
+    let settings = accepted("verify_email = no\naction_mail_acct = a;b");
+    assert_eq!(settings.action_mail_acct, "a;b");
+    let (_, findings) = read("action_mail_acct = a;b\nverify_email = no");
+    assert_eq!(findings, [("bad-value", 3, 20)]);
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_refused() {
+    let conflict = |line: &str| read(line).1;
+    assert_eq!(conflict("admin_space_left = 75")[0].0, "set-twice");
+    let (_, findings) = parse(b"flush = NONE\n", &Machine);
+    assert_eq!(findings[0].code, "conflict");
+    assert_eq!(
+        accepted("admin_space_left_action = ignore\n").space_left,
+        Space::Mebibytes(75)
+    );
+    assert_eq!(conflict("flush = INCREMENTAL"), [("conflict", 3, 1)]);
+    assert_eq!(conflict("flush = SYNC\nfreq = 3"), [("conflict", 4, 1)]);
+    assert_eq!(conflict("name_format = user"), [("conflict", 3, 1)]);
+    let (_, findings) = read("log_group = adm\nlog_file = /var/log/audit.log");
+    assert_eq!(findings, [("conflict", 4, 1)]);
+}
+
+#[test]
+fn a_key_that_is_set_twice_is_named() {
+    let (settings, findings) = read("num_logs = 3\nnum_logs = 4");
+    assert_eq!(settings.num_logs, 4);
+    assert_eq!(findings, [("set-twice", 4, 1)]);
+}

@@ -1,0 +1,271 @@
+//! Lines of configuration text: `key = value`, each word apart.
+//!
+//! Words are separated by blanks, and by nothing else: not by tabs, and the equal sign is a word too.
+//! A line whose first word begins with `#` is a comment; a `#` further on is a word as any other.
+//!
+//! # Source
+//! `get_line` and `nv_split` in `src/auditd-config.c` and `audisp/audispd-pconfig.c`, audit-userspace
+//! 3.0.9 and 4.2.1.
+
+use std::ops::Range;
+
+use bstr::{BStr, ByteSlice as _};
+
+use crate::rule::{Diagnostic, Severity};
+
+/// Longest line, newline not counted, that `auditd` 4.2.1 reads; it skips longer ones.
+pub const MAX_LINE_BYTES: usize = 510;
+/// The same for `auditd` 3.0.9.
+const MAX_LINE_BYTES_3: usize = 158;
+
+/// A word of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word<'a> {
+    /// Its bytes.
+    pub text: &'a BStr,
+    /// Where it starts in the file.
+    pub start: usize,
+}
+
+/// A line that sets something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment<'a> {
+    /// Where it stands.
+    pub place: Place,
+    /// What is set.
+    pub key: Word<'a>,
+    /// To what: the first word after the equal sign.
+    pub value: Word<'a>,
+    /// All words after that.
+    pub more: Vec<Word<'a>>,
+}
+
+/// A line of a file, as findings name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its number, from 1.
+    pub line: u32,
+    /// Where it starts in the file.
+    pub start: usize,
+}
+
+impl Place {
+    /// A finding about a part of this line.
+    pub(super) fn finding(
+        self,
+        severity: Severity,
+        code: &'static str,
+        span: Range<usize>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Diagnostic {
+        Diagnostic {
+            severity,
+            code,
+            line: self.line,
+            column: u32::try_from(span.start.saturating_sub(self.start) + 1).unwrap_or(u32::MAX),
+            span,
+            message: message.into(),
+            advice: advice.into(),
+        }
+    }
+}
+
+impl Word<'_> {
+    /// Where it stands in the file.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        self.start..self.start + self.text.len()
+    }
+
+    /// Whether it is `word` in letters of any case.
+    #[must_use]
+    pub fn is(&self, word: &str) -> bool {
+        self.text.eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// Takes text apart: the lines that set something, and what is wrong with the others.
+#[must_use]
+pub fn assignments(bytes: &[u8]) -> (Vec<Assignment<'_>>, Vec<Diagnostic>) {
+    let (mut lines, mut findings) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    for (number, text) in (1..).zip(bytes.split_inclusive(|&byte| byte == b'\n')) {
+        let place = Place {
+            line: number,
+            start,
+        };
+        start += text.len();
+        let ends = text.ends_with(b"\n");
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        match assignment(text, place) {
+            Ok(None) => {}
+            Ok(Some(line)) => {
+                findings.extend(length(text, place));
+                if !ends {
+                    findings.push(place.finding(
+                        Severity::Warning,
+                        "unended-line",
+                        place.start..place.start + text.len(),
+                        "the last line has no newline: it counts here, and auditd skips it",
+                        "end the line",
+                    ));
+                }
+                lines.push(line);
+            }
+            Err(finding) => findings.push(*finding),
+        }
+    }
+    (lines, findings)
+}
+
+/// What is to be said about the length of a line that sets something.
+fn length(text: &[u8], place: Place) -> Option<Diagnostic> {
+    let span = place.start..place.start + text.len();
+    if text.len() > MAX_LINE_BYTES {
+        Some(place.finding(
+            Severity::Error,
+            "long-line",
+            span,
+            format!("a line of {} bytes, which auditd skips", text.len()),
+            format!("make it {MAX_LINE_BYTES} bytes at most"),
+        ))
+    } else if text.len() > MAX_LINE_BYTES_3 {
+        Some(place.finding(
+            Severity::Warning,
+            "long-line",
+            span,
+            format!("a line of {} bytes, which auditd 3 skips", text.len()),
+            format!("make it {MAX_LINE_BYTES_3} bytes at most if auditd 3 is to read it as well"),
+        ))
+    } else {
+        None
+    }
+}
+
+fn assignment(text: &[u8], place: Place) -> Result<Option<Assignment<'_>>, Box<Diagnostic>> {
+    let mut words = words(text, place.start);
+    let Some(key) = words.next() else {
+        return Ok(None);
+    };
+    if key.text.starts_with(b"#") {
+        return Ok(None);
+    }
+    let wrong = |code, span, message: String, advice: &str| {
+        Box::new(place.finding(Severity::Error, code, span, message, advice))
+    };
+    if let Some(at) = text.iter().position(u8::is_ascii_control) {
+        let byte = text.get(at).copied().unwrap_or_default();
+        let (name, advice) = match byte {
+            b'\t' => ("a tab", "auditd separates words by blanks only: use blanks"),
+            b'\r' => ("a carriage return", "end lines with a newline alone"),
+            _ => ("a control character", "remove it"),
+        };
+        let at = place.start + at;
+        return Err(wrong(
+            "control-character",
+            at..at + 1,
+            format!("{name} is a part of the word to auditd"),
+            advice,
+        ));
+    }
+    let end = place.start + text.len();
+    let form = "write `key = value`, with blanks around the equal sign";
+    match words.next() {
+        None => {
+            return Err(wrong(
+                "incomplete-line",
+                key.span(),
+                format!("`{}` has no value", key.text),
+                form,
+            ));
+        }
+        Some(equal) if equal.text != "=" => {
+            return Err(wrong(
+                "missing-equal-sign",
+                equal.span(),
+                format!("expected `=` after `{}`", key.text),
+                form,
+            ));
+        }
+        Some(_) => {}
+    }
+    let Some(value) = words.next() else {
+        return Err(wrong(
+            "incomplete-line",
+            end..end,
+            format!("`{}` has no value", key.text),
+            "write a value, or remove the line",
+        ));
+    };
+    Ok(Some(Assignment {
+        place,
+        key,
+        value,
+        more: words.collect(),
+    }))
+}
+
+/// Words of a line that starts at `start`.
+fn words(line: &[u8], start: usize) -> impl Iterator<Item = Word<'_>> {
+    let mut at = start;
+    line.split(|&byte| byte == b' ').filter_map(move |word| {
+        let here = at;
+        at += word.len() + 1;
+        (!word.is_empty()).then_some(Word {
+            text: word.as_bstr(),
+            start: here,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(text: &[u8]) -> Vec<(&'static str, u32, u32)> {
+        let (_, findings) = assignments(text);
+        findings
+            .iter()
+            .map(|finding| (finding.code, finding.line, finding.column))
+            .collect()
+    }
+
+    #[test]
+    fn words_are_separated_by_blanks_alone() {
+        let (lines, findings) = assignments(b"# c\n\n  #c = d\n  flush  =   NONE x # y\n");
+        assert_eq!(findings, []);
+        let [line] = lines.as_slice() else {
+            panic!("{lines:?}");
+        };
+        assert_eq!((line.place.line, line.key.start), (4, 16));
+        assert!(line.key.is("FLUSH"));
+        assert_eq!(line.value.text, "NONE");
+        let more: Vec<&BStr> = line.more.iter().map(|word| word.text).collect();
+        assert_eq!(more, ["x", "#", "y"]);
+    }
+
+    #[test]
+    fn each_broken_line_has_its_place() {
+        assert_eq!(errors(b"\nflush\n"), [("incomplete-line", 2, 1)]);
+        assert_eq!(errors(b"flush =\n"), [("incomplete-line", 1, 8)]);
+        assert_eq!(errors(b"flush=NONE\n"), [("incomplete-line", 1, 1)]);
+        assert_eq!(errors(b"flush NONE\n"), [("missing-equal-sign", 1, 7)]);
+        assert_eq!(errors(b"flush =NONE x\n"), [("missing-equal-sign", 1, 7)]);
+        assert_eq!(errors(b"flush\t= NONE\n"), [("control-character", 1, 6)]);
+        assert_eq!(errors(b"flush = NONE\r\n"), [("control-character", 1, 13)]);
+        assert_eq!(errors(b"flush = a\0b\n"), [("control-character", 1, 10)]);
+        assert_eq!(errors(b"flush = NONE"), [("unended-line", 1, 1)]);
+    }
+
+    #[test]
+    fn lines_that_auditd_skips_are_named() {
+        let long = |len: usize| [b"name = ", vec![b'x'; len - 7].as_slice(), b"\n"].concat();
+        assert_eq!(errors(&long(158)), []);
+        assert_eq!(errors(&long(159)), [("long-line", 1, 1)]);
+        assert_eq!(assignments(&long(510)).1[0].severity, Severity::Warning);
+        assert_eq!(assignments(&long(511)).1[0].severity, Severity::Error);
+        let comment = [vec![b'#'; 600].as_slice(), b"\n"].concat();
+        assert_eq!(errors(&comment), []);
+    }
+}

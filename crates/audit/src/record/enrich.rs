@@ -1,0 +1,320 @@
+//! Lines to enriched lines: what the numbers of a record mean on the machine that wrote them.
+//!
+//! ```text
+//! type=SYSCALL msg=audit(...): arch=c000003e syscall=257 ... uid=33 ...\x1dARCH=x86_64 SYSCALL=openat UID="www-data"
+//! ```
+//!
+//! The tail begins with one byte, 0x1d, and repeats each field that holds a user, a group, an arch, a
+//! syscall or a socket address, in the order of the record, its name in capitals. A field that does
+//! not fit is left out whole.
+//!
+//! # Source
+//! `format_enrich` in `src/auditd-event.c`, `parse_up_record` in `auparse/ellist.c` and
+//! `auparse/interpret.c`, audit-userspace 3.0.9. Two things differ, on purpose: the tail never holds a
+//! control character, which `auditd` takes from socket paths as they are, and a syscall has its name
+//! wherever it stands in the record.
+
+mod address;
+
+use bstr::ByteSlice as _;
+
+use super::quote;
+use crate::ids::{Arch, Syscall};
+use crate::table;
+
+/// Byte that ends the kernel's text.
+const SEPARATOR: u8 = 0x1d;
+/// What `auditd` formats a line in, newline included.
+const BUFFER_BYTES: usize = 8970 + 255;
+/// When less is left, nothing is added any more.
+const LEAST_ROOM: usize = 24;
+
+/// Users and groups of this machine.
+pub trait Accounts {
+    /// Name of a user.
+    fn user(&mut self, uid: u32) -> Option<&[u8]>;
+    /// Name of a group.
+    fn group(&mut self, gid: u32) -> Option<&[u8]>;
+}
+
+/// What a field holds, as far as it is told in the tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    User,
+    Group,
+    Arch,
+    Syscall,
+    Address,
+}
+
+/// Appends `line`, which has no newline, and its tail.
+pub fn line(line: &[u8], accounts: &mut impl Accounts, out: &mut Vec<u8>) {
+    out.extend_from_slice(line);
+    let record_type = record_type(line);
+    // These have no such field, and are half of all records.
+    if matches!(record_type, b"PROCTITLE" | b"CWD" | b"EXECVE" | b"EOE") {
+        return;
+    }
+    let mut tail = Tail {
+        out,
+        room: BUFFER_BYTES.saturating_sub(line.len()),
+        begun: 0,
+    };
+    let mut arch = None;
+    for (name, value) in fields(line) {
+        if tail.room <= LEAST_ROOM {
+            return;
+        }
+        let Some(kind) = kind(name, record_type) else {
+            continue;
+        };
+        let value = trimmed(value);
+        match kind {
+            Kind::User => tail.account(name, value, |id| accounts.user(id)),
+            Kind::Group => tail.account(name, value, |id| accounts.group(id)),
+            Kind::Arch => {
+                arch = hex_number(value).map(Arch);
+                tail.plain(name, |out| arch_name(arch, value, out));
+            }
+            Kind::Syscall => tail.plain(name, |out| syscall_name(arch, value, line, out)),
+            Kind::Address => tail.plain(name, |out| address::interpret(value, out)),
+        }
+    }
+}
+
+/// Name of the type of a record.
+fn record_type(line: &[u8]) -> &[u8] {
+    let line = match line.strip_prefix(b"node=") {
+        Some(rest) => rest.split_once_str(b" ").map_or(rest, |(_, rest)| rest),
+        None => line,
+    };
+    let line = line.strip_prefix(b"type=").unwrap_or_default();
+    line.split_once_str(b" ").map_or(line, |(name, _)| name)
+}
+
+/// Words with an equal sign, taken apart there; the stamp is none, and text of programs is looked
+/// into.
+fn fields(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    line.split(|&byte| byte == b' ').filter_map(|word| {
+        let at = word.find_byte(b'=')?;
+        let (name, value) = word.split_at(at);
+        let value = value.get(1..).unwrap_or_default();
+        let (name, value) = match (name, value.split_first()) {
+            (b"msg", Some((b'\'', text))) => {
+                let at = text.find_byte(b'=')?;
+                (text.get(..at)?, text.get(at + 1..)?)
+            }
+            _ => (name, value),
+        };
+        let name = name.strip_prefix(b"(").unwrap_or(name);
+        (!value.is_empty()).then_some((name, value))
+    })
+}
+
+/// What a field holds.
+///
+/// # Source
+/// `auparse/typetab.h` and `auparse_interp_adjust_type`, audit-userspace 3.0.9.
+fn kind(name: &[u8], record_type: &[u8]) -> Option<Kind> {
+    Some(match name {
+        b"auid" | b"uid" | b"euid" | b"suid" | b"fsuid" | b"ouid" | b"oauid" | b"old-auid"
+        | b"iuid" | b"inode_uid" | b"sauid" | b"obj_uid" => Kind::User,
+        b"gid" | b"egid" | b"sgid" | b"fsgid" | b"ogid" | b"igid" | b"inode_gid" | b"obj_gid"
+        | b"new_gid" => Kind::Group,
+        b"id" => match record_type {
+            b"ADD_GROUP" | b"GRP_MGMT" | b"DEL_GROUP" => Kind::Group,
+            _ => Kind::User,
+        },
+        b"arch" => Kind::Arch,
+        b"syscall" => Kind::Syscall,
+        b"saddr" => match record_type {
+            b"AVC" | b"NETFILTER_PKT" => return None,
+            _ => Kind::Address,
+        },
+        _ => return None,
+    })
+}
+
+/// A value without the punctuation that may follow it.
+fn trimmed(mut value: &[u8]) -> &[u8] {
+    for end in b":,'" {
+        value = value.strip_suffix(&[*end]).unwrap_or(value);
+    }
+    match value {
+        b"(none)" | b"(null)" => value,
+        _ => value.strip_suffix(b")").unwrap_or(value),
+    }
+}
+
+/// The tail under way.
+struct Tail<'a> {
+    out: &'a mut Vec<u8>,
+    room: usize,
+    /// Fields that were tried.
+    begun: usize,
+}
+
+impl Tail<'_> {
+    /// Adds `NAME="value"`, or the value in hex where it needs that.
+    fn account<'n>(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        lookup: impl FnOnce(u32) -> Option<&'n [u8]>,
+    ) {
+        self.field(name, |out| {
+            let Some(id) = decimal(value) else {
+                let text = [b"conversion error(", value, b")"].concat();
+                return quote::untrusted(&text, out);
+            };
+            match id {
+                u32::MAX => quote::untrusted(b"unset", out),
+                0 => quote::untrusted(b"root", out),
+                id => match lookup(id) {
+                    Some(known) => quote::untrusted(known, out),
+                    None => {
+                        out.extend_from_slice(b"\"unknown(");
+                        super::digits::decimal(id.cast_signed(), out);
+                        out.extend_from_slice(b")\"");
+                    }
+                },
+            }
+        });
+    }
+
+    /// Adds `NAME=value`.
+    fn plain(&mut self, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+        self.field(name, value);
+    }
+
+    fn field(&mut self, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+        self.begun += 1;
+        if self.begun == 1 {
+            self.out.push(SEPARATOR);
+            self.room -= 1;
+        }
+        let start = self.out.len();
+        if self.begun > 1 {
+            self.out.push(b' ');
+        }
+        let text = self.out.len();
+        self.out.extend(name.iter().map(u8::to_ascii_uppercase));
+        self.out.push(b'=');
+        value(self.out);
+        // One blank and one NUL are counted in `auditd`.
+        if self.out.len() - text + 2 >= self.room {
+            self.out.truncate(start);
+        } else {
+            self.room -= self.out.len() - start;
+        }
+    }
+}
+
+/// A number as `strtoul(3)` reads it, kept in an `int`; `None` when it is too large for that.
+fn decimal(value: &[u8]) -> Option<u32> {
+    let (negative, digits) = match value.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, value.strip_prefix(b"+").unwrap_or(value)),
+    };
+    let mut number = 0_u64;
+    for digit in digits.iter().take_while(|byte| byte.is_ascii_digit()) {
+        number = number
+            .checked_mul(10)?
+            .checked_add(u64::from(digit - b'0'))?;
+    }
+    let number = if negative {
+        number.wrapping_neg()
+    } else {
+        number
+    };
+    let [a, b, c, d, ..] = number.to_le_bytes();
+    Some(u32::from_le_bytes([a, b, c, d]))
+}
+
+fn hex_number(value: &[u8]) -> Option<u32> {
+    u32::from_str_radix(value.to_str().ok()?, 16).ok()
+}
+
+fn arch_name(arch: Option<Arch>, value: &[u8], out: &mut Vec<u8>) {
+    match arch.and_then(table::arch_name) {
+        Some(name) => out.extend_from_slice(name.as_bytes()),
+        None => {
+            out.extend_from_slice(b"unknown-elf-type(");
+            out.extend_from_slice(value);
+            out.push(b')');
+        }
+    }
+}
+
+fn syscall_name(arch: Option<Arch>, value: &[u8], line: &[u8], out: &mut Vec<u8>) {
+    let number = decimal(value).unwrap_or(u32::MAX);
+    let Some(name) = table::syscall_name(arch.unwrap_or(Arch::X86_64), Syscall(number)) else {
+        out.extend_from_slice(b"unknown-syscall(");
+        super::digits::decimal(number.cast_signed(), out);
+        out.push(b')');
+        return;
+    };
+    out.extend_from_slice(name.as_bytes());
+    let calls = match name {
+        "socketcall" => SOCKET_CALLS,
+        "ipc" => IPC_CALLS,
+        _ => return,
+    };
+    let a0 = fields(line)
+        .find(|(name, _)| *name == b"a0")
+        .and_then(|(_, a0)| hex_number(a0));
+    if let Some((_, inner)) = calls.iter().find(|(number, _)| Some(*number) == a0) {
+        out.push(b'(');
+        out.extend_from_slice(inner.as_bytes());
+        out.push(b')');
+    }
+}
+
+/// What `socketcall` does, by its first argument.
+///
+/// # Source
+/// `include/uapi/linux/net.h`, Linux 6.12.
+const SOCKET_CALLS: &[(u32, &str)] = &[
+    (1, "socket"),
+    (2, "bind"),
+    (3, "connect"),
+    (4, "listen"),
+    (5, "accept"),
+    (6, "getsockname"),
+    (7, "getpeername"),
+    (8, "socketpair"),
+    (9, "send"),
+    (10, "recv"),
+    (11, "sendto"),
+    (12, "recvfrom"),
+    (13, "shutdown"),
+    (14, "setsockopt"),
+    (15, "getsockopt"),
+    (16, "sendmsg"),
+    (17, "recvmsg"),
+    (18, "accept4"),
+    (19, "recvmmsg"),
+    (20, "sendmmsg"),
+];
+
+/// What `ipc` does, by its first argument.
+///
+/// # Source
+/// `include/uapi/linux/ipc.h`, Linux 6.12.
+const IPC_CALLS: &[(u32, &str)] = &[
+    (1, "semop"),
+    (2, "semget"),
+    (3, "semctl"),
+    (4, "semtimedop"),
+    (11, "msgsnd"),
+    (12, "msgrcv"),
+    (13, "msgget"),
+    (14, "msgctl"),
+    (21, "shmat"),
+    (22, "shmdt"),
+    (23, "shmget"),
+    (24, "shmctl"),
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! What `auditd` made of the same lines is in `tests/golden/records/auditd-3.0.9-enriched.log`: records
+//! of the kernel and of programs, written by Debian's auditd 3.0.9 with `log_format = ENRICHED`.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Users and groups of the machine on which the file was written.
+struct Debian;
+
+impl Accounts for Debian {
+    fn user(&mut self, uid: u32) -> Option<&[u8]> {
+        Some(match uid {
+            1 => b"daemon",
+            2 => b"bin",
+            5 => b"games",
+            33 => b"www-data",
+            _ => return None,
+        })
+    }
+
+    fn group(&mut self, gid: u32) -> Option<&[u8]> {
+        Some(match gid {
+            2 => b"bin",
+            4 => b"adm",
+            5 => b"tty",
+            10 => b"uucp",
+            33 => b"www-data",
+            42 => b"shadow",
+            _ => return None,
+        })
+    }
+}
+
+fn enriched(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    line(text, &mut Debian, &mut out);
+    out
+}
+
+#[test]
+fn lines_are_enriched_as_auditd_does_it() {
+    let golden = include_bytes!("../../../../../tests/golden/records/auditd-3.0.9-enriched.log");
+    let mut enriched_lines = 0;
+    for expected in golden.lines() {
+        let raw = expected
+            .split(|&byte| byte == SEPARATOR)
+            .next()
+            .unwrap_or_default();
+        assert_eq!(enriched(raw).as_bstr(), expected.as_bstr());
+        enriched_lines += usize::from(raw.len() != expected.len());
+    }
+    assert!(enriched_lines > 50, "{enriched_lines}");
+}
+
+#[test]
+fn a_node_stands_before_all_else() {
+    let raw = b"node=web1 type=ADD_GROUP msg=audit(1.000:1): msg='id=4'";
+    assert_eq!(
+        enriched(raw).as_bstr(),
+        [raw, &b"\x1dID=\"adm\""[..]].concat().as_bstr()
+    );
+}
+
+#[test]
+fn calls_within_calls_are_named() {
+    let tail = |raw: &[u8]| {
+        enriched(raw)
+            .split_off(raw.len())
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        tail(b"type=SYSCALL msg=audit(1.000:1): arch=40000003 syscall=102 a0=3"),
+        "\x1dARCH=i386 SYSCALL=socketcall(connect)"
+    );
+    assert_eq!(
+        tail(b"type=SYSCALL msg=audit(1.000:1): arch=40000003 syscall=117 a0=18"),
+        "\x1dARCH=i386 SYSCALL=ipc(shmctl)"
+    );
+    assert_eq!(
+        tail(b"type=SYSCALL msg=audit(1.000:1): arch=c000003e syscall=99999"),
+        "\x1dARCH=x86_64 SYSCALL=unknown-syscall(99999)"
+    );
+    assert_eq!(
+        tail(b"type=SYSCALL msg=audit(1.000:1): arch=12345678"),
+        "\x1dARCH=unknown-elf-type(12345678)"
+    );
+}
+
+#[test]
+fn a_socket_path_cannot_write_a_line() {
+    let raw = b"type=SOCKADDR msg=audit(1.000:1): saddr=0100610A741D6200";
+    assert!(enriched(raw).ends_with(b"\x1dSADDR={ saddr_fam=local path=610A741D62 }"));
+}
+
+#[test]
+fn fields_that_do_not_fit_are_left_out_whole() {
+    let mut raw = b"type=SYSCALL msg=audit(1.000:1): uid=33 arch=c000003e gid=4 comm=".to_vec();
+    raw.resize(BUFFER_BYTES - 30, b'x');
+    let tail = enriched(&raw).split_off(raw.len());
+    assert_eq!(tail.as_bstr(), "\x1dUID=\"www-data\"");
+    raw.resize(BUFFER_BYTES - LEAST_ROOM, b'x');
+    assert_eq!(enriched(&raw), raw);
+}
+
+proptest! {
+    #[test]
+    fn any_line_stays_one_line(raw in "[ -~]{0,60}( (uid|saddr|arch|syscall)=[0-9A-F(,:']{0,40}){0,3}") {
+        let out = enriched(raw.as_bytes());
+        prop_assert!(out.starts_with(raw.as_bytes()));
+        let tail = &out[raw.len()..];
+        prop_assert!(tail.is_empty() || tail[0] == SEPARATOR);
+        prop_assert!(!tail.iter().skip(1).any(u8::is_ascii_control));
+    }
+}

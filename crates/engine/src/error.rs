@@ -1,0 +1,127 @@
+//! Why an engine could not start, or take another plan.
+
+use std::io;
+
+use audit::plan::hook::EngineKind;
+
+use crate::load::OBJECTS;
+
+/// Why an engine could not start, or take another plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The kernel has no type information.
+    #[error("the kernel's type information cannot be read; tollgate needs CONFIG_DEBUG_INFO_BTF")]
+    Btf(#[source] libbpf_rs::Error),
+    /// The object is not what this program was built with.
+    #[error("cannot open the BPF object")]
+    Open(#[source] libbpf_rs::Error),
+    /// So many objects were loaded that there is no room for another.
+    #[error("programs were loaded {OBJECTS} times; restart the daemon to load more")]
+    Places,
+    /// The kernel refused a program or a map.
+    #[error(
+        "kernel {kernel} refuses the programs of engine {} ({refused}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
+        kind.name(), needs(*kind)
+    )]
+    Load {
+        /// The engine.
+        kind: EngineKind,
+        /// Release of the running kernel.
+        kernel: String,
+        /// What libbpf said about the refusal.
+        refused: String,
+        /// The error number.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+    /// The kernel refused contents of a map.
+    #[error("cannot put the plan into map `{map}`")]
+    Map {
+        /// Name of the map.
+        map: &'static str,
+        /// The error number.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+    /// A plan is larger than the running engine can take.
+    #[error(
+        "the rules need {needed} {what}, and this daemon has room for {room}; restart it to make more"
+    )]
+    Room {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        needed: usize,
+        /// How much there is room for.
+        room: u32,
+    },
+    /// The tracepoints could not be looked up.
+    #[error(
+        "cannot look up tracepoints: tracefs cannot be read; it needs CAP_SYS_ADMIN and CONFIG_FTRACE_SYSCALLS"
+    )]
+    Tracefs(#[source] io::Error),
+    /// The kernel refused a perf event.
+    #[error("cannot open tracepoint `{hook}`; it needs CAP_PERFMON")]
+    Event {
+        /// Name of the tracepoint.
+        hook: String,
+        /// The error number.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel refused an attachment.
+    #[error("cannot attach program `{program}` to {hook}")]
+    Attach {
+        /// Name of the program.
+        program: String,
+        /// What it was to be attached to.
+        hook: String,
+        /// The error number.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+    /// The kernel's functions for syscalls are not of the types that are known.
+    #[error("the kernel has no `__x64_sys_close` and `__do_sys_getpid` in its type information")]
+    NoFunctions,
+    /// Hooking so many functions takes the kernel minutes to undo.
+    #[error(
+        "the rules name {calls} calls; taking programs off so many functions would take minutes, at most {most} are hooked"
+    )]
+    TooMany {
+        /// Calls of the plan.
+        calls: usize,
+        /// Most that are hooked.
+        most: usize,
+    },
+    /// Programs on functions would be skipped at random.
+    #[error(
+        "the kernel preempts itself ({mode}): programs on its functions would be skipped at random; it needs preempt=none or voluntary"
+    )]
+    Preempts {
+        /// The mode, or that the kernel does not say.
+        mode: &'static str,
+    },
+    /// Programs on functions would never run.
+    #[error(
+        "the kernel does not run programs on its functions; `sysctl kernel.ftrace_enabled=1` makes it run them"
+    )]
+    Blind,
+    /// The machine did not answer something that it always answers.
+    #[error("cannot learn {what}")]
+    Machine {
+        /// What was asked.
+        what: &'static str,
+        /// The answer.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What the kernel must allow for an engine.
+const fn needs(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Fentry => "programs on kernel functions (fentry and fexit, v5.5)",
+        EngineKind::Tracepoint => "programs on tracepoints and raw tracepoints",
+    }
+}

@@ -1,0 +1,193 @@
+//! The programs of the kernel side by name: which of them hooks need, and where they are when loaded.
+
+use std::collections::BTreeSet;
+
+use audit::plan::inner::Inner;
+use libbpf_rs::{OpenProgramMut, ProgramMut};
+
+use crate::load::skel::{OpenSyscallProgs, SyscallProgs};
+
+macro_rules! programs {
+    ($($name:ident => $program:ident,)+) => {
+        /// A program of `bpf/syscall.bpf.c`. Hooks inside the kernel are called as in [`Inner`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Program {
+            $($name,)+
+        }
+
+        impl Program {
+            const ALL: &[Self] = &[$(Self::$name,)+];
+
+            fn open<'p, 'o>(self, programs: &'p mut OpenSyscallProgs<'o>) -> &'p mut OpenProgramMut<'o> {
+                match self {
+                    $(Self::$name => &mut programs.$program,)+
+                }
+            }
+
+            /// The program in an object that was loaded; it may have been left out of it.
+            pub(crate) fn of<'p, 'o>(self, programs: &'p SyscallProgs<'o>) -> &'p ProgramMut<'o> {
+                match self {
+                    $(Self::$name => &programs.$program,)+
+                }
+            }
+        }
+    };
+}
+
+programs! {
+    DaemonSelf => daemon_self,
+    Beat => beat,
+    SysExitOne => sys_exit_one,
+    SysEnterOne => sys_enter_one,
+    SysEnterLast => sys_enter_last,
+    SysExitAny => sys_exit_any,
+    SysEnterAny => sys_enter_any,
+    ExecPrepare => exec_prepare,
+    ExecCommit => exec_commit,
+    TaskExit => task_exit,
+    StubCallEnd => stub_call_end,
+    StubOpenatEnd => stub_openat_end,
+    StubOpenEnd => stub_open_end,
+    StubBareEnd => stub_bare_end,
+    StubCallLast => stub_call_last,
+    StubBareLast => stub_bare_last,
+    StubCallEnter => stub_call_enter,
+    StubUringEnter => stub_uring_enter,
+    StubUringEnd => stub_uring_end,
+    CallEnd => call_end,
+    BareEnd => bare_end,
+    CallLast => call_last,
+    BareLast => bare_last,
+    UringEnd => uring_end,
+    OpenObject => open_object,
+    ExecObject => exec_object,
+    OpenRefused => open_refused,
+    NamesUnlink => names_unlink,
+    NamesRmdir => names_rmdir,
+    NamesMkdir => names_mkdir,
+    NamesMknod => names_mknod,
+    NamesSymlink => names_symlink,
+    NamesLink => names_link,
+    NamesRename => names_rename,
+    NamesParent => names_parent,
+    NamesDelete => names_delete,
+    NamesCreate => names_create,
+    NamesMadeDir => names_made_dir,
+    NamesMadeNode => names_made_node,
+    NamesMadeLink => names_made_link,
+    NamesLinked => names_linked,
+    NamesRenamed => names_renamed,
+    SocketAddress => socket_address,
+    SocketAnswer => socket_answer,
+    UsedChmod => used_chmod,
+    UsedChown => used_chown,
+    UsedTruncate => used_truncate,
+    UsedUtimes => used_utimes,
+    UsedSetxattr => used_setxattr,
+    UsedRemovexattr => used_removexattr,
+    UsedGetxattr => used_getxattr,
+    UsedListxattr => used_listxattr,
+    UsedChdir => used_chdir,
+    UsedChroot => used_chroot,
+    UsedMount => used_mount,
+    UsedUmount => used_umount,
+    TargetSignal => detail_signal,
+    TargetTrace => detail_traced,
+    FileCaps => detail_fcaps,
+    ExecCaps => detail_bprm,
+    IpcUsed => ipc_used,
+    IpcControl => ipc_control,
+    IpcMessages => ipc_messages,
+    IpcSemaphores => ipc_semaphores,
+    IpcMemory => ipc_memory,
+    QueueOpen => queue_open,
+    QueueSend => queue_send,
+    QueueReceive => queue_receive,
+    QueueNotify => queue_notify,
+    QueueSet => queue_attr,
+    ModuleName => module_name,
+    ClockAdjusted => clock_adjusted,
+    ClockInjected => clock_injected,
+    ClockBefore => clock_before,
+    ClockSet => clock_set,
+}
+
+impl Program {
+    /// What shows a hook inside the kernel.
+    pub(crate) const fn of_inner(inner: Inner) -> Self {
+        match inner {
+            Inner::OpenObject => Self::OpenObject,
+            Inner::ExecObject => Self::ExecObject,
+            Inner::OpenRefused => Self::OpenRefused,
+            Inner::NamesUnlink => Self::NamesUnlink,
+            Inner::NamesRmdir => Self::NamesRmdir,
+            Inner::NamesMkdir => Self::NamesMkdir,
+            Inner::NamesMknod => Self::NamesMknod,
+            Inner::NamesSymlink => Self::NamesSymlink,
+            Inner::NamesLink => Self::NamesLink,
+            Inner::NamesRename => Self::NamesRename,
+            Inner::NamesParent => Self::NamesParent,
+            Inner::NamesDelete => Self::NamesDelete,
+            Inner::NamesCreate => Self::NamesCreate,
+            Inner::NamesMadeDir => Self::NamesMadeDir,
+            Inner::NamesMadeNode => Self::NamesMadeNode,
+            Inner::NamesMadeLink => Self::NamesMadeLink,
+            Inner::NamesLinked => Self::NamesLinked,
+            Inner::NamesRenamed => Self::NamesRenamed,
+            Inner::SocketAddress => Self::SocketAddress,
+            Inner::SocketAnswer => Self::SocketAnswer,
+            Inner::UsedChmod => Self::UsedChmod,
+            Inner::UsedChown => Self::UsedChown,
+            Inner::UsedTruncate => Self::UsedTruncate,
+            Inner::UsedUtimes => Self::UsedUtimes,
+            Inner::UsedSetxattr => Self::UsedSetxattr,
+            Inner::UsedRemovexattr => Self::UsedRemovexattr,
+            Inner::UsedGetxattr => Self::UsedGetxattr,
+            Inner::UsedListxattr => Self::UsedListxattr,
+            Inner::UsedChdir => Self::UsedChdir,
+            Inner::UsedChroot => Self::UsedChroot,
+            Inner::UsedMount => Self::UsedMount,
+            Inner::UsedUmount => Self::UsedUmount,
+            Inner::TargetSignal => Self::TargetSignal,
+            Inner::TargetTrace => Self::TargetTrace,
+            Inner::FileCaps => Self::FileCaps,
+            Inner::ExecCaps => Self::ExecCaps,
+            Inner::IpcUsed => Self::IpcUsed,
+            Inner::IpcControl => Self::IpcControl,
+            Inner::IpcMessages => Self::IpcMessages,
+            Inner::IpcSemaphores => Self::IpcSemaphores,
+            Inner::IpcMemory => Self::IpcMemory,
+            Inner::QueueOpen => Self::QueueOpen,
+            Inner::QueueSend => Self::QueueSend,
+            Inner::QueueReceive => Self::QueueReceive,
+            Inner::QueueNotify => Self::QueueNotify,
+            Inner::QueueSet => Self::QueueSet,
+            Inner::ModuleName => Self::ModuleName,
+            Inner::ClockAdjusted => Self::ClockAdjusted,
+            Inner::ClockInjected => Self::ClockInjected,
+            Inner::ClockBefore => Self::ClockBefore,
+            Inner::ClockSet => Self::ClockSet,
+        }
+    }
+
+    /// What a stub jumps to.
+    pub(crate) const fn body(self) -> Option<Self> {
+        match self {
+            Self::StubCallEnd | Self::StubOpenatEnd | Self::StubOpenEnd => Some(Self::CallEnd),
+            Self::StubBareEnd => Some(Self::BareEnd),
+            Self::StubCallLast => Some(Self::CallLast),
+            Self::StubBareLast => Some(Self::BareLast),
+            Self::StubUringEnd => Some(Self::UringEnd),
+            _ => None,
+        }
+    }
+}
+
+/// Has an object load these programs and no other: what is not attached need not pass the verifier.
+pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, wanted: &BTreeSet<Program>) {
+    for program in Program::ALL {
+        program
+            .open(programs)
+            .set_autoload(wanted.contains(program));
+    }
+}

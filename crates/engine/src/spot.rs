@@ -1,0 +1,218 @@
+//! From hooks to spots: one program at one place in the kernel. What two sets of rules both need is the same
+//! spot, and stays attached when one takes the place of the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use audit::plan::Call;
+use audit::plan::function::{candidates, shared_with};
+use audit::plan::hook::{Hook, tracepoint_name};
+use audit::table;
+
+use crate::attach::Attached;
+use crate::error::EngineError;
+use crate::function::{Function, Functions, Kind, Side};
+use crate::program::Program;
+use crate::tracefs::Tracefs;
+
+/// A program and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spot {
+    pub(crate) program: Program,
+    pub(crate) place: Place,
+}
+
+/// Where a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// Where it says itself.
+    Own,
+    /// As a copy on this function.
+    Function(Function, Side),
+    /// On the raw tracepoint of this name.
+    Raw(&'static str),
+    /// On the tracepoint of this number.
+    Event(u64),
+}
+
+/// What is to be attached.
+#[derive(Debug, Default)]
+pub(crate) struct Spots {
+    /// Each with the first of its hooks, for messages: calls of the two ABIs share some functions.
+    pub(crate) hooks: BTreeMap<Spot, Hook>,
+    pub(crate) attached: Attached,
+}
+
+impl Spots {
+    /// Finds the spots of hooks.
+    ///
+    /// # Errors
+    /// When tracefs cannot be read, or the kernel has no functions for calls.
+    pub(crate) fn find(
+        hooks: &BTreeSet<Hook>,
+        finder: &mut Finder<'_>,
+    ) -> Result<Self, EngineError> {
+        let mut spots = Self::default();
+        for &hook in hooks {
+            for spot in finder.of(hook)? {
+                spots.hooks.entry(spot).or_insert(hook);
+                if spots.attached.hooks.last() != Some(&hook) {
+                    spots.attached.hooks.push(hook);
+                }
+            }
+            if spots.attached.hooks.last() != Some(&hook)
+                && let Some(name) = absent(hook)
+                && !spots.attached.absent.contains(&name)
+            {
+                spots.attached.absent.push(name);
+            }
+        }
+        Ok(spots)
+    }
+
+    /// The programs that must be loaded for them.
+    pub(crate) fn programs(&self) -> BTreeSet<Program> {
+        let stubs = self.hooks.keys().map(|spot| spot.program);
+        stubs
+            .flat_map(|stub| [Some(stub), stub.body()])
+            .flatten()
+            .collect()
+    }
+}
+
+/// The call that a kernel does not have which has no place for its hook.
+fn absent(hook: Hook) -> Option<&'static str> {
+    match hook {
+        Hook::Enter(call) | Hook::Last(call) | Hook::Exit(call) => {
+            Some(tracepoint_name(call).unwrap_or_default())
+        }
+        Hook::FunctionEnter(call) | Hook::FunctionLast(call) | Hook::FunctionExit(call) => {
+            Some(table::syscall_name(call.arch, call.syscall).unwrap_or("?"))
+        }
+        _ => None,
+    }
+}
+
+/// Finds the places that this kernel has.
+pub(crate) struct Finder<'k> {
+    functions: Option<&'k Functions>,
+    tracefs: Option<Tracefs>,
+}
+
+impl<'k> Finder<'k> {
+    pub(crate) const fn new(functions: Option<&'k Functions>) -> Self {
+        Self {
+            functions,
+            tracefs: None,
+        }
+    }
+
+    /// The spots of a hook; none when this kernel has not what it is on.
+    fn of(&mut self, hook: Hook) -> Result<Vec<Spot>, EngineError> {
+        let raw = |program, name| {
+            Ok(vec![Spot {
+                program,
+                place: Place::Raw(name),
+            }])
+        };
+        match hook {
+            Hook::RawExit => raw(Program::SysExitAny, "sys_exit"),
+            Hook::RawEnter => raw(Program::SysEnterAny, "sys_enter"),
+            Hook::ExecPrepare => raw(Program::ExecPrepare, "sched_prepare_exec"),
+            Hook::ExecCommit => raw(Program::ExecCommit, "sched_process_exec"),
+            Hook::TaskExit => raw(Program::TaskExit, "sched_process_exit"),
+            Hook::Exit(call) => self.event(Program::SysExitOne, "exit", call),
+            Hook::Enter(call) => self.event(Program::SysEnterOne, "enter", call),
+            Hook::Last(call) => self.event(Program::SysEnterLast, "enter", call),
+            Hook::FunctionExit(call) => self.call(call, Side::Exit, |kind| {
+                match (kind, tracepoint_name(call)) {
+                    (Kind::Bare, _) => Program::StubBareEnd,
+                    (_, Some("openat")) => Program::StubOpenatEnd,
+                    (_, Some("open")) => Program::StubOpenEnd,
+                    _ => Program::StubCallEnd,
+                }
+            }),
+            Hook::FunctionEnter(call) => {
+                self.call(call, Side::Enter, |_kind| Program::StubCallEnter)
+            }
+            Hook::FunctionLast(call) => self.call(call, Side::Enter, |kind| match kind {
+                Kind::Bare => Program::StubBareLast,
+                _ => Program::StubCallLast,
+            }),
+            Hook::UringEnter(name) => self.operation(Program::StubUringEnter, Side::Enter, name),
+            Hook::UringExit(name) => self.operation(Program::StubUringEnd, Side::Exit, name),
+            Hook::Inner(inner) => Ok(vec![Spot {
+                program: Program::of_inner(inner),
+                place: Place::Own,
+            }]),
+        }
+    }
+
+    /// A tracepoint of the `syscalls` system.
+    fn event(
+        &mut self,
+        program: Program,
+        side: &str,
+        call: Call,
+    ) -> Result<Vec<Spot>, EngineError> {
+        let tracefs = match &self.tracefs {
+            Some(tracefs) => tracefs,
+            None => self
+                .tracefs
+                .insert(Tracefs::mount().map_err(EngineError::Tracefs)?),
+        };
+        let name = tracepoint_name(call).unwrap_or_default();
+        let event = tracefs
+            .syscall_event(&format!("sys_{side}_{name}"))
+            .map_err(EngineError::Tracefs)?;
+        let place = event.map(Place::Event);
+        Ok(place
+            .map(|place| Spot { program, place })
+            .into_iter()
+            .collect())
+    }
+
+    /// The functions that do the work of a call.
+    fn call(
+        &self,
+        call: Call,
+        side: Side,
+        stub: impl Fn(Kind) -> Program,
+    ) -> Result<Vec<Spot>, EngineError> {
+        let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
+        let names = candidates(call);
+        let mut found: Vec<Function> = names
+            .iter()
+            .filter(|name| {
+                let shared = shared_with(name).and_then(|shared| kernel.find(&shared));
+                shared.is_none()
+            })
+            .filter_map(|name| kernel.find(name))
+            .collect();
+        if tracepoint_name(call).is_some() {
+            found.truncate(1);
+        }
+        let spot = |function: Function| Spot {
+            program: stub(function.kind),
+            place: Place::Function(function, side),
+        };
+        Ok(found.into_iter().map(spot).collect())
+    }
+
+    /// The function of an operation of `io_uring`.
+    fn operation(
+        &self,
+        program: Program,
+        side: Side,
+        name: &str,
+    ) -> Result<Vec<Spot>, EngineError> {
+        let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
+        let found = kernel
+            .find(name)
+            .filter(|function| function.kind == Kind::Uring);
+        let spot = |function| Spot {
+            program,
+            place: Place::Function(function, side),
+        };
+        Ok(found.map(spot).into_iter().collect())
+    }
+}

@@ -1,0 +1,92 @@
+//! The state of the audit system, and the version, as `auditctl` shows them.
+
+use audit::rule::Dialect;
+
+use crate::control::wire::Settings;
+
+/// The version of `auditctl` whose words are used, and our own.
+pub(super) fn version(dialect: Dialect) -> Vec<u8> {
+    let version = match dialect {
+        Dialect::Three => "3.0.9",
+        Dialect::Four => "4.2.1",
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    format!("auditctl version {version} (tollgate {own})\n").into_bytes()
+}
+
+/// The lines of `-s`, with words for numbers or without; the last is [`feature`].
+///
+/// # Source
+/// `audit_print_reply()` in `src/auditctl-listing.c` of audit-userspace 3.0.9 and 4.2.1.
+pub(super) fn settings(settings: &Settings, interpret: bool) -> Vec<u8> {
+    let word = |number: u8, words: [&str; 3]| {
+        let known = words.get(usize::from(number)).filter(|_| interpret);
+        known.map_or_else(|| number.to_string(), |&word| word.to_owned())
+    };
+    let Settings {
+        enabled,
+        failure,
+        pid,
+        rate_limit,
+        backlog_limit,
+        lost,
+        backlog,
+        backlog_wait_time,
+        backlog_wait_time_actual,
+        loginuid_immutable: _,
+    } = settings;
+    let enabled = word(*enabled, ["disable", "enabled", "enabled+immutable"]);
+    let failure = word(*failure, ["silent", "printk", "panic"]);
+    format!(
+        "enabled {enabled}\nfailure {failure}\npid {pid}\nrate_limit {rate_limit}\n\
+         backlog_limit {backlog_limit}\nlost {lost}\nbacklog {backlog}\n\
+         backlog_wait_time {backlog_wait_time}\n\
+         backlog_wait_time_actual {backlog_wait_time_actual}\n"
+    )
+    .into_bytes()
+}
+
+/// The line about login uids; nothing where the kernel does not know the feature.
+pub(super) fn feature(settings: &Settings) -> Vec<u8> {
+    settings
+        .loginuid_immutable
+        .map(|feature| {
+            let lock = if feature.locked { "locked" } else { "unlocked" };
+            format!("loginuid_immutable {} {lock}\n", u8::from(feature.on)).into_bytes()
+        })
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::wire::Feature;
+
+    #[test]
+    fn the_state_is_shown_as_scripts_know_it() {
+        let state = Settings {
+            enabled: 1,
+            failure: 1,
+            pid: 7,
+            backlog_limit: 8192,
+            backlog_wait_time: 15000,
+            loginuid_immutable: Some(Feature {
+                on: true,
+                locked: false,
+            }),
+            ..Settings::default()
+        };
+        let text = |interpret| {
+            let shown = [settings(&state, interpret), feature(&state)].concat();
+            String::from_utf8(shown).unwrap()
+        };
+        let rest = "pid 7\nrate_limit 0\nbacklog_limit 8192\nlost 0\nbacklog 0\n\
+                    backlog_wait_time 15000\nbacklog_wait_time_actual 0\n\
+                    loginuid_immutable 1 unlocked\n";
+        assert_eq!(text(false), format!("enabled 1\nfailure 1\n{rest}"));
+        assert_eq!(
+            text(true),
+            format!("enabled enabled\nfailure printk\n{rest}")
+        );
+    }
+}

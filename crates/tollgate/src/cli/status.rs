@@ -1,0 +1,184 @@
+//! `tollgate status`: what a running daemon does, and what it has counted.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+
+use super::report;
+use crate::control;
+use crate::control::client::Client;
+use crate::control::wire::{Answer, Counts, Request, Status};
+
+/// Arguments of `tollgate status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the daemon listens
+    #[arg(long, value_name = "SOCKET", default_value = control::SOCKET)]
+    control: PathBuf,
+    /// Shows everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks the daemon and shows the answer.
+///
+/// # Errors
+/// When there is no daemon, or it does not answer.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let shown = args.control.display();
+    let mut client = Client::connect(&args.control)
+        .with_context(|| format!("no daemon can be asked at `{shown}`"))?;
+    let status = match client.ask(Request::Status)? {
+        Answer::Status(status) => status,
+        Answer::Refused(refusal) => bail!("the daemon cannot say: {}", refusal.reason),
+        _ => bail!("the daemon answers what was not asked"),
+    };
+    let mut out = io::stdout().lock();
+    let written = if args.json {
+        serde_json::to_writer_pretty(&mut out, &status)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        table(&status, &mut out)
+    };
+    report::unless_closed(written).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One fact a line; losses and gaps only where there are any.
+fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let Status {
+        settings,
+        version,
+        engine,
+        uptime_seconds,
+        rules,
+        calls,
+        hooks,
+        absent,
+        log,
+        counts,
+    } = status;
+    let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
+    let state = match settings.enabled {
+        0 => "disabled",
+        1 => "enabled",
+        _ => "enabled, locked until the machine starts again",
+    };
+    line("audit", state.to_owned())?;
+    line(
+        "daemon",
+        format!(
+            "tollgate {version}, process {}, up {}",
+            settings.pid,
+            time(*uptime_seconds)
+        ),
+    )?;
+    line("engine", format!("{engine}, {} hooks", hooks.len()))?;
+    line("rules", format!("{rules}, about {calls} calls"))?;
+    if !absent.is_empty() {
+        line(
+            "absent",
+            format!("not in this kernel: {}", absent.join(", ")),
+        )?;
+    }
+    line("log", log.to_string())?;
+    let Counts {
+        matched,
+        delivered,
+        written,
+        lost,
+        incomplete,
+        blind_seconds,
+    } = counts;
+    line(
+        "events",
+        format!("{matched} matched, {delivered} delivered, {written} written"),
+    )?;
+    let all: u64 = lost.values().sum();
+    line("lost", all.to_string())?;
+    for (reason, count) in lost {
+        line("", format!("{count} {reason}"))?;
+    }
+    for (part, count) in incomplete {
+        line("incomplete", format!("{count} {part}"))?;
+    }
+    if *blind_seconds != 0 {
+        line("blind", format!("for {} in all", time(*blind_seconds)))?;
+    }
+    out.flush()
+}
+
+/// Seconds in the two largest units that they fill.
+fn time(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::rule::Text;
+    use crate::control::wire::Settings;
+
+    #[test]
+    fn every_fact_has_a_line() {
+        let status = Status {
+            settings: Settings {
+                enabled: 1,
+                pid: 7,
+                ..Settings::default()
+            },
+            version: "0.1.0".into(),
+            engine: "tracepoint".into(),
+            uptime_seconds: 3700,
+            rules: 2,
+            calls: 3,
+            hooks: vec!["syscalls:sys_exit_rmdir".into()],
+            absent: vec!["uselib".into()],
+            log: Text::new(b"/var/log/\x1b[m"),
+            counts: Counts {
+                matched: 10,
+                delivered: 8,
+                written: 7,
+                lost: [("ring full".to_owned(), 2)].into(),
+                incomplete: [("path cut".to_owned(), 1)].into(),
+                blind_seconds: 5,
+            },
+        };
+        let mut out = Vec::new();
+        table(&status, &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "audit       enabled\n\
+             daemon      tollgate 0.1.0, process 7, up 1 h 1 min\n\
+             engine      tracepoint, 1 hooks\n\
+             rules       2, about 3 calls\n\
+             absent      not in this kernel: uselib\n\
+             log         /var/log/\\u{1b}[m\n\
+             events      10 matched, 8 delivered, 7 written\n\
+             lost        2\n            2 ring full\n\
+             incomplete  1 path cut\n\
+             blind       for 5 s in all\n"
+        );
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (61, "1 min 1 s"),
+            (7260, "2 h 1 min"),
+            (200_000, "2 d 7 h"),
+        ] {
+            assert_eq!(time(seconds), text);
+        }
+    }
+}

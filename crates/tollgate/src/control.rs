@@ -1,0 +1,16 @@
+//! The control socket: what commands ask of a running daemon, and what it answers.
+//!
+//! A unix stream socket that only root can open. A request is one line of JSON, and so is its answer;
+//! `docs/control.md` describes them. [`wire`] and [`rule`] are their types, [`server`] is the daemon's
+//! end and [`client`] the commands'; what a request does is the business of [`crate::daemon`].
+
+pub(crate) mod client;
+pub(crate) mod rule;
+pub(crate) mod server;
+pub(crate) mod wire;
+
+/// Where the daemon listens unless told otherwise.
+pub(crate) const SOCKET: &str = "/run/tollgate/control";
+
+/// Longest request, its newline included: more than ten thousand rules.
+pub(crate) const LINE_LIMIT_BYTES: usize = 8 << 20;

@@ -1,0 +1,292 @@
+//! A rule as it travels: in names, with syscalls in numbers, whoever has resolved users and groups.
+//!
+//! Bytes come from anybody who may open the socket: only what [`audit::rule::accept`] takes becomes a
+//! rule again.
+
+use std::fmt;
+
+use audit::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value, accept};
+use bstr::{BString, ByteSlice as _};
+use serde::{Deserialize, Serialize};
+
+/// Bytes that are mostly text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Text {
+    /// In UTF-8.
+    Utf8(String),
+    /// Anything else, two hexadecimal digits a byte.
+    Bytes {
+        /// The digits.
+        hex: String,
+    },
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RuleForm {
+    list: String,
+    action: Decision,
+    syscalls: Syscalls,
+    fields: Vec<FieldForm>,
+    keys: Vec<Text>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Decision {
+    Always,
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Syscalls {
+    All(All),
+    Numbers(Vec<u32>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum All {
+    All,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FieldForm {
+    field: String,
+    op: String,
+    value: ValueForm,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum ValueForm {
+    Number(u32),
+    /// Another field, of `-C`.
+    Field {
+        field: String,
+    },
+    Text(Text),
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::Utf8(String::new())
+    }
+}
+
+impl fmt::Display for Text {
+    /// For a terminal: whatever could move the cursor is escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Utf8(text) => write!(f, "{}", text.escape_debug()),
+            Self::Bytes { hex } => write!(f, "0x{}", hex.escape_debug()),
+        }
+    }
+}
+
+impl Text {
+    /// Any bytes.
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        match bytes.to_str() {
+            Ok(text) => Self::Utf8(text.to_owned()),
+            Err(_) => Self::Bytes {
+                hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            },
+        }
+    }
+
+    /// The bytes; `None` when they are not written as they should be.
+    pub(crate) fn bytes(&self) -> Option<BString> {
+        match self {
+            Self::Utf8(text) => Some(text.as_str().into()),
+            Self::Bytes { hex } => {
+                let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
+                if !rest.is_empty() {
+                    return None;
+                }
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                pairs
+                    .iter()
+                    .map(|&[high, low]| u8::try_from(digit(high)? * 16 + digit(low)?).ok())
+                    .collect()
+            }
+        }
+    }
+}
+
+impl RuleForm {
+    /// What travels for a rule.
+    pub(crate) fn new(rule: &Rule) -> Self {
+        let numbers = || {
+            (0..SyscallMask::LIMIT)
+                .filter(|&number| rule.syscalls.contains(number))
+                .collect()
+        };
+        Self {
+            list: rule.list.name().to_owned(),
+            action: match rule.action {
+                Action::Always => Decision::Always,
+                Action::Never => Decision::Never,
+            },
+            syscalls: if rule.syscalls.is_all() {
+                Syscalls::All(All::All)
+            } else {
+                Syscalls::Numbers(numbers())
+            },
+            fields: rule.fields.iter().map(FieldForm::new).collect(),
+            keys: rule.keys.iter().map(|key| Text::new(key)).collect(),
+        }
+    }
+
+    /// The rule that has travelled.
+    ///
+    /// # Errors
+    /// What the kernel would refuse of it, or what is no rule at all.
+    pub(crate) fn rule(&self) -> Result<Rule, String> {
+        let list = List::called(&self.list)
+            .ok_or_else(|| format!("there is no list `{}`", self.list.escape_debug()))?;
+        let mut syscalls = SyscallMask::none();
+        match &self.syscalls {
+            Syscalls::All(All::All) => syscalls = SyscallMask::all(),
+            Syscalls::Numbers(numbers) => {
+                for &number in numbers {
+                    if number >= SyscallMask::LIMIT {
+                        return Err(format!("no rule can name syscall {number}"));
+                    }
+                    syscalls.insert(number);
+                }
+            }
+        }
+        let keys = self.keys.iter().map(Text::bytes).collect::<Option<_>>();
+        let rule = Rule {
+            list,
+            action: match self.action {
+                Decision::Always => Action::Always,
+                Decision::Never => Action::Never,
+            },
+            // Naming every number is the same as saying `all`.
+            syscalls: if syscalls.is_all() {
+                SyscallMask::all()
+            } else {
+                syscalls
+            },
+            fields: self
+                .fields
+                .iter()
+                .map(FieldForm::test)
+                .collect::<Result<_, _>>()?,
+            keys: keys.ok_or("a key is not in hexadecimal digits")?,
+        };
+        accept(&rule)?;
+        Ok(rule)
+    }
+}
+
+impl FieldForm {
+    fn new(test: &FieldTest) -> Self {
+        Self {
+            field: test.field.name().to_owned(),
+            op: test.op.symbol().to_owned(),
+            value: match &test.value {
+                Value::Number(number) => ValueForm::Number(*number),
+                Value::Text(text) => ValueForm::Text(Text::new(text)),
+                Value::Field(other) => ValueForm::Field {
+                    field: other.name().to_owned(),
+                },
+            },
+        }
+    }
+
+    fn test(&self) -> Result<FieldTest, String> {
+        let op = Op::written(&self.op)
+            .ok_or_else(|| format!("there is no operator `{}`", self.op.escape_debug()))?;
+        let value = match &self.value {
+            ValueForm::Number(number) => Value::Number(*number),
+            ValueForm::Text(text) => {
+                Value::Text(text.bytes().ok_or("a value is not in hexadecimal digits")?)
+            }
+            ValueForm::Field { field } => Value::Field(called(field)?),
+        };
+        Ok(FieldTest {
+            field: called(&self.field)?,
+            op,
+            value,
+        })
+    }
+}
+
+fn called(name: &str) -> Result<Field, String> {
+    Field::called(name).ok_or_else(|| format!("there is no field `{}`", name.escape_debug()))
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::rule::auditctl::{Request, arguments};
+    use audit::rule::{Command, Dialect};
+
+    use super::*;
+    use crate::host::ThisMachine;
+
+    fn rule(line: &str) -> Rule {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let answer = arguments(&words, Dialect::Four, &ThisMachine);
+        match answer.requests.as_slice() {
+            [Request::Command(Command::Add { rule, .. })] => rule.clone(),
+            _ => panic!("{line}: {:?}", answer.said),
+        }
+    }
+
+    #[test]
+    fn rules_come_back_as_they_went() {
+        for line in [
+            "-a always,exit -F arch=b64 -S openat,2040 -F auid>=1000 -F auid!=unset -k a -k b",
+            "-w /etc/passwd -p wa -k x",
+            "-a always,exit -F dir=/tmp -F perm=w",
+            "-a never,exclude -F msgtype=CWD",
+            "-a always,io_uring -S openat -F uid!=0 -k u",
+            "-a always,exit -S all -C auid!=obj_uid -F exe=/bin/ls -F a0&1",
+            "-a never,task",
+        ] {
+            let rule = rule(line);
+            let text = serde_json::to_string(&RuleForm::new(&rule)).unwrap();
+            let form: RuleForm = serde_json::from_str(&text).unwrap();
+            assert_eq!(form.rule().as_ref(), Ok(&rule), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_of_any_kind_come_back() {
+        for bytes in [&b"plain"[..], b"", b"\xff\x00\x01", "é".as_bytes()] {
+            let text = serde_json::to_string(&Text::new(bytes)).unwrap();
+            let back: Text = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.bytes().unwrap(), bytes);
+        }
+        for hex in ["f", "fg", "é"] {
+            assert_eq!(Text::Bytes { hex: hex.into() }.bytes(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_named() {
+        let sound = serde_json::to_string(&RuleForm::new(&rule("-w /x -p wa -k k"))).unwrap();
+        for (part, other, why) in [
+            ("\"exit\"", "\"frob\"", "no list `frob`"),
+            ("\"all\"", "[2048]", "syscall 2048"),
+            ("\"path\"", "\"a\\u001b\"", "no field `a\\u{1b}`"),
+            ("\"=\"", "\"~\"", "no operator `~`"),
+            ("\"/x\"", "\"x\"", "absolute path"),
+            ("\"/x\"", "{\"field\":\"uid\"}", "cannot be compared"),
+            ("\"k\"", "{\"hex\":\"0\"}", "hexadecimal"),
+        ] {
+            let text = sound.replacen(part, other, 1);
+            assert_ne!(text, sound);
+            let form: RuleForm = serde_json::from_str(&text).unwrap();
+            let error = form.rule().unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

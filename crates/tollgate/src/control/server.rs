@@ -1,0 +1,392 @@
+//! The daemon's end of the control socket, served by its main thread between signals.
+//!
+//! Nobody can make the daemon wait: everything is non-blocking, and whoever has not sent a whole
+//! request or taken its answer within [`PATIENCE`] is let go. There are at most [`CONNECTIONS`]; one
+//! more takes the place of whoever has been idle for longest.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use bstr::ByteSlice as _;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::geteuid;
+
+use super::LINE_LIMIT_BYTES;
+use super::wire::{self, Answer, Request};
+
+/// Connections at a time.
+const CONNECTIONS: usize = 16;
+/// From the connection or the last answer to a whole request, and from an answer to its being taken.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections taken in before those that are there are looked at.
+const ACCEPTED: usize = 64;
+/// Bytes of requests that may wait to become whole, on all connections together.
+const WAITING_LIMIT_BYTES: usize = 2 * LINE_LIMIT_BYTES;
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+/// What epoll says when it is the listener that is ready.
+const LISTENER: u64 = 0;
+
+/// Who asks, as the kernel knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) pid: i32,
+    pub(crate) uid: u32,
+}
+
+/// A listening socket and its connections.
+#[derive(Debug)]
+pub(crate) struct Server {
+    path: PathBuf,
+    listener: UnixListener,
+    epoll: Epoll,
+    connections: Vec<Connection>,
+    /// What epoll is told of the next connection.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    token: u64,
+    stream: UnixStream,
+    peer: Peer,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Bytes of the output that are written.
+    written: usize,
+    /// When patience began.
+    since: Instant,
+    /// Whether it ends when the output is written.
+    last: bool,
+}
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goes {
+    On,
+    Away,
+}
+
+impl Server {
+    /// Listens at a path, which only root can reach: the directory is made, or has to be root's own.
+    ///
+    /// # Errors
+    /// When the directory belongs to others or is open to them, when something else is at the path, or
+    /// when another daemon listens there.
+    pub(crate) fn listen(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => bail!("the control socket needs an absolute path, not `{shown}`"),
+        };
+        private(directory)?;
+        remove_old(path)?;
+        let listener =
+            UnixListener::bind(path).with_context(|| format!("cannot listen at `{shown}`"))?;
+        // Whoever connects before this is asked who it is, as all others are.
+        std::fs::set_permissions(path, Permissions::from_mode(0o600))
+            .with_context(|| format!("cannot keep others from `{shown}`"))?;
+        listener
+            .set_nonblocking(true)
+            .context("cannot listen without waiting")?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
+            .context("cannot make an epoll descriptor")?;
+        epoll
+            .add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))
+            .context("cannot watch the control socket")?;
+        Ok(Self {
+            path: path.to_owned(),
+            listener,
+            epoll,
+            connections: Vec::new(),
+            next: LISTENER + 1,
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// When [`Self::serve`] is to be called even if nothing is ready.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let deadlines = self.connections.iter().map(|connection| {
+            let is_ready = connection.output.is_empty() && connection.has_line();
+            connection.since + if is_ready { Duration::ZERO } else { PATIENCE }
+        });
+        deadlines.min()
+    }
+
+    /// Takes in what has come, has `obey` answer whole requests, and lets go who is too slow.
+    pub(crate) fn serve(&mut self, obey: &mut dyn FnMut(Peer, Request) -> Answer) {
+        let mut events = [EpollEvent::empty(); CONNECTIONS + 1];
+        // When it is interrupted nothing is ready, and it is tried again.
+        let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO);
+        let ready = ready.unwrap_or_default();
+        let events = events.iter().take(ready).map(EpollEvent::data);
+        let more = self.connections.iter().filter(|one| one.has_line());
+        let mut tokens: Vec<u64> = events.chain(more.map(|one| one.token)).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        // Those who are there come before those who knock.
+        for token in tokens.into_iter().rev() {
+            match token {
+                LISTENER => self.accept(obey),
+                token => self.serve_one(token, obey),
+            }
+        }
+        let now = Instant::now();
+        self.connections
+            .retain(|connection| now.saturating_duration_since(connection.since) < PATIENCE);
+    }
+
+    /// Takes in who knocks. Who has sent a request already is answered at once, before somebody else can
+    /// take its place.
+    fn accept(&mut self, obey: &mut dyn FnMut(Peer, Request) -> Answer) {
+        for _ in 0..ACCEPTED {
+            let Ok((stream, _)) = self.listener.accept() else {
+                return;
+            };
+            let token = self.next;
+            self.next += 1;
+            if let Some(connection) = Connection::new(stream, token) {
+                self.make_room();
+                let interest = EpollEvent::new(EpollFlags::EPOLLIN, token);
+                if self.epoll.add(&connection.stream, interest).is_ok() {
+                    self.connections.push(connection);
+                    self.serve_one(token, obey);
+                }
+            }
+        }
+    }
+
+    /// Lets go who has been idle for longest, when there is no room for another.
+    fn make_room(&mut self) {
+        if self.connections.len() < CONNECTIONS {
+            return;
+        }
+        let since = self.connections.iter().map(|connection| connection.since);
+        if let Some((oldest, _)) = since.enumerate().min_by_key(|&(_, since)| since) {
+            self.connections.swap_remove(oldest);
+        }
+    }
+
+    fn serve_one(&mut self, token: u64, obey: &mut dyn FnMut(Peer, Request) -> Answer) {
+        let waiting: usize = self.connections.iter().map(|other| other.input.len()).sum();
+        let room = WAITING_LIMIT_BYTES.saturating_sub(waiting);
+        let Some(at) = self
+            .connections
+            .iter()
+            .position(|other| other.token == token)
+        else {
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(at) else {
+            return;
+        };
+        let goes = connection.serve(room, obey);
+        let interest = if connection.output.is_empty() {
+            EpollFlags::EPOLLIN
+        } else {
+            EpollFlags::EPOLLOUT
+        };
+        let mut interest = EpollEvent::new(interest, token);
+        let watched = self.epoll.modify(&connection.stream, &mut interest);
+        if goes == Goes::Away || watched.is_err() {
+            self.connections.swap_remove(at);
+        }
+    }
+}
+
+impl AsFd for Server {
+    /// Readable when there is something to serve.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // When it is gone already, that is what was wanted.
+        let _gone = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Connection {
+    /// `None` when whoever connects may not ask; it is told so.
+    fn new(stream: UnixStream, token: u64) -> Option<Self> {
+        stream.set_nonblocking(true).ok()?;
+        let credentials = getsockopt(&stream, sockopt::PeerCredentials).ok()?;
+        let peer = Peer {
+            pid: credentials.pid(),
+            uid: credentials.uid(),
+        };
+        let mut connection = Self {
+            token,
+            stream,
+            peer,
+            input: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+            since: Instant::now(),
+            last: false,
+        };
+        // The daemon itself is root but in tests.
+        if peer.uid != 0 && peer.uid != geteuid().as_raw() {
+            connection.answer(&Answer::Unanswered("only root may ask".into()));
+            connection.write();
+            return None;
+        }
+        Some(connection)
+    }
+
+    /// Writes what is left, reads once and answers one request: others want their turn.
+    fn serve(&mut self, room: usize, obey: &mut dyn FnMut(Peer, Request) -> Answer) -> Goes {
+        let written = self.write();
+        if written != Goes::On || !self.output.is_empty() {
+            return written;
+        }
+        if !self.has_line() {
+            let room = room.min(LINE_LIMIT_BYTES - self.input.len());
+            match self.read(room) {
+                Ok(0) => return Goes::Away,
+                Ok(_) => {}
+                Err(error) if is_later(&error) => return Goes::On,
+                Err(_) => return Goes::Away,
+            }
+        }
+        if let Some(line) = self.take_line() {
+            let answer = match wire::request(&line) {
+                Ok(request) => obey(self.peer, request),
+                Err(error) => {
+                    // What follows on this connection cannot be trusted to be lines.
+                    self.last = true;
+                    Answer::Unanswered(format!("{error:#}"))
+                }
+            };
+            self.answer(&answer);
+        } else if self.input.len() >= LINE_LIMIT_BYTES || room <= self.input.len() {
+            self.last = true;
+            self.answer(&Answer::Unanswered(format!(
+                "a request has at most {LINE_LIMIT_BYTES} bytes"
+            )));
+        }
+        self.write()
+    }
+
+    fn read(&mut self, room: usize) -> io::Result<usize> {
+        let mut part = vec![0; READ_BYTES.min(room)];
+        let count = self.stream.read(&mut part)?;
+        self.input.extend(part.iter().take(count));
+        Ok(count)
+    }
+
+    /// Whether a whole request has come.
+    fn has_line(&self) -> bool {
+        self.input.contains(&b'\n')
+    }
+
+    /// The first whole line, without its newline.
+    fn take_line(&mut self) -> Option<Vec<u8>> {
+        let end = self.input.find_byte(b'\n')?;
+        let rest = self.input.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.input, rest);
+        line.pop();
+        Some(line)
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        self.since = Instant::now();
+        self.written = 0;
+        match wire::line(answer) {
+            Ok(line) => self.output = line,
+            Err(_) => self.last = true,
+        }
+    }
+
+    /// Writes what can be written of the output.
+    fn write(&mut self) -> Goes {
+        let unwritten = |connection: &Self| connection.written < connection.output.len();
+        while unwritten(self) {
+            let left = self.output.get(self.written..).unwrap_or_default();
+            match self.stream.write(left) {
+                Ok(count) if count > 0 => self.written += count,
+                Err(error) if is_later(&error) => return Goes::On,
+                _ => return Goes::Away,
+            }
+        }
+        if !self.output.is_empty() {
+            self.output = Vec::new();
+            self.since = Instant::now();
+        }
+        if self.last { Goes::Away } else { Goes::On }
+    }
+}
+
+/// Whether it may go better when the socket is ready.
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// Makes the directory, readable by its owner only, or sees that nobody else can put a socket there.
+fn private(directory: &Path) -> anyhow::Result<()> {
+    let shown = directory.display();
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .with_context(|| format!("cannot make directory `{shown}`"))?;
+    let about = std::fs::metadata(directory)
+        .with_context(|| format!("cannot look at directory `{shown}`"))?;
+    let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;
+    if foreign || about.mode() & 0o022 != 0 {
+        bail!(
+            "directory `{shown}` belongs to, or can be written by, other users, who could replace \
+             the control socket; choose another one"
+        );
+    }
+    Ok(())
+}
+
+/// Whether somebody listens there.
+pub(crate) fn is_taken(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}
+
+/// Removes a socket that a daemon has left behind.
+fn remove_old(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot look at `{shown}`"));
+        }
+        Ok(about) if !about.file_type().is_socket() => {
+            bail!("`{shown}` is there and is no socket: remove it, or choose another path")
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => bail!(
+            "another daemon listens at `{shown}`: stop it, or choose another path with `--control`"
+        ),
+        Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
+            std::fs::remove_file(path)
+                .with_context(|| format!("cannot remove the old socket `{shown}`"))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot ask who listens at `{shown}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Requests and answers, as they travel: one JSON object a line.
+//!
+//! ```text
+//! {"version":1,"request":"status"}\n
+//! {"status":{"enabled":1, ...}}\n
+//! ```
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::rule::{RuleForm, Text};
+
+/// Version of the protocol. It changes when a request or an answer comes to mean something else.
+pub(crate) const VERSION: u32 = 1;
+
+/// What travels to the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Call {
+    /// [`VERSION`] of whoever asks.
+    pub(crate) version: u32,
+    pub(crate) request: Request,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// The rules that are loaded.
+    Rules,
+    /// Settings and counts.
+    Status,
+    /// Change rules and settings, in this order, at once.
+    Change {
+        steps: Vec<Step>,
+        /// The first step that is passed over when it is refused; when one before it is, or with `null`
+        /// any, nothing is changed.
+        forgive_from: Option<usize>,
+    },
+    /// Write a record of a user's message.
+    Message(Text),
+    /// Let the watches of a directory hold for what is mounted in it.
+    Equivalent { mount: Text, subtree: Text },
+    /// Look again at what watches lead to.
+    Trim,
+    /// Count lost events from zero.
+    ResetLost,
+    /// Count the time waited from zero.
+    ResetBacklogWait,
+    /// Answer when every event matched so far is in the log.
+    Flush,
+}
+
+/// One step of a change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Step {
+    /// Add a rule at the end of its list.
+    Append(RuleForm),
+    /// Add a rule at the front of its list.
+    Prepend(RuleForm),
+    /// Delete the equal rule.
+    Delete(RuleForm),
+    /// Delete all rules, or those whose keys contain this.
+    DeleteAll(Option<Text>),
+    /// 0 record nothing, 1 record, 2 record and change no more.
+    Enabled(u8),
+    /// 0 silent, 1 printk, 2 panic.
+    Failure(u8),
+    /// Records a second.
+    RateLimit(u32),
+    /// Records that may wait.
+    BacklogLimit(u32),
+    /// How long to wait, in ticks.
+    BacklogWaitTime(u32),
+}
+
+/// What travels back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// The rules, list by list, in evaluation order.
+    Rules(Vec<RuleForm>),
+    /// Settings and counts.
+    Status(Box<Status>),
+    /// What came of each step, up to the one at which the change ended.
+    Changed(Vec<Outcome>),
+    /// The count before it was set to zero.
+    Was(u64),
+    /// It is done.
+    Done,
+    /// It is not done.
+    Refused(Refusal),
+    /// The request was not understood, or came from somebody who may not ask.
+    Unanswered(String),
+}
+
+/// What came of one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// A rule was added or deleted.
+    Done,
+    /// Rules were deleted, and so many are left.
+    Left(u64),
+    /// A setting was changed, to this.
+    Set(Box<Settings>),
+    /// It was not done.
+    Refused(Refusal),
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// Number of the error that the kernel's audit would have answered.
+    pub(crate) errno: i32,
+    /// In words; empty when the number says it all.
+    pub(crate) reason: String,
+}
+
+/// What the kernel's audit would show of its state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Settings {
+    pub(crate) enabled: u8,
+    pub(crate) failure: u8,
+    /// Process of the daemon.
+    pub(crate) pid: u32,
+    pub(crate) rate_limit: u32,
+    pub(crate) backlog_limit: u32,
+    /// Events lost since the count was last set to zero.
+    pub(crate) lost: u64,
+    /// Events matched and not in the log yet.
+    pub(crate) backlog: u64,
+    pub(crate) backlog_wait_time: u32,
+    pub(crate) backlog_wait_time_actual: u64,
+    /// `None` where the kernel cannot say.
+    pub(crate) loginuid_immutable: Option<Feature>,
+}
+
+/// A feature of the kernel's audit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Feature {
+    /// Whether it is on.
+    pub(crate) on: bool,
+    /// Whether it can no longer be changed.
+    pub(crate) locked: bool,
+}
+
+/// All about a daemon.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) settings: Settings,
+    /// Version of the daemon.
+    pub(crate) version: String,
+    pub(crate) engine: String,
+    pub(crate) uptime_seconds: u64,
+    /// Rules that are loaded.
+    pub(crate) rules: u64,
+    /// Calls that they are about.
+    pub(crate) calls: u64,
+    /// What is attached.
+    pub(crate) hooks: Vec<String>,
+    /// What this kernel does not have.
+    pub(crate) absent: Vec<String>,
+    /// Log file.
+    pub(crate) log: Text,
+    pub(crate) counts: Counts,
+}
+
+/// Events since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) matched: u64,
+    /// Put into the ring.
+    pub(crate) delivered: u64,
+    /// Written to the log.
+    pub(crate) written: u64,
+    /// Lost, by reason.
+    pub(crate) lost: BTreeMap<String, u64>,
+    /// Recorded in part, by what is missing.
+    pub(crate) incomplete: BTreeMap<String, u64>,
+    /// Seconds in which the engine may have seen nothing.
+    pub(crate) blind_seconds: u64,
+}
+
+impl Refusal {
+    /// A refusal that needs no words.
+    pub(crate) const fn errno(errno: Errno) -> Self {
+        Self {
+            errno: errno as i32,
+            reason: String::new(),
+        }
+    }
+
+    /// A refusal in words.
+    pub(crate) fn because(errno: Errno, reason: impl Into<String>) -> Self {
+        Self {
+            errno: errno as i32,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Reads a request from a line without its newline.
+///
+/// # Errors
+/// When it is no request, or one of another version.
+pub(crate) fn request(line: &[u8]) -> anyhow::Result<Request> {
+    /// What every version has.
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    const NO_REQUEST: &str = "this is no request";
+    let Versioned { version } = serde_json::from_slice(line).context(NO_REQUEST)?;
+    ensure!(
+        version == VERSION,
+        "version {version} of the protocol is asked for, and this daemon speaks version {VERSION}"
+    );
+    let call: Call = serde_json::from_slice(line).context(NO_REQUEST)?;
+    Ok(call.request)
+}
+
+/// A request or an answer as a line, newline included.
+///
+/// # Errors
+/// When a value cannot be written as JSON; all of these types can.
+pub(crate) fn line(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(value).context("cannot write JSON")?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_come_back() {
+        for request in [
+            Request::Rules,
+            Request::Status,
+            Request::Change {
+                steps: vec![
+                    Step::DeleteAll(None),
+                    Step::DeleteAll(Some(Text::new(b"key"))),
+                    Step::Enabled(2),
+                ],
+                forgive_from: Some(1),
+            },
+            Request::Message(Text::new(b"hello \xff")),
+            Request::Flush,
+        ] {
+            let call = Call {
+                version: VERSION,
+                request: request.clone(),
+            };
+            let mut bytes = line(&call).unwrap();
+            assert_eq!(bytes.pop(), Some(b'\n'));
+            assert!(!bytes.contains(&b'\n'));
+            assert_eq!(super::request(&bytes).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_named() {
+        let error = |line: &[u8]| format!("{:#}", request(line).unwrap_err());
+        assert!(error(b"").contains("no request"));
+        assert!(error(b"{}").contains("no request"));
+        assert!(error(br#"{"version":1,"request":"frob"}"#).contains("no request"));
+        assert!(error(br#"{"version":1,"request":"rules","more":1}"#).contains("no request"));
+        // Whatever else another version has.
+        assert!(error(br#"{"version":2,"ask":"rules"}"#).contains("version 2"));
+    }
+}

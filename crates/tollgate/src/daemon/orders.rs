@@ -1,0 +1,225 @@
+//! What other threads ask of `tlg-ring`, which owns the engine and the stream: other rules, a record, what
+//! it has counted, or the end.
+//!
+//! Orders travel on a bounded channel; an eventfd wakes the thread, which may be asleep. Whoever orders
+//! waits while an earlier order is carried out: orders come from people, not from events.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use audit::ids::MsgType;
+use audit::plan::Plan;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use engine::Attached;
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::reader::Drained;
+
+/// Orders that wait to be carried out; who gives one more waits.
+const WAITING: usize = 4;
+
+/// How long to wait for what only waits for the log.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a replacement has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replaced {
+    /// What is attached from now on.
+    pub(crate) attached: Attached,
+}
+
+/// What is ordered.
+pub(crate) enum Order {
+    /// To audit by another plan.
+    Replace(Box<Replace>),
+    /// To write a record of its own into the stream of events.
+    Record(Record),
+    /// To tell when all events so far are in the log.
+    Flush(Sender<Flushed>),
+    /// To tell what it has counted so far.
+    Account(Sender<Drained>),
+    /// To end.
+    Stop,
+}
+
+/// The text of a record without its stamp.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) kind: MsgType,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What became of the text that was passed on with it.
+pub(crate) type Flushed = Result<(), String>;
+
+/// Another plan, and who waits for it.
+pub(crate) struct Replace {
+    pub(crate) plan: Plan,
+    /// Takes one answer without waiting.
+    pub(crate) answer: Sender<anyhow::Result<Replaced>>,
+}
+
+/// Gives orders. Clones give orders to the same thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    to: Sender<Order>,
+    waker: Arc<EventFd>,
+}
+
+/// Takes orders.
+pub(crate) struct Taken {
+    from: Receiver<Order>,
+    waker: Arc<EventFd>,
+}
+
+/// Both ends.
+///
+/// # Errors
+/// When the kernel has no eventfd to give.
+pub(crate) fn orders() -> anyhow::Result<(Orders, Taken)> {
+    // A semaphore: it wakes once for each order.
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
+    let waker = EventFd::from_flags(flags).context("cannot make an eventfd")?;
+    let waker = Arc::new(waker);
+    let (to, from) = bounded(WAITING);
+    let orders = Orders {
+        to,
+        waker: Arc::clone(&waker),
+    };
+    Ok((orders, Taken { from, waker }))
+}
+
+impl Orders {
+    /// Has events chosen by another plan from now on; returns when that is so.
+    ///
+    /// # Errors
+    /// What kept the new plan from being put in force: the old one is in force then, whole. Also when
+    /// the pipeline has ended.
+    pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<Replaced> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Replace(Box::new(Replace { plan, answer })))?;
+        answered.recv().context("auditing has ended")?
+    }
+
+    /// Has a record written after all events so far.
+    ///
+    /// # Errors
+    /// When the pipeline has ended.
+    pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
+        self.give(Order::Record(Record { kind, body }))
+    }
+
+    /// Returns when every event matched so far is in the log.
+    ///
+    /// # Errors
+    /// When they could not be written, when that takes too long, or when the pipeline has ended.
+    pub(crate) fn flush(&self) -> anyhow::Result<()> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Flush(answer))?;
+        answered
+            .recv_timeout(PATIENCE)
+            .context("the log does not keep up")?
+            .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
+    }
+
+    /// What the ring thread has counted so far.
+    ///
+    /// # Errors
+    /// When it is too busy to say, or the pipeline has ended.
+    pub(crate) fn account(&self) -> anyhow::Result<Drained> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Account(answer))?;
+        answered
+            .recv_timeout(PATIENCE)
+            .context("the log does not keep up")
+    }
+
+    /// Has the pipeline end; [`super::pipeline::Running::join`] waits for it.
+    ///
+    /// # Errors
+    /// When the eventfd cannot be written to.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        match self.to.send(Order::Stop) {
+            Ok(()) => self.wake(),
+            // It has ended by itself.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn give(&self, order: Order) -> anyhow::Result<()> {
+        self.to.send(order).ok().context("auditing has ended")?;
+        self.wake()
+    }
+
+    fn wake(&self) -> anyhow::Result<()> {
+        self.waker
+            .write(1)
+            .context("cannot wake the thread of the ring")?;
+        Ok(())
+    }
+}
+
+impl Taken {
+    /// The next order, if there is one. The descriptor stays readable while there are more.
+    ///
+    /// # Errors
+    /// When the eventfd cannot be read.
+    pub(crate) fn next(&self) -> io::Result<Option<Order>> {
+        match self.waker.read() {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(self.from.try_recv().ok()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for Taken {
+    /// Readable when there may be an order.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn each_order_is_answered_in_turn() {
+        let (orders, taken) = orders().unwrap();
+        let asking = thread::spawn(move || {
+            let refused = orders.replace(Plan::default()).unwrap_err();
+            orders.stop().unwrap();
+            refused.to_string()
+        });
+        let mut waker = [nix::poll::PollFd::new(
+            taken.as_fd(),
+            nix::poll::PollFlags::POLLIN,
+        )];
+        nix::poll::poll(&mut waker, nix::poll::PollTimeout::NONE).unwrap();
+        let Some(Order::Replace(replace)) = taken.next().unwrap() else {
+            panic!("no plan came");
+        };
+        replace
+            .answer
+            .send(Err(anyhow::anyhow!("not these")))
+            .unwrap();
+        nix::poll::poll(&mut waker, nix::poll::PollTimeout::NONE).unwrap();
+        assert!(matches!(taken.next().unwrap(), Some(Order::Stop)));
+        assert!(taken.next().unwrap().is_none());
+        assert_eq!(asking.join().unwrap(), "not these");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_has_ended() {
+        let (orders, taken) = orders().unwrap();
+        drop(taken);
+        orders.replace(Plan::default()).unwrap_err();
+        orders.stop().unwrap();
+    }
+}

@@ -1,0 +1,434 @@
+//! The rules and settings that are in force, and the requests that change them.
+//!
+//! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
+//! only then. What is refused on the way leaves everything as it was.
+
+mod step;
+
+use std::time::Instant;
+
+use anyhow::ensure;
+use audit::ids::{Arch, MsgType};
+use audit::plan::Plan;
+use audit::plan::list::RuleList;
+use audit::rule::Command;
+use engine::LoginuidImmutable;
+use nix::errno::Errno;
+
+use super::change::{self, Author};
+use super::locked::{LockFile, Locked};
+use crate::control::rule::{RuleForm, Text};
+use crate::control::server::Peer;
+use crate::control::wire::{
+    Answer, Counts, Feature, Outcome, Refusal, Request, Settings, Status, Step,
+};
+
+/// ABIs that plans are made for.
+const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
+/// Source of rules that came over the socket, where others have the index of their file.
+const SOCKET: usize = usize::MAX;
+/// Longest text of a user's message.
+///
+/// # Source
+/// `AUDIT_MESSAGE_TEXT_MAX` in `include/uapi/linux/audit.h`, Linux 6.12.
+const MESSAGE_LIMIT_BYTES: usize = 8560;
+/// How long the kernel waits unless told otherwise, and how many times as long it can be told to.
+///
+/// # Source
+/// `AUDIT_BACKLOG_WAIT_TIME` in `kernel/audit.c`, Linux 6.12.
+const WAIT_SECONDS: u32 = 60;
+const LONGEST_WAIT: u32 = 10;
+
+/// `-e 0`: nothing is recorded.
+const DISABLED: u8 = 0;
+/// `-e 1`.
+const ENABLED: u8 = 1;
+/// `-e 2`: nothing can be changed until the machine starts again.
+const IMMUTABLE: u8 = 2;
+
+use step::Change;
+
+/// What audits, as the store sees it.
+pub(super) trait Auditing {
+    /// Has events chosen by another plan from now on.
+    ///
+    /// # Errors
+    /// Why the old plan is still in force.
+    fn replace(&mut self, plan: Plan) -> anyhow::Result<()>;
+
+    /// Writes a record of one line, in the stream of events.
+    ///
+    /// # Errors
+    /// When auditing has ended.
+    fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()>;
+
+    /// Returns when every event matched so far is in the log.
+    ///
+    /// # Errors
+    /// When the log is too slow, or auditing has ended.
+    fn flush(&mut self) -> anyhow::Result<()>;
+
+    /// Fills in what it knows: engine, hooks, counts.
+    ///
+    /// # Errors
+    /// When auditing has ended, or is too busy to say.
+    fn describe(&mut self, status: &mut Status) -> anyhow::Result<()>;
+}
+
+/// Rules and settings.
+#[derive(Clone, Debug)]
+struct State {
+    rules: RuleList,
+    settings: Settings,
+}
+
+/// The state in force.
+#[derive(Debug)]
+pub(super) struct Store {
+    state: State,
+    /// Calls that the rules are about.
+    calls: usize,
+    lock: LockFile,
+    /// Rules that came over the socket so far: each has a number, in place of a line.
+    numbered: u32,
+    /// Longest time to wait that is taken.
+    longest_wait: u32,
+    /// Losses when the count was last set to zero.
+    lost_before: u64,
+    since: Instant,
+}
+
+impl Store {
+    /// With rules that are in force, and settings.
+    pub(super) fn new(rules: RuleList, settings: Settings, tick_hz: u32, lock: LockFile) -> Self {
+        Self {
+            state: State { rules, settings },
+            calls: 0,
+            lock,
+            numbered: 0,
+            longest_wait: longest_wait(tick_hz),
+            lost_before: 0,
+            since: Instant::now(),
+        }
+    }
+
+    /// With what `-e 2` has locked.
+    ///
+    /// # Errors
+    /// When a rule of it is none.
+    pub(super) fn restore(locked: &Locked, tick_hz: u32, lock: LockFile) -> anyhow::Result<Self> {
+        let mut rules = RuleList::default();
+        for (number, form) in (1..).zip(&locked.rules) {
+            let rule = form.rule().map_err(anyhow::Error::msg)?;
+            rules.push(SOCKET, number, rule);
+        }
+        let settings = Settings {
+            pid: std::process::id(),
+            ..locked.settings.clone()
+        };
+        let mut store = Self::new(rules, settings, tick_hz, lock);
+        store.numbered = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
+        Ok(store)
+    }
+
+    /// Puts other rules in force, those of the rule files.
+    ///
+    /// # Errors
+    /// When rules may not be changed, or the new ones cannot be put in force.
+    pub(super) fn load(
+        &mut self,
+        rules: RuleList,
+        auditing: &mut dyn Auditing,
+    ) -> anyhow::Result<()> {
+        ensure!(
+            self.state.settings.enabled != IMMUTABLE,
+            "rules cannot be changed before the machine starts again: `-e 2` was given"
+        );
+        let state = State {
+            rules,
+            settings: self.state.settings.clone(),
+        };
+        self.put_in_force(state, auditing)
+    }
+
+    /// Puts what is loaded in force for the first time.
+    ///
+    /// # Errors
+    /// When it cannot be put in force, or kept for a daemon that comes after this one.
+    pub(super) fn begin(&mut self) -> anyhow::Result<()> {
+        self.calls = plan(&self.state).calls.len();
+        self.keep_if_locked(&self.state)
+    }
+
+    /// What is in force.
+    pub(super) fn plan(&self) -> Plan {
+        plan(&self.state)
+    }
+
+    /// Does what is asked.
+    pub(super) fn obey(
+        &mut self,
+        peer: Peer,
+        request: Request,
+        auditing: &mut dyn Auditing,
+    ) -> Answer {
+        let author = || Author::of(peer);
+        match request {
+            Request::Rules => Answer::Rules(self.state.rules.listed().map(RuleForm::new).collect()),
+            Request::Status => done(self.status(auditing).map(Box::new).map(Answer::Status)),
+            Request::Change {
+                steps,
+                forgive_from,
+            } => {
+                let first = forgive_from.unwrap_or(usize::MAX);
+                self.change(author(), &steps, first, auditing)
+            }
+            Request::Message(text) => self.message(&author(), &text, auditing),
+            Request::Equivalent { mount, subtree } => {
+                let (Some(mount), Some(subtree)) = (mount.bytes(), subtree.bytes()) else {
+                    return Answer::Refused(Refusal::errno(Errno::EINVAL));
+                };
+                let body = change::equivalent(&author(), &mount, &subtree);
+                done(self.again(body, auditing))
+            }
+            Request::Trim => done(self.again(change::trim(&author()), auditing)),
+            Request::ResetLost => done(self.reset_lost(&author(), auditing)),
+            // Nobody ever waits.
+            Request::ResetBacklogWait => Answer::Was(0),
+            Request::Flush => done(auditing.flush().map(|()| Answer::Done)),
+        }
+    }
+
+    /// Looks up what watches lead to once more. The kernel's audit tags directories; here a watch is
+    /// looked up by its path, and what is mounted below one belongs to it anyway.
+    fn again(&mut self, body: Vec<u8>, auditing: &mut dyn Auditing) -> anyhow::Result<Answer> {
+        if self.is_recording() {
+            auditing.replace(plan(&self.state))?;
+        }
+        self.record(vec![(MsgType::CONFIG_CHANGE, body)], auditing)?;
+        Ok(Answer::Done)
+    }
+
+    fn reset_lost(
+        &mut self,
+        author: &Author,
+        auditing: &mut dyn Auditing,
+    ) -> anyhow::Result<Answer> {
+        let status = self.status(auditing)?;
+        let lost = status.settings.lost;
+        self.lost_before += lost;
+        let body = change::setting(author, "lost", 0, lost);
+        self.record(vec![(MsgType::CONFIG_CHANGE, body)], auditing)?;
+        Ok(Answer::Was(lost))
+    }
+
+    /// Writes the message of a user, as the kernel writes one: what stands before it is known to the
+    /// kernel, and the rest is the user's.
+    fn message(&self, author: &Author, text: &Text, auditing: &mut dyn Auditing) -> Answer {
+        match text.bytes() {
+            Some(text)
+                if text.len() <= MESSAGE_LIMIT_BYTES
+                    && text.iter().all(|byte| (b' '..=b'~').contains(byte)) =>
+            {
+                let record = (MsgType::USER, change::message(author, &text));
+                done(self.record(vec![record], auditing).map(|()| Answer::Done))
+            }
+            _ => Answer::Refused(Refusal::because(
+                Errno::EINVAL,
+                format!("a message is at most {MESSAGE_LIMIT_BYTES} printable characters of ASCII"),
+            )),
+        }
+    }
+
+    fn status(&self, auditing: &mut dyn Auditing) -> anyhow::Result<Status> {
+        let mut status = Status {
+            settings: self.state.settings.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: self.since.elapsed().as_secs(),
+            rules: count(self.state.rules.rules().len()),
+            calls: count(self.calls),
+            ..Status::default()
+        };
+        // A kernel that does not know the feature has no line for it.
+        let feature = LoginuidImmutable::ask().ok().flatten();
+        status.settings.loginuid_immutable = feature.map(|feature| Feature {
+            on: feature.on,
+            locked: feature.locked,
+        });
+        auditing.describe(&mut status)?;
+        let Counts {
+            delivered, written, ..
+        } = status.counts;
+        let lost: u64 = status.counts.lost.values().sum();
+        status.settings.lost = lost.saturating_sub(self.lost_before);
+        status.settings.backlog = delivered.saturating_sub(written);
+        Ok(status)
+    }
+
+    /// Changes rules and settings: all at once, or nothing.
+    fn change(
+        &mut self,
+        author: Author,
+        steps: &[Step],
+        forgive_from: usize,
+        auditing: &mut dyn Auditing,
+    ) -> Answer {
+        let mut change = Change {
+            state: self.state.clone(),
+            author,
+            longest_wait: self.longest_wait,
+            numbered: self.numbered,
+            outcomes: Vec::new(),
+            records: Vec::new(),
+            added: Vec::new(),
+        };
+        if let Ok(status) = self.status(auditing) {
+            change.state.settings = status.settings;
+        }
+        for (number, step) in steps.iter().enumerate() {
+            let outcome = change.step(step).unwrap_or_else(Outcome::Refused);
+            let ends = number < forgive_from && matches!(outcome, Outcome::Refused(_));
+            change.outcomes.push(outcome);
+            if ends {
+                return self.refused(change, auditing);
+            }
+        }
+        if let Some(first) = change.refuse_what_cannot_be_honoured()
+            && first < forgive_from
+        {
+            change.outcomes.truncate(first + 1);
+            return self.refused(change, auditing);
+        }
+        let Change {
+            state,
+            outcomes,
+            records,
+            numbered,
+            ..
+        } = change;
+        // What switches recording off is the last to be recorded, and what switches it on the first.
+        let was_recording = self.is_recording();
+        if was_recording && state.settings.enabled == DISABLED {
+            drop(self.record(records.clone(), auditing));
+        }
+        if let Err(error) = self.put_in_force(state, auditing) {
+            return Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}")));
+        }
+        self.numbered = numbered;
+        // The change is in force: that nothing can be recorded any more is told by the daemon's end.
+        drop(self.record(records, auditing));
+        Answer::Changed(outcomes)
+    }
+
+    /// Leaves all as it is; tells of what was tried.
+    fn refused(&mut self, change: Change, auditing: &mut dyn Auditing) -> Answer {
+        let Change {
+            outcomes,
+            mut records,
+            ..
+        } = change;
+        // What came before the refused step has not happened.
+        let tried = records.pop().into_iter().collect();
+        drop(self.record(tried, auditing));
+        Answer::Changed(outcomes)
+    }
+
+    fn put_in_force(&mut self, state: State, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
+        let recording = state.settings.enabled != DISABLED;
+        let other_rules = state.rules.rules() != self.state.rules.rules();
+        if recording != self.is_recording() || (recording && other_rules) {
+            let plan = plan(&state);
+            let calls = plan.calls.len();
+            auditing.replace(plan)?;
+            self.calls = calls;
+        }
+        self.keep_if_locked(&state)?;
+        self.state = state;
+        Ok(())
+    }
+
+    /// A daemon that comes after this one must neither forget nor change what is locked.
+    fn keep_if_locked(&self, state: &State) -> anyhow::Result<()> {
+        if state.settings.enabled != IMMUTABLE {
+            return Ok(());
+        }
+        self.lock.write(&Locked {
+            settings: state.settings.clone(),
+            rules: state.rules.listed().map(RuleForm::new).collect(),
+        })
+    }
+
+    fn is_recording(&self) -> bool {
+        self.state.settings.enabled != DISABLED
+    }
+
+    fn record(
+        &self,
+        records: Vec<(MsgType, Vec<u8>)>,
+        auditing: &mut dyn Auditing,
+    ) -> anyhow::Result<()> {
+        if self.is_recording() {
+            for (kind, body) in records {
+                auditing.record(kind, body)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The plan of a state: nothing when nothing is to be recorded.
+fn plan(state: &State) -> Plan {
+    if state.settings.enabled == DISABLED {
+        return Plan::default();
+    }
+    compiled(state)
+}
+
+fn compiled(state: &State) -> Plan {
+    Plan::compile(state.rules.clone().into_rules(), &ARCHES)
+}
+
+/// The settings of a kernel that has just started, changed by what rule files say.
+pub(super) fn settings(said: &[Command], tick_hz: u32) -> Settings {
+    let mut settings = Settings {
+        enabled: ENABLED,
+        failure: 1,
+        pid: std::process::id(),
+        backlog_limit: 64,
+        backlog_wait_time: WAIT_SECONDS.saturating_mul(tick_hz),
+        ..Settings::default()
+    };
+    for command in said {
+        match *command {
+            Command::Enabled(level) => settings.enabled = level,
+            Command::Failure(mode) => settings.failure = mode,
+            Command::Rate(rate) => settings.rate_limit = rate,
+            Command::Backlog(limit) => settings.backlog_limit = limit,
+            Command::BacklogWait(ticks) => {
+                settings.backlog_wait_time = ticks.min(longest_wait(tick_hz));
+            }
+            _ => {}
+        }
+    }
+    settings
+}
+
+const fn longest_wait(tick_hz: u32) -> u32 {
+    (LONGEST_WAIT * WAIT_SECONDS).saturating_mul(tick_hz)
+}
+
+/// An answer, or the refusal of what cannot be done now.
+fn done(answer: anyhow::Result<Answer>) -> Answer {
+    answer.unwrap_or_else(|error| {
+        Answer::Refused(Refusal::because(Errno::EAGAIN, format!("{error:#}")))
+    })
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Requests of any bytes, thrown at what reads and obeys them.
+//!
+//! The corpus is in `tests/fuzz/control`, where every input that once failed is to stay.
+
+#[path = "../../../../audit/tests/mutate/mod.rs"]
+mod mutate;
+
+use super::tests::Daemon;
+use super::*;
+use crate::control::wire;
+use mutate::{files, fuzz};
+
+/// Words that mean something in requests, so that they are met more often than by chance.
+const WORDS: &[&str] = &[
+    "\n",
+    "\"",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "null",
+    "0",
+    "1",
+    "2",
+    "4294967295",
+    "-1",
+    "1e9",
+    "[]",
+    "\"version\":1",
+    "\"request\":",
+    "\"rules\"",
+    "\"status\"",
+    "\"flush\"",
+    "\"change\"",
+    "\"steps\"",
+    "\"forgive_from\"",
+    "\"append\"",
+    "\"prepend\"",
+    "\"delete\"",
+    "\"delete_all\"",
+    "\"enabled\"",
+    "\"hex\"",
+    "\"ff\"",
+    "\"all\"",
+    "\"exit\"",
+    "\"io_uring\"",
+    "\"filesystem\"",
+    "\"exclude\"",
+    "\"always\"",
+    "\"never\"",
+    "\"field\"",
+    "\"op\"",
+    "\"value\"",
+    "\"keys\"",
+    "\"syscalls\"",
+    "\"=\"",
+    "\"!=\"",
+    "\"&=\"",
+    "\"path\"",
+    "\"exe\"",
+    "\"inode\"",
+    "\"perm\"",
+    "\"obj_gid\"",
+    "\"/\"",
+    "\"\\u0000\"",
+    "\\u0001",
+];
+
+/// Whatever is asked is answered, and what is loaded then can be listed, locked and loaded again.
+fn control_request(bytes: &[u8]) {
+    let mut daemon = Daemon::new();
+    for line in bytes.split(|&byte| byte == b'\n') {
+        let Ok(request) = wire::request(line) else {
+            continue;
+        };
+        let call = wire::Call {
+            version: wire::VERSION,
+            request: request.clone(),
+        };
+        let mut again = wire::line(&call).unwrap();
+        again.pop();
+        assert_eq!(wire::request(&again).unwrap(), request);
+        let answer = wire::line(&daemon.ask(request)).unwrap();
+        serde_json::from_slice::<Answer>(&answer).unwrap();
+    }
+    let Answer::Rules(forms) = daemon.ask(Request::Rules) else {
+        panic!("no rules");
+    };
+    for form in forms {
+        let rule = form.rule().unwrap();
+        assert_eq!(RuleForm::new(&rule).rule(), Ok(rule));
+    }
+    assert!(daemon.settings().enabled <= IMMUTABLE);
+}
+
+#[test]
+fn fuzz_control_request() {
+    fuzz(
+        "control_request",
+        &files("fuzz/control"),
+        WORDS,
+        1000,
+        control_request,
+    );
+}

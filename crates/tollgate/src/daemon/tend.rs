@@ -1,0 +1,203 @@
+//! What the main thread has done to the log: at signals, at its own time, and at the end.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use audit::conf::auditd;
+use crossbeam_channel::{Sender, bounded};
+use engine::KernelAudit;
+use nix::fcntl::OFlag;
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::siginfo;
+
+use crate::cli::report::{self, say};
+use crate::config;
+use crate::sink::journal::{Asker, Keep};
+
+/// Where `auditd` writes its state at CONT, and scripts look for it.
+const STATE: &str = "/run/audit/auditd.state";
+/// Longest time that the log thread may take to tell its state.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the log is, and how it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogSource {
+    /// The administrator's configuration.
+    pub(crate) conf: Option<PathBuf>,
+    /// A log that was named; without configuration it is only written.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// What the log thread is told.
+#[derive(Debug)]
+pub(crate) enum LogOrder {
+    /// Start a new log.
+    Rotate(Asker),
+    /// Go on writing.
+    Resume(Asker),
+    /// Take on other settings; `None` when they are wrong.
+    Configure(Option<Box<Keep>>, Asker),
+    /// Tell the state.
+    Report(Sender<String>),
+    /// The end is near, and who wants it.
+    End(Asker),
+}
+
+/// Looks after the log from the main thread.
+#[derive(Debug)]
+pub(crate) struct Tend {
+    source: LogSource,
+    to: Sender<LogOrder>,
+    every: Option<Duration>,
+    due: Instant,
+}
+
+impl LogSource {
+    /// How the log is to be kept; `None` when the configuration is wrong, which has been said.
+    ///
+    /// # Errors
+    /// Configuration that cannot be read, or a machine without a name as it was asked for.
+    pub(crate) fn keep(&self) -> anyhow::Result<Option<Keep>> {
+        let conf = match (&self.conf, &self.path) {
+            (Some(conf), _) => {
+                let read = config::read_auditd(conf)?;
+                report::file_warnings(&read.file);
+                if !read.is_right() {
+                    return Ok(None);
+                }
+                read.settings
+            }
+            (None, Some(path)) => return Ok(Some(Keep::plain(path.clone()))),
+            (None, None) => auditd::Settings::default(),
+        };
+        Keep::configured(conf, self.path.clone()).map(Some)
+    }
+
+    /// Whether `auditd` may be writing to the same log.
+    ///
+    /// # Errors
+    /// When it runs.
+    pub(crate) fn is_free(&self) -> anyhow::Result<()> {
+        if self.path.is_some() {
+            return Ok(());
+        }
+        // Without the kernel's audit there is no auditd either.
+        let reader = KernelAudit::ask().map_or(0, |kernel| kernel.reader);
+        let name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
+        if name.trim_end() == "auditd" {
+            bail!(
+                "auditd runs, as process {reader}, and writes the log that auditd.conf names: stop it, or give tollgate a log of its own with --log"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Tend {
+    /// Looks after a log that is kept like this.
+    pub(crate) fn new(source: LogSource, keep: &Keep, to: Sender<LogOrder>) -> Self {
+        let mut tend = Self {
+            source,
+            to,
+            every: None,
+            due: Instant::now(),
+        };
+        tend.follow(keep);
+        tend
+    }
+
+    /// How long nothing is to be done.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.every
+            .map(|_| self.due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Does what is due by the clock.
+    pub(crate) fn look(&mut self) {
+        if let Some(every) = self.every
+            && self.due <= Instant::now()
+        {
+            self.due = Instant::now() + every;
+            self.report();
+        }
+    }
+
+    /// Does what a signal asks of the log; whether the daemon is to go on.
+    pub(crate) fn signal(&mut self, signal: &siginfo) -> bool {
+        let asker = Asker::of(signal.ssi_pid, signal.ssi_uid);
+        let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
+        match Signal::try_from(number) {
+            Ok(Signal::SIGUSR1) => self.tell(LogOrder::Rotate(asker)),
+            Ok(Signal::SIGUSR2) => self.tell(LogOrder::Resume(asker)),
+            Ok(Signal::SIGCONT) => self.report(),
+            Ok(Signal::SIGHUP) => self.configure(asker),
+            _ => {
+                self.tell(LogOrder::End(asker));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn configure(&mut self, asker: Asker) {
+        if self.source.conf.is_none() {
+            return;
+        }
+        let keep = self.source.keep().unwrap_or_else(|error| {
+            say(&format!("the old configuration stays in force: {error:#}"));
+            None
+        });
+        if let Some(keep) = &keep {
+            self.follow(keep);
+        }
+        self.tell(LogOrder::Configure(keep.map(Box::new), asker));
+    }
+
+    fn follow(&mut self, keep: &Keep) {
+        let conf = keep.conf.as_ref();
+        self.every = conf
+            .map(|conf| conf.report_interval)
+            .filter(|every| !every.is_zero());
+        self.due = Instant::now() + self.every.unwrap_or_default();
+    }
+
+    fn tell(&self, order: LogOrder) {
+        // A log thread that has ended needs no orders.
+        let _ended = self.to.send(order);
+    }
+
+    fn report(&self) {
+        let (to, from) = bounded(1);
+        self.tell(LogOrder::Report(to));
+        let Ok(text) = from.recv_timeout(PATIENCE) else {
+            return say("no state is reported: the log thread is busy");
+        };
+        if let Err(error) = write_state(Path::new(STATE), &text) {
+            say(&format!("no state is reported: {error:#}"));
+        }
+    }
+}
+
+fn write_state(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o750)
+            .create(directory)
+            .with_context(|| format!("cannot make directory `{}`", directory.display()))?;
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o640)
+        .custom_flags(OFlag::O_NOFOLLOW.bits() | OFlag::O_NONBLOCK.bits())
+        .open(path)
+        .with_context(|| format!("cannot open `{}`", path.display()))?;
+    file.write_all(text.as_bytes())
+        .with_context(|| format!("cannot write `{}`", path.display()))
+}

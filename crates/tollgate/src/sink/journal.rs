@@ -1,0 +1,376 @@
+//! The daemon's log: lines as `auditd.conf` wants them, rotated, flushed, and looked after.
+//!
+//! All of it runs in the log thread, batch by batch. What an administrator has chosen for a disk that
+//! fills, is full or fails is done by [`Machine`]; what could not be written is counted exactly, and a
+//! record says so as soon as one can be written again.
+
+mod act;
+mod flush;
+mod keep;
+mod machine;
+mod names;
+mod own;
+mod report;
+mod rotate;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use audit::conf::auditd::{Flush, Format};
+use audit::record::enrich;
+use bstr::ByteSlice as _;
+
+pub(crate) use keep::Keep;
+pub(crate) use machine::{Machine, ThisMachine};
+pub(crate) use own::{About, Asker};
+
+use super::log::directory::Directory;
+use super::log::{Access, Log, Partly};
+use act::Alarms;
+use flush::Flusher;
+use names::Names;
+use own::Own;
+
+/// A log that is kept.
+pub(crate) struct Journal {
+    keep: Keep,
+    directory: Directory,
+    name: PathBuf,
+    /// Closed while nothing is to be written.
+    log: Option<Log>,
+    /// # Units
+    /// Bytes.
+    size: u64,
+    /// Nothing is written until somebody says that it may be.
+    suspended: bool,
+    /// The program of `max_log_file_action` runs, and writing goes on when it has ended.
+    until_ended: bool,
+    alarms: Alarms,
+    machine: Box<dyn Machine>,
+    names: Names,
+    own: Own,
+    flusher: Flusher,
+    /// Records since the last flush.
+    unflushed: u32,
+    /// Events lost since a record said so, and why.
+    lost: (u64, String),
+    /// Lines under way.
+    lines: Vec<u8>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Appended {
+    /// Events in the log.
+    pub(crate) written: u64,
+    /// Events that could not be written.
+    pub(crate) lost: u64,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+impl Journal {
+    /// Opens the log, and removes old ones that are too many.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub(crate) fn open(keep: Keep, machine: Box<dyn Machine>) -> anyhow::Result<Self> {
+        let name = keep.path.file_name().map(PathBuf::from).with_context(|| {
+            format!("the log must be a file, `{}` is none", keep.path.display())
+        })?;
+        let mut journal = Self {
+            directory: Directory::of(&keep.path)?,
+            name,
+            log: None,
+            size: 0,
+            suspended: false,
+            until_ended: false,
+            alarms: Alarms::default(),
+            machine,
+            names: Names::new(),
+            own: Own::new(),
+            flusher: Flusher::start()?,
+            unflushed: 0,
+            lost: (0, String::new()),
+            lines: Vec::new(),
+            keep,
+        };
+        journal.reopen()?;
+        journal.remove_excess();
+        if journal.keep.conf.is_some() {
+            let format = match journal.keep.format() {
+                Format::Raw => "raw",
+                Format::Enriched => "enriched",
+            };
+            journal.note(&About::Start(format));
+        }
+        Ok(journal)
+    }
+
+    /// How nice the log thread is to be; `None` leaves it as it is.
+    pub(crate) fn nice(&self) -> Option<i32> {
+        let conf = self.keep.conf.as_ref()?;
+        i32::try_from(conf.priority_boost).ok().map(|boost| -boost)
+    }
+
+    /// When [`Journal::look`] is due, if it is.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        const PERIOD: Duration = Duration::from_millis(500);
+        self.machine.waits().then_some(PERIOD)
+    }
+
+    /// Looks after programs that were run.
+    pub(crate) fn look(&mut self) {
+        if self.machine.ended() && std::mem::take(&mut self.until_ended) {
+            self.resume();
+        }
+    }
+
+    /// Appends a batch of whole events.
+    pub(crate) fn append(&mut self, batch: &[u8], events: u64) -> Appended {
+        if !self.keep.writes() {
+            return Appended {
+                written: events,
+                ..Appended::default()
+            };
+        }
+        if self.suspended {
+            return self.lose(events, "the log is suspended");
+        }
+        self.tell_losses();
+        self.names.refresh();
+        let plain = self.keep.format() == Format::Raw && self.keep.node.is_none();
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        if !plain {
+            for line in batch.lines() {
+                self.line(line, &mut lines);
+            }
+        }
+        let appended = self.write(if plain { batch } else { &lines }, events);
+        self.lines = lines;
+        appended
+    }
+
+    /// Appends a record of the daemon's own.
+    pub(crate) fn note(&mut self, about: &About<'_>) {
+        if self.keep.conf.is_none() || !self.keep.writes() || self.suspended {
+            return;
+        }
+        let record = self.own.record(about);
+        let mut lines = Vec::new();
+        self.line(&record, &mut lines);
+        self.write(&lines, 0);
+    }
+
+    /// Rotates now, as USR1 asks.
+    pub(crate) fn rotate_now(&mut self, asker: Asker) {
+        self.rotate();
+        self.note(&About::Rotated(asker));
+    }
+
+    /// Goes on writing, as USR2 asks.
+    pub(crate) fn resume_now(&mut self, asker: Asker) {
+        self.resume();
+        self.note(&About::Resumed(asker));
+    }
+
+    /// Takes on other settings, as HUP asks; the old ones stay if the new log cannot be opened.
+    pub(crate) fn configure(&mut self, keep: Option<Keep>, asker: Asker) {
+        let changed = keep.is_some_and(|keep| match self.take_on(keep) {
+            Ok(()) => true,
+            Err(error) => {
+                self.alarm(&format!("the old configuration stays in force: {error:#}"));
+                false
+            }
+        });
+        self.note(&About::Configured(asker, changed));
+    }
+
+    /// Writes what is left to say, and waits until all is on the disk.
+    pub(crate) fn end(&mut self, asker: Asker) -> Appended {
+        self.tell_losses();
+        self.note(&About::End(asker));
+        match self.log.as_ref().map(Log::sync) {
+            Some(Err(error)) => Appended {
+                reason: error.to_string(),
+                ..Appended::default()
+            },
+            _ => Appended::default(),
+        }
+    }
+
+    fn take_on(&mut self, keep: Keep) -> anyhow::Result<()> {
+        let name = keep.path.file_name().context("the log must be a file")?;
+        let directory = Directory::of(&keep.path)?;
+        let old = (
+            std::mem::replace(&mut self.name, name.into()),
+            std::mem::replace(&mut self.directory, directory),
+            std::mem::replace(&mut self.keep, keep),
+        );
+        if let Err(error) = self.reopen() {
+            (self.name, self.directory, self.keep) = old;
+            return Err(error);
+        }
+        self.suspended = false;
+        self.alarms = Alarms::default();
+        self.remove_excess();
+        Ok(())
+    }
+
+    /// Appends one line with all that it is to have.
+    fn line(&mut self, line: &[u8], out: &mut Vec<u8>) {
+        if let Some(node) = &self.keep.node {
+            out.extend_from_slice(b"node=");
+            out.extend_from_slice(node);
+            out.push(b' ');
+        }
+        match self.keep.format() {
+            Format::Raw => out.extend_from_slice(line),
+            Format::Enriched => enrich::line(line, &mut self.names, out),
+        }
+        out.push(b'\n');
+    }
+
+    /// Writes lines, and does what is due then.
+    fn write(&mut self, lines: &[u8], events: u64) -> Appended {
+        let Some(log) = &mut self.log else {
+            return self.lose(events, "the log is closed");
+        };
+        match log.append(lines) {
+            Ok(()) => {
+                self.size += u64::try_from(lines.len()).unwrap_or_default();
+                self.flush(lines);
+                self.look_at_size();
+                self.look_at_space();
+                Appended {
+                    written: events,
+                    ..Appended::default()
+                }
+            }
+            Err(partly) => self.written_partly(lines, events, &partly),
+        }
+    }
+
+    /// Takes back what is no whole event, and does what is due.
+    fn written_partly(&mut self, lines: &[u8], events: u64, partly: &Partly) -> Appended {
+        let (whole, complete) = whole_events(lines.get(..partly.written).unwrap_or(lines));
+        let complete = complete.min(events);
+        if let Some(log) = &mut self.log
+            && let Err(error) = log.take_back(partly.written - whole)
+        {
+            self.machine.tell(
+                machine::Urgency::Alert,
+                &format!("the log has a torn end: {error}"),
+            );
+        }
+        self.size += u64::try_from(whole).unwrap_or_default();
+        let reason = partly.error.to_string();
+        self.disk_failed("write", &partly.error);
+        let mut appended = self.lose(events - complete, &reason);
+        appended.written = complete;
+        appended
+    }
+
+    fn lose(&mut self, events: u64, reason: &str) -> Appended {
+        self.lost.0 += events;
+        reason.clone_into(&mut self.lost.1);
+        Appended {
+            written: 0,
+            lost: events,
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// Says in the log what is missing from it.
+    fn tell_losses(&mut self) {
+        let (events, reason) = std::mem::take(&mut self.lost);
+        if events == 0 || self.keep.conf.is_none() || self.suspended {
+            self.lost = (events, reason);
+            return;
+        }
+        let record = self.own.record(&About::Lost(events, &reason));
+        let mut lines = Vec::new();
+        self.line(&record, &mut lines);
+        if self.write(&lines, 1).written == 0 {
+            // The record itself is no event.
+            self.lost = (events, reason);
+        }
+    }
+
+    /// Brings to the disk what the policy promises.
+    fn flush(&mut self, lines: &[u8]) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        if !matches!(conf.flush, Flush::Incremental | Flush::IncrementalAsync) {
+            return;
+        }
+        let records = lines.iter().filter(|&&byte| byte == b'\n').count();
+        self.unflushed = self
+            .unflushed
+            .saturating_add(u32::try_from(records).unwrap_or(u32::MAX));
+        if self.unflushed < conf.freq {
+            return;
+        }
+        self.unflushed = 0;
+        let Some(log) = &self.log else {
+            return;
+        };
+        let flushed = if conf.flush == Flush::Incremental {
+            log.sync()
+        } else {
+            log.again().and_then(|file| self.flusher.flush(file))
+        };
+        if let Err(error) = flushed {
+            self.disk_failed("fsync", &error);
+        }
+    }
+
+    /// Opens the log as it is kept.
+    fn reopen(&mut self) -> anyhow::Result<()> {
+        if !self.keep.writes() {
+            self.log = None;
+            return Ok(());
+        }
+        let access = self.keep.access();
+        if let Access {
+            group: Some(group), ..
+        } = access
+            && group != 0
+        {
+            self.directory
+                .admit(group)
+                .context("cannot let the group of the log into its directory")?;
+        }
+        let log = Log::open_in(&self.directory, &self.name, &access)?;
+        self.size = log.size().context("cannot look at the log")?;
+        self.log = Some(log);
+        Ok(())
+    }
+}
+
+/// Bytes of the events that are whole in a part of a batch, and how many those are. The last event in
+/// it may go on behind it, so that it counts as broken.
+fn whole_events(lines: &[u8]) -> (usize, u64) {
+    let (mut at, mut start) = (0, 0);
+    let (mut events, mut stamp) = (0, None);
+    for line in lines.split_inclusive(|&byte| byte == b'\n') {
+        let of_line = line.find(b"audit(").map(|at| {
+            let rest = line.get(at..).unwrap_or_default();
+            rest.split(|&byte| byte == b')').next().unwrap_or_default()
+        });
+        if of_line.is_some() && of_line != stamp {
+            if stamp.is_some() {
+                events += 1;
+            }
+            (start, stamp) = (at, of_line);
+        }
+        at += line.len();
+    }
+    (start, events)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! What is done about a log that is large, and a disk that fills, is full or fails.
+//!
+//! Each action happens once until what it warns of is over, but for rotation, which may be what ends
+//! it.
+//!
+//! # Source
+//! `check_log_file_size`, `check_space_left` and `do_*_action` in `src/auditd-event.c`,
+//! audit-userspace 4.2.1. `auditd` stops after it has asked for another runlevel; the daemon here
+//! writes on until init stops it.
+
+use std::io;
+
+use audit::conf::auditd::{Action, SizeAction, Space};
+use nix::sys::statvfs::Statvfs;
+
+use super::machine::{Runlevel, Urgency};
+use super::{Journal, rotate};
+
+/// Blocks that are never used up.
+const LAST_BLOCKS: u64 = 5;
+const MEBIBYTE: u64 = 1 << 20;
+
+/// What was warned of and is not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Alarms {
+    size: bool,
+    pub(super) space: bool,
+    pub(super) admin: bool,
+    pub(super) full: bool,
+    pub(super) error: bool,
+}
+
+impl Journal {
+    pub(super) fn alarm(&mut self, text: &str) {
+        self.machine.tell(Urgency::Alert, text);
+    }
+
+    /// Closes the log: nothing is written until somebody resumes.
+    fn suspend(&mut self) {
+        self.log = None;
+        self.suspended = true;
+    }
+
+    /// Goes on writing, and warns anew.
+    pub(super) fn resume(&mut self) {
+        self.suspended = false;
+        self.until_ended = false;
+        self.alarms = Alarms::default();
+        if self.log.is_none()
+            && let Err(error) = self.reopen()
+        {
+            self.alarm(&format!("cannot resume logging: {error:#}"));
+            self.suspended = true;
+        }
+    }
+
+    /// Removes old logs beyond `num_logs`.
+    pub(super) fn remove_excess(&mut self) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        if conf.max_log_file_action != SizeAction::Rotate || conf.num_logs < 2 {
+            return;
+        }
+        match rotate::remove_excess(&self.directory, &self.name, conf.num_logs) {
+            Ok(0) => {}
+            Ok(removed) => {
+                let text = format!("removed {removed} logs beyond num_logs");
+                self.machine.tell(Urgency::Notice, &text);
+            }
+            Err(error) => self.alarm(&format!("cannot remove logs beyond num_logs: {error}")),
+        }
+    }
+
+    /// Starts a new log, and keeps as many old ones as configured.
+    pub(super) fn rotate(&mut self) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let keeps_all = conf.max_log_file_action == SizeAction::KeepLogs;
+        if !keeps_all && conf.num_logs < 2 {
+            let text = "the log is not rotated: num_logs is less than 2";
+            return self.machine.tell(Urgency::Notice, text);
+        }
+        let (group, num_logs) = (conf.log_group, conf.num_logs);
+        if let Some(Err(error)) = self.log.take().map(|log| log.close(group)) {
+            self.alarm(&format!("cannot close the old log to writers: {error}"));
+        }
+        let rotated = if keeps_all {
+            rotate::shift(&self.directory, &self.name)
+        } else {
+            rotate::rotate(&self.directory, &self.name, num_logs)
+        };
+        if let Err(error) = rotated {
+            self.alarm(&format!("cannot rotate the log: {error}"));
+            self.disk_failed("rotate", &error);
+        }
+        if self.suspended {
+            return;
+        }
+        if let Err(error) = self.reopen() {
+            self.alarm(&format!("cannot open a log after rotating: {error:#}"));
+            self.suspended = true;
+        }
+    }
+
+    /// Does what is due when the log has grown.
+    pub(super) fn look_at_size(&mut self) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        if self.size / MEBIBYTE < conf.max_log_file {
+            self.alarms.size = false;
+            return;
+        }
+        match conf.max_log_file_action.clone() {
+            SizeAction::Ignore => {}
+            SizeAction::Syslog => {
+                if !std::mem::replace(&mut self.alarms.size, true) {
+                    self.alarm("the log is larger than max_log_file");
+                }
+            }
+            SizeAction::Exec(program) => {
+                self.suspend();
+                self.until_ended = self.machine.run(program.as_ref());
+            }
+            SizeAction::Suspend => {
+                self.alarm("logging is suspended: the log is larger than max_log_file");
+                self.suspend();
+            }
+            SizeAction::Rotate if conf.num_logs < 2 => {}
+            SizeAction::Rotate | SizeAction::KeepLogs => self.rotate(),
+        }
+    }
+
+    /// Does what is due when the disk fills.
+    pub(super) fn look_at_space(&mut self) {
+        let (Some(conf), Some(log)) = (&self.keep.conf, &self.log) else {
+            return;
+        };
+        // That it cannot be asked is no reason to act: a write will tell.
+        let Ok(room) = log.room() else {
+            return;
+        };
+        if room.blocks_available() < LAST_BLOCKS {
+            return self.full();
+        }
+        self.alarms.full = false;
+        let levels = [
+            (conf.space_left, conf.space_left_action.clone()),
+            (conf.admin_space_left, conf.admin_space_left_action.clone()),
+        ];
+        for (admin, (level, action)) in [false, true].into_iter().zip(levels) {
+            let warned = if admin {
+                self.alarms.admin
+            } else {
+                self.alarms.space
+            };
+            let low = is_below(&room, level);
+            if low && !warned {
+                self.warn(admin, action != Action::Rotate);
+                self.low(&action, admin);
+            } else if !low && action == Action::Syslog {
+                self.warn(admin, false);
+            }
+        }
+    }
+
+    fn warn(&mut self, admin: bool, warned: bool) {
+        if admin {
+            self.alarms.admin = warned;
+        } else {
+            self.alarms.space = warned;
+        }
+    }
+
+    fn low(&mut self, action: &Action, admin: bool) {
+        let (text, subject) = if admin {
+            (
+                "very low on disk space for the log",
+                "Audit Admin Space Alert",
+            )
+        } else {
+            ("low on disk space for the log", "Audit Disk Space Alert")
+        };
+        if *action == Action::Email
+            && let Some(conf) = &self.keep.conf
+        {
+            let to = conf.action_mail_acct.clone();
+            self.machine.mail(to.as_ref(), subject, text);
+        }
+        self.act(action, text);
+    }
+
+    /// Does what is due when the disk is full.
+    fn full(&mut self) {
+        if std::mem::replace(&mut self.alarms.full, true) {
+            return;
+        }
+        let text = "no space left for the log";
+        if let Some(conf) = &self.keep.conf {
+            let action = conf.disk_full_action.clone();
+            if action == Action::Ignore {
+                self.alarm(text);
+            }
+            self.act(&action, text);
+        }
+    }
+
+    /// Does what is due when the disk does not do what it is asked.
+    pub(super) fn disk_failed(&mut self, what: &str, error: &io::Error) {
+        if error.kind() == io::ErrorKind::StorageFull {
+            return self.full();
+        }
+        let text = format!("{what}: the disk fails the log: {error}");
+        let told = std::mem::replace(&mut self.alarms.error, true);
+        if let Some(conf) = &self.keep.conf
+            && !told
+        {
+            let action = conf.disk_error_action.clone();
+            self.act(&action, &text);
+        }
+    }
+
+    fn act(&mut self, action: &Action, text: &str) {
+        match action {
+            Action::Ignore => {}
+            Action::Syslog | Action::Email => self.alarm(text),
+            Action::Rotate => {
+                if self
+                    .keep
+                    .conf
+                    .as_ref()
+                    .is_some_and(|conf| conf.num_logs > 1)
+                {
+                    self.rotate();
+                }
+            }
+            Action::Exec(program) => {
+                self.alarm(&format!(
+                    "logging is suspended while `{program}` runs: {text}"
+                ));
+                self.suspend();
+                self.machine.run(program.as_ref());
+            }
+            Action::Suspend => {
+                self.alarm(&format!("logging is suspended: {text}"));
+                self.suspend();
+            }
+            Action::Single => {
+                self.alarm(text);
+                self.machine.go(Runlevel::Single);
+            }
+            Action::Halt => {
+                self.alarm(text);
+                self.machine.go(Runlevel::Halt);
+            }
+        }
+    }
+}
+
+fn is_below(room: &Statvfs, level: Space) -> bool {
+    let available = room.blocks_available();
+    match level {
+        Space::Mebibytes(mebibytes) => {
+            let block = room.fragment_size().max(1);
+            available < mebibytes.saturating_mul((MEBIBYTE / block).max(1))
+        }
+        Space::Percent(percent) => {
+            u128::from(available) * 100 < u128::from(room.blocks()) * u128::from(percent)
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The log with a machine that only notes what it is asked to do.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::{Arc, Mutex};
+
+use audit::conf::auditd::{Action, NameFormat, Settings, SizeAction, Space};
+use bstr::BStr;
+use tempfile::TempDir;
+
+use super::machine::{Runlevel, Urgency};
+use super::*;
+
+/// What was asked of the machine.
+#[derive(Clone, Debug, Default)]
+struct Noted(Arc<Mutex<Vec<String>>>);
+
+impl Noted {
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Machine for Noted {
+    fn tell(&mut self, urgency: Urgency, text: &str) {
+        self.note(format!("{urgency:?}: {text}"));
+    }
+
+    fn mail(&mut self, to: &BStr, subject: &str, _text: &str) {
+        self.note(format!("mail {to}: {subject}"));
+    }
+
+    fn run(&mut self, program: &BStr) -> bool {
+        self.note(format!("run {program}"));
+        true
+    }
+
+    fn waits(&self) -> bool {
+        false
+    }
+
+    fn ended(&mut self) -> bool {
+        true
+    }
+
+    fn go(&mut self, to: Runlevel) {
+        self.note(format!("go {to:?}"));
+    }
+}
+
+/// A log in a directory of its own.
+struct Place {
+    directory: TempDir,
+    noted: Noted,
+    journal: Journal,
+}
+
+/// What every case here begins with.
+fn settings() -> Settings {
+    Settings {
+        log_format: Format::Raw,
+        max_log_file: 1,
+        ..Settings::default()
+    }
+}
+
+impl Place {
+    fn new(settings: Settings) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let noted = Noted::default();
+        let path = directory.path().join("audit.log");
+        let keep = Keep::configured(settings, Some(path)).unwrap();
+        let journal = Journal::open(keep, Box::new(noted.clone())).unwrap();
+        Self {
+            directory,
+            noted,
+            journal,
+        }
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.path().join(name)).unwrap()
+    }
+
+    /// Lines of the log that are not the daemon's own.
+    fn events(&self, name: &str) -> Vec<String> {
+        let text = self.text(name);
+        let lines = text.lines().filter(|line| !line.contains("type=DAEMON_"));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+const EVENT: &[u8] =
+    b"type=SYSCALL msg=audit(1.000:7): arch=c000003e syscall=39 uid=0 key=(null)\n\
+                       type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"\n";
+
+/// A batch that fills a log of one MiB.
+fn mebibyte() -> Vec<u8> {
+    EVENT.repeat((1 << 20) / EVENT.len() + 1)
+}
+
+#[test]
+fn lines_have_the_format_and_the_node_that_are_asked_for() {
+    let settings = Settings {
+        log_format: Format::Enriched,
+        name_format: NameFormat::User,
+        name: Some("web1".into()),
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    assert_eq!(place.journal.append(EVENT, 1).written, 1);
+    assert_eq!(
+        place.events("audit.log"),
+        [
+            "node=web1 type=SYSCALL msg=audit(1.000:7): arch=c000003e syscall=39 uid=0 key=(null)\
+             \x1dARCH=x86_64 SYSCALL=getpid UID=\"root\"",
+            "node=web1 type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"",
+        ]
+    );
+    place.journal.end(Asker::this());
+    let text = place.text("audit.log");
+    let kinds: Vec<&str> = text
+        .lines()
+        .map(|line| line.split(' ').nth(1).unwrap())
+        .collect();
+    let expected = [
+        "type=DAEMON_START",
+        "type=SYSCALL",
+        "type=PROCTITLE",
+        "type=DAEMON_END",
+    ];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn a_log_without_configuration_holds_events_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let machine = Box::new(Noted::default());
+    let mut journal = Journal::open(Keep::plain(path.clone()), machine).unwrap();
+    assert_eq!(journal.append(EVENT, 1).written, 1);
+    journal.rotate_now(Asker::this());
+    journal.end(Asker::this());
+    assert_eq!(fs::read(path).unwrap(), EVENT);
+}
+
+#[test]
+fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
+    let settings = Settings {
+        num_logs: 3,
+        max_log_file_action: SizeAction::Rotate,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    for _ in 0..4 {
+        place.journal.append(&mebibyte(), 1);
+        place.journal.append(EVENT, 1);
+    }
+    assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
+    assert_eq!(place.events("audit.log").len(), 2);
+    let mode = |name: &str| {
+        let about = fs::metadata(place.directory.path().join(name)).unwrap();
+        about.permissions().mode() & 0o777
+    };
+    assert_eq!((mode("audit.log"), mode("audit.log.1")), (0o600, 0o400));
+}
+
+#[test]
+fn a_log_of_which_all_is_kept_loses_no_file() {
+    let settings = Settings {
+        max_log_file_action: SizeAction::KeepLogs,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    for _ in 0..4 {
+        place.journal.append(&mebibyte(), 1);
+    }
+    assert_eq!(place.names().len(), 5);
+}
+
+#[test]
+fn what_is_not_written_while_suspended_is_counted_and_told() {
+    let settings = Settings {
+        max_log_file_action: SizeAction::Suspend,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    place.journal.append(&mebibyte(), 5);
+    let lost = place.journal.append(EVENT, 3);
+    assert_eq!((lost.written, lost.lost), (0, 3));
+    assert_eq!(place.noted.taken().len(), 1);
+    fs::rename(
+        place.directory.path().join("audit.log"),
+        place.directory.path().join("moved"),
+    )
+    .unwrap();
+    place.journal.resume_now(Asker::this());
+    assert_eq!(place.journal.append(EVENT, 1).written, 1);
+    let text = place.text("audit.log");
+    assert!(text.contains("op=lost-events lost=3 "), "{text}");
+    assert!(text.contains("op=resume-logging "), "{text}");
+    assert_eq!(place.events("audit.log").len(), 2);
+}
+
+#[test]
+fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
+    let settings = Settings {
+        max_log_file_action: SizeAction::Exec("/sbin/room".into()),
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    place.journal.append(&mebibyte(), 1);
+    assert_eq!(place.noted.taken(), ["run /sbin/room"]);
+    assert_eq!(place.journal.append(EVENT, 1).lost, 1);
+    fs::remove_file(place.directory.path().join("audit.log")).unwrap();
+    place.journal.look();
+    assert_eq!(place.journal.append(EVENT, 1).written, 1);
+}
+
+#[test]
+fn low_space_is_acted_upon_once_and_in_order() {
+    let settings = Settings {
+        max_log_file: 1000,
+        space_left: Space::Mebibytes(u64::MAX >> 20),
+        space_left_action: Action::Email,
+        admin_space_left: Space::Percent(99),
+        admin_space_left_action: Action::Halt,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    place.journal.append(EVENT, 1);
+    place.journal.append(EVENT, 1);
+    assert_eq!(
+        place.noted.taken(),
+        [
+            "mail root: Audit Disk Space Alert",
+            "Alert: low on disk space for the log",
+            "Alert: very low on disk space for the log",
+            "go Halt",
+        ]
+    );
+    assert_eq!(place.events("audit.log").len(), 4);
+    let report = place.journal.report();
+    assert!(
+        report.contains("admin space action performed = yes\n"),
+        "{report}"
+    );
+}
+
+#[test]
+fn the_group_of_the_log_may_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("own/audit.log");
+    let group = fs::metadata(directory.path()).unwrap().gid();
+    let settings = Settings {
+        log_file: path.to_str().unwrap().into(),
+        log_group: group,
+        ..settings()
+    };
+    let keep = Keep::configured(settings, None).unwrap();
+    let _journal = Journal::open(keep, Box::new(Noted::default())).unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let expected = if group == 0 {
+        (0o700, 0o600)
+    } else {
+        (0o750, 0o640)
+    };
+    assert_eq!((mode(path.parent().unwrap()), mode(&path)), expected);
+}
+
+#[test]
+fn new_settings_are_taken_on_whole_or_not_at_all() {
+    let mut place = Place::new(settings());
+    let other = place.directory.path().join("other/audit.log");
+    let keep = Keep::configured(settings(), Some(other.clone())).unwrap();
+    place.journal.configure(Some(keep), Asker::this());
+    assert!(
+        fs::read_to_string(&other)
+            .unwrap()
+            .contains("state=changed")
+    );
+    fs::create_dir(place.directory.path().join("dir")).unwrap();
+    let refused = Keep::configured(settings(), Some(place.directory.path().join("dir"))).unwrap();
+    place.journal.configure(Some(refused), Asker::this());
+    place.journal.configure(None, Asker::this());
+    place.journal.append(EVENT, 1);
+    let text = fs::read_to_string(&other).unwrap();
+    assert_eq!(text.matches("state=no-change").count(), 2, "{text}");
+    assert!(text.contains("type=SYSCALL"), "{text}");
+}
+
+#[test]
+fn whole_events_of_a_part_are_counted() {
+    let text = b"type=A msg=audit(1.000:1): x\ntype=B msg=audit(1.000:1): y\ntype=A msg=audit(1.000:2): x\n";
+    assert_eq!(whole_events(text), (58, 1));
+    assert_eq!(whole_events(&text[..40]), (0, 0));
+    assert_eq!(whole_events(&text[..80]), (58, 1));
+    // What was torn may have been of the same event.
+    assert_eq!(whole_events(&text[..60]), (0, 0));
+    assert_eq!(whole_events(b""), (0, 0));
+}

@@ -1,0 +1,145 @@
+//! The directory of a log: held open, so that nobody can put a link, or another directory, in the way
+//! of a log that is rotated or opened again.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{Mode, fchmod, fstatat};
+use nix::unistd::{Gid, UnlinkatFlags, fchown, geteuid, unlinkat};
+
+use super::Access;
+
+/// Bits of a mode that let others than the owner write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// An open directory in which nobody else can replace files.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    file: File,
+    shown: String,
+}
+
+impl Directory {
+    /// Opens the directory of `log`, and makes it, for its owner only, if there is none.
+    ///
+    /// # Errors
+    /// When other users could replace files in it.
+    pub(crate) fn of(log: &Path) -> anyhow::Result<Self> {
+        let path = match log.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => bail!("the log must be a file, `{}` is none", log.display()),
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .with_context(|| format!("cannot make directory `{}`", path.display()))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlag::O_DIRECTORY.bits())
+            .open(path)
+            .with_context(|| format!("cannot open directory `{}`", path.display()))?;
+        let about = file
+            .metadata()
+            .with_context(|| format!("cannot look at directory `{}`", path.display()))?;
+        let foreign = about.uid() != geteuid().as_raw() && about.uid() != 0;
+        let open_to_others = about.mode() & WRITABLE_BY_OTHERS != 0 && about.mode() & STICKY == 0;
+        if foreign || open_to_others {
+            bail!(
+                "directory `{}` belongs to, or can be written by, other users, who could replace the log; choose another one",
+                path.display()
+            );
+        }
+        Ok(Self {
+            file,
+            shown: path.display().to_string(),
+        })
+    }
+
+    /// Opens a log in it for appending, and makes it if there is none.
+    ///
+    /// # Errors
+    /// When it is a link, no regular file, another user's or known by a second name.
+    pub(crate) fn open_log(&self, name: &Path, access: &Access) -> anyhow::Result<File> {
+        let shown = || format!("{}/{}", self.shown, name.display());
+        let flags = OFlag::O_WRONLY
+            | OFlag::O_APPEND
+            | OFlag::O_CREAT
+            | OFlag::O_NOFOLLOW
+            | OFlag::O_NONBLOCK
+            | OFlag::O_CLOEXEC
+            | access.flags;
+        let file = openat(&self.file, name, flags, Mode::from_bits_truncate(0o600))
+            .map(File::from)
+            .with_context(|| format!("cannot open log `{}`", shown()))?;
+        let about = file
+            .metadata()
+            .with_context(|| format!("cannot look at log `{}`", shown()))?;
+        if !about.is_file() || about.nlink() != 1 || about.uid() != geteuid().as_raw() {
+            bail!(
+                "log `{}` is no regular file of our own with one name",
+                shown()
+            );
+        }
+        if let Some(group) = access.group {
+            let mode = if group == 0 { 0o600 } else { 0o640 };
+            permit(&file, group, mode)
+                .with_context(|| format!("cannot give log `{}` to its group", shown()))?;
+        }
+        Ok(file)
+    }
+
+    /// Lets the group of the logs into the directory.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn admit(&self, group: u32) -> io::Result<()> {
+        permit(&self.file, group, 0o750)
+    }
+
+    /// Gives a file another name, which replaces what has it; `false` when there is no such file.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<bool> {
+        match renameat(&self.file, from, &self.file, to) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Removes a file; `false` when there is no such file.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn remove(&self, name: &Path) -> io::Result<bool> {
+        match unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether there is a file of that name.
+    pub(crate) fn has(&self, name: &Path) -> bool {
+        fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
+    }
+}
+
+/// Gives an open file to a group.
+///
+/// # Errors
+/// What the kernel answers.
+pub(crate) fn permit(file: &File, group: u32, mode: u32) -> io::Result<()> {
+    fchown(file, None, Some(Gid::from_raw(group)))?;
+    fchmod(file, Mode::from_bits_truncate(mode))?;
+    Ok(())
+}

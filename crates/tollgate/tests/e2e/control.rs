@@ -1,0 +1,444 @@
+//! The control socket and the commands that use it, with the daemon that audits.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use bstr::ByteSlice as _;
+use nix::sys::signal::Signal;
+
+use super::daemon::{Account, Asked, Daemon, program};
+use super::event::events;
+use super::harness::{needs, wait_for};
+use super::kernel_audit::{KernelAudit, Lock, State};
+use super::place::Place;
+use super::step::{Step, step};
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+/// Asks for what must be answered with success and in silence.
+#[track_caller]
+fn must(daemon: &Daemon, line: &str) -> String {
+    let Asked { code, out, said } = daemon.auditctl(&words(line));
+    assert_eq!((code, said.as_str()), (Some(0), ""), "{line}: {out}");
+    out
+}
+
+/// Asks for what must be refused with this status, and words.
+#[track_caller]
+fn refused(daemon: &Daemon, line: &str, status: i32, text: &str) {
+    let Asked { code, said, .. } = daemon.auditctl(&words(line));
+    assert_eq!(code, Some(status), "{line}: {said}");
+    assert!(said.contains(text), "{line}: {said}");
+}
+
+fn rmdir() -> Step {
+    step!("rmdir", "/etc/missing")
+}
+
+fn mkdir() -> Step {
+    step!("mkdir", "/etc", 0o700)
+}
+
+/// Keys of the events in the log, once all are there.
+#[track_caller]
+fn keys(daemon: &Daemon) -> Vec<String> {
+    // A message is written after all events before it.
+    must(daemon, "-m end");
+    let text = wait_for("the message in the log", || {
+        let text = fs::read(&daemon.log).unwrap();
+        text.contains_str("text=end ").then_some(text)
+    });
+    let keys = events(&text)
+        .iter()
+        .filter(|event| event.all("SYSCALL").count() == 1)
+        .filter_map(|event| event.key().map(|key| key.to_string()))
+        .collect();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&daemon.log)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    keys
+}
+
+/// Ends a daemon whose log was cut.
+#[track_caller]
+fn end(daemon: Daemon) {
+    let Account { summary, code, .. } = daemon.end(Signal::SIGTERM);
+    assert_eq!((summary.lost, code), (0, Some(0)));
+    assert_eq!(summary.matched, summary.written);
+}
+
+pub(crate) fn rules_come_and_go() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "");
+    let workload = place.workload();
+    assert_eq!(must(&daemon, "-l"), "No rules\n");
+    workload.run(&[rmdir()]);
+    let rule = format!("-F arch=b64 -S rmdir -F uid={} -k rmdir", place.id);
+    must(&daemon, &format!("-a always,exit {rule}"));
+    // No waiting: it is in force when it is answered.
+    workload.run(&[rmdir(), mkdir()]);
+    assert_eq!(keys(&daemon), ["rmdir"]);
+    refused(
+        &daemon,
+        &format!("-a always,exit {rule}"),
+        255,
+        "(Rule exists)",
+    );
+
+    let front = format!("-F arch=b64 -S rmdir,mkdir -F uid={} -k front", place.id);
+    must(&daemon, &format!("-A always,exit {front}"));
+    workload.run(&[rmdir(), mkdir()]);
+    assert_eq!(keys(&daemon), ["front", "front"]);
+    let listing = must(&daemon, "-l");
+    let [first, second] = listing.lines().collect::<Vec<_>>()[..] else {
+        panic!("{listing}");
+    };
+    assert!(first.ends_with(" -F key=front"), "{listing}");
+    assert!(second.ends_with(" -F key=rmdir"), "{listing}");
+    assert_eq!(must(&daemon, "-l -k mdi"), format!("{second}\n"));
+
+    assert!(must(&daemon, "-e 0").starts_with("enabled 0\n"));
+    workload.run(&[rmdir()]);
+    assert!(must(&daemon, "-e 1").starts_with("enabled 1\n"));
+    workload.run(&[mkdir()]);
+    assert_eq!(keys(&daemon), ["front"]);
+
+    must(&daemon, &format!("-d always,exit {front}"));
+    workload.run(&[rmdir(), mkdir()]);
+    assert_eq!(keys(&daemon), ["rmdir"]);
+    refused(
+        &daemon,
+        &format!("-d always,exit {front}"),
+        255,
+        "(No such file or directory)",
+    );
+    assert_eq!(must(&daemon, "-D -k rmdir"), "No rules\n");
+    workload.run(&[rmdir()]);
+    assert_eq!(keys(&daemon), [""; 0]);
+    end(daemon);
+}
+
+pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "");
+    let file = place.own.join("new.rules");
+    let load = |text: &str| {
+        fs::write(&file, text).unwrap();
+        daemon.auditctl(&["-R", file.to_str().unwrap()])
+    };
+    let rule = |call: &str, key: &str| {
+        let id = place.id;
+        format!("-a always,exit -F arch=b64 -S {call} -F uid={id} -k {key}\n")
+    };
+    let (first, second) = (rule("rmdir", "first"), rule("mkdir", "second"));
+    let loaded = load(&format!("## rules\n-D\n-b 8192\n{first}{second}"));
+    assert_eq!((loaded.code, loaded.said.as_str()), (Some(0), ""));
+    assert!(
+        loaded.out.starts_with("No rules\nenabled 1\n"),
+        "{}",
+        loaded.out
+    );
+    assert!(
+        loaded.out.contains("backlog_limit 8192\n"),
+        "{}",
+        loaded.out
+    );
+    place.workload().run(&[rmdir(), mkdir()]);
+    assert_eq!(keys(&daemon), ["first", "second"]);
+    let listing = must(&daemon, "-l");
+
+    for (broken, line) in [("-z\n", 4), (first.as_str(), 4), ("-w x -p w\n", 4)] {
+        let refused = load(&format!("-D\n{second}{first}{broken}"));
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let place = format!("There was an error in line {line} of {}", file.display());
+        assert!(refused.said.contains(&place), "{refused:?}");
+        assert!(
+            refused.said.contains("Nothing of it was done"),
+            "{refused:?}"
+        );
+        assert_eq!(must(&daemon, "-l"), listing);
+    }
+    for (option, status) in [("-i", 0), ("-c", 1)] {
+        let loaded = load(&format!("-D\n{option}\n{first}-z\n{first}{second}"));
+        assert_eq!(loaded.code, Some(status), "{loaded:?}");
+        assert!(loaded.said.contains("in line 4"), "{loaded:?}");
+        assert!(loaded.said.contains("in line 5"), "{loaded:?}");
+        assert_eq!(must(&daemon, "-l"), listing);
+    }
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/first.rules");
+    let loaded = daemon.auditctl(&["-R", example.to_str().unwrap()]);
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    assert!(must(&daemon, "-l").lines().count() > 3);
+    let missing = daemon.auditctl(&["-R", "/nowhere/rules"]);
+    assert_eq!(missing.code, Some(1));
+    assert!(
+        missing
+            .said
+            .contains("audit rules file /nowhere/rules doesn't exist")
+    );
+    must(&daemon, "-D");
+    end(daemon);
+}
+
+pub(crate) fn what_is_locked_outlives_the_daemon() {
+    let place = Place::new();
+    let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={}", place.id);
+    let daemon = Daemon::start(&place, &format!("{rule} -k locked\n"));
+    assert!(must(&daemon, "-e 2").starts_with("enabled 2\n"));
+    let check = |daemon: &Daemon| {
+        refused(daemon, "-a never,task", 1, "immutable mode");
+        refused(daemon, "-D", 255, "(Operation not permitted)");
+        refused(daemon, "-e 1", 255, "(Operation not permitted)");
+        refused(daemon, "-R /dev/null", 1, "immutable mode");
+        assert!(must(daemon, "-s -i").starts_with("enabled enabled+immutable\n"));
+        assert!(must(daemon, "-l").ends_with(" -F key=locked\n"));
+    };
+    check(&daemon);
+    end(daemon);
+    // Other rules in the file change nothing.
+    let daemon = Daemon::start(&place, &format!("{rule} -k other\n"));
+    check(&daemon);
+    daemon.signal(Signal::SIGHUP);
+    check(&daemon);
+    place.workload().run(&[rmdir()]);
+    assert_eq!(keys(&daemon), ["locked"]);
+    end(daemon);
+}
+
+pub(crate) fn only_root_may_ask() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "");
+    let copy = place.program("tollgate", program().to_str().unwrap());
+    let asked = Asked::of(
+        Command::new(copy)
+            .args(["auditctl", "--control"])
+            .arg(&daemon.control)
+            .arg("-l")
+            .uid(place.id)
+            .gid(place.id),
+    );
+    assert_eq!(asked.code, Some(4), "{asked:?}");
+    assert_eq!(asked.said, "You must be root to run this program.\n");
+    let mode = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode(&daemon.control), 0o600);
+    assert_eq!(mode(daemon.control.parent().unwrap()), 0o700);
+    let gone = daemon.control.clone();
+    end(daemon);
+    let asked = Asked::of(
+        Command::new(program())
+            .args(["auditctl", "--control"])
+            .arg(gone)
+            .arg("-l"),
+    );
+    assert_eq!(asked.code, Some(1), "{asked:?}");
+    assert!(
+        asked.said.contains("no tollgate daemon listens"),
+        "{asked:?}"
+    );
+}
+
+pub(crate) fn hostile_clients_disturb_nobody() {
+    let place = Place::new();
+    let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={}\n", place.id);
+    let daemon = Daemon::start(&place, &rule);
+    let mut open = Vec::new();
+    for round in 0..2000_usize {
+        let mut stream = UnixStream::connect(&daemon.control).unwrap();
+        let bytes: &[u8] = match round % 4 {
+            0 => b"",
+            1 => b"\x00\xff\xfe{{{{\n",
+            2 => br#"{"version":1,"request":{"change":{"steps":[{"append":{"list":"exit""#,
+            _ => b"{\"version\":99,\"request\":\"rules\"}\n",
+        };
+        // The daemon may have let go already.
+        let _gone = stream.write_all(bytes);
+        open.push(stream);
+        if round % 500 == 0 {
+            place.workload().run(&[rmdir()]);
+            assert_eq!(must(&daemon, "-l").lines().count(), 1);
+        }
+        // As many as a process may have.
+        if open.len() > 500 {
+            open.clear();
+        }
+    }
+    for mut stream in open.drain(..).take(4) {
+        let mut answer = String::new();
+        let _gone = stream.set_nonblocking(true);
+        let _gone = stream.read_to_string(&mut answer);
+        assert!(
+            answer.is_empty() || answer.contains("unanswered"),
+            "{answer}"
+        );
+    }
+    assert_eq!(daemon.stop().events.len(), 4);
+}
+
+pub(crate) fn messages_and_flushes_reach_the_log() {
+    let place = Place::new();
+    let rule = format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k k\n",
+        place.id
+    );
+    let daemon = Daemon::start(&place, &rule);
+    for expected in 1..=10 {
+        place.workload().run(&[rmdir()]);
+        let mut stream = UnixStream::connect(&daemon.control).unwrap();
+        stream
+            .write_all(b"{\"version\":1,\"request\":\"flush\"}\n")
+            .unwrap();
+        let mut answer = [0; 7];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"\"done\"\n");
+        // No waiting: all is in the log when it is answered.
+        assert_eq!(daemon.events().len(), expected);
+    }
+    let asked = daemon.auditctl(&["-m", "it's 5 o'clock"]);
+    assert_eq!((asked.code, asked.said.as_str()), (Some(0), ""));
+    refused(&daemon, "-m \u{7}", 255, "Illegal character in audit event");
+    let status = Asked::of(
+        Command::new(program())
+            .args(["status", "--control"])
+            .arg(&daemon.control),
+    );
+    assert!(
+        status
+            .out
+            .contains("\nevents      10 matched, 10 delivered, 10 written\n"),
+        "{status:?}"
+    );
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    let log = fs::read_to_string(&stopped.log).unwrap();
+    let line = log
+        .lines()
+        .find(|line| line.starts_with("type=USER "))
+        .unwrap();
+    assert!(line.contains(" uid=0 auid="), "{line}");
+    assert!(line.contains(" msg='text=it's 5 o'clock exe=\"/"), "{line}");
+    assert!(line.ends_with(" res=success'"), "{line}");
+    assert_eq!(stopped.events.len(), 11);
+}
+
+/// Which `auditctl` is installed: its version, 3 or 4.
+fn installed() -> &'static str {
+    let asked = Asked::of(Command::new("/usr/sbin/auditctl").arg("-v"));
+    if asked.out.contains(" version 3.") {
+        "3"
+    } else {
+        "4"
+    }
+}
+
+pub(crate) fn listings_are_those_of_the_kernels_auditctl() {
+    needs(
+        Path::new("/usr/sbin/auditctl").exists(),
+        "auditctl, of Debian's package auditd",
+    );
+    let id = Place::new().id;
+    let rules = format!(
+        "-a always,exit -F arch=b64 -S openat,open -F uid={id} -F exit=-EACCES -k a -k b\n\
+         -w /etc/passwd -p wa -k watched\n\
+         -w /etc/ -p x -k etc\n\
+         -a always,exit -F arch=b32 -S all -F uid={id} -F auid!=unset -k c\n\
+         -a never,exit -F arch=b64 -S openat -F uid={id} -F a2&0100 -C uid!=euid\n\
+         -A always,exit -F arch=b64 -S 1500 -F uid={id} -F filetype=dir -k d\n\
+         -a never,task -F uid={id}\n"
+    );
+    let lock = Lock::take();
+    let place = Place::new();
+    let kernel = KernelAudit::start(&lock, &place, &rules);
+    let State {
+        status,
+        rules: theirs,
+    } = State::ask();
+    drop(kernel);
+    let daemon = Daemon::start(&place, "");
+    let file = place.own.join("listed.rules");
+    fs::write(&file, rules).unwrap();
+    let version = installed();
+    let ask = |words: &[&str]| {
+        let words: Vec<&str> = ["--compat", version].iter().chain(words).copied().collect();
+        daemon.auditctl(&words)
+    };
+    let loaded = ask(&["-R", file.to_str().unwrap()]);
+    assert_eq!(loaded.code, Some(0), "{loaded:?}");
+    let ours = ask(&["-l"]).out;
+    assert_eq!(ours.lines().collect::<Vec<_>>(), theirs);
+    println!("        {} rules are listed alike", theirs.len());
+
+    // Names and order of the state; the numbers are of two audit systems.
+    let names = |lines: &[String]| -> Vec<String> {
+        let name = |line: &String| line.split(' ').next().unwrap().to_owned();
+        lines.iter().map(name).collect()
+    };
+    let ours: Vec<String> = ask(&["-s"])
+        .out
+        .lines()
+        .filter(|line| {
+            !["lost ", "backlog ", "backlog_wait_time_actual "]
+                .iter()
+                .any(|name| line.starts_with(name))
+        })
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(names(&ours), names(&status));
+    for same in [
+        "failure ",
+        "rate_limit ",
+        "backlog_wait_time ",
+        "loginuid_immutable ",
+    ] {
+        let of = |lines: &[String]| lines.iter().find(|line| line.starts_with(same)).cloned();
+        assert_eq!(of(&ours), of(&status));
+    }
+    must(&daemon, "-D");
+    end(daemon);
+}
+
+pub(crate) fn a_rule_is_added_under_load() {
+    const PAIRS: u32 = 100_000;
+    const ADDED: usize = 10;
+    let place = Place::new();
+    let file = place.file("file", "");
+    let rule = format!(
+        "-a always,exit -F arch=b64 -S open,openat,close -F uid={} -k burst\n",
+        place.id
+    );
+    let daemon = Daemon::start(&place, &rule);
+    let mut took = Vec::new();
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| place.workload().burst(&file, PAIRS));
+        for number in 0..ADDED {
+            let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={number} -k n{number}");
+            let started = Instant::now();
+            must(&daemon, &rule);
+            took.push(started.elapsed());
+        }
+        load.join().unwrap();
+    });
+    took.sort();
+    println!(
+        "        adding one rule: median {} ms, longest {} ms",
+        took[ADDED / 2].as_millis(),
+        took[ADDED - 1].as_millis()
+    );
+    let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
+    assert_eq!(summary.lost, 0, "{summary:?}");
+    let log = fs::read(log).unwrap();
+    let name = format!(" name=\"{}\" ", file.display());
+    let opens = log.find_iter(&name).count();
+    assert_eq!(opens, usize::try_from(PAIRS).unwrap(), "opens in the log");
+}

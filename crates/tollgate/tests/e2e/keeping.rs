@@ -1,0 +1,197 @@
+//! The log as `auditd.conf` has it kept: rotated, enriched, on a disk that is full.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use super::daemon::{Daemon, Stopped};
+use super::event::{AUSEARCH, Event};
+use super::harness::{needs, wait_for};
+use super::place::Place;
+use super::step::{Step, step};
+
+/// What `auditd` asks for in every configuration.
+const SPACE: &str = "space_left = 2\nadmin_space_left = 1\n";
+
+fn rule(place: &Place) -> String {
+    format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k keeping\n",
+        place.id
+    )
+}
+
+fn rmdir() -> Step {
+    step!("rmdir", "/etc/missing")
+}
+
+/// Events of the workload, and those of the daemon.
+fn apart(stopped: &Stopped) -> (Vec<&Event>, Vec<&Event>) {
+    stopped
+        .events
+        .iter()
+        .partition(|event| !event.records[0].kind.starts_with("DAEMON_"))
+}
+
+fn kinds(events: &[&Event]) -> Vec<String> {
+    events
+        .iter()
+        .map(|event| event.records[0].kind.clone())
+        .collect()
+}
+
+/// A small file system in memory, unmounted when it is dropped.
+struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    fn mount(path: &'a Path, size: &str) -> Self {
+        fs::create_dir(path).unwrap();
+        let status = Command::new("mount")
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size},mode=0700"),
+                "tmpfs",
+            ])
+            .arg(path)
+            .status()
+            .unwrap();
+        assert!(status.success(), "cannot mount a tmpfs");
+        Self(path)
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _status = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+pub(crate) fn what_a_full_disk_loses_is_counted_and_told() {
+    let place = Place::new();
+    let path = place.own.join("small");
+    let small = Small::mount(&path, "512k");
+    let ballast = small.0.join("ballast");
+    fs::write(&ballast, vec![0; 300 << 10]).unwrap();
+    let log = small.0.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\ndisk_full_action = SYSLOG\n");
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    // Some 800 bytes each: more than there is room for.
+    place.workload().run(&vec![rmdir(); 1000]);
+    wait_for("the disk to be full", || {
+        let free = nix::sys::statvfs::statvfs(small.0)
+            .unwrap()
+            .blocks_available();
+        (free < 2).then_some(())
+    });
+    fs::remove_file(&ballast).unwrap();
+    place.workload().run(&vec![rmdir(); 20]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    let summary = &stopped.summary;
+    assert_eq!(summary.matched, 1020);
+    assert_eq!(summary.written + summary.lost, 1020);
+    assert!(
+        summary.lost > 0 && summary.written >= 20,
+        "{}",
+        summary.lost
+    );
+    assert_eq!(stopped.code, Some(3), "a loss is not success");
+    let (events, own) = apart(&stopped);
+    assert_eq!(u64::try_from(events.len()).unwrap(), summary.written);
+    // The call, its directory, its path, its title: no event is in the log in part.
+    assert!(events.iter().all(|event| event.records.len() == 4));
+    let told: u64 = own
+        .iter()
+        .flat_map(|event| &event.records[0].fields)
+        .filter(|(name, _)| name == "lost")
+        .map(|(_, value)| value.parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(told, summary.lost);
+    drop(stopped);
+}
+
+pub(crate) fn signals_rotate_and_reconfigure_the_log() {
+    let place = Place::new();
+    let log = place.own.join("audit.log");
+    let conf = format!(
+        "{SPACE}log_format = RAW\nnum_logs = 3\nmax_log_file_action = ROTATE\nmax_log_file = 8\n"
+    );
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    place.workload().run(&[rmdir()]);
+    wait_for("the event", || (daemon.events().len() == 2).then_some(()));
+    daemon.signal(Signal::SIGUSR1);
+    let old = place.own.join("audit.log.1");
+    wait_for("the new log", || {
+        (old.exists() && log.exists()).then_some(())
+    });
+    daemon.signal(Signal::SIGUSR2);
+    let conf = conf.replace("RAW", "ENRICHED");
+    let conf = format!("log_file = {}\n{conf}", log.display());
+    fs::write(place.own.join("auditd.conf"), conf).unwrap();
+    daemon.signal(Signal::SIGHUP);
+    wait_for("the configuration", || {
+        fs::read_to_string(&log)
+            .unwrap()
+            .contains("type=DAEMON_CONFIG")
+            .then_some(())
+    });
+    place.workload().run(&[rmdir()]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!((stopped.summary.written, stopped.summary.lost), (2, 0));
+    let (events, own) = apart(&stopped);
+    let expected = [
+        "DAEMON_ROTATE",
+        "DAEMON_RESUME",
+        "DAEMON_CONFIG",
+        "DAEMON_END",
+    ];
+    assert_eq!(kinds(&own), expected);
+    let asker = format!(" pid={} ", std::process::id());
+    assert!(
+        own.iter()
+            .all(|event| event.records[0].line.to_string().contains(&asker))
+    );
+    let [event] = events.as_slice() else {
+        panic!("{} events in the new log", events.len());
+    };
+    let line = event.records[0].line.to_string();
+    assert!(
+        line.contains("\u{1d}ARCH=x86_64 SYSCALL=rmdir AUID="),
+        "{line}"
+    );
+    let old = super::event::events(&fs::read(old).unwrap());
+    let old: Vec<&Event> = old.iter().collect();
+    assert_eq!(kinds(&old), ["DAEMON_START", "SYSCALL"]);
+}
+
+pub(crate) fn stock_ausearch_reads_an_enriched_log() {
+    needs(
+        Path::new(AUSEARCH).exists(),
+        "ausearch, of Debian's package auditd",
+    );
+    let place = Place::new();
+    let log = place.own.join("audit.log");
+    let conf = format!("{SPACE}log_format = ENRICHED\nname_format = user\nname = web1\n");
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    place.workload().run(&vec![rmdir(); 3]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!((stopped.summary.written, stopped.summary.lost), (3, 0));
+    let found = |arguments: &[&str]| {
+        let output = Command::new(AUSEARCH)
+            .arg("-if")
+            .arg(&log)
+            .args(arguments)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let text = found(&["-i", "-k", "keeping", "--node", "web1"]);
+    assert_eq!(text.matches("syscall=rmdir").count(), 3, "{text}");
+    let unknown = format!("uid=unknown({})", place.id);
+    assert!(text.contains(&unknown), "{text}");
+    for kind in ["DAEMON_START", "DAEMON_END"] {
+        assert!(found(&["-m", kind]).contains(kind));
+    }
+}

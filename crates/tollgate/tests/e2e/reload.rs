@@ -1,0 +1,189 @@
+//! Rules that change while events flow.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use bstr::ByteSlice as _;
+use nix::sys::signal::Signal;
+
+use super::calls;
+use super::daemon::{Account, Daemon};
+use super::harness::wait_for;
+use super::place::Place;
+use super::step::{CWD, step};
+
+/// What a daemon holds of BPF: lines of its descriptors' infos that name a program, a map or a link.
+fn held(pid: u32) -> usize {
+    let mut held = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
+        // A descriptor may be closed in between.
+        let info = fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+        let names = ["prog_id:", "map_id:", "link_id:"];
+        let is_held = |line: &&str| names.iter().any(|name| line.starts_with(name));
+        held += info.lines().filter(is_held).count();
+    }
+    held
+}
+
+/// Rules that all record the opens of a place, each in another way; the last two with other hooks.
+fn lists(place: &Place) -> [String; 5] {
+    let (id, work) = (place.id, place.work.display());
+    [
+        format!("-a always,exit -F arch=b64 -S open,openat -F uid={id} -k plain\n"),
+        format!("-a always,exit -F arch=b64 -S open,openat -F dir={work} -F uid={id} -k below\n"),
+        format!("-a always,exit -F arch=b64 -S open,openat -F dir=/tmp -F uid={id} -k above\n"),
+        format!(
+            "-a always,exit -F arch=b64 -S rmdir,close -F uid=77 -k other\n\
+             -a always,exit -F arch=b64 -S open,openat,accept -F uid={id} -k more\n"
+        ),
+        format!(
+            "-a always,exit -F arch=b32 -S open -F uid={id} -k narrow\n\
+             -a always,exit -F arch=b64 -S open,openat -F uid={id} -k both\n"
+        ),
+    ]
+}
+
+pub(crate) fn no_event_is_lost_or_doubled() {
+    const REPLACED: usize = 300;
+    const OPENS: u32 = 25;
+    let place = Place::new();
+    let file = place.file("file", "");
+    let lists = lists(&place);
+    let mut daemon = Daemon::start(&place, &lists[0]);
+    let attached = calls::attached(daemon.pid());
+    let settled = |daemon: &Daemon| {
+        wait_for("only the first hooks to be attached", || {
+            (calls::attached(daemon.pid()) == attached).then(|| held(daemon.pid()))
+        })
+    };
+    for list in lists.iter().rev() {
+        assert!(daemon.replace(list));
+    }
+    let held_before = settled(&daemon);
+
+    let (made, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    place.workload().burst(&file, OPENS);
+                    made.fetch_add(OPENS, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 1..=REPLACED {
+            // To change hooks takes the kernel longer than the rest together.
+            let list = match round % 30 {
+                10 => 3,
+                20 => 4,
+                _ => round % 3,
+            };
+            assert!(daemon.replace(&lists[list]));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(settled(&daemon), held_before, "what it holds of BPF");
+    let Account { summary, code, log } = daemon.end(Signal::SIGTERM);
+    assert_eq!((summary.lost, code), (0, Some(0)), "{summary:?}");
+    assert_eq!(summary.matched, summary.written);
+
+    let log = fs::read(log).unwrap();
+    let name = format!(" name=\"{}\" ", file.display());
+    let made = usize::try_from(made.into_inner()).unwrap();
+    assert_eq!(log.find_iter(&name).count(), made, "opens in the log");
+    for key in ["plain", "below", "above", "more", "both"] {
+        let key = format!(" key=\"{key}\"");
+        assert_ne!(log.find_iter(&key).count(), 0, "events with{key}");
+    }
+    assert_eq!(log.find_iter(" key=\"other\"").count(), 0);
+    let serials: Vec<u64> = log
+        .lines()
+        .filter(|line| line.starts_with(b"type=SYSCALL "))
+        .map(|line| {
+            let (_, rest) = line.split_once_str(":").unwrap();
+            let (serial, _) = rest.split_once_str(")").unwrap();
+            serial.to_str().unwrap().parse().unwrap()
+        })
+        .collect();
+    for pair in serials.windows(2) {
+        assert_eq!(pair[0] + 1, pair[1], "serials follow each other");
+    }
+}
+
+pub(crate) fn hooks_follow_the_rules() {
+    let place = Place::new();
+    let id = place.id;
+    let rule = |calls: &str| format!("-a always,exit -F arch=b64 -S {calls} -F uid={id} -k now\n");
+    let mut daemon = Daemon::start(&place, &rule("rmdir,mkdir"));
+    for (rules, expected) in [
+        (
+            rule("mkdir,unlink"),
+            vec!["sys_exit_mkdir", "sys_exit_unlink"],
+        ),
+        (rule("rmdir"), vec!["sys_exit_rmdir"]),
+        (
+            format!(
+                "{}-a always,exit -F arch=b32 -S mkdir -F uid={id} -k now\n",
+                rule("rmdir")
+            ),
+            vec!["sys_exit", "sys_exit_rmdir"],
+        ),
+        (rule("mkdir"), vec!["sys_exit_mkdir"]),
+    ] {
+        assert!(daemon.replace(&rules));
+        wait_for("the hooks of the rules in force, and no other", || {
+            (calls::attached(daemon.pid()) == expected).then_some(())
+        });
+    }
+    place
+        .workload()
+        .run(&[step!("rmdir", "missing"), step!("mkdir", "made", 0o755)]);
+    let stopped = daemon.stop();
+    assert_eq!(stopped.events.len(), 1, "only mkdir is named");
+}
+
+pub(crate) fn rules_that_cannot_be_loaded_leave_the_old_ones() {
+    let place = Place::new();
+    let id = place.id;
+    let old = format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k old\n");
+    // More tests than there is room for.
+    let fields: String = (0..60).map(|value| format!(" -F a1!={value}")).collect();
+    let too_many: String = (0..1200)
+        .map(|number| format!("-a always,exit -F arch=b64 -S rmdir -F a0={number}{fields}\n"))
+        .collect();
+    let mut daemon = Daemon::start(&place, &old);
+    let attached = calls::attached(daemon.pid());
+    for (number, (rules, why)) in [
+        (
+            "-a always,exit -F arch=b64 -S nosuch -k bad\n",
+            "unknown-syscall",
+        ),
+        ("", "record nothing"),
+        (too_many.as_str(), "room for"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(!daemon.replace(rules), "{why}");
+        assert!(daemon.has_said(why), "{why}");
+        place.workload().run(&[
+            step!("rmdir", "missing"),
+            step!("openat", CWD, "missing", 0),
+        ]);
+        wait_for("an event of the old rules", || {
+            (daemon.events().len() == number + 1).then_some(())
+        });
+        assert_eq!(calls::attached(daemon.pid()), attached);
+    }
+    assert!(daemon.replace(&old.replace("old", "new")));
+    place.workload().run(&[step!("rmdir", "missing")]);
+    let stopped = daemon.stop();
+    let keys: Vec<_> = stopped
+        .events
+        .iter()
+        .map(super::event::Event::key)
+        .collect();
+    let expected = ["old", "old", "old", "new"].map(|key| Some(key.into()));
+    assert_eq!(keys, expected);
+}
