@@ -161,6 +161,14 @@ pub(crate) const SESSION_URING: Session = Session {
                 &uring::runs(Worker::Pool)?,
             )
         }),
+        ("uring_poller", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING,
+                "uring_poller",
+                &uring::runs(Worker::Poller)?,
+            )
+        }),
     ],
     ..SESSION
 };
