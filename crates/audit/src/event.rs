@@ -3,9 +3,12 @@
 //! The model knows nothing of rings, of rules beyond the key that the winning rule carries, or of
 //! the text that [`crate::record`] makes of it.
 
+pub mod detail;
+
 use smallvec::SmallVec;
 
 use crate::ids::{Arch, Auid, Dev, Serial, Syscall};
+use detail::Detail;
 
 /// Wall-clock time of an event.
 ///
@@ -46,6 +49,8 @@ pub struct Event<'a> {
     pub argv: Option<Argv<'a>>,
     /// Socket address that the call gave or got, as it lies in memory.
     pub sockaddr: Option<&'a [u8]>,
+    /// What the call has besides, in the order in which it happened.
+    pub details: SmallVec<[Detail<'a>; 1]>,
     /// Working directory; present when the call named an object.
     pub cwd: Option<&'a [u8]>,
     /// Objects that the call named, in record order.
@@ -87,6 +92,17 @@ pub struct Task<'a> {
     pub comm: &'a [u8],
     /// Path of the program; `None` when the task has none.
     pub exe: Option<&'a [u8]>,
+    /// Security label; `None` when no security module gives one that can be read.
+    pub subj: Option<Label<'a>>,
+}
+
+/// A security label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Mode of an AppArmor profile, where the kernel shows it.
+    pub mode: Option<&'static str>,
 }
 
 /// Arguments of a started program.

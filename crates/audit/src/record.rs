@@ -12,6 +12,7 @@
 //! for strings that a task could choose, and [`interpret`] turns numbers into what people read.
 
 pub mod decode;
+mod detail;
 mod digits;
 pub mod encode;
 pub mod enrich;

@@ -159,6 +159,7 @@ mod tests {
                 bytes: &argv,
             }),
             cwd: Some(&strings.cwd),
+            details: [].into_iter().collect(),
             items: names.collect(),
             proctitle: &strings.proctitle,
             ..base

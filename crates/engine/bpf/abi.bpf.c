@@ -18,3 +18,4 @@ struct wire_entry abi_wire_entry;
 struct wire_event abi_wire_event;
 struct wire_inode abi_wire_inode;
 struct wire_object abi_wire_object;
+struct wire_aux abi_wire_aux;

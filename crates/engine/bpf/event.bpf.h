@@ -251,6 +251,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 thread,
 				       struct seen *seen)
 {
+	struct seen *objects = call->facts & WIRE_FACT_SEEN ? seen : NULL;
 	struct scratch *s = scratch();
 	struct wire_event *event;
 	__u32 verdict;
@@ -282,8 +283,8 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 			recall(event, thread);
 	}
 
-	fill_facts(s, task, call, seen);
-	verdict = decide(s, call, seen);
+	fill_facts(s, task, call, objects);
+	verdict = decide(s, call, objects);
 	if (!VERDICT_KEEPS(verdict))
 		return;
 
@@ -294,11 +295,15 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 		fill_creds(event, task);
 	fill_names(event, task);
 	if (!event->objects)
-		find_objects(s, call, seen);
+		find_objects(s, call, objects);
+	event->details = 0;
+	if (call->detail || (seen && seen->details))
+		append_details(s, call, seen);
 	append_strings(s);
 	event->sockaddr_len = 0;
 	if (seen)
 		seen_append_address(s, seen);
+	append_label(s, task);
 	event->len = sizeof(*event) + (s->used & TAIL_MASK);
 	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1));
 }
@@ -334,15 +339,15 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		return;
 	if ((__u32)task->tgid == tlg_self)
 		return;
-	if (tlg_hooked && call->facts & WIRE_FACT_SEEN) {
+	if (tlg_hooked && call->facts & SEEN_FACTS) {
 		seen = seen_find(thread, key, &call);
-		if (call->facts & WIRE_FACT_WATCHED && !seen && !tlg_seen_short &&
-		    !seen_forget(thread, key))
+		if (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED && !seen &&
+		    !tlg_seen_short && !seen_forget(thread, key))
 			return;
 	}
 	call_event(task, call, abi, nr, ret, flags, thread, seen);
 	if (seen)
-		seen_free(seen);
+		seen_free(seen, thread);
 }
 
 #endif /* TOLLGATE_EVENT_BPF_H */

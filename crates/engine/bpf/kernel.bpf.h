@@ -48,8 +48,18 @@ struct timespec64 {
 	__s64 tv_sec;
 };
 
+struct timekeeper {
+	struct timespec64 wall_to_monotonic;
+};
+
+/* v6.13 */
+struct tk_data {
+	struct timekeeper timekeeper;
+};
+
 struct pt_regs {
 	unsigned long r10;
+	unsigned long r9;
 	unsigned long r8;
 	unsigned long bp;
 	unsigned long bx;
@@ -135,6 +145,53 @@ struct nameidata {
 
 struct open_flags {
 	int open_flag;
+	__u16 mode;
+};
+
+struct mq_attr {
+	__s64 mq_flags;
+};
+
+struct sigevent {
+	int sigev_signo;
+};
+
+struct kern_ipc_perm {
+	kuid_t uid;
+	kgid_t gid;
+	__u16 mode;
+};
+
+struct ipc64_perm {
+	__u32 uid;
+	__u32 gid;
+	__u32 mode;
+};
+
+/* 64 bits that older kernels have as two words. */
+typedef struct {
+	__u32 word[2];
+} kernel_cap_t;
+
+struct cpu_vfs_cap_data {
+	__u32 magic_etc;
+	kuid_t rootid;
+	kernel_cap_t permitted;
+	kernel_cap_t inheritable;
+};
+
+struct uid_gid_extent {
+	__u32 first;
+	__u32 lower_first;
+};
+
+struct uid_gid_map {
+	__u32 nr_extents;
+	struct uid_gid_extent extent[5];
+};
+
+struct user_namespace {
+	struct uid_gid_map uid_map;
 };
 
 struct renamedata {
@@ -197,7 +254,28 @@ struct cred {
 	kgid_t egid;
 	kuid_t fsuid;
 	kgid_t fsgid;
+	unsigned int securebits;
+	kernel_cap_t cap_inheritable;
+	kernel_cap_t cap_permitted;
+	kernel_cap_t cap_effective;
+	kernel_cap_t cap_ambient;
+	void *security;
+	struct user_namespace *user_ns;
 	struct group_info *group_info;
+};
+
+struct lsm_blob_sizes {
+	int lbs_cred;
+};
+
+struct aa_profile {
+	long mode;
+};
+
+struct aa_label {
+	char *hname;
+	int size;
+	struct aa_profile *vec[0];
 };
 
 struct thread_info {
@@ -211,6 +289,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
+	const struct cred *real_cred;
 	const struct cred *cred;
 	char comm[16];
 	struct mm_struct *mm;
@@ -224,6 +303,7 @@ struct task_struct {
 };
 
 struct linux_binprm {
+	struct cred *cred;
 	const char *filename;
 	const char *interp;
 };

@@ -123,8 +123,17 @@ int open_object(__u64 *ctx)
 		return 0;
 	if (call->facts & WIRE_FACT_WATCHED && !(ACC_MODE(flags) & call->watch_perm))
 		return 0;
-	return open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], flags,
-			  (struct file *)ctx[3]);
+	open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], flags,
+		   (struct file *)ctx[3]);
+	if (call->detail == WIRE_DETAIL_OPENAT2) {
+		struct seen *seen = seen_find(task->pid, key, &call);
+
+		if (seen) {
+			seen->open_mode = ((struct open_flags *)ctx[2])->mode;
+			seen->opened = 1;
+		}
+	}
+	return 0;
 }
 
 /*

@@ -17,6 +17,7 @@
 #define SEEN_PROBES	  4
 #define SEEN_TEXT	  8192 /* names of one call together; a power of two */
 #define SEEN_ADDRESS	  128 /* struct sockaddr_storage */
+#define SEEN_FACTS	  (WIRE_FACT_SEEN | WIRE_FACT_AUX)
 #define SEEN_OLD	  10000 /* ticks after which a slot is taken from a call that has not ended */
 
 struct seen {
@@ -27,6 +28,8 @@ struct seen {
 	__u32 items;
 	__u32 text_used;
 	__u32 open_flags; /* that the kernel opens with */
+	__u32 open_mode;
+	__u32 opened; /* the two above are known */
 	__u32 hits;
 	__u32 hit[HITS_MAX];
 	__u64 mnt; /* mount of the directory seen last */
@@ -39,6 +42,8 @@ struct seen {
 	__u32 may_delete; /* how often the kernel has allowed this call to remove something */
 	__u32 uring; /* an operation of io_uring, not a call, is under way */
 	__u32 refused; /* the item added last is what an open found and may not have: its name is to come */
+	__u32 details;
+	struct wire_aux detail[WIRE_AUX];
 	struct wire_object item[WIRE_ITEMS];
 	__u8 text[SEEN_TEXT + WIRE_NAME_BYTES];
 };
@@ -138,6 +143,7 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 	seen->since = now;
 	seen->items = seen->text_used = seen->open_flags = seen->hits = 0;
 	seen->may_delete = seen->refused = seen->uring = 0;
+	seen->details = seen->opened = 0;
 	seen->mnt = 0;
 	seen->address_len = 0;
 	return seen;
@@ -152,9 +158,10 @@ static __always_inline struct seen *seen_slot(const struct task_struct *task, __
 	return seen ? seen : seen_claim(task, key, *call);
 }
 
-static __always_inline void seen_free(struct seen *seen)
+/* Gives back the slot of a thread, unless it has been taken from it. */
+static __always_inline void seen_free(struct seen *seen, __u32 thread)
 {
-	*(volatile __u32 *)&seen->thread = 0;
+	__sync_val_compare_and_swap(&seen->thread, thread, 0);
 }
 
 /* Frees the slot of a call which the plan in force does not decide about. Returns whether there was one. */
@@ -164,7 +171,7 @@ static __always_inline __u32 seen_forget(__u32 thread, __u32 key)
 
 	if (!seen || seen->call != key)
 		return 0;
-	seen_free(seen);
+	seen_free(seen, thread);
 	return 1;
 }
 
@@ -184,12 +191,12 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 			return WIRE_NO_CALL;
 		key = seen->call;
 		*call = call_now(key);
-		return *call && (*call)->facts & WIRE_FACT_SEEN ? key : WIRE_NO_CALL;
+		return *call && (*call)->facts & SEEN_FACTS ? key : WIRE_NO_CALL;
 	}
 	if (nr >= WIRE_SYSCALLS)
 		return WIRE_NO_CALL;
 	*call = call_now(key);
-	if (!*call || (*call)->tests == WIRE_NO_CALL || !((*call)->facts & WIRE_FACT_SEEN))
+	if (!*call || (*call)->tests == WIRE_NO_CALL || !((*call)->facts & SEEN_FACTS))
 		return WIRE_NO_CALL;
 	if ((__u32)task->tgid == tlg_self)
 		return WIRE_NO_CALL;

@@ -26,11 +26,14 @@
 #include "filter.bpf.h"
 #include "seen.bpf.h"
 #include "glance.bpf.h"
+#include "label.bpf.h"
+#include "append.bpf.h"
 #include "event.bpf.h"
 #include "open.bpf.h"
 #include "namespace.bpf.h"
 #include "attribute.bpf.h"
 #include "socket.bpf.h"
+#include "detail.bpf.h"
 #include "uring.bpf.h"
 
 #define O_ACCMODE	 3 /* none of the bits: opened to read */

@@ -92,7 +92,7 @@ int uring_end(__u64 *ctx)
 		call_event(task, call, WIRE_B64, key % WIRE_SYSCALLS, req->cqe.res,
 			   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, req->opcode, seen);
 	if (seen)
-		seen_free(seen);
+		seen_free(seen, task->pid);
 	return 0;
 }
 

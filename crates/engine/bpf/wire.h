@@ -16,6 +16,8 @@
 #define WIRE_NAME_BYTES	     4096 /* PATH_MAX */
 #define WIRE_OBJECTS	     2 /* that a call can name */
 #define WIRE_ITEMS	     8 /* that hooks inside the kernel can see of one call */
+#define WIRE_AUX	     8 /* details of one call */
+#define WIRE_AUX_WORDS	     15 /* of a detail */
 #define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
 #define WIRE_URING_OPS	     128
 #define WIRE_NO_CALL	     0xffffffffu
@@ -110,6 +112,19 @@ enum wire_part {
 #define WIRE_FACT_NAMED	     2048 /* and every name, as soon as the kernel has copied it */
 #define WIRE_FACT_WATCHED \
 	1024 /* no rule matches without a watch: tests_unwatched decides nothing */
+#define WIRE_FACT_AUX 4096 /* hooks inside the kernel see details of it */
+
+/* The detail that a call's registers and memory show when it ends. */
+enum wire_detail {
+	WIRE_DETAIL_NONE,
+	WIRE_DETAIL_PIPE, /* two descriptors behind its first argument */
+	WIRE_DETAIL_SOCKETPAIR, /* two descriptors behind its fourth argument */
+	WIRE_DETAIL_SOCKETCALL, /* arguments behind its second argument */
+	WIRE_DETAIL_MMAP,
+	WIRE_DETAIL_OLD_MMAP, /* arguments behind its first argument */
+	WIRE_DETAIL_OPENAT2,
+	WIRE_DETAIL_CAPSET,
+};
 
 /*
  * What one call evaluates. Index: abi * WIRE_SYSCALLS + number; behind the calls of one half of the plan
@@ -122,9 +137,11 @@ struct wire_call {
 	__u8 open_arg; /* argument with open flags or open_how */
 	__u8 watch_perm; /* access modes for which an opened object is compared with watches */
 	__u16 epoch; /* of the plan that it belongs to */
+	__u8 detail; /* enum wire_detail */
+	__u8 _pad[7];
 	struct wire_shape objects[WIRE_OBJECTS];
 };
-_Static_assert(sizeof(struct wire_call) == 24, "wire_call layout");
+_Static_assert(sizeof(struct wire_call) == 32, "wire_call layout");
 
 /* What a test looks at. */
 enum wire_kind_of_test {
@@ -202,8 +219,8 @@ _Static_assert(sizeof(struct wire_entry) == 48, "wire_entry layout");
 
 /*
  * One audited syscall. Behind it follow, without gaps: `objects` times a wire_object and its name,
- * each padded to 8 bytes; then the components of exe and cwd, leaf first, each ended by NUL; then
- * proctitle; then argv; then a socket address. Tests address the first part as 32-bit words.
+ * each padded to 8 bytes; then `details` times a wire_aux; then the components of exe and cwd, leaf first, each ended by NUL; then
+ * proctitle; then argv; then a socket address; then subj. Tests address the first part as 32-bit words.
  */
 struct wire_event {
 	__u32 len; /* bytes, this header and what follows it included */
@@ -241,8 +258,12 @@ struct wire_event {
 	__u16 proctitle_len;
 	__u16 sockaddr_len;
 	__u16 uring_op; /* operation, with EVENT_URING */
+	__u16 details;
+	__u16 subj_len; /* of the name of the task's AppArmor label */
+	__u16 subj_mode; /* of its profile, enum profile_mode of the kernel */
+	__u16 _pad;
 };
-_Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
+_Static_assert(sizeof(struct wire_event) == 192, "wire_event layout");
 
 #define WIRE_OBJECT_INODE   1 /* the inode facts are known */
 #define WIRE_OBJECT_PARENT  2 /* so are the directory's */
@@ -275,5 +296,32 @@ struct wire_object {
 	__u8 _pad[2];
 };
 _Static_assert(sizeof(struct wire_object) == 72, "wire_object layout");
+
+/* Kind of a detail: the number of its record, include/uapi/linux/audit.h. */
+enum wire_aux_kind {
+	WIRE_AUX_IPC = 1303, /* uid, gid, mode, whether more follows; qbytes, uid, gid, mode */
+	WIRE_AUX_SOCKETCALL = 1304, /* number of arguments, arguments */
+	WIRE_AUX_MQ_OPEN = 1312, /* oflag, mode, attributes */
+	WIRE_AUX_MQ_SENDRECV = 1313, /* mqdes, bytes, priority, seconds, nanoseconds */
+	WIRE_AUX_MQ_NOTIFY = 1314, /* mqdes, signal */
+	WIRE_AUX_MQ_GETSETATTR = 1315, /* mqdes, attributes */
+	WIRE_AUX_FD_PAIR = 1317,
+	WIRE_AUX_OBJ_PID = 1318, /* pid, auid, uid, mode and ses; names of task and label */
+	WIRE_AUX_BPRM_FCAPS = 1321, /* see file_caps() in crates/engine/src/aux.rs */
+	WIRE_AUX_CAPSET = 1322, /* pid, inheritable, permitted, effective, ambient */
+	WIRE_AUX_MMAP = 1323, /* fd, flags */
+	WIRE_AUX_KERN_MODULE = 1330, /* name, NUL-padded */
+	WIRE_AUX_TIME_INJOFFSET = 1332, /* seconds, nanoseconds */
+	WIRE_AUX_TIME_ADJNTPVAL = 1333, /* six times: old, new */
+	WIRE_AUX_OPENAT2 = 1337, /* flags, mode, resolve */
+};
+
+/* A detail: what some calls have beside task and objects. */
+struct wire_aux {
+	__u32 kind; /* enum wire_aux_kind */
+	__u32 _pad;
+	__u64 word[WIRE_AUX_WORDS];
+};
+_Static_assert(sizeof(struct wire_aux) == 128, "wire_aux layout");
 
 #endif /* TOLLGATE_WIRE_H */

@@ -52,6 +52,33 @@ pub(crate) const FACT_SEEN: u32 = 512;
 pub(crate) const FACT_WATCHED: u32 = 1024;
 pub(crate) const FACT_NAMED: u32 = 2048;
 
+pub(crate) const FACT_AUX: u32 = 4096;
+
+pub(crate) const DETAIL_PIPE: u8 = 1;
+pub(crate) const DETAIL_SOCKETPAIR: u8 = 2;
+pub(crate) const DETAIL_SOCKETCALL: u8 = 3;
+pub(crate) const DETAIL_MMAP: u8 = 4;
+pub(crate) const DETAIL_OLD_MMAP: u8 = 5;
+pub(crate) const DETAIL_OPENAT2: u8 = 6;
+pub(crate) const DETAIL_CAPSET: u8 = 7;
+
+pub(crate) const AUX_WORDS: usize = 15;
+pub(crate) const AUX_IPC: u32 = 1303;
+pub(crate) const AUX_SOCKETCALL: u32 = 1304;
+pub(crate) const AUX_MQ_OPEN: u32 = 1312;
+pub(crate) const AUX_MQ_SENDRECV: u32 = 1313;
+pub(crate) const AUX_MQ_NOTIFY: u32 = 1314;
+pub(crate) const AUX_MQ_GETSETATTR: u32 = 1315;
+pub(crate) const AUX_FD_PAIR: u32 = 1317;
+pub(crate) const AUX_OBJ_PID: u32 = 1318;
+pub(crate) const AUX_BPRM_FCAPS: u32 = 1321;
+pub(crate) const AUX_CAPSET: u32 = 1322;
+pub(crate) const AUX_MMAP: u32 = 1323;
+pub(crate) const AUX_KERN_MODULE: u32 = 1330;
+pub(crate) const AUX_TIME_INJOFFSET: u32 = 1332;
+pub(crate) const AUX_TIME_ADJNTPVAL: u32 = 1333;
+pub(crate) const AUX_OPENAT2: u32 = 1337;
+
 pub(crate) const PLACE_PATH: u8 = 1;
 pub(crate) const PLACE_AT: u8 = 2;
 pub(crate) const PLACE_FD: u8 = 3;
@@ -127,6 +154,8 @@ pub(crate) struct WireCall {
     pub(crate) open_arg: u8,
     pub(crate) watch_perm: u8,
     pub(crate) epoch: u16,
+    pub(crate) detail: u8,
+    pub(crate) _pad: [u8; 7],
     pub(crate) objects: [WireShape; OBJECTS],
 }
 
@@ -201,6 +230,18 @@ pub(crate) struct WireEvent {
     pub(crate) proctitle_len: u16,
     pub(crate) sockaddr_len: u16,
     pub(crate) uring_op: u16,
+    pub(crate) details: u16,
+    pub(crate) subj_len: u16,
+    pub(crate) subj_mode: u16,
+    pub(crate) _pad: u16,
+}
+
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct WireAux {
+    pub(crate) kind: u32,
+    pub(crate) _pad: u32,
+    pub(crate) word: [u64; AUX_WORDS],
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -258,14 +299,15 @@ mod tests {
         vec![
             layout!(WireCounts as "wire_counts": matched, delivered, lost, cut, _pad),
             layout!(WireShape as "wire_shape": place, dir, arg, effect),
-            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, objects),
+            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, detail, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
             layout!(WireWatched as "wire_watched": watch, spot, sole),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, objects, exe_len,
-                cwd_len, proctitle_len, sockaddr_len, uring_op),
+                cwd_len, proctitle_len, sockaddr_len, uring_op, details, subj_len, subj_mode, _pad),
+            layout!(WireAux as "wire_aux": kind, _pad, word),
             layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
             layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, named_by, _pad),
         ]
@@ -415,6 +457,7 @@ mod tests {
             ("WIRE_FACT_ENTRY", u64::from(FACT_ENTRY)),
             ("WIRE_FACT_EXEC", u64::from(FACT_EXEC)),
             ("WIRE_FACT_FORKS", u64::from(FACT_FORKS)),
+            ("WIRE_FACT_AUX", u64::from(FACT_AUX)),
         ] {
             assert_eq!(defined(name), value, "{name}");
         }

@@ -5,7 +5,8 @@ use audit::ids::{Arch, Auid, Serial, Syscall};
 use smallvec::SmallVec;
 use zerocopy::FromBytes as _;
 
-use crate::abi::{self, WireEvent, WireObject};
+use crate::abi::{self, WireAux, WireEvent, WireObject};
+use crate::aux;
 use crate::items::{Call, Object};
 use crate::keys::Keys;
 
@@ -96,6 +97,15 @@ impl<'a> Rest<'a> {
             name: (wire.flags & abi::OBJECT_NAMED != 0).then_some(name),
         })
     }
+
+    fn details(&mut self, count: u16) -> Result<&'a [WireAux], DecodeError> {
+        let bytes = usize::from(count) * size_of::<WireAux>();
+        let taken = self.take(bytes, "details")?;
+        <[WireAux]>::ref_from_bytes(taken).map_err(|_not_whole| DecodeError::Short {
+            have: self.have,
+            part: "details",
+        })
+    }
 }
 
 impl Decoder {
@@ -123,12 +133,14 @@ impl Decoder {
         for _ in 0..head.objects {
             objects.push(rest.object()?);
         }
+        let details = rest.details(head.details)?;
         let exe = rest.take(usize::from(head.exe_len), "exe")?;
         let cwd = rest.take(usize::from(head.cwd_len), "cwd")?;
         let proctitle = rest.take(usize::from(head.proctitle_len), "proctitle")?;
         let argv_len = usize::try_from(head.argv_len).unwrap_or(usize::MAX);
         let argv = rest.take(argv_len, "argv")?;
         let sockaddr = rest.take(usize::from(head.sockaddr_len), "socket address")?;
+        let subj = rest.take(usize::from(head.subj_len), "subj")?;
 
         turn_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
         turn_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
@@ -178,6 +190,7 @@ impl Decoder {
                 tty: until_nul(&head.tty),
                 comm: until_nul(&head.comm),
                 exe: (head.flags & abi::EVENT_EXE != 0).then_some(exe),
+                subj: aux::label(subj, head.subj_mode.into()),
             },
             key: key.map(|key| &**key),
             argv: (head.flags & abi::EVENT_STARTED != 0).then_some(Argv {
@@ -185,6 +198,7 @@ impl Decoder {
                 bytes: argv,
             }),
             sockaddr: (!sockaddr.is_empty()).then_some(sockaddr),
+            details: details.iter().filter_map(aux::detail).collect(),
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),

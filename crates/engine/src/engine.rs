@@ -20,7 +20,7 @@ use crate::keys::Epoch;
 use crate::load::{Objects, Places};
 use crate::lower::{self, Lowered};
 use crate::maps::{self, Room, Sees, Written};
-use crate::probe::Probe;
+use crate::probe::{self, Probe};
 use crate::program::Program;
 use crate::reap::Reaper;
 use crate::ring::Ring;
@@ -124,6 +124,7 @@ impl<'s> Engine<'s> {
                 rodata.tlg_seed = seed;
                 rodata.tlg_root.ino = root.ino;
                 rodata.tlg_root.dev = root.dev;
+                rodata.tlg_apparmor = probe::apparmor().into();
                 rodata.tlg_hooked = (sees == Sees::Inside).into();
             }
             Ok(())

@@ -9,6 +9,7 @@
 
 mod abi;
 mod attach;
+mod aux;
 mod clock;
 mod data;
 mod decode;

@@ -100,6 +100,9 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         }
         lowered.hooks.extend(hooks);
         let mut wire = lowered.call(*call, rules, sides.remembers(*call));
+        if sides.details(*call).next().is_some() {
+            wire.facts |= abi::FACT_AUX;
+        }
         if sides.sees(*call) {
             wire.facts |= abi::FACT_SEEN;
             if inner::shows_every_name(*call) {
@@ -174,6 +177,8 @@ impl Lowered {
             open_arg,
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
+            detail: detail(call.arch, name),
+            _pad: [0; 7],
             objects: shapes(call, shape::objects(call.arch, call.syscall)),
         }
     }
@@ -257,6 +262,20 @@ fn opens_to_write(call: &WireCall) -> bool {
     const READ: u8 = 4;
     let opens = abi::FACT_OPEN_FLAGS | abi::FACT_OPEN_HOW;
     call.facts & opens != 0 && call.facts & abi::FACT_WATCHED != 0 && call.watch_perm & READ == 0
+}
+
+/// What a call's registers and memory show when it ends.
+fn detail(arch: Arch, name: &str) -> u8 {
+    match name {
+        "pipe" | "pipe2" => abi::DETAIL_PIPE,
+        "socketpair" => abi::DETAIL_SOCKETPAIR,
+        "socketcall" => abi::DETAIL_SOCKETCALL,
+        "mmap" if arch == Arch::I386 => abi::DETAIL_OLD_MMAP,
+        "mmap" | "mmap2" => abi::DETAIL_MMAP,
+        "openat2" => abi::DETAIL_OPENAT2,
+        "capset" => abi::DETAIL_CAPSET,
+        _ => 0,
+    }
 }
 
 /// Access modes for which some rule looks at a watch: an open with another one needs no walk.

@@ -1,6 +1,7 @@
 //! What this kernel offers, asked of its type information and not of its version.
 
 use std::collections::HashSet;
+use std::fs;
 
 use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
@@ -41,6 +42,12 @@ impl Probe {
         };
         Ok(Self { kernel, functions })
     }
+}
+
+/// Whether AppArmor gives labels to tasks.
+#[must_use]
+pub(crate) fn apparmor() -> bool {
+    fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
 }
 
 /// How many arguments a tracepoint has; `None` when there is no such tracepoint.

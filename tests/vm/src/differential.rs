@@ -119,6 +119,23 @@ pub(crate) const SESSION_32: Session = Session {
         ("exec_i386", |daemon| {
             agree(daemon, &SESSION_32, "exec_i386", &exec::runs(B32))
         }),
+        ("objects_int80", |daemon| {
+            agree(
+                daemon,
+                &SESSION_32,
+                "objects_int80",
+                &objects::runs_32(INT80),
+            )
+        }),
+        ("objects_i386", |daemon| {
+            agree(daemon, &SESSION_32, "objects_i386", &objects::runs_32(B32))
+        }),
+        ("ipc_int80", |daemon| {
+            agree(daemon, &SESSION_32, "ipc_int80", &ipc::runs_32(INT80))
+        }),
+        ("ipc_i386", |daemon| {
+            agree(daemon, &SESSION_32, "ipc_i386", &ipc::runs_32(B32))
+        }),
     ],
     ..SESSION
 };
@@ -142,6 +159,14 @@ pub(crate) const SESSION_URING: Session = Session {
                 &SESSION_URING,
                 "uring_worker",
                 &uring::runs(Worker::Pool)?,
+            )
+        }),
+        ("uring_poller", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING,
+                "uring_poller",
+                &uring::runs(Worker::Poller)?,
             )
         }),
     ],
@@ -187,6 +212,10 @@ const RULES_32: &str = "\
 -a always,exit -F arch=b32 -S execve,execveat,exit,exit_group -F gid=4242 -k differential
 -a always,exit -F arch=b64 -S execve,exit,exit_group -F gid=4242 -k differential
 -a always,exit -F arch=b32 -S socketcall,connect,bind,sendto -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S pipe,pipe2,socketpair,kill,tkill,tgkill,rt_sigqueueinfo,ptrace -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S mmap,mmap2,capset,delete_module,adjtimex,clock_adjtime,settimeofday -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S ipc,msgget,msgctl,msgsnd,msgrcv,semctl,shmctl -F gid=4242 -k differential
+-a always,exit -F arch=b32 -S mq_open,mq_unlink,mq_timedsend,mq_timedreceive,mq_notify,mq_getsetattr -F gid=4242 -k differential
 ";
 
 const RULES_URING: &str = "\

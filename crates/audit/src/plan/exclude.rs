@@ -144,6 +144,7 @@ mod tests {
                 tty: b"",
                 comm: b"cat",
                 exe: Some(b"/bin/cat"),
+                subj: None,
             };
             let start = text.len();
             text.extend_from_slice(EVENT.as_bytes());

@@ -194,6 +194,7 @@ impl Sides {
                 hooks.insert(Hook::Inner(Inner::OpenRefused));
             }
         }
+        hooks.extend(self.details(call).map(Hook::Inner));
         if self.sees_uring(call)
             && let Some(operation) = uring::operation_of(call)
         {
@@ -224,6 +225,14 @@ impl Sides {
         self.engine == EngineKind::Fentry
             && !inner.is_empty()
             && inner.iter().all(|&inner| self.kernel.inner.contains(inner))
+    }
+
+    /// Functions inside the kernel that show details of the call.
+    pub fn details(self, call: Call) -> impl Iterator<Item = Inner> {
+        let inner = inner::details(call).iter().copied();
+        inner.filter(move |&inner| {
+            self.engine == EngineKind::Fentry && self.kernel.inner.contains(inner)
+        })
     }
 
     /// Whether what `io_uring` does instead of the call is seen too.

@@ -115,6 +115,44 @@ inner! {
     UsedMount = Enter "path_mount",
     /// What is unmounted.
     UsedUmount = Enter "path_umount",
+    /// A task that is sent a signal.
+    TargetSignal = Enter "audit_signal_info",
+    /// A task that is to be traced.
+    TargetTrace = Exit "ptrace_attach",
+    /// Capabilities of a program's file.
+    FileCaps = Exit "get_vfs_caps_from_disk",
+    /// Capabilities that a program gets.
+    ExecCaps = Exit "cap_bprm_creds_from_file",
+    /// A System V object that is used.
+    IpcUsed = Enter "ipcperms",
+    /// A System V object that is to be changed or removed, and what it is to become.
+    IpcControl = Exit "ipcctl_obtain_check",
+    /// A message queue of System V that is looked at.
+    IpcMessages = Enter "security_msg_queue_msgctl",
+    /// Semaphores that are looked at.
+    IpcSemaphores = Enter "security_sem_semctl",
+    /// Shared memory that is looked at or locked.
+    IpcMemory = Enter "security_shm_shmctl",
+    /// A message queue that is opened.
+    QueueOpen = Enter "do_mq_open",
+    /// A message that is sent.
+    QueueSend = Enter "do_mq_timedsend",
+    /// A message that is received.
+    QueueReceive = Enter "do_mq_timedreceive",
+    /// A signal asked for when a message comes.
+    QueueNotify = Enter "do_mq_notify",
+    /// Attributes of a message queue that are changed.
+    QueueSet = Exit "do_mq_getsetattr",
+    /// Name of a module that is loaded or unloaded.
+    ModuleName = Enter "find_module_all",
+    /// What of the clock's discipline is changed.
+    ClockAdjusted = Exit "__do_adjtimex",
+    /// By how much the clock is set forward.
+    ClockInjected = Exit "timekeeping_inject_offset",
+    /// The clock before it is set.
+    ClockBefore = Enter "do_settimeofday64",
+    /// The clock when it is set.
+    ClockSet = Exit "do_settimeofday64",
 }
 
 /// Some of [`Inner::ALL`].
@@ -189,6 +227,42 @@ pub fn of(call: Call) -> &'static [Inner] {
         "chroot" => &[UsedChroot],
         "mount" => &[UsedMount],
         "umount" | "umount2" => &[UsedUmount],
+        _ => &[],
+    }
+}
+
+/// The functions that show what else of a call has a record of its own; a call is audited without those
+/// that a kernel lacks.
+///
+/// # Source
+/// Callers of the `audit_*` functions of `include/linux/audit.h`, Linux 6.1 and 6.12; compared with what the
+/// kernel's audit writes in the test `differential` of `tests/vm`.
+#[must_use]
+pub fn details(call: Call) -> &'static [Inner] {
+    use Inner::{
+        ClockAdjusted, ClockBefore, ClockInjected, ClockSet, ExecCaps, FileCaps, IpcControl,
+        IpcMemory, IpcMessages, IpcSemaphores, IpcUsed, ModuleName, QueueNotify, QueueOpen,
+        QueueReceive, QueueSend, QueueSet, TargetSignal, TargetTrace,
+    };
+    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
+        "kill" | "tkill" | "tgkill" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo"
+        | "pidfd_send_signal" => &[TargetSignal],
+        "ptrace" => &[TargetTrace],
+        "execve" | "execveat" => &[FileCaps, ExecCaps],
+        "msgget" | "msgsnd" | "msgrcv" | "semget" | "semop" | "semtimedop"
+        | "semtimedop_time64" | "shmget" | "shmat" => &[IpcUsed],
+        "msgctl" => &[IpcUsed, IpcControl, IpcMessages],
+        "semctl" => &[IpcUsed, IpcControl, IpcSemaphores],
+        "shmctl" => &[IpcUsed, IpcControl, IpcMemory],
+        "ipc" => &[IpcUsed, IpcControl, IpcMessages, IpcSemaphores, IpcMemory],
+        "mq_open" => &[QueueOpen],
+        "mq_timedsend" | "mq_timedsend_time64" => &[QueueSend],
+        "mq_timedreceive" | "mq_timedreceive_time64" => &[QueueReceive],
+        "mq_notify" => &[QueueNotify],
+        "mq_getsetattr" => &[QueueSet],
+        "init_module" | "finit_module" | "delete_module" => &[ModuleName],
+        "adjtimex" | "clock_adjtime" | "clock_adjtime64" => &[ClockAdjusted, ClockInjected],
+        "clock_settime" | "clock_settime64" | "settimeofday" | "stime" => &[ClockBefore, ClockSet],
         _ => &[],
     }
 }

@@ -34,20 +34,28 @@ pub(super) fn lower_hex2(value: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes `%#o`: a leading 0 unless the value is 0 itself.
-pub(super) fn octal(value: u32, out: &mut Vec<u8>) {
-    let mut digits = *b"000000000000";
+/// Writes `%016llx`.
+pub(super) fn lower_hex16(value: u64, out: &mut Vec<u8>) {
+    for byte in value.to_be_bytes() {
+        out.extend_from_slice(&LOWER[usize::from(byte)]);
+    }
+}
+
+/// Writes `%#llo`: a leading 0 unless the value is 0 itself.
+pub(super) fn octal(value: u64, out: &mut Vec<u8>) {
+    // 64 bits are 22 digits at most, so that there is always room for the leading 0.
+    let mut digits = [b'0'; 23];
     let mut rest = value;
-    for digit in digits.iter_mut().rev() {
+    let mut first = digits.len() - 1;
+    for (at, digit) in digits.iter_mut().enumerate().rev() {
+        first = at;
+        if rest == 0 {
+            break;
+        }
         *digit |= rest.to_le_bytes()[0] & 7;
         rest >>= 3;
     }
-    // 32 bits are 11 digits at most, so that a nonzero number always finds its leading 0.
-    let first = digits
-        .iter()
-        .position(|&digit| digit != b'0')
-        .unwrap_or(digits.len());
-    out.extend_from_slice(digits.get(first.saturating_sub(1)..).unwrap_or_default());
+    out.extend_from_slice(digits.get(first..).unwrap_or_default());
 }
 
 /// Two lower-case hex digits of every byte.
@@ -82,10 +90,11 @@ mod tests {
         #[test]
         fn digits_are_those_of_fmt(wide: u64, shift in 0_u32..64, number: u32, by in 0_u32..32) {
             let (wide, number) = (wide >> shift, number >> by);
+            prop_assert_eq!(text(|out| lower_hex16(wide, out)), format!("{wide:016x}"));
             prop_assert_eq!(text(|out| lower_hex(wide, out)), format!("{wide:x}"));
             prop_assert_eq!(text(|out| lower_hex2(number, out)), format!("{number:02x}"));
-            let octal_text = if number == 0 { "0".to_owned() } else { format!("0{number:o}") };
-            prop_assert_eq!(text(|out| octal(number, out)), octal_text);
+            let octal_text = if wide == 0 { "0".to_owned() } else { format!("0{wide:o}") };
+            prop_assert_eq!(text(|out| octal(wide, out)), octal_text);
         }
     }
 

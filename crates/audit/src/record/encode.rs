@@ -8,9 +8,10 @@
 //! to `PATH_MAX` bytes always fit in PATH and CWD; only a program whose path needs hex and is longer
 //! than about 4,000 bytes loses its place in SYSCALL, to the key.
 
+use super::detail::{self, Place};
 use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
 use super::{MAX_LINE_BYTES, execve, quote};
-use crate::event::{Event, Inode, Item, NameType, Task, Time, reported_exit, succeeded};
+use crate::event::{Event, Inode, Item, Label, NameType, Task, Time, reported_exit, succeeded};
 use crate::ids::{Dev, MsgType, Serial};
 use crate::table;
 
@@ -24,15 +25,20 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
         Some(op) => operation(op, event, out),
         None => syscall(event, out),
     };
+    detail::records(&event.details, Place::First, stamp, out);
     if let Some(argv) = &event.argv {
         execve::records(argv, stamp, out);
     }
+    detail::records(&event.details, Place::Special, stamp, out);
+    detail::records(&event.details, Place::BehindSpecial, stamp, out);
+    detail::records(&event.details, Place::BeforeAddress, stamp, out);
     if let Some(address) = event.sockaddr {
         let line = Line::begin(b"type=SOCKADDR msg=", stamp, out);
         line.out.extend_from_slice(b"saddr=");
         quote::hex(address, line.out);
         line.end();
     }
+    detail::records(&event.details, Place::BehindAddress, stamp, out);
     if let Some(cwd) = event.cwd {
         let mut line = Line::begin(b"type=CWD msg=", stamp, out);
         line.untrusted(b"cwd=", cwd, 0);
@@ -124,9 +130,33 @@ impl<'a> Line<'a> {
         self.out.push(b'\n');
     }
 
-    fn hex(&mut self, label: &[u8], value: u64) {
+    pub(super) fn hex(&mut self, label: &[u8], value: u64) {
         self.out.extend_from_slice(label);
         lower_hex(value, self.out);
+    }
+
+    pub(super) fn octal(&mut self, label: &[u8], value: u64) {
+        self.out.extend_from_slice(label);
+        octal(value, self.out);
+    }
+
+    /// Writes a security label as it is, as the kernel does. One that would not be text on a line, which no
+    /// administrator would choose, is unknown.
+    pub(super) fn label(&mut self, field: &[u8], label: Option<Label<'_>>) {
+        let Some(Label { name, mode }) = label else {
+            return;
+        };
+        self.out.extend_from_slice(field);
+        if name.len() > LONGEST_LABEL_NAME || name.iter().any(|byte| !matches!(byte, b' '..=b'~')) {
+            self.out.push(b'?');
+            return;
+        }
+        self.out.extend_from_slice(name);
+        if let Some(mode) = mode {
+            self.out.extend_from_slice(b" (");
+            self.out.extend_from_slice(mode.as_bytes());
+            self.out.push(b')');
+        }
     }
 
     fn device(&mut self, label: &[u8], dev: Dev) {
@@ -137,7 +167,7 @@ impl<'a> Line<'a> {
     }
 
     /// Writes an untrusted string unless that leaves less than `tail` bytes before the newline.
-    fn untrusted(&mut self, label: &[u8], bytes: &[u8], tail: usize) {
+    pub(super) fn untrusted(&mut self, label: &[u8], bytes: &[u8], tail: usize) {
         self.out.extend_from_slice(label);
         let used = self.out.len() - self.start + tail + 1;
         let fits = used + bytes.len() * 2 <= MAX_LINE_BYTES
@@ -145,6 +175,11 @@ impl<'a> Line<'a> {
         quote::untrusted(if fits { bytes } else { TOO_LONG }, self.out);
     }
 }
+
+const LONGEST_LABEL_NAME: usize = 512;
+
+/// What such a name takes in a record, with its field and a mode.
+const LONGEST_LABEL: usize = LONGEST_LABEL_NAME + 32;
 
 const TOO_LONG: &[u8] = b"<too_long>";
 
@@ -171,6 +206,7 @@ fn operation(op: u8, event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     line.decimal(b" ppid=", event.task.ppid);
     line.decimal(b" pid=", event.task.pid);
     ids(&event.task, &mut line);
+    line.label(b" subj=", event.task.subj);
     key(event, &mut line);
     line.end();
     stamp
@@ -211,15 +247,17 @@ fn task(event: &Event<'_>, line: &mut Line<'_>) {
     line.out.extend_from_slice(b" tty=");
     line.out.extend_from_slice(tty(task.tty));
     line.decimal(b" ses=", task.ses);
-    line.untrusted(b" comm=", task.comm, 2 * TOO_LONG_FIELD);
-    // An LSM label, ` subj=`, has its place between exe and key.
+    let label = task.subj.map_or(0, |_| LONGEST_LABEL);
+    line.untrusted(b" comm=", task.comm, 2 * TOO_LONG_FIELD + label);
     match task.exe {
         Some(exe) => {
             let key = event.key.map_or(0, quote::encoded_len);
-            line.untrusted(b" exe=", exe, (b" key=".len() + key).max(TOO_LONG_FIELD));
+            let behind = (b" key=".len() + key).max(TOO_LONG_FIELD) + label;
+            line.untrusted(b" exe=", exe, behind);
         }
         None => line.out.extend_from_slice(b" exe=(null)"),
     }
+    line.label(b" subj=", task.subj);
     key(event, line);
 }
 
@@ -297,8 +335,7 @@ fn path(number: usize, item: &Item<'_>, stamp: Stamp, out: &mut Vec<u8>) {
 fn inode_group(inode: &Inode, line: &mut Line<'_>) {
     line.decimal(b" inode=", inode.ino);
     line.device(b" dev=", inode.dev);
-    line.out.extend_from_slice(b" mode=");
-    octal(inode.mode, line.out);
+    line.octal(b" mode=", inode.mode.into());
     line.decimal(b" ouid=", inode.uid);
     line.decimal(b" ogid=", inode.gid);
     line.device(b" rdev=", inode.rdev);
@@ -334,6 +371,6 @@ fn size_hint(event: &Event<'_>) -> usize {
             .map(<[u8]>::len)
             .sum::<usize>();
     let arguments = event.argv.map_or(0, |argv| argv.bytes.len() * 4);
-    let records = event.items.len() + usize::from(event.cwd.is_some());
+    let records = event.items.len() + event.details.len() + usize::from(event.cwd.is_some());
     SYSCALL_AND_PROCTITLE + EACH_RECORD * records + strings * 2 + arguments
 }

@@ -1,5 +1,7 @@
 //! Events that the record tests share, each with the name of its golden file.
 
+mod details;
+
 use audit::event::{Argv, Event, Inode, Item, NameSource, NameType, Task, Time};
 use audit::ids::{Arch, Auid, Dev, Serial, Syscall};
 
@@ -36,10 +38,12 @@ pub(crate) fn openat() -> Event<'static> {
             tty: b"pts0",
             comm: b"cat",
             exe: Some(b"/usr/bin/cat"),
+            subj: None,
         },
         key: Some(b"identity"),
         argv: None,
         sockaddr: None,
+        details: [].into_iter().collect(),
         cwd: Some(b"/home/alice"),
         items: [item(b"/etc/shadow", NameType::Normal)]
             .into_iter()
@@ -52,7 +56,7 @@ type Make = fn() -> Event<'static>;
 
 /// Every case, in the order of its serials.
 pub(crate) fn all() -> Vec<(&'static str, Event<'static>)> {
-    let cases: [(&str, Make); 12] = [
+    let cases: [(&str, Make); 26] = [
         ("open_success", openat),
         ("open_not_found", open_not_found),
         ("open_by_handle_restarted", open_by_handle_restarted),
@@ -65,6 +69,20 @@ pub(crate) fn all() -> Vec<(&'static str, Event<'static>)> {
         ("names_hostile", names_hostile),
         ("names_longest", names_longest),
         ("exe_too_long", exe_too_long),
+        ("detail_file_caps", details::file_caps),
+        ("detail_socketcall", details::socketcall),
+        ("detail_targets", details::targets),
+        ("detail_ipc_set", details::ipc_set),
+        ("detail_mq_open", details::mq_open),
+        ("detail_mq_send", details::mq_send),
+        ("detail_mq_notify", details::mq_notify),
+        ("detail_mq_set", details::mq_set),
+        ("detail_capset", details::capset),
+        ("detail_mmap", details::mmap),
+        ("detail_openat2", details::openat2),
+        ("detail_module", details::module),
+        ("detail_clock", details::clock),
+        ("subj_unconfined", details::unconfined),
     ];
     (FIRST_SERIAL..)
         .zip(cases)

@@ -279,6 +279,7 @@ impl Happening {
                 tty,
                 comm,
                 exe,
+                subj: None,
             },
             groups: &self.groups,
             personality,

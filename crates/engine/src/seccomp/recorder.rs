@@ -295,6 +295,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
                 bytes: &arguments.bytes,
             }),
             sockaddr: known.begun.address.as_deref(),
+            details: [].into_iter().collect(),
             cwd: if items.is_empty() { None } else { cwd },
             items,
             proctitle: found.image.title(),

@@ -212,6 +212,7 @@ impl Who {
             tty: &image.tty,
             comm: &self.comm,
             exe: image.exe.as_deref(),
+            subj: None,
         }
     }
 }

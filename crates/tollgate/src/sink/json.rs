@@ -177,6 +177,7 @@ mod tests {
             tty: b"",
             comm: b"two\nlines",
             exe: None,
+            subj: None,
         };
         Event {
             time: Time {
@@ -194,6 +195,7 @@ mod tests {
             key: Some(b"a\x01b"),
             argv: None,
             sockaddr: Some(b"\x02\x00"),
+            details: [].into_iter().collect(),
             cwd: Some(b"/home"),
             items: [item].into_iter().collect(),
             proctitle: b"x\0",

@@ -7,6 +7,7 @@ const IPC_CREAT: i32 = 0o1000;
 const IPC_RMID: i32 = 0;
 const IPC_SET: i32 = 1;
 const IPC_STAT: i32 = 2;
+const SHM_STAT_ANY: i32 = 15;
 const O_RDWR: i32 = 2;
 const O_CREAT: i32 = 0o100;
 const O_EXCL: i32 = 0o200;
@@ -82,10 +83,61 @@ fn system_v() -> Vec<Step> {
         step!("shmctl", memory(), IPC_STAT, room()),
         step!("shmctl", memory(), IPC_SET, owner(&[])),
         step!("shmctl", memory(), 11, 0),
+        step!("shmctl", memory(), SHM_STAT_ANY, room()),
         step!("shmctl", memory(), IPC_RMID, 0),
         step!("shmctl", 999, IPC_RMID, 0),
         step!("shmat", 999, 0, 0),
     ]
+}
+
+/// The same of the 32-bit table: through the multiplexer `ipc`, and directly.
+pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
+    let (semget, semctl, msgsnd, msgget, msgctl, shmget, shmctl) = (2, 3, 11, 13, 14, 23, 24);
+    let ipc_64 = 0x100;
+    let (messages, memory, queue) = (
+        || Arg::Saved("messages"),
+        || Arg::Saved("memory"),
+        || Arg::Saved("queue"),
+    );
+    let room = || Arg::Shared("room", vec![0; 256]);
+    let text = || {
+        let mut bytes = 1_u32.to_ne_bytes().to_vec();
+        bytes.extend(b"text");
+        Arg::Bytes(bytes)
+    };
+    let attributes = |flags: i32| numbers([flags, 5, 128, 0, 0, 0, 0, 0].map(i32::to_ne_bytes));
+    let time = || numbers([1_u32, 5].map(u32::to_ne_bytes));
+    let event = || Arg::Bytes([[0, 0, 0, 0], [10, 0, 0, 0], [0; 4]].concat().repeat(6));
+    let flags = O_CREAT | O_RDWR | O_NONBLOCK;
+    let steps = vec![
+        step!("ipc", msgget, 4242, IPC_CREAT | 0o600, 0, 0).save("messages"),
+        step!("ipc", msgget, 4242, IPC_CREAT | 0o600, 0, 0),
+        step!("ipc", msgsnd, messages(), 4, 0, text()),
+        step!("ipc", msgctl, messages(), IPC_STAT | ipc_64, 0, room()),
+        step!("ipc", msgctl, messages(), IPC_SET | ipc_64, 0, owner(&[])),
+        step!("ipc", msgctl, messages(), IPC_RMID, 0, 0),
+        step!("ipc", semget, 0, 1, IPC_CREAT | 0o600, 0).save("semaphores"),
+        step!("ipc", semctl, 999, 0, IPC_RMID, room()),
+        step!("ipc", shmget, 0, 4096, IPC_CREAT | 0o600, 0).save("memory"),
+        step!("ipc", shmctl, memory(), 11, 0, 0),
+        step!("ipc", shmctl, memory(), IPC_RMID, 0, 0),
+        step!("semctl", Arg::Saved("semaphores"), 0, IPC_RMID, 0),
+        step!("msgget", 4243, IPC_CREAT | 0o600).save("messages"),
+        step!("msgsnd", messages(), text(), 4, 0),
+        step!("msgrcv", messages(), room(), 4, 0, 0),
+        step!("msgctl", messages(), IPC_RMID, 0),
+        step!("mq_open", "narrow", flags, 0o600, attributes(0)).save("queue"),
+        step!("mq_timedsend", queue(), "text", 4, 7, time()),
+        step!("mq_timedreceive", queue(), room(), 128, 0, 0),
+        step!("mq_notify", queue(), event()),
+        step!("mq_getsetattr", queue(), attributes(O_NONBLOCK), room()),
+        step!("mq_unlink", "narrow"),
+    ];
+    vec![Run {
+        who: Who::Root,
+        entry,
+        steps,
+    }]
 }
 
 fn queues() -> Vec<Step> {

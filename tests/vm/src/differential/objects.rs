@@ -147,7 +147,64 @@ fn clocks() -> Vec<Step> {
             0
         ),
         step!("settimeofday", 1, 0),
+        // The clock loses the time between the two.
+        step!("clock_gettime", 0, Arg::Shared("now", vec![0; 16])),
+        step!("clock_settime", 0, Arg::Shared("now", vec![0; 16])),
     ]
+}
+
+/// The same of the 32-bit table, and `openat2`.
+pub(super) fn runs_32(entry: Entry) -> Vec<Run> {
+    let two = || Arg::Bytes(vec![0; 8]);
+    let info = || Arg::Bytes(vec![0; 128]);
+    let this = || Arg::Saved("this");
+    let (read, private, anonymous) = (1, 2, 0x22);
+    let header = || numbers([0x2008_0522_u32, 0].map(u32::to_ne_bytes));
+    // A `struct old_timex32`: modes, offset, frequency, and eleven words from `tick` on.
+    let timex = |modes: u32, frequency: u32| {
+        let mut words = [0_u32; 32];
+        (words[0], words[2]) = (modes, frequency);
+        numbers(words.map(u32::to_ne_bytes))
+    };
+    // The first descriptor that is free: a list of arguments has no results in it.
+    let old = |flags, fd: i32, offset: i32| {
+        Arg::Words(crate::program::args![0, 4096, read, flags, fd, offset])
+    };
+    let steps = vec![
+        step!("openat", CWD, "file", 0).save("fd"),
+        step!("mmap", old(private, 3, 0)),
+        step!("mmap", old(private, 3, 5)),
+        step!("mmap", old(anonymous, -1, 0)),
+        step!("mmap", 1),
+        step!("mmap2", 0, 4096, read, private, Arg::Saved("fd"), 0),
+        step!("mmap2", 0, 4096, read, anonymous, -1, 0),
+        step!("pipe", two()),
+        step!("pipe2", two(), 0o2_000_000),
+        step!("socketpair", AF_UNIX, SOCK_STREAM, 0, two()),
+        step!("getpid").save("this"),
+        step!("kill", this(), 0),
+        step!("kill", 1, 0),
+        step!("tkill", this(), 0),
+        step!("tgkill", this(), this(), 0),
+        step!("rt_sigqueueinfo", this(), 0, info()),
+        step!("ptrace", 0x4206, 1, 0, 0),
+        step!("ptrace", 16, this(), 0, 0),
+        step!("adjtimex", timex(2, 65_536)),
+        step!("clock_adjtime", 0, timex(2, 0)),
+        step!("adjtimex", 1),
+        step!("settimeofday", 1, 0),
+        step!("delete_module", "missing", 0o4000),
+        step!(
+            "capset",
+            header(),
+            numbers([255_u32, 255, 0, 0, 0, 0].map(u32::to_ne_bytes))
+        ),
+    ];
+    vec![Run {
+        who: Who::Root,
+        entry,
+        steps,
+    }]
 }
 
 fn refused() -> Vec<Step> {

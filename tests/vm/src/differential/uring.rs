@@ -1,4 +1,5 @@
-//! The same operations through `io_uring`: by the submitter and by its workers.
+//! The same operations through `io_uring`: by the submitter, by its workers, and by the thread that polls
+//! the queue.
 //!
 //! One operation is under way at a time, and its completion is waited for, so that both auditors see
 //! them in one order. All entries of the queue are the first one: the kernel's list of them is full of
@@ -44,6 +45,9 @@ mod op {
 const CWD: u64 = 0xffff_ff9c;
 const O_CREAT_RDWR: u64 = 0o102;
 const AT_REMOVEDIR: u64 = 0x200;
+const SETUP_SQPOLL: u8 = 2;
+const ENTER_GETEVENTS: i32 = 1;
+const ENTER_SQ_WAKEUP: i32 = 2;
 
 /// Where in the queues the kernel keeps what a program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +105,9 @@ pub(super) enum Worker {
     Submitter,
     /// A worker of that task.
     Pool,
+    /// The thread that polls the queue. It sleeps after a millisecond without work, and each call of
+    /// ours wakes it.
+    Poller,
 }
 
 /// One operation.
@@ -202,8 +209,15 @@ pub(super) fn runs(worker: Worker) -> anyhow::Result<Vec<Run>> {
     let ring = || Arg::Saved("ring");
     let data = Arg::Number(DATA_AT.cast_signed());
     let (queues, entries) = (0, 0x1000_0000);
+    let polled = worker == Worker::Poller;
+    // Flags, the thread's CPU and its patience in milliseconds are the third to fifth word.
+    let mut parameters = vec![0; 120];
+    if polled {
+        (parameters[8], parameters[16]) = (SETUP_SQPOLL, 1);
+    }
+    let enter = ENTER_GETEVENTS | if polled { ENTER_SQ_WAKEUP } else { 0 };
     let mut steps = vec![
-        step!("io_uring_setup", 8, Arg::Bytes(vec![0; 120])).save("ring"),
+        step!("io_uring_setup", 8, Arg::Bytes(parameters)).save("ring"),
         step!("mmap", 0, 4096, read_write, shared, ring(), queues).save(RINGS),
         step!("mmap", 0, 512, read_write, shared, ring(), entries).save(ENTRY),
         step!("mmap", data, 4096, read_write, own, -1, 0).save(DATA),
@@ -220,10 +234,13 @@ pub(super) fn runs(worker: Worker) -> anyhow::Result<Vec<Run>> {
         let first = code | (on_a_worker << 8) | (fd << 32);
         data.extend(words(ENTRY, 0, [first, second, third, fourth, 0, 0, 0, 0]));
         data.extend(layout.counts(number + 1, number));
-        let get_events = 1;
-        steps.push(step!("io_uring_enter", ring(), 1, 1, get_events, 0, 0).storing(data));
+        steps.push(step!("io_uring_enter", ring(), 1, 1, enter, 0, 0).storing(data));
     }
     steps.push(step!("openat", -100, "file", 0));
+    if polled {
+        // The poller is a thread of the program: it outlives the `exit` of the first one.
+        steps.push(step!("exit_group", 0));
+    }
     Ok(vec![Run {
         who: Who::Root,
         entry: Entry::Syscall,

@@ -63,6 +63,7 @@ fn openat() -> Observed<'static> {
             tty: b"pts0",
             comm: b"cat",
             exe: Some(b"/usr/bin/cat"),
+            subj: None,
         },
         groups: &[4, 27],
         personality: 0,

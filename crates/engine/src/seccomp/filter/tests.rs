@@ -218,6 +218,7 @@ proptest! {
         let task = Task {
             ppid: 1, pid: 2, auid: Auid::UNSET, uid, gid: 0, euid: 0, suid: 0, fsuid: 0, egid: 0,
             sgid: 0, fsgid: 0, ses: 0, tty: b"", comm: b"", exe: None,
+            subj: None,
         };
         let observed = Observed {
             arch: B64, syscall: Syscall(number), exit: Some(0), args, open_how_flags: 0, task,

@@ -53,6 +53,7 @@ fn sender() -> Sender<'static> {
             tty: b"pts0",
             comm: b"cat",
             exe: Some(b"/bin/cat"),
+            subj: None,
         },
         label: Label::parse(b"u:r:t:s0"),
     }

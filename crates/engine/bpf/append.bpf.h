@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Details of a call that has ended, into the event: those that hooks inside the kernel have seen, and
+ * those that registers, task and memory still show. What lies in user memory may have been changed by
+ * another thread since the kernel read it.
+ */
+#ifndef TOLLGATE_APPEND_BPF_H
+#define TOLLGATE_APPEND_BPF_H
+
+#define MAP_ANONYMOUS	 0x20 /* include/uapi/asm-generic/mman-common.h */
+#define PAGE_BYTES	 4096
+#define SYS_SOCKET	 1 /* include/uapi/linux/net.h */
+#define SYS_SOCKETPAIR	 8
+#define SYS_SENDMMSG	 20
+#define OPEN_HOW_BYTES	 24 /* OPEN_HOW_SIZE_VER0, include/uapi/linux/openat2.h */
+#define OLD_MMAP_WORDS	 6 /* struct mmap_arg_struct32, arch/x86/kernel/sys_ia32.c */
+#define SOCKETCALL_WORDS 6 /* AUDITSC_ARGS, include/linux/audit.h */
+#define E2BIG		 7
+
+/* How many arguments each call of socketcall has, in three bits each: nas[] in net/compat.c, v5.5. */
+#define SOCKETCALL_ARGS 0x4b1bb56d246da6d8ULL
+
+static __always_inline struct wire_aux *append_detail(struct scratch *s, __u32 kind)
+{
+	struct wire_aux *aux = tail_at(s, s->used);
+
+	aux->kind = kind;
+	s->used += sizeof(*aux);
+	s->event.details++;
+	return aux;
+}
+
+/* Two descriptors in user memory. */
+static __always_inline void append_pair(struct scratch *s, __u64 from)
+{
+	__s32 fd[2];
+	struct wire_aux *aux;
+
+	if (!s->event.success)
+		return;
+	if (bpf_probe_read_user(fd, sizeof(fd), (void *)from)) {
+		count_cut(WIRE_CUT_NAME);
+		return;
+	}
+	aux = append_detail(s, WIRE_AUX_FD_PAIR);
+	aux->word[0] = fd[0];
+	aux->word[1] = fd[1];
+}
+
+static __always_inline void append_mmap(struct scratch *s, __u64 flags, __u64 fd, __u64 offset)
+{
+	struct wire_aux *aux;
+
+	if (flags & MAP_ANONYMOUS || offset & (PAGE_BYTES - 1))
+		return;
+	aux = append_detail(s, WIRE_AUX_MMAP);
+	aux->word[0] = fd;
+	aux->word[1] = flags;
+}
+
+/* Arguments that a 32-bit call has in memory: audit_socketcall_compat(). */
+static __always_inline void append_socketcall(struct scratch *s)
+{
+	__u32 which = call_arg(&s->event, 0);
+	__u32 args[SOCKETCALL_WORDS] = {};
+	struct wire_aux *aux;
+	__u32 count;
+
+	if (which < SYS_SOCKET || which > SYS_SENDMMSG)
+		return;
+	count = SOCKETCALL_ARGS >> (3 * which) & 7;
+	if (count > SOCKETCALL_WORDS ||
+	    bpf_probe_read_user(args, count * sizeof(args[0]), (void *)call_arg(&s->event, 1)))
+		return;
+	aux = append_detail(s, WIRE_AUX_SOCKETCALL);
+	aux->word[0] = count;
+	for (int i = 0; i < SOCKETCALL_WORDS; i++)
+		aux->word[1 + i] = args[i];
+	if (which == SYS_SOCKETPAIR)
+		append_pair(s, args[3]);
+}
+
+/* How an openat2 was to be: nothing when the kernel could not copy it. */
+static __always_inline void append_open_how(struct scratch *s, const struct seen *seen)
+{
+	__u64 bytes = s->event.args[3];
+	struct wire_aux *aux;
+	__u64 how[3];
+
+	if (s->event.flags & WIRE_EVENT_URING)
+		return;
+	if (bytes < OPEN_HOW_BYTES || bytes > PAGE_BYTES || s->event.exit == (__u64)-E2BIG)
+		return;
+	if (bpf_probe_read_user(how, sizeof(how), (void *)call_arg(&s->event, 2)))
+		return;
+	aux = append_detail(s, WIRE_AUX_OPENAT2);
+	for (int i = 0; i < 3; i++)
+		aux->word[i] = how[i];
+	aux->word[3] = seen && seen->opened;
+	if (!aux->word[3])
+		return;
+	aux->word[4] = seen->open_flags;
+	aux->word[5] = seen->open_mode;
+}
+
+static __always_inline void append_capset(struct scratch *s, const struct task_struct *task)
+{
+	__u64 cred = (__u64)task->cred;
+	struct wire_aux *aux;
+
+	if (!s->event.success)
+		return;
+	aux = append_detail(s, WIRE_AUX_CAPSET);
+	aux->word[0] = task->tgid;
+	aux->word[1] = LOAD_WORD(AT(cred, cred, cap_permitted));
+	aux->word[2] = LOAD_WORD(AT(cred, cred, cap_inheritable));
+	aux->word[3] = LOAD_WORD(AT(cred, cred, cap_effective));
+	aux->word[4] = LOAD_WORD(AT(cred, cred, cap_ambient));
+}
+
+/* Details stand directly behind the objects, where the tail is aligned. */
+__noinline int append_details(struct scratch *s, const struct wire_call *call,
+			      const struct seen *seen)
+{
+	struct task_struct *task = current();
+	struct pt_regs *regs = task_regs(task);
+	__u32 args[OLD_MMAP_WORDS];
+	struct wire_event *event;
+
+	if (!s || !call)
+		return 0;
+	event = &s->event;
+	switch (call->detail) {
+	case WIRE_DETAIL_PIPE:
+		append_pair(s, call_arg(event, 0));
+		break;
+	case WIRE_DETAIL_SOCKETPAIR:
+		append_pair(s, call_arg(event, 3));
+		break;
+	case WIRE_DETAIL_SOCKETCALL:
+		append_socketcall(s);
+		break;
+	case WIRE_DETAIL_MMAP:
+		if (event->abi == WIRE_B64)
+			append_mmap(s, event->args[3], regs->r8, regs->r9);
+		else
+			append_mmap(s, regs->si, regs->di, 0); /* mmap2: in pages */
+		break;
+	case WIRE_DETAIL_OLD_MMAP:
+		if (!bpf_probe_read_user(args, sizeof(args), (void *)call_arg(event, 0)))
+			append_mmap(s, args[3], args[4], args[5]);
+		break;
+	case WIRE_DETAIL_OPENAT2:
+		append_open_how(s, seen);
+		break;
+	case WIRE_DETAIL_CAPSET:
+		append_capset(s, task);
+		break;
+	}
+	for (__u32 i = 0; seen && i < WIRE_AUX; i++) {
+		struct wire_aux *to = tail_at(s, s->used);
+
+		if (i >= seen->details)
+			break;
+		*to = seen->detail[i];
+		s->used += sizeof(*to);
+		event->details++;
+	}
+	return 0;
+}
+
+#endif /* TOLLGATE_APPEND_BPF_H */
