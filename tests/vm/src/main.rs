@@ -44,11 +44,6 @@ const SESSIONS: &[Session] = &[
         ..raw::SESSION
     },
     reload::SESSION,
-    Session {
-        name: "reload_tracepoint",
-        engine: "tracepoint",
-        ..reload::SESSION
-    },
     reload::MANY,
     blind::SESSION,
     run::SESSION,
