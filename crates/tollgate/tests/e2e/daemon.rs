@@ -2,7 +2,8 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -233,6 +234,17 @@ impl Daemon {
         let mut command = Command::new(program());
         command.args(["auditctl", "--control"]).arg(&self.control);
         Asked::of(command.args(arguments))
+    }
+
+    /// Waits until everything matched so far has been written or lost; the answer.
+    #[track_caller]
+    pub(crate) fn flush(&self) -> String {
+        let mut stream = UnixStream::connect(&self.control).unwrap();
+        let request = b"{\"version\":1,\"request\":\"flush\"}\n";
+        stream.write_all(request).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
     }
 
     /// Its process id.
