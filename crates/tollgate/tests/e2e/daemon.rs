@@ -47,6 +47,8 @@ pub(crate) struct Account {
     pub(crate) summary: Summary,
     pub(crate) code: Option<i32>,
     pub(crate) log: PathBuf,
+    /// All that it has said.
+    pub(crate) said: Vec<String>,
 }
 
 /// A daemon that has ended, and what it wrote.
@@ -136,7 +138,13 @@ impl Daemon {
     pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
         let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
         fs::write(&rule_file, rules).unwrap();
-        fs::write(&conf_file, format!("log_file = {}\n{conf}", log.display())).unwrap();
+        let plugins = place.own.join("plugins.d");
+        let fixed = format!(
+            "log_file = {}\nplugin_dir = {}\n",
+            log.display(),
+            plugins.display()
+        );
+        fs::write(&conf_file, fixed + conf).unwrap();
         let control = place.own.join("run/control");
         let rules = rule_file.clone();
         let mut command = Command::new(program());
@@ -190,6 +198,11 @@ impl Daemon {
         let taken = "tollgate: rules replaced: ";
         self.hear_either(&[taken, "the old rules stay in force"])
             .contains(taken)
+    }
+
+    /// Takes up what it has said by now.
+    pub(crate) fn listen(&mut self) {
+        self.said.extend(self.stderr.try_iter());
     }
 
     /// Whether it has said this.
@@ -291,7 +304,9 @@ impl Daemon {
     /// Ends it with a signal, reads its account and its log.
     #[track_caller]
     pub(crate) fn stop_with(self, signal: Signal) -> Stopped {
-        let Account { summary, code, log } = self.end(signal);
+        let Account {
+            summary, code, log, ..
+        } = self.end(signal);
         let events = event::events(&fs::read(&log).unwrap());
         Stopped {
             summary,
@@ -312,6 +327,7 @@ impl Daemon {
             summary,
             code: status.code(),
             log: self.log.clone(),
+            said: std::mem::take(&mut self.said),
         }
     }
 }
