@@ -39,10 +39,8 @@ static __always_inline int compare(__u32 left, __u32 op, __u32 right)
 		return left <= right;
 	case WIRE_OP_ANY:
 		return (left & right) != 0;
-	case WIRE_OP_ALL:
+	default: /* WIRE_OP_ALL */
 		return (left & right) == right;
-	default:
-		return (left & right) == 0;
 	}
 }
 

@@ -30,7 +30,8 @@ static __always_inline __u64 label_of(const struct cred *cred)
 {
 	__u64 parts = (__u64)cred->security;
 
-	return tlg_label_at && parts ? LOAD_WORD(parts + tlg_label_at - 1) : 0;
+	/* The first is known to the verifier, which leaves out what follows where there is no AppArmor. */
+	return tlg_apparmor && tlg_label_at && parts ? LOAD_WORD(parts + tlg_label_at - 1) : 0;
 }
 
 /* Name of a label, or 0, and the mode of its profile. A label of several profiles has no one name. */

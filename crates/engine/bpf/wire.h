@@ -169,7 +169,6 @@ enum wire_op {
 	WIRE_OP_LE,
 	WIRE_OP_ANY, /* any of the bits */
 	WIRE_OP_ALL, /* all of the bits */
-	WIRE_OP_NONE, /* none of the bits */
 };
 
 /* One step of a call's rules: when it holds, the next one follows; else the one at on_false. */

@@ -120,7 +120,6 @@ pub(crate) const OP_LT: u8 = 4;
 pub(crate) const OP_LE: u8 = 5;
 pub(crate) const OP_ANY: u8 = 6;
 pub(crate) const OP_ALL: u8 = 7;
-pub(crate) const OP_NONE: u8 = 8;
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
@@ -396,7 +395,6 @@ mod tests {
             ("LE", OP_LE),
             ("ANY", OP_ANY),
             ("ALL", OP_ALL),
-            ("NONE", OP_NONE),
         ] {
             assert_eq!(at(&op, &format!("WIRE_OP_{name}")), value, "{name}");
         }

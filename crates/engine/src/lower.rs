@@ -364,19 +364,7 @@ fn wire_test(test: &Test, on_false: u32) -> WireTest {
             u32::from(event_word(right)),
         ),
         Subject::AuidSet => wire(abi::TEST_WORD, word!(WireEvent.auid_set), test.value),
-        Subject::OpenPerm => {
-            // `perm=` holds when any of the bits does; `perm!=` when none does.
-            let op = if test.op == Op::NotEqual {
-                abi::OP_NONE
-            } else {
-                abi::OP_ANY
-            };
-            let word = word!(WireEvent.open_perm);
-            WireTest {
-                op,
-                ..wire(abi::TEST_WORD, word, test.value)
-            }
-        }
+        Subject::OpenPerm => wire(abi::TEST_WORD, word!(WireEvent.open_perm), test.value),
         Subject::Path => wire(abi::TEST_PATH, 0, test.value),
         Subject::Dir => wire(abi::TEST_DIR, 0, test.value),
         Subject::Exe => wire(abi::TEST_EXE, 0, test.value),

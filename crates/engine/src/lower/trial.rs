@@ -11,7 +11,7 @@ use audit::ids::{Arch, Auid};
 use audit::plan::eval::{Observed, ObservedObject, first_match, is_at_or_below};
 use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::{Call, RuleId};
-use audit::rule::{Action, Rule};
+use audit::rule::{Action, Rule, Value};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
 use proptest::collection::vec;
@@ -191,6 +191,9 @@ fn the_filter_agrees_with_the_evaluator() {
             .iter()
             .map(|planned| planned.rule.clone())
             .collect();
+        if rules.iter().any(is_below_nowhere) {
+            return Ok(());
+        }
         let lowered = lower(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::OLD));
         for (index, test) in (0_u32..).zip(&lowered.tests) {
             let tests = &skel.maps.tlg_tests;
@@ -255,6 +258,14 @@ fn the_filter_agrees_with_the_evaluator() {
         compared.get() > 100,
         "hardly an event was of a call that a rule names"
     );
+}
+
+/// Whether a rule asks for what is below a relative path, which `auditctl` refuses and no walk can hit.
+fn is_below_nowhere(rule: &Rule) -> bool {
+    rule.fields.iter().any(|test| {
+        let relative = |text: &[u8]| !text.starts_with(b"/");
+        test.field == Field::Dir && matches!(&test.value, Value::Text(text) if relative(text))
+    })
 }
 
 fn abi_of(observed: &Observed<'_>) -> u32 {

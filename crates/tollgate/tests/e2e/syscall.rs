@@ -70,6 +70,13 @@ fn check_call(event: &Event, made: &Made, place: &Place, pid: u32, key: &str) {
         .collect();
     let items: usize = call.value("items").parse().unwrap();
     let mut ordered = vec!["SYSCALL"];
+    let (arch, number) = (
+        audit::ids::Arch(made.arch),
+        audit::ids::Syscall(made.number),
+    );
+    if audit::table::syscall_name(arch, number) == Some("openat2") {
+        ordered.push("OPENAT2");
+    }
     if items != 0 {
         ordered.push("CWD");
         assert_eq!(

@@ -10,9 +10,9 @@ use super::{Better, Quantity, Series};
 use crate::bench::statistics::Summary;
 
 /// Widths and heights, in pixels of the picture.
-const WIDTH: f64 = 820.0;
+const WIDTH: f64 = 880.0;
 const NAMES: f64 = 330.0;
-const VALUES: f64 = 130.0;
+const VALUES: f64 = 190.0;
 const ROW: f64 = 26.0;
 const MARGIN: f64 = 14.0;
 /// Room below the rows for the scale.
