@@ -15,15 +15,16 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # clang-format-19    formats them
 # gcc libc6-dev      link the Rust binaries and compile the C library libbpf
 # libelf-dev zlib1g-dev pkg-config make   libbpf's own needs
-# auditd             ausearch and auditctl, against which the tests compare; its daemon is not used
+# auditd             ausearch, auditctl and audisp-syslog, which the tests use; its daemon is not used
+# libauparse-dev     a plugin that reads events with auparse
 # qemu-system-x86 busybox-static   machines for the tests on other kernels, and a shell in them
 # git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
 #                    redis-tools holds the server too, under another name, without making it a service
 # fio sysbench       cases of `tollgate bench`
 # chromium-headless-shell   looks at the page that it writes
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
-packages="$packages qemu-system-x86 busybox-static git golang-go python3 redis-tools strace"
-packages="$packages fio sysbench chromium-headless-shell"
+packages="$packages libauparse-dev qemu-system-x86 busybox-static git golang-go python3"
+packages="$packages redis-tools strace fio sysbench chromium-headless-shell"
 
 say() {
 	printf 'setup: %s\n' "$*"

@@ -1,11 +1,12 @@
-//! Configuration text of the audit daemon: `auditd.conf`, read as `auditd` reads it.
+//! Configuration text of the audit daemon: `auditd.conf` and `plugins.d`, read as `auditd` reads them.
 //!
-//! [`line`] takes lines apart into words, as `auditd` does it for all of its files; [`auditd`] knows
-//! the keys. What must be asked of the machine is asked through [`Host`], so that any text can be
+//! [`line`] takes lines apart into words, as `auditd` does it for all of its files; [`auditd`] and
+//! [`plugin`] know the keys. What must be asked of the machine is asked through [`Host`], so that any text can be
 //! read anywhere.
 
 pub mod auditd;
 pub mod line;
+pub mod plugin;
 
 use bstr::BStr;
 

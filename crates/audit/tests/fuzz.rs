@@ -18,7 +18,8 @@ mod tests {
     use audit::plan::list::RuleList;
     use audit::rule::auditctl::{self, GENERAL, Request};
     use audit::rule::{
-        Command, Dialect, Field, FieldTest, Host, List, Rule, Severity, Value, parse_file, print,
+        Command, Diagnostic, Dialect, Field, FieldTest, Host, List, Rule, Severity, Value,
+        parse_file, print,
     };
     use bstr::{BStr, ByteSlice as _};
 
@@ -142,14 +143,7 @@ mod tests {
     /// `auditctl` takes, too, for the same command.
     fn rule_text(bytes: &[u8]) {
         let (lines, findings) = parse_file(bytes, &Machine);
-        for finding in &findings {
-            assert!(finding.span.start <= finding.span.end, "{finding:?}");
-            assert!(finding.span.end <= bytes.len(), "{finding:?}");
-            assert!(
-                finding.column >= 1 && !finding.advice.is_empty(),
-                "{finding:?}"
-            );
-        }
+        are_in_place(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
             let named = findings.iter().any(|finding| finding.line == number);
             let failed = findings
@@ -230,12 +224,8 @@ mod tests {
         }
     }
 
-    /// Every line counts, is a comment, or is named; findings are in the text; a text without errors
-    /// means the same whatever is said beside it.
-    fn conf_text(bytes: &[u8]) {
-        let (lines, _) = conf::line::assignments(bytes);
-        let (settings, findings) = conf::auditd::parse(bytes, &Machine);
-        for finding in &findings {
+    fn are_in_place(findings: &[Diagnostic], bytes: &[u8]) {
+        for finding in findings {
             assert!(finding.span.start <= finding.span.end, "{finding:?}");
             assert!(finding.span.end <= bytes.len(), "{finding:?}");
             assert!(
@@ -243,6 +233,15 @@ mod tests {
                 "{finding:?}"
             );
         }
+    }
+
+    /// Every line counts, is a comment, or is named; findings are in the text; a text without errors
+    /// means the same whatever is said beside it.
+    fn conf_text(bytes: &[u8]) {
+        let (lines, _) = conf::line::assignments(bytes);
+        are_in_place(&conf::plugin::parse(bytes).1, bytes);
+        let (settings, findings) = conf::auditd::parse(bytes, &Machine);
+        are_in_place(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
             let named = findings.iter().any(|finding| finding.line == number);
             let counts = lines.iter().any(|line| line.place.line == number);

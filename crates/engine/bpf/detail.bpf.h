@@ -76,7 +76,7 @@ static __always_inline int detail_target(const struct task_struct *target)
 
 	if (!aux)
 		return 0;
-	name = label_name(target->real_cred, &mode);
+	name = label_name(label_of(target->real_cred), &mode);
 	aux->word[0] = target->tgid;
 	aux->word[1] = target->loginuid.val;
 	aux->word[2] = target->real_cred->uid.val;

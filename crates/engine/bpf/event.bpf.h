@@ -105,6 +105,7 @@ static __always_inline void append_proctitle(struct scratch *s, const struct tas
 		cache->start = start;
 		cache->exec = exec;
 		cache->pid = task->pid;
+		cache->label = 0;
 	}
 	copy_words(tail_at(s, s->used), cache->text, cache->len, WIRE_PROCTITLE_BYTES);
 	s->event.proctitle_len = cache->len;

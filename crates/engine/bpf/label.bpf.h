@@ -15,20 +15,30 @@ const volatile __u32 tlg_apparmor;
 /* v4.20: where in the credentials each security module has its part. */
 extern const void apparmor_blob_sizes __ksym __weak;
 
-/*
- * Name of the label in credentials, or 0, and the mode of its profile. A label of several profiles has no
- * one name.
- */
-static __always_inline __u64 label_name(const struct cred *cred, __u32 *mode)
+/* 1 + offset of AppArmor's part, or 0: learnt by daemon_self, before anything is attached. */
+__u32 tlg_label_at;
+
+static __always_inline void learn_labels(void)
+{
+	if (tlg_apparmor && &apparmor_blob_sizes && !tlg_label_at)
+		tlg_label_at =
+			1 + (__u32)LOAD(lsm_blob_sizes, (__u64)&apparmor_blob_sizes, lbs_cred);
+}
+
+/* The label in credentials, or 0. */
+static __always_inline __u64 label_of(const struct cred *cred)
 {
 	__u64 parts = (__u64)cred->security;
-	__u64 label, profile;
+
+	return tlg_label_at && parts ? LOAD_WORD(parts + tlg_label_at - 1) : 0;
+}
+
+/* Name of a label, or 0, and the mode of its profile. A label of several profiles has no one name. */
+static __always_inline __u64 label_name(__u64 label, __u32 *mode)
+{
+	__u64 profile;
 
 	*mode = 0;
-	if (!tlg_apparmor || !&apparmor_blob_sizes || !parts)
-		return 0;
-	label = LOAD_WORD(parts +
-			  (__u32)LOAD(lsm_blob_sizes, (__u64)&apparmor_blob_sizes, lbs_cred));
 	if (!label || (__u32)LOAD(aa_label, label, size) != 1)
 		return 0;
 	profile = LOAD_WORD(AT(aa_label, label, vec));
@@ -36,22 +46,46 @@ static __always_inline __u64 label_name(const struct cred *cred, __u32 *mode)
 	return LOAD(aa_label, label, hname);
 }
 
-/* Puts the label of the task behind all else. */
-static __always_inline void append_label(struct scratch *s, const struct task_struct *task)
+/* Reads the text of a label to where the tail ends. Returns its length. */
+static __always_inline __u32 read_label(struct scratch *s, __u64 label, __u32 *mode)
 {
-	__u32 mode;
-	__u64 name = label_name(task->cred, &mode);
+	__u64 name = label_name(label, mode);
 	long len;
 
-	s->event.subj_len = 0;
 	if (!name)
-		return;
+		return 0;
 	len = bpf_probe_read_kernel_str(tail_at(s, s->used), LABEL_BYTES, (void *)name);
-	if (len <= 1 || len == LABEL_BYTES)
-		return;
-	s->event.subj_len = len - 1;
+	return len <= 1 || len == LABEL_BYTES ? 0 : len - 1;
+}
+
+/*
+ * Puts the label of the task behind all else. The title's cache is the task's by now, if it has memory; it
+ * keeps the label of one image, whose name never changes while the task has it.
+ */
+static __always_inline void append_label(struct scratch *s, const struct task_struct *task)
+{
+	struct title_cache *cache = &s->title_cache;
+	__u64 label = label_of(task->cred);
+	__u32 len, mode;
+
+	if (!label) {
+		len = mode = 0;
+	} else if (cache->label == label && task->mm) {
+		len = cache->label_len;
+		mode = cache->label_mode;
+		copy_words(tail_at(s, s->used), cache->label_text, len, CACHED_LABEL);
+	} else {
+		len = read_label(s, label, &mode);
+		if (task->mm && len <= CACHED_LABEL) {
+			copy_words(cache->label_text, tail_at(s, s->used), len, CACHED_LABEL);
+			cache->label_len = len;
+			cache->label_mode = mode;
+			cache->label = label;
+		}
+	}
+	s->event.subj_len = len;
 	s->event.subj_mode = mode;
-	s->used += len - 1;
+	s->used += len;
 }
 
 #endif /* TOLLGATE_LABEL_BPF_H */

@@ -69,6 +69,8 @@ enum path_slot {
 	PATH_SLOTS,
 };
 
+#define CACHED_LABEL 64 /* a longer one is read again for each event */
+
 /* The command line that this CPU copied last, and whose it is: a task's image since its last exec. */
 struct title_cache {
 	__u64 start; /* of the task */
@@ -76,6 +78,10 @@ struct title_cache {
 	__u32 pid;
 	__u32 len;
 	__u64 text[WIRE_PROCTITLE_BYTES / 8];
+	__u64 label; /* of AppArmor, whose text this is; 0 for none */
+	__u32 label_len;
+	__u32 label_mode;
+	__u64 label_text[CACHED_LABEL / 8];
 };
 
 struct scratch {

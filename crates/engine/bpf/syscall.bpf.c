@@ -322,12 +322,16 @@ __s32 tlg_preempt;
 /* Ticks of the kernel when daemon_self ran last. */
 __u64 tlg_jiffies;
 
-/* Run by the daemon itself through BPF_PROG_TEST_RUN: which task not to audit, and the tick count. */
+/*
+ * Run by the daemon itself through BPF_PROG_TEST_RUN: which task not to audit, the tick count, and
+ * where labels are.
+ */
 SEC("raw_tp/self")
 int daemon_self(struct bpf_raw_tracepoint_args *ctx)
 {
 	tlg_self = bpf_get_current_pid_tgid() >> 32;
 	tlg_jiffies = bpf_jiffies64();
+	learn_labels();
 	tlg_preempt = -1;
 	if (&preempt_dynamic_mode)
 		bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode);

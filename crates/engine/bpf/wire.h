@@ -251,19 +251,18 @@ struct wire_event {
 	__u32 argc;
 	__u8 comm[WIRE_COMM_LEN]; /* bytes, not text; NUL-padded */
 	__u8 tty[WIRE_TTY_LEN]; /* NUL-padded; empty when there is none */
-	__u32 argv_len;
-	__u16 objects;
+	__u16 argv_len;
 	__u16 exe_len;
 	__u16 cwd_len;
 	__u16 proctitle_len;
 	__u16 sockaddr_len;
-	__u16 uring_op; /* operation, with EVENT_URING */
-	__u16 details;
 	__u16 subj_len; /* of the name of the task's AppArmor label */
-	__u16 subj_mode; /* of its profile, enum profile_mode of the kernel */
-	__u16 _pad;
+	__u8 subj_mode; /* of its profile, enum profile_mode of the kernel */
+	__u8 objects;
+	__u8 details;
+	__u8 uring_op; /* operation, with EVENT_URING */
 };
-_Static_assert(sizeof(struct wire_event) == 192, "wire_event layout");
+_Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 
 #define WIRE_OBJECT_INODE   1 /* the inode facts are known */
 #define WIRE_OBJECT_PARENT  2 /* so are the directory's */

@@ -98,7 +98,7 @@ impl<'a> Rest<'a> {
         })
     }
 
-    fn details(&mut self, count: u16) -> Result<&'a [WireAux], DecodeError> {
+    fn details(&mut self, count: u8) -> Result<&'a [WireAux], DecodeError> {
         let bytes = usize::from(count) * size_of::<WireAux>();
         let taken = self.take(bytes, "details")?;
         <[WireAux]>::ref_from_bytes(taken).map_err(|_not_whole| DecodeError::Short {
@@ -137,8 +137,7 @@ impl Decoder {
         let exe = rest.take(usize::from(head.exe_len), "exe")?;
         let cwd = rest.take(usize::from(head.cwd_len), "cwd")?;
         let proctitle = rest.take(usize::from(head.proctitle_len), "proctitle")?;
-        let argv_len = usize::try_from(head.argv_len).unwrap_or(usize::MAX);
-        let argv = rest.take(argv_len, "argv")?;
+        let argv = rest.take(usize::from(head.argv_len), "argv")?;
         let sockaddr = rest.take(usize::from(head.sockaddr_len), "socket address")?;
         let subj = rest.take(usize::from(head.subj_len), "subj")?;
 
@@ -169,8 +168,7 @@ impl Decoder {
                 Arch::X86_64
             },
             syscall: Syscall(head.nr),
-            uring_op: (head.flags & abi::EVENT_URING != 0)
-                .then(|| u8::try_from(head.uring_op).unwrap_or(u8::MAX)),
+            uring_op: (head.flags & abi::EVENT_URING != 0).then_some(head.uring_op),
             personality: head.personality,
             exit: returned.then(|| reported_exit(head.exit.cast_signed())),
             args: head.args,

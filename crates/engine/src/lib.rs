@@ -10,6 +10,7 @@
 mod abi;
 mod attach;
 mod aux;
+mod child;
 mod clock;
 mod data;
 mod decode;
@@ -38,6 +39,7 @@ pub mod uring;
 mod watch;
 
 pub use attach::Attached;
+pub use child::unblock_signals;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
 pub use engine::{Detaching, Engine, Options, boost};

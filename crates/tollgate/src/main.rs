@@ -9,6 +9,7 @@ mod cli;
 mod config;
 mod control;
 mod daemon;
+mod dispatch;
 mod host;
 mod sink;
 

@@ -29,6 +29,7 @@ mod e2e {
     mod life;
     mod load;
     mod place;
+    mod plugin;
     mod refusal;
     mod reload;
     mod run;
@@ -87,6 +88,14 @@ mod e2e {
         keeping::what_a_full_disk_loses_is_counted_and_told,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::stock_ausearch_reads_an_enriched_log,
+        plugin::a_plugin_is_given_every_line_and_the_end_of_each_event,
+        plugin::a_plugin_that_ends_is_started_again_and_no_line_is_cut,
+        plugin::a_plugin_that_never_reads_loses_only_its_own_events,
+        plugin::what_a_slow_plugin_loses_is_counted_exactly,
+        plugin::a_plugin_that_crashes_is_given_up_until_hup,
+        plugin::stock_audisp_syslog_passes_events_on,
+        plugin::a_plugin_that_feeds_auparse_sees_every_event,
+        plugin::the_builtin_socket_serves_both_formats,
         refusal::broken_rules_attach_nothing,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,

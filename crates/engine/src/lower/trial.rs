@@ -90,7 +90,7 @@ impl Trial {
                 sgid: task.sgid,
                 fsgid: task.fsgid,
                 open_perm: observed.open_perm(),
-                objects: u16::try_from(observed.objects.len()).unwrap(),
+                objects: u8::try_from(observed.objects.len()).unwrap(),
                 ..WireEvent::default()
             },
             first,

@@ -10,7 +10,7 @@ use audit::rule::Severity;
 
 use super::report::{self, Exit};
 use super::rules::SourceFile;
-use crate::config;
+use crate::{config, dispatch};
 
 /// Arguments of `tollgate config`.
 #[derive(Debug, clap::Args)]
@@ -28,8 +28,8 @@ enum Command {
 /// Arguments of `tollgate config check`.
 #[derive(Debug, clap::Args)]
 struct Check {
-    /// Files to read: `*.toml` as tollgate's own, all others as auditd.conf; without any, those
-    /// that the daemon would read
+    /// Files to read: `*.toml` as tollgate's own, those in `plugins.d` as plugins, all others as
+    /// auditd.conf; without any, auditd.conf and tollgate.toml where they are installed
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -53,6 +53,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
             let read = config::read_native(path)?;
+            said(&read.file, None)?;
+            read.file
+        } else if path
+            .parent()
+            .is_some_and(|parent| parent.ends_with("plugins.d"))
+        {
+            let read = dispatch::read(path)?;
             said(&read.file, None)?;
             read.file
         } else {

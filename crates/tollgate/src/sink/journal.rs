@@ -32,6 +32,8 @@ use flush::Flusher;
 use names::Names;
 use own::Own;
 
+use crate::dispatch::{Dispatcher, Lines};
+
 /// A log that is kept.
 pub(crate) struct Journal {
     keep: Keep,
@@ -51,6 +53,7 @@ pub(crate) struct Journal {
     names: Names,
     own: Own,
     flusher: Flusher,
+    dispatcher: Dispatcher,
     /// Records since the last flush.
     unflushed: u32,
     /// Events lost since a record said so, and why.
@@ -91,6 +94,7 @@ impl Journal {
             names: Names::new(),
             own: Own::new(),
             flusher: Flusher::start()?,
+            dispatcher: Dispatcher::default(),
             unflushed: 0,
             lost: (0, String::new()),
             lines: Vec::new(),
@@ -98,7 +102,8 @@ impl Journal {
         };
         journal.reopen()?;
         journal.remove_excess();
-        if journal.keep.conf.is_some() {
+        if let Some(conf) = &journal.keep.conf {
+            journal.dispatcher = Dispatcher::start(conf);
             let format = match journal.keep.format() {
                 Format::Raw => "raw",
                 Format::Enriched => "enriched",
@@ -129,39 +134,61 @@ impl Journal {
 
     /// Appends a batch of whole events.
     pub(crate) fn append(&mut self, batch: &[u8], events: u64) -> Appended {
-        if !self.keep.writes() {
-            return Appended {
-                written: events,
-                ..Appended::default()
-            };
-        }
-        if self.suspended {
-            return self.lose(events, "the log is suspended");
-        }
-        self.tell_losses();
         self.names.refresh();
-        let plain = self.keep.format() == Format::Raw && self.keep.node.is_none();
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
-        if !plain {
+        let text = if self.keep.is_plain() {
+            batch
+        } else {
             for line in batch.lines() {
                 self.line(line, &mut lines);
             }
-        }
-        let appended = self.write(if plain { batch } else { &lines }, events);
+            &lines
+        };
+        self.dispatch(text, events);
+        let appended = if !self.keep.writes() {
+            Appended {
+                written: events,
+                ..Appended::default()
+            }
+        } else if self.suspended {
+            self.lose(events, "the log is suspended")
+        } else {
+            self.tell_losses();
+            self.write(text, events)
+        };
         self.lines = lines;
         appended
     }
 
+    /// Gives lines to the plugins, and does what is due when one of them is too slow.
+    fn dispatch(&mut self, text: &[u8], events: u64) {
+        if self.dispatcher.is_idle() {
+            return;
+        }
+        let lines = if self.keep.is_plain() {
+            Lines::Raw
+        } else {
+            Lines::Formatted
+        };
+        let full = self.dispatcher.give(text, lines, events);
+        if !full.is_empty() {
+            self.overflow(&full.join(", "));
+        }
+    }
+
     /// Appends a record of the daemon's own.
     pub(crate) fn note(&mut self, about: &About<'_>) {
-        if self.keep.conf.is_none() || !self.keep.writes() || self.suspended {
+        if self.keep.conf.is_none() {
             return;
         }
         let record = self.own.record(about);
         let mut lines = Vec::new();
         self.line(&record, &mut lines);
-        self.write(&lines, 0);
+        self.dispatch(&lines, 0);
+        if self.keep.writes() && !self.suspended {
+            self.write(&lines, 0);
+        }
     }
 
     /// Rotates now, as USR1 asks.
@@ -173,6 +200,7 @@ impl Journal {
     /// Goes on writing, as USR2 asks.
     pub(crate) fn resume_now(&mut self, asker: Asker) {
         self.resume();
+        self.dispatcher.resume();
         self.note(&About::Resumed(asker));
     }
 
@@ -192,6 +220,7 @@ impl Journal {
     pub(crate) fn end(&mut self, asker: Asker) -> Appended {
         self.tell_losses();
         self.note(&About::End(asker));
+        self.dispatcher.end();
         match self.log.as_ref().map(Log::sync) {
             Some(Err(error)) => Appended {
                 reason: error.to_string(),
@@ -216,6 +245,9 @@ impl Journal {
         self.suspended = false;
         self.alarms = Alarms::default();
         self.remove_excess();
+        if let Some(conf) = &self.keep.conf {
+            self.dispatcher.configure(conf);
+        }
         Ok(())
     }
 

@@ -298,13 +298,7 @@ pub(crate) fn messages_and_flushes_reach_the_log() {
     let daemon = Daemon::start(&place, &rule);
     for expected in 1..=10 {
         place.workload().run(&[rmdir()]);
-        let mut stream = UnixStream::connect(&daemon.control).unwrap();
-        stream
-            .write_all(b"{\"version\":1,\"request\":\"flush\"}\n")
-            .unwrap();
-        let mut answer = [0; 7];
-        stream.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"\"done\"\n");
+        assert_eq!(daemon.flush(), "\"done\"\n");
         // No waiting: all is in the log when it is answered.
         assert_eq!(daemon.events().len(), expected);
     }

@@ -2,7 +2,8 @@
 
 use std::env;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -46,6 +47,8 @@ pub(crate) struct Account {
     pub(crate) summary: Summary,
     pub(crate) code: Option<i32>,
     pub(crate) log: PathBuf,
+    /// All that it has said.
+    pub(crate) said: Vec<String>,
 }
 
 /// A daemon that has ended, and what it wrote.
@@ -135,7 +138,13 @@ impl Daemon {
     pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
         let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
         fs::write(&rule_file, rules).unwrap();
-        fs::write(&conf_file, format!("log_file = {}\n{conf}", log.display())).unwrap();
+        let plugins = place.own.join("plugins.d");
+        let fixed = format!(
+            "log_file = {}\nplugin_dir = {}\n",
+            log.display(),
+            plugins.display()
+        );
+        fs::write(&conf_file, fixed + conf).unwrap();
         let control = place.own.join("run/control");
         let rules = rule_file.clone();
         let mut command = Command::new(program());
@@ -191,6 +200,11 @@ impl Daemon {
             .contains(taken)
     }
 
+    /// Takes up what it has said by now.
+    pub(crate) fn listen(&mut self) {
+        self.said.extend(self.stderr.try_iter());
+    }
+
     /// Whether it has said this.
     pub(crate) fn has_said(&self, text: &str) -> bool {
         self.said.iter().any(|line| line.contains(text))
@@ -233,6 +247,17 @@ impl Daemon {
         let mut command = Command::new(program());
         command.args(["auditctl", "--control"]).arg(&self.control);
         Asked::of(command.args(arguments))
+    }
+
+    /// Waits until everything matched so far has been written or lost; the answer.
+    #[track_caller]
+    pub(crate) fn flush(&self) -> String {
+        let mut stream = UnixStream::connect(&self.control).unwrap();
+        let request = b"{\"version\":1,\"request\":\"flush\"}\n";
+        stream.write_all(request).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
     }
 
     /// Its process id.
@@ -279,7 +304,9 @@ impl Daemon {
     /// Ends it with a signal, reads its account and its log.
     #[track_caller]
     pub(crate) fn stop_with(self, signal: Signal) -> Stopped {
-        let Account { summary, code, log } = self.end(signal);
+        let Account {
+            summary, code, log, ..
+        } = self.end(signal);
         let events = event::events(&fs::read(&log).unwrap());
         Stopped {
             summary,
@@ -300,6 +327,7 @@ impl Daemon {
             summary,
             code: status.code(),
             log: self.log.clone(),
+            said: std::mem::take(&mut self.said),
         }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) fn a_burst_loses_nothing() {
         summary,
         code,
         log: path,
+        ..
     } = daemon.end(Signal::SIGTERM);
     assert_eq!(
         (summary.lost, summary.matched, code),
@@ -77,7 +78,9 @@ pub(crate) fn what_a_full_ring_loses_is_counted() {
     daemon.signal(Signal::SIGSTOP);
     place.workload().burst(&path, OPENS);
     daemon.signal(Signal::SIGCONT);
-    let Account { summary, code, log } = daemon.end(Signal::SIGTERM);
+    let Account {
+        summary, code, log, ..
+    } = daemon.end(Signal::SIGTERM);
     assert!(summary.matched >= u64::from(OPENS), "{summary:?}");
     assert!(summary.lost > 0 && summary.written > 0, "{summary:?}");
     assert_eq!(

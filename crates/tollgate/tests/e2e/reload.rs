@@ -84,7 +84,9 @@ pub(crate) fn no_event_is_lost_or_doubled() {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(settled(&daemon), held_before, "what it holds of BPF");
-    let Account { summary, code, log } = daemon.end(Signal::SIGTERM);
+    let Account {
+        summary, code, log, ..
+    } = daemon.end(Signal::SIGTERM);
     assert_eq!((summary.lost, code), (0, Some(0)), "{summary:?}");
     assert_eq!(summary.matched, summary.written);
 

@@ -10,7 +10,7 @@
 
 use std::io;
 
-use audit::conf::auditd::{Action, SizeAction, Space};
+use audit::conf::auditd::{Action, Overflow, SizeAction, Space};
 use nix::sys::statvfs::Statvfs;
 
 use super::machine::{Runlevel, Urgency};
@@ -219,6 +219,30 @@ impl Journal {
         {
             let action = conf.disk_error_action.clone();
             self.act(&action, &text);
+        }
+    }
+
+    /// Does what is due when plugins are slower than events come.
+    pub(super) fn overflow(&mut self, plugins: &str) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let text = format!("the queue of plugin {plugins} is full: events are lost to it");
+        match conf.overflow_action {
+            Overflow::Ignore => {}
+            Overflow::Syslog => self.alarm(&text),
+            Overflow::Suspend => {
+                self.alarm(&format!("plugins get nothing until USR2: {text}"));
+                self.dispatcher.suspend();
+            }
+            Overflow::Single => {
+                self.alarm(&text);
+                self.machine.go(Runlevel::Single);
+            }
+            Overflow::Halt => {
+                self.alarm(&text);
+                self.machine.go(Runlevel::Halt);
+            }
         }
     }
 

@@ -57,6 +57,11 @@ impl Keep {
             .map_or(Format::Raw, |conf| conf.log_format)
     }
 
+    /// Whether lines are written as they come.
+    pub(super) fn is_plain(&self) -> bool {
+        self.format() == Format::Raw && self.node.is_none()
+    }
+
     pub(super) fn writes(&self) -> bool {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
     }

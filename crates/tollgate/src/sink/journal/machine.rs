@@ -78,13 +78,13 @@ impl Machine for ThisMachine {
     }
 
     fn mail(&mut self, to: &BStr, subject: &str, text: &str) {
-        let child = Command::new(SENDMAIL)
+        let mut command = Command::new(SENDMAIL);
+        command
             .arg("-t")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match child {
+            .stderr(Stdio::null());
+        match engine::unblock_signals(&mut command).spawn() {
             Ok(mut child) => {
                 // It is far shorter than what a pipe holds.
                 let letter = format!("To: {to}\nFrom: root\nSubject: {subject}\n\n{text}\n");
@@ -105,10 +105,9 @@ impl Machine for ThisMachine {
             .to_path()
             .map_err(std::io::Error::other)
             .and_then(|path| {
-                Command::new(path)
-                    .current_dir("/")
-                    .stdin(Stdio::null())
-                    .spawn()
+                let mut command = Command::new(path);
+                command.current_dir("/").stdin(Stdio::null());
+                engine::unblock_signals(&mut command).spawn()
             });
         match child {
             Ok(child) => {

@@ -44,6 +44,7 @@ impl Journal {
             put("admin space action performed", &yes_no(self.alarms.admin));
             put("disk error detected", &yes_no(self.alarms.error));
         }
+        text.push_str(&self.dispatcher.report());
         text
     }
 }

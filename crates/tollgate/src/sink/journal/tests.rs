@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::{Arc, Mutex};
 
-use audit::conf::auditd::{Action, NameFormat, Settings, SizeAction, Space};
+use audit::conf::auditd::{Action, NameFormat, Overflow, Settings, SizeAction, Space};
 use bstr::BStr;
 use tempfile::TempDir;
 
@@ -64,6 +64,7 @@ fn settings() -> Settings {
     Settings {
         log_format: Format::Raw,
         max_log_file: 1,
+        plugin_dir: "/nonexistent".into(),
         ..Settings::default()
     }
 }
@@ -311,4 +312,39 @@ fn whole_events_of_a_part_are_counted() {
     // What was torn may have been of the same event.
     assert_eq!(whole_events(&text[..60]), (0, 0));
     assert_eq!(whole_events(b""), (0, 0));
+}
+
+#[test]
+fn a_queue_that_is_full_is_acted_upon() {
+    let told = "the queue of plugin a.conf is full: events are lost to it";
+    for (overflow_action, expected) in [
+        (Overflow::Ignore, vec![]),
+        (Overflow::Syslog, vec![format!("Alert: {told}")]),
+        (
+            Overflow::Suspend,
+            vec![format!("Alert: plugins get nothing until USR2: {told}")],
+        ),
+        (
+            Overflow::Single,
+            vec![format!("Alert: {told}"), "go Single".to_owned()],
+        ),
+        (
+            Overflow::Halt,
+            vec![format!("Alert: {told}"), "go Halt".to_owned()],
+        ),
+    ] {
+        let suspends = overflow_action == Overflow::Suspend;
+        let mut place = Place::new(Settings {
+            overflow_action,
+            ..settings()
+        });
+        place.journal.overflow("a.conf");
+        assert_eq!(place.noted.taken(), expected);
+        let suspended = "plugin queueing suspended = yes\n";
+        assert_eq!(place.journal.report().contains(suspended), suspends);
+        place.journal.resume_now(Asker::this());
+        assert!(!place.journal.report().contains(suspended));
+        // Only plugins have lost something.
+        assert_eq!(place.journal.append(EVENT, 1).written, 1);
+    }
 }

@@ -1,0 +1,221 @@
+//! Configuration of a plugin: one file of `plugins.d`.
+//!
+//! # Source
+//! `auditd-plugins(5)`, and `audisp/audispd-pconfig.c` of audit-userspace 3.0.9 and 4.2.1.
+
+use bstr::{BStr, BString, ByteSlice as _};
+
+use super::line::{Assignment, assignments};
+use crate::rule::{Diagnostic, Severity};
+
+/// What a plugin is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// Whether it is to run.
+    pub active: bool,
+    /// What runs.
+    pub program: Program,
+    /// What it is given on its command line.
+    pub args: Vec<BString>,
+    /// How it is given events.
+    pub format: Format,
+}
+
+/// What runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// A program that reads events from its standard input.
+    File(BString),
+    /// A socket on which programs are given events, served by the daemon itself.
+    Socket,
+}
+
+/// How events are written to a plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Lines as they are in the log.
+    String,
+    /// A header before each record.
+    Binary,
+}
+
+impl Default for Plugin {
+    fn default() -> Self {
+        Self {
+            active: false,
+            program: Program::File(BString::default()),
+            args: Vec::new(),
+            format: Format::String,
+        }
+    }
+}
+
+/// Whether a file of `plugins.d` is configuration: it is not hidden, and its only dot is that of
+/// `.conf`.
+#[must_use]
+pub fn is_plugin(file: &[u8]) -> bool {
+    file.strip_suffix(b".conf")
+        .is_some_and(|name| !name.is_empty() && !name.contains(&b'.'))
+}
+
+/// Reads the text of a file of `plugins.d`. The plugin counts only if no finding is an error.
+#[must_use]
+pub fn parse(bytes: &[u8]) -> (Plugin, Vec<Diagnostic>) {
+    let (lines, mut findings) = assignments(bytes);
+    let mut plugin = Plugin::default();
+    for line in &lines {
+        findings.extend(take(&mut plugin, line).err());
+    }
+    if plugin.program == Program::File(BString::default()) && plugin.active {
+        let place = super::line::Place { line: 1, start: 0 };
+        findings.push(place.finding(
+            Severity::Error,
+            "conflict",
+            0..0,
+            "an active plugin needs a `path`",
+            "set `path` to its program",
+        ));
+    }
+    (plugin, findings)
+}
+
+fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
+    let wrong = |code, span, message: String, advice: &str| {
+        line.place
+            .finding(Severity::Error, code, span, message, advice)
+    };
+    let value = line.value;
+    let one_of = |known: &[&str]| {
+        let found = known.iter().position(|word| value.is(word));
+        found.ok_or_else(|| {
+            wrong(
+                "bad-value",
+                value.span(),
+                format!(
+                    "`{}` is none of the values that `{}` can have",
+                    value.text, line.key.text
+                ),
+                &format!("write one of {}", known.join(", ")),
+            )
+        })
+    };
+    let key = &line.key;
+    if let (Some(extra), false) = (line.more.first(), key.is("args")) {
+        return Err(wrong(
+            "extra-word",
+            extra.span(),
+            format!("`{}` does not take a second value", key.text),
+            "write one value",
+        ));
+    }
+    if key.is("active") {
+        plugin.active = one_of(&["yes", "no"])? == 0;
+    } else if key.is("direction") {
+        // There was never another direction than out, and it is no longer asked for.
+    } else if key.is("type") {
+        one_of(&["always", "builtin"])?;
+    } else if key.is("format") {
+        plugin.format = match one_of(&["string", "binary"])? {
+            0 => Format::String,
+            _ => Format::Binary,
+        };
+    } else if key.is("args") {
+        plugin.args = core::iter::once(&value)
+            .chain(&line.more)
+            .map(|word| word.text.into())
+            .collect();
+    } else if key.is("path") {
+        plugin.program = program(value.text).ok_or_else(|| {
+            wrong(
+                "bad-value",
+                value.span(),
+                format!(
+                    "`{}` is no program: the name of its directory must have 4 letters or more",
+                    value.text
+                ),
+                "write an absolute path, such as /usr/sbin/audisp-syslog, or builtin_af_unix",
+            )
+        })?;
+    } else {
+        return Err(wrong(
+            "unknown-key",
+            key.span(),
+            format!("a plugin has no key `{}`", key.text),
+            "auditd-plugins(5) has them all",
+        ));
+    }
+    Ok(())
+}
+
+fn program(value: &BStr) -> Option<Program> {
+    /// Length of `/var`, the shortest directory that `auditd` takes.
+    const SHORTEST_DIRECTORY: usize = 4;
+    if value.eq_ignore_ascii_case(b"builtin_af_unix") {
+        return Some(Program::Socket);
+    }
+    if value.eq_ignore_ascii_case(b"builtin_syslog") {
+        return Some(Program::File("/sbin/audisp-syslog".into()));
+    }
+    let directory = value.rfind_byte(b'/')?;
+    (value.starts_with(b"/") && directory >= SHORTEST_DIRECTORY)
+        .then(|| Program::File(value.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codes(text: &str) -> Vec<(&'static str, u32)> {
+        let (_, findings) = parse(text.as_bytes());
+        findings
+            .iter()
+            .map(|finding| (finding.code, finding.column))
+            .collect()
+    }
+
+    #[test]
+    fn what_debian_installs_is_read() {
+        let text = "active = no\ndirection = out\npath = /sbin/audisp-syslog\ntype = always \n\
+                    args = LOG_INFO LOG_LOCAL0\nformat = string\n";
+        let expected = Plugin {
+            program: Program::File("/sbin/audisp-syslog".into()),
+            args: vec!["LOG_INFO".into(), "LOG_LOCAL0".into()],
+            ..Plugin::default()
+        };
+        assert_eq!(parse(text.as_bytes()), (expected, vec![]));
+        let text = "active = YES\ndirection = out\npath = builtin_af_unix\ntype = builtin\n\
+                    args = 0640 /var/run/audispd_events\nformat = binary\n";
+        let expected = Plugin {
+            active: true,
+            program: Program::Socket,
+            args: vec!["0640".into(), "/var/run/audispd_events".into()],
+            format: Format::Binary,
+        };
+        assert_eq!(parse(text.as_bytes()), (expected, vec![]));
+    }
+
+    #[test]
+    fn mistakes_have_a_place() {
+        assert_eq!(codes("active = maybe\n"), [("bad-value", 10)]);
+        assert_eq!(codes("active = no x\n"), [("extra-word", 13)]);
+        assert_eq!(codes("path = audisp\n"), [("bad-value", 8)]);
+        assert_eq!(codes("path = /a/b\n"), [("bad-value", 8)]);
+        assert_eq!(codes("format = json\n"), [("bad-value", 10)]);
+        assert_eq!(codes("q_depth = 3\n"), [("unknown-key", 1)]);
+        assert_eq!(codes("active = yes\n"), [("conflict", 1)]);
+    }
+
+    #[test]
+    fn only_names_with_one_dot_are_plugins() {
+        for (name, is) in [
+            (&b"af_unix.conf"[..], true),
+            (b".conf", false),
+            (b".x.conf", false),
+            (b"x.conf.dpkg-old", false),
+            (b"x.y.conf", false),
+            (b"x", false),
+        ] {
+            assert_eq!(is_plugin(name), is, "{}", name.as_bstr());
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Plugins: programs that are given events as they come.
+//!
+//! ```text
+//! tlg-log ---> Dispatcher ---> queue of each plugin ---> tlg-plugin ---> its standard input
+//! ```
+//!
+//! [`chunk`] has the bytes that plugins read, [`feed`] the queue and the thread of each, [`process`] the
+//! programs, [`socket`] the one plugin that is a part of the daemon.
+
+mod chunk;
+mod feed;
+mod process;
+mod socket;
+
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use audit::conf::auditd::Settings;
+use audit::conf::plugin::{self, Plugin, is_plugin};
+use bstr::ByteSlice as _;
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+
+use crate::cli::report::{file_warnings, say};
+use crate::cli::rules::SourceFile;
+use crate::config::Configured;
+use chunk::Chunk;
+pub(crate) use chunk::Lines;
+use feed::Feed;
+
+/// How long plugins may take for what waits at the end.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Larger files are no configuration.
+const FILE_LIMIT_BYTES: u64 = 1 << 16;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// All plugins.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatcher {
+    feeds: Vec<Feed>,
+    /// Threads of plugins that get nothing more.
+    leaving: Vec<JoinHandle<()>>,
+    /// Plugins get nothing until somebody resumes.
+    suspended: bool,
+}
+
+impl Dispatcher {
+    /// Starts the plugins that are configured; one that cannot be started is named, and the others run.
+    pub(crate) fn start(settings: &Settings) -> Self {
+        let mut dispatcher = Self::default();
+        dispatcher.configure(settings);
+        dispatcher
+    }
+
+    /// Whether nobody wants events.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.feeds.is_empty()
+    }
+
+    /// Gives whole events to all plugins; the names of those whose queue has become full.
+    pub(crate) fn give(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
+        if self.suspended {
+            self.feeds.iter().for_each(|feed| feed.lose(events));
+            return Vec::new();
+        }
+        let chunk = Arc::new(Chunk::new(log, lines, events));
+        let mut full = Vec::new();
+        for feed in &mut self.feeds {
+            if !feed.give(&chunk) && !std::mem::replace(&mut feed.told, true) {
+                full.push(feed.name.clone());
+            }
+        }
+        full
+    }
+
+    /// Gives nothing until [`Dispatcher::resume`].
+    pub(crate) const fn suspend(&mut self) {
+        self.suspended = true;
+    }
+
+    /// Gives events again.
+    pub(crate) const fn resume(&mut self) {
+        self.suspended = false;
+    }
+
+    /// Has plugins end that are no longer configured as they were, tells the others to read their own
+    /// configuration again, and starts new ones.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        let mut wanted = wanted(settings);
+        let until = Instant::now() + PATIENCE;
+        self.leaving.retain(|thread| !thread.is_finished());
+        for feed in std::mem::take(&mut self.feeds) {
+            let same = wanted
+                .iter()
+                .position(|(name, plugin)| *name == feed.name && *plugin == feed.plugin);
+            if let Some(at) = same {
+                wanted.remove(at);
+                feed.renew();
+                self.feeds.push(feed);
+            } else {
+                // Nobody waits for it here: events go on.
+                self.leaving.push(feed.leave(until));
+            }
+        }
+        for (name, plugin) in wanted {
+            match Feed::start(&name, plugin, settings.max_restarts, settings.q_depth) {
+                Ok(feed) => self.feeds.push(feed),
+                Err(error) => say(&format!("plugin {name} is left out: {error:#}")),
+            }
+        }
+    }
+
+    /// Lines of the state report.
+    pub(crate) fn report(&self) -> String {
+        let queues: Vec<(usize, usize)> = self.feeds.iter().map(Feed::queue).collect();
+        let now = queues.iter().map(|(now, _)| now / 1024).max().unwrap_or(0);
+        let deepest = queues
+            .iter()
+            .map(|(_, most)| most / 1024)
+            .max()
+            .unwrap_or(0);
+        let lost = self.feeds.iter().any(|feed| feed.lost() != 0);
+        let yes_no = |is: bool| if is { "yes" } else { "no" };
+        let mut text = format!(
+            "Number of active plugins = {}\ncurrent plugin queue depth = {now} KiB\n\
+             max plugin queue depth used = {deepest} KiB\nplugin queue overflow detected = {}\n\
+             plugin queueing suspended = {}\n",
+            self.feeds.len(),
+            yes_no(lost),
+            yes_no(self.suspended)
+        );
+        for feed in &self.feeds {
+            // Writing to a string cannot fail.
+            let _ok = writeln!(text, "plugin {} lost = {}", feed.name, feed.lost());
+        }
+        text
+    }
+
+    /// Lets plugins take what waits, all at the same time, and ends them.
+    pub(crate) fn end(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let feeds = std::mem::take(&mut self.feeds);
+        self.leaving
+            .extend(feeds.into_iter().map(|feed| feed.leave(until)));
+        for thread in std::mem::take(&mut self.leaving) {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Plugins that are active, by the names of their files. One whose file is wrong is named and left out.
+fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
+    let Ok(directory) = settings.plugin_dir.to_path() else {
+        return Vec::new();
+    };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.file_name()))
+        .filter(|name| is_plugin(name.as_encoded_bytes()))
+        .collect();
+    names.sort();
+    let mut wanted = Vec::new();
+    for name in names {
+        let shown = name.to_string_lossy().into_owned();
+        match read(&directory.join(&name)) {
+            Ok(read) => {
+                file_warnings(&read.file);
+                if !read.is_right() {
+                    say(&format!("plugin {shown} is left out: its file is wrong"));
+                } else if read.settings.active {
+                    wanted.push((shown, read.settings));
+                }
+            }
+            Err(error) => say(&format!("plugin {shown} is left out: {error:#}")),
+        }
+    }
+    wanted
+}
+
+/// Reads a file of `plugins.d`, or what a link there leads to.
+///
+/// # Errors
+/// A file that cannot be read, or that others than root can write.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Configured<Plugin>> {
+    let shown = path.display();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)
+        .with_context(|| format!("cannot open `{shown}`"))?;
+    let about = file
+        .metadata()
+        .with_context(|| format!("cannot look at `{shown}`"))?;
+    let own = about.uid() == 0 || about.uid() == geteuid().as_raw();
+    if !about.is_file() || !own || about.mode() & WRITABLE_BY_OTHERS != 0 {
+        bail!("`{shown}` is no file that only root can write");
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_LIMIT_BYTES)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read `{shown}`"))?;
+    let (settings, diagnostics) = plugin::parse(&bytes);
+    Ok(Configured {
+        settings,
+        file: SourceFile {
+            path: path.to_owned(),
+            bytes,
+            lines: Vec::new(),
+            diagnostics,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_configured_anew_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let write = |format: &str| {
+            let at = socket.display();
+            let text = format!("active = yes\npath = builtin_af_unix\nargs = 0600 {at} {format}\n");
+            fs::write(directory.path().join("a.conf"), text).unwrap();
+        };
+        let settings = Settings {
+            plugin_dir: directory.path().to_str().unwrap().into(),
+            ..Settings::default()
+        };
+        write("string");
+        let mut dispatcher = Dispatcher::start(&settings);
+        write("binary");
+        dispatcher.configure(&settings);
+        assert_eq!((dispatcher.feeds.len(), dispatcher.leaving.len()), (1, 1));
+        for thread in std::mem::take(&mut dispatcher.leaving) {
+            thread.join().unwrap();
+        }
+        assert!(socket.exists());
+        dispatcher.end();
+        assert!(!socket.exists());
+    }
+}

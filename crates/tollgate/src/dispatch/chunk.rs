@@ -1,0 +1,180 @@
+//! What plugins are given: the lines of the log, and after each event the record that ends it.
+//!
+//! ```text
+//! string   type=SYSCALL msg=audit(...): ...\n ... type=EOE msg=audit(...): \n
+//! binary   u32 version, u32 16, u32 type, u32 size, and size bytes, in the machine's own order
+//! ```
+//!
+//! Version 0 has the kernel's text, from `audit(` on, for lines that are no more than that; version 1
+//! the whole line.
+//!
+//! # Source
+//! `struct audit_dispatcher_header` in `lib/libaudit.h` and `distribute_event` in `src/auditd.c`,
+//! audit-userspace 3.0.9.
+
+use audit::table;
+use bstr::ByteSlice as _;
+
+const EOE: u32 = 1320;
+const HEADER_BYTES: u32 = 16;
+
+/// Whether lines are the kernel's text alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// They are.
+    Raw,
+    /// They have a node, or a tail.
+    Formatted,
+}
+
+/// Text on its way to plugins; made once for all of them.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// Lines, with those that end events.
+    text: Vec<u8>,
+    lines: Lines,
+    /// Events in it.
+    pub(crate) events: u64,
+}
+
+impl Chunk {
+    /// Copies the lines of whole events.
+    pub(crate) fn new(log: &[u8], lines: Lines, events: u64) -> Self {
+        let mut text = Vec::with_capacity(log.len() + log.len() / 8);
+        let mut last: Option<(&[u8], &[u8])> = None;
+        for line in log.lines_with_terminator() {
+            let Some((node, stamp)) = stamp(line) else {
+                continue;
+            };
+            if let Some((node, ended)) = last.filter(|(_, ended)| *ended != stamp) {
+                end(node, ended, lines, &mut text);
+            }
+            last = Some((node, stamp));
+            text.extend_from_slice(line);
+        }
+        if let Some((node, ended)) = last {
+            end(node, ended, lines, &mut text);
+        }
+        Self {
+            text,
+            lines,
+            events,
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The lines as they are.
+    pub(crate) fn string(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The lines as records with a header each.
+    pub(crate) fn binary(&self, out: &mut Vec<u8>) {
+        for line in self.text.lines() {
+            let name = line
+                .find(b"type=")
+                .and_then(|at| line.get(at + 5..)?.split(|&byte| byte == b' ').next())
+                .unwrap_or_default();
+            let number = type_number(name).unwrap_or_default();
+            let (version, payload): (u32, &[u8]) = match self.lines {
+                Lines::Raw => {
+                    let at = line.find(b"audit(").unwrap_or_default();
+                    (0, line.get(at..).unwrap_or(line))
+                }
+                Lines::Formatted => (1, line),
+            };
+            let size = u32::try_from(payload.len()).unwrap_or_default();
+            for word in [version, HEADER_BYTES, number, size] {
+                out.extend_from_slice(&word.to_ne_bytes());
+            }
+            out.extend_from_slice(payload);
+        }
+    }
+}
+
+/// The node of a line, with its blank, and its stamp, from `audit(` to `)`.
+fn stamp(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let node = if line.starts_with(b"node=") {
+        line.get(..=line.find_byte(b' ')?)?
+    } else {
+        b""
+    };
+    let from = line.find(b"audit(")?;
+    let rest = line.get(from..)?;
+    Some((node, rest.get(..=rest.find_byte(b')')?)?))
+}
+
+/// Appends the record that ends an event; `auditd` trims it where it formats lines.
+fn end(node: &[u8], stamp: &[u8], lines: Lines, out: &mut Vec<u8>) {
+    out.extend_from_slice(node);
+    out.extend_from_slice(b"type=EOE msg=");
+    out.extend_from_slice(stamp);
+    out.extend_from_slice(match lines {
+        Lines::Raw => b": \n",
+        Lines::Formatted => b":\n",
+    });
+}
+
+fn type_number(name: &[u8]) -> Option<u32> {
+    if name == b"EOE" {
+        return Some(EOE);
+    }
+    if let Some(number) = name.strip_prefix(b"UNKNOWN[") {
+        return number.strip_suffix(b"]")?.to_str().ok()?.parse().ok();
+    }
+    table::msg_type_number(name).map(|number| number.0.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &[u8] = b"type=SYSCALL msg=audit(1.000:7): x=1\ntype=CWD msg=audit(1.000:7): y\n\
+                         type=SYSCALL msg=audit(1.000:8): z\n";
+
+    #[test]
+    fn each_event_is_ended() {
+        let chunk = Chunk::new(LOG, Lines::Raw, 2);
+        assert_eq!(
+            chunk.string().as_bstr(),
+            "type=SYSCALL msg=audit(1.000:7): x=1\ntype=CWD msg=audit(1.000:7): y\n\
+             type=EOE msg=audit(1.000:7): \ntype=SYSCALL msg=audit(1.000:8): z\n\
+             type=EOE msg=audit(1.000:8): \n"
+        );
+        let chunk = Chunk::new(
+            b"node=a type=USER msg=audit(1.000:9): x\n",
+            Lines::Formatted,
+            1,
+        );
+        let expected =
+            "node=a type=USER msg=audit(1.000:9): x\nnode=a type=EOE msg=audit(1.000:9):\n";
+        assert_eq!(chunk.string().as_bstr(), expected);
+    }
+
+    #[test]
+    fn records_have_headers_that_count_them() {
+        for (lines, version, first) in [
+            (Lines::Raw, 0, &b"audit(1.000:7): x=1"[..]),
+            (Lines::Formatted, 1, b"type=SYSCALL msg=audit(1.000:7): x=1"),
+        ] {
+            let mut bytes = Vec::new();
+            Chunk::new(LOG, lines, 2).binary(&mut bytes);
+            let mut rest = bytes.as_slice();
+            let mut records = Vec::new();
+            while let Some((header, tail)) = rest.split_first_chunk::<16>() {
+                let word = |at: usize| u32::from_ne_bytes(header[at..at + 4].try_into().unwrap());
+                assert_eq!((word(0), word(4)), (version, 16));
+                let (payload, next) = tail.split_at(usize::try_from(word(12)).unwrap());
+                records.push((word(8), payload));
+                rest = next;
+            }
+            let types: Vec<u32> = records.iter().map(|(number, _)| *number).collect();
+            assert_eq!(types, [1300, 1307, 1320, 1300, 1320]);
+            assert_eq!(records[0].1.as_bstr(), first.as_bstr());
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One plugin: a bounded queue, and a thread that empties it into the plugin.
+//!
+//! What the queue cannot take is lost to this plugin alone, and counted. Nobody who gives events waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use anyhow::Context as _;
+use audit::conf::plugin::{Plugin, Program};
+use crossbeam_channel::{Sender, bounded};
+
+use super::chunk::Chunk;
+use super::process::{Control, Process};
+use super::socket::Socket;
+use crate::cli::report::say;
+
+/// Longest record that `auditd` takes: what an entry of `q_depth` may be.
+///
+/// # Source
+/// `MAX_AUDIT_MESSAGE_LENGTH` in `lib/libaudit.h`, audit-userspace 3.0.9.
+const ENTRY_BYTES: usize = 8970;
+
+/// A plugin that is fed.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    /// Name of its configuration file.
+    pub(crate) name: String,
+    /// What it was configured as.
+    pub(crate) plugin: Plugin,
+    to: Sender<Arc<Chunk>>,
+    thread: JoinHandle<()>,
+    shared: Arc<Shared>,
+    most_bytes: usize,
+    /// It was said that its queue is full, and it has not been empty since.
+    pub(crate) told: bool,
+}
+
+/// What the feed and its thread share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    queued: AtomicUsize,
+    deepest: AtomicUsize,
+    /// Events that it did not get.
+    lost: AtomicU64,
+    pub(crate) control: Control,
+}
+
+impl Shared {
+    /// Counts events that the plugin did not get.
+    pub(crate) fn lose(&self, events: u64) {
+        self.lost.fetch_add(events, Ordering::Relaxed);
+    }
+}
+
+impl Feed {
+    /// Starts the thread, which starts the plugin.
+    ///
+    /// # Errors
+    /// When there is no thread, or no socket, to be had, and for a program that others could replace.
+    pub(crate) fn start(
+        name: &str,
+        plugin: Plugin,
+        max_restarts: u32,
+        q_depth: u32,
+    ) -> anyhow::Result<Self> {
+        let q_depth = usize::try_from(q_depth).unwrap_or(usize::MAX);
+        // A chunk has one record or more: no fewer fit than into the queue of `auditd`.
+        let (to, from) = bounded::<Arc<Chunk>>(q_depth);
+        let shared = Arc::<Shared>::default();
+        let its_own = Arc::clone(&shared);
+        let its_name = name.to_owned();
+        let mut outlet = match &plugin.program {
+            Program::File(path) => Outlet::Process(Box::new(Process::new(
+                name,
+                path.as_ref(),
+                &plugin,
+                max_restarts,
+            )?)),
+            Program::Socket => Outlet::Socket(Socket::bind(&plugin)?),
+        };
+        let thread = thread::Builder::new()
+            .name("tlg-plugin".to_owned())
+            .spawn(move || {
+                outlet.begin(&its_own);
+                for chunk in from {
+                    outlet.write(&chunk, &its_own);
+                    its_own.queued.fetch_sub(chunk.len(), Ordering::Relaxed);
+                }
+                outlet.end(&its_own);
+                let lost = its_own.lost.load(Ordering::Relaxed);
+                if lost != 0 {
+                    say(&format!("plugin {its_name} did not get {lost} events"));
+                }
+            })
+            .context("cannot start thread `tlg-plugin`")?;
+        Ok(Self {
+            name: name.to_owned(),
+            plugin,
+            to,
+            thread,
+            shared,
+            most_bytes: q_depth.saturating_mul(ENTRY_BYTES),
+            told: false,
+        })
+    }
+
+    /// Gives it events, or loses them; whether they were taken.
+    pub(crate) fn give(&mut self, chunk: &Arc<Chunk>) -> bool {
+        let queued = self.shared.queued.load(Ordering::Relaxed);
+        if queued == 0 {
+            self.told = false;
+        } else if queued + chunk.len() > self.most_bytes {
+            // A chunk that is longer than the queue still passes through an empty one.
+            self.lose(chunk.events);
+            return false;
+        }
+        let now = self.shared.queued.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
+        if self.to.try_send(Arc::clone(chunk)).is_err() {
+            self.shared.queued.fetch_sub(chunk.len(), Ordering::Relaxed);
+            self.lose(chunk.events);
+            return false;
+        }
+        self.shared.deepest.fetch_max(now, Ordering::Relaxed);
+        true
+    }
+
+    /// Counts events that it was not given.
+    pub(crate) fn lose(&self, events: u64) {
+        self.shared.lose(events);
+    }
+
+    /// Events that it did not get.
+    pub(crate) fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that wait, and that ever waited.
+    pub(crate) fn queue(&self) -> (usize, usize) {
+        (
+            self.shared.queued.load(Ordering::Relaxed),
+            self.shared.deepest.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Has it read its configuration again, and lets it be started as often as a new one.
+    pub(crate) fn renew(&self) {
+        self.shared.control.renew();
+    }
+
+    /// Gives it nothing more. It may take what waits until then, and its thread ends soon after.
+    pub(crate) fn leave(self, until: Instant) -> JoinHandle<()> {
+        self.shared.control.end_by(until);
+        self.thread
+    }
+}
+
+/// Where events go.
+enum Outlet {
+    Process(Box<Process>),
+    Socket(Socket),
+}
+
+impl Outlet {
+    fn begin(&mut self, shared: &Shared) {
+        if let Self::Process(process) = self {
+            process.begin(shared);
+        }
+    }
+
+    fn write(&mut self, chunk: &Chunk, shared: &Shared) {
+        match self {
+            Self::Process(process) => process.write(chunk, shared),
+            Self::Socket(socket) => socket.write(chunk, shared),
+        }
+    }
+
+    fn end(&mut self, shared: &Shared) {
+        if let Self::Process(process) = self {
+            process.end(shared);
+        }
+    }
+}
