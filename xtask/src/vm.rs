@@ -10,11 +10,12 @@ mod counts;
 mod initramfs;
 mod kernel;
 mod report;
+mod rulesets;
 
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
@@ -172,7 +173,7 @@ fn boot_all(
     let directory = repository.target().join("vm");
     fs::create_dir_all(&directory)?;
     let initramfs = directory.join("initramfs");
-    fs::write(&initramfs, pack(&repository.target().join("release"))?)?;
+    fs::write(&initramfs, pack(repository)?)?;
     let mut images = Vec::new();
     for kernel in &options.kernels {
         let image = kernel.image(&directory)?;
@@ -226,7 +227,8 @@ fn run_all(
 }
 
 /// The file system of a machine.
-fn pack(release: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
+    let release = repository.target().join("release");
     let mut archive = Archive::default();
     for (from, to) in [
         (release.join("vm"), "/init"),
@@ -239,6 +241,7 @@ fn pack(release: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     }
     archive.file("/etc/passwd", 0o644, b"root:x:0:0::/:/bin/sh\n");
     archive.file("/etc/group", 0o644, b"root:x:0:\n");
+    rulesets::pack(repository, &mut archive)?;
     Ok(archive.finish())
 }
 

@@ -27,7 +27,8 @@ use crate::suite::{Rules, Session, wait_within};
 use choice::{Choices, Difference};
 use known::Known;
 use random::Random;
-use workload::{Last, Scene};
+pub(crate) use workload::Last;
+use workload::Scene;
 
 /// Lists on the fentry engine.
 pub(crate) const SESSION: Session = Session {

@@ -21,6 +21,7 @@ mod machine;
 mod program;
 mod raw;
 mod reload;
+mod rulesets;
 mod run;
 mod suite;
 mod tracepoint;
@@ -52,6 +53,8 @@ const SESSIONS: &[Session] = &[
     differential::SESSION_32,
     differential::SESSION_URING,
     lists::SESSION,
+    rulesets::SESSION,
+    rulesets::SESSION_ALL_CALLS,
 ];
 
 fn main() -> ExitCode {

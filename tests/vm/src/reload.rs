@@ -217,7 +217,7 @@ fn make_calls(path: &Path) -> anyhow::Result<u32> {
 ///
 /// # Errors
 /// When it refuses them.
-fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
+pub(crate) fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
     fs::write(daemon.rules(), rules).context("cannot write the rules")?;
     kill(daemon.pid(), Signal::SIGHUP).context("the daemon has ended")?;
     let said = daemon.hear_any(
@@ -246,7 +246,10 @@ fn infos(daemon: &Daemon) -> anyhow::Result<Vec<String>> {
 }
 
 /// How many of these the daemon holds: programs, maps, links.
-fn held(daemon: &Daemon, names: &[&str]) -> anyhow::Result<usize> {
+///
+/// # Errors
+/// When its descriptors cannot be listed.
+pub(crate) fn held(daemon: &Daemon, names: &[&str]) -> anyhow::Result<usize> {
     let infos = infos(daemon)?;
     let lines = infos.iter().flat_map(|info| info.lines());
     Ok(lines

@@ -364,22 +364,23 @@ fn narrow(scene: &Scene) -> Vec<Step> {
 }
 
 /// The last event of a run, by a task of its own.
-pub(super) struct Last;
+pub(crate) struct Last;
 
 impl Last {
-    pub(super) const RULE: &str =
+    pub(crate) const RULE: &str =
         "-a always,exit -F arch=b64 -S exit -F uid=599999 -k last-of-all-lists";
-    pub(super) const KEY: &str = "last-of-all-lists";
+    pub(crate) const KEY: &str = "last-of-all-lists";
     const UID: u32 = 599_999;
     const PATH: &str = "/tmp/tollgate-lists/last";
 
-    pub(super) fn prepare() -> anyhow::Result<()> {
+    pub(crate) fn prepare() -> anyhow::Result<()> {
+        fs::create_dir_all(PLACES).context("cannot make a place for lists")?;
         Program::new(Entry::Syscall)
             .write(Path::new(Self::PATH))
             .context("cannot write the last program")
     }
 
-    pub(super) fn run() -> anyhow::Result<()> {
+    pub(crate) fn run() -> anyhow::Result<()> {
         let mut command = Command::new(Self::PATH);
         let status = command
             .uid(Self::UID)
