@@ -53,9 +53,10 @@ const SESSIONS: &[Session] = &[
     differential::SESSION_32,
     differential::SESSION_URING,
     lists::SESSION,
-    rulesets::SESSION,
-    rulesets::SESSION_ALL_CALLS,
 ];
+
+/// Those that take minutes, run when a filter names them.
+const LONG: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
@@ -65,6 +66,8 @@ fn main() -> ExitCode {
         Ok(wishes) => {
             let sessions = if wishes.counts {
                 count::SESSIONS
+            } else if wishes.filter.starts_with("rulesets") {
+                LONG
             } else {
                 SESSIONS
             };
