@@ -18,7 +18,7 @@ pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// Longer than any test may take.
 const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 /// Longer than all of them take on a slow and busy host.
-const LONGEST_RUN: Duration = Duration::from_secs(900);
+const LONGEST_RUN: Duration = Duration::from_secs(1200);
 
 /// Makes warnings of the kernel visible and its end an end: no reboot, no waiting. Mitigations of
 /// processor bugs cost time and protect nobody here.
