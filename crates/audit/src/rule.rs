@@ -13,6 +13,8 @@ pub mod diag;
 pub(crate) mod field;
 mod lex;
 mod name;
+#[cfg(test)]
+pub(crate) mod nobody;
 mod pair;
 mod parse;
 mod print;

@@ -80,29 +80,9 @@ impl Exclude {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Arch, Auid};
-    use crate::rule::{Command, Host, parse_line};
-
-    /// A machine without users.
-    struct Machine;
-
-    impl Host for Machine {
-        fn uid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn gid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn is_directory(&self, _path: &[u8]) -> bool {
-            false
-        }
-
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
+    use crate::ids::Auid;
+    use crate::rule::nobody::Nobody;
+    use crate::rule::{Command, parse_line};
 
     const EVENT: &str = "type=SYSCALL msg=audit(1.000:1): a\n\
                          type=CWD msg=audit(1.000:1): cwd=\"/type=CWD \"\n\
@@ -113,7 +93,7 @@ mod tests {
     fn exclude(lines: &[&str]) -> Exclude {
         let mut exclude = Exclude::default();
         for line in lines {
-            let (command, findings) = parse_line(line.as_bytes(), &Machine);
+            let (command, findings) = parse_line(line.as_bytes(), &Nobody);
             let Some(Command::Add { rule, .. }) = command else {
                 panic!("{line}: {findings:?}");
             };

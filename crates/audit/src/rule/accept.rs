@@ -147,33 +147,13 @@ fn number(kind: Kind, field: Field, name: &str, number: u32) -> Result<(), Strin
 #[cfg(test)]
 mod tests {
     use super::super::auditctl::{Request, arguments};
-    use super::super::{Command, Dialect, Host};
+    use super::super::nobody::Nobody;
+    use super::super::{Command, Dialect};
     use super::*;
-    use crate::ids::Arch;
-
-    struct Machine;
-
-    impl Host for Machine {
-        fn uid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn gid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn is_directory(&self, _path: &[u8]) -> bool {
-            false
-        }
-
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
 
     fn rule(line: &str) -> Rule {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        let answer = arguments(&words, Dialect::Four, &Machine);
+        let answer = arguments(&words, Dialect::Four, &Nobody);
         match answer.requests.as_slice() {
             [Request::Command(Command::Add { rule, .. })] => rule.clone(),
             _ => panic!("{line}: {:?}", answer.said),
@@ -209,7 +189,7 @@ mod tests {
         ] {
             let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             // `auditctl` itself refuses some of them, depending on its version.
-            let answer = arguments(&words, Dialect::Four, &Machine);
+            let answer = arguments(&words, Dialect::Four, &Nobody);
             let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() else {
                 continue;
             };

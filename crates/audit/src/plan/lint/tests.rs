@@ -2,33 +2,13 @@
 
 use super::super::list::RuleList;
 use super::*;
-use crate::rule::{Host, codes, parse_file};
-
-/// A machine without users.
-struct Machine;
-
-impl Host for Machine {
-    fn uid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn gid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn is_directory(&self, path: &[u8]) -> bool {
-        path == b"/etc"
-    }
-
-    fn native(&self) -> Arch {
-        Arch::X86_64
-    }
-}
+use crate::rule::nobody::Nobody;
+use crate::rule::{codes, parse_file};
 
 /// Line and code of all findings, those that nearly every short list has left out.
 #[track_caller]
 fn found(text: &str) -> Vec<(u32, &'static str)> {
-    let (lines, _) = parse_file(text.as_bytes(), &Machine);
+    let (lines, _) = parse_file(text.as_bytes(), &Nobody);
     assert_eq!(lines.len(), text.lines().count(), "{text}");
     let mut list = RuleList::default();
     assert_eq!(list.load(0, lines), []);
@@ -48,7 +28,7 @@ fn found(text: &str) -> Vec<(u32, &'static str)> {
 
 #[track_caller]
 fn has(text: &str, code: &str) -> bool {
-    let (lines, _) = parse_file(text.as_bytes(), &Machine);
+    let (lines, _) = parse_file(text.as_bytes(), &Nobody);
     let mut list = RuleList::default();
     list.load(0, lines);
     lint(list.rules(), Arch::X86_64)

@@ -3,34 +3,14 @@
 
 use bstr::ByteSlice as _;
 
+use super::super::nobody::Nobody;
 use super::super::{Place, print};
 use super::*;
 use crate::ids::Arch;
 
-/// A machine without users, where `/etc` is a directory.
-struct Machine;
-
-impl Host for Machine {
-    fn uid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn gid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn is_directory(&self, path: &[u8]) -> bool {
-        path == b"/etc"
-    }
-
-    fn native(&self) -> Arch {
-        Arch::X86_64
-    }
-}
-
 fn run(line: &str, dialect: Dialect) -> Answer {
     let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
-    arguments(&words, dialect, &Machine)
+    arguments(&words, dialect, &Nobody)
 }
 
 /// Status and messages in version 4, the general one left out.
@@ -68,7 +48,7 @@ fn list(key: Option<&str>, interpret: bool) -> Request {
 #[test]
 fn nothing_shows_the_usage_and_fails() {
     for dialect in [Dialect::Three, Dialect::Four] {
-        let answer = arguments(&[], dialect, &Machine);
+        let answer = arguments(&[], dialect, &Nobody);
         assert_eq!(answer.requests, [Request::Usage]);
         assert_eq!((answer.status, answer.said.len()), (1, 0));
     }
@@ -321,7 +301,7 @@ fn only_version_4_names_the_syscalls_of_perm() {
 #[test]
 fn a_line_of_a_file_is_placed() {
     let said = |text: &str| {
-        let answer = line(text.as_bytes(), 7, Dialect::Four, &Machine).unwrap();
+        let answer = line(text.as_bytes(), 7, Dialect::Four, &Nobody).unwrap();
         (answer.status, answer.said)
     };
     assert_eq!(
@@ -339,14 +319,14 @@ fn a_line_of_a_file_is_placed() {
     );
     assert_eq!(said("-R /x").1, ["Error - nested rule files not supported"]);
     for idle in ["", "   ", "# -z", "  #"] {
-        assert_eq!(line(idle.as_bytes(), 1, Dialect::Four, &Machine), None);
+        assert_eq!(line(idle.as_bytes(), 1, Dialect::Four, &Nobody), None);
     }
 }
 
 #[test]
 fn words_of_a_file_are_cut_at_spaces_only() {
     let key = |text: &[u8]| {
-        let answer = line(text, 1, Dialect::Four, &Machine).unwrap();
+        let answer = line(text, 1, Dialect::Four, &Nobody).unwrap();
         match answer.requests.into_iter().next() {
             Some(Request::Command(Command::Add { rule, .. })) => rule.keys,
             other => panic!("{other:?}"),

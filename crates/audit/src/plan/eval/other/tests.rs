@@ -1,33 +1,12 @@
 //! What each list decides, and what it passes over.
 
 use super::*;
-use crate::ids;
-use crate::rule::{Command, Host, parse_line};
-
-/// A machine without users.
-struct Machine;
-
-impl Host for Machine {
-    fn uid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn gid(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn is_directory(&self, _path: &[u8]) -> bool {
-        false
-    }
-
-    fn native(&self) -> ids::Arch {
-        ids::Arch::X86_64
-    }
-}
+use crate::rule::nobody::Nobody;
+use crate::rule::{Command, parse_line};
 
 #[track_caller]
 fn rules(lines: &[&str]) -> Vec<Rule> {
-    let rule = |line: &&str| match parse_line(line.as_bytes(), &Machine) {
+    let rule = |line: &&str| match parse_line(line.as_bytes(), &Nobody) {
         (Some(Command::Add { rule, .. }), _) => rule,
         other => panic!("{line}: {other:?}"),
     };
