@@ -76,7 +76,8 @@ pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Ma
     let mut object = Map::new();
     let mut paths = Vec::new();
     let mut others = Vec::new();
-    for record in event.records() {
+    let records: Vec<_> = event.records().collect();
+    for record in &records {
         if object.is_empty() {
             let time = record.time;
             put(
@@ -91,7 +92,7 @@ pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Ma
         }
         let mut fields = Map::new();
         for field in record.fields() {
-            match field.and_then(|field| Ok((field, value(&record, &field)?))) {
+            match field.and_then(|field| Ok((field, value(record, &field)?))) {
                 Ok((field, value)) => put(&mut fields, &field.name.to_str_lossy(), value),
                 Err(error) => wrong(error),
             }
@@ -106,7 +107,7 @@ pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Ma
                         .iter()
                         .for_each(|name| drop(fields.remove(*name)));
                 }
-                names(&record, &mut fields);
+                names(record, &mut fields);
                 paths.push(Value::Object(fields));
                 continue;
             }
@@ -115,14 +116,14 @@ pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Ma
                 let mut other = Map::new();
                 put(&mut other, "type", text(record.kind));
                 other.append(&mut fields);
-                names(&record, &mut other);
+                names(record, &mut other);
                 others.push(Value::Object(other));
                 continue;
             }
         }
-        names(&record, &mut object);
+        names(record, &mut object);
     }
-    arguments(event, &mut object, wrong);
+    arguments(&records, &mut object, wrong);
     for (name, list) in [("path", paths), ("records", others)] {
         if !list.is_empty() {
             put(&mut object, name, Value::Array(list));
@@ -169,12 +170,11 @@ fn syscall(fields: Map<String, Value>, object: &mut Map<String, Value>) {
 
 /// The arguments of a started program.
 fn arguments(
-    event: &Gathered,
+    records: &[Record<'_>],
     object: &mut Map<String, Value>,
     mut wrong: impl FnMut(DecodeError),
 ) {
-    let records: Vec<_> = event.records().collect();
-    match execve::arguments(&records) {
+    match execve::arguments(records) {
         Ok(found) if found.args.is_empty() && found.argc == 0 => {}
         Ok(found) => {
             put(object, "argc", json!(found.argc));
