@@ -13,7 +13,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
-use audit::rule::Severity;
+use audit::rule::{Diagnostic, Severity};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
@@ -25,9 +25,26 @@ pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
 /// Where tollgate has its own.
 pub(crate) const NATIVE: &str = "/etc/tollgate/tollgate.toml";
 
-/// Larger files are no configuration.
-const FILE_LIMIT_BYTES: u64 = 1 << 20;
-const WRITABLE_BY_ALL: u32 = 0o002;
+/// What a file must be like to be believed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trust {
+    /// Whether a link to it will do.
+    pub(crate) links: bool,
+    /// Bits of its mode that it may not have.
+    pub(crate) refused: u32,
+    /// What having one of them means, and what to do.
+    pub(crate) why: &'static str,
+    /// Larger files are no configuration.
+    pub(crate) limit_bytes: u64,
+}
+
+/// As `auditd` wants it, too.
+const TRUST: Trust = Trust {
+    links: false,
+    refused: 0o002,
+    why: "can be written by everyone: `chmod o-w` it",
+    limit_bytes: 1 << 20,
+};
 
 /// A configuration file that was read.
 #[derive(Debug)]
@@ -39,6 +56,28 @@ pub(crate) struct Configured<T> {
 }
 
 impl<T> Configured<T> {
+    /// Reads a file that nobody else can have written: it belongs to root or to who asks.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that must not be trusted.
+    pub(crate) fn read(
+        path: &Path,
+        trust: Trust,
+        parse: impl FnOnce(&[u8]) -> (T, Vec<Diagnostic>),
+    ) -> anyhow::Result<Self> {
+        let bytes = bytes(path, trust)?;
+        let (settings, diagnostics) = parse(&bytes);
+        Ok(Self {
+            settings,
+            file: SourceFile {
+                path: path.to_owned(),
+                bytes,
+                lines: Vec::new(),
+                diagnostics,
+            },
+        })
+    }
+
     /// Whether the settings count.
     pub(crate) fn is_right(&self) -> bool {
         self.file.count(Severity::Error) == 0
@@ -50,17 +89,7 @@ impl<T> Configured<T> {
 /// # Errors
 /// A file that cannot be read, or that must not be trusted.
 pub(crate) fn read_auditd(path: &Path) -> anyhow::Result<Configured<auditd::Settings>> {
-    let bytes = bytes(path)?;
-    let (settings, diagnostics) = auditd::parse(&bytes, &ThisMachine);
-    Ok(Configured {
-        settings,
-        file: SourceFile {
-            path: path.to_owned(),
-            bytes,
-            lines: Vec::new(),
-            diagnostics,
-        },
-    })
+    Configured::read(path, TRUST, |text| auditd::parse(text, &ThisMachine))
 }
 
 /// Reads a `tollgate.toml`.
@@ -68,17 +97,7 @@ pub(crate) fn read_auditd(path: &Path) -> anyhow::Result<Configured<auditd::Sett
 /// # Errors
 /// A file that cannot be read, or that must not be trusted.
 pub(crate) fn read_native(path: &Path) -> anyhow::Result<Configured<native::Settings>> {
-    let bytes = bytes(path)?;
-    let (settings, diagnostics) = native::parse(&bytes);
-    Ok(Configured {
-        settings,
-        file: SourceFile {
-            path: path.to_owned(),
-            bytes,
-            lines: Vec::new(),
-            diagnostics,
-        },
-    })
+    Configured::read(path, TRUST, native::parse)
 }
 
 /// Whether there is such a file; one that cannot be looked at is one.
@@ -86,13 +105,13 @@ pub(crate) fn exists(path: &Path) -> bool {
     !matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Text of a file that nobody else can have written: it is no link, belongs to root or to who asks,
-/// and not everyone may write to it. `auditd` wants the same.
-fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
+fn bytes(path: &Path, trust: Trust) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
+    let mut flags = OFlag::O_NONBLOCK;
+    flags.set(OFlag::O_NOFOLLOW, !trust.links);
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(OFlag::O_NOFOLLOW.bits() | OFlag::O_NONBLOCK.bits())
+        .custom_flags(flags.bits())
         .open(path)
         .with_context(|| format!("cannot open configuration `{shown}`"))?;
     let about = file
@@ -104,15 +123,18 @@ fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     if about.uid() != 0 && about.uid() != geteuid().as_raw() {
         bail!("configuration `{shown}` belongs to another user than root: `chown root` it");
     }
-    if about.mode() & WRITABLE_BY_ALL != 0 {
-        bail!("configuration `{shown}` can be written by everyone: `chmod o-w` it");
+    if about.mode() & trust.refused != 0 {
+        bail!("configuration `{shown}` {}", trust.why);
     }
     let mut bytes = Vec::new();
-    file.take(FILE_LIMIT_BYTES + 1)
+    file.take(trust.limit_bytes + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read configuration `{shown}`"))?;
-    if u64::try_from(bytes.len()).is_ok_and(|len| len > FILE_LIMIT_BYTES) {
-        bail!("configuration `{shown}` is larger than {FILE_LIMIT_BYTES} bytes");
+    if u64::try_from(bytes.len()).is_ok_and(|len| len > trust.limit_bytes) {
+        bail!(
+            "configuration `{shown}` is larger than {} bytes",
+            trust.limit_bytes
+        );
     }
     Ok(bytes)
 }

@@ -13,33 +13,31 @@ mod process;
 mod socket;
 
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
 use audit::conf::auditd::Settings;
 use audit::conf::plugin::{self, Plugin, is_plugin};
 use bstr::ByteSlice as _;
-use nix::fcntl::OFlag;
-use nix::unistd::geteuid;
 
 use crate::cli::report::{file_warnings, say};
-use crate::cli::rules::SourceFile;
-use crate::config::Configured;
+use crate::config::{Configured, Trust};
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
 use feed::Feed;
 
 /// How long plugins may take for what waits at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Larger files are no configuration.
-const FILE_LIMIT_BYTES: u64 = 1 << 16;
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// What says which programs root runs; distributions have links in `plugins.d`.
+const TRUST: Trust = Trust {
+    links: true,
+    refused: 0o022,
+    why: "can be written by others than root: `chmod go-w` it",
+    limit_bytes: 1 << 16,
+};
 
 /// All plugins.
 #[derive(Debug, Default)]
@@ -191,33 +189,7 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
 /// # Errors
 /// A file that cannot be read, or that others than root can write.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Configured<Plugin>> {
-    let shown = path.display();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlag::O_NONBLOCK.bits())
-        .open(path)
-        .with_context(|| format!("cannot open `{shown}`"))?;
-    let about = file
-        .metadata()
-        .with_context(|| format!("cannot look at `{shown}`"))?;
-    let own = about.uid() == 0 || about.uid() == geteuid().as_raw();
-    if !about.is_file() || !own || about.mode() & WRITABLE_BY_OTHERS != 0 {
-        bail!("`{shown}` is no file that only root can write");
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_LIMIT_BYTES)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read `{shown}`"))?;
-    let (settings, diagnostics) = plugin::parse(&bytes);
-    Ok(Configured {
-        settings,
-        file: SourceFile {
-            path: path.to_owned(),
-            bytes,
-            lines: Vec::new(),
-            diagnostics,
-        },
-    })
+    Configured::read(path, TRUST, plugin::parse)
 }
 
 #[cfg(test)]
