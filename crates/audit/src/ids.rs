@@ -109,6 +109,8 @@ pub struct MsgType(pub u16);
 impl MsgType {
     /// What a user wants to have recorded.
     pub const USER: Self = Self(1005);
+    /// The daemon itself has failed at something.
+    pub const DAEMON_ERR: Self = Self(1209);
     /// Rules or settings were changed, or were not.
     pub const CONFIG_CHANGE: Self = Self(1305);
     /// The call itself: who, what, outcome.

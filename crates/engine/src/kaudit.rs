@@ -1,14 +1,17 @@
 //! The kernel's own audit, asked over netlink: is something else making every syscall pay?
 //!
-//! [`control`] changes it and puts it back, [`feature`] is what holds without it.
+//! [`control`] changes it and puts it back, [`feature`] is what holds without it, [`stream`] takes what it
+//! sends.
 
 mod control;
 mod feature;
+mod stream;
 
 use std::io;
 
 pub use control::{AuditControl, AuditSettings, AuditStatus};
 pub use feature::LoginuidImmutable;
+pub use stream::{Message, MessageError, MessageStream};
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto,
@@ -100,21 +103,7 @@ fn request_with(
     body: &[u8],
     mut take: impl FnMut(u16, &[u8]),
 ) -> io::Result<()> {
-    let bytes = HEADER + body.len();
-    let length = u32::try_from(bytes).map_err(|_too_long| io::ErrorKind::InvalidInput)?;
-    let mut message = Vec::with_capacity(bytes);
-    message.extend_from_slice(&length.to_ne_bytes());
-    message.extend_from_slice(&kind.to_ne_bytes());
-    message.extend_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
-    message.extend_from_slice(&1_u32.to_ne_bytes());
-    message.extend_from_slice(&0_u32.to_ne_bytes());
-    message.extend_from_slice(body);
-    sendto(
-        socket.as_raw_fd(),
-        &message,
-        &NetlinkAddr::new(0, 0),
-        MsgFlags::empty(),
-    )?;
+    send(socket, kind, body)?;
     let mut answer = vec![0; ANSWER_BYTES];
     // The acknowledgement may come before the answer; a list ends with a message of its own, and what
     // only asks for a change has no other answer.
@@ -142,6 +131,26 @@ fn request_with(
             }
         }
     }
+    Ok(())
+}
+
+/// Sends a request that is to be acknowledged.
+fn send(socket: &OwnedFd, kind: u16, body: &[u8]) -> io::Result<()> {
+    let bytes = HEADER + body.len();
+    let length = u32::try_from(bytes).map_err(|_too_long| io::ErrorKind::InvalidInput)?;
+    let mut message = Vec::with_capacity(bytes);
+    message.extend_from_slice(&length.to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    message.extend_from_slice(&1_u32.to_ne_bytes());
+    message.extend_from_slice(&0_u32.to_ne_bytes());
+    message.extend_from_slice(body);
+    sendto(
+        socket.as_raw_fd(),
+        &message,
+        &NetlinkAddr::new(0, 0),
+        MsgFlags::empty(),
+    )?;
     Ok(())
 }
 

@@ -44,7 +44,10 @@ pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, ticks};
 pub use engine::{Detaching, Engine, Options, boost};
 pub use error::EngineError;
-pub use kaudit::{AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable};
+pub use kaudit::{
+    AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,
+    MessageError, MessageStream,
+};
 pub use keys::{Epoch, Keys};
 pub use load::{Places, Storage};
 pub use probe::Probe;

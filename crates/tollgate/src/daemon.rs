@@ -4,13 +4,16 @@
 //! which [`reader`] is the first; [`orders`] what other threads ask of it while it runs;
 //! [`store`] the rules in force and the requests that change them, [`live`] what it orders, [`change`] the
 //! records of that, [`locked`] what `-e 2` leaves to the next daemon;
+//! [`kernel`] has the kernel's own audit send its messages, which [`messages`] takes into the stream;
 //! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what
 //! is done to the log.
 
 mod change;
 mod heartbeat;
+mod kernel;
 mod live;
 mod locked;
+mod messages;
 mod orders;
 mod pipeline;
 mod reader;

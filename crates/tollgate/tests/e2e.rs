@@ -28,6 +28,7 @@ mod e2e {
     mod known;
     mod life;
     mod load;
+    mod messages;
     mod place;
     mod plugin;
     mod refusal;
@@ -110,6 +111,9 @@ mod e2e {
         reload::no_event_is_lost_or_doubled,
         reload::hooks_follow_the_rules,
         reload::rules_that_cannot_be_loaded_leave_the_old_ones,
+        messages::what_programs_and_the_kernel_say_is_in_the_log,
+        messages::beside_auditd_messages_are_read_and_nothing_is_changed,
+        messages::what_a_killed_daemon_has_changed_is_put_back,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         differential::kernel_and_tollgate_agree,

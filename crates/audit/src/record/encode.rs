@@ -56,6 +56,37 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
 /// is cut off.
 pub fn message(kind: MsgType, time: Time, serial: Serial, body: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
+    head(kind, out);
+    Stamp::write(time, serial, out);
+    let room = (MAX_LINE_BYTES - 1).saturating_sub(out.len() - start);
+    out.extend(body.iter().take(room).map(|&byte| match byte {
+        b'\n' | 0 => b'?',
+        byte => byte,
+    }));
+    out.push(b'\n');
+}
+
+/// Appends a record that the kernel has made, stamp included. What does not fit in a line is cut off, and
+/// so is a blank at its end; a control character, which would make another line or another part of one,
+/// becomes a blank.
+///
+/// # Source
+/// `format_raw` in `src/auditd-event.c`, audit-userspace 3.0.9, of newlines and the blank at the end.
+pub fn relayed(kind: MsgType, text: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    head(kind, out);
+    let room = (MAX_LINE_BYTES - 1).saturating_sub(out.len() - start);
+    let text = text.get(..room).unwrap_or(text);
+    let text = text.strip_suffix(b" ").unwrap_or(text);
+    out.extend(text.iter().map(|&byte| match byte {
+        byte if byte.is_ascii_control() => b' ',
+        byte => byte,
+    }));
+    out.push(b'\n');
+}
+
+/// What stands before the stamp.
+fn head(kind: MsgType, out: &mut Vec<u8>) {
     out.extend_from_slice(b"type=");
     match table::msg_type_name(kind) {
         Some(name) => out.extend_from_slice(name.as_bytes()),
@@ -66,13 +97,6 @@ pub fn message(kind: MsgType, time: Time, serial: Serial, body: &[u8], out: &mut
         }
     }
     out.extend_from_slice(b" msg=");
-    Stamp::write(time, serial, out);
-    let room = (MAX_LINE_BYTES - 1).saturating_sub(out.len() - start);
-    out.extend(body.iter().take(room).map(|&byte| match byte {
-        b'\n' | 0 => b'?',
-        byte => byte,
-    }));
-    out.push(b'\n');
 }
 
 /// Appends the record that tells plugins that an event is complete. It is not for the log.

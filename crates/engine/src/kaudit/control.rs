@@ -11,11 +11,11 @@ use super::{
 };
 
 /// Message types of `include/uapi/linux/audit.h`, Linux 6.12.
-const AUDIT_SET: u16 = 1001;
+pub(super) const AUDIT_SET: u16 = 1001;
 const AUDIT_ADD_RULE: u16 = 1011;
 const AUDIT_DEL_RULE: u16 = 1012;
 /// `mask` of `struct audit_status`: which members are meant.
-const STATUS_PID: u32 = 0x04;
+pub(super) const STATUS_PID: u32 = 0x04;
 const STATUS_SETTINGS: u32 = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
 /// `sizeof(struct audit_rule_data)` without text.
 const RULE_BYTES: usize = 1040;
@@ -121,17 +121,29 @@ impl AuditControl {
         request_with(&self.0, AUDIT_ADD_RULE, rule, |_, _| {})
     }
 
+    /// Deletes a rule.
+    ///
+    /// # Errors
+    /// `ENOENT` when it is not there.
+    pub fn delete(&self, rule: &[u8]) -> io::Result<()> {
+        request_with(&self.0, AUDIT_DEL_RULE, rule, |_, _| {})
+    }
+
     /// Adds `-a never,task`, without which a task that starts while audit is or was enabled pays for
     /// audit at each call until it ends.
     ///
     /// # Errors
     /// As [`Self::add`].
     pub fn add_never_task(&self) -> io::Result<()> {
-        let mut rule = Vec::with_capacity(RULE_BYTES);
-        rule.extend_from_slice(&AUDIT_FILTER_TASK.to_ne_bytes());
-        rule.extend_from_slice(&AUDIT_NEVER.to_ne_bytes());
-        rule.resize(RULE_BYTES, 0);
-        self.add(&rule)
+        self.add(&never_task())
+    }
+
+    /// Deletes `-a never,task`.
+    ///
+    /// # Errors
+    /// As [`Self::delete`].
+    pub fn delete_never_task(&self) -> io::Result<()> {
+        self.delete(&never_task())
     }
 
     /// Deletes all rules.
@@ -140,9 +152,17 @@ impl AuditControl {
     /// `EPERM` without `CAP_AUDIT_CONTROL`, or when they are locked.
     pub fn delete_rules(&self) -> io::Result<()> {
         for rule in self.rules()? {
-            request_with(&self.0, AUDIT_DEL_RULE, &rule, |_, _| {})?;
+            self.delete(&rule)?;
         }
         Ok(())
+    }
+
+    /// Gives up the place of the process that records are sent to.
+    ///
+    /// # Errors
+    /// `EACCES` when another process has it.
+    pub fn unregister(&self) -> io::Result<()> {
+        self.change(&[STATUS_PID, 0, 0, 0])
     }
 
     /// Makes the kernel forget a reader that has died without saying so.
@@ -161,13 +181,21 @@ impl AuditControl {
                 Err(_) => {}
             }
         }
-        self.change(&[STATUS_PID, 0, 0, 0])
+        self.unregister()
     }
 
     fn change(&self, words: &[u32]) -> io::Result<()> {
         let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         request_with(&self.0, AUDIT_SET, &body, |_, _| {})
     }
+}
+
+fn never_task() -> Vec<u8> {
+    let mut rule = Vec::with_capacity(RULE_BYTES);
+    rule.extend_from_slice(&AUDIT_FILTER_TASK.to_ne_bytes());
+    rule.extend_from_slice(&AUDIT_NEVER.to_ne_bytes());
+    rule.resize(RULE_BYTES, 0);
+    rule
 }
 
 /// Reads `struct audit_status`; kernels before 3.14 have no wait time in it.

@@ -12,7 +12,7 @@ use nix::unistd::setsid;
 
 use super::report::{self, Exit, say};
 use crate::config;
-use crate::config::native::{self, Engine};
+use crate::config::native::{self, Engine, Messages};
 use crate::control;
 use crate::daemon::{self, Control, LogSource, Settings};
 use crate::sink::Accounts;
@@ -54,6 +54,11 @@ pub(crate) struct Args {
     /// Leaves out what is done through `io_uring` instead of by the calls that the rules name
     #[arg(long)]
     no_uring: bool,
+    /// How to read the messages of the kernel's audit, such as logins and denials: as the process that
+    /// they are sent to (`unicast`), beside that process (`multicast`), the first of these that works here
+    /// (`auto`), or not (`off`) [default: auto where auditd.conf says how the log is kept, otherwise off]
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    kernel_messages: Option<Messages>,
     /// Stays in the foreground
     #[arg(long)]
     foreground: bool,
@@ -101,6 +106,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(file) = settings(args)? else {
         return Ok(Exit::Config.into());
     };
+    let log = LogSource {
+        conf: match (&args.auditd_conf, file.auditd_conf, &args.log) {
+            (Some(conf), ..) => Some(conf.clone()),
+            (None, Some(conf), _) => Some(conf),
+            (None, None, Some(_)) => None,
+            (None, None, None) => {
+                let conf = PathBuf::from(config::AUDITD_CONF);
+                config::exists(&conf).then_some(conf)
+            }
+        },
+        path: args.log.clone(),
+    };
     daemon::run(Settings {
         rules: match (args.rules.as_slice(), file.rules) {
             ([], None) => usual_rules(args),
@@ -117,18 +134,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Engine::Tracepoint => vec![EngineKind::Tracepoint],
             Engine::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
         },
-        log: LogSource {
-            conf: match (&args.auditd_conf, file.auditd_conf, &args.log) {
-                (Some(conf), ..) => Some(conf.clone()),
-                (None, Some(conf), _) => Some(conf),
-                (None, None, Some(_)) => None,
-                (None, None, None) => {
-                    let conf = PathBuf::from(config::AUDITD_CONF);
-                    config::exists(&conf).then_some(conf)
-                }
-            },
-            path: args.log.clone(),
-        },
+        kernel_messages: args
+            .kernel_messages
+            .or(file.kernel_messages)
+            .unwrap_or_else(|| usual_messages(&log)),
+        log,
         delay: {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
             Duration::from_millis(ms.unwrap_or(DELAY_MS))
@@ -155,6 +165,15 @@ fn usual_rules(args: &Args) -> Vec<PathBuf> {
         vec![usual]
     } else {
         Vec::new()
+    }
+}
+
+/// A log that is only written is no place for what others say; one that is kept is that of the machine.
+const fn usual_messages(log: &LogSource) -> Messages {
+    if log.is_plain() {
+        Messages::Off
+    } else {
+        Messages::Auto
     }
 }
 

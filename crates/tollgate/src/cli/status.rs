@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use super::report;
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Counts, Request, Status};
+use crate::control::wire::{Answer, Counts, KernelMessages, Request, Status};
 
 /// Arguments of `tollgate status`.
 #[derive(Debug, clap::Args)]
@@ -60,6 +60,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         absent,
         log,
         counts,
+        kernel_messages,
     } = status;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
     let state = match settings.enabled {
@@ -108,7 +109,45 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     if *blind_seconds != 0 {
         line("blind", format!("for {} in all", time(*blind_seconds)))?;
     }
+    if let Some(messages) = kernel_messages {
+        line("messages", of_kernel(messages))?;
+    }
     out.flush()
+}
+
+/// Messages of the kernel's audit; losses only where there are any.
+fn of_kernel(messages: &KernelMessages) -> String {
+    let KernelMessages {
+        reader,
+        received,
+        excluded,
+        written,
+        unwritten,
+        refused,
+        overruns,
+        lost,
+        backlog,
+    } = messages;
+    let always = [
+        reader.clone(),
+        format!("{received} received"),
+        format!("{written} written"),
+    ];
+    let losses = [
+        (*excluded, "excluded"),
+        (*unwritten, "not written"),
+        (*refused, "refused"),
+        (*overruns, "times more than could be read"),
+        (*lost, "lost by the kernel"),
+        (u64::from(*backlog), "waiting in the kernel"),
+    ];
+    let losses = losses.iter().filter(|(count, _)| *count != 0);
+    let losses = losses.map(|(count, what)| format!("{count} {what}"));
+    always
+        .into_iter()
+        .chain(losses)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Seconds in the two largest units that they fill.
@@ -152,6 +191,13 @@ mod tests {
                 incomplete: [("path cut".to_owned(), 1)].into(),
                 blind_seconds: 5,
             },
+            kernel_messages: Some(KernelMessages {
+                reader: "registered".into(),
+                received: 4,
+                written: 3,
+                lost: 9,
+                ..KernelMessages::default()
+            }),
         };
         let mut out = Vec::new();
         table(&status, &mut out).unwrap();
@@ -166,7 +212,8 @@ mod tests {
              events      10 matched, 8 delivered, 7 written\n\
              lost        2\n            2 ring full\n\
              incomplete  1 path cut\n\
-             blind       for 5 s in all\n"
+             blind       for 5 s in all\n\
+             messages    registered, 4 received, 3 written, 9 lost by the kernel\n"
         );
     }
 

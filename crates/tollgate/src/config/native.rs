@@ -7,6 +7,7 @@
 //! partial = false
 //! io_uring = true
 //! auditd_conf = "/etc/audit/auditd.conf"
+//! kernel_messages = "auto"        # or "unicast", "multicast", "off"
 //! ```
 
 use std::ops::Range;
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) io_uring: Option<bool>,
     /// Where the log's configuration is.
     pub(crate) auditd_conf: Option<PathBuf>,
+    /// How to read the messages of the kernel's audit.
+    pub(crate) kernel_messages: Option<Messages>,
 }
 
 /// An engine, or the choice of one.
@@ -44,6 +47,20 @@ pub(crate) enum Engine {
     Fentry,
     /// Programs on tracepoints.
     Tracepoint,
+}
+
+/// How to read the messages of the kernel's audit: of users, logins, denials and the like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Messages {
+    /// As `unicast` where no other process does, as `multicast` beside one.
+    Auto,
+    /// As the process that they are sent to.
+    Unicast,
+    /// Beside the process that they are sent to.
+    Multicast,
+    /// Not at all.
+    Off,
 }
 
 /// Longest time from an event to its being written.
@@ -120,7 +137,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
-                    io_uring = false\nauditd_conf = \"/c\"\n";
+                    io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(Engine::Fentry),
@@ -128,6 +145,7 @@ mod tests {
             partial: Some(true),
             io_uring: Some(false),
             auditd_conf: Some("/c".into()),
+            kernel_messages: Some(Messages::Multicast),
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
         assert_eq!(parse(b""), (Settings::default(), vec![]));

@@ -338,8 +338,11 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Makes the directory, readable by its owner only, or sees that nobody else can put a socket there.
-fn private(directory: &Path) -> anyhow::Result<()> {
+/// Makes the directory, readable by its owner only, or sees that nobody else can put anything there.
+///
+/// # Errors
+/// When it cannot be made, or others can write to it.
+pub(crate) fn private(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
     DirBuilder::new()
         .recursive(true)
@@ -352,7 +355,7 @@ fn private(directory: &Path) -> anyhow::Result<()> {
     if foreign || about.mode() & 0o022 != 0 {
         bail!(
             "directory `{shown}` belongs to, or can be written by, other users, who could replace \
-             the control socket; choose another one"
+             what the daemon has there; choose another one"
         );
     }
     Ok(())

@@ -168,6 +168,31 @@ pub(crate) struct Status {
     /// Log file.
     pub(crate) log: Text,
     pub(crate) counts: Counts,
+    /// Messages of the kernel's audit, when they are read.
+    pub(crate) kernel_messages: Option<KernelMessages>,
+}
+
+/// Messages of the kernel's audit since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KernelMessages {
+    /// `registered`: they are sent to the daemon; `listening`: it reads beside another process.
+    pub(crate) reader: String,
+    /// Records that the kernel has sent.
+    pub(crate) received: u64,
+    /// Records that the exclude list keeps out.
+    pub(crate) excluded: u64,
+    /// Events of them in the log.
+    pub(crate) written: u64,
+    /// Events of them that could not be written.
+    pub(crate) unwritten: u64,
+    /// Datagrams that were no records of the kernel's.
+    pub(crate) refused: u64,
+    /// Times that the kernel had no room for a reader beside the registered one.
+    pub(crate) overruns: u64,
+    /// Records that the kernel itself has lost.
+    pub(crate) lost: u64,
+    /// Records that wait in the kernel.
+    pub(crate) backlog: u32,
 }
 
 /// Events since the daemon started.

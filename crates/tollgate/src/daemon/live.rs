@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use audit::ids::MsgType;
 use audit::plan::Plan;
@@ -10,11 +11,14 @@ use audit::plan::hook::EngineKind;
 use engine::{Attached, Cut, Lost};
 
 use super::heartbeat::seconds;
+use super::kernel::MessageSource;
+use super::messages::MessageCounts;
 use super::orders::{Orders, Replaced};
 use super::pipeline::{Running, Started, Written};
+use super::reader::Drained;
 use super::store::Auditing;
 use crate::control::rule::Text;
-use crate::control::wire::{Counts, Status};
+use crate::control::wire::{Counts, KernelMessages, Status};
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -25,23 +29,89 @@ pub(super) struct Live {
     /// What is attached now.
     pub(super) attached: Attached,
     log: PathBuf,
+    kernel: Option<MessageSource>,
 }
 
 impl Live {
-    /// The pipeline that has been started, and where it writes.
-    pub(super) fn new(running: &Running, started: Started, log: PathBuf) -> Self {
+    /// The pipeline that has been started, where it writes, and the kernel's audit if that is read.
+    pub(super) fn new(
+        running: &Running,
+        started: Started,
+        log: PathBuf,
+        kernel: Option<MessageSource>,
+    ) -> Self {
         Self {
             orders: running.orders(),
             written: running.written(),
             engine: started.engine,
             attached: started.attached,
             log,
+            kernel,
         }
     }
 
-    fn counts(&self) -> anyhow::Result<Counts> {
-        let account = self.orders.account()?;
-        let Written { events, unwritten } = &*self.written;
+    /// When [`Live::look`] is due, if it is.
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.kernel.as_ref().map(MessageSource::next)
+    }
+
+    /// Looks at its time what the kernel's audit has lost, and records it.
+    ///
+    /// # Errors
+    /// When auditing has ended.
+    pub(super) fn look(&mut self) -> anyhow::Result<()> {
+        match self.kernel.as_mut().and_then(MessageSource::look) {
+            Some(lost) => self.tell_lost_messages(lost),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the kernel's audit as it was found; what it has sent until then is still taken. Gives what
+    /// it has lost.
+    ///
+    /// # Errors
+    /// When auditing has ended.
+    pub(super) fn let_kernel_go(&mut self) -> anyhow::Result<u64> {
+        let Some(mut kernel) = self.kernel.take() else {
+            return Ok(0);
+        };
+        if let Some(lost) = kernel.look_now() {
+            self.tell_lost_messages(lost)?;
+        }
+        Ok(kernel.all_lost())
+    }
+
+    fn tell_lost_messages(&self, lost: u32) -> anyhow::Result<()> {
+        let body = format!("op=lost-messages lost={lost} reason=\"kernel-backlog\" res=failed");
+        self.orders.record(MsgType::DAEMON_ERR, body.into_bytes())
+    }
+
+    fn describe_messages(&self, account: &Drained) -> Option<KernelMessages> {
+        let kernel = self.kernel.as_ref()?;
+        let MessageCounts {
+            received,
+            excluded,
+            refused,
+            overruns,
+        } = account.messages;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let mut messages = KernelMessages {
+            received,
+            excluded,
+            refused,
+            overruns,
+            written: count(&self.written.messages),
+            unwritten: count(&self.written.unwritten_messages),
+            ..KernelMessages::default()
+        };
+        kernel.describe(&mut messages);
+        Some(messages)
+    }
+
+    fn counts(&self, account: &Drained) -> Counts {
+        let Written {
+            events, unwritten, ..
+        } = &*self.written;
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
         let others = [
@@ -50,7 +120,7 @@ impl Live {
         ];
         let lost = account.stats.lost.iter().zip(Lost::ALL);
         let cut = account.stats.cut.iter().zip(Cut::ALL);
-        Ok(Counts {
+        Counts {
             matched: account.stats.matched,
             delivered: account.stats.delivered,
             written: events.load(Ordering::Relaxed),
@@ -62,7 +132,7 @@ impl Live {
                 .filter_map(|(count, part)| named(count, part.part()))
                 .collect(),
             blind_seconds: seconds(account.blind),
-        })
+        }
     }
 }
 
@@ -71,6 +141,13 @@ impl Auditing for Live {
         let Replaced { attached } = self.orders.replace(plan)?;
         self.attached = attached;
         Ok(())
+    }
+
+    fn enable(&mut self, on: bool) -> anyhow::Result<()> {
+        match &mut self.kernel {
+            Some(kernel) => kernel.enable(on),
+            None => Ok(()),
+        }
     }
 
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
@@ -93,7 +170,12 @@ impl Auditing for Live {
         let absent = self.attached.absent.iter().copied();
         status.absent = absent.map(str::to_owned).collect();
         status.log = Text::new(self.log.as_os_str().as_bytes());
-        status.counts = self.counts()?;
+        if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
+            self.tell_lost_messages(lost)?;
+        }
+        let account = self.orders.account()?;
+        status.counts = self.counts(&account);
+        status.kernel_messages = self.describe_messages(&account);
         Ok(())
     }
 }

@@ -52,13 +52,9 @@ impl LockFile {
     /// # Errors
     /// When the kernel does not tell which boot this is.
     pub(super) fn beside(socket: Option<&Path>) -> anyhow::Result<Self> {
-        let boot = fs::read_to_string(BOOT_ID)
-            .with_context(|| format!("cannot read `{BOOT_ID}`"))?
-            .trim()
-            .to_owned();
         Ok(Self {
             path: socket.map(|socket| socket.with_file_name(NAME)),
-            boot,
+            boot: boot_id()?,
         })
     }
 
@@ -128,6 +124,15 @@ impl LockFile {
             .and_then(|()| fs::rename(&new, path));
         written.with_context(|| format!("cannot write `{shown}`, which keeps what is locked"))
     }
+}
+
+/// Which boot of the machine this is.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub(super) fn boot_id() -> anyhow::Result<String> {
+    let text = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read `{BOOT_ID}`"))?;
+    Ok(text.trim().to_owned())
 }
 
 /// Removes a file that an interrupted write may have left.

@@ -21,10 +21,11 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe, Stats};
+use engine::{Attached, Context, Decoder, Detaching, Keys, MessageStream, Options, Probe, Stats};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
+use super::messages::{MessageCounts, Messages};
 use super::orders::{Flushed, Orders, orders};
 use super::reader::{Drained, Reader};
 use super::tend::LogOrder;
@@ -53,6 +54,8 @@ pub(crate) struct Pipeline {
     pub(crate) terminal: Option<Terminal>,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
+    /// What the kernel's audit sends, when it is read.
+    pub(crate) messages: Option<MessageStream>,
 }
 
 /// What the pipeline did.
@@ -70,6 +73,12 @@ pub(crate) struct Outcome {
     pub(crate) unshown: u64,
     /// How long the engine may have seen nothing.
     pub(crate) blind: Duration,
+    /// Messages of the kernel's audit that were taken.
+    pub(crate) messages: MessageCounts,
+    /// Messages that could not be written.
+    pub(crate) unwritten_messages: u64,
+    /// Messages that the kernel has lost.
+    pub(crate) lost_messages: u64,
 }
 
 /// Events that could not be written.
@@ -98,7 +107,7 @@ pub(crate) struct Running {
     orders: Orders,
     counts: Arc<Written>,
     ring: JoinHandle<anyhow::Result<(Drained, Option<Detaching>)>>,
-    log: JoinHandle<(u64, Unwritten)>,
+    log: JoinHandle<Unwritten>,
     print: Option<JoinHandle<()>>,
 }
 
@@ -106,9 +115,21 @@ pub(crate) struct Running {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) text: Vec<u8>,
-    pub(super) events: u64,
+    /// Where each of the events comes from, in their order.
+    pub(super) origins: Vec<Origin>,
+    /// Stamp of the last one, if it is a message: another record may follow.
+    message: Option<(Time, Serial)>,
     /// Who is told when it is written.
     pub(super) then: Option<Sender<Flushed>>,
+}
+
+/// Where the text of an event comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// From the ring.
+    Ring,
+    /// From the kernel's audit, or from the daemon.
+    Message,
 }
 
 /// What the log thread has counted so far, for others to look at.
@@ -118,6 +139,10 @@ pub(crate) struct Written {
     pub(crate) events: AtomicU64,
     /// Events that could not be written.
     pub(crate) unwritten: AtomicU64,
+    /// Messages in the log.
+    pub(crate) messages: AtomicU64,
+    /// Messages that could not be written.
+    pub(crate) unwritten_messages: AtomicU64,
 }
 
 /// An event for the view: its bytes as they lay in the ring.
@@ -156,7 +181,6 @@ impl Pipeline {
             counts: Arc::clone(&counts),
             orders: self.log_orders,
             ended_by: Asker::this(),
-            written: 0,
             unwritten: Unwritten::default(),
         };
         let log = spawn("tlg-log", move || writer.run(&full_from, &empty_to))?;
@@ -171,6 +195,7 @@ impl Pipeline {
             full: full_to,
             empty: empty_from,
             shown: shown_to,
+            messages: self.messages.map(Messages::new),
         };
         let ring = spawn("tlg-ring", move || {
             let drained = reader.run(&ready_to);
@@ -196,6 +221,28 @@ impl Pipeline {
     }
 }
 
+impl Batch {
+    /// Appends a line of a message: one of the event before, if it has the same stamp.
+    pub(super) fn message(&mut self, line: &[u8], stamp: (Time, Serial)) {
+        if self.message.replace(stamp) != Some(stamp) {
+            self.origins.push(Origin::Message);
+        }
+        self.text.extend_from_slice(line);
+    }
+
+    /// Counts an event from the ring, of which the lines were appended.
+    pub(super) fn event(&mut self) {
+        self.message = None;
+        self.origins.push(Origin::Ring);
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.origins.clear();
+        self.message = None;
+    }
+}
+
 impl Running {
     /// Gives orders to the running pipeline, from any thread.
     pub(crate) fn orders(&self) -> Orders {
@@ -214,18 +261,21 @@ impl Running {
     /// What made the engine fail.
     pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<Detaching>)> {
         let drained = self.ring.join();
-        let (written, unwritten) = joined(self.log.join())?;
+        let unwritten = joined(self.log.join())?;
         if let Some(print) = self.print {
             joined(print.join())?;
         }
         let (drained, detaching) = joined(drained)??;
         let outcome = Outcome {
             stats: drained.stats,
-            written,
+            written: self.counts.events.load(Ordering::Relaxed),
             unwritten,
             undecodable: drained.undecodable,
             unshown: drained.unshown,
             blind: drained.blind,
+            messages: drained.messages,
+            unwritten_messages: self.counts.unwritten_messages.load(Ordering::Relaxed),
+            lost_messages: 0,
         };
         Ok((outcome, detaching))
     }
@@ -251,12 +301,11 @@ struct Writer {
     counts: Arc<Written>,
     orders: Receiver<LogOrder>,
     ended_by: Asker,
-    written: u64,
     unwritten: Unwritten,
 }
 
 impl Writer {
-    fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> (u64, Unwritten) {
+    fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
         if let Some(nice) = self.log.nice() {
             engine::boost(nice);
         }
@@ -281,13 +330,14 @@ impl Writer {
             }
         }
         let ended = self.log.end(self.ended_by);
-        self.count(&ended);
-        (self.written, self.unwritten)
+        self.count(&ended, &[]);
+        self.unwritten
     }
 
     fn write(&mut self, mut batch: Batch, empty: &Sender<Batch>) {
-        let appended = self.log.append(&batch.text, batch.events);
-        self.count(&appended);
+        let events = u64::try_from(batch.origins.len()).unwrap_or(u64::MAX);
+        let appended = self.log.append(&batch.text, events);
+        self.count(&appended, &batch.origins);
         if let Some(then) = batch.then.take() {
             let written = match appended.lost {
                 0 => Ok(()),
@@ -296,21 +346,28 @@ impl Writer {
             // Whoever asked may have gone away.
             let _gone = then.send(written);
         }
-        batch.text.clear();
-        batch.events = 0;
+        batch.clear();
         // The ring thread makes a new one when none has come back.
         let _full = empty.try_send(batch);
     }
 
-    fn count(&mut self, appended: &Appended) {
-        self.written += appended.written;
-        self.unwritten.events += appended.lost;
+    /// Counts what became of events from these origins: the last ones are those that were lost.
+    fn count(&mut self, appended: &Appended, origins: &[Origin]) {
+        let written = usize::try_from(appended.written).unwrap_or(usize::MAX);
+        let (written, lost) = origins.split_at(written.min(origins.len()));
+        let add = |to: &AtomicU64, from: &[Origin], what: Origin| {
+            let count = from.iter().filter(|&&origin| origin == what).count();
+            to.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
+        };
+        let counts = &*self.counts;
+        add(&counts.events, written, Origin::Ring);
+        add(&counts.messages, written, Origin::Message);
+        add(&counts.unwritten, lost, Origin::Ring);
+        add(&counts.unwritten_messages, lost, Origin::Message);
+        self.unwritten.events = counts.unwritten.load(Ordering::Relaxed);
         if !appended.reason.is_empty() {
             self.unwritten.reason.clone_from(&appended.reason);
         }
-        let Written { events, unwritten } = &*self.counts;
-        events.store(self.written, Ordering::Relaxed);
-        unwritten.store(self.unwritten.events, Ordering::Relaxed);
     }
 
     fn obey(&mut self, order: LogOrder) {

@@ -16,8 +16,10 @@ use engine::{
     Clock, Context, Decoder, Detaching, Engine, Keys, Moment, Options, Places, Probe, Stats,
     Storage, Wake,
 };
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use super::heartbeat::Heartbeat;
+use super::messages::{MessageCounts, Messages};
 use super::orders::{Order, Record, Replace, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started};
 use crate::cli::report::say;
@@ -32,6 +34,8 @@ const DRAINS: usize = 16;
 const QUIET_ROUNDS: u32 = 4;
 /// Plans whose keys are kept: the one in force and the one before.
 const KEPT_PLANS: usize = 2;
+/// Rounds in which messages are taken at the end, should they never cease.
+const LAST_MESSAGES: usize = 64;
 /// The reader must get the CPU when audited tasks want all of it; auditd's `priority_boost` is 4.
 const NICE: i32 = -10;
 
@@ -42,6 +46,7 @@ pub(crate) struct Drained {
     pub(super) undecodable: u64,
     pub(super) unshown: u64,
     pub(super) blind: Duration,
+    pub(super) messages: MessageCounts,
 }
 
 /// How much of the ring was taken.
@@ -68,17 +73,20 @@ pub(super) struct Reader {
     pub(super) full: Sender<Batch>,
     pub(super) empty: Receiver<Batch>,
     pub(super) shown: Option<Sender<Shown>>,
+    /// What the kernel's audit sends, when it is read.
+    pub(super) messages: Option<Messages>,
 }
 
 impl Reader {
     pub(super) fn run(
-        self,
+        mut self,
         ready: &Sender<Started>,
     ) -> anyhow::Result<(Drained, Option<Detaching>)> {
         engine::boost(NICE);
         let mut storage = Storage::default();
         let mut places = storage.places();
         let (mut engine, why_not) = self.start(&mut places)?;
+        let wakers = self.wakers().context("cannot wait for orders")?;
         let state = RefCell::new(Encoding {
             decoder: Decoder::default(),
             keys: Arc::new(Keys::new(engine.epoch(), &self.plan)),
@@ -88,6 +96,7 @@ impl Reader {
             batch: Batch::default(),
             shown: self.shown.clone(),
             drained: Drained::default(),
+            messages: self.messages.take(),
         });
         let started = Started {
             engine: engine.kind(),
@@ -98,7 +107,7 @@ impl Reader {
             return Ok((Drained::default(), None));
         }
         loop {
-            match self.follow(&engine, &state)? {
+            match self.follow(&engine, &state, &wakers)? {
                 Order::Stop => break,
                 Order::Replace(replace) => {
                     let answer = self.replace(&mut engine, &mut places, &state, &replace);
@@ -115,7 +124,7 @@ impl Reader {
                     self.pass_on(&state);
                 }
                 Order::Account(answer) => {
-                    let mut account = state.borrow().drained.clone();
+                    let mut account = state.borrow().account();
                     account.stats = engine.stats();
                     // Nobody waits any more when the control connection is gone.
                     let _gone = answer.send(account);
@@ -125,9 +134,20 @@ impl Reader {
         let detaching = engine.detach();
         self.drain_all(&engine, &state)?;
         self.pass_on(&state);
-        let mut drained = state.into_inner().drained;
+        let mut drained = state.borrow().account();
         drained.stats = engine.stats();
         Ok((drained, Some(detaching)))
+    }
+
+    /// What wakes this thread beside the ring: orders, and messages.
+    fn wakers(&self) -> nix::Result<Epoll> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let readable = EpollEvent::new(EpollFlags::EPOLLIN, 0);
+        epoll.add(self.orders.as_fd(), readable)?;
+        if let Some(messages) = &self.messages {
+            epoll.add(messages.stream(), readable)?;
+        }
+        Ok(epoll)
     }
 
     /// Starts the best engine that works here; says why a better one does not.
@@ -169,9 +189,14 @@ impl Reader {
 
     /// Drains until an order comes: by the clock while events come, asleep while none do. An engine that
     /// cannot be blind is never looked at, and sleeps without end.
-    fn follow(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<Order> {
+    fn follow(
+        &self,
+        engine: &Engine<'_>,
+        state: &RefCell<Encoding>,
+        wakers: &Epoll,
+    ) -> anyhow::Result<Order> {
         let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
-        let waker = self.orders.as_fd();
+        let waker = wakers.0.as_fd();
         let on_functions = engine.kind() == EngineKind::Fentry;
         let mut heartbeat = on_functions.then(|| Heartbeat::new(Instant::now()));
         let mut quiet = 0;
@@ -236,6 +261,12 @@ impl Reader {
     fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
         let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
         while self.drain(engine, &ring, state)? != Drain::Nothing {}
+        for _ in 0..LAST_MESSAGES {
+            if !state.borrow_mut().receive()? {
+                break;
+            }
+            state.borrow_mut().all_messages();
+        }
         Ok(())
     }
 
@@ -248,9 +279,17 @@ impl Reader {
     ) -> anyhow::Result<Drain> {
         let mut taken = 0;
         for _ in 0..DRAINS {
-            state.borrow_mut().clock.set(engine.now()?);
+            {
+                let mut state = state.borrow_mut();
+                // What is older than these messages is in the ring by now.
+                state.receive()?;
+                state.clock.set(engine.now()?);
+            }
             let count = ring.drain(DRAIN).context("cannot read the ring")?;
             taken += count;
+            if count < DRAIN {
+                state.borrow_mut().all_messages();
+            }
             let full = state.borrow().batch.text.len() >= BATCH_BYTES;
             if full || count < DRAIN {
                 self.pass_on(state);
@@ -296,15 +335,42 @@ struct Encoding {
     batch: Batch,
     shown: Option<Sender<Shown>>,
     drained: Drained,
+    messages: Option<Messages>,
 }
 
 impl Encoding {
+    /// Takes messages of the kernel's audit; whether there were any.
+    fn receive(&mut self) -> anyhow::Result<bool> {
+        match &mut self.messages {
+            Some(messages) => messages
+                .receive(&self.exclude)
+                .context("cannot read the kernel's audit"),
+            None => Ok(false),
+        }
+    }
+
+    /// Passes on all messages that were taken.
+    fn all_messages(&mut self) {
+        if let Some(messages) = &mut self.messages {
+            messages.all(&mut self.batch);
+        }
+    }
+
+    fn account(&self) -> Drained {
+        let messages = self.messages.as_ref();
+        Drained {
+            messages: messages.map_or_else(MessageCounts::default, |messages| messages.counts),
+            ..self.drained.clone()
+        }
+    }
+
     /// Appends a record that is an event of its own.
     fn record(&mut self, record: &Record, now: Moment) {
         self.clock.set(now);
         let time = self.clock.at(now.jiffies);
-        let text = &mut self.batch.text;
-        encode::message(record.kind, time, self.serial, &record.body, text);
+        let mut line = Vec::new();
+        encode::message(record.kind, time, self.serial, &record.body, &mut line);
+        self.batch.message(&line, (time, self.serial));
         self.serial = self.serial.next();
     }
 
@@ -330,11 +396,14 @@ impl Encoding {
             self.drained.undecodable += 1;
             return;
         };
+        if let Some(messages) = &mut self.messages {
+            messages.up_to(time, &mut self.batch);
+        }
         let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);
         self.exclude
             .strike(&event.task, &mut self.batch.text, start);
-        self.batch.events += 1;
+        self.batch.event();
         if let Some(shown) = &self.shown {
             let words = words(sample);
             match shown.try_send(Shown {

@@ -20,6 +20,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_getres};
 use nix::unistd::geteuid;
 
+use super::kernel::MessageSource;
 use super::live::Live;
 use super::locked::LockFile;
 use super::pipeline::Pipeline;
@@ -28,6 +29,7 @@ use super::summary::{Ready, Summary};
 use super::tend::{LogSource, Tend};
 use crate::cli::report::{Exit, say};
 use crate::cli::rules;
+use crate::config::native::Messages;
 use crate::control::server::{self, Server};
 use crate::sink::journal::{Journal, ThisMachine};
 use crate::sink::terminal::Terminal;
@@ -54,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) delay: Duration,
     /// Load what can be loaded when some rules cannot be honoured.
     pub(crate) partial: bool,
+    /// How to read the messages of the kernel's audit.
+    pub(crate) kernel_messages: Messages,
     /// See operations of `io_uring` where the engine can.
     pub(crate) uring: bool,
     /// A view for people.
@@ -118,6 +122,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot watch signals")?;
+    let (source, messages) = MessageSource::open(settings.kernel_messages)?.unzip();
     let log = Journal::open(keep, Box::new(ThisMachine::default()))?;
     let ended = Arc::new(event_fd()?);
 
@@ -138,8 +143,10 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             uring: settings.uring,
             ..Options::default()
         },
+        messages,
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
+    let source = begun(source)?;
     if let Some(why_not) = &started.why_not {
         say(&format!("engine {why_not}"));
     }
@@ -154,13 +161,15 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         log: &log_path,
     };
     say(&ready.to_string());
-    let mut live = Live::new(&running, started, log_path.clone());
-    store.begin()?;
+    let mut live = Live::new(&running, started, log_path.clone(), source);
+    store.begin(&mut live)?;
     (settings.ready)();
 
     loop {
-        wait(&signals, &ended, server.as_ref(), tend.next())?;
+        let next = tend.next().into_iter().chain(live.next()).min();
+        wait(&signals, &ended, server.as_ref(), next)?;
         tend.look();
+        live.look()?;
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
             Some(signal) => {
@@ -178,8 +187,10 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
         }
     }
+    let lost_messages = live.let_kernel_go()?;
     running.orders().stop()?;
-    let (outcome, detaching) = running.join()?;
+    let (mut outcome, detaching) = running.join()?;
+    outcome.lost_messages = lost_messages;
     let summary = Summary(&outcome);
     say(&format!("stopped: {summary}; log {}", log_path.display()));
     if live.attached.hooks.len() > SLOW_TO_DETACH {
@@ -224,6 +235,13 @@ fn wait(
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno).context("cannot wait for signals"),
     }
+}
+
+/// Has the kernel's audit send its messages from now on.
+fn begun(source: Option<MessageSource>) -> anyhow::Result<Option<MessageSource>> {
+    source
+        .map(|mut source| source.begin().map(|()| source))
+        .transpose()
 }
 
 fn listen(control: &Control) -> anyhow::Result<Option<Server>> {

@@ -56,6 +56,12 @@ pub(super) trait Auditing {
     /// Why the old plan is still in force.
     fn replace(&mut self, plan: Plan) -> anyhow::Result<()>;
 
+    /// Has the kernel's audit send messages, or not.
+    ///
+    /// # Errors
+    /// When it cannot be changed.
+    fn enable(&mut self, on: bool) -> anyhow::Result<()>;
+
     /// Writes a record of one line, in the stream of events.
     ///
     /// # Errors
@@ -155,8 +161,11 @@ impl Store {
     ///
     /// # Errors
     /// When it cannot be put in force, or kept for a daemon that comes after this one.
-    pub(super) fn begin(&mut self) -> anyhow::Result<()> {
+    pub(super) fn begin(&mut self, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
         self.calls = plan(&self.state).calls.len();
+        if !self.is_recording() {
+            auditing.enable(false)?;
+        }
         self.keep_if_locked(&self.state)
     }
 
@@ -341,6 +350,9 @@ impl Store {
             let calls = plan.calls.len();
             auditing.replace(plan)?;
             self.calls = calls;
+        }
+        if recording != self.is_recording() {
+            auditing.enable(recording)?;
         }
         self.keep_if_locked(&state)?;
         self.state = state;

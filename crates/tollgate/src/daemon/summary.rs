@@ -6,6 +6,7 @@ use std::path::Path;
 use engine::{Attached, Cut, Lost};
 
 use super::heartbeat::seconds;
+use super::messages::MessageCounts;
 use super::pipeline::Outcome;
 
 /// The line that tells that auditing has begun.
@@ -56,7 +57,18 @@ impl Summary<'_> {
 
     /// Whether every event that should have been chosen is in the log.
     pub(crate) fn is_whole(&self) -> bool {
-        self.lost() == 0 && self.0.blind.is_zero()
+        self.lost() == 0 && self.0.blind.is_zero() && self.lost_messages() == 0
+    }
+
+    /// Messages of the kernel's audit that are not in the log, or times that an unknown number is not.
+    fn lost_messages(&self) -> u64 {
+        let Outcome {
+            messages,
+            unwritten_messages,
+            lost_messages,
+            ..
+        } = self.0;
+        messages.refused + messages.overruns + unwritten_messages + lost_messages
     }
 }
 
@@ -69,6 +81,9 @@ impl Display for Summary<'_> {
             undecodable,
             unshown,
             blind,
+            messages,
+            unwritten_messages,
+            lost_messages,
         } = self.0;
         write!(
             f,
@@ -109,6 +124,19 @@ impl Display for Summary<'_> {
         }
         if *unshown != 0 {
             write!(f, "; left out of the view: {unshown}")?;
+        }
+        if *messages != MessageCounts::default() || self.lost_messages() != 0 {
+            write!(f, "; messages of the kernel: {}", messages.received)?;
+        }
+        for (count, what) in [
+            (*lost_messages, "lost by it"),
+            (*unwritten_messages, "not written"),
+            (messages.refused, "refused"),
+            (messages.overruns, "times more than could be read"),
+        ] {
+            if count != 0 {
+                write!(f, ", {count} {what}")?;
+            }
         }
         Ok(())
     }
@@ -157,13 +185,38 @@ mod tests {
             },
             undecodable: 1,
             unshown: 5,
-            blind: Duration::ZERO,
+            ..Outcome::default()
         };
         assert_eq!(
             Summary(&outcome).to_string(),
             "matched 10, written 4, lost 6 (ring full 3, program skipped by the kernel 1, \
              not written 1 (No space left on device), not decodable 1); \
              incomplete: arguments cut 2; left out of the view: 5"
+        );
+        assert!(!Summary(&outcome).is_whole());
+    }
+
+    #[test]
+    fn messages_that_are_missing_are_told() {
+        let mut outcome = Outcome {
+            messages: MessageCounts {
+                received: 7,
+                ..MessageCounts::default()
+            },
+            ..Outcome::default()
+        };
+        let text = Summary(&outcome).to_string();
+        assert!(
+            text.ends_with("lost 0; messages of the kernel: 7"),
+            "{text}"
+        );
+        assert!(Summary(&outcome).is_whole());
+        outcome.lost_messages = 3;
+        outcome.messages.refused = 1;
+        let text = Summary(&outcome).to_string();
+        assert!(
+            text.ends_with("kernel: 7, 3 lost by it, 1 refused"),
+            "{text}"
         );
         assert!(!Summary(&outcome).is_whole());
     }

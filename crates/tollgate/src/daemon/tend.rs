@@ -57,6 +57,11 @@ pub(crate) struct Tend {
 }
 
 impl LogSource {
+    /// Whether the log is only written, and nothing is said of how it is kept.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.conf.is_none() && self.path.is_some()
+    }
+
     /// How the log is to be kept; `None` when the configuration is wrong, which has been said.
     ///
     /// # Errors

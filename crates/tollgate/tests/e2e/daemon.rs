@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bstr::ByteSlice;
+use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -133,9 +134,23 @@ impl Daemon {
         Self::run(command, rules, log, control)
     }
 
-    /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say.
+    /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say,
+    /// without the messages of the kernel's audit.
     #[track_caller]
     pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
+        Self::start_with_messages(place, rules, log, conf, "off")
+    }
+
+    /// The same with those messages, read in this way. Only who holds the lock around the kernel's audit
+    /// may read them.
+    #[track_caller]
+    pub(crate) fn start_with_messages(
+        place: &Place,
+        rules: &str,
+        log: &Path,
+        conf: &str,
+        messages: &str,
+    ) -> Self {
         let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
         fs::write(&rule_file, rules).unwrap();
         let plugins = place.own.join("plugins.d");
@@ -156,7 +171,8 @@ impl Daemon {
             .arg("--log")
             .arg(log)
             .arg("--control")
-            .arg(&control);
+            .arg(&control)
+            .args(["--kernel-messages", messages]);
         Self::run(command, rules, log.to_owned(), control)
     }
 
@@ -348,7 +364,14 @@ impl Drop for Daemon {
             show_log(&self.log);
         }
         if matches!(self.child.try_wait(), Ok(None)) {
-            // It may have ended in between.
+            // It puts back what it has changed, unless that takes it too long.
+            self.signal(Signal::SIGTERM);
+            for _ in 0..500 {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    break;
+                }
+                let _time = poll(&mut [], PollTimeout::from(10_u8));
+            }
             let _gone = self.child.kill();
             let _status = self.child.wait();
         }

@@ -66,7 +66,20 @@ impl State {
         }
     }
 
-    fn number(&self, name: &str) -> u32 {
+    /// Asks, and sees that nobody uses the kernel's audit.
+    #[track_caller]
+    pub(crate) fn unused(_: &Lock) -> Self {
+        let state = Self::ask();
+        needs(
+            state.number("enabled") == 0 && state.number("pid") == 0 && state.rules == ["No rules"],
+            "the kernel's audit, which somebody else uses",
+        );
+        state
+    }
+
+    /// A number that `auditctl -s` shows.
+    #[track_caller]
+    pub(crate) fn number(&self, name: &str) -> u32 {
         let line = self
             .status
             .iter()
@@ -103,18 +116,12 @@ pub(crate) struct KernelAudit {
 impl KernelAudit {
     /// Loads the rules and starts `auditd`. Only who holds the lock may.
     #[track_caller]
-    pub(crate) fn start(_: &Lock, place: &Place, rules: &str) -> Self {
-        let before = State::ask();
+    pub(crate) fn start(lock: &Lock, place: &Place, rules: &str) -> Self {
         needs(
             Path::new(AUDITD).exists(),
             "auditd, of Debian's package auditd",
         );
-        needs(
-            before.number("enabled") == 0
-                && before.number("pid") == 0
-                && before.rules == ["No rules"],
-            "the kernel's audit, which somebody else uses",
-        );
+        let before = State::unused(lock);
         let directory = place.own.join("auditd");
         let plugins = directory.join("plugins.d");
         fs::create_dir_all(&plugins).unwrap();
@@ -146,6 +153,12 @@ impl KernelAudit {
         auditctl(&["-e", "1"]);
         auditctl(&["-R", rule_file.to_str().unwrap()]);
         audit
+    }
+
+    /// The log of `auditd`, as it is now.
+    #[track_caller]
+    pub(crate) fn text(&self) -> Vec<u8> {
+        fs::read(&self.log).unwrap()
     }
 
     /// Waits until the kernel has handed over all events so far. `last` is a command whose calls the rules

@@ -13,6 +13,8 @@ struct Engine {
     /// Rules of the plans that were put in force.
     plans: Vec<usize>,
     records: Vec<String>,
+    /// Whether the kernel was to send messages.
+    enabled: Vec<bool>,
     /// Why the next plan is refused.
     refuses: Option<&'static str>,
     lost: u64,
@@ -24,6 +26,11 @@ impl Auditing for Engine {
             anyhow::bail!(why);
         }
         self.plans.push(plan.rules.len());
+        Ok(())
+    }
+
+    fn enable(&mut self, on: bool) -> anyhow::Result<()> {
+        self.enabled.push(on);
         Ok(())
     }
 

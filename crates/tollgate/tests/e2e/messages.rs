@@ -1,0 +1,166 @@
+//! Messages of the kernel's audit: in the log among the events, and the kernel's audit as it was before.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use bstr::ByteSlice as _;
+use nix::sys::signal::Signal;
+
+use super::daemon::Daemon;
+use super::event::{Event, ausearch};
+use super::harness::wait_for;
+use super::kernel_audit::{KernelAudit, Lock, State, auditctl};
+use super::place::Place;
+use super::step::{Step, step};
+
+/// What `auditd` asks for in every configuration.
+const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\n";
+/// tollgate's serials begin here, and the kernel's below.
+const FIRST_SERIAL: u32 = 0x8000_0000;
+/// A login uid that nobody has.
+const AUID: &str = "424242";
+
+fn rule(place: &Place) -> String {
+    format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k messages\n",
+        place.id
+    )
+}
+
+fn rmdir() -> Step {
+    step!("rmdir", "/etc/missing")
+}
+
+fn start(place: &Place, how: &str) -> Daemon {
+    let log = place.own.join("audit.log");
+    Daemon::start_with_messages(place, &rule(place), &log, CONF, how)
+}
+
+/// A shell that says this.
+fn shell(text: &str) {
+    let mut command = Command::new("sh");
+    let quiet = command.args(["-c", text]).stderr(Stdio::null());
+    quiet.status().unwrap();
+}
+
+/// Waits for the event that a part of a line is in.
+#[track_caller]
+fn logged(daemon: &Daemon, part: &str) -> Event {
+    wait_for(part, || {
+        let has = |event: &Event| event.records[0].line.contains_str(part);
+        daemon.events().into_iter().find(has)
+    })
+}
+
+pub(crate) fn what_programs_and_the_kernel_say_is_in_the_log() {
+    let lock = Lock::take();
+    let before = State::unused(&lock);
+    let place = Place::new();
+    let daemon = start(&place, "unicast");
+    let during = State::ask();
+    assert_eq!(during.rules, ["-a never,task"]);
+    assert_eq!(during.number("enabled"), 1);
+    assert_eq!(during.number("pid"), daemon.pid());
+    assert_eq!(during.number("backlog_wait_time"), 0, "no task ever waits");
+
+    // Each is in the log before the next happens.
+    let mut expected = Vec::new();
+    for round in 0..3 {
+        place.workload().run(&[rmdir()]);
+        wait_for("the event", || {
+            let of_calls = |event: &&Event| event.serial >= FIRST_SERIAL;
+            let count = daemon.events().iter().filter(of_calls).count();
+            (count == round + 1).then_some(())
+        });
+        expected.push("SYSCALL");
+        let text = format!("e2e-{}-{round}", place.id);
+        auditctl(&["-m", &text]);
+        let event = logged(&daemon, &text);
+        assert_eq!(event.records[0].kind, "USER");
+        assert!(event.serial < FIRST_SERIAL, "{event}");
+        expected.push("USER");
+    }
+    shell(&format!("echo {AUID} > /proc/self/loginuid"));
+    let login = logged(&daemon, &format!(" auid={AUID} "));
+    assert_eq!(login.records[0].kind, "LOGIN", "{login}");
+    shell("kill -SEGV $$");
+    let crash = logged(&daemon, " sig=11 ");
+    assert_eq!(crash.records[0].kind, "ANOM_ABEND", "{crash}");
+
+    assert_eq!(daemon.auditctl(&["-e", "0"]).code, Some(0));
+    assert_eq!(State::ask().number("enabled"), 0, "tollgate's -e 0");
+    assert_eq!(daemon.auditctl(&["-e", "1"]).code, Some(0));
+    assert_eq!(State::ask().number("enabled"), 1, "tollgate's -e 1");
+
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!(State::ask(), before);
+    assert_eq!((stopped.code, stopped.summary.lost), (Some(0), 0));
+    assert_eq!(
+        stopped.summary.written, 3,
+        "messages are no events of calls"
+    );
+    let ours = |event: &&Event| event.serial >= FIRST_SERIAL || event.records[0].kind == "USER";
+    let in_order = stopped.events.iter().filter(ours);
+    let kinds: Vec<&str> = in_order
+        .map(|event| event.records[0].kind.as_str())
+        .filter(|kind| ["SYSCALL", "USER"].contains(kind))
+        .collect();
+    assert_eq!(kinds, expected);
+    for (kind, text) in [
+        ("USER", format!("e2e-{}-1", place.id)),
+        ("LOGIN", AUID.to_owned()),
+        ("ANOM_ABEND", "sig=11".to_owned()),
+    ] {
+        let found = ausearch(&stopped.log, &["--raw", "-m", kind]);
+        assert!(found.contains_str(&text), "ausearch -m {kind}");
+    }
+}
+
+pub(crate) fn beside_auditd_messages_are_read_and_nothing_is_changed() {
+    let lock = Lock::take();
+    let place = Place::new();
+    let auditd = KernelAudit::start(&lock, &place, "-a never,task\n");
+    let before = State::ask();
+    let daemon = start(&place, "auto");
+    assert_eq!(State::ask(), before);
+    let text = format!("e2e-{}", place.id);
+    auditctl(&["-m", &text]);
+    logged(&daemon, &text);
+    wait_for("the message in the log of auditd", || {
+        auditd.text().contains_str(&text).then_some(())
+    });
+    assert_eq!(daemon.stop_with(Signal::SIGTERM).code, Some(0));
+    assert_eq!(State::ask(), before);
+    auditd.stop();
+}
+
+pub(crate) fn what_a_killed_daemon_has_changed_is_put_back() {
+    let lock = Lock::take();
+    let before = State::unused(&lock);
+    let place = Place::new();
+    let kill = |daemon: Daemon| {
+        daemon.signal(Signal::SIGKILL);
+        daemon.wait();
+        let left = State::ask();
+        assert_eq!(left.rules, ["-a never,task"], "nobody pays meanwhile");
+        assert_eq!(left.number("enabled"), 1);
+    };
+    kill(start(&place, "unicast"));
+    // One that goes on where the first was killed, and knows what was before.
+    let daemon = start(&place, "auto");
+    let text = format!("e2e-{}", place.id);
+    auditctl(&["-m", &text]);
+    logged(&daemon, &text);
+    kill(daemon);
+    let daemon = start(&place, "auto");
+    let log: PathBuf = daemon.log.clone();
+    daemon.stop_with(Signal::SIGTERM);
+    assert_eq!(State::ask(), before);
+    assert!(!ausearch(&log, &["-m", "USER"]).is_empty());
+    // One that wants nothing of it puts it back at once.
+    kill(start(&place, "unicast"));
+    let daemon = start(&place, "off");
+    assert_eq!(State::ask(), before);
+    daemon.stop_with(Signal::SIGTERM);
+    assert_eq!(State::ask(), before);
+}
