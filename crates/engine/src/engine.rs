@@ -330,6 +330,12 @@ impl<'s> Engine<'s> {
         self.epoch
     }
 
+    /// What the programs have counted since the start, without what the kernel has skipped: it costs no call.
+    #[must_use]
+    pub fn counted(&self) -> Stats {
+        self.counters.sum()
+    }
+
     /// Counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {

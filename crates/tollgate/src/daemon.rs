@@ -5,7 +5,7 @@
 //! [`store`] the rules in force and the requests that change them, [`live`] what it orders, [`change`] the
 //! records of that, [`locked`] what `-e 2` leaves to the next daemon;
 //! [`kernel`] has the kernel's own audit send its messages, which [`messages`] takes into the stream;
-//! [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what
+//! [`losses`] tells what was lost on the way, [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what
 //! is done to the log.
 
 mod change;
@@ -13,6 +13,7 @@ mod heartbeat;
 mod kernel;
 mod live;
 mod locked;
+mod losses;
 mod messages;
 mod orders;
 mod pipeline;

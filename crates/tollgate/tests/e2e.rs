@@ -116,6 +116,7 @@ mod e2e {
         messages::what_a_killed_daemon_has_changed_is_put_back,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
+        load::a_rate_limit_loses_what_is_above_it_and_says_so,
         differential::kernel_and_tollgate_agree,
         run::every_step_of_a_command_is_seen,
         run::status_streams_and_signals_are_the_commands_own,

@@ -77,8 +77,8 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "kernel-setting",
-        "The line sets the kernel's own audit system, which tollgate leaves alone. The daemon keeps \
-         the number and shows it with `auditctl -s`.",
+        "The line sets the queue of the kernel's own audit, or the time that tasks wait for room in \
+         it. Here nobody waits. The daemon keeps the number and shows it with `auditctl -s`.",
     ),
     (
         "key-ends-list",

@@ -262,7 +262,7 @@ mod tests {
         let error = explain("frobnicate").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("`frobnicate`"), "{error}");
         // What is made here is explained there.
-        let file = SourceFile::parse("a.rules".into(), b"-f 1\n".to_vec());
+        let file = SourceFile::parse("a.rules".into(), b"-b 8192\n".to_vec());
         assert!(codes::explain(file.diagnostics[0].code).is_some());
     }
 

@@ -230,8 +230,6 @@ fn without_effect(line: &Line) -> Option<Diagnostic> {
     let option = match line.command {
         Command::Backlog(_) => "-b",
         Command::BacklogWait(_) => "--backlog_wait_time",
-        Command::Failure(_) => "-f",
-        Command::Rate(_) => "-r",
         Command::LoginuidImmutable => "--loginuid-immutable",
         _ => return None,
     };
@@ -371,7 +369,7 @@ mod tests {
             .map(|finding| (finding.line, finding.code))
             .collect();
         let setting = "kernel-setting";
-        assert_eq!(named, [(2, setting), (4, setting), (5, setting)]);
+        assert_eq!(named, [(2, setting)]);
         assert!(file.may_load());
         assert_eq!(file.count(Severity::Warning), 0);
     }

@@ -8,17 +8,18 @@ use std::time::Duration;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use engine::{Attached, Cut, Lost};
+use engine::{Attached, Cut};
 
 use super::heartbeat::seconds;
 use super::kernel::MessageSource;
+use super::losses::Limits;
 use super::messages::MessageCounts;
 use super::orders::{Orders, Replaced};
 use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
 use crate::control::rule::Text;
-use crate::control::wire::{Counts, KernelMessages, Status};
+use crate::control::wire::{Counts, KernelMessages, Settings, Status};
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(super) struct Live {
     pub(super) attached: Attached,
     log: PathBuf,
     kernel: Option<MessageSource>,
+    limits: Arc<Limits>,
 }
 
 impl Live {
@@ -39,6 +41,7 @@ impl Live {
         started: Started,
         log: PathBuf,
         kernel: Option<MessageSource>,
+        limits: Arc<Limits>,
     ) -> Self {
         Self {
             orders: running.orders(),
@@ -47,6 +50,7 @@ impl Live {
             attached: started.attached,
             log,
             kernel,
+            limits,
         }
     }
 
@@ -56,34 +60,28 @@ impl Live {
     }
 
     /// Looks at its time what the kernel's audit has lost, and records it.
-    ///
-    /// # Errors
-    /// When auditing has ended.
-    pub(super) fn look(&mut self) -> anyhow::Result<()> {
-        match self.kernel.as_mut().and_then(MessageSource::look) {
-            Some(lost) => self.tell_lost_messages(lost),
-            None => Ok(()),
+    pub(super) fn look(&mut self) {
+        if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look) {
+            self.tell_lost_messages(lost);
         }
     }
 
     /// Leaves the kernel's audit as it was found; what it has sent until then is still taken. Gives what
     /// it has lost.
-    ///
-    /// # Errors
-    /// When auditing has ended.
-    pub(super) fn let_kernel_go(&mut self) -> anyhow::Result<u64> {
+    pub(super) fn let_kernel_go(&mut self) -> u64 {
         let Some(mut kernel) = self.kernel.take() else {
-            return Ok(0);
+            return 0;
         };
         if let Some(lost) = kernel.look_now() {
-            self.tell_lost_messages(lost)?;
+            self.tell_lost_messages(lost);
         }
-        Ok(kernel.all_lost())
+        kernel.all_lost()
     }
 
-    fn tell_lost_messages(&self, lost: u32) -> anyhow::Result<()> {
+    /// That nothing can be recorded any more is told by the daemon's end.
+    fn tell_lost_messages(&self, lost: u32) {
         let body = format!("op=lost-messages lost={lost} reason=\"kernel-backlog\" res=failed");
-        self.orders.record(MsgType::DAEMON_ERR, body.into_bytes())
+        drop(self.orders.record(MsgType::DAEMON_ERR, body.into_bytes()));
     }
 
     fn describe_messages(&self, account: &Drained) -> Option<KernelMessages> {
@@ -114,19 +112,14 @@ impl Live {
         } = &*self.written;
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
-        let others = [
-            named(&unwritten, "not written"),
-            named(&account.undecodable, "not decodable"),
-        ];
-        let lost = account.stats.lost.iter().zip(Lost::ALL);
+        let losses = account.losses().chain([("not written", unwritten)]);
         let cut = account.stats.cut.iter().zip(Cut::ALL);
         Counts {
             matched: account.stats.matched,
             delivered: account.stats.delivered,
             written: events.load(Ordering::Relaxed),
-            lost: lost
-                .filter_map(|(count, reason)| named(count, reason.reason()))
-                .chain(others.into_iter().flatten())
+            lost: losses
+                .filter_map(|(reason, count)| named(&count, reason))
                 .collect(),
             incomplete: cut
                 .filter_map(|(count, part)| named(count, part.part()))
@@ -143,9 +136,10 @@ impl Auditing for Live {
         Ok(())
     }
 
-    fn enable(&mut self, on: bool) -> anyhow::Result<()> {
+    fn apply(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        self.limits.set(settings.rate_limit, settings.failure)?;
         match &mut self.kernel {
-            Some(kernel) => kernel.enable(on),
+            Some(kernel) => kernel.enable(settings.enabled != 0),
             None => Ok(()),
         }
     }
@@ -171,7 +165,7 @@ impl Auditing for Live {
         status.absent = absent.map(str::to_owned).collect();
         status.log = Text::new(self.log.as_os_str().as_bytes());
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
-            self.tell_lost_messages(lost)?;
+            self.tell_lost_messages(lost);
         }
         let account = self.orders.account()?;
         status.counts = self.counts(&account);

@@ -25,6 +25,7 @@ use engine::{Attached, Context, Decoder, Detaching, Keys, MessageStream, Options
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
+use super::losses::Limits;
 use super::messages::{MessageCounts, Messages};
 use super::orders::{Flushed, Orders, orders};
 use super::reader::{Drained, Reader};
@@ -56,6 +57,8 @@ pub(crate) struct Pipeline {
     pub(crate) delay: Duration,
     /// What the kernel's audit sends, when it is read.
     pub(crate) messages: Option<MessageStream>,
+    /// What `-r` and `-f` ask for.
+    pub(crate) limits: Arc<Limits>,
 }
 
 /// What the pipeline did.
@@ -69,6 +72,8 @@ pub(crate) struct Outcome {
     pub(crate) unwritten: Unwritten,
     /// Samples that were no events, and what was wrong with the last.
     pub(crate) undecodable: u64,
+    /// Events that the rate limit kept out.
+    pub(crate) limited: u64,
     /// Events that the view left out.
     pub(crate) unshown: u64,
     /// How long the engine may have seen nothing.
@@ -196,6 +201,7 @@ impl Pipeline {
             empty: empty_from,
             shown: shown_to,
             messages: self.messages.map(Messages::new),
+            limits: self.limits,
         };
         let ring = spawn("tlg-ring", move || {
             let drained = reader.run(&ready_to);
@@ -271,6 +277,7 @@ impl Running {
             written: self.counts.events.load(Ordering::Relaxed),
             unwritten,
             undecodable: drained.undecodable,
+            limited: drained.limited,
             unshown: drained.unshown,
             blind: drained.blind,
             messages: drained.messages,

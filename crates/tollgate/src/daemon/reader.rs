@@ -13,12 +13,13 @@ use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use engine::{
-    Clock, Context, Decoder, Detaching, Engine, Keys, Moment, Options, Places, Probe, Stats,
+    Clock, Context, Decoder, Detaching, Engine, Keys, Lost, Moment, Options, Places, Probe, Stats,
     Storage, Wake,
 };
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use super::heartbeat::Heartbeat;
+use super::losses::{Limits, Losses, Rate};
 use super::messages::{MessageCounts, Messages};
 use super::orders::{Order, Record, Replace, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started};
@@ -44,9 +45,22 @@ const NICE: i32 = -10;
 pub(crate) struct Drained {
     pub(super) stats: Stats,
     pub(super) undecodable: u64,
+    /// Events that the rate limit keeps out.
+    pub(super) limited: u64,
     pub(super) unshown: u64,
     pub(super) blind: Duration,
     pub(super) messages: MessageCounts,
+}
+
+impl Drained {
+    /// Events lost before they came to the log thread, by reason.
+    pub(super) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let of_kernel = Lost::ALL.into_iter().map(Lost::reason).zip(self.stats.lost);
+        of_kernel.chain([
+            ("rate limit", self.limited),
+            ("not decodable", self.undecodable),
+        ])
+    }
 }
 
 /// How much of the ring was taken.
@@ -75,6 +89,8 @@ pub(super) struct Reader {
     pub(super) shown: Option<Sender<Shown>>,
     /// What the kernel's audit sends, when it is read.
     pub(super) messages: Option<Messages>,
+    /// What `-r` and `-f` ask for.
+    pub(super) limits: Arc<Limits>,
 }
 
 impl Reader {
@@ -97,6 +113,9 @@ impl Reader {
             shown: self.shown.clone(),
             drained: Drained::default(),
             messages: self.messages.take(),
+            limits: Arc::clone(&self.limits),
+            rate: Rate::default(),
+            losses: Losses::default(),
         });
         let started = Started {
             engine: engine.kind(),
@@ -133,9 +152,16 @@ impl Reader {
         }
         let detaching = engine.detach();
         self.drain_all(&engine, &state)?;
-        self.pass_on(&state);
         let mut drained = state.borrow().account();
         drained.stats = engine.stats();
+        {
+            let mut state = state.borrow_mut();
+            let records = state
+                .losses
+                .tell_all(&drained, &self.limits, Instant::now());
+            state.record_all(&records, engine.now()?);
+        }
+        self.pass_on(&state);
         Ok((drained, Some(detaching)))
     }
 
@@ -215,6 +241,8 @@ impl Reader {
                 look(heartbeat, engine);
                 next = Some(heartbeat.next(now));
             }
+            let due = self.tell_losses(engine, state, now)?;
+            next = next.into_iter().chain(due).min();
             let wake = if drain == Drain::Some {
                 ring.pause(waker, Duration::ZERO)
             } else if quiet < QUIET_ROUNDS {
@@ -238,6 +266,25 @@ impl Reader {
             state.borrow_mut().drained.blind += heartbeat.blind();
         }
         Ok(order)
+    }
+
+    /// Tells what was lost; the time until more is told, if there is more.
+    fn tell_losses(
+        &self,
+        engine: &Engine<'_>,
+        state: &RefCell<Encoding>,
+        now: Instant,
+    ) -> anyhow::Result<Option<Duration>> {
+        let mut state = state.borrow_mut();
+        let mut counted = state.account();
+        counted.stats = engine.counted();
+        let records = state.losses.tell(&counted, &self.limits, now);
+        if !records.is_empty() {
+            state.record_all(&records, engine.now()?);
+            drop(state);
+            return Ok(Some(Duration::ZERO));
+        }
+        Ok(state.losses.due(&counted, now))
     }
 
     /// Takes all that is in the ring at this moment, and what else comes meanwhile.
@@ -336,6 +383,9 @@ struct Encoding {
     shown: Option<Sender<Shown>>,
     drained: Drained,
     messages: Option<Messages>,
+    limits: Arc<Limits>,
+    rate: Rate,
+    losses: Losses,
 }
 
 impl Encoding {
@@ -374,6 +424,12 @@ impl Encoding {
         self.serial = self.serial.next();
     }
 
+    fn record_all(&mut self, records: &[Record], now: Moment) {
+        for record in records {
+            self.record(record, now);
+        }
+    }
+
     /// The ring was found empty: no event of an earlier plan is left in it.
     fn forget_keys(&mut self) {
         if self.keys.plans() > KEPT_PLANS {
@@ -403,6 +459,12 @@ impl Encoding {
         encode::event(&event, &mut self.batch.text);
         self.exclude
             .strike(&event.task, &mut self.batch.text, start);
+        let text = self.batch.text.get(start..).unwrap_or_default();
+        if !self.rate.admits(&self.limits, time.sec, text) {
+            self.batch.text.truncate(start);
+            self.drained.limited += 1;
+            return;
+        }
         self.batch.event();
         if let Some(shown) = &self.shown {
             let words = words(sample);

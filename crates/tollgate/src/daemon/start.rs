@@ -23,6 +23,7 @@ use nix::unistd::geteuid;
 use super::kernel::MessageSource;
 use super::live::Live;
 use super::locked::LockFile;
+use super::losses::Limits;
 use super::pipeline::Pipeline;
 use super::store::{self, Store};
 use super::summary::{Ready, Summary};
@@ -108,21 +109,11 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let log_path = keep.path.clone();
     say_who_else_audits();
 
-    // Every thread inherits the mask: only the descriptor below sees these signals.
-    let signals: SigSet = [
-        Signal::SIGTERM,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-        Signal::SIGUSR1,
-        Signal::SIGUSR2,
-        Signal::SIGCONT,
-    ]
-    .into_iter()
-    .collect();
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
-    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .context("cannot watch signals")?;
+    // What these need must be opened before rights are given up.
     let (source, messages) = MessageSource::open(settings.kernel_messages)?.unzip();
+    let limits = Arc::new(Limits::default());
+    store.limit(&limits)?;
+    let signals = signals()?;
     let log = Journal::open(keep, Box::new(ThisMachine::default()))?;
     let ended = Arc::new(event_fd()?);
 
@@ -144,6 +135,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             ..Options::default()
         },
         messages,
+        limits: Arc::clone(&limits),
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
     let source = begun(source)?;
@@ -161,7 +153,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         log: &log_path,
     };
     say(&ready.to_string());
-    let mut live = Live::new(&running, started, log_path.clone(), source);
+    let mut live = Live::new(&running, started, log_path.clone(), source, limits);
     store.begin(&mut live)?;
     (settings.ready)();
 
@@ -169,7 +161,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         let next = tend.next().into_iter().chain(live.next()).min();
         wait(&signals, &ended, server.as_ref(), next)?;
         tend.look();
-        live.look()?;
+        live.look();
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
             Some(signal) => {
@@ -187,7 +179,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
         }
     }
-    let lost_messages = live.let_kernel_go()?;
+    let lost_messages = live.let_kernel_go();
     running.orders().stop()?;
     let (mut outcome, detaching) = running.join()?;
     outcome.lost_messages = lost_messages;
@@ -205,6 +197,24 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         Exit::Lost
     }
     .into())
+}
+
+/// A descriptor for the signals that the daemon obeys. Every thread and program inherits the mask: nobody
+/// else sees them.
+fn signals() -> anyhow::Result<SignalFd> {
+    let signals: SigSet = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGCONT,
+    ]
+    .into_iter()
+    .collect();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
+    SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("cannot watch signals")
 }
 
 /// Waits for a signal, the end of the pipeline, something to serve, or so long.

@@ -17,6 +17,7 @@ use nix::errno::Errno;
 
 use super::change::{self, Author};
 use super::locked::{LockFile, Locked};
+use super::losses::Limits;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{
@@ -56,11 +57,11 @@ pub(super) trait Auditing {
     /// Why the old plan is still in force.
     fn replace(&mut self, plan: Plan) -> anyhow::Result<()>;
 
-    /// Has the kernel's audit send messages, or not.
+    /// Goes by these settings from now on.
     ///
     /// # Errors
-    /// When it cannot be changed.
-    fn enable(&mut self, on: bool) -> anyhow::Result<()>;
+    /// When one of them cannot be honoured.
+    fn apply(&mut self, settings: &Settings) -> anyhow::Result<()>;
 
     /// Writes a record of one line, in the stream of events.
     ///
@@ -157,15 +158,22 @@ impl Store {
         self.put_in_force(state, auditing)
     }
 
+    /// Sets what `-r` and `-f` ask for.
+    ///
+    /// # Errors
+    /// As [`Limits::set`].
+    pub(super) fn limit(&self, limits: &Limits) -> anyhow::Result<()> {
+        let settings = &self.state.settings;
+        limits.set(settings.rate_limit, settings.failure)
+    }
+
     /// Puts what is loaded in force for the first time.
     ///
     /// # Errors
     /// When it cannot be put in force, or kept for a daemon that comes after this one.
     pub(super) fn begin(&mut self, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
         self.calls = plan(&self.state).calls.len();
-        if !self.is_recording() {
-            auditing.enable(false)?;
-        }
+        auditing.apply(&self.state.settings)?;
         self.keep_if_locked(&self.state)
     }
 
@@ -343,19 +351,30 @@ impl Store {
     }
 
     fn put_in_force(&mut self, state: State, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
+        auditing.apply(&state.settings)?;
+        if let Err(error) = self.put_rules_in_force(&state, auditing) {
+            // They were in force a moment ago.
+            let _applied = auditing.apply(&self.state.settings);
+            return Err(error);
+        }
+        self.keep_if_locked(&state)?;
+        self.state = state;
+        Ok(())
+    }
+
+    fn put_rules_in_force(
+        &mut self,
+        state: &State,
+        auditing: &mut dyn Auditing,
+    ) -> anyhow::Result<()> {
         let recording = state.settings.enabled != DISABLED;
         let other_rules = state.rules.rules() != self.state.rules.rules();
         if recording != self.is_recording() || (recording && other_rules) {
-            let plan = plan(&state);
+            let plan = plan(state);
             let calls = plan.calls.len();
             auditing.replace(plan)?;
             self.calls = calls;
         }
-        if recording != self.is_recording() {
-            auditing.enable(recording)?;
-        }
-        self.keep_if_locked(&state)?;
-        self.state = state;
         Ok(())
     }
 

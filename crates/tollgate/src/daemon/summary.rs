@@ -52,7 +52,7 @@ pub(crate) struct Summary<'a>(pub(crate) &'a Outcome);
 impl Summary<'_> {
     /// Events that were chosen and are not in the log.
     pub(crate) fn lost(&self) -> u64 {
-        self.0.stats.all_lost() + self.0.unwritten.events + self.0.undecodable
+        self.0.stats.all_lost() + self.0.unwritten.events + self.0.undecodable + self.0.limited
     }
 
     /// Whether every event that should have been chosen is in the log.
@@ -79,6 +79,7 @@ impl Display for Summary<'_> {
             written,
             unwritten,
             undecodable,
+            limited,
             unshown,
             blind,
             messages,
@@ -102,6 +103,9 @@ impl Display for Summary<'_> {
                 "not written {} ({})",
                 unwritten.events, unwritten.reason
             ));
+        }
+        if *limited != 0 {
+            reasons.push(format!("rate limit {limited}"));
         }
         if *undecodable != 0 {
             reasons.push(format!("not decodable {undecodable}"));

@@ -1,14 +1,18 @@
 //! Many events: none is lost while there is room, and what is lost is counted.
 
-use nix::sys::signal::Signal;
-use std::fs;
-use std::os::unix::fs::chown;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{OpenOptionsExt as _, chown};
+use std::path::Path;
 
 use bstr::ByteSlice as _;
+use nix::fcntl::OFlag;
+use nix::sys::signal::Signal;
 
 use super::daemon::{Account, Daemon};
-use super::event::ausearch;
+use super::event::{ausearch, events};
 use super::place::Place;
+use super::step::step;
 
 pub(crate) fn a_burst_loses_nothing() {
     const PAIRS: u32 = 50_000;
@@ -88,7 +92,73 @@ pub(crate) fn what_a_full_ring_loses_is_counted() {
         summary.written + summary.lost,
         "{summary:?}"
     );
-    let logged = fs::read(log).unwrap().find_iter("type=SYSCALL ").count();
+    let logged = fs::read(&log).unwrap().find_iter("type=SYSCALL ").count();
     assert_eq!(u64::try_from(logged).unwrap(), summary.written);
     assert_eq!(code, Some(3), "losing events is no success");
+    assert_eq!(told(&log, "ring-full"), summary.lost, "the log says so");
+}
+
+/// Events that the log says were lost for this reason, as the stock reader finds it.
+#[track_caller]
+fn told(log: &Path, reason: &str) -> u64 {
+    let found = events(&ausearch(log, &["--raw", "-m", "DAEMON_ERR"]));
+    let records = found.iter().flat_map(|event| &event.records);
+    records
+        .filter(|record| record.value("reason") == format!("\"{reason}\""))
+        .map(|record| record.value("lost").parse::<u64>().unwrap())
+        .sum()
+}
+
+/// What is written to the kernel's log from now on.
+fn kernel_log() -> File {
+    let mut file = File::options()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open("/dev/kmsg")
+        .unwrap();
+    file.seek(SeekFrom::End(0)).unwrap();
+    file
+}
+
+/// Lines that have come since; one read gives one.
+fn since(mut file: File) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut buffer = [0; 8192];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(len) => lines.push(String::from_utf8_lossy(&buffer[..len]).into_owned()),
+            // What was not read in time was overwritten.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(_none) => return lines,
+        }
+    }
+}
+
+pub(crate) fn a_rate_limit_loses_what_is_above_it_and_says_so() {
+    const CALLS: u64 = 2000;
+    for (mode, told_by_kernel) in [(0, false), (1, true)] {
+        let place = Place::new();
+        let rules = format!(
+            "-r 8\n-f {mode}\n-a always,exit -F arch=b64 -S rmdir -F uid={} -k rate\n",
+            place.id
+        );
+        let daemon = Daemon::start(&place, &rules);
+        let kernel = kernel_log();
+        let steps = vec![step!("rmdir", "/etc/missing"); usize::try_from(CALLS).unwrap()];
+        place.workload().run(&steps);
+        let Account {
+            summary, code, log, ..
+        } = daemon.end(Signal::SIGTERM);
+        assert_eq!(summary.matched, CALLS);
+        assert_eq!(summary.written + summary.lost, CALLS, "{summary:?}");
+        // Two events of four records each second; the calls take far less than a hundred seconds.
+        assert!((2..200).contains(&summary.written), "{summary:?}");
+        assert_eq!(told(&log, "rate-limit"), summary.lost);
+        assert_eq!(code, Some(3));
+        let lines = since(kernel);
+        let tells = lines
+            .iter()
+            .any(|line| line.contains("tollgate: ") && line.contains("events lost: rate limit"));
+        assert_eq!(tells, told_by_kernel, "-f {mode}: {lines:?}");
+    }
 }

@@ -13,8 +13,10 @@ struct Engine {
     /// Rules of the plans that were put in force.
     plans: Vec<usize>,
     records: Vec<String>,
-    /// Whether the kernel was to send messages.
-    enabled: Vec<bool>,
+    /// What was last applied of the settings.
+    applied: Option<(u8, u8)>,
+    /// Whether `-f 2` cannot be honoured.
+    cannot_panic: bool,
     /// Why the next plan is refused.
     refuses: Option<&'static str>,
     lost: u64,
@@ -29,8 +31,12 @@ impl Auditing for Engine {
         Ok(())
     }
 
-    fn enable(&mut self, on: bool) -> anyhow::Result<()> {
-        self.enabled.push(on);
+    fn apply(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            settings.failure != 2 || !self.cannot_panic,
+            "no way to panic"
+        );
+        self.applied = Some((settings.enabled, settings.failure));
         Ok(())
     }
 
@@ -324,4 +330,23 @@ fn settings_of_rule_files_are_the_first() {
     let found = (settings.enabled, settings.failure, settings.backlog_limit);
     assert_eq!(found, (2, 2, 8192));
     assert_eq!(settings.backlog_wait_time, 15_000);
+}
+
+#[test]
+fn settings_that_cannot_be_honoured_are_not_kept() {
+    let mut daemon = Daemon::new();
+    daemon.step(Step::Failure(0)).unwrap();
+    assert_eq!(daemon.engine.applied, Some((1, 0)));
+    daemon.engine.cannot_panic = true;
+    let request = Request::Change {
+        steps: vec![Step::Failure(2)],
+        forgive_from: None,
+    };
+    let Answer::Refused(refusal) = daemon.ask(request) else {
+        panic!("it was not refused");
+    };
+    assert!(refusal.reason.contains("no way to panic"), "{refusal:?}");
+    assert_eq!(daemon.store.state.settings.failure, 0);
+    daemon.step(Step::Enabled(0)).unwrap();
+    assert_eq!(daemon.engine.applied, Some((0, 0)));
 }
