@@ -17,6 +17,18 @@ struct {
 	__type(value, struct wire_counts);
 } tlg_counts SEC(".maps");
 
+/*
+ * Of each rule of both plans, how many events the ring had no room for: at rule * 2 + half. Only written
+ * when one is lost.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 << WIRE_RULE_BITS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} tlg_unsent SEC(".maps");
+
 /* The reader is about to sleep: the next event must wake it. Written by both sides. */
 volatile __u32 tlg_waiting;
 
@@ -62,6 +74,15 @@ static __always_inline void wake_reader(void)
 		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
 }
 
+static __always_inline void count_unsent(__u32 rule)
+{
+	__u32 at = (rule & ((1 << WIRE_RULE_BITS) - 1)) * 2 + (rule >> WIRE_RULE_BITS & 1);
+	__u64 *unsent = bpf_map_lookup_elem(&tlg_unsent, &at);
+
+	if (unsent)
+		__sync_fetch_and_add(unsent, 1);
+}
+
 static __always_inline void submit(struct wire_event *event, __u32 len)
 {
 	struct wire_counts *here = counts();
@@ -69,10 +90,12 @@ static __always_inline void submit(struct wire_event *event, __u32 len)
 	if (!here)
 		return;
 	here->matched++;
-	if (bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP)) {
 		here->lost[WIRE_LOST_RING_FULL]++;
-	else
+		count_unsent(event->rule);
+	} else {
 		here->delivered++;
+	}
 	wake_reader();
 }
 

@@ -8,7 +8,7 @@ use zerocopy::FromBytes as _;
 use crate::abi::{self, WireAux, WireEvent, WireObject};
 use crate::aux;
 use crate::items::{Call, Object};
-use crate::keys::Keys;
+use crate::keys::{Epoch, Keys};
 
 /// Why a sample is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +58,14 @@ pub struct Decoder {
 /// [`DecodeError::Short`] when the sample has no header.
 pub fn ticks(sample: &[u8]) -> Result<u64, DecodeError> {
     Ok(header(sample)?.0.jiffies)
+}
+
+/// The rule that chose the event of a sample: the plan that it belongs to, and its index there.
+///
+/// # Errors
+/// [`DecodeError::Short`] when the sample has no header.
+pub fn chosen_by(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
+    Ok(Epoch::and_rule(header(sample)?.0.rule))
 }
 
 fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {

@@ -10,6 +10,7 @@ use audit::plan::Plan;
 use audit::plan::hook::{EngineKind, Sides};
 use libbpf_rs::{ProgramInput, RingBufferBuilder, num_possible_cpus};
 
+use crate::abi::WireCounts;
 use crate::attach::{self, Attached, Links};
 use crate::clock::{self, Clock, Moment};
 use crate::data::Data;
@@ -25,7 +26,7 @@ use crate::program::Program;
 use crate::reap::Reaper;
 use crate::ring::Ring;
 use crate::spot::{Finder, Spots};
-use crate::stats::{self, Counters, Stats};
+use crate::stats::{self, Mapped, Stats, Unsent};
 use crate::watch::{self, Watches};
 
 /// Settings of an engine.
@@ -54,7 +55,8 @@ pub struct Engine<'s> {
     skipped_stubs: u64,
     heartbeat: Option<Heartbeat>,
     kind: EngineKind,
-    counters: Counters,
+    counters: Mapped<WireCounts>,
+    unsent: Unsent,
     data: Data,
     waiting: NonNull<u32>,
     objects: Objects<'s>,
@@ -134,7 +136,9 @@ impl<'s> Engine<'s> {
         let data = Data::new(NonNull::from(bss.ok_or_else(none)?));
         let waiting = data.waiting().ok_or_else(none)?;
         let counts = objects.first().maps.tlg_counts.as_fd();
-        let counters = Counters::map(counts, cpus).map_err(machine("the counters"))?;
+        let counters = Mapped::map(counts, cpus).map_err(machine("the counters"))?;
+        let unsent = objects.first().maps.tlg_unsent.as_fd();
+        let unsent = Unsent::map(unsent).map_err(machine("the counters of rules"))?;
         let mut engine = Self {
             links: Links::default(),
             reaper: Reaper::default(),
@@ -142,6 +146,7 @@ impl<'s> Engine<'s> {
             heartbeat: None,
             kind,
             counters,
+            unsent,
             data,
             waiting,
             objects,
@@ -208,6 +213,7 @@ impl<'s> Engine<'s> {
             }
         }
         let jiffies = self.now().map_or(1, |moment| moment.jiffies);
+        self.unsent.begin(epoch, plan.rules.len());
         self.data.switch(self.epoch, epoch, jiffies);
         self.epoch = epoch;
         self.sides = sides;
@@ -334,6 +340,13 @@ impl<'s> Engine<'s> {
     #[must_use]
     pub fn counted(&self) -> Stats {
         self.counters.sum()
+    }
+
+    /// Events that a rule of the plan in force, or of the one before, has chosen and the ring had no room
+    /// for.
+    #[must_use]
+    pub fn unsent(&self, epoch: Epoch, rule: usize) -> u64 {
+        self.unsent.of(epoch, rule)
     }
 
     /// Counters since the start.

@@ -9,13 +9,21 @@ use bstr::{BStr, BString, ByteSlice as _};
 use crate::abi;
 
 /// Which plan an engine goes by: its plans are counted, from 0 again after many.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub(crate) u16);
 
 impl Epoch {
     /// That of the plan which takes the place of this one's.
-    pub(crate) const fn next(self) -> Self {
+    #[must_use]
+    pub const fn next(self) -> Self {
         Self((self.0 + 1) % abi::EPOCHS)
+    }
+
+    /// The plan and the index in it that an event says.
+    pub(crate) fn and_rule(rule: u32) -> (Self, usize) {
+        let (epoch, index) = (rule >> abi::RULE_BITS, rule & ((1 << abi::RULE_BITS) - 1));
+        let epoch = u16::try_from(epoch).unwrap_or_default();
+        (Self(epoch), usize::try_from(index).unwrap_or_default())
     }
 
     /// The half of the maps that holds the plan: 0 or 1.
@@ -57,10 +65,9 @@ impl Keys {
 
     /// The key of a rule, as an event names the rule; nothing when there is no such rule.
     pub(crate) fn of(&self, rule: u32) -> Option<Option<&BStr>> {
-        let epoch = rule >> abi::RULE_BITS;
-        let index = usize::try_from(rule & ((1 << abi::RULE_BITS) - 1)).ok()?;
+        let (epoch, index) = Epoch::and_rule(rule);
         let mut newest_first = self.0.iter().rev();
-        let (_, keys) = newest_first.find(|(of, _)| u32::from(of.0) == epoch)?;
+        let (_, keys) = newest_first.find(|(of, _)| *of == epoch)?;
         keys.get(index)
             .map(|key| key.as_ref().map(|key| key.as_bstr()))
     }

@@ -41,7 +41,7 @@ mod watch;
 pub use attach::Attached;
 pub use child::unblock_signals;
 pub use clock::{Clock, Moment};
-pub use decode::{Context, DecodeError, Decoder, ticks};
+pub use decode::{Context, DecodeError, Decoder, chosen_by, ticks};
 pub use engine::{Detaching, Engine, Options, boost};
 pub use error::EngineError;
 pub use kaudit::{

@@ -8,8 +8,10 @@ use std::ptr::NonNull;
 
 use libbpf_rs::libbpf_sys;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use zerocopy::FromBytes;
 
-use crate::abi::{CUT, LOST, WireCounts};
+use crate::abi::{self, CUT, LOST, WireCounts};
+use crate::keys::Epoch;
 
 /// What the kernel side has counted since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,22 +107,22 @@ impl Cut {
     }
 }
 
-/// The counters' mapping.
+/// Values of an array that the kernel side counts in, mapped.
 #[derive(Debug)]
-pub(crate) struct Counters {
-    base: NonNull<WireCounts>,
-    cpus: usize,
+pub(crate) struct Mapped<T> {
+    base: NonNull<T>,
+    len: usize,
     bytes: NonZeroUsize,
 }
 
-impl Counters {
-    /// Maps the counters of `cpus` CPUs.
+impl<T: Copy + FromBytes> Mapped<T> {
+    /// Maps an array of `len` values.
     ///
     /// # Errors
     /// When the kernel refuses the mapping.
-    pub(crate) fn map(counts: impl AsFd, cpus: usize) -> io::Result<Self> {
-        let bytes = NonZeroUsize::new(cpus * size_of::<WireCounts>())
-            .ok_or_else(|| io::Error::other("this machine has no CPU"))?;
+    pub(crate) fn map(array: impl AsFd, len: usize) -> io::Result<Self> {
+        let bytes = NonZeroUsize::new(len * size_of::<T>())
+            .ok_or_else(|| io::Error::other("an array of nothing"))?;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
         let base = unsafe {
             mmap(
@@ -128,26 +130,35 @@ impl Counters {
                 bytes,
                 ProtFlags::PROT_READ,
                 MapFlags::MAP_SHARED,
-                counts.as_fd(),
+                array.as_fd(),
                 0,
             )
         }?;
         Ok(Self {
             base: base.cast(),
-            cpus,
+            len,
             bytes,
         })
     }
 
+    /// The value at an index, as it is now.
+    fn get(&self, at: usize) -> Option<T> {
+        if at >= self.len {
+            return None;
+        }
+        // SAFETY: the mapping holds `len` values.
+        let at = unsafe { self.base.add(at) };
+        // SAFETY: the mapping lives as long as self and is aligned to a page; the kernel side writes
+        // whole words, of which any value is good.
+        Some(unsafe { at.read_volatile() })
+    }
+}
+
+impl Mapped<WireCounts> {
     /// Sums over all CPUs.
     pub(crate) fn sum(&self) -> Stats {
         let mut stats = Stats::default();
-        for cpu in 0..self.cpus {
-            // SAFETY: the mapping holds `cpus` counters.
-            let at = unsafe { self.base.add(cpu) };
-            // SAFETY: the mapping lives as long as self and is aligned to a page; the kernel side
-            // writes whole words, of which any value is good.
-            let counts = unsafe { at.read_volatile() };
+        for counts in (0..self.len).filter_map(|cpu| self.get(cpu)) {
             stats.matched += counts.matched;
             stats.delivered += counts.delivered;
             for (to, from) in stats.lost.iter_mut().zip(counts.lost) {
@@ -161,10 +172,51 @@ impl Counters {
     }
 }
 
-impl Drop for Counters {
+impl<T> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nothing points into it any more. A failure leaves it mapped.
         let _unmapped = unsafe { munmap(self.base.cast(), self.bytes.get()) };
+    }
+}
+
+/// Events that the ring had no room for, by rule. The kernel side never counts from zero again, so the
+/// counts of a half are those above what they were when its plan was put in force.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    counts: Mapped<u64>,
+    before: [Vec<u64>; 2],
+}
+
+impl Unsent {
+    /// Maps them.
+    ///
+    /// # Errors
+    /// As [`Mapped::map`].
+    pub(crate) fn map(array: impl AsFd) -> io::Result<Self> {
+        Ok(Self {
+            counts: Mapped::map(array, 2 << abi::RULE_BITS)?,
+            before: Default::default(),
+        })
+    }
+
+    /// Counts a half from zero, of a plan with so many rules.
+    pub(crate) fn begin(&mut self, epoch: Epoch, rules: usize) {
+        let now = (0..rules).map(|rule| self.raw(epoch, rule)).collect();
+        let [even, odd] = &mut self.before;
+        *(if epoch.half() == 0 { even } else { odd }) = now;
+    }
+
+    /// Those of one rule.
+    pub(crate) fn of(&self, epoch: Epoch, rule: usize) -> u64 {
+        let [even, odd] = &self.before;
+        let before = if epoch.half() == 0 { even } else { odd };
+        let before = before.get(rule).copied().unwrap_or_default();
+        self.raw(epoch, rule).saturating_sub(before)
+    }
+
+    fn raw(&self, epoch: Epoch, rule: usize) -> u64 {
+        let at = rule * 2 + usize::from(epoch.half());
+        self.counts.get(at).unwrap_or_default()
     }
 }
 

@@ -1,14 +1,15 @@
 //! The daemon: rules in, records out, until told to stop.
 //!
 //! [`start`] holds the order of start and stop; [`pipeline`] the threads between the ring and the log, of
-//! which [`reader`] is the first; [`orders`] what other threads ask of it while it runs;
+//! which [`reader`] is the first, with [`encoding`]; [`orders`] what other threads ask of it while it runs;
 //! [`store`] the rules in force and the requests that change them, [`live`] what it orders, [`change`] the
 //! records of that, [`locked`] what `-e 2` leaves to the next daemon;
 //! [`kernel`] has the kernel's own audit send its messages, which [`messages`] takes into the stream;
-//! [`losses`] tells what was lost on the way, [`heartbeat`] how long the engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what
-//! is done to the log.
+//! [`losses`] tells what was lost on the way, [`rule_counts`] of which rules, [`heartbeat`] how long the
+//! engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
 
 mod change;
+mod encoding;
 mod heartbeat;
 mod kernel;
 mod live;
@@ -18,6 +19,7 @@ mod messages;
 mod orders;
 mod pipeline;
 mod reader;
+mod rule_counts;
 mod start;
 mod store;
 mod summary;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use super::report;
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Counts, KernelMessages, Request, Status};
+use crate::control::wire::{Answer, Counts, KernelMessages, Request, RuleCounts, Status};
 
 /// Arguments of `tollgate status`.
 #[derive(Debug, clap::Args)]
@@ -60,6 +60,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         absent,
         log,
         counts,
+        by_rule,
         kernel_messages,
     } = status;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
@@ -102,6 +103,12 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     line("lost", all.to_string())?;
     for (reason, count) in lost {
         line("", format!("{count} {reason}"))?;
+    }
+    for RuleCounts { rule, lost, .. } in by_rule {
+        let of_rule: u64 = lost.values().sum();
+        if of_rule != 0 {
+            line("", format!("{of_rule} of {rule}"))?;
+        }
     }
     for (part, count) in incomplete {
         line("incomplete", format!("{count} {part}"))?;
@@ -191,6 +198,17 @@ mod tests {
                 incomplete: [("path cut".to_owned(), 1)].into(),
                 blind_seconds: 5,
             },
+            by_rule: vec![
+                RuleCounts {
+                    rule: Text::new(b"-a always,exit -S rmdir"),
+                    matched: 4,
+                    lost: [("ring full".to_owned(), 2)].into(),
+                },
+                RuleCounts {
+                    matched: 6,
+                    ..RuleCounts::default()
+                },
+            ],
             kernel_messages: Some(KernelMessages {
                 reader: "registered".into(),
                 received: 4,
@@ -210,7 +228,7 @@ mod tests {
              absent      not in this kernel: uselib\n\
              log         /var/log/\\u{1b}[m\n\
              events      10 matched, 8 delivered, 7 written\n\
-             lost        2\n            2 ring full\n\
+             lost        2\n            2 ring full\n            2 of -a always,exit -S rmdir\n\
              incomplete  1 path cut\n\
              blind       for 5 s in all\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n"

@@ -168,8 +168,20 @@ pub(crate) struct Status {
     /// Log file.
     pub(crate) log: Text,
     pub(crate) counts: Counts,
+    /// Of each rule that has chosen something.
+    pub(crate) by_rule: Vec<RuleCounts>,
     /// Messages of the kernel's audit, when they are read.
     pub(crate) kernel_messages: Option<KernelMessages>,
+}
+
+/// Events that one rule has chosen since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RuleCounts {
+    /// As `auditctl -l` lists it.
+    pub(crate) rule: Text,
+    pub(crate) matched: u64,
+    /// Lost, by reason; the others are in the log, or on their way to it.
+    pub(crate) lost: BTreeMap<String, u64>,
 }
 
 /// Messages of the kernel's audit since the daemon started.

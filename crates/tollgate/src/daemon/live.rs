@@ -19,7 +19,7 @@ use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
 use crate::control::rule::Text;
-use crate::control::wire::{Counts, KernelMessages, Settings, Status};
+use crate::control::wire::{Counts, KernelMessages, RuleCounts, Settings, Status};
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -169,7 +169,27 @@ impl Auditing for Live {
         }
         let account = self.orders.account()?;
         status.counts = self.counts(&account);
+        status.by_rule = by_rule(&account);
         status.kernel_messages = self.describe_messages(&account);
         Ok(())
     }
+}
+
+fn by_rule(account: &Drained) -> Vec<RuleCounts> {
+    let counts = account.rules.iter().map(|(rule, count)| {
+        let losses = [
+            ("ring full", count.unsent),
+            ("rate limit", count.limited),
+            ("not written", count.unwritten),
+        ];
+        let losses = losses.into_iter().filter(|(_, count)| *count != 0);
+        RuleCounts {
+            rule: Text::new(rule),
+            matched: count.matched(),
+            lost: losses
+                .map(|(reason, count)| (reason.to_owned(), count))
+                .collect(),
+        }
+    });
+    counts.collect()
 }

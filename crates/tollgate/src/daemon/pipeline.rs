@@ -9,9 +9,10 @@
 //! Batches are buffers of whole events as text; they travel forward on one bounded channel and come
 //! back empty on another.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use super::losses::Limits;
 use super::messages::{MessageCounts, Messages};
 use super::orders::{Flushed, Orders, orders};
 use super::reader::{Drained, Reader};
+use super::rule_counts::RuleIndex;
 use super::tend::LogOrder;
 use crate::sink::journal::{Appended, Asker, Journal};
 use crate::sink::terminal::Terminal;
@@ -131,8 +133,8 @@ pub(super) struct Batch {
 /// Where the text of an event comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// From the ring.
-    Ring,
+    /// From the ring, chosen by this rule.
+    Ring(RuleIndex),
     /// From the kernel's audit, or from the daemon.
     Message,
 }
@@ -148,6 +150,9 @@ pub(crate) struct Written {
     pub(crate) messages: AtomicU64,
     /// Messages that could not be written.
     pub(crate) unwritten_messages: AtomicU64,
+    /// Events that could not be written of each rule, until `tlg-ring` takes them. Nobody touches it while
+    /// all can be written.
+    pub(super) unwritten_rules: Mutex<BTreeMap<RuleIndex, u64>>,
 }
 
 /// An event for the view: its bytes as they lay in the ring.
@@ -202,6 +207,7 @@ impl Pipeline {
             shown: shown_to,
             messages: self.messages.map(Messages::new),
             limits: self.limits,
+            written: Arc::clone(&counts),
         };
         let ring = spawn("tlg-ring", move || {
             let drained = reader.run(&ready_to);
@@ -237,9 +243,9 @@ impl Batch {
     }
 
     /// Counts an event from the ring, of which the lines were appended.
-    pub(super) fn event(&mut self) {
+    pub(super) fn event(&mut self, rule: RuleIndex) {
         self.message = None;
-        self.origins.push(Origin::Ring);
+        self.origins.push(Origin::Ring(rule));
     }
 
     fn clear(&mut self) {
@@ -362,15 +368,28 @@ impl Writer {
     fn count(&mut self, appended: &Appended, origins: &[Origin]) {
         let written = usize::try_from(appended.written).unwrap_or(usize::MAX);
         let (written, lost) = origins.split_at(written.min(origins.len()));
-        let add = |to: &AtomicU64, from: &[Origin], what: Origin| {
-            let count = from.iter().filter(|&&origin| origin == what).count();
-            to.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
-        };
         let counts = &*self.counts;
-        add(&counts.events, written, Origin::Ring);
-        add(&counts.messages, written, Origin::Message);
-        add(&counts.unwritten, lost, Origin::Ring);
-        add(&counts.unwritten_messages, lost, Origin::Message);
+        for (origins, events, messages) in [
+            (written, &counts.events, &counts.messages),
+            (lost, &counts.unwritten, &counts.unwritten_messages),
+        ] {
+            let of_messages = |origin: &&Origin| **origin == Origin::Message;
+            let count = origins.iter().filter(of_messages).count();
+            let add = |to: &AtomicU64, count: usize| {
+                to.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
+            };
+            add(messages, count);
+            add(events, origins.len() - count);
+        }
+        if !lost.is_empty()
+            && let Ok(mut rules) = counts.unwritten_rules.lock()
+        {
+            for origin in lost {
+                if let Origin::Ring(rule) = origin {
+                    *rules.entry(*rule).or_default() += 1;
+                }
+            }
+        }
         self.unwritten.events = counts.unwritten.load(Ordering::Relaxed);
         if !appended.reason.is_empty() {
             self.unwritten.reason.clone_from(&appended.reason);

@@ -1,6 +1,8 @@
-//! The ring thread: drains the ring, turns events into text, and replaces the rules between two drains.
+//! The ring thread: drains the ring, has events turned into text ([`super::encoding`]), and replaces the
+//! rules between two drains.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,21 +10,21 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::exclude::Exclude;
 use audit::plan::hook::EngineKind;
-use audit::record::encode;
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use bstr::BString;
+use crossbeam_channel::{Receiver, Sender};
 use engine::{
-    Clock, Context, Decoder, Detaching, Engine, Keys, Lost, Moment, Options, Places, Probe, Stats,
-    Storage, Wake,
+    Decoder, Detaching, Engine, Keys, Lost, Options, Places, Probe, Stats, Storage, Wake,
 };
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
+use super::encoding::Encoding;
 use super::heartbeat::Heartbeat;
 use super::losses::{Limits, Losses, Rate};
 use super::messages::{MessageCounts, Messages};
-use super::orders::{Order, Record, Replace, Replaced, Taken};
-use super::pipeline::{Batch, Shown, Started};
+use super::orders::{Order, Replace, Replaced, Taken};
+use super::pipeline::{Batch, Shown, Started, Written};
+use super::rule_counts::{RuleCount, RuleCounts};
 use crate::cli::report::say;
 
 /// A batch goes to the log when it has grown to this, or when the ring is empty.
@@ -33,8 +35,6 @@ const DRAIN: usize = 512;
 const DRAINS: usize = 16;
 /// Empty rounds after which the reader sleeps until an event wakes it.
 const QUIET_ROUNDS: u32 = 4;
-/// Plans whose keys are kept: the one in force and the one before.
-const KEPT_PLANS: usize = 2;
 /// Rounds in which messages are taken at the end, should they never cease.
 const LAST_MESSAGES: usize = 64;
 /// The reader must get the CPU when audited tasks want all of it; auditd's `priority_boost` is 4.
@@ -50,6 +50,8 @@ pub(crate) struct Drained {
     pub(super) unshown: u64,
     pub(super) blind: Duration,
     pub(super) messages: MessageCounts,
+    /// Of each rule that has chosen something; filled in when it is asked for.
+    pub(super) rules: BTreeMap<BString, RuleCount>,
 }
 
 impl Drained {
@@ -91,6 +93,8 @@ pub(super) struct Reader {
     pub(super) messages: Option<Messages>,
     /// What `-r` and `-f` ask for.
     pub(super) limits: Arc<Limits>,
+    /// What became of the events behind this thread.
+    pub(super) written: Arc<Written>,
 }
 
 impl Reader {
@@ -116,7 +120,9 @@ impl Reader {
             limits: Arc::clone(&self.limits),
             rate: Rate::default(),
             losses: Losses::default(),
+            rules: RuleCounts::default(),
         });
+        state.borrow_mut().rules.add(engine.epoch(), &self.plan);
         let started = Started {
             engine: engine.kind(),
             attached: engine.attached().clone(),
@@ -145,6 +151,9 @@ impl Reader {
                 Order::Account(answer) => {
                     let mut account = state.borrow().account();
                     account.stats = engine.stats();
+                    let mut state = state.borrow_mut();
+                    self.settle(&mut state, &engine);
+                    account.rules = state.rules.table();
                     // Nobody waits any more when the control connection is gone.
                     let _gone = answer.send(account);
                 }
@@ -204,13 +213,25 @@ impl Reader {
         state: &RefCell<Encoding>,
         replace: &Replace,
     ) -> anyhow::Result<Replaced> {
-        engine.replace(places, &self.probe, &replace.plan)?;
         let mut state = state.borrow_mut();
+        self.settle(&mut state, engine);
+        engine.replace(places, &self.probe, &replace.plan)?;
+        state.rules.add(engine.epoch(), &replace.plan);
         Arc::make_mut(&mut state.keys).add(engine.epoch(), &replace.plan);
         state.exclude = replace.plan.exclude.clone();
         Ok(Replaced {
             attached: engine.attached().clone(),
         })
+    }
+
+    /// Takes over what others have counted of each rule.
+    fn settle(&self, state: &mut Encoding, engine: &Engine<'_>) {
+        state.rules.settle(|epoch, rule| engine.unsent(epoch, rule));
+        if let Ok(mut rules) = self.written.unwritten_rules.lock() {
+            for (rule, events) in std::mem::take(&mut *rules) {
+                state.rules.of(rule).unwritten += events;
+            }
+        }
     }
 
     /// Drains until an order comes: by the clock while events come, asleep while none do. An engine that
@@ -370,128 +391,4 @@ fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
     if let Some(change) = heartbeat.look(engine.runs(), Instant::now()) {
         say(&change.to_string());
     }
-}
-
-/// What turns samples into text.
-struct Encoding {
-    decoder: Decoder,
-    keys: Arc<Keys>,
-    exclude: Exclude,
-    clock: Clock,
-    serial: Serial,
-    batch: Batch,
-    shown: Option<Sender<Shown>>,
-    drained: Drained,
-    messages: Option<Messages>,
-    limits: Arc<Limits>,
-    rate: Rate,
-    losses: Losses,
-}
-
-impl Encoding {
-    /// Takes messages of the kernel's audit; whether there were any.
-    fn receive(&mut self) -> anyhow::Result<bool> {
-        match &mut self.messages {
-            Some(messages) => messages
-                .receive(&self.exclude)
-                .context("cannot read the kernel's audit"),
-            None => Ok(false),
-        }
-    }
-
-    /// Passes on all messages that were taken.
-    fn all_messages(&mut self) {
-        if let Some(messages) = &mut self.messages {
-            messages.all(&mut self.batch);
-        }
-    }
-
-    fn account(&self) -> Drained {
-        let messages = self.messages.as_ref();
-        Drained {
-            messages: messages.map_or_else(MessageCounts::default, |messages| messages.counts),
-            ..self.drained.clone()
-        }
-    }
-
-    /// Appends a record that is an event of its own.
-    fn record(&mut self, record: &Record, now: Moment) {
-        self.clock.set(now);
-        let time = self.clock.at(now.jiffies);
-        let mut line = Vec::new();
-        encode::message(record.kind, time, self.serial, &record.body, &mut line);
-        self.batch.message(&line, (time, self.serial));
-        self.serial = self.serial.next();
-    }
-
-    fn record_all(&mut self, records: &[Record], now: Moment) {
-        for record in records {
-            self.record(record, now);
-        }
-    }
-
-    /// The ring was found empty: no event of an earlier plan is left in it.
-    fn forget_keys(&mut self) {
-        if self.keys.plans() > KEPT_PLANS {
-            Arc::make_mut(&mut self.keys).forget();
-        }
-    }
-
-    fn take(&mut self, sample: &[u8]) {
-        let Ok(jiffies) = engine::ticks(sample) else {
-            self.drained.undecodable += 1;
-            return;
-        };
-        let time = self.clock.at(jiffies);
-        let context = Context {
-            keys: &self.keys,
-            time,
-            serial: self.serial,
-        };
-        let Ok(event) = self.decoder.event(sample, context) else {
-            self.drained.undecodable += 1;
-            return;
-        };
-        if let Some(messages) = &mut self.messages {
-            messages.up_to(time, &mut self.batch);
-        }
-        let start = self.batch.text.len();
-        encode::event(&event, &mut self.batch.text);
-        self.exclude
-            .strike(&event.task, &mut self.batch.text, start);
-        let text = self.batch.text.get(start..).unwrap_or_default();
-        if !self.rate.admits(&self.limits, time.sec, text) {
-            self.batch.text.truncate(start);
-            self.drained.limited += 1;
-            return;
-        }
-        self.batch.event();
-        if let Some(shown) = &self.shown {
-            let words = words(sample);
-            match shown.try_send(Shown {
-                words,
-                keys: Arc::clone(&self.keys),
-                time,
-                serial: self.serial,
-            }) {
-                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-                Err(TrySendError::Full(_)) => self.drained.unshown += 1,
-            }
-        }
-        self.serial = self.serial.next();
-    }
-}
-
-/// A copy of a sample that is aligned as the ring's own bytes are.
-fn words(sample: &[u8]) -> Vec<u64> {
-    sample
-        .chunks(8)
-        .map(|chunk| {
-            let mut word = [0; 8];
-            for (to, from) in word.iter_mut().zip(chunk) {
-                *to = *from;
-            }
-            u64::from_ne_bytes(word)
-        })
-        .collect()
 }

@@ -268,9 +268,15 @@ impl Daemon {
     /// Waits until everything matched so far has been written or lost; the answer.
     #[track_caller]
     pub(crate) fn flush(&self) -> String {
+        self.ask("flush")
+    }
+
+    /// Asks over the control socket; the answer.
+    #[track_caller]
+    pub(crate) fn ask(&self, request: &str) -> String {
         let mut stream = UnixStream::connect(&self.control).unwrap();
-        let request = b"{\"version\":1,\"request\":\"flush\"}\n";
-        stream.write_all(request).unwrap();
+        let request = format!("{{\"version\":1,\"request\":\"{request}\"}}\n");
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer

@@ -82,9 +82,21 @@ pub(crate) fn what_a_full_ring_loses_is_counted() {
     daemon.signal(Signal::SIGSTOP);
     place.workload().burst(&path, OPENS);
     daemon.signal(Signal::SIGCONT);
+    place.workload().run(&[step!("rmdir", "/etc/missing")]);
+    daemon.flush();
+    let rules = by_rule(&daemon);
     let Account {
         summary, code, log, ..
     } = daemon.end(Signal::SIGTERM);
+    let [(after, of_after), (full, of_full)] = rules.as_slice() else {
+        panic!("{rules:?}");
+    };
+    assert!(
+        after.contains("after") && full.contains("full"),
+        "{rules:?}"
+    );
+    assert_eq!(*of_after, (1, 0), "a rule that has lost nothing");
+    assert_eq!(*of_full, (summary.matched - 1, summary.lost));
     assert!(summary.matched >= u64::from(OPENS), "{summary:?}");
     assert!(summary.lost > 0 && summary.written > 0, "{summary:?}");
     assert_eq!(
@@ -96,6 +108,24 @@ pub(crate) fn what_a_full_ring_loses_is_counted() {
     assert_eq!(u64::try_from(logged).unwrap(), summary.written);
     assert_eq!(code, Some(3), "losing events is no success");
     assert_eq!(told(&log, "ring-full"), summary.lost, "the log says so");
+}
+
+/// Rules by their text, with how many events they have matched and lost.
+#[track_caller]
+fn by_rule(daemon: &Daemon) -> Vec<(String, (u64, u64))> {
+    let status: serde_json::Value = serde_json::from_str(&daemon.ask("status")).unwrap();
+    let rules = status["status"]["by_rule"].as_array().unwrap();
+    let count = |value: &serde_json::Value| value.as_u64().unwrap();
+    let mut rules: Vec<_> = rules
+        .iter()
+        .map(|rule| {
+            let lost = rule["lost"].as_object().unwrap().values().map(count).sum();
+            let text = rule["rule"].as_str().unwrap().to_owned();
+            (text, (count(&rule["matched"]), lost))
+        })
+        .collect();
+    rules.sort_by_key(|(_, (matched, _))| *matched);
+    rules
 }
 
 /// Events that the log says were lost for this reason, as the stock reader finds it.

@@ -1,0 +1,148 @@
+//! Samples of the ring to text, and what is counted meanwhile.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use audit::ids::Serial;
+use audit::plan::exclude::Exclude;
+use audit::record::encode;
+use crossbeam_channel::{Sender, TrySendError};
+use engine::{Clock, Context, Decoder, Keys, Moment};
+
+use super::losses::{Limits, Losses, Rate};
+use super::messages::{MessageCounts, Messages};
+use super::orders::Record;
+use super::pipeline::{Batch, Shown};
+use super::reader::Drained;
+use super::rule_counts::RuleCounts;
+
+/// Plans whose keys are kept: the one in force and the one before.
+const KEPT_PLANS: usize = 2;
+
+/// What turns samples into text.
+pub(super) struct Encoding {
+    pub(super) decoder: Decoder,
+    pub(super) keys: Arc<Keys>,
+    pub(super) exclude: Exclude,
+    pub(super) clock: Clock,
+    pub(super) serial: Serial,
+    pub(super) batch: Batch,
+    pub(super) shown: Option<Sender<Shown>>,
+    pub(super) drained: Drained,
+    pub(super) messages: Option<Messages>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) rate: Rate,
+    pub(super) losses: Losses,
+    pub(super) rules: RuleCounts,
+}
+
+impl Encoding {
+    /// Takes messages of the kernel's audit; whether there were any.
+    pub(super) fn receive(&mut self) -> anyhow::Result<bool> {
+        match &mut self.messages {
+            Some(messages) => messages
+                .receive(&self.exclude)
+                .context("cannot read the kernel's audit"),
+            None => Ok(false),
+        }
+    }
+
+    /// Passes on all messages that were taken.
+    pub(super) fn all_messages(&mut self) {
+        if let Some(messages) = &mut self.messages {
+            messages.all(&mut self.batch);
+        }
+    }
+
+    pub(super) fn account(&self) -> Drained {
+        let messages = self.messages.as_ref();
+        Drained {
+            messages: messages.map_or_else(MessageCounts::default, |messages| messages.counts),
+            ..self.drained.clone()
+        }
+    }
+
+    /// Appends a record that is an event of its own.
+    pub(super) fn record(&mut self, record: &Record, now: Moment) {
+        self.clock.set(now);
+        let time = self.clock.at(now.jiffies);
+        let mut line = Vec::new();
+        encode::message(record.kind, time, self.serial, &record.body, &mut line);
+        self.batch.message(&line, (time, self.serial));
+        self.serial = self.serial.next();
+    }
+
+    pub(super) fn record_all(&mut self, records: &[Record], now: Moment) {
+        for record in records {
+            self.record(record, now);
+        }
+    }
+
+    /// The ring was found empty: no event of an earlier plan is left in it.
+    pub(super) fn forget_keys(&mut self) {
+        if self.keys.plans() > KEPT_PLANS {
+            Arc::make_mut(&mut self.keys).forget();
+        }
+    }
+
+    pub(super) fn take(&mut self, sample: &[u8]) {
+        let (Ok(jiffies), Ok(rule)) = (engine::ticks(sample), engine::chosen_by(sample)) else {
+            self.drained.undecodable += 1;
+            return;
+        };
+        let time = self.clock.at(jiffies);
+        let context = Context {
+            keys: &self.keys,
+            time,
+            serial: self.serial,
+        };
+        let Ok(event) = self.decoder.event(sample, context) else {
+            self.drained.undecodable += 1;
+            return;
+        };
+        if let Some(messages) = &mut self.messages {
+            messages.up_to(time, &mut self.batch);
+        }
+        let start = self.batch.text.len();
+        encode::event(&event, &mut self.batch.text);
+        self.exclude
+            .strike(&event.task, &mut self.batch.text, start);
+        let count = self.rules.of(rule);
+        count.taken += 1;
+        let text = self.batch.text.get(start..).unwrap_or_default();
+        if !self.rate.admits(&self.limits, time.sec, text) {
+            self.batch.text.truncate(start);
+            self.drained.limited += 1;
+            count.limited += 1;
+            return;
+        }
+        self.batch.event(rule);
+        if let Some(shown) = &self.shown {
+            let words = words(sample);
+            match shown.try_send(Shown {
+                words,
+                keys: Arc::clone(&self.keys),
+                time,
+                serial: self.serial,
+            }) {
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+                Err(TrySendError::Full(_)) => self.drained.unshown += 1,
+            }
+        }
+        self.serial = self.serial.next();
+    }
+}
+
+/// A copy of a sample that is aligned as the ring's own bytes are.
+fn words(sample: &[u8]) -> Vec<u64> {
+    sample
+        .chunks(8)
+        .map(|chunk| {
+            let mut word = [0; 8];
+            for (to, from) in word.iter_mut().zip(chunk) {
+                *to = *from;
+            }
+            u64::from_ne_bytes(word)
+        })
+        .collect()
+}
