@@ -100,7 +100,7 @@ impl<'s> Engine<'s> {
         kernel.uring &= options.uring;
         let sides = Sides::of(plan, kind, kernel);
         let lowered = lower::lower(plan, sides);
-        let spots = Spots::find(&lowered.hooks, &mut Finder::new(probe.functions.as_ref()))?;
+        let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let cpus = num_possible_cpus()
             .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
@@ -189,7 +189,7 @@ impl<'s> Engine<'s> {
         may_hook(plan, self.kind)?;
         let sides = self.sides.next(plan);
         let lowered = lower::lower(plan, sides);
-        let spots = Spots::find(&lowered.hooks, &mut Finder::new(probe.functions.as_ref()))?;
+        let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let watches = Watches::find(&plan.watches, self.seed);
         self.room.check(&lowered, &watches)?;
         self.objects.load_more(places, &spots.programs())?;

@@ -8,16 +8,21 @@ use libbpf_rs::btf::{Btf, ReferencesType as _};
 
 use audit::plan::hook::Kernel;
 use audit::plan::inner::Inner;
+use nix::errno::Errno;
 
 use crate::function::Functions;
+use crate::tracefs::Tracefs;
 
-/// What this kernel offers. Its types are large: they are read once.
+/// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
+/// well, when the process may no longer be allowed to mount anything.
 #[derive(Debug)]
 pub struct Probe {
     /// What it shows beside the calls themselves.
     pub kernel: Kernel,
     /// Nothing when it has not those that the stubs are made for.
     pub(crate) functions: Option<Functions>,
+    /// The kernel's tracepoints, or why they cannot be looked up.
+    pub(crate) tracefs: Result<Tracefs, Errno>,
 }
 
 impl Probe {
@@ -40,7 +45,11 @@ impl Probe {
             inner: Inner::ALL.iter().copied().filter(has).collect(),
             uring: true,
         };
-        Ok(Self { kernel, functions })
+        Ok(Self {
+            kernel,
+            functions,
+            tracefs: Tracefs::mount(),
+        })
     }
 }
 

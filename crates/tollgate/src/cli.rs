@@ -13,6 +13,7 @@ pub(crate) mod rules;
 mod run;
 mod status;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// An audit daemon that charges only the syscalls that the rules name.
@@ -44,6 +45,13 @@ enum Command {
     /// Runs a workload of `bench`.
     #[command(name = crate::bench::workload::COMMAND, hide = true)]
     BenchWorkload(bench::Workload),
+    /// Starts programs for `daemon`.
+    #[command(name = crate::launch::COMMAND, hide = true)]
+    DaemonLauncher {
+        /// What names the programs
+        #[arg(long)]
+        auditd_conf: Option<PathBuf>,
+    },
     /// Reads a command line, or with -R a rule file, as auditctl(8) does.
     #[command(disable_help_flag = true)]
     Auditctl(auditctl::Args),
@@ -66,6 +74,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => Ok(run::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::BenchWorkload(args) => bench::workload(&args),
+        Command::DaemonLauncher { auditd_conf } => crate::launch::serve(auditd_conf.as_deref()),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
     }

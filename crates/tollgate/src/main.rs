@@ -11,6 +11,7 @@ mod control;
 mod daemon;
 mod dispatch;
 mod host;
+mod launch;
 mod sink;
 
 use std::process::ExitCode;

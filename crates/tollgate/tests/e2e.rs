@@ -30,6 +30,7 @@ mod e2e {
     mod load;
     mod place;
     mod plugin;
+    mod privilege;
     mod refusal;
     mod reload;
     mod run;
@@ -96,6 +97,10 @@ mod e2e {
         plugin::stock_audisp_syslog_passes_events_on,
         plugin::a_plugin_that_feeds_auparse_sees_every_event,
         plugin::the_builtin_socket_serves_both_formats,
+        privilege::a_running_daemon_has_few_rights_and_does_its_work,
+        privilege::a_log_directory_that_becomes_a_link_is_refused,
+        privilege::systemd_is_told_of_each_state,
+        privilege::the_journal_is_given_priorities,
         refusal::broken_rules_attach_nothing,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,

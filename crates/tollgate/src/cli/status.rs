@@ -59,6 +59,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         hooks,
         absent,
         log,
+        confinement,
         counts,
     } = status;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
@@ -85,6 +86,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     line("log", log.to_string())?;
+    line("confined", confinement.to_string())?;
     let Counts {
         matched,
         delivered,
@@ -126,7 +128,7 @@ fn time(seconds: u64) -> String {
 mod tests {
     use super::*;
     use crate::control::rule::Text;
-    use crate::control::wire::Settings;
+    use crate::control::wire::{Confinement, Settings};
 
     #[test]
     fn every_fact_has_a_line() {
@@ -144,6 +146,13 @@ mod tests {
             hooks: vec!["syscalls:sys_exit_rmdir".into()],
             absent: vec!["uselib".into()],
             log: Text::new(b"/var/log/\x1b[m"),
+            confinement: Confinement {
+                capabilities: vec!["bpf".into(), "chown".into()],
+                bounding: true,
+                no_new_privileges: true,
+                landlock: "whole, V7".into(),
+                writable: vec!["/var/log/audit".into()],
+            },
             counts: Counts {
                 matched: 10,
                 delivered: 8,
@@ -163,6 +172,8 @@ mod tests {
              rules       2, about 3 calls\n\
              absent      not in this kernel: uselib\n\
              log         /var/log/\\u{1b}[m\n\
+             confined    capabilities bpf chown, no new privileges, Landlock whole, V7: \
+             writes below /var/log/audit only\n\
              events      10 matched, 8 delivered, 7 written\n\
              lost        2\n            2 ring full\n\
              incomplete  1 path cut\n\

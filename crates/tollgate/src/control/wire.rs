@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use anyhow::{Context as _, ensure};
 use nix::errno::Errno;
@@ -167,7 +168,39 @@ pub(crate) struct Status {
     pub(crate) absent: Vec<String>,
     /// Log file.
     pub(crate) log: Text,
+    pub(crate) confinement: Confinement,
     pub(crate) counts: Counts,
+}
+
+/// What a daemon has left of what root may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// Capabilities that it has kept.
+    pub(crate) capabilities: Vec<String>,
+    /// Whether its bounding set is empty.
+    pub(crate) bounding: bool,
+    pub(crate) no_new_privileges: bool,
+    /// How much of Landlock holds, and which version of it.
+    pub(crate) landlock: String,
+    /// Directories that it can write below; all, when Landlock does not hold.
+    pub(crate) writable: Vec<String>,
+}
+
+impl Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "capabilities {}", self.capabilities.join(" "))?;
+        if !self.bounding {
+            f.write_str(" (bounding set kept)")?;
+        }
+        if self.no_new_privileges {
+            f.write_str(", no new privileges")?;
+        }
+        write!(f, ", Landlock {}", self.landlock)?;
+        if !self.writable.is_empty() {
+            write!(f, ": writes below {} only", self.writable.join(", "))?;
+        }
+        Ok(())
+    }
 }
 
 /// Events since the daemon started.

@@ -14,7 +14,7 @@ use super::orders::{Orders, Replaced};
 use super::pipeline::{Running, Started, Written};
 use super::store::Auditing;
 use crate::control::rule::Text;
-use crate::control::wire::{Counts, Status};
+use crate::control::wire::{Confinement, Counts, Status};
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -25,18 +25,30 @@ pub(super) struct Live {
     /// What is attached now.
     pub(super) attached: Attached,
     log: PathBuf,
+    confinement: Confinement,
 }
 
 impl Live {
-    /// The pipeline that has been started, and where it writes.
-    pub(super) fn new(running: &Running, started: Started, log: PathBuf) -> Self {
+    /// The pipeline that has been started, where it writes, and what the daemon has given up.
+    pub(super) fn new(
+        running: &Running,
+        started: Started,
+        log: PathBuf,
+        confinement: Confinement,
+    ) -> Self {
         Self {
             orders: running.orders(),
             written: running.written(),
             engine: started.engine,
             attached: started.attached,
             log,
+            confinement,
         }
+    }
+
+    /// Whether the ring is drained: its thread answers only between two drains, and waits for the log.
+    pub(super) fn is_alive(&self) -> bool {
+        self.orders.account().is_ok()
     }
 
     fn counts(&self) -> anyhow::Result<Counts> {
@@ -93,6 +105,7 @@ impl Auditing for Live {
         let absent = self.attached.absent.iter().copied();
         status.absent = absent.map(str::to_owned).collect();
         status.log = Text::new(self.log.as_os_str().as_bytes());
+        status.confinement = self.confinement.clone();
         status.counts = self.counts()?;
         Ok(())
     }

@@ -20,16 +20,21 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_getres};
 use nix::unistd::geteuid;
 
+use super::confine::confine;
 use super::live::Live;
 use super::locked::LockFile;
+use super::notify::Manager;
 use super::pipeline::Pipeline;
 use super::store::{self, Store};
 use super::summary::{Ready, Summary};
-use super::tend::{LogSource, Tend};
-use crate::cli::report::{Exit, say};
+use super::tend::{self, LogSource, Tend};
+use crate::cli::report::{Exit, say, warn};
 use crate::cli::rules;
 use crate::control::server::{self, Server};
-use crate::sink::journal::{Journal, ThisMachine};
+use crate::dispatch;
+use crate::launch::Launcher;
+use crate::sink::journal::{Journal, Keep, ThisMachine};
+use crate::sink::log::directory::Directory;
 use crate::sink::terminal::Terminal;
 
 /// Orders to the log thread that wait to be carried out; who gives one more waits.
@@ -99,30 +104,26 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         return Ok(Exit::Config.into());
     };
     settings.log.is_free()?;
+    let mut manager = Manager::of_environment();
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
+    let conf_path = settings.log.conf.clone();
     let mut tend = Tend::new(settings.log, &keep, log_orders);
     let log_path = keep.path.clone();
     say_who_else_audits();
 
-    // Every thread inherits the mask: only the descriptor below sees these signals.
-    let signals: SigSet = [
-        Signal::SIGTERM,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-        Signal::SIGUSR1,
-        Signal::SIGUSR2,
-        Signal::SIGCONT,
-    ]
-    .into_iter()
-    .collect();
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
-    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-        .context("cannot watch signals")?;
-    let log = Journal::open(keep, Box::new(ThisMachine::default()))?;
+    let signals = signals()?;
+    // Looked at before rights are given up: tracepoints are below a mount.
+    let probe = Probe::look().context("cannot learn what this kernel shows")?;
+    let launcher = match &keep.conf {
+        Some(_) => Some(Launcher::start(conf_path.as_deref())?),
+        None => None,
+    };
+    let confinement = confine(&writable(&keep, server.as_ref())?)?;
+    let machine = Box::new(ThisMachine::new(launcher.clone()));
+    let log = Journal::open(keep, machine, launcher)?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
-    let probe = Probe::look().context("cannot learn what this kernel shows")?;
     let mut kernel = probe.kernel;
     kernel.uring &= settings.uring;
     let priced = plan.clone();
@@ -141,7 +142,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
     if let Some(why_not) = &started.why_not {
-        say(&format!("engine {why_not}"));
+        warn(&format!("engine {why_not}"));
     }
     let price = price(&priced, started.engine, kernel);
     drop(priced);
@@ -154,23 +155,28 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         log: &log_path,
     };
     say(&ready.to_string());
-    let mut live = Live::new(&running, started, log_path.clone());
+    say(&format!("confined: {confinement}"));
+    let auditing = format!("auditing with the engine {}", ready.engine);
+    let mut live = Live::new(&running, started, log_path.clone(), confinement);
     store.begin()?;
+    manager.ready(&auditing);
     (settings.ready)();
 
     loop {
-        wait(&signals, &ended, server.as_ref(), tend.next())?;
+        let next = tend.next().into_iter().chain(manager.next()).min();
+        wait(&signals, &ended, server.as_ref(), next)?;
         tend.look();
+        manager.look(|| live.is_alive());
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
-            Some(signal) => {
-                if !tend.signal(&signal) {
-                    break;
-                }
-                if signal.ssi_signo == HANGUP {
-                    reload(&settings.rules, settings.partial, &mut store, &mut live);
-                }
+            Some(signal) if signal.ssi_signo == HANGUP => {
+                manager.reloading();
+                tend.signal(&signal);
+                reload(&settings.rules, settings.partial, &mut store, &mut live);
+                manager.ready(&auditing);
             }
+            Some(signal) if tend.signal(&signal) => {}
+            Some(_ends) => break,
             None if ended.read().is_ok() => break,
             None => {}
         }
@@ -178,6 +184,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
         }
     }
+    manager.stopping();
     running.orders().stop()?;
     let (outcome, detaching) = running.join()?;
     let summary = Summary(&outcome);
@@ -194,6 +201,38 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         Exit::Lost
     }
     .into())
+}
+
+/// A descriptor for the signals that the daemon obeys. Every thread and program inherits the mask: nobody
+/// else sees them.
+fn signals() -> anyhow::Result<SignalFd> {
+    let signals: SigSet = [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGCONT,
+    ]
+    .into_iter()
+    .collect();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
+    SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+        .context("cannot watch signals")
+}
+
+/// Where the daemon writes: its log, its state, its own socket and those of plugins. The directories of log
+/// and state are made.
+fn writable(keep: &Keep, server: Option<&Server>) -> anyhow::Result<Vec<PathBuf>> {
+    let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
+    if keep.writes() {
+        Directory::of(&keep.path)?;
+    }
+    writable.extend(server.and_then(|server| Some(server.path().parent()?.to_owned())));
+    if let Some(conf) = &keep.conf {
+        writable.extend(dispatch::socket_directories(conf));
+    }
+    Ok(writable)
 }
 
 /// Waits for a signal, the end of the pipeline, something to serve, or so long.
@@ -267,7 +306,7 @@ fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Result<Option<
 fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) {
     let loaded = match rules::load(files) {
         Ok(loaded) => loaded,
-        Err(error) => return say(&format!("{}: {error:#}", rules::OLD)),
+        Err(error) => return warn(&format!("{}: {error:#}", rules::OLD)),
     };
     let Some(listing) = rules::list(loaded, partial, rules::OLD) else {
         return; // which has been said
@@ -275,14 +314,14 @@ fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) 
     let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
     if calls == 0 {
-        return say(&format!("{}: the rule files record nothing", rules::OLD));
+        return warn(&format!("{}: the rule files record nothing", rules::OLD));
     }
     match store.load(listing.rules, live) {
         Ok(()) => say(&format!(
             "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
             live.attached.hooks.len()
         )),
-        Err(error) => say(&format!("{}: {error:#}", rules::OLD)),
+        Err(error) => warn(&format!("{}: {error:#}", rules::OLD)),
     }
 }
 
@@ -300,7 +339,7 @@ fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
 /// Something else that makes every syscall pay is worth a line: people would blame us for it.
 fn say_who_else_audits() {
     match KernelAudit::ask() {
-        Ok(kernel) if kernel.is_armed() => say(&format!(
+        Ok(kernel) if kernel.is_armed() => warn(&format!(
             "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \
              `auditctl -D; auditctl -a never,task` makes tasks started from then on free of it",
             if kernel.enabled {

@@ -1,6 +1,7 @@
 //! The daemon under test: started with rules, watched, stopped, and called to account.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -136,6 +137,18 @@ impl Daemon {
     /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say.
     #[track_caller]
     pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
+        Self::start_in(place, rules, log, conf, &[])
+    }
+
+    /// The same, in this environment.
+    #[track_caller]
+    pub(crate) fn start_in(
+        place: &Place,
+        rules: &str,
+        log: &Path,
+        conf: &str,
+        environment: &[(&str, OsString)],
+    ) -> Self {
         let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
         fs::write(&rule_file, rules).unwrap();
         let plugins = place.own.join("plugins.d");
@@ -156,7 +169,8 @@ impl Daemon {
             .arg("--log")
             .arg(log)
             .arg("--control")
-            .arg(&control);
+            .arg(&control)
+            .envs(environment.iter().cloned());
         Self::run(command, rules, log.to_owned(), control)
     }
 
