@@ -4,6 +4,7 @@ pub(crate) mod auditctl;
 mod augenrules;
 mod bench;
 pub(crate) mod check;
+mod completions;
 mod config;
 mod convert;
 mod daemon;
@@ -38,6 +39,8 @@ enum Command {
     Config(config::Args),
     /// Turns logs of tollgate or auditd into JSON, one object for each event.
     Convert(convert::Args),
+    /// Prints what a shell needs to complete command lines.
+    Completions(completions::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Measures what auditing costs on this machine, next to none and to the kernel's own.
@@ -71,6 +74,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(args) => status::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Convert(args) => convert::run(&args),
+        Command::Completions(args) => completions::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::BenchWorkload(args) => bench::workload(&args),

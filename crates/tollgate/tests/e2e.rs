@@ -28,6 +28,7 @@ mod e2e {
     mod known;
     mod life;
     mod load;
+    mod packaging;
     mod place;
     mod plugin;
     mod privilege;
@@ -89,6 +90,7 @@ mod e2e {
         keeping::what_a_full_disk_loses_is_counted_and_told,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::stock_ausearch_reads_an_enriched_log,
+        packaging::the_unit_is_right,
         plugin::a_plugin_is_given_every_line_and_the_end_of_each_event,
         plugin::a_plugin_that_ends_is_started_again_and_no_line_is_cut,
         plugin::a_plugin_that_never_reads_loses_only_its_own_events,
