@@ -10,7 +10,7 @@ use audit::plan::Plan;
 use audit::plan::hook::{EngineKind, Sides};
 use libbpf_rs::{ProgramInput, RingBufferBuilder, num_possible_cpus};
 
-use crate::attach::{self, Attached, Links};
+use crate::attach::{self, Attached, Held, Links};
 use crate::clock::{self, Clock, Moment};
 use crate::data::Data;
 use crate::error::EngineError;
@@ -25,7 +25,7 @@ use crate::program::Program;
 use crate::reap::Reaper;
 use crate::ring::Ring;
 use crate::spot::{Finder, Spots};
-use crate::stats::{self, Counters, Stats};
+use crate::stats::{self, Counters, Runs, Stats};
 use crate::watch::{self, Watches};
 
 /// Settings of an engine.
@@ -338,6 +338,13 @@ impl<'s> Engine<'s> {
             *skipped += self.skipped_stubs + attach::skipped(&self.links) + self.objects.skipped();
         }
         stats
+    }
+
+    /// How often each program has run, where the kernel counts that.
+    #[must_use]
+    pub fn run_counts(&self) -> Vec<Runs> {
+        let copies = self.links.values().filter_map(Held::runs);
+        self.objects.runs().chain(copies).collect()
     }
 
     /// A clock for the times of events, correct now; see [`Clock::set`] and [`Engine::now`].

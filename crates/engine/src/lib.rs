@@ -51,4 +51,4 @@ pub use load::{Places, Storage};
 pub use passing::{receive_with, send_with};
 pub use probe::Probe;
 pub use ring::{Ring, Wake};
-pub use stats::{Cut, Lost, Stats};
+pub use stats::{Cut, Lost, Runs, Stats};

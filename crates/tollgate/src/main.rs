@@ -12,6 +12,7 @@ mod daemon;
 mod dispatch;
 mod host;
 mod launch;
+mod metrics;
 mod sink;
 
 use std::process::ExitCode;

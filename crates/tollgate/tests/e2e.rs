@@ -28,6 +28,7 @@ mod e2e {
     mod known;
     mod life;
     mod load;
+    mod outside;
     mod packaging;
     mod place;
     mod plugin;
@@ -90,6 +91,8 @@ mod e2e {
         keeping::what_a_full_disk_loses_is_counted_and_told,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::stock_ausearch_reads_an_enriched_log,
+        outside::metrics_are_told_to_who_asks,
+        outside::the_status_is_watched_and_has_the_runs_of_programs,
         packaging::the_unit_is_right,
         plugin::a_plugin_is_given_every_line_and_the_end_of_each_event,
         plugin::a_plugin_that_ends_is_started_again_and_no_line_is_cut,

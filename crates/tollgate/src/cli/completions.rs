@@ -35,6 +35,7 @@ fn of(shell: Shell) -> Vec<u8> {
         .filter(|command| !command.is_hide_set())
         .cloned();
     let mut shown = Command::new("tollgate")
+        .version(env!("CARGO_PKG_VERSION"))
         .args(whole.get_arguments().cloned())
         .subcommands(shown);
     let mut text = Vec::new();

@@ -7,6 +7,7 @@
 //! partial = false
 //! io_uring = true
 //! auditd_conf = "/etc/audit/auditd.conf"
+//! metrics = "127.0.0.1:9465"   # or the path of a unix socket; off by default
 //! ```
 
 use std::ops::Range;
@@ -15,6 +16,8 @@ use std::path::PathBuf;
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
 use serde::Deserialize;
+
+use crate::metrics::Address;
 
 /// What the file says; what it leaves out is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -32,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) io_uring: Option<bool>,
     /// Where the log's configuration is.
     pub(crate) auditd_conf: Option<PathBuf>,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<Address>,
 }
 
 /// An engine, or the choice of one.
@@ -120,7 +125,7 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
-                    io_uring = false\nauditd_conf = \"/c\"\n";
+                    io_uring = false\nauditd_conf = \"/c\"\nmetrics = \"/m\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(Engine::Fentry),
@@ -128,6 +133,7 @@ mod tests {
             partial: Some(true),
             io_uring: Some(false),
             auditd_conf: Some("/c".into()),
+            metrics: Some(Address::Unix("/m".into())),
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
         assert_eq!(parse(b""), (Settings::default(), vec![]));
@@ -140,6 +146,7 @@ mod tests {
             (b"delay_ms = 1\n", 1, 12, "1000"),
             (b"delay_ms = \"a\"\n", 1, 12, "string"),
             (b"engine = \"bpf\"\n", 1, 10, "bpf"),
+            (b"metrics = \"0.0.0.0:1\"\n", 1, 11, "loopback"),
             (b"rules = [\n", 1, 10, "array"),
             (b"rules = \"\xff\"\n", 1, 10, "UTF-8"),
         ] {

@@ -170,6 +170,16 @@ pub(crate) struct Status {
     pub(crate) log: Text,
     pub(crate) confinement: Confinement,
     pub(crate) counts: Counts,
+    /// How often programs have run; empty unless `kernel.bpf_stats_enabled` is 1.
+    pub(crate) runs: Vec<Run>,
+}
+
+/// How often a program has run, and for how long in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) hook: String,
+    pub(crate) runs: u64,
+    pub(crate) nanoseconds: u64,
 }
 
 /// What a daemon has left of what root may do.

@@ -7,14 +7,15 @@ use std::sync::atomic::Ordering;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use engine::{Attached, Cut, Lost};
+use engine::{Attached, Cut, Lost, Runs};
 
 use super::heartbeat::seconds;
 use super::orders::{Orders, Replaced};
 use super::pipeline::{Running, Started, Written};
+use super::reader::Drained;
 use super::store::Auditing;
 use crate::control::rule::Text;
-use crate::control::wire::{Confinement, Counts, Status};
+use crate::control::wire::{Confinement, Counts, Run, Status};
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -51,8 +52,7 @@ impl Live {
         self.orders.account().is_ok()
     }
 
-    fn counts(&self) -> anyhow::Result<Counts> {
-        let account = self.orders.account()?;
+    fn counts(&self, account: &Drained) -> Counts {
         let Written { events, unwritten } = &*self.written;
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Live {
         ];
         let lost = account.stats.lost.iter().zip(Lost::ALL);
         let cut = account.stats.cut.iter().zip(Cut::ALL);
-        Ok(Counts {
+        Counts {
             matched: account.stats.matched,
             delivered: account.stats.delivered,
             written: events.load(Ordering::Relaxed),
@@ -74,7 +74,7 @@ impl Live {
                 .filter_map(|(count, part)| named(count, part.part()))
                 .collect(),
             blind_seconds: seconds(account.blind),
-        })
+        }
     }
 }
 
@@ -106,7 +106,23 @@ impl Auditing for Live {
         status.absent = absent.map(str::to_owned).collect();
         status.log = Text::new(self.log.as_os_str().as_bytes());
         status.confinement = self.confinement.clone();
-        status.counts = self.counts()?;
+        let account = self.orders.account()?;
+        status.counts = self.counts(&account);
+        status.runs = account
+            .runs
+            .into_iter()
+            .map(
+                |Runs {
+                     hook,
+                     runs,
+                     time_ns,
+                 }| Run {
+                    hook,
+                    runs,
+                    nanoseconds: time_ns,
+                },
+            )
+            .collect();
         Ok(())
     }
 }

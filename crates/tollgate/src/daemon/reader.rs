@@ -13,7 +13,7 @@ use audit::plan::hook::EngineKind;
 use audit::record::encode;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use engine::{
-    Clock, Context, Decoder, Detaching, Engine, Keys, Moment, Options, Places, Probe, Stats,
+    Clock, Context, Decoder, Detaching, Engine, Keys, Moment, Options, Places, Probe, Runs, Stats,
     Storage, Wake,
 };
 
@@ -39,6 +39,8 @@ const NICE: i32 = -10;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drained {
     pub(super) stats: Stats,
+    /// Of an engine that runs.
+    pub(super) runs: Vec<Runs>,
     pub(super) undecodable: u64,
     pub(super) unshown: u64,
     pub(super) blind: Duration,
@@ -117,6 +119,7 @@ impl Reader {
                 Order::Account(answer) => {
                     let mut account = state.borrow().drained.clone();
                     account.stats = engine.stats();
+                    account.runs = engine.run_counts();
                     // Nobody waits any more when the control connection is gone.
                     let _gone = answer.send(account);
                 }

@@ -33,6 +33,7 @@ use crate::cli::rules;
 use crate::control::server::{self, Server};
 use crate::dispatch;
 use crate::launch::Launcher;
+use crate::metrics::{Address, Metrics};
 use crate::sink::journal::{Journal, Keep, ThisMachine};
 use crate::sink::log::directory::Directory;
 use crate::sink::terminal::Terminal;
@@ -61,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) partial: bool,
     /// See operations of `io_uring` where the engine can.
     pub(crate) uring: bool,
+    /// Where to serve metrics.
+    pub(crate) metrics: Option<Address>,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
     /// Called once, when auditing has begun.
@@ -118,6 +121,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         Some(_) => Some(Launcher::start(conf_path.as_deref())?),
         None => None,
     };
+    let metrics = metrics(settings.metrics.as_ref(), server.as_ref())?;
     let confinement = confine(&writable(&keep, server.as_ref())?)?;
     let machine = Box::new(ThisMachine::new(launcher.clone()));
     let log = Journal::open(keep, machine, launcher)?;
@@ -159,6 +163,9 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let auditing = format!("auditing with the engine {}", ready.engine);
     let mut live = Live::new(&running, started, log_path.clone(), confinement);
     store.begin()?;
+    if let Some(metrics) = metrics {
+        metrics.start()?;
+    }
     manager.ready(&auditing);
     (settings.ready)();
 
@@ -201,6 +208,16 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         Exit::Lost
     }
     .into())
+}
+
+/// What serves metrics, where that is wanted.
+fn metrics(address: Option<&Address>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let server = server
+        .context("metrics are what the daemon tells at its control socket, and it has none")?;
+    Metrics::listen(address, server.path()).map(Some)
 }
 
 /// A descriptor for the signals that the daemon obeys. Every thread and program inherits the mask: nobody

@@ -134,6 +134,29 @@ impl Daemon {
         Self::run(command, rules, log, control)
     }
 
+    /// Starts the daemon with these rules, and these lines of `tollgate.toml`.
+    #[track_caller]
+    pub(crate) fn start_with_settings(place: &Place, rules: &str, settings: &str) -> Self {
+        let (file, log) = (place.own.join("rules"), place.own.join("audit.log"));
+        let (conf, control) = (
+            place.own.join("tollgate.toml"),
+            place.own.join("run/control"),
+        );
+        fs::write(&file, rules).unwrap();
+        fs::write(&conf, settings).unwrap();
+        let mut command = Command::new(program());
+        command
+            .args(["daemon", "--foreground", "--config"])
+            .arg(conf)
+            .arg("--rules")
+            .arg(&file)
+            .arg("--log")
+            .arg(&log)
+            .arg("--control")
+            .arg(&control);
+        Self::run(command, file, log, control)
+    }
+
     /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say.
     #[track_caller]
     pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
