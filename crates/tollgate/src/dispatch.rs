@@ -12,7 +12,6 @@ mod feed;
 mod process;
 mod socket;
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -183,24 +182,30 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
     wanted
 }
 
-/// The files of plugins, in order, and what is in them.
-pub(crate) fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<Configured<Plugin>>)> {
+/// The files of plugins, in order.
+pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
     let Ok(directory) = settings.plugin_dir.to_path() else {
         return Vec::new();
     };
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
-    let mut names: Vec<_> = entries
+    let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.file_name()))
         .filter(|name| is_plugin(name.as_encoded_bytes()))
+        .map(|name| directory.join(name))
         .collect();
-    names.sort();
-    let read = |name: OsString| {
-        let read = read(&directory.join(&name));
-        (name.to_string_lossy().into_owned(), read)
+    files.sort();
+    files
+}
+
+/// The names of the files of plugins, and what is in them.
+fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<Configured<Plugin>>)> {
+    let named = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        (name.into_owned(), read(&path))
     };
-    names.into_iter().map(read).collect()
+    files(settings).into_iter().map(named).collect()
 }
 
 /// Directories in which plugins have sockets.
