@@ -59,6 +59,12 @@ pub(crate) fn apparmor() -> bool {
     fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
 }
 
+/// Whether the kernel counts the runs of programs.
+#[must_use]
+pub(crate) fn counts_runs() -> bool {
+    fs::read("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.starts_with(b"1"))
+}
+
 /// How many arguments a tracepoint has; `None` when there is no such tracepoint.
 fn arguments(btf: &Btf<'_>, typedef: &str) -> Option<usize> {
     let typedef: Typedef<'_> = btf.type_by_name(typedef)?;

@@ -23,13 +23,15 @@ use crate::control::wire::Confinement;
 /// Capabilities that the daemon needs as long as it runs.
 ///
 /// `BPF` and `PERFMON` load and attach programs when rules change; `AUDIT_CONTROL` and `AUDIT_READ` talk with
-/// the kernel's audit; `DAC_READ_SEARCH` looks up watched paths and reads rule files wherever they are;
+/// the kernel's audit; `SYSLOG` shows the addresses of kernel variables that programs read (without it
+/// `/proc/kallsyms` has zeros); `DAC_READ_SEARCH` looks up watched paths and reads rule files wherever they are;
 /// `CHOWN` gives a new log to `log_group`; `SYS_NICE` lets threads come before what they audit.
-const KEPT: [Capability; 7] = [
+const KEPT: [Capability; 8] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_READ_SEARCH,
     Capability::CAP_SYS_NICE,
     Capability::CAP_AUDIT_CONTROL,
+    Capability::CAP_SYSLOG,
     Capability::CAP_AUDIT_READ,
     Capability::CAP_PERFMON,
     Capability::CAP_BPF,

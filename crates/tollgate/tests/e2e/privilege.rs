@@ -20,9 +20,9 @@ use super::step::{Step, step};
 
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 3\n\
                     max_log_file = 8\nmax_log_file_action = ROTATE\n";
-/// `CAP_CHOWN`, `CAP_DAC_READ_SEARCH`, `CAP_SYS_NICE`, `CAP_AUDIT_CONTROL`, `CAP_AUDIT_READ`,
+/// `CAP_CHOWN`, `CAP_DAC_READ_SEARCH`, `CAP_SYS_NICE`, `CAP_AUDIT_CONTROL`, `CAP_SYSLOG`, `CAP_AUDIT_READ`,
 /// `CAP_PERFMON` and `CAP_BPF`.
-const KEPT: [u32; 7] = [0, 2, 23, 30, 37, 38, 39];
+const KEPT: [u32; 8] = [0, 2, 23, 30, 34, 37, 38, 39];
 const LONGEST: Duration = Duration::from_secs(10);
 
 fn rule(place: &Place, call: &str) -> String {
@@ -141,7 +141,7 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
     let mut status = Command::new(program());
     let status = Asked::of(status.args(["status", "--control"]).arg(&daemon.control));
     let confined = "capabilities audit_control audit_read bpf chown dac_read_search perfmon \
-                    sys_nice, no new privileges, Landlock ";
+                    sys_nice syslog, no new privileges, Landlock ";
     assert!(status.out.contains(confined), "{}", status.out);
 
     // It has given up to write where it did not write at its start, and says so.
