@@ -1,6 +1,6 @@
 # The menu. Each target is one line; anything with an `if` lives in `cargo xtask` or scripts/.
 .DEFAULT_GOAL := menu
-.PHONY: menu setup build run test bench check vm lists fuzz fmt install
+.PHONY: menu setup build run test bench check vm lists fuzz fmt install deb testdeb
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -42,5 +42,11 @@ fuzz: ## throw rule text of any bytes at what reads it: SECONDS=60 for each targ
 fmt: ## format the Rust and the C
 	@cargo xtask fmt
 
-install: ## put what `make build` built under PREFIX (/usr/local) (root)
-	@install -D -m 0755 -t $(DESTDIR)$(PREFIX)/sbin $(RELEASE)/tollgate && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man8 man/tollgate.8 man/tollgate-bench.8 && install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man5 man/tollgate.toml.5
+install: ## put what `make build` built under DESTDIR/PREFIX (/usr/local) (root)
+	@sh scripts/install.sh $(RELEASE)/tollgate "$(DESTDIR)" "$(PREFIX)"
+
+deb: build ## build the Debian package in target/debian
+	@sh scripts/deb.sh $(RELEASE)/tollgate $(or $(CARGO_TARGET_DIR),target)/debian
+
+testdeb: deb ## lintian, and install and remove it in a Debian 12 of its own (root, network)
+	@sh scripts/test-deb.sh $(or $(CARGO_TARGET_DIR),target)/debian/tollgate_*.deb

@@ -1,7 +1,8 @@
 #!/bin/sh
-# setup.sh [packages]: installs the Debian packages that the build and the tests need and this
-# machine lacks, and says how to get Rust where it is missing or too old; with the word `packages`
-# it leaves Rust alone, for a root who has none. Changes nothing when nothing is missing.
+# setup.sh [packages | packaging]: installs the Debian packages that the build and the tests need and
+# this machine lacks, and says how to get Rust where it is missing or too old; with the word
+# `packages` it leaves Rust alone, for a root who has none; with `packaging` it installs what
+# `make deb` and `make testdeb` need as well. Changes nothing when nothing is missing.
 #
 # Exit status: 0 ready to build; 1 something is missing that this script could not install.
 set -eu
@@ -22,9 +23,14 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 #                    redis-tools holds the server too, under another name, without making it a service
 # fio sysbench       cases of `tollgate bench`
 # chromium-headless-shell   looks at the page that it writes
+# systemd            systemd-analyze, which looks at the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 packages="$packages libauparse-dev qemu-system-x86 busybox-static git golang-go python3"
-packages="$packages redis-tools strace fio sysbench chromium-headless-shell"
+packages="$packages redis-tools strace fio sysbench chromium-headless-shell systemd"
+# dpkg-dev lintian debootstrap   build the package, look at it, and install it in a Debian of its own
+if [ "${1:-}" = packaging ]; then
+	packages="$packages dpkg-dev lintian debootstrap"
+fi
 
 say() {
 	printf 'setup: %s\n' "$*"

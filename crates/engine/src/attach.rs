@@ -11,7 +11,7 @@ use crate::descriptor::owned;
 use crate::error::EngineError;
 use crate::function::{self, Placed};
 use crate::spot::{Place, Spot};
-use crate::stats;
+use crate::stats::{self, Runs};
 
 /// What was attached, for people and for `--json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub struct Attached {
 pub(crate) enum Held {
     /// The program itself.
     Program(#[expect(dead_code, reason = "kept for what dropping it does")] Link),
-    /// A copy of a stub.
-    Copy(Placed),
+    /// A copy of a stub, and what it is for.
+    Copy(Placed, Hook),
 }
 
 impl Held {
@@ -35,7 +35,15 @@ impl Held {
     pub(crate) fn skipped(&self) -> u64 {
         match self {
             Self::Program(_) => 0, // counted with the program
-            Self::Copy(placed) => stats::skipped(&placed.program),
+            Self::Copy(placed, _) => stats::skipped(&placed.program),
+        }
+    }
+
+    /// What the kernel has counted of a copy.
+    pub(crate) fn runs(&self) -> Option<Runs> {
+        match self {
+            Self::Program(_) => None, // counted with the program
+            Self::Copy(placed, hook) => stats::runs(hook, &placed.program),
         }
     }
 }
@@ -66,7 +74,7 @@ pub(crate) fn attach(
             program.attach_perf_event(fd).map(Held::Program)
         }
         Place::Function(function, side) => function::attach(program, function, side)
-            .map(Held::Copy)
+            .map(|placed| Held::Copy(placed, hook))
             .map_err(libbpf_rs::Error::from),
     };
     held.map_err(|source| EngineError::Attach {

@@ -11,7 +11,7 @@ use audit::plan::hook::{EngineKind, Sides};
 use libbpf_rs::{ProgramInput, RingBufferBuilder, num_possible_cpus};
 
 use crate::abi::WireCounts;
-use crate::attach::{self, Attached, Links};
+use crate::attach::{self, Attached, Held, Links};
 use crate::clock::{self, Clock, Moment};
 use crate::data::Data;
 use crate::error::EngineError;
@@ -26,7 +26,7 @@ use crate::program::Program;
 use crate::reap::Reaper;
 use crate::ring::Ring;
 use crate::spot::{Finder, Spots};
-use crate::stats::{self, Mapped, Stats, Unsent};
+use crate::stats::{self, Mapped, Runs, Stats, Unsent};
 use crate::watch::{self, Watches};
 
 /// Settings of an engine.
@@ -102,7 +102,7 @@ impl<'s> Engine<'s> {
         kernel.uring &= options.uring;
         let sides = Sides::of(plan, kind, kernel);
         let lowered = lower::lower(plan, sides);
-        let spots = Spots::find(&lowered.hooks, &mut Finder::new(probe.functions.as_ref()))?;
+        let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let cpus = num_possible_cpus()
             .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
@@ -194,7 +194,7 @@ impl<'s> Engine<'s> {
         may_hook(plan, self.kind)?;
         let sides = self.sides.next(plan);
         let lowered = lower::lower(plan, sides);
-        let spots = Spots::find(&lowered.hooks, &mut Finder::new(probe.functions.as_ref()))?;
+        let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let watches = Watches::find(&plan.watches, self.seed);
         self.room.check(&lowered, &watches)?;
         self.objects.load_more(places, &spots.programs())?;
@@ -357,6 +357,17 @@ impl<'s> Engine<'s> {
             *skipped += self.skipped_stubs + attach::skipped(&self.links) + self.objects.skipped();
         }
         stats
+    }
+
+    /// How often each program has run; nothing unless the kernel counts that. Asking is a call for each
+    /// program, which is spared then.
+    #[must_use]
+    pub fn run_counts(&self) -> Vec<Runs> {
+        if !probe::counts_runs() {
+            return Vec::new();
+        }
+        let copies = self.links.values().filter_map(Held::runs);
+        self.objects.runs().chain(copies).collect()
     }
 
     /// A clock for the times of events, correct now; see [`Clock::set`] and [`Engine::now`].

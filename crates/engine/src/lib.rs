@@ -26,6 +26,7 @@ mod keys;
 mod load;
 mod lower;
 mod maps;
+mod passing;
 mod probe;
 mod program;
 mod reap;
@@ -50,6 +51,7 @@ pub use kaudit::{
 };
 pub use keys::{Epoch, Keys};
 pub use load::{Places, Storage};
+pub use passing::{receive_with, send_with};
 pub use probe::Probe;
 pub use ring::{Ring, Wake};
-pub use stats::{Cut, Lost, Stats};
+pub use stats::{Cut, Lost, Runs, Stats};

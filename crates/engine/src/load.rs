@@ -17,7 +17,7 @@ use crate::error::EngineError;
 use crate::function;
 use crate::program::{self, Program};
 use crate::refusal;
-use crate::stats;
+use crate::stats::{self, Runs};
 
 #[expect(
     unreachable_pub,
@@ -173,12 +173,22 @@ impl<'s> Objects<'s> {
 
     /// How often the kernel skipped them.
     pub(crate) fn skipped(&self) -> u64 {
+        self.programs().map(stats::skipped).sum()
+    }
+
+    /// What the kernel has counted of each.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Runs> {
+        let runs =
+            |program: &ProgramMut<'s>| stats::runs(&program.name().to_string_lossy(), program);
+        self.programs().filter_map(runs)
+    }
+
+    fn programs(&self) -> impl Iterator<Item = &ProgramMut<'s>> {
         let all = [&self.first].into_iter().chain(&self.more);
-        let programs = all.flat_map(|loaded| {
+        all.flat_map(|loaded| {
             let programs = loaded.programs.iter();
             programs.map(|program| program.of(&loaded.skel.progs))
-        });
-        programs.map(stats::skipped).sum()
+        })
     }
 }
 

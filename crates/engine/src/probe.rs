@@ -8,16 +8,21 @@ use libbpf_rs::btf::{Btf, ReferencesType as _};
 
 use audit::plan::hook::Kernel;
 use audit::plan::inner::Inner;
+use nix::errno::Errno;
 
 use crate::function::Functions;
+use crate::tracefs::Tracefs;
 
-/// What this kernel offers. Its types are large: they are read once.
+/// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
+/// well, when the process may no longer be allowed to mount anything.
 #[derive(Debug)]
 pub struct Probe {
     /// What it shows beside the calls themselves.
     pub kernel: Kernel,
     /// Nothing when it has not those that the stubs are made for.
     pub(crate) functions: Option<Functions>,
+    /// The kernel's tracepoints, or why they cannot be looked up.
+    pub(crate) tracefs: Result<Tracefs, Errno>,
 }
 
 impl Probe {
@@ -40,7 +45,11 @@ impl Probe {
             inner: Inner::ALL.iter().copied().filter(has).collect(),
             uring: true,
         };
-        Ok(Self { kernel, functions })
+        Ok(Self {
+            kernel,
+            functions,
+            tracefs: Tracefs::mount(),
+        })
     }
 }
 
@@ -48,6 +57,12 @@ impl Probe {
 #[must_use]
 pub(crate) fn apparmor() -> bool {
     fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
+}
+
+/// Whether the kernel counts the runs of programs.
+#[must_use]
+pub(crate) fn counts_runs() -> bool {
+    fs::read("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.starts_with(b"1"))
 }
 
 /// How many arguments a tracepoint has; `None` when there is no such tracepoint.

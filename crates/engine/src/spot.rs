@@ -7,10 +7,12 @@ use audit::plan::Call;
 use audit::plan::function::{candidates, shared_with};
 use audit::plan::hook::{Hook, tracepoint_name};
 use audit::table;
+use nix::errno::Errno;
 
 use crate::attach::Attached;
 use crate::error::EngineError;
 use crate::function::{Function, Functions, Kind, Side};
+use crate::probe::Probe;
 use crate::program::Program;
 use crate::tracefs::Tracefs;
 
@@ -47,10 +49,7 @@ impl Spots {
     ///
     /// # Errors
     /// When tracefs cannot be read, or the kernel has no functions for calls.
-    pub(crate) fn find(
-        hooks: &BTreeSet<Hook>,
-        finder: &mut Finder<'_>,
-    ) -> Result<Self, EngineError> {
+    pub(crate) fn find(hooks: &BTreeSet<Hook>, finder: &Finder<'_>) -> Result<Self, EngineError> {
         let mut spots = Self::default();
         for &hook in hooks {
             for spot in finder.of(hook)? {
@@ -95,19 +94,19 @@ fn absent(hook: Hook) -> Option<&'static str> {
 /// Finds the places that this kernel has.
 pub(crate) struct Finder<'k> {
     functions: Option<&'k Functions>,
-    tracefs: Option<Tracefs>,
+    tracefs: Result<&'k Tracefs, Errno>,
 }
 
 impl<'k> Finder<'k> {
-    pub(crate) const fn new(functions: Option<&'k Functions>) -> Self {
+    pub(crate) fn new(probe: &'k Probe) -> Self {
         Self {
-            functions,
-            tracefs: None,
+            functions: probe.functions.as_ref(),
+            tracefs: probe.tracefs.as_ref().map_err(|&errno| errno),
         }
     }
 
     /// The spots of a hook; none when this kernel has not what it is on.
-    fn of(&mut self, hook: Hook) -> Result<Vec<Spot>, EngineError> {
+    fn of(&self, hook: Hook) -> Result<Vec<Spot>, EngineError> {
         let raw = |program, name| {
             Ok(vec![Spot {
                 program,
@@ -148,18 +147,10 @@ impl<'k> Finder<'k> {
     }
 
     /// A tracepoint of the `syscalls` system.
-    fn event(
-        &mut self,
-        program: Program,
-        side: &str,
-        call: Call,
-    ) -> Result<Vec<Spot>, EngineError> {
-        let tracefs = match &self.tracefs {
-            Some(tracefs) => tracefs,
-            None => self
-                .tracefs
-                .insert(Tracefs::mount().map_err(EngineError::Tracefs)?),
-        };
+    fn event(&self, program: Program, side: &str, call: Call) -> Result<Vec<Spot>, EngineError> {
+        let tracefs = self
+            .tracefs
+            .map_err(|errno| EngineError::Tracefs(errno.into()))?;
         let name = tracepoint_name(call).unwrap_or_default();
         let event = tracefs
             .syscall_event(&format!("sys_{side}_{name}"))

@@ -35,6 +35,18 @@ impl Stats {
     }
 }
 
+/// How often a program has run, and for how long, as the kernel counts while `kernel.bpf_stats_enabled` is 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runs {
+    /// The program; of a copy that is on one function, its hook.
+    pub hook: String,
+    /// How often.
+    pub runs: u64,
+    /// # Units
+    /// Nanoseconds, in all.
+    pub time_ns: u64,
+}
+
 /// Why an event was lost: index into [`Stats::lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
@@ -225,6 +237,20 @@ pub(crate) const SKIPPED: usize = LOST;
 
 /// How often the kernel did not run a program because it, or another one, was running on that CPU.
 pub(crate) fn skipped(program: &impl AsFd) -> u64 {
+    info(program).map_or(0, |info| info.recursion_misses)
+}
+
+/// What the kernel has counted of a program; nothing when it has not counted.
+pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
+    let info = info(program).filter(|info| info.run_cnt != 0)?;
+    Some(Runs {
+        hook: hook.to_string(),
+        runs: info.run_cnt,
+        time_ns: info.run_time_ns,
+    })
+}
+
+fn info(program: &impl AsFd) -> Option<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
     // SAFETY: `info` is writable for `len` bytes, and asks for no arrays: all its pointers are null.
@@ -235,9 +261,5 @@ pub(crate) fn skipped(program: &impl AsFd) -> u64 {
             &raw mut len,
         )
     };
-    if result == 0 {
-        info.recursion_misses
-    } else {
-        0
-    }
+    (result == 0).then_some(info)
 }

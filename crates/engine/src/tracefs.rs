@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
@@ -25,11 +26,11 @@ impl Tracefs {
     ///
     /// # Errors
     /// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` when the kernel has no tracefs, or under lockdown.
-    pub(crate) fn mount() -> io::Result<Self> {
+    pub(crate) fn mount() -> Result<Self, Errno> {
         let name: &CStr = c"tracefs";
         // SAFETY: the name is a NUL-terminated string that outlives the call.
         let context = unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), FSOPEN_CLOEXEC) };
-        let context = owned(context)?;
+        let context = owned(context).map_err(|error| errno(&error))?;
         let none = std::ptr::null::<libc::c_char>();
         // SAFETY: this command takes neither key nor value: both are null as the kernel demands.
         let created = unsafe {
@@ -43,12 +44,12 @@ impl Tracefs {
             )
         };
         if created < 0 {
-            return Err(io::Error::last_os_error());
+            return Err(Errno::last());
         }
         // SAFETY: only numbers are passed.
         let mount =
             unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) };
-        Ok(Self(owned(mount)?))
+        Ok(Self(owned(mount).map_err(|error| errno(&error))?))
     }
 
     /// Number of a tracepoint of the `syscalls` system; `None` when this kernel has none of that name.
@@ -64,7 +65,7 @@ impl Tracefs {
             Mode::empty(),
         ) {
             Ok(file) => file,
-            Err(nix::errno::Errno::ENOENT) => return Ok(None),
+            Err(Errno::ENOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
         let mut text = String::new();
@@ -74,4 +75,9 @@ impl Tracefs {
             .map(Some)
             .map_err(|error| io::Error::other(format!("{path} holds {text:?}: {error}")))
     }
+}
+
+/// What the kernel has answered.
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or_default())
 }

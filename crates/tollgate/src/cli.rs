@@ -4,6 +4,7 @@ pub(crate) mod auditctl;
 mod augenrules;
 mod bench;
 pub(crate) mod check;
+mod completions;
 mod config;
 mod convert;
 mod daemon;
@@ -13,6 +14,7 @@ pub(crate) mod rules;
 mod run;
 mod status;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// An audit daemon that charges only the syscalls that the rules name.
@@ -37,6 +39,8 @@ enum Command {
     Config(config::Args),
     /// Turns logs of tollgate or auditd into JSON, one object for each event.
     Convert(convert::Args),
+    /// Prints what a shell needs to complete command lines.
+    Completions(completions::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Measures what auditing costs on this machine, next to none and to the kernel's own.
@@ -44,6 +48,13 @@ enum Command {
     /// Runs a workload of `bench`.
     #[command(name = crate::bench::workload::COMMAND, hide = true)]
     BenchWorkload(bench::Workload),
+    /// Starts programs for `daemon`.
+    #[command(name = crate::launch::COMMAND, hide = true)]
+    DaemonLauncher {
+        /// What names the programs
+        #[arg(long)]
+        auditd_conf: Option<PathBuf>,
+    },
     /// Reads a command line, or with -R a rule file, as auditctl(8) does.
     #[command(disable_help_flag = true)]
     Auditctl(auditctl::Args),
@@ -63,9 +74,11 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(args) => status::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Convert(args) => convert::run(&args),
+        Command::Completions(args) => completions::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::BenchWorkload(args) => bench::workload(&args),
+        Command::DaemonLauncher { auditd_conf } => crate::launch::serve(auditd_conf.as_deref()),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
     }

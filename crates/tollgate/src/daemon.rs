@@ -1,6 +1,7 @@
 //! The daemon: rules in, records out, until told to stop.
 //!
-//! [`start`] holds the order of start and stop; [`pipeline`] the threads between the ring and the log, of
+//! [`start`] holds the order of start and stop, [`confine`] what it gives up in between and [`notify`] what
+//! systemd is told of it; [`pipeline`] the threads between the ring and the log, of
 //! which [`reader`] is the first, with [`encoding`]; [`orders`] what other threads ask of it while it runs;
 //! [`store`] the rules in force and the requests that change them, [`live`] what it orders, [`change`] the
 //! records of that, [`locked`] what `-e 2` leaves to the next daemon;
@@ -9,6 +10,7 @@
 //! engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
 
 mod change;
+mod confine;
 mod encoding;
 mod heartbeat;
 mod kernel;
@@ -16,6 +18,7 @@ mod live;
 mod locked;
 mod losses;
 mod messages;
+mod notify;
 mod orders;
 mod pipeline;
 mod reader;

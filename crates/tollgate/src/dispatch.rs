@@ -14,7 +14,7 @@ mod socket;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,8 +23,9 @@ use audit::conf::auditd::Settings;
 use audit::conf::plugin::{self, Plugin, is_plugin};
 use bstr::ByteSlice as _;
 
-use crate::cli::report::{file_warnings, say};
+use crate::cli::report::{self, file_warnings, warn};
 use crate::config::{Configured, Trust};
+use crate::launch::Launcher;
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
 use feed::Feed;
@@ -47,12 +48,17 @@ pub(crate) struct Dispatcher {
     leaving: Vec<JoinHandle<()>>,
     /// Plugins get nothing until somebody resumes.
     suspended: bool,
+    /// What starts programs.
+    launcher: Option<Launcher>,
 }
 
 impl Dispatcher {
     /// Starts the plugins that are configured; one that cannot be started is named, and the others run.
-    pub(crate) fn start(settings: &Settings) -> Self {
-        let mut dispatcher = Self::default();
+    pub(crate) fn start(settings: &Settings, launcher: Option<Launcher>) -> Self {
+        let mut dispatcher = Self {
+            launcher,
+            ..Self::default()
+        };
         dispatcher.configure(settings);
         dispatcher
     }
@@ -108,9 +114,13 @@ impl Dispatcher {
             }
         }
         for (name, plugin) in wanted {
-            match Feed::start(&name, plugin, settings.max_restarts, settings.q_depth) {
+            let (restarts, depth) = (settings.max_restarts, settings.q_depth);
+            match Feed::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
                 Ok(feed) => self.feeds.push(feed),
-                Err(error) => say(&format!("plugin {name} is left out: {error:#}")),
+                Err(error) => {
+                    let advice = report::advice(&error);
+                    warn(&format!("plugin {name} is left out: {error:#}{advice}"));
+                }
             }
         }
     }
@@ -155,33 +165,55 @@ impl Dispatcher {
 
 /// Plugins that are active, by the names of their files. One whose file is wrong is named and left out.
 fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
+    let mut wanted = Vec::new();
+    for (name, read) in configured(settings) {
+        match read {
+            Ok(read) => {
+                file_warnings(&read.file);
+                if !read.is_right() {
+                    warn(&format!("plugin {name} is left out: its file is wrong"));
+                } else if read.settings.active {
+                    wanted.push((name, read.settings));
+                }
+            }
+            Err(error) => warn(&format!("plugin {name} is left out: {error:#}")),
+        }
+    }
+    wanted
+}
+
+/// The files of plugins, in order.
+pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
     let Ok(directory) = settings.plugin_dir.to_path() else {
         return Vec::new();
     };
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
-    let mut names: Vec<_> = entries
+    let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.file_name()))
         .filter(|name| is_plugin(name.as_encoded_bytes()))
+        .map(|name| directory.join(name))
         .collect();
-    names.sort();
-    let mut wanted = Vec::new();
-    for name in names {
-        let shown = name.to_string_lossy().into_owned();
-        match read(&directory.join(&name)) {
-            Ok(read) => {
-                file_warnings(&read.file);
-                if !read.is_right() {
-                    say(&format!("plugin {shown} is left out: its file is wrong"));
-                } else if read.settings.active {
-                    wanted.push((shown, read.settings));
-                }
-            }
-            Err(error) => say(&format!("plugin {shown} is left out: {error:#}")),
-        }
-    }
-    wanted
+    files.sort();
+    files
+}
+
+/// The names of the files of plugins, and what is in them.
+fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<Configured<Plugin>>)> {
+    let named = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        (name.into_owned(), read(&path))
+    };
+    files(settings).into_iter().map(named).collect()
+}
+
+/// Directories in which plugins have sockets.
+pub(crate) fn socket_directories(settings: &Settings) -> Vec<PathBuf> {
+    configured(settings)
+        .into_iter()
+        .filter_map(|(_, read)| socket::directory(&read.ok()?.settings))
+        .collect()
 }
 
 /// Reads a file of `plugins.d`, or what a link there leads to.
@@ -210,7 +242,7 @@ mod tests {
             ..Settings::default()
         };
         write("string");
-        let mut dispatcher = Dispatcher::start(&settings);
+        let mut dispatcher = Dispatcher::start(&settings, None);
         write("binary");
         dispatcher.configure(&settings);
         assert_eq!((dispatcher.feeds.len(), dispatcher.leaving.len()), (1, 1));

@@ -11,6 +11,8 @@ mod control;
 mod daemon;
 mod dispatch;
 mod host;
+mod launch;
+mod metrics;
 mod sink;
 
 use std::process::ExitCode;

@@ -29,8 +29,11 @@ mod e2e {
     mod life;
     mod load;
     mod messages;
+    mod outside;
+    mod packaging;
     mod place;
     mod plugin;
+    mod privilege;
     mod refusal;
     mod reload;
     mod run;
@@ -89,6 +92,9 @@ mod e2e {
         keeping::what_a_full_disk_loses_is_counted_and_told,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::stock_ausearch_reads_an_enriched_log,
+        outside::metrics_are_told_to_who_asks,
+        outside::the_status_is_watched_and_has_the_runs_of_programs,
+        packaging::the_unit_is_right,
         plugin::a_plugin_is_given_every_line_and_the_end_of_each_event,
         plugin::a_plugin_that_ends_is_started_again_and_no_line_is_cut,
         plugin::a_plugin_that_never_reads_loses_only_its_own_events,
@@ -97,6 +103,10 @@ mod e2e {
         plugin::stock_audisp_syslog_passes_events_on,
         plugin::a_plugin_that_feeds_auparse_sees_every_event,
         plugin::the_builtin_socket_serves_both_formats,
+        privilege::a_running_daemon_has_few_rights_and_does_its_work,
+        privilege::a_log_directory_that_becomes_a_link_is_refused,
+        privilege::systemd_is_told_of_each_state,
+        privilege::the_journal_is_given_priorities,
         refusal::broken_rules_attach_nothing,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,

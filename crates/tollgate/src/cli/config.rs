@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::conf::auditd::Settings;
+use audit::conf::auditd::{Overflow, Settings};
+use audit::conf::plugin::{Plugin, Program};
 use audit::rule::Severity;
+use bstr::ByteSlice as _;
 
 use super::report::{self, Exit};
 use super::rules::SourceFile;
@@ -29,7 +31,8 @@ enum Command {
 #[derive(Debug, clap::Args)]
 struct Check {
     /// Files to read: `*.toml` as tollgate's own, those in `plugins.d` as plugins, all others as
-    /// auditd.conf; without any, auditd.conf and tollgate.toml where they are installed
+    /// auditd.conf; without any, auditd.conf, the plugins of its `plugin_dir`, and tollgate.toml, where they
+    /// are installed
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -41,11 +44,7 @@ struct Check {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Command::Check(check) = &args.command;
     let files = if check.files.is_empty() {
-        [config::AUDITD_CONF, config::NATIVE]
-            .map(PathBuf::from)
-            .into_iter()
-            .filter(|path| config::exists(path))
-            .collect()
+        installed()
     } else {
         check.files.clone()
     };
@@ -53,18 +52,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
             let read = config::read_native(path)?;
-            said(&read.file, None)?;
+            said(&read.file, "")?;
             read.file
-        } else if path
-            .parent()
-            .is_some_and(|parent| parent.ends_with("plugins.d"))
-        {
+        } else if is_of_plugin(path) {
             let read = dispatch::read(path)?;
-            said(&read.file, None)?;
+            said(&read.file, &plugin(&read.settings))?;
             read.file
         } else {
             let read = config::read_auditd(path)?;
-            said(&read.file, Some(&read.settings))?;
+            said(&read.file, &log(&read.settings))?;
             read.file
         };
         wrong += file.count(Severity::Error);
@@ -83,16 +79,81 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Says what is wrong with a file, or that nothing is, and what has no effect.
-fn said(file: &SourceFile, settings: Option<&Settings>) -> anyhow::Result<()> {
+/// The files that the daemon reads when it is told of no others.
+fn installed() -> Vec<PathBuf> {
+    let auditd = PathBuf::from(config::AUDITD_CONF);
+    let mut files = Vec::new();
+    let mut settings = Settings::default();
+    if config::exists(&auditd) {
+        if let Ok(read) = config::read_auditd(&auditd) {
+            settings = read.settings;
+        }
+        files.push(auditd);
+    }
+    files.extend(dispatch::files(&settings));
+    files.extend(Some(PathBuf::from(config::NATIVE)).filter(|path| config::exists(path)));
+    files
+}
+
+/// Whether a file is in a directory of plugins: by its usual name, or as the installed `auditd.conf` says.
+fn is_of_plugin(path: &Path) -> bool {
+    path.parent()
+        .is_some_and(|parent| parent.ends_with("plugins.d"))
+        || installed_plugin_dir().is_some_and(|directory| path.parent() == Some(&directory))
+}
+
+fn installed_plugin_dir() -> Option<PathBuf> {
+    let read = config::read_auditd(config::AUDITD_CONF.as_ref()).ok()?;
+    Some(read.settings.plugin_dir.to_path().ok()?.to_owned())
+}
+
+/// What of an `auditd.conf` has no effect, and how it has plugins fed.
+fn log(settings: &Settings) -> String {
+    let Settings {
+        q_depth,
+        overflow_action,
+        max_restarts,
+        plugin_dir,
+        idle,
+        ..
+    } = settings;
+    let mut text = String::new();
+    if !idle.is_empty() {
+        text.push_str("; without effect: ");
+        text.push_str(&idle.join(", "));
+    }
+    let overflow = match overflow_action {
+        Overflow::Ignore => "ignore",
+        Overflow::Syslog => "syslog",
+        Overflow::Suspend => "suspend",
+        Overflow::Single => "single",
+        Overflow::Halt => "halt",
+    };
+    text + &format!(
+        "; plugins: q_depth {q_depth}, overflow_action {overflow}, max_restarts {max_restarts}, \
+         plugin_dir {plugin_dir}"
+    )
+}
+
+/// Whether a plugin is fed, and what it is.
+fn plugin(settings: &Plugin) -> String {
+    let active = if settings.active {
+        "active"
+    } else {
+        "not active"
+    };
+    match &settings.program {
+        Program::File(path) if path.is_empty() => format!("; {active}"),
+        Program::File(path) => format!("; {active}, runs {path}"),
+        Program::Socket => format!("; {active}, a socket of the daemon"),
+    }
+}
+
+/// Says what is wrong with a file, or that nothing is, and what it comes to.
+fn said(file: &SourceFile, comes_to: &str) -> anyhow::Result<()> {
     let findings = report::findings(file, &mut anstream::stdout().lock());
     report::unless_closed(findings).context("cannot write to standard output")?;
-    let mut text = summary(&file.path, file);
-    if let Some(settings) = settings.filter(|settings| !settings.idle.is_empty()) {
-        text.push_str("; without effect: ");
-        text.push_str(&settings.idle.join(", "));
-    }
-    text.push('\n');
+    let text = summary(&file.path, file) + &report::printable(comes_to) + "\n";
     written(text.as_bytes())
 }
 
@@ -105,4 +166,30 @@ fn summary(path: &Path, file: &SourceFile) -> String {
 fn written(text: &[u8]) -> anyhow::Result<()> {
     report::unless_closed(io::stdout().lock().write_all(text))
         .context("cannot write to standard output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_feeds_plugins_is_listed() {
+        let settings = Settings {
+            idle: vec!["disp_qos"],
+            ..Settings::default()
+        };
+        assert_eq!(
+            log(&settings),
+            "; without effect: disp_qos; plugins: q_depth 2000, overflow_action syslog, \
+             max_restarts 10, plugin_dir /etc/audit/plugins.d"
+        );
+        let mut fed = Plugin::default();
+        assert_eq!(plugin(&fed), "; not active");
+        fed.active = true;
+        fed.program = Program::File("/sbin/x".into());
+        assert_eq!(plugin(&fed), "; active, runs /sbin/x");
+        fed.program = Program::Socket;
+        assert_eq!(plugin(&fed), "; active, a socket of the daemon");
+        assert!(is_of_plugin(Path::new("/x/plugins.d/a.conf")));
+    }
 }

@@ -11,7 +11,7 @@ use audit::record::gather::{Gathered, Gatherer};
 use serde_json::Value;
 
 use super::report::{self, Exit, say};
-use crate::sink::json::records;
+use crate::sink::json::{ecs, ocsf, records};
 
 /// Longest line that is read; what is longer is no record.
 const LINE_BYTES: u64 = 64 << 10;
@@ -24,6 +24,26 @@ pub(crate) struct Args {
     /// Logs, the oldest first, as `ausearch` takes them; standard input without any, or for `-`
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// In whose words the objects are: those of the records, of the Elastic Common Schema, or of the Open
+    /// Cybersecurity Schema Framework
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "records",
+        hide_possible_values = true
+    )]
+    schema: Schema,
+}
+
+/// In whose words objects are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Schema {
+    /// Those of the records.
+    Records,
+    /// Elastic Common Schema.
+    Ecs,
+    /// Open Cybersecurity Schema Framework.
+    Ocsf,
 }
 
 /// Runs the command. The status is 1 when some lines were no records.
@@ -34,6 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut converter = Converter {
         out: io::BufWriter::new(io::stdout().lock()),
         say,
+        schema: args.schema,
         wrong: 0,
     };
     let mut gatherer = Gatherer::default();
@@ -80,6 +101,7 @@ enum Reader {
 struct Converter<W: Write, S: FnMut(&str)> {
     out: W,
     say: S,
+    schema: Schema,
     /// Lines, and fields of lines, that could not be read.
     wrong: u64,
 }
@@ -136,7 +158,12 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
         for error in wrong {
             self.mistake(&format!("event {serial}: {error}"));
         }
-        writeln!(self.out, "{}", Value::Object(object))
+        let event = match self.schema {
+            Schema::Records => Value::Object(object),
+            Schema::Ecs => ecs::event(object),
+            Schema::Ocsf => ocsf::event(object),
+        };
+        writeln!(self.out, "{event}")
     }
 
     fn mistake(&mut self, what: &str) {
@@ -164,6 +191,7 @@ mod tests {
         let mut converter = Converter {
             out: Vec::new(),
             say: |_: &str| (),
+            schema: Schema::Records,
             wrong: 0,
         };
         let mut gatherer = Gatherer::default();

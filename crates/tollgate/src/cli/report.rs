@@ -3,6 +3,8 @@
 //! Findings about rule text are drawn over the line they are about. The line comes from a file that
 //! anyone may have written: whatever could move the cursor or reorder text is shown escaped.
 
+mod voice;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,8 +14,10 @@ use std::process::ExitCode;
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
+use nix::errno::Errno;
 
 use super::rules::{Loaded, SourceFile};
+pub(crate) use voice::{Priority, is_journal, utter};
 
 /// How a command ends. A command line that cannot be read ends with 2, which is clap's doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +48,33 @@ impl From<Exit> for ExitCode {
 
 /// Says a line on standard error. That nobody listens is no reason to stop auditing.
 pub(crate) fn say(line: &str) {
-    let _deaf = writeln!(io::stderr().lock(), "tollgate: {line}");
+    utter(Priority::Info, line);
+}
+
+/// Says that something may be wrong.
+pub(crate) fn warn(line: &str) {
+    utter(Priority::Warning, line);
 }
 
 /// Says on one line of stderr what stopped the program.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
-    // When stderr is gone there is nobody to tell.
-    drop(writeln!(
-        io::stderr().lock(),
-        "tollgate: {}",
-        printable(&format!("{error:#}"))
-    ));
+    utter(Priority::Error, &printable(&format!("{error:#}")));
     Exit::Failure.into()
+}
+
+/// What helps where a running daemon may not write: it has given up to write anywhere else than where it
+/// did at its start.
+pub(crate) fn advice(error: &anyhow::Error) -> &'static str {
+    let refused = error.chain().any(|cause| {
+        let of_io = cause.downcast_ref::<io::Error>();
+        of_io.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+            || cause.downcast_ref() == Some(&Errno::EACCES)
+    });
+    if refused {
+        "; a running daemon writes only below the directories that it was started with: restart it"
+    } else {
+        ""
+    }
 }
 
 /// A closed pipe is not a failure: whoever read it has seen enough.
@@ -94,6 +113,14 @@ pub(crate) fn file_warnings(file: &SourceFile) {
         .iter()
         .filter(|found| found.severity >= Severity::Warning);
     for finding in said {
+        if is_journal() {
+            let priority = match finding.severity {
+                Severity::Error => Priority::Error,
+                Severity::Warning | Severity::Note => Priority::Warning,
+            };
+            utter(priority, &draw(file, finding, &Renderer::plain()));
+            continue;
+        }
         // When stderr is gone there is nobody to tell.
         drop(writeln!(
             err,

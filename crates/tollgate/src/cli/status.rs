@@ -1,15 +1,17 @@
 //! `tollgate status`: what a running daemon does, and what it has counted.
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use crossbeam_channel::after;
 
 use super::report;
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Counts, KernelMessages, Request, RuleCounts, Status};
+use crate::control::wire::{Answer, Counts, KernelMessages, Request, RuleCounts, Run, Status};
 
 /// Arguments of `tollgate status`.
 #[derive(Debug, clap::Args)]
@@ -20,31 +22,62 @@ pub(crate) struct Args {
     /// Shows everything as JSON
     #[arg(long)]
     json: bool,
+    /// Asks again every so many seconds, until it is interrupted; JSON is one line each time then
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    watch: Option<u64>,
 }
 
-/// Asks the daemon and shows the answer.
+/// Asks the daemon and shows the answer; again and again when that is wanted.
 ///
 /// # Errors
 /// When there is no daemon, or it does not answer.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let shown = args.control.display();
-    let mut client = Client::connect(&args.control)
-        .with_context(|| format!("no daemon can be asked at `{shown}`"))?;
-    let status = match client.ask(Request::Status)? {
-        Answer::Status(status) => status,
+    loop {
+        // Each time anew: the daemon lets go who is idle.
+        let status = ask(&args.control)?;
+        let mut out = io::stdout().lock();
+        let written = match (args.json, args.watch) {
+            (true, None) => serde_json::to_writer_pretty(&mut out, &status)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out)),
+            (true, Some(_)) => serde_json::to_writer(&mut out, &status)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out))
+                .and_then(|()| out.flush()),
+            (false, None) => table(&status, &mut out),
+            (false, Some(_)) => begin(&mut out).and_then(|()| table(&status, &mut out)),
+        };
+        let is_closed = matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe);
+        report::unless_closed(written).context("cannot write to standard output")?;
+        drop(out);
+        match args.watch {
+            Some(seconds) if !is_closed => {
+                let _now = after(Duration::from_secs(seconds)).recv();
+            }
+            _ => return Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+fn ask(control: &Path) -> anyhow::Result<Box<Status>> {
+    let shown = control.display();
+    let mut client =
+        Client::connect(control).with_context(|| format!("no daemon can be asked at `{shown}`"))?;
+    match client.ask(Request::Status)? {
+        Answer::Status(status) => Ok(status),
         Answer::Refused(refusal) => bail!("the daemon cannot say: {}", refusal.reason),
         _ => bail!("the daemon answers what was not asked"),
-    };
-    let mut out = io::stdout().lock();
-    let written = if args.json {
-        serde_json::to_writer_pretty(&mut out, &status)
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
+    }
+}
+
+/// Begins a new table: on a terminal in place of the old one, elsewhere after an empty line.
+fn begin(out: &mut (impl Write + IsTerminal)) -> io::Result<()> {
+    if out.is_terminal() {
+        out.write_all(b"\x1b[H\x1b[2J")
     } else {
-        table(&status, &mut out)
-    };
-    report::unless_closed(written).context("cannot write to standard output")?;
-    Ok(ExitCode::SUCCESS)
+        out.write_all(b"\n")
+    }
 }
 
 /// One fact a line; losses and gaps only where there are any.
@@ -59,9 +92,11 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         hooks,
         absent,
         log,
+        confinement,
         counts,
         by_rule,
         kernel_messages,
+        runs,
     } = status;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
     let state = match settings.enabled {
@@ -87,6 +122,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     line("log", log.to_string())?;
+    line("confined", confinement.to_string())?;
     let Counts {
         matched,
         delivered,
@@ -118,6 +154,15 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     if let Some(messages) = kernel_messages {
         line("messages", of_kernel(messages))?;
+    }
+    for Run {
+        hook,
+        runs,
+        nanoseconds,
+    } in runs
+    {
+        let each = nanoseconds.checked_div(*runs).unwrap_or_default();
+        line("runs", format!("{runs} of {each} ns: {hook}"))?;
     }
     out.flush()
 }
@@ -172,7 +217,7 @@ fn time(seconds: u64) -> String {
 mod tests {
     use super::*;
     use crate::control::rule::Text;
-    use crate::control::wire::Settings;
+    use crate::control::wire::{Confinement, Settings};
 
     #[test]
     fn every_fact_has_a_line() {
@@ -190,6 +235,13 @@ mod tests {
             hooks: vec!["syscalls:sys_exit_rmdir".into()],
             absent: vec!["uselib".into()],
             log: Text::new(b"/var/log/\x1b[m"),
+            confinement: Confinement {
+                capabilities: vec!["bpf".into(), "chown".into()],
+                bounding: true,
+                no_new_privileges: true,
+                landlock: "whole, V7".into(),
+                writable: vec!["/var/log/audit".into()],
+            },
             counts: Counts {
                 matched: 10,
                 delivered: 8,
@@ -216,6 +268,11 @@ mod tests {
                 lost: 9,
                 ..KernelMessages::default()
             }),
+            runs: vec![Run {
+                hook: "sys_exit_one".into(),
+                runs: 10,
+                nanoseconds: 4200,
+            }],
         };
         let mut out = Vec::new();
         table(&status, &mut out).unwrap();
@@ -227,11 +284,14 @@ mod tests {
              rules       2, about 3 calls\n\
              absent      not in this kernel: uselib\n\
              log         /var/log/\\u{1b}[m\n\
+             confined    capabilities bpf chown, no new privileges, Landlock whole, V7: \
+             writes below /var/log/audit only\n\
              events      10 matched, 8 delivered, 7 written\n\
              lost        2\n            2 ring full\n            2 of -a always,exit -S rmdir\n\
              incomplete  1 path cut\n\
              blind       for 5 s in all\n\
-             messages    registered, 4 received, 3 written, 9 lost by the kernel\n"
+             messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
+             runs        10 of 420 ns: sys_exit_one\n"
         );
     }
 

@@ -8,6 +8,7 @@
 //! io_uring = true
 //! auditd_conf = "/etc/audit/auditd.conf"
 //! kernel_messages = "auto"        # or "unicast", "multicast", "off"
+//! metrics = "127.0.0.1:9465"   # or the path of a unix socket; off by default
 //! ```
 
 use std::ops::Range;
@@ -16,6 +17,8 @@ use std::path::PathBuf;
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
 use serde::Deserialize;
+
+use crate::metrics::Address;
 
 /// What the file says; what it leaves out is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -35,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) auditd_conf: Option<PathBuf>,
     /// How to read the messages of the kernel's audit.
     pub(crate) kernel_messages: Option<Messages>,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<Address>,
 }
 
 /// An engine, or the choice of one.
@@ -137,7 +142,8 @@ mod tests {
     #[test]
     fn every_setting_is_read() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
-                    io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n";
+                    io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
+                    metrics = \"/m\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(Engine::Fentry),
@@ -146,6 +152,7 @@ mod tests {
             io_uring: Some(false),
             auditd_conf: Some("/c".into()),
             kernel_messages: Some(Messages::Multicast),
+            metrics: Some(Address::Unix("/m".into())),
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
         assert_eq!(parse(b""), (Settings::default(), vec![]));
@@ -158,6 +165,7 @@ mod tests {
             (b"delay_ms = 1\n", 1, 12, "1000"),
             (b"delay_ms = \"a\"\n", 1, 12, "string"),
             (b"engine = \"bpf\"\n", 1, 10, "bpf"),
+            (b"metrics = \"0.0.0.0:1\"\n", 1, 11, "loopback"),
             (b"rules = [\n", 1, 10, "array"),
             (b"rules = \"\xff\"\n", 1, 10, "UTF-8"),
         ] {

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use anyhow::{Context as _, ensure};
 use nix::errno::Errno;
@@ -167,11 +168,14 @@ pub(crate) struct Status {
     pub(crate) absent: Vec<String>,
     /// Log file.
     pub(crate) log: Text,
+    pub(crate) confinement: Confinement,
     pub(crate) counts: Counts,
     /// Of each rule that has chosen something.
     pub(crate) by_rule: Vec<RuleCounts>,
     /// Messages of the kernel's audit, when they are read.
     pub(crate) kernel_messages: Option<KernelMessages>,
+    /// How often programs have run; empty unless `kernel.bpf_stats_enabled` is 1.
+    pub(crate) runs: Vec<Run>,
 }
 
 /// Events that one rule has chosen since the daemon started.
@@ -205,6 +209,45 @@ pub(crate) struct KernelMessages {
     pub(crate) lost: u64,
     /// Records that wait in the kernel.
     pub(crate) backlog: u32,
+}
+
+/// How often a program has run, and for how long in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) hook: String,
+    pub(crate) runs: u64,
+    pub(crate) nanoseconds: u64,
+}
+
+/// What a daemon has left of what root may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// Capabilities that it has kept.
+    pub(crate) capabilities: Vec<String>,
+    /// Whether its bounding set is empty.
+    pub(crate) bounding: bool,
+    pub(crate) no_new_privileges: bool,
+    /// How much of Landlock holds, and which version of it.
+    pub(crate) landlock: String,
+    /// Directories that it can write below; all, when Landlock does not hold.
+    pub(crate) writable: Vec<String>,
+}
+
+impl Display for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "capabilities {}", self.capabilities.join(" "))?;
+        if !self.bounding {
+            f.write_str(" (bounding set kept)")?;
+        }
+        if self.no_new_privileges {
+            f.write_str(", no new privileges")?;
+        }
+        write!(f, ", Landlock {}", self.landlock)?;
+        if !self.writable.is_empty() {
+            write!(f, ": writes below {} only", self.writable.join(", "))?;
+        }
+        Ok(())
+    }
 }
 
 /// Events since the daemon started.

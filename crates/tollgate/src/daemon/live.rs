@@ -8,7 +8,7 @@ use std::time::Duration;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use engine::{Attached, Cut};
+use engine::{Attached, Cut, Runs};
 
 use super::heartbeat::seconds;
 use super::kernel::MessageSource;
@@ -19,7 +19,9 @@ use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
 use crate::control::rule::Text;
-use crate::control::wire::{Counts, KernelMessages, RuleCounts, Settings, Status};
+use crate::control::wire::{
+    Confinement, Counts, KernelMessages, RuleCounts, Run, Settings, Status,
+};
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -30,16 +32,19 @@ pub(super) struct Live {
     /// What is attached now.
     pub(super) attached: Attached,
     log: PathBuf,
+    confinement: Confinement,
     kernel: Option<MessageSource>,
     limits: Arc<Limits>,
 }
 
 impl Live {
-    /// The pipeline that has been started, where it writes, and the kernel's audit if that is read.
+    /// The pipeline that has been started, where it writes, what the daemon has given up, and the kernel's audit
+    /// if that is read.
     pub(super) fn new(
         running: &Running,
         started: Started,
         log: PathBuf,
+        confinement: Confinement,
         kernel: Option<MessageSource>,
         limits: Arc<Limits>,
     ) -> Self {
@@ -49,6 +54,7 @@ impl Live {
             engine: started.engine,
             attached: started.attached,
             log,
+            confinement,
             kernel,
             limits,
         }
@@ -104,6 +110,11 @@ impl Live {
         };
         kernel.describe(&mut messages);
         Some(messages)
+    }
+
+    /// Whether the ring is drained: its thread answers only between two drains, and waits for the log.
+    pub(super) fn is_alive(&self) -> bool {
+        self.orders.account().is_ok()
     }
 
     fn counts(&self, account: &Drained) -> Counts {
@@ -164,6 +175,7 @@ impl Auditing for Live {
         let absent = self.attached.absent.iter().copied();
         status.absent = absent.map(str::to_owned).collect();
         status.log = Text::new(self.log.as_os_str().as_bytes());
+        status.confinement = self.confinement.clone();
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
             self.tell_lost_messages(lost);
         }
@@ -171,6 +183,21 @@ impl Auditing for Live {
         status.counts = self.counts(&account);
         status.by_rule = by_rule(&account);
         status.kernel_messages = self.describe_messages(&account);
+        status.runs = account
+            .runs
+            .into_iter()
+            .map(
+                |Runs {
+                     hook,
+                     runs,
+                     time_ns,
+                 }| Run {
+                    hook,
+                    runs,
+                    nanoseconds: time_ns,
+                },
+            )
+            .collect();
         Ok(())
     }
 }

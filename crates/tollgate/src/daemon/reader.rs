@@ -14,7 +14,7 @@ use audit::plan::hook::EngineKind;
 use bstr::BString;
 use crossbeam_channel::{Receiver, Sender};
 use engine::{
-    Decoder, Detaching, Engine, Keys, Lost, Options, Places, Probe, Stats, Storage, Wake,
+    Decoder, Detaching, Engine, Keys, Lost, Options, Places, Probe, Runs, Stats, Storage, Wake,
 };
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
@@ -44,6 +44,8 @@ const NICE: i32 = -10;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drained {
     pub(super) stats: Stats,
+    /// Of an engine that runs.
+    pub(super) runs: Vec<Runs>,
     pub(super) undecodable: u64,
     /// Events that the rate limit keeps out.
     pub(super) limited: u64,
@@ -151,6 +153,7 @@ impl Reader {
                 Order::Account(answer) => {
                     let mut account = state.borrow().account();
                     account.stats = engine.stats();
+                    account.runs = engine.run_counts();
                     let mut state = state.borrow_mut();
                     self.settle(&mut state, &engine);
                     account.rules = state.rules.table();

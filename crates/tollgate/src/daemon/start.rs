@@ -1,7 +1,7 @@
 //! Order of start and stop. Everything that can be refused is refused before anything is attached.
 
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,19 +20,25 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_getres};
 use nix::unistd::geteuid;
 
+use super::confine::confine;
 use super::kernel::MessageSource;
 use super::live::Live;
 use super::locked::LockFile;
 use super::losses::Limits;
-use super::pipeline::Pipeline;
+use super::notify::Manager;
+use super::pipeline::{Pipeline, Running};
 use super::store::{self, Store};
 use super::summary::{Ready, Summary};
-use super::tend::{LogSource, Tend};
-use crate::cli::report::{Exit, say};
+use super::tend::{self, LogSource, Tend};
+use crate::cli::report::{Exit, say, warn};
 use crate::cli::rules;
 use crate::config::native::Messages;
 use crate::control::server::{self, Server};
-use crate::sink::journal::{Journal, ThisMachine};
+use crate::dispatch;
+use crate::launch::Launcher;
+use crate::metrics::{Address, Metrics};
+use crate::sink::journal::{Journal, Keep, ThisMachine};
+use crate::sink::log::directory::Directory;
 use crate::sink::terminal::Terminal;
 
 /// Orders to the log thread that wait to be carried out; who gives one more waits.
@@ -61,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) kernel_messages: Messages,
     /// See operations of `io_uring` where the engine can.
     pub(crate) uring: bool,
+    /// Where to serve metrics.
+    pub(crate) metrics: Option<Address>,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
     /// Called once, when auditing has begun.
@@ -104,7 +112,9 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         return Ok(Exit::Config.into());
     };
     settings.log.is_free()?;
+    let mut manager = Manager::of_environment();
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
+    let conf_path = settings.log.conf.clone();
     let mut tend = Tend::new(settings.log, &keep, log_orders);
     let log_path = keep.path.clone();
     say_who_else_audits();
@@ -114,11 +124,19 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let limits = Arc::new(Limits::default());
     store.limit(&limits)?;
     let signals = signals()?;
-    let log = Journal::open(keep, Box::new(ThisMachine::default()))?;
+    // Looked at before rights are given up: tracepoints are below a mount.
+    let probe = Probe::look().context("cannot learn what this kernel shows")?;
+    let launcher = match &keep.conf {
+        Some(_) => Some(Launcher::start(conf_path.as_deref())?),
+        None => None,
+    };
+    let metrics = metrics(settings.metrics.as_ref(), server.as_ref())?;
+    let confinement = confine(&writable(&keep, server.as_ref())?)?;
+    let machine = Box::new(ThisMachine::new(launcher.clone()));
+    let log = Journal::open(keep, machine, launcher)?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
-    let probe = Probe::look().context("cannot learn what this kernel shows")?;
     let mut kernel = probe.kernel;
     kernel.uring &= settings.uring;
     let priced = plan.clone();
@@ -140,7 +158,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
     let source = begun(source)?;
     if let Some(why_not) = &started.why_not {
-        say(&format!("engine {why_not}"));
+        warn(&format!("engine {why_not}"));
     }
     let price = price(&priced, started.engine, kernel);
     drop(priced);
@@ -153,25 +171,40 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         log: &log_path,
     };
     say(&ready.to_string());
-    let mut live = Live::new(&running, started, log_path.clone(), source, limits);
+    say(&format!("confined: {confinement}"));
+    let auditing = format!("auditing with the engine {}", ready.engine);
+    let mut live = Live::new(
+        &running,
+        started,
+        log_path.clone(),
+        confinement,
+        source,
+        limits,
+    );
     store.begin(&mut live)?;
+    if let Some(metrics) = metrics {
+        metrics.start()?;
+    }
+    manager.ready(&auditing);
     (settings.ready)();
 
     loop {
-        let next = tend.next().into_iter().chain(live.next()).min();
+        let times = [tend.next(), live.next(), manager.next()];
+        let next = times.into_iter().flatten().min();
         wait(&signals, &ended, server.as_ref(), next)?;
         tend.look();
         live.look();
+        manager.look(|| live.is_alive());
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
-            Some(signal) => {
-                if !tend.signal(&signal) {
-                    break;
-                }
-                if signal.ssi_signo == HANGUP {
-                    reload(&settings.rules, settings.partial, &mut store, &mut live);
-                }
+            Some(signal) if signal.ssi_signo == HANGUP => {
+                manager.reloading();
+                tend.signal(&signal);
+                reload(&settings.rules, settings.partial, &mut store, &mut live);
+                manager.ready(&auditing);
             }
+            Some(signal) if tend.signal(&signal) => {}
+            Some(_ends) => break,
             None if ended.read().is_ok() => break,
             None => {}
         }
@@ -179,12 +212,18 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
         }
     }
+    manager.stopping();
+    finish(live, running, &log_path)
+}
+
+/// Ends what runs, and gives the account.
+fn finish(mut live: Live, running: Running, log: &Path) -> anyhow::Result<ExitCode> {
     let lost_messages = live.let_kernel_go();
     running.orders().stop()?;
     let (mut outcome, detaching) = running.join()?;
     outcome.lost_messages = lost_messages;
     let summary = Summary(&outcome);
-    say(&format!("stopped: {summary}; log {}", log_path.display()));
+    say(&format!("stopped: {summary}; log {}", log.display()));
     if live.attached.hooks.len() > SLOW_TO_DETACH {
         say(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
@@ -197,6 +236,16 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         Exit::Lost
     }
     .into())
+}
+
+/// What serves metrics, where that is wanted.
+fn metrics(address: Option<&Address>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let server = server
+        .context("metrics are what the daemon tells at its control socket, and it has none")?;
+    Metrics::listen(address, server.path()).map(Some)
 }
 
 /// A descriptor for the signals that the daemon obeys. Every thread and program inherits the mask: nobody
@@ -215,6 +264,20 @@ fn signals() -> anyhow::Result<SignalFd> {
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot watch signals")
+}
+
+/// Where the daemon writes: its log, its state, its own socket and those of plugins. The directories of log
+/// and state are made.
+fn writable(keep: &Keep, server: Option<&Server>) -> anyhow::Result<Vec<PathBuf>> {
+    let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
+    if keep.writes() {
+        Directory::of(&keep.path)?;
+    }
+    writable.extend(server.and_then(|server| Some(server.path().parent()?.to_owned())));
+    if let Some(conf) = &keep.conf {
+        writable.extend(dispatch::socket_directories(conf));
+    }
+    Ok(writable)
 }
 
 /// Waits for a signal, the end of the pipeline, something to serve, or so long.
@@ -295,7 +358,7 @@ fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Result<Option<
 fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) {
     let loaded = match rules::load(files) {
         Ok(loaded) => loaded,
-        Err(error) => return say(&format!("{}: {error:#}", rules::OLD)),
+        Err(error) => return warn(&format!("{}: {error:#}", rules::OLD)),
     };
     let Some(listing) = rules::list(loaded, partial, rules::OLD) else {
         return; // which has been said
@@ -303,14 +366,14 @@ fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) 
     let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
     if calls == 0 {
-        return say(&format!("{}: the rule files record nothing", rules::OLD));
+        return warn(&format!("{}: the rule files record nothing", rules::OLD));
     }
     match store.load(listing.rules, live) {
         Ok(()) => say(&format!(
             "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
             live.attached.hooks.len()
         )),
-        Err(error) => say(&format!("{}: {error:#}", rules::OLD)),
+        Err(error) => warn(&format!("{}: {error:#}", rules::OLD)),
     }
 }
 
@@ -328,7 +391,7 @@ fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
 /// Something else that makes every syscall pay is worth a line: people would blame us for it.
 fn say_who_else_audits() {
     match KernelAudit::ask() {
-        Ok(kernel) if kernel.is_armed() => say(&format!(
+        Ok(kernel) if kernel.is_armed() => warn(&format!(
             "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \
              `auditctl -D; auditctl -a never,task` makes tasks started from then on free of it",
             if kernel.enabled {

@@ -14,7 +14,7 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;
 
-use crate::cli::report::{self, say};
+use crate::cli::report::{self, warn};
 use crate::config;
 use crate::sink::journal::{Asker, Keep};
 
@@ -153,7 +153,7 @@ impl Tend {
             return;
         }
         let keep = self.source.keep().unwrap_or_else(|error| {
-            say(&format!("the old configuration stays in force: {error:#}"));
+            warn(&format!("the old configuration stays in force: {error:#}"));
             None
         });
         if let Some(keep) = &keep {
@@ -179,22 +179,23 @@ impl Tend {
         let (to, from) = bounded(1);
         self.tell(LogOrder::Report(to));
         let Ok(text) = from.recv_timeout(PATIENCE) else {
-            return say("no state is reported: the log thread is busy");
+            return warn("no state is reported: the log thread is busy");
         };
         if let Err(error) = write_state(Path::new(STATE), &text) {
-            say(&format!("no state is reported: {error:#}"));
+            warn(&format!("no state is reported: {error:#}"));
         }
     }
 }
 
+/// Where the state is written, made if it is not there yet: a confined daemon could not.
+pub(super) fn state_directory() -> PathBuf {
+    let path = Path::new(STATE).parent().unwrap_or_else(|| Path::new("/"));
+    // A directory that cannot be made is told of when a state is to be written.
+    let _made = DirBuilder::new().recursive(true).mode(0o750).create(path);
+    path.to_owned()
+}
+
 fn write_state(path: &Path, text: &str) -> anyhow::Result<()> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o750)
-            .create(directory)
-            .with_context(|| format!("cannot make directory `{}`", directory.display()))?;
-    }
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)

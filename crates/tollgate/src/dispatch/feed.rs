@@ -14,7 +14,8 @@ use crossbeam_channel::{Sender, bounded};
 use super::chunk::Chunk;
 use super::process::{Control, Process};
 use super::socket::Socket;
-use crate::cli::report::say;
+use crate::cli::report::warn;
+use crate::launch::Launcher;
 
 /// Longest record that `auditd` takes: what an entry of `q_depth` may be.
 ///
@@ -58,12 +59,13 @@ impl Feed {
     /// Starts the thread, which starts the plugin.
     ///
     /// # Errors
-    /// When there is no thread, or no socket, to be had, and for a program that others could replace.
+    /// When there is no thread, no socket or no launcher to be had.
     pub(crate) fn start(
         name: &str,
         plugin: Plugin,
         max_restarts: u32,
         q_depth: u32,
+        launcher: Option<&Launcher>,
     ) -> anyhow::Result<Self> {
         let q_depth = usize::try_from(q_depth).unwrap_or(usize::MAX);
         // A chunk has one record or more: no fewer fit than into the queue of `auditd`.
@@ -77,7 +79,8 @@ impl Feed {
                 path.as_ref(),
                 &plugin,
                 max_restarts,
-            )?)),
+                launcher.context("programs are not started here")?.clone(),
+            ))),
             Program::Socket => Outlet::Socket(Socket::bind(&plugin)?),
         };
         let thread = thread::Builder::new()
@@ -91,7 +94,7 @@ impl Feed {
                 outlet.end(&its_own);
                 let lost = its_own.lost.load(Ordering::Relaxed);
                 if lost != 0 {
-                    say(&format!("plugin {its_name} did not get {lost} events"));
+                    warn(&format!("plugin {its_name} did not get {lost} events"));
                 }
             })
             .context("cannot start thread `tlg-plugin`")?;

@@ -5,44 +5,40 @@
 //! `safe_exec`, `event_loop` and `stop_plugin` in `audisp/audispd.c`, audit-userspace 4.2.1.
 
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use audit::conf::plugin::{Format, Plugin};
-use bstr::{BStr, BString, ByteSlice as _};
+use bstr::{BStr, ByteSlice as _};
 use crossbeam_channel::after;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use super::chunk::Chunk;
 use super::feed::Shared;
-use crate::cli::report::say;
+use crate::cli::report::warn;
+use crate::control::rule::Text;
+use crate::launch::{Launched, Launcher, Program, Sent};
 
 /// How long a plugin may take to end by itself when its input ends, and then at TERM.
 const TO_END: Duration = Duration::from_millis(500);
 const AFTER_TERM: Duration = Duration::from_secs(2);
+const AFTER_KILL: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// How long a write may wait before it is looked whether it is still wanted.
 const BETWEEN_WRITES: Duration = Duration::from_millis(250);
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A program, running or not.
 pub(super) struct Process {
     name: String,
-    path: PathBuf,
-    args: Vec<BString>,
+    launcher: Launcher,
+    program: Program,
     format: Format,
     max_restarts: u32,
     starts: u32,
     /// It has ended too often, or cannot be started.
     given_up: bool,
-    running: Option<(Child, UnixStream)>,
+    running: Option<(Arc<Launched>, UnixStream)>,
     /// Records with headers, under way.
     binary: Vec<u8>,
 }
@@ -53,7 +49,7 @@ pub(crate) struct Control(Mutex<Reach>);
 
 #[derive(Debug, Default)]
 struct Reach {
-    pid: Option<Pid>,
+    running: Option<Arc<Launched>>,
     /// It is to be started as often as a new one.
     renewed: bool,
     /// It is not to be started again, and gets nothing after this.
@@ -69,9 +65,8 @@ impl Control {
     pub(super) fn renew(&self) {
         let mut reach = self.reach();
         reach.renewed = true;
-        if let Some(pid) = reach.pid {
-            // It may have ended meanwhile; nobody has its number before it was waited for.
-            let _gone = kill(pid, Signal::SIGHUP);
+        if let Some(running) = &reach.running {
+            running.signal(Sent::Hup);
         }
     }
 
@@ -89,36 +84,29 @@ impl Control {
 }
 
 impl Process {
-    /// A program that may be run.
-    ///
-    /// # Errors
-    /// When others than root could have put another one in its place.
+    /// A program that is to run; the launcher looks whether it may.
     pub(super) fn new(
         name: &str,
         path: &BStr,
         plugin: &Plugin,
         max_restarts: u32,
-    ) -> anyhow::Result<Self> {
-        let path = path.to_path().context("the path")?.to_owned();
-        let about = std::fs::metadata(&path)
-            .with_context(|| format!("cannot look at `{}`", path.display()))?;
-        if !about.is_file() || about.uid() != 0 || about.mode() & WRITABLE_BY_OTHERS != 0 {
-            bail!(
-                "`{}` is no program that only root can write",
-                path.display()
-            );
-        }
-        Ok(Self {
+        launcher: Launcher,
+    ) -> Self {
+        Self {
             name: name.to_owned(),
-            path,
-            args: plugin.args.clone(),
+            launcher,
+            program: Program::Plugin {
+                file: name.to_owned(),
+                path: Text::new(path),
+                args: plugin.args.iter().map(|arg| Text::new(arg)).collect(),
+            },
             format: plugin.format,
             max_restarts,
             starts: 0,
             given_up: false,
             running: None,
             binary: Vec::new(),
-        })
+        }
     }
 
     pub(super) fn begin(&mut self, shared: &Shared) {
@@ -183,18 +171,19 @@ impl Process {
         let name = &self.name;
         if self.starts > self.max_restarts {
             self.given_up = true;
-            say(&format!(
+            warn(&format!(
                 "plugin {name} has ended too often, see max_restarts: it gets nothing until HUP"
             ));
             return false;
         }
         match self.start() {
-            Ok((child, stream)) => {
-                reach.pid = Some(Pid::from_raw(child.id().cast_signed()));
-                self.running = Some((child, stream));
+            Ok((launched, stream)) => {
+                let launched = Arc::new(launched);
+                reach.running = Some(Arc::clone(&launched));
+                self.running = Some((launched, stream));
                 if self.starts > 0 {
                     let (again, most) = (self.starts, self.max_restarts);
-                    say(&format!(
+                    warn(&format!(
                         "plugin {name} has ended, and was started again: {again} of {most} times"
                     ));
                 }
@@ -202,52 +191,46 @@ impl Process {
                 true
             }
             Err(error) => {
-                say(&format!("plugin {name} cannot be started: {error}"));
+                warn(&format!("plugin {name} cannot be started: {error:#}"));
                 self.given_up = true;
                 false
             }
         }
     }
 
-    fn start(&self) -> io::Result<(Child, UnixStream)> {
-        let (ours, theirs) = UnixStream::pair()?;
-        ours.set_write_timeout(Some(BETWEEN_WRITES))?;
-        let args = self.args.iter().map(|arg| arg.to_os_str_lossy());
-        let mut command = Command::new(&self.path);
-        command
-            .args(args)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null());
-        let child = engine::unblock_signals(&mut command).spawn()?;
-        Ok((child, ours))
+    fn start(&self) -> anyhow::Result<(Launched, UnixStream)> {
+        let (launched, stdin) = self.launcher.run(self.program.clone())?;
+        let stream = stdin.context("the launcher gives no way to write to it")?;
+        stream
+            .set_write_timeout(Some(BETWEEN_WRITES))
+            .context("cannot limit the time of a write")?;
+        Ok((launched, stream))
     }
 
     /// Ends the program: by the end of its input, by TERM, and at last by KILL.
     fn stop(&mut self, shared: &Shared) {
-        let Some((mut child, stream)) = self.running.take() else {
+        let Some((launched, stream)) = self.running.take() else {
             return;
         };
-        // From here on its number may become another's: nobody else is to signal it.
-        shared.control.reach().pid = None;
+        shared.control.reach().running = None;
         drop(stream);
-        let pid = Pid::from_raw(child.id().cast_signed());
-        if !ends_within(&mut child, TO_END) {
-            let _gone = kill(pid, Signal::SIGTERM);
-            if !ends_within(&mut child, AFTER_TERM) {
-                let _gone = child.kill();
-            }
+        if ends_within(&launched, TO_END) {
+            return;
         }
-        let _status = child.wait();
+        launched.signal(Sent::Term);
+        if !ends_within(&launched, AFTER_TERM) {
+            launched.signal(Sent::Kill);
+            ends_within(&launched, AFTER_KILL);
+        }
     }
 }
 
-/// Whether a child ends in time.
-fn ends_within(child: &mut Child, time: Duration) -> bool {
+/// Whether a program ends in time.
+fn ends_within(launched: &Launched, time: Duration) -> bool {
     let deadline = Instant::now() + time;
     while Instant::now() < deadline {
-        match child.try_wait() {
-            Ok(None) => {}
-            Ok(Some(_)) | Err(_) => return true,
+        if launched.has_ended() {
+            return true;
         }
         let _now = after(BETWEEN_LOOKS).recv();
     }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use audit::conf::plugin::{Format, Plugin};
-use bstr::ByteSlice as _;
+use audit::conf::plugin::{Format, Plugin, Program};
+use bstr::{BString, ByteSlice as _};
 
 use super::chunk::Chunk;
 use super::feed::Shared;
@@ -41,12 +41,8 @@ impl Socket {
     /// # Errors
     /// Arguments that do not say where, and a path that cannot be listened on.
     pub(super) fn bind(plugin: &Plugin) -> anyhow::Result<Self> {
-        let (mode, path, rest) = match plugin.args.as_slice() {
-            [path, mode, rest @ ..] if path.starts_with(b"/") => (mode, path, rest),
-            [mode, path, rest @ ..] => (mode, path, rest),
-            _ => bail!(
-                "it needs `args` of a mode and a path, such as 0640 /run/audit/audispd_events"
-            ),
+        let Some((mode, path, rest)) = words(plugin) else {
+            bail!("it needs `args` of a mode and a path, such as 0640 /run/audit/audispd_events");
         };
         let mode = mode
             .to_str()
@@ -105,6 +101,23 @@ impl Socket {
             taken.is_ok()
         });
     }
+}
+
+/// Mode, path and what follows.
+fn words(plugin: &Plugin) -> Option<(&BString, &BString, &[BString])> {
+    match plugin.args.as_slice() {
+        [path, mode, rest @ ..] if path.starts_with(b"/") => Some((mode, path, rest)),
+        [mode, path, rest @ ..] => Some((mode, path, rest)),
+        _ => None,
+    }
+}
+
+/// The directory of the socket of an active plugin, if it is one.
+pub(super) fn directory(plugin: &Plugin) -> Option<PathBuf> {
+    let (_, path, _) = words(plugin)?;
+    let is_socket = plugin.active && plugin.program == Program::Socket;
+    let parent = path.to_path().ok()?.parent()?;
+    is_socket.then(|| parent.to_owned())
 }
 
 impl Drop for Socket {

@@ -32,7 +32,9 @@ use flush::Flusher;
 use names::Names;
 use own::Own;
 
+use crate::cli::report::advice;
 use crate::dispatch::{Dispatcher, Lines};
+use crate::launch::Launcher;
 
 /// A log that is kept.
 pub(crate) struct Journal {
@@ -74,11 +76,15 @@ pub(crate) struct Appended {
 }
 
 impl Journal {
-    /// Opens the log, and removes old ones that are too many.
+    /// Opens the log, removes old ones that are too many, and starts the plugins.
     ///
     /// # Errors
     /// As [`Log::open`].
-    pub(crate) fn open(keep: Keep, machine: Box<dyn Machine>) -> anyhow::Result<Self> {
+    pub(crate) fn open(
+        keep: Keep,
+        machine: Box<dyn Machine>,
+        launcher: Option<Launcher>,
+    ) -> anyhow::Result<Self> {
         let name = keep.path.file_name().map(PathBuf::from).with_context(|| {
             format!("the log must be a file, `{}` is none", keep.path.display())
         })?;
@@ -103,7 +109,7 @@ impl Journal {
         journal.reopen()?;
         journal.remove_excess();
         if let Some(conf) = &journal.keep.conf {
-            journal.dispatcher = Dispatcher::start(conf);
+            journal.dispatcher = Dispatcher::start(conf, launcher);
             let format = match journal.keep.format() {
                 Format::Raw => "raw",
                 Format::Enriched => "enriched",
@@ -209,7 +215,10 @@ impl Journal {
         let changed = keep.is_some_and(|keep| match self.take_on(keep) {
             Ok(()) => true,
             Err(error) => {
-                self.alarm(&format!("the old configuration stays in force: {error:#}"));
+                let advice = advice(&error);
+                self.alarm(&format!(
+                    "the old configuration stays in force: {error:#}{advice}"
+                ));
                 false
             }
         });

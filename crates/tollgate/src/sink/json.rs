@@ -9,7 +9,12 @@
 //! Fields have the names and the bases that they have in records; what a record would leave out is left
 //! out. Strings that a task chose are strings where they are UTF-8, else `{"hex":"..."}`.
 
+pub(crate) mod ecs;
+pub(crate) mod ocsf;
+mod reading;
 pub(crate) mod records;
+#[cfg(test)]
+mod samples;
 
 use std::fmt::Write as _;
 

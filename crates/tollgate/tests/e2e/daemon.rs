@@ -1,6 +1,7 @@
 //! The daemon under test: started with rules, watched, stopped, and called to account.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -134,11 +135,34 @@ impl Daemon {
         Self::run(command, rules, log, control)
     }
 
+    /// Starts the daemon with these rules, and these lines of `tollgate.toml`.
+    #[track_caller]
+    pub(crate) fn start_with_settings(place: &Place, rules: &str, settings: &str) -> Self {
+        let (file, log) = (place.own.join("rules"), place.own.join("audit.log"));
+        let (conf, control) = (
+            place.own.join("tollgate.toml"),
+            place.own.join("run/control"),
+        );
+        fs::write(&file, rules).unwrap();
+        fs::write(&conf, settings).unwrap();
+        let mut command = Command::new(program());
+        command
+            .args(["daemon", "--foreground", "--config"])
+            .arg(conf)
+            .arg("--rules")
+            .arg(&file)
+            .arg("--log")
+            .arg(&log)
+            .arg("--control")
+            .arg(&control);
+        Self::run(command, file, log, control)
+    }
+
     /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say,
     /// without the messages of the kernel's audit.
     #[track_caller]
     pub(crate) fn start_configured(place: &Place, rules: &str, log: &Path, conf: &str) -> Self {
-        Self::start_with_messages(place, rules, log, conf, "off")
+        Self::configured(place, rules, log, conf, "off", &[])
     }
 
     /// The same with those messages, read in this way. Only who holds the lock around the kernel's audit
@@ -150,6 +174,30 @@ impl Daemon {
         log: &Path,
         conf: &str,
         messages: &str,
+    ) -> Self {
+        Self::configured(place, rules, log, conf, messages, &[])
+    }
+
+    /// Without them, in this environment.
+    #[track_caller]
+    pub(crate) fn start_in(
+        place: &Place,
+        rules: &str,
+        log: &Path,
+        conf: &str,
+        environment: &[(&str, OsString)],
+    ) -> Self {
+        Self::configured(place, rules, log, conf, "off", environment)
+    }
+
+    #[track_caller]
+    fn configured(
+        place: &Place,
+        rules: &str,
+        log: &Path,
+        conf: &str,
+        messages: &str,
+        environment: &[(&str, OsString)],
     ) -> Self {
         let (rule_file, conf_file) = (place.own.join("rules"), place.own.join("auditd.conf"));
         fs::write(&rule_file, rules).unwrap();
@@ -172,7 +220,8 @@ impl Daemon {
             .arg(log)
             .arg("--control")
             .arg(&control)
-            .args(["--kernel-messages", messages]);
+            .args(["--kernel-messages", messages])
+            .envs(environment.iter().cloned());
         Self::run(command, rules, log.to_owned(), control)
     }
 

@@ -13,8 +13,9 @@ use std::io;
 use audit::conf::auditd::{Action, Overflow, SizeAction, Space};
 use nix::sys::statvfs::Statvfs;
 
-use super::machine::{Runlevel, Urgency};
+use super::machine::Urgency;
 use super::{Journal, rotate};
+use crate::launch::Runlevel;
 
 /// Blocks that are never used up.
 const LAST_BLOCKS: u64 = 5;

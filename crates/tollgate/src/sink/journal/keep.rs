@@ -62,7 +62,8 @@ impl Keep {
         self.format() == Format::Raw && self.node.is_none()
     }
 
-    pub(super) fn writes(&self) -> bool {
+    /// Whether there is a log at all.
+    pub(crate) fn writes(&self) -> bool {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
     }
 

@@ -2,19 +2,17 @@
 //!
 //! Behind a trait, so that the tests of everything that leads here take nothing down.
 
-use std::io::Write as _;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use bstr::{BStr, ByteSlice as _};
+use bstr::BStr;
 
-use crate::cli::report::say;
+use crate::cli::report::{Priority, is_journal, utter};
+use crate::control::rule::Text;
 use crate::host::SENDMAIL;
+use crate::launch::{Launched, Launcher, Program, Runlevel};
 
 /// Where syslog listens.
 const SYSLOG: &str = "/dev/log";
-const INIT: &str = "/sbin/init";
 
 /// How urgent a message to syslog is.
 ///
@@ -28,20 +26,11 @@ pub(crate) enum Urgency {
     Notice,
 }
 
-/// Where the machine is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Runlevel {
-    /// Single user mode.
-    Single,
-    /// Off.
-    Halt,
-}
-
 /// What can be done to a machine. Nothing here waits for anybody.
 pub(crate) trait Machine: Send {
     /// Tells syslog, and whoever reads what the daemon says.
     fn tell(&mut self, urgency: Urgency, text: &str);
-    /// Sends a mail.
+    /// Sends a mail to `action_mail_acct`.
     fn mail(&mut self, to: &BStr, subject: &str, text: &str);
     /// Runs a program without arguments; whether it has started.
     fn run(&mut self, program: &BStr) -> bool;
@@ -56,16 +45,47 @@ pub(crate) trait Machine: Send {
 /// The machine that the daemon runs on.
 #[derive(Debug, Default)]
 pub(crate) struct ThisMachine {
-    children: Vec<Child>,
+    launcher: Option<Launcher>,
+    programs: Vec<Launched>,
+}
+
+impl ThisMachine {
+    /// The machine, on which this starts programs.
+    pub(crate) const fn new(launcher: Option<Launcher>) -> Self {
+        Self {
+            launcher,
+            programs: Vec::new(),
+        }
+    }
+
+    /// Starts a program; whether it has started. Why not is said.
+    fn start(&mut self, name: &BStr, program: Program) -> bool {
+        let Some(launcher) = &self.launcher else {
+            return false;
+        };
+        match launcher.run(program) {
+            Ok((launched, _no_input)) => {
+                self.programs.push(launched);
+                true
+            }
+            Err(error) => {
+                self.tell(Urgency::Alert, &format!("cannot run `{name}`: {error:#}"));
+                false
+            }
+        }
+    }
 }
 
 impl Machine for ThisMachine {
     fn tell(&mut self, urgency: Urgency, text: &str) {
-        say(text);
-        let priority = match urgency {
-            Urgency::Alert => 25,
-            Urgency::Notice => 29,
+        let (said, priority) = match urgency {
+            Urgency::Alert => (Priority::Alert, 25),
+            Urgency::Notice => (Priority::Warning, 29),
         };
+        utter(said, text);
+        if is_journal() {
+            return; // which is syslog, too, and would have it twice
+        }
         // A machine without syslog has heard it above; one whose syslog is stuck makes nobody wait.
         let _unheard = UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
@@ -77,73 +97,34 @@ impl Machine for ThisMachine {
         });
     }
 
-    fn mail(&mut self, to: &BStr, subject: &str, text: &str) {
-        let mut command = Command::new(SENDMAIL);
-        command
-            .arg("-t")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        match engine::unblock_signals(&mut command).spawn() {
-            Ok(mut child) => {
-                // It is far shorter than what a pipe holds.
-                let letter = format!("To: {to}\nFrom: root\nSubject: {subject}\n\n{text}\n");
-                if let Some(mut stdin) = child.stdin.take() {
-                    let _gone = stdin.write_all(letter.as_bytes());
-                }
-                self.children.push(child);
-            }
-            Err(error) => self.tell(
-                Urgency::Alert,
-                &format!("cannot run `{SENDMAIL}` to write to {to}: {error}"),
-            ),
-        }
+    fn mail(&mut self, _to: &BStr, subject: &str, text: &str) {
+        let letter = Program::Mail {
+            subject: subject.to_owned(),
+            text: text.to_owned(),
+        };
+        self.start(SENDMAIL.into(), letter);
     }
 
     fn run(&mut self, program: &BStr) -> bool {
-        let child = program
-            .to_path()
-            .map_err(std::io::Error::other)
-            .and_then(|path| {
-                let mut command = Command::new(path);
-                command.current_dir("/").stdin(Stdio::null());
-                engine::unblock_signals(&mut command).spawn()
-            });
-        match child {
-            Ok(child) => {
-                self.children.push(child);
-                true
-            }
-            Err(error) => {
-                self.tell(Urgency::Alert, &format!("cannot run `{program}`: {error}"));
-                false
-            }
-        }
+        self.start(program, Program::Action(Text::new(program)))
     }
 
     fn waits(&self) -> bool {
-        !self.children.is_empty()
+        !self.programs.is_empty()
     }
 
     fn ended(&mut self) -> bool {
-        let before = self.children.len();
-        self.children
-            .retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        self.children.len() < before
+        let before = self.programs.len();
+        self.programs.retain(|program| !program.has_ended());
+        self.programs.len() < before
     }
 
     fn go(&mut self, to: Runlevel) {
-        let (level, name) = match to {
-            Runlevel::Single => ("1", "single user mode"),
-            Runlevel::Halt => ("0", "off"),
+        let name = match to {
+            Runlevel::Single => "single user mode",
+            Runlevel::Halt => "off",
         };
         self.tell(Urgency::Alert, &format!("the machine goes to {name}"));
-        if !Path::new(INIT).exists() {
-            return self.tell(Urgency::Alert, &format!("there is no `{INIT}` to ask"));
-        }
-        match Command::new(INIT).arg(level).stdin(Stdio::null()).spawn() {
-            Ok(child) => self.children.push(child),
-            Err(error) => self.tell(Urgency::Alert, &format!("cannot run `{INIT}`: {error}")),
-        }
+        self.start("init".into(), Program::Init(to));
     }
 }

@@ -8,8 +8,9 @@ use audit::conf::auditd::{Action, NameFormat, Overflow, Settings, SizeAction, Sp
 use bstr::BStr;
 use tempfile::TempDir;
 
-use super::machine::{Runlevel, Urgency};
+use super::machine::Urgency;
 use super::*;
+use crate::launch::Runlevel;
 
 /// What was asked of the machine.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +76,7 @@ impl Place {
         let noted = Noted::default();
         let path = directory.path().join("audit.log");
         let keep = Keep::configured(settings, Some(path)).unwrap();
-        let journal = Journal::open(keep, Box::new(noted.clone())).unwrap();
+        let journal = Journal::open(keep, Box::new(noted.clone()), None).unwrap();
         Self {
             directory,
             noted,
@@ -151,7 +152,7 @@ fn a_log_without_configuration_holds_events_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let machine = Box::new(Noted::default());
-    let mut journal = Journal::open(Keep::plain(path.clone()), machine).unwrap();
+    let mut journal = Journal::open(Keep::plain(path.clone()), machine, None).unwrap();
     assert_eq!(journal.append(EVENT, 1).written, 1);
     journal.rotate_now(Asker::this());
     journal.end(Asker::this());
@@ -272,7 +273,7 @@ fn the_group_of_the_log_may_read_it() {
         ..settings()
     };
     let keep = Keep::configured(settings, None).unwrap();
-    let _journal = Journal::open(keep, Box::new(Noted::default())).unwrap();
+    let _journal = Journal::open(keep, Box::new(Noted::default()), None).unwrap();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let expected = if group == 0 {
         (0o700, 0o600)

@@ -4,7 +4,7 @@
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use nix::errno::Errno;
@@ -26,24 +26,42 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
+    /// Where the directory of `log` is.
+    ///
+    /// # Errors
+    /// When it can have none.
+    pub(crate) fn path_of(log: &Path) -> anyhow::Result<PathBuf> {
+        match log.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Ok(".".into()),
+            Some(parent) => Ok(parent.to_owned()),
+            None => bail!("the log must be a file, `{}` is none", log.display()),
+        }
+    }
+
     /// Opens the directory of `log`, and makes it, for its owner only, if there is none.
     ///
     /// # Errors
-    /// When other users could replace files in it.
+    /// When other users could replace files in it, and when it is a symbolic link: who has put that there may
+    /// lead the log away.
     pub(crate) fn of(log: &Path) -> anyhow::Result<Self> {
-        let path = match log.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-            Some(parent) => parent,
-            None => bail!("the log must be a file, `{}` is none", log.display()),
-        };
+        let path = &Self::path_of(log)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)
             .with_context(|| format!("cannot make directory `{}`", path.display()))?;
+        let is_link = path
+            .symlink_metadata()
+            .is_ok_and(|about| about.is_symlink());
+        if is_link {
+            bail!(
+                "directory `{}` is a symbolic link: name the directory that it leads to",
+                path.display()
+            );
+        }
         let file = OpenOptions::new()
             .read(true)
-            .custom_flags(OFlag::O_DIRECTORY.bits())
+            .custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits())
             .open(path)
             .with_context(|| format!("cannot open directory `{}`", path.display()))?;
         let about = file

@@ -1,0 +1,204 @@
+//! A status as Prometheus reads it.
+//!
+//! # Source
+//! Prometheus' text-based exposition format, version 0.0.4.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::control::wire::{Counts, Run, Status};
+
+/// All metrics of a daemon.
+pub(super) fn of(status: &Status) -> String {
+    let mut text = Text::default();
+    text.state(status);
+    text.events(status);
+    if !status.runs.is_empty() {
+        text.runs(&status.runs);
+    }
+    text.0
+}
+
+/// Metrics as they are written.
+#[derive(Default)]
+struct Text(String);
+
+/// Values with their labels.
+type Samples = Vec<(String, f64)>;
+
+impl Text {
+    fn put(&mut self, name: &str, kind: &str, help: &str, samples: &Samples) {
+        // Writing to a string cannot fail.
+        let _ok = write!(
+            self.0,
+            "# HELP tollgate_{name} {help}\n# TYPE tollgate_{name} {kind}\n"
+        );
+        for (labels, value) in samples {
+            let _ok = writeln!(self.0, "tollgate_{name}{labels} {value}");
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.put(name, "gauge", help, &vec![(String::new(), number(value))]);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.put(name, "counter", help, &vec![(String::new(), number(value))]);
+    }
+
+    fn counters(&mut self, name: &str, help: &str, label: &str, counts: &BTreeMap<String, u64>) {
+        let samples = counts
+            .iter()
+            .map(|(value, count)| (labels(&[(label, value)]), number(*count)))
+            .collect();
+        self.put(name, "counter", help, &samples);
+    }
+
+    fn state(&mut self, status: &Status) {
+        let info = labels(&[("version", &status.version), ("engine", &status.engine)]);
+        self.put("info", "gauge", "What runs.", &vec![(info, 1.0)]);
+        self.gauge("uptime_seconds", "Since the start.", status.uptime_seconds);
+        let enabled = u64::from(status.settings.enabled);
+        self.gauge(
+            "enabled",
+            "0 records nothing, 1 records, 2 is locked.",
+            enabled,
+        );
+        self.gauge("rules", "Rules that are loaded.", status.rules);
+        self.gauge("calls", "Calls that the rules are about.", status.calls);
+        let hooks = u64::try_from(status.hooks.len()).unwrap_or(u64::MAX);
+        self.gauge("hooks", "What is attached to the kernel.", hooks);
+    }
+
+    fn events(&mut self, status: &Status) {
+        let Counts {
+            matched,
+            delivered,
+            written,
+            lost,
+            incomplete,
+            blind_seconds,
+        } = &status.counts;
+        let help = "Events that a rule chose to record.";
+        self.counter("events_matched_total", help, *matched);
+        self.counter(
+            "events_delivered_total",
+            "Of them, put into the ring.",
+            *delivered,
+        );
+        self.counter(
+            "events_written_total",
+            "Of them, written to the log.",
+            *written,
+        );
+        let help = "Events that the log lacks.";
+        self.counters("events_lost_total", help, "reason", lost);
+        let help = "Events in the log that lack a part.";
+        self.counters("events_incomplete_total", help, "part", incomplete);
+        let help = "Events on their way to the log.";
+        self.gauge("backlog_events", help, status.settings.backlog);
+        let help = "Time in which the programs may not have run.";
+        self.counter("blind_seconds_total", help, *blind_seconds);
+    }
+
+    fn runs(&mut self, runs: &[Run]) {
+        let by_hook = |value: &dyn Fn(&Run) -> f64| -> Samples {
+            runs.iter()
+                .map(|run| (labels(&[("hook", &run.hook)]), value(run)))
+                .collect()
+        };
+        let counts = by_hook(&|run| number(run.runs));
+        self.put(
+            "hook_runs_total",
+            "counter",
+            "Runs of each program.",
+            &counts,
+        );
+        let seconds = by_hook(&|run| number(run.nanoseconds) / 1e9);
+        self.put(
+            "hook_seconds_total",
+            "counter",
+            "Time of each program.",
+            &seconds,
+        );
+    }
+}
+
+/// Prometheus has no other numbers.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts beyond 2^53 lose their last digits there, too"
+)]
+const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+fn labels(labels: &[(&str, &String)]) -> String {
+    let labels: Vec<String> = labels
+        .iter()
+        .map(|(name, value)| {
+            let value = value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            format!("{name}=\"{value}\"")
+        })
+        .collect();
+    format!("{{{}}}", labels.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_is_told_once_with_its_kind() {
+        let status = Status {
+            version: "0.1.0".into(),
+            engine: "fentry".into(),
+            counts: Counts {
+                matched: 10,
+                delivered: 8,
+                written: 7,
+                lost: [("ring full".to_owned(), 2), ("a\"b\\\n".to_owned(), 1)].into(),
+                ..Counts::default()
+            },
+            runs: vec![Run {
+                hook: "sys_exit_one".into(),
+                runs: 3,
+                nanoseconds: 1_500_000_000,
+            }],
+            ..Status::default()
+        };
+        let text = of(&status);
+        assert!(text.ends_with('\n'));
+        for line in [
+            "tollgate_info{version=\"0.1.0\",engine=\"fentry\"} 1",
+            "# TYPE tollgate_events_lost_total counter",
+            "tollgate_events_lost_total{reason=\"ring full\"} 2",
+            "tollgate_events_lost_total{reason=\"a\\\"b\\\\\\n\"} 1",
+            "tollgate_events_written_total 7",
+            "tollgate_hook_runs_total{hook=\"sys_exit_one\"} 3",
+            "tollgate_hook_seconds_total{hook=\"sys_exit_one\"} 1.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        let mut kinds: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+            .collect();
+        let all = kinds.len();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), all);
+        // A sample belongs to the metric that was declared before it.
+        let mut declared = "";
+        for line in text.lines() {
+            if let Some(kind) = line.strip_prefix("# TYPE ") {
+                declared = kind.split(' ').next().unwrap();
+            } else if !line.starts_with('#') {
+                assert_eq!(line.split(['{', ' ']).next(), Some(declared), "{line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A daemon as it is seen from outside: its status, again and again, and its metrics.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::daemon::{Asked, Daemon, program};
+use super::place::Place;
+use super::step::step;
+
+const LONGEST: Duration = Duration::from_secs(10);
+/// Has the kernel count the runs of programs.
+const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+fn rule(place: &Place) -> String {
+    format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k outside\n",
+        place.id
+    )
+}
+
+/// A setting of the kernel, put back when it is dropped.
+struct Setting(&'static str, String);
+
+impl Setting {
+    fn set(path: &'static str, value: &str) -> Self {
+        let before = fs::read_to_string(path).unwrap();
+        fs::write(path, value).unwrap();
+        Self(path, before)
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        let _gone = fs::write(self.0, &self.1);
+    }
+}
+
+/// Asks for a path; the answer, head and body.
+#[track_caller]
+fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+pub(crate) fn metrics_are_told_to_who_asks() {
+    let place = Place::new();
+    let socket = place.own.join("metrics");
+    let settings = format!("metrics = \"{}\"\n", socket.display());
+    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
+    place
+        .workload()
+        .run(&vec![step!("rmdir", "/etc/missing"); 3]);
+    daemon.flush();
+    // Who says nothing, or half a request, and goes away keeps nobody waiting.
+    drop(UnixStream::connect(&socket).unwrap());
+    UnixStream::connect(&socket)
+        .unwrap()
+        .write_all(b"GET /metr")
+        .unwrap();
+    let ask = |path: &str| {
+        let stream = UnixStream::connect(&socket).unwrap();
+        stream.set_read_timeout(Some(LONGEST)).unwrap();
+        get(stream, path)
+    };
+    let (head, body) = ask("/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(
+        head.contains("\r\nContent-Type: text/plain; version=0.0.4"),
+        "{head}"
+    );
+    for line in [
+        "tollgate_events_matched_total 3",
+        "tollgate_events_written_total 3",
+        "tollgate_rules 1",
+    ] {
+        assert!(body.lines().any(|found| found == line), "{line}: {body}");
+    }
+    assert!(ask("/").0.starts_with("HTTP/1.1 404 "));
+    daemon.end(Signal::SIGTERM);
+
+    // The kernel chooses a port that is free, and gives it to the next who asks for it by its number.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let settings = format!("metrics = \"127.0.0.1:{port}\"\n");
+    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(LONGEST)).unwrap();
+    let (_, body) = get(stream, "/metrics");
+    assert!(
+        body.contains("\ntollgate_events_matched_total 0\n"),
+        "{body}"
+    );
+    daemon.end(Signal::SIGTERM);
+}
+
+pub(crate) fn the_status_is_watched_and_has_the_runs_of_programs() {
+    let place = Place::new();
+    let _counted = Setting::set(BPF_STATS, "1");
+    let daemon = Daemon::start(&place, &rule(&place));
+    place
+        .workload()
+        .run(&vec![step!("rmdir", "/etc/missing"); 5]);
+    daemon.flush();
+    let mut watch = Command::new(program())
+        .args(["status", "--watch=1", "--json", "--control"])
+        .arg(&daemon.control)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let line = lines.next().unwrap().unwrap();
+        let status: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(status["counts"]["written"], 5);
+        let runs = status["runs"].as_array().unwrap();
+        let all: u64 = runs.iter().map(|run| run["runs"].as_u64().unwrap()).sum();
+        assert!(all >= 5, "{line}");
+        assert!(
+            runs.iter()
+                .any(|run| run["nanoseconds"].as_u64().unwrap() > 0)
+        );
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    let mut once = Command::new(program());
+    let once = Asked::of(once.args(["status", "--control"]).arg(&daemon.control));
+    assert!(once.out.contains("\nruns        "), "{}", once.out);
+    daemon.stop();
+}

@@ -1,0 +1,288 @@
+//! What a running daemon may do, what it refuses, and what it tells systemd.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::sys::stat::fstat;
+use nix::unistd::pipe;
+
+use super::daemon::{Asked, Daemon, program};
+use super::harness::wait_for;
+use super::place::Place;
+use super::step::{Step, step};
+
+const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 3\n\
+                    max_log_file = 8\nmax_log_file_action = ROTATE\n";
+/// `CAP_CHOWN`, `CAP_DAC_READ_SEARCH`, `CAP_SYS_NICE`, `CAP_AUDIT_CONTROL`, `CAP_SYSLOG`, `CAP_AUDIT_READ`,
+/// `CAP_PERFMON` and `CAP_BPF`.
+const KEPT: [u32; 8] = [0, 2, 23, 30, 34, 37, 38, 39];
+const LONGEST: Duration = Duration::from_secs(10);
+
+fn rule(place: &Place, call: &str) -> String {
+    format!(
+        "-a always,exit -F arch=b64 -S {call} -F uid={} -k privilege\n",
+        place.id
+    )
+}
+
+fn rmdir() -> Step {
+    step!("rmdir", "/etc/missing")
+}
+
+/// A line of a `status` file in `/proc`.
+#[track_caller]
+fn field(status: &str, name: &str) -> String {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    line.unwrap_or_else(|| panic!("no {name} in {status}"))
+        .to_owned()
+}
+
+/// Processes that this one has started.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of_task = tasks.flat_map(|task| {
+        let text = fs::read_to_string(task.unwrap().path().join("children")).unwrap();
+        text.split_whitespace()
+            .map(|child| child.parse().unwrap())
+            .collect::<Vec<u32>>()
+    });
+    of_task.collect()
+}
+
+pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
+    let place = Place::new();
+    let plugins = place.own.join("plugins.d");
+    fs::create_dir(&plugins).unwrap();
+    // What a plugin has, and where it writes, is not the daemon's.
+    let (out, had) = (place.work.join("out"), place.work.join("had"));
+    let script = place.own.join("copy");
+    let text = format!(
+        "trap '' HUP\ncat /proc/self/status > {}\nexec cat >> {}\n",
+        had.display(),
+        out.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o700)).unwrap();
+    let lines = format!(
+        "active = yes\npath = /bin/sh\nargs = {}\n",
+        script.display()
+    );
+    fs::write(plugins.join("copy.conf"), lines).unwrap();
+    let log = place.own.join("log/audit.log");
+    let mut daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
+
+    let kept: u64 = KEPT.iter().map(|bit| 1 << bit).sum();
+    let expected = format!("{kept:016x}");
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let mut looked_at = 0;
+    for task in tasks {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let has = [
+            "CapInh",
+            "CapPrm",
+            "CapEff",
+            "CapBnd",
+            "CapAmb",
+            "NoNewPrivs",
+        ]
+        .map(|name| field(&status, name));
+        let none = "0000000000000000";
+        assert_eq!(
+            has,
+            [none, &expected, &expected, none, none, "1"],
+            "{status}"
+        );
+        looked_at += 1;
+    }
+    assert!(
+        looked_at >= 4,
+        "main, log, flush, ring, plugin: {looked_at}"
+    );
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let [launcher] = children(daemon.pid())[..] else {
+        panic!("one child, the launcher");
+    };
+    let launcher = fs::read_to_string(format!("/proc/{launcher}/status")).unwrap();
+    assert_eq!(field(&launcher, "CapEff"), field(&own, "CapEff"));
+
+    // Rules, the log, the socket and plugins work as before.
+    place.workload().run(&[rmdir()]);
+    assert!(daemon.replace(&(rule(&place, "rmdir") + &rule(&place, "unlink"))));
+    place
+        .workload()
+        .run(&[rmdir(), step!("unlink", "/etc/missing")]);
+    daemon.flush();
+    daemon.signal(Signal::SIGUSR1);
+    let old = place.own.join("log/audit.log.1");
+    wait_for("the new log", || {
+        (old.exists() && log.exists()).then_some(())
+    });
+    let added = daemon.auditctl(&[
+        "-a",
+        "always,exit",
+        "-F",
+        "arch=b64",
+        "-S",
+        "mkdir",
+        "-k",
+        "m",
+    ]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    assert_eq!(daemon.auditctl(&["-l"]).out.lines().count(), 3);
+    let mut status = Command::new(program());
+    let status = Asked::of(status.args(["status", "--control"]).arg(&daemon.control));
+    let confined = "capabilities audit_control audit_read bpf chown dac_read_search perfmon \
+                    sys_nice syslog, no new privileges, Landlock ";
+    assert!(status.out.contains(confined), "{}", status.out);
+
+    // It has given up to write where it did not write at its start, and says so.
+    if !status.out.contains("Landlock not") {
+        let elsewhere = place.work.join("socket");
+        let lines = format!(
+            "active = yes\npath = builtin_af_unix\nargs = 0600 {}\n",
+            elsewhere.display()
+        );
+        fs::write(plugins.join("late.conf"), lines).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        wait_for("the refusal", || {
+            daemon.listen();
+            daemon
+                .has_said("plugin late.conf is left out: cannot listen on")
+                .then_some(())
+        });
+        assert!(daemon.has_said("started with: restart it"));
+        assert!(!elsewhere.exists());
+    }
+    let ended = daemon.end(Signal::SIGTERM);
+    assert_eq!((ended.summary.written, ended.summary.lost), (3, 0));
+    let had = fs::read_to_string(had).unwrap();
+    for name in ["CapEff", "CapBnd", "NoNewPrivs", "Seccomp"] {
+        assert_eq!(field(&had, name), field(&own, name), "{name} of a plugin");
+    }
+    let given = fs::read_to_string(out).unwrap();
+    assert_eq!(given.matches("type=SYSCALL ").count(), 3);
+}
+
+pub(crate) fn a_log_directory_that_becomes_a_link_is_refused() {
+    let place = Place::new();
+    let (directory, moved) = (place.own.join("log"), place.own.join("moved"));
+    let elsewhere = place.own.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let log = directory.join("audit.log");
+    let mut daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
+    fs::rename(&directory, &moved).unwrap();
+    symlink(&elsewhere, &directory).unwrap();
+    place.workload().run(&[rmdir()]);
+    daemon.flush();
+    daemon.signal(Signal::SIGUSR1);
+    let rotated = moved.join("audit.log.1");
+    wait_for("the old log, where the directory is now", || {
+        rotated.exists().then_some(())
+    });
+    daemon.signal(Signal::SIGHUP);
+    wait_for("the refusal", || {
+        daemon.listen();
+        daemon.has_said("is a symbolic link").then_some(())
+    });
+    place.workload().run(&[rmdir()]);
+    let ended = daemon.end(Signal::SIGTERM);
+    assert_eq!((ended.summary.written, ended.summary.lost), (2, 0));
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    let text = fs::read_to_string(moved.join("audit.log")).unwrap();
+    assert_eq!(text.matches("type=SYSCALL ").count(), 1);
+    // And nobody starts there.
+    let mut again = Command::new(program());
+    again
+        .args(["daemon", "--foreground", "--no-control", "--rules"])
+        .arg(place.own.join("rules"))
+        .arg("--log")
+        .arg(&log);
+    let refused = Asked::of(&mut again);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.said.contains("is a symbolic link"),
+        "{}",
+        refused.said
+    );
+}
+
+pub(crate) fn systemd_is_told_of_each_state() {
+    let place = Place::new();
+    let path = place.own.join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(LONGEST)).unwrap();
+    let hear = |expected: &str| {
+        let mut buffer = [0; 512];
+        loop {
+            let length = socket.recv(&mut buffer).unwrap();
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if text.lines().any(|line| line == expected) {
+                return text;
+            }
+        }
+    };
+    let log = place.own.join("audit.log");
+    let environment: [(&str, OsString); 2] = [
+        ("NOTIFY_SOCKET", path.into()),
+        ("WATCHDOG_USEC", "100000".into()),
+    ];
+    let daemon = Daemon::start_in(&place, &rule(&place, "rmdir"), &log, CONF, &environment);
+    let ready = hear("READY=1");
+    assert!(
+        ready.contains("STATUS=auditing with the engine "),
+        "{ready}"
+    );
+    hear("WATCHDOG=1");
+    hear("WATCHDOG=1");
+    daemon.signal(Signal::SIGHUP);
+    assert!(hear("RELOADING=1").contains("\nMONOTONIC_USEC="));
+    hear("READY=1");
+    daemon.end(Signal::SIGTERM);
+    hear("STOPPING=1");
+}
+
+pub(crate) fn the_journal_is_given_priorities() {
+    let place = Place::new();
+    let conf = place.own.join("auditd.conf");
+    fs::write(&conf, "flush = often\n").unwrap();
+    let rules = place.own.join("rules");
+    fs::write(&rules, rule(&place, "rmdir")).unwrap();
+    let (reads, writes) = pipe().unwrap();
+    let about = fstat(writes.as_fd()).unwrap();
+    let mut child = Command::new(program())
+        .args(["daemon", "--foreground", "--no-control", "--rules"])
+        .arg(rules)
+        .arg("--auditd-conf")
+        .arg(conf)
+        .env(
+            "JOURNAL_STREAM",
+            format!("{}:{}", about.st_dev, about.st_ino),
+        )
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(writes))
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    fs::File::from(reads).read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(6));
+    assert!(
+        said.starts_with("<3>error[") || said.starts_with("<4>warning["),
+        "{said}"
+    );
+    let number = |line: &str| {
+        line.strip_prefix('<')
+            .and_then(|rest| rest.get(1..2))
+            .is_some_and(|end| end == ">")
+    };
+    assert!(said.lines().all(number), "{said}");
+}

@@ -1,0 +1,96 @@
+#!/bin/sh
+# deb.sh BINARY OUT: builds the Debian package of an optimised BINARY into the directory OUT.
+#
+# dpkg-deb and not cargo-deb: it comes with every Debian, is kept as long as dpkg is, and needs nothing that
+# is not a Debian package; all that cargo-deb would add is what is written below.
+set -eu
+umask 022
+binary=$(realpath "$1")
+mkdir -p "$2"
+out=$(realpath "$2")
+cd "$(dirname "$0")/.."
+
+for tool in dpkg-deb dpkg-shlibdeps strip; do
+	command -v "$tool" >/dev/null || {
+		echo "deb: $tool is missing: sh scripts/setup.sh packaging" >&2
+		exit 1
+	}
+done
+
+version=$("$binary" --version | cut -d ' ' -f 2)-1
+maintainer="${DEBFULLNAME:-tollgate maintainers} <${DEBEMAIL:-maintainers@tollgate.invalid}>"
+# The same sources give the same package.
+time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+export SOURCE_DATE_EPOCH="$time"
+architecture=$(dpkg --print-architecture)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+stage=$work/stage
+docs=$stage/usr/share/doc/tollgate
+
+sh scripts/install.sh "$binary" "$stage" /usr
+strip --strip-unneeded "$stage/usr/sbin/tollgate"
+find "$stage/usr/share/man" -type f -exec gzip -9n {} +
+install -D -m 0644 -t "$docs" README.md
+install -D -m 0644 -t "$docs/examples" examples/first.rules
+gzip -9nc CHANGELOG.md >"$docs/changelog.gz"
+gzip -9n >"$docs/changelog.Debian.gz" <<END
+tollgate ($version) unstable; urgency=medium
+
+  * What is new is in changelog.gz.
+
+ -- $maintainer  $(date -u -R -d "@$time")
+END
+{
+	cat <<-END
+		Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+		Upstream-Name: tollgate
+
+		Files: *
+		Copyright: the authors of tollgate
+		License: Apache-2.0
+		 On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.
+
+		Files: crates/engine/bpf/*
+		Copyright: the authors of tollgate
+		License: GPL-2.0-only or BSD-2-Clause
+		 On Debian systems the text of the first is in /usr/share/common-licenses/GPL-2;
+		 the second follows.
+		 .
+	END
+	sed 's/^$/./; s/^/ /' LICENSE-BSD-2-Clause
+} >"$docs/copyright"
+install -D -m 0644 packaging/lintian-overrides "$stage/usr/share/lintian/overrides/tollgate"
+
+# What the program is linked with; dpkg-shlibdeps wants the form of a source package.
+mkdir "$work/debian"
+printf 'Source: tollgate\n\nPackage: tollgate\nArchitecture: any\n' >"$work/debian/control"
+libraries=$(cd "$work" && dpkg-shlibdeps -O "$stage/usr/sbin/tollgate" 2>/dev/null)
+libraries=${libraries#shlibs:Depends=}
+
+mkdir "$stage/DEBIAN"
+cat >"$stage/DEBIAN/control" <<END
+Package: tollgate
+Version: $version
+Architecture: $architecture
+Section: admin
+Priority: optional
+Maintainer: $maintainer
+Installed-Size: $(du -ks --exclude=DEBIAN "$stage" | cut -f 1)
+Depends: $libraries
+Recommends: auditd
+Description: audit daemon that charges only the syscalls that rules name
+ tollgate reads the rules that auditctl reads and writes the records that auditd
+ writes. Instead of switching on the kernel's syscall auditing, which every
+ syscall pays for, it attaches eBPF programs only to what the rules name.
+ .
+ It installs beside auditd, takes none of its names unless it is asked to, and
+ starts only when the service is enabled.
+END
+for script in postinst prerm postrm; do
+	install -m 0755 "packaging/deb/$script" "$stage/DEBIAN/$script"
+done
+(cd "$stage" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"
+
+rm -f "$out"/tollgate_*.deb
+dpkg-deb --root-owner-group --build "$stage" "$out/tollgate_${version}_$architecture.deb"

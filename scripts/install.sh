@@ -1,0 +1,34 @@
+#!/bin/sh
+# install.sh BINARY DESTDIR PREFIX: puts the program, its manual, completions and what systemd reads below
+# DESTDIR/PREFIX. Takes no other program's name: packaging/tollgate-names does, when it is asked to.
+set -eu
+umask 022
+binary=$1
+prefix=${3%/}
+root=${2%/}$prefix
+cd "$(dirname "$0")/.."
+
+install -D -m 0755 "$binary" "$root/sbin/tollgate"
+install -D -m 0755 -t "$root/sbin" packaging/tollgate-names
+install -D -m 0644 -t "$root/share/man/man8" man/tollgate.8 man/tollgate-bench.8 \
+	man/tollgate-names.8
+install -D -m 0644 -t "$root/share/man/man5" man/tollgate.toml.5
+install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
+install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
+install -d "$root/lib/systemd/system"
+sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate," packaging/tollgate.service \
+	>"$root/lib/systemd/system/tollgate.service"
+chmod 0644 "$root/lib/systemd/system/tollgate.service"
+
+# The name by which it is auditctl, for who asks for it.
+install -d "$root/lib/tollgate"
+ln -sf ../../sbin/tollgate "$root/lib/tollgate/auditctl"
+
+complete() {
+	install -d "$(dirname "$2")"
+	"$binary" completions "$1" >"$2"
+	chmod 0644 "$2"
+}
+complete bash "$root/share/bash-completion/completions/tollgate"
+complete zsh "$root/share/zsh/vendor-completions/_tollgate"
+complete fish "$root/share/fish/vendor_completions.d/tollgate.fish"
