@@ -33,6 +33,9 @@ const AUDITCTL: &str = "/usr/sbin/auditctl";
 /// Names of tests that count instructions start so; filters for them must as well.
 const COUNTING: &str = "count_";
 
+/// The same for those whose processors must run at the same time.
+const RACING: &str = "attack";
+
 /// Tests with random rule lists.
 const LISTS: &str = "lists::";
 
@@ -153,9 +156,11 @@ impl Options {
     /// The machines that have such tests.
     fn purposes(&self) -> Vec<Purpose> {
         if self.filter.is_empty() {
-            vec![Purpose::Testing, Purpose::Counting]
+            vec![Purpose::Testing, Purpose::Racing, Purpose::Counting]
         } else if self.filter.starts_with(COUNTING) {
             vec![Purpose::Counting]
+        } else if self.filter.starts_with(RACING) {
+            vec![Purpose::Racing]
         } else {
             vec![Purpose::Testing]
         }
@@ -201,15 +206,15 @@ fn boot_all(
     Ok(passed)
 }
 
-/// Runs machines of one purpose. Those that count have one processor each and go by no clock of the host:
-/// they share it. Those that test have two.
+/// Runs machines of one purpose. A machine takes one processor of the host, so that two run side by side;
+/// one whose processors race takes two.
 fn run_all(
     machines: &[Machine<'_>],
     purpose: Purpose,
 ) -> Result<Vec<Tally>, Box<dyn Error + Send + Sync>> {
     match purpose {
-        Purpose::Testing => machines.iter().map(Machine::run).collect(),
-        Purpose::Counting => thread::scope(|scope| {
+        Purpose::Racing => machines.iter().map(Machine::run).collect(),
+        Purpose::Testing | Purpose::Counting => thread::scope(|scope| {
             let running: Vec<_> = machines
                 .iter()
                 .map(|machine| scope.spawn(|| machine.run()))
@@ -286,7 +291,8 @@ mod tests {
         let purposes = |filter| options(&["--filter", filter]).unwrap().purposes();
         assert_eq!(purposes("count_fentry::"), [Purpose::Counting]);
         assert_eq!(purposes("fentry"), [Purpose::Testing]);
-        let all = [Purpose::Testing, Purpose::Counting];
+        assert_eq!(purposes("attack::names"), [Purpose::Racing]);
+        let all = [Purpose::Testing, Purpose::Racing, Purpose::Counting];
         assert_eq!(options(&[]).unwrap().purposes(), all);
     }
 

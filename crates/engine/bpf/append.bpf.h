@@ -15,6 +15,7 @@
 #define OPEN_HOW_BYTES	 24 /* OPEN_HOW_SIZE_VER0, include/uapi/linux/openat2.h */
 #define OLD_MMAP_WORDS	 6 /* struct mmap_arg_struct32, arch/x86/kernel/sys_ia32.c */
 #define SOCKETCALL_WORDS 6 /* AUDITSC_ARGS, include/linux/audit.h */
+#define SOCKETCALL_BITS	 7
 #define E2BIG		 7
 
 /* How many arguments each call of socketcall has, in three bits each: nas[] in net/compat.c, v5.5. */
@@ -62,15 +63,14 @@ static __always_inline void append_mmap(struct scratch *s, __u64 flags, __u64 fd
 static __always_inline void append_socketcall(struct scratch *s)
 {
 	__u32 which = call_arg(&s->event, 0);
-	__u32 args[SOCKETCALL_WORDS] = {};
+	__u32 args[SOCKETCALL_BITS + 1] = {}; /* as many as three bits can say */
 	struct wire_aux *aux;
 	__u32 count;
 
 	if (which < SYS_SOCKET || which > SYS_SENDMMSG)
 		return;
-	count = SOCKETCALL_ARGS >> (3 * which) & 7;
-	if (count > SOCKETCALL_WORDS ||
-	    bpf_probe_read_user(args, count * sizeof(args[0]), (void *)call_arg(&s->event, 1)))
+	count = SOCKETCALL_ARGS >> (3 * which) & SOCKETCALL_BITS;
+	if (bpf_probe_read_user(args, count * sizeof(args[0]), (void *)call_arg(&s->event, 1)))
 		return;
 	aux = append_detail(s, WIRE_AUX_SOCKETCALL);
 	aux->word[0] = count;
@@ -105,7 +105,7 @@ static __always_inline void append_open_how(struct scratch *s, const struct seen
 
 static __always_inline void append_capset(struct scratch *s, const struct task_struct *task)
 {
-	__u64 cred = (__u64)task->cred;
+	__u64 cred = (__u64)FOLLOW(task_struct, task, cred);
 	struct wire_aux *aux;
 
 	if (!s->event.success)

@@ -14,17 +14,26 @@
 /* The mount of a file system that a hook shows no mount of: the task's own, or its first one. */
 static __always_inline __u64 find_mount(const struct task_struct *task, const struct dentry *dentry)
 {
-	const struct super_block *of = dentry->d_sb;
+	const struct super_block *of = FOLLOW(dentry, dentry, d_sb);
+	const struct fs_struct *fs = FOLLOW(task_struct, task, fs);
 	__u64 sb = (__u64)of;
 	__u64 mount;
 
-	if (task->fs->pwd.dentry->d_sb == of)
-		return (__u64)task->fs->pwd.mnt;
-	if (task->fs->root.dentry->d_sb == of)
-		return (__u64)task->fs->root.mnt;
+	if (fs->pwd.dentry->d_sb == of)
+		return (__u64)fs->pwd.mnt;
+	if (fs->root.dentry->d_sb == of)
+		return (__u64)fs->root.mnt;
 	mount = LOAD(list_head, AT(super_block, sb, s_mounts), next) -
 		bpf_core_field_offset(struct mount, mnt_instance);
 	return AT(mount, mount, mnt);
+}
+
+/* Whether there is a name of no bytes. Reading it as text does not tell it from none. */
+static __always_inline int is_empty(__u64 name)
+{
+	__u8 first = 1;
+
+	return !bpf_probe_read_user(&first, sizeof(first), (void *)name) && !first;
 }
 
 /*
@@ -55,10 +64,11 @@ __noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
 	depth = s->depth;
 	first = read_name(s, to, call_arg(&s->event, shape->arg));
 	find_base(task, s, object, to, shape->place, call_arg(&s->event, shape->dir), first);
-	if (!(to->flags & WIRE_OBJECT_NAMED) || !object->base_dentry)
+	if (!object->base_dentry)
 		return 0;
-	if (!to->name_len)
-		return object->base_dentry == object->dentry;
+	if (!(to->flags & WIRE_OBJECT_NAMED)) /* AT_EMPTY_PATH: what the name would start from */
+		return is_empty(call_arg(&s->event, shape->arg)) &&
+		       object->base_dentry == object->dentry;
 	/* Which watches the start of the name hits does not matter. */
 	s->exe_hits = 0;
 	unused.count = &s->exe_hits;
@@ -77,7 +87,7 @@ __noinline int walk_name(struct scratch *s)
 
 	if (!s)
 		return 0;
-	fs = (__u64)task->fs;
+	fs = (__u64)FOLLOW(task_struct, task, fs);
 	root = AT(fs_struct, fs, root);
 	walk.s = s;
 	walk.cache = &s->path_cache[PATH_OBJECT];
@@ -92,16 +102,50 @@ __noinline int walk_name(struct scratch *s)
 }
 
 /* Adds the object as one item. Overlays call a function again for the file system below: the first is it. */
+/*
+ * Gives the item added last the name of what `s->object[0]` stands for. A function of its own, which the
+ * verifier walks once in each of the hooks.
+ */
+__noinline int name_object(struct scratch *s, struct seen *seen, const struct wire_shape *shape)
+{
+	struct wire_object *to;
+	__u32 len, flags;
+	__u8 *room;
+
+	if (!s || !seen || !shape)
+		return 0;
+	room = seen_room(seen);
+	if (!room)
+		return 0;
+	to = object_at(s, 0);
+	if (prove_name(s, shape)) {
+		len = to->name_len & (WIRE_NAME_BYTES - 1);
+		flags = WIRE_OBJECT_KERNEL;
+		if (len && bpf_probe_read_kernel(room, len, tail_at(s, sizeof(*to))))
+			return 0;
+	} else {
+		len = walk_name(s);
+		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
+		if (len >= WIRE_NAME_BYTES) {
+			count_cut(WIRE_CUT_PATH); /* a part of a path names something else */
+			return 0;
+		}
+		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))
+			return 0;
+	}
+	seen_name(seen, &seen->item[(seen->items - 1) & (WIRE_ITEMS - 1)], len, flags);
+	return 0;
+}
+
 static __always_inline int see_object(const struct dentry *dentry, const struct vfsmount *mnt)
 {
 	struct task_struct *task = current();
-	struct wire_object *item, *to;
+	struct wire_object *item;
 	struct wire_shape *shape;
 	struct wire_call *call;
 	struct scratch *s;
 	struct seen *seen;
-	__u32 key, len, flags;
-	__u8 *room;
+	__u32 key;
 
 	key = seen_call(task, &call);
 	if (key == WIRE_NO_CALL || seen_find(task->pid, key, &call))
@@ -132,32 +176,14 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 		return 0;
 	seen_keep_hits(seen, s);
 	item = seen_add(seen, WIRE_PART_NORMAL);
-	room = seen_room(seen);
-	if (!item || !room)
+	if (!item)
 		return 0;
-	seen_inode(item, dentry->d_inode);
+	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
 	if (shape->place == WIRE_PLACE_FD)
 		return 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
 	s->object[0].dentry = (__u64)dentry;
-	to = object_at(s, 0);
-	if (prove_name(s, shape)) {
-		len = to->name_len & (WIRE_NAME_BYTES - 1);
-		flags = WIRE_OBJECT_KERNEL;
-		if (len && bpf_probe_read_kernel(room, len, tail_at(s, sizeof(*to))))
-			return 0;
-	} else {
-		len = walk_name(s);
-		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
-		if (len >= WIRE_NAME_BYTES) {
-			count_cut(WIRE_CUT_PATH); /* a part of a path names something else */
-			return 0;
-		}
-		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))
-			return 0;
-	}
-	seen_name(seen, item, len, flags);
-	return 0;
+	return name_object(s, seen, shape);
 }
 
 /* The object behind a struct path. */
@@ -165,7 +191,7 @@ static __always_inline int see_path(__u64 addr)
 {
 	const struct path *path = (struct path *)addr;
 
-	return see_object(path->dentry, path->mnt);
+	return see_object(FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
 }
 
 /* fentry on chmod_common(path, mode), v5.5. */

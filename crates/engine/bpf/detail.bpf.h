@@ -79,7 +79,7 @@ static __always_inline int detail_target(const struct task_struct *target)
 	name = label_name(label_of(target->real_cred), &mode);
 	aux->word[0] = target->tgid;
 	aux->word[1] = target->loginuid.val;
-	aux->word[2] = target->real_cred->uid.val;
+	aux->word[2] = FOLLOW(task_struct, target, real_cred)->uid.val;
 	aux->word[3] = (__u64)mode << 32 | target->sessionid;
 	aux->word[4] = comm[0];
 	aux->word[5] = comm[1];
@@ -172,7 +172,7 @@ int detail_bprm(__u64 *ctx)
 	const struct linux_binprm *bprm = (struct linux_binprm *)ctx[0];
 	const struct file *file = (struct file *)ctx[1];
 	struct task_struct *task = current();
-	const struct cred *old = task->cred;
+	const struct cred *old = FOLLOW(task_struct, task, cred);
 	const struct cred *new = bprm->cred;
 	struct seen *seen = detail_slot(task);
 	struct wire_aux *aux;

@@ -137,44 +137,57 @@ static __always_inline void append_argv(struct scratch *s, __u64 mm)
 	s->used += len;
 }
 
-__noinline int append_strings(struct scratch *s)
+/* The two paths of the task are functions of their own, which the verifier walks once and not in pairs. */
+__noinline int append_exe(struct scratch *s)
 {
 	struct task_struct *task = current();
-	struct wire_event *event;
-	struct mm_struct *mm;
+	struct mm_struct *mm = FOLLOW(task_struct, task, mm);
+	struct file *exe;
+	__u32 at;
+
+	if (!s || !mm)
+		return 0;
+	exe = mm->exe_file;
+	if (!exe)
+		return 0;
+	at = s->used;
+	s->event.flags |= WIRE_EVENT_EXE;
+	if (append_path(s, task, exe->f_path.dentry, exe->f_path.mnt, PATH_EXE))
+		s->event.flags |= WIRE_EVENT_EXE_DELETED;
+	s->event.exe_len = s->used - at;
+	return 0;
+}
+
+__noinline int append_cwd(struct scratch *s)
+{
+	struct task_struct *task = current();
+	struct fs_struct *fs = FOLLOW(task_struct, task, fs);
 	__u32 at;
 
 	if (!s)
 		return 0;
-	event = &s->event;
-	mm = task->mm;
 	at = s->used;
+	s->event.flags |= WIRE_EVENT_CWD;
+	if (append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD))
+		s->event.flags |= WIRE_EVENT_CWD_DELETED;
+	s->event.cwd_len = s->used - at;
+	return 0;
+}
+
+static __always_inline void append_strings(struct scratch *s, const struct task_struct *task)
+{
+	struct wire_event *event = &s->event;
+	struct mm_struct *mm = FOLLOW(task_struct, task, mm);
+
 	event->exe_len = event->cwd_len = event->proctitle_len = 0;
 	event->argv_len = event->argc = 0;
-	if (mm) {
-		struct file *exe = mm->exe_file;
-
-		if (exe) {
-			event->flags |= WIRE_EVENT_EXE;
-			if (append_path(s, task, exe->f_path.dentry, exe->f_path.mnt, PATH_EXE))
-				event->flags |= WIRE_EVENT_EXE_DELETED;
-			event->exe_len = s->used - at;
-		}
-	}
-	if (event->objects) {
-		struct fs_struct *fs = task->fs;
-
-		at = s->used;
-		event->flags |= WIRE_EVENT_CWD;
-		if (append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD))
-			event->flags |= WIRE_EVENT_CWD_DELETED;
-		event->cwd_len = s->used - at;
-	}
+	append_exe(s);
+	if (event->objects)
+		append_cwd(s);
 	if (mm)
 		append_proctitle(s, task, (__u64)mm);
 	if (mm && event->flags & WIRE_EVENT_STARTED)
 		append_argv(s, (__u64)mm);
-	return 0;
 }
 
 /*
@@ -300,7 +313,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	event->details = 0;
 	if (call->detail || (seen && seen->details))
 		append_details(s, call, seen);
-	append_strings(s);
+	append_strings(s, task);
 	event->sockaddr_len = 0;
 	if (seen)
 		seen_append_address(s, seen);

@@ -9,7 +9,7 @@
 #define TOLLGATE_GLANCE_BPF_H
 
 #define GLANCE_BITS  65536 /* so many that a thousand watches rarely meet another name's bit */
-#define GLANCE_STEPS 24 /* an object deeper than this is compared whole */
+#define GLANCE_STEPS 16 /* an object deeper than this is compared whole */
 #define SHORT_NAME \
 	32 /* smallest DNAME_INLINE_LEN: a name so short lies in its dentry, before v6.2 */
 
@@ -21,23 +21,18 @@ static __always_inline __u32 inode_spot(__u64 ino, __u32 dev)
 	return mix(tlg_seed, ino ^ (__u64)dev << 32) >> 48;
 }
 
-/* Of a name's first eight bytes. */
+/* Of a name's first eight bytes. No branch here nor below: the verifier follows both at each step up. */
 static __always_inline __u32 name_spot(__u64 word, __u32 len)
 {
-	if (len < 8)
-		word &= ~(~0ULL << (8 * len));
+	__u64 is_short = ((__u64)len - 8) >> 63;
+
+	word &= ~((~0ULL << (8 * (len & 7))) * is_short);
 	return mix(tlg_seed ^ len, word) >> 48;
 }
 
 static __always_inline int bit_at(const __u64 (*bits)[GLANCE_BITS / 64], __u32 half, __u32 spot)
 {
 	return (bits[half & 1][spot / 64 & (GLANCE_BITS / 64 - 1)] >> (spot & 63)) & 1;
-}
-
-/* HIT_LEAF for the first `left` steps. No branch: the verifier would follow both for each number. */
-static __always_inline __u32 leaf_at(__u32 step, __u32 left)
-{
-	return (((__u64)step - left) >> 63) * HIT_LEAF;
 }
 
 static __always_inline __u32 dentry_spot(const struct dentry *dentry)
@@ -84,61 +79,67 @@ __noinline int mounted_below_watch(struct scratch *s)
 }
 
 /*
- * Which watches an object hits, by the plan of watch_by(): s->hit, s->hits. `last` is a struct qstr of a name below `dentry` that is
- * meant, or 0; `leaves` says how many steps count as the object itself.
+ * Which watches an object hits, by the plan of watch_by(): s->hit, s->hits. `last` is a struct qstr of a
+ * name below `dentry` that is meant, or 0; `leaves` says how many steps count as the object itself.
  */
 static __always_inline void glance(struct scratch *s, const struct dentry *dentry,
 				   const struct vfsmount *mnt, __u64 last, __u32 leaves)
 {
-	struct hits hits = { .count = &s->hits, .list = s->hit };
 	const struct dentry *at = dentry;
 	__u32 dev = dentry->d_sb->s_dev;
-	__u32 exact = 0, left = last ? leaves - 1 : leaves;
+	__u32 leaf_steps =
+		HIT_LEAF * ((1U << (last ? leaves - 1 : leaves)) - 1); /* a bit for each */
 	__u32 half = s->half;
-	__u32 top = 0;
+	struct wire_inode_key key = { .dev = dev, .half = half };
+	__u32 hits;
 
 	s->hits = 0;
 	if (last && bit_at(tlg_name_bits, half,
 			   name_spot(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
-		exact = 1;
-	for (__u32 i = 0; i < GLANCE_STEPS && !exact; i++) {
+		goto whole;
+#pragma unroll
+	for (__u32 i = 0; i < GLANCE_STEPS; i++) {
 		__u64 ino = at->d_inode->i_ino;
-		struct wire_watched *watched = NULL;
+		__u32 spot, known = WIRE_NO_SPOT;
+		const struct dentry *parent;
 
 		if (bit_at(tlg_inode_bits, half, inode_spot(ino, dev))) {
-			struct wire_inode_key key = { .ino = ino, .dev = dev, .half = half };
+			struct wire_watched *watched;
 
+			key.ino = ino;
 			watched = bpf_map_lookup_elem(&tlg_inodes, &key);
-			if (watched)
-				add_hit(&hits, watched->watch | leaf_at(i, left));
+			if (watched) {
+				hits = s->hits;
+				s->hit[hits & (HITS_MAX - 1)] =
+					watched->watch | (leaf_steps >> i & HIT_LEAF);
+				s->hits = hits + 1;
+				known = watched->sole_spot;
+			}
 		}
-		if (ino == tlg_root.ino && dev == tlg_root.dev) {
-			top = 1;
-			break;
-		}
-		if (at == mnt->mnt_root) {
-			top = 2;
-			break;
-		}
-		if (bit_at(tlg_name_bits, half, dentry_spot(at)) &&
-		    !(watched && watched->sole && watched->spot == dentry_spot(at)))
-			exact = 1;
-		if (at->d_parent == at) {
-			top = 1;
-			break;
-		}
-		at = at->d_parent;
+		if (!((ino ^ tlg_root.ino) | (dev ^ tlg_root.dev)))
+			goto top;
+		if (at == mnt->mnt_root)
+			goto mounted;
+		spot = dentry_spot(at);
+		if (bit_at(tlg_name_bits, half, spot) && known != spot)
+			goto whole;
+		parent = at->d_parent;
+		if (parent == at)
+			goto top;
+		at = parent;
 	}
-	if (!top)
-		exact = 1;
-	if (!exact && top == 2 && !clear_above(s, (__u64)mnt)) {
-		__u32 hit = s->hits;
-
+	goto whole;
+mounted:
+	if (!clear_above(s, (__u64)mnt)) {
+		hits = s->hits;
 		s->object[0].mnt = (__u64)mnt;
-		exact = mounted_below_watch(s) || hit;
+		if (mounted_below_watch(s) || hits)
+			goto whole;
 	}
-	if (!exact)
+top:
+	if (s->hits <= HITS_MAX)
 		return;
+whole:
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].mnt = (__u64)mnt;
 	s->object[0].last = last;

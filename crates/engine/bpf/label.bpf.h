@@ -66,18 +66,18 @@ static __always_inline __u32 read_label(struct scratch *s, __u64 label, __u32 *m
 static __always_inline void append_label(struct scratch *s, const struct task_struct *task)
 {
 	struct title_cache *cache = &s->title_cache;
-	__u64 label = label_of(task->cred);
+	__u64 label = label_of(FOLLOW(task_struct, task, cred));
 	__u32 len, mode;
 
 	if (!label) {
 		len = mode = 0;
-	} else if (cache->label == label && task->mm) {
+	} else if (cache->label == label && FOLLOW(task_struct, task, mm)) {
 		len = cache->label_len;
 		mode = cache->label_mode;
 		copy_words(tail_at(s, s->used), cache->label_text, len, CACHED_LABEL);
 	} else {
 		len = read_label(s, label, &mode);
-		if (task->mm && len <= CACHED_LABEL) {
+		if (FOLLOW(task_struct, task, mm) && len <= CACHED_LABEL) {
 			copy_words(cache->label_text, tail_at(s, s->used), len, CACHED_LABEL);
 			cache->label_len = len;
 			cache->label_mode = mode;

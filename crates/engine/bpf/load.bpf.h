@@ -32,6 +32,17 @@ static __always_inline __u64 probe(const void *from, __u32 bytes)
 			   ->member                                                              \
 		 : probe((void *)AT(type, addr, member), sizeof(((struct type *)0)->member)))
 
+/*
+ * A member that is a pointer, of a struct that the kernel vouches for. Since v6.4 the verifier looks through
+ * all types of the kernel each time that it walks such an access (btf_nested_type_is_trusted()), which was
+ * half of what a start took. It does not when the struct's pointer has been cast.
+ */
+#define FOLLOW(type, from, member)                                                              \
+	(bpf_ksym_exists(bpf_rdonly_cast)                                                       \
+		 ? ((struct type *)bpf_rdonly_cast(from, bpf_core_type_id_kernel(struct type))) \
+			   ->member                                                             \
+		 : (from)->member)
+
 /* Any 8 bytes. */
 #define LOAD_WORD(addr) LOAD(timespec64, addr, tv_sec)
 

@@ -92,6 +92,9 @@ int names_parent(__u64 *ctx)
 	struct nameidata *nd;
 	struct wire_object *item;
 	struct wire_call *call;
+	const struct filename *name;
+	const struct dentry *dentry;
+	const struct vfsmount *mnt;
 	const struct path *path;
 	struct scratch *s;
 	struct seen *seen;
@@ -105,27 +108,32 @@ int names_parent(__u64 *ctx)
 		return 0;
 	nd = (struct nameidata *)ctx[0];
 	path = (struct path *)ctx[2];
-	inode = path->dentry->d_inode;
+	dentry = FOLLOW(path, path, dentry);
+	mnt = FOLLOW(path, path, mnt);
+	name = FOLLOW(nameidata, nd, name);
+	inode = dentry->d_inode;
 	seen = seen_slot(task, key, &call);
 	s = scratch();
 	if (!seen || !s)
 		return 0;
 	for (at = 0; at < WIRE_ITEMS; at++)
-		if (at >= seen->items || seen->filename[at] == (__u64)nd->name)
+		if (at >= seen->items || seen->filename[at] == (__u64)name)
 			break;
-	if (at >= seen->items && !seen_add_named(seen, WIRE_PART_UNKNOWN, nd->name))
+	if (at >= seen->items && !seen_add_named(seen, WIRE_PART_UNKNOWN, name))
 		return 0;
-	at &= WIRE_ITEMS - 1;
+	/* By way of memory: the verifier forgets which of eight it is, and walks on once. */
+	s->index = at;
+	at = s->index & (WIRE_ITEMS - 1);
 	item = &seen->item[at];
 	item->effect = WIRE_PART_PARENT;
 	seen_inode(item, inode);
 	seen->dir[at] = (__u64)inode;
 	seen->last[at] = (__u64)nd->last.len << 32 | nd->last.hash;
-	seen->mnt = (__u64)path->mnt;
+	seen->mnt = (__u64)mnt;
 	if (!seen_compares(call))
 		return 0;
 	watch_by(s, call);
-	glance(s, path->dentry, path->mnt, (__u64)&nd->last, 2);
+	glance(s, dentry, mnt, (__u64)&nd->last, 2);
 	seen_keep_hits(seen, s);
 	return 0;
 }
@@ -137,7 +145,7 @@ int names_delete(__u64 *ctx)
 	struct wire_call *call;
 	struct seen *seen = seen_current(&call);
 	const struct dentry *dentry = (struct dentry *)ctx[2];
-	const struct inode *inode = dentry->d_inode;
+	const struct inode *inode = FOLLOW(dentry, dentry, d_inode);
 	struct wire_object *item;
 
 	if (!seen)
@@ -166,7 +174,7 @@ static __always_inline int see_created(__u64 dir, const struct dentry *dentry)
 		return 0;
 	item = seen_add_child(seen, WIRE_PART_CREATE, dir, dentry);
 	if (item)
-		seen_inode(item, dentry->d_inode);
+		seen_inode(item, FOLLOW(dentry, dentry, d_inode));
 	return 0;
 }
 
@@ -214,13 +222,13 @@ int names_linked(__u64 *ctx)
 	if (!item)
 		return 0;
 	if (!(__u32)ctx[5])
-		seen_inode(item, dentry->d_inode);
+		seen_inode(item, FOLLOW(dentry, dentry, d_inode));
 	/* The second name that the call was given is the old one. */
 	item = &seen->item[1];
 	if (item->effect != WIRE_PART_UNKNOWN)
 		return 0;
 	item->effect = WIRE_PART_NORMAL;
-	seen_inode(item, dentry->d_inode);
+	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
 	if (!seen_compares(call))
 		return 0;
 	watch_by(s, call);
@@ -247,9 +255,9 @@ int names_renamed(__u64 *ctx)
 		return 0; /* v6.17 has another form: what is made is not seen there */
 	if (!seen || !seen->may_delete)
 		return 0; /* of two names of one object nothing is removed or made */
-	old = rd->old_dentry;
-	new = rd->new_dentry;
-	new_dir = (__u64)rd->new_dir;
+	old = FOLLOW(renamedata, rd, old_dentry);
+	new = FOLLOW(renamedata, rd, new_dentry);
+	new_dir = (__u64)FOLLOW(renamedata, rd, new_dir);
 	if ((__u32)ctx[1]) {
 		/* The kernel has listed the new name before it was refused, unless something has it. */
 		if (seen->may_delete == 1 && !new->d_inode)
@@ -262,7 +270,7 @@ int names_renamed(__u64 *ctx)
 		seen_inode(item, old->d_inode);
 	if (!(rd->flags & RENAME_EXCHANGE))
 		return 0;
-	item = seen_add_child(seen, WIRE_PART_CREATE, (__u64)rd->old_dir, new);
+	item = seen_add_child(seen, WIRE_PART_CREATE, (__u64)FOLLOW(renamedata, rd, old_dir), new);
 	if (item)
 		seen_inode(item, new->d_inode);
 	return 0;

@@ -26,10 +26,10 @@ static __always_inline __u8 read_name(struct scratch *s, struct wire_object *to,
 	if (!from)
 		return 0;
 	len = bpf_probe_read_user_str(name, WIRE_NAME_BYTES, (void *)from);
-	if (len <= 0) {
+	if (len < 0)
 		count_cut(WIRE_CUT_NAME);
+	if (len <= 0) /* the helper answers 0 for "" */
 		return 0;
-	}
 	to->name_len = len - 1;
 	to->flags |= WIRE_OBJECT_NAMED;
 	return name[0];
@@ -64,7 +64,7 @@ static __always_inline void find_base(const struct task_struct *task, struct scr
 				      struct object *object, struct wire_object *to, __u32 place,
 				      __u32 dirfd, __u8 first)
 {
-	__u64 fs = (__u64)task->fs;
+	__u64 fs = (__u64)FOLLOW(task_struct, task, fs);
 	__u64 path = AT(fs_struct, fs, pwd);
 	__u32 relative_to_fd = (place == WIRE_PLACE_AT || place == WIRE_PLACE_OPENED_AT ||
 				place == WIRE_PLACE_EXEC_AT) &&
@@ -136,7 +136,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 			take_file(object, to, file);
 	} else if ((place == WIRE_PLACE_EXEC || place == WIRE_PLACE_EXEC_AT) &&
 		   event->flags & WIRE_EVENT_STARTED) {
-		__u64 mm = (__u64)task->mm;
+		__u64 mm = (__u64)FOLLOW(task_struct, task, mm);
 
 		/* The name that the kernel put above the new program's environment: AT_EXECFN. */
 		first = read_name(s, to, LOAD(mm_struct, mm, env_end));
@@ -217,7 +217,7 @@ __noinline int watch_exe(struct scratch *s)
 		return 0;
 	hits.count = &s->exe_hits;
 	hits.list = s->exe_hit;
-	mm = (__u64)task->mm;
+	mm = (__u64)FOLLOW(task_struct, task, mm);
 	file = LOAD(mm_struct, mm, exe_file);
 	path = AT(file, file, f_path);
 

@@ -40,20 +40,21 @@ static __always_inline void watch_missing(struct scratch *s, struct task_struct 
 static __always_inline void see_opened(struct seen *seen, const struct filename *filename,
 				       const struct file *file, __u32 created)
 {
-	const struct dentry *dentry = file->f_path.dentry;
+	const struct dentry *dentry = FOLLOW(file, file, f_path.dentry);
+	const struct inode *inode = FOLLOW(file, file, f_inode);
 	struct wire_object *item;
 
 	item = seen_add_named(seen, created ? WIRE_PART_PARENT : WIRE_PART_NORMAL, filename);
 	if (!item)
 		return;
-	seen_inode(item, created ? dentry->d_parent->d_inode : file->f_inode);
+	seen_inode(item, created ? dentry->d_parent->d_inode : inode);
 	if (!created)
 		return;
 	item = seen_add(seen, WIRE_PART_CREATE);
 	if (!item)
 		return;
 	item->named_by = 1;
-	seen_inode(item, file->f_inode);
+	seen_inode(item, inode);
 }
 
 /* An open by name has ended, with `file` or an error. */
@@ -61,8 +62,6 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
 				      __u32 dirfd, const struct filename *filename, __u32 flags,
 				      const struct file *file)
 {
-	__u32 watched = call->facts & WIRE_FACT_WATCHED;
-	__u32 created = 0;
 	struct scratch *s = scratch();
 	struct seen *seen;
 	__u32 epoch;
@@ -73,16 +72,18 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
 	watch_by(s, call);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
-		created = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
+		/* By way of memory: the verifier need not walk on twice. */
+		s->index = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
 		if (seen_compares(call))
-			glance(s, file->f_path.dentry, file->f_path.mnt, 0, created ? 2 : 1);
+			glance(s, FOLLOW(file, file, f_path.dentry), FOLLOW(file, file, f_path.mnt),
+			       0, 1 + s->index);
 	} else if ((__u64)file == (__u64)-ENOENT) {
-		if (watched)
+		if (call->facts & WIRE_FACT_WATCHED)
 			return 0; /* nothing is there: the kernel's watches see what is */
 	} else if (seen_compares(call) && !tlg_refusals) {
 		watch_missing(s, task, dirfd, (__u64)filename);
 	}
-	if (watched && !s->hits)
+	if (call->facts & WIRE_FACT_WATCHED && !s->hits)
 		return 0;
 	seen = seen_find(task->pid, key, &call);
 	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused || seen->uring))
@@ -93,7 +94,7 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
 	if (seen->epoch == epoch)
 		seen_keep_hits(seen, s);
 	if (!IS_ERR(file))
-		see_opened(seen, filename, file, created);
+		see_opened(seen, filename, file, s->index);
 	else if (seen->refused)
 		seen_set_name(seen, &seen->item[(seen->items - 1) & (WIRE_ITEMS - 1)], filename);
 	else
@@ -166,6 +167,7 @@ int open_refused(__u64 *ctx)
 	struct wire_object *item;
 	struct wire_call *call;
 	struct scratch *s;
+	const struct dentry *dentry;
 	const struct path *path;
 	struct seen *seen;
 	__u32 key;
@@ -186,12 +188,13 @@ int open_refused(__u64 *ctx)
 	item = seen_add(seen, WIRE_PART_NORMAL);
 	if (!item)
 		return 0;
-	seen_inode(item, path->dentry->d_inode);
+	dentry = FOLLOW(path, path, dentry);
+	seen_inode(item, dentry->d_inode);
 	seen->refused = 1;
 	if (!seen_compares(call))
 		return 0;
 	watch_by(s, call);
-	glance(s, path->dentry, path->mnt, 0, 1);
+	glance(s, dentry, FOLLOW(path, path, mnt), 0, 1);
 	seen_keep_hits(seen, s);
 	return 0;
 }

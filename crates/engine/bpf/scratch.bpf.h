@@ -96,6 +96,8 @@ struct scratch {
 	__u32 exe_hits;
 	__u32 exe_hit[HITS_MAX];
 	__u32 depth;
+	__u32 index; /* a number that passes through memory */
+	__u64 name; /* a struct qstr that is to be hashed */
 	struct object object[WIRE_ITEMS];
 	__u64 component[DEPTH_MAX]; /* hashes, leaf first */
 	__u64 prefix

@@ -16,6 +16,7 @@
 #define SEEN_SLOTS	  1024 /* a power of two */
 #define SEEN_PROBES	  4
 #define SEEN_TEXT	  8192 /* names of one call together; a power of two */
+#define SHORT_TEXT	  64 /* a name that is copied faster than a helper does */
 #define SEEN_ADDRESS	  128 /* struct sockaddr_storage */
 #define SEEN_FACTS	  (WIRE_FACT_SEEN | WIRE_FACT_AUX)
 #define SEEN_OLD	  10000 /* ticks after which a slot is taken from a call that has not ended */
@@ -266,7 +267,7 @@ static __always_inline void seen_set_name(struct seen *seen, struct wire_object 
 
 	if (!room)
 		return;
-	len = bpf_probe_read_kernel_str(room, WIRE_NAME_BYTES, filename->name);
+	len = bpf_probe_read_kernel_str(room, WIRE_NAME_BYTES, FOLLOW(filename, filename, name));
 	if (len <= 0) {
 		count_cut(WIRE_CUT_NAME);
 		return;
@@ -341,8 +342,9 @@ __noinline int seen_watch(struct scratch *s, __u32 leaves)
 	if (object->last) {
 		__u32 depth = s->depth;
 
+		s->name = object->last;
 		s->prefix[(depth + 1) & PREFIX_MASK] =
-			mix(s->prefix[depth & PREFIX_MASK], component_hash(object->last));
+			mix(s->prefix[depth & PREFIX_MASK], hash_name(s));
 		s->depth = depth + 1;
 	}
 	watch_prefixes(s, &hits, leaves);
@@ -405,6 +407,7 @@ __noinline int seen_take(struct scratch *s, struct seen *seen)
 	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
 		struct wire_object *from = &seen->item[i];
 		struct wire_object *to = tail_at(s, s->used);
+		void *text;
 		__u32 len;
 
 		if (i >= seen->items)
@@ -415,8 +418,10 @@ __noinline int seen_take(struct scratch *s, struct seen *seen)
 		if (!(from->flags & WIRE_OBJECT_NAMED))
 			continue;
 		len = from->name_len & (WIRE_NAME_BYTES - 1);
-		if (len && bpf_probe_read_kernel(tail_at(s, s->used), len,
-						 &seen->text[seen->name_at[i] & (SEEN_TEXT - 1)]))
+		text = &seen->text[seen->name_at[i] & (SEEN_TEXT - 1)];
+		if (len <= SHORT_TEXT)
+			copy_words(tail_at(s, s->used), text, len, SHORT_TEXT);
+		else if (bpf_probe_read_kernel(tail_at(s, s->used), len, text))
 			count_cut(WIRE_CUT_NAME);
 		s->used += (len + 7) & ~7U;
 	}

@@ -27,7 +27,7 @@ static __always_inline struct pt_regs *task_regs(struct task_struct *task)
 
 static __always_inline void fill_task(struct wire_event *event, const struct task_struct *task)
 {
-	event->ppid = task->real_parent->tgid;
+	event->ppid = FOLLOW(task_struct, task, real_parent)->tgid;
 	event->auid = task->loginuid.val;
 	event->auid_set = event->auid != ~0U;
 	event->ses = task->sessionid;
@@ -36,7 +36,7 @@ static __always_inline void fill_task(struct wire_event *event, const struct tas
 
 static __always_inline void fill_creds(struct wire_event *event, const struct task_struct *task)
 {
-	const struct cred *cred = task->cred;
+	const struct cred *cred = FOLLOW(task_struct, task, cred);
 
 	event->uid = cred->uid.val;
 	event->gid = cred->gid.val;
@@ -51,7 +51,7 @@ static __always_inline void fill_creds(struct wire_event *event, const struct ta
 static __always_inline void fill_names(struct wire_event *event, const struct task_struct *task)
 {
 	const __u64 *comm = (const __u64 *)task->comm;
-	const struct tty_struct *tty = task->signal->tty;
+	const struct tty_struct *tty = FOLLOW(task_struct, task, signal)->tty;
 	__u64 *to = (__u64 *)event->comm;
 	__u64 *tty_to = (__u64 *)event->tty;
 
@@ -70,7 +70,7 @@ static __always_inline void fill_names(struct wire_event *event, const struct ta
 /* File behind a descriptor of the current task, or 0. Another thread may be closing it. */
 static __always_inline __u64 task_file(const struct task_struct *task, __u32 fd)
 {
-	__u64 files = (__u64)task->files;
+	__u64 files = (__u64)FOLLOW(task_struct, task, files);
 	__u64 table = LOAD(files_struct, files, fdt);
 	__u64 array = LOAD(fdtable, table, fd);
 
@@ -110,7 +110,7 @@ static long group_step(__u32 index, void *data)
 /* Whether `gid` is a supplementary group: groups_search() in kernel/groups.c; the list is sorted. */
 static __always_inline __u32 task_in_group(const struct task_struct *task, __u32 gid)
 {
-	__u64 cred = (__u64)task->cred;
+	__u64 cred = (__u64)FOLLOW(task_struct, task, cred);
 	__u64 info = LOAD(cred, cred, group_info);
 	struct group_search search = {
 		.gids = AT(group_info, info, gid),

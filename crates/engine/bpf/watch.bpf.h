@@ -69,13 +69,18 @@ struct watch_walk {
 	__u32 leaf; /* HIT_LEAF while at the object itself */
 };
 
-/* Hash of a name, a struct qstr. */
-static __always_inline __u64 component_hash(__u64 name)
+/* Hash of `s->name`. A function of its own, which the verifier walks once and not at each call of it. */
+__noinline __u64 hash_name(struct scratch *s)
 {
-	__u32 len = LOAD(qstr, name, len);
-	__u64 text = LOAD(qstr, name, name);
 	__u64 hash = tlg_seed;
-	__u32 rest = len & 7;
+	__u32 len, rest;
+	__u64 text;
+
+	if (!s)
+		return 0;
+	len = LOAD(qstr, s->name, len);
+	text = LOAD(qstr, s->name, name);
+	rest = len & 7;
 
 	/* NAME_MAX is 255. A second branch in here would be 256,000 instructions to verify. */
 	for (__u32 i = 0; i < 31; i++) {
@@ -118,7 +123,8 @@ static long watch_step(__u32 index, void *data)
 		count_cut(WIRE_CUT_WATCHES);
 		return 1;
 	}
-	s->component[s->depth & DEPTH_MASK] = component_hash(AT(dentry, walk->dentry, d_name));
+	s->name = AT(dentry, walk->dentry, d_name);
+	s->component[s->depth & DEPTH_MASK] = hash_name(s);
 	s->depth++;
 	parent = LOAD(dentry, walk->dentry, d_parent);
 	if (parent == walk->dentry)

@@ -191,10 +191,12 @@ struct wire_inode_key {
 _Static_assert(sizeof(struct wire_inode_key) == 16, "wire_inode_key layout");
 
 /* Which watch an inode is. */
+#define WIRE_NO_SPOT (~0U)
+
 struct wire_watched {
 	__u32 watch;
-	__u16 spot; /* name_spot() of the last component of the watched path */
-	__u16 sole; /* no other watch has this inode, or a name of that spot */
+	__u32 sole_spot; /* name_spot() of the last component of the watched path, or WIRE_NO_SPOT when
+			    another watch has this inode, or a name of that spot */
 };
 _Static_assert(sizeof(struct wire_watched) == 8, "wire_watched layout");
 

@@ -187,8 +187,7 @@ pub(crate) struct WireInodeKey {
 #[repr(C)]
 pub(crate) struct WireWatched {
     pub(crate) watch: u32,
-    pub(crate) spot: u16,
-    pub(crate) sole: u16,
+    pub(crate) sole_spot: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -300,7 +299,7 @@ mod tests {
             layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, detail, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
-            layout!(WireWatched as "wire_watched": watch, spot, sole),
+            layout!(WireWatched as "wire_watched": watch, sole_spot),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, exe_len,

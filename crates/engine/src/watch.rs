@@ -14,6 +14,9 @@ use bstr::{BString, ByteSlice as _};
 
 use crate::abi::{WireInodeKey, WireWatched};
 
+/// Where a name that another watch has as well would be: `WIRE_NO_SPOT`.
+const WIRE_NO_SPOT: u32 = u32::MAX;
+
 /// What the maps of watches hold.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
@@ -71,8 +74,7 @@ impl Watches {
                 };
                 let watched = WireWatched {
                     watch: number,
-                    spot: name_spot(seed, path),
-                    sole: 0,
+                    sole_spot: u32::from(name_spot(seed, path)),
                 };
                 watches.inodes.push((key, watched));
                 set(&mut watches.bits.inodes, inode_spot(seed, &key));
@@ -84,20 +86,24 @@ impl Watches {
                 spots.entry(spot).or_default().insert(number);
             }
         }
-        watches.mark_sole(&spots);
+        watches.leave_sole(&spots);
         watches
     }
 
-    /// Marks the inodes that are one watch's alone, and whose last component only that watch has.
-    fn mark_sole(&mut self, spots: &HashMap<u16, BTreeSet<u32>>) {
+    /// Leaves the spot of a name to the inodes that are one watch's alone, and whose last component only that
+    /// watch has.
+    fn leave_sole(&mut self, spots: &HashMap<u16, BTreeSet<u32>>) {
         let mut owners: HashMap<WireInodeKey, usize> = HashMap::new();
         for (key, _) in &self.inodes {
             *owners.entry(*key).or_default() += 1;
         }
         for (key, watched) in &mut self.inodes {
             let alone = owners.get(key) == Some(&1);
-            let named = spots.get(&watched.spot).map(BTreeSet::len);
-            watched.sole = u16::from(alone && named == Some(1));
+            let spot = u16::try_from(watched.sole_spot).ok();
+            let named = spot.and_then(|spot| spots.get(&spot)).map(BTreeSet::len);
+            if !alone || named != Some(1) {
+                watched.sole_spot = WIRE_NO_SPOT;
+            }
         }
     }
 }

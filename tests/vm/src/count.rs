@@ -170,7 +170,7 @@ impl Call {
             Self::Stat => program.call(4, args!["/tmp/work/file", Arg::Buffer]),
             Self::Read => program.call(0, args![0, Arg::Buffer, 1]),
             Self::Write => program.call(1, args![0, Arg::Buffer, 1]),
-            Self::Futex => program.call(202, args![Arg::Buffer, FUTEX_WAKE_PRIVATE, 1]),
+            Self::Futex => waking(program, WORDS[0]),
             Self::Nop => submitting(program, [0; 4])?,
             Self::UringRead => submitting(program, [22, 0, DATA_AT, 1])?,
             Self::Open => program
@@ -221,6 +221,15 @@ fn submitting(program: Program, entry: [u64; 4]) -> anyhow::Result<Program> {
 }
 
 const FUTEX_WAKE_PRIVATE: i64 = 0x81;
+
+/// Addresses that somebody could wait at. A thread of the daemon may wait in the same bucket of the kernel's
+/// hash as one of them, which costs 55 instructions more.
+const WORDS: [i64; 2] = [0x10_0000, 0x20_0040];
+
+fn waking(program: Program, word: i64) -> Program {
+    program.call(202, args![word, FUTEX_WAKE_PRIVATE, 1])
+}
+
 const O_RDWR: i64 = 2;
 
 fn opened(program: Program, path: &'static str, flags: i64) -> Program {
@@ -284,6 +293,14 @@ fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
     let mut cells = Vec::new();
     for call in Call::ALL {
         let mut count = Count::of(call.program()?).with_context(|| format!("{call:?}"))?;
+        if call == Call::Futex {
+            let other = Count::of(waking(Program::new(Entry::Syscall), WORDS[1]))?;
+            count = if other.mode < count.mode {
+                other
+            } else {
+                count
+            };
+        }
         count.mode -= reading;
         count.least -= reading;
         println!("vm: count {} {}/{state}", count.mode, call.name());

@@ -21,16 +21,29 @@ pub(crate) const STRANGER: u32 = 1002;
 
 /// On the kernel's command line: only tests whose name holds what follows are run.
 const FILTER: &str = "vm.filter=";
-/// On the kernel's command line: this machine counts instructions.
-const COUNTS: &str = "vm.counts";
+/// On the kernel's command line: what this machine is for, when it is not for most of the tests.
+const PURPOSES: [(&str, Purpose); 2] = [
+    ("vm.counts", Purpose::Counting),
+    ("vm.races", Purpose::Racing),
+];
+
+/// What a machine is made for; `xtask/src/vm/boot.rs` says how each differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Testing,
+    /// Its processors run at the same time.
+    Racing,
+    /// Its clocks count instructions.
+    Counting,
+}
 
 /// What the kernel's command line asks for.
 #[derive(Debug)]
 pub(crate) struct Wishes {
     /// Only tests whose name holds this.
     pub(crate) filter: String,
-    /// Those that count instructions, and not the others.
-    pub(crate) counts: bool,
+    /// Only those for such a machine.
+    pub(crate) purpose: Purpose,
 }
 
 /// Mounts what a program may expect of any machine, and nothing that the daemon must do without:
@@ -59,11 +72,14 @@ pub(crate) fn prepare() -> anyhow::Result<Wishes> {
         make_directory(Path::new(directory), owner)?;
     }
     let line = fs::read_to_string("/proc/cmdline").context("cannot read the command line")?;
-    let mut words = line.split_whitespace();
-    let filter = words.clone().find_map(|word| word.strip_prefix(FILTER));
+    let words = || line.split_whitespace();
+    let filter = words().find_map(|word| word.strip_prefix(FILTER));
+    let purpose = PURPOSES
+        .into_iter()
+        .find_map(|(named, purpose)| words().any(|word| word == named).then_some(purpose));
     Ok(Wishes {
         filter: filter.unwrap_or_default().to_owned(),
-        counts: words.any(|word| word == COUNTS),
+        purpose: purpose.unwrap_or(Purpose::Testing),
     })
 }
 

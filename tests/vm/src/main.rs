@@ -28,10 +28,11 @@ mod tracepoint;
 
 use std::process::ExitCode;
 
+use machine::Purpose;
 use suite::Session;
 
 /// Each starts one daemon.
-const SESSIONS: &[Session] = &[
+const TESTING: &[Session] = &[
     tracepoint::SESSION,
     raw::SESSION,
     Session {
@@ -48,12 +49,14 @@ const SESSIONS: &[Session] = &[
     reload::MANY,
     blind::SESSION,
     run::SESSION,
-    attack::SESSION,
     differential::SESSION,
     differential::SESSION_32,
     differential::SESSION_URING,
     lists::SESSION,
 ];
+
+/// Those in which something happens while a call runs. `cargo xtask vm` knows them by their name.
+const RACING: &[Session] = &[attack::SESSION];
 
 /// Those that take minutes, run when a filter names them.
 const LONG: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
@@ -64,12 +67,11 @@ fn main() -> ExitCode {
     }
     match machine::prepare() {
         Ok(wishes) => {
-            let sessions = if wishes.counts {
-                count::SESSIONS
-            } else if wishes.filter.starts_with("rulesets") {
-                LONG
-            } else {
-                SESSIONS
+            let sessions = match wishes.purpose {
+                Purpose::Counting => count::SESSIONS,
+                Purpose::Racing => RACING,
+                Purpose::Testing if wishes.filter.starts_with("rulesets") => LONG,
+                Purpose::Testing => TESTING,
             };
             suite::run(sessions, &wishes.filter);
         }

@@ -29,8 +29,6 @@ pub(crate) struct Report {
     tally: Tally,
     /// What is wrong with the machine as a whole.
     alarms: Vec<String>,
-    /// The first process has said something.
-    began: bool,
     ended: bool,
     lines: Vec<String>,
     /// Instructions that calls execute.
@@ -48,7 +46,6 @@ impl Report {
             }
             return None;
         };
-        self.began = true;
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
         match word {
             "plan" => {
@@ -94,9 +91,11 @@ impl Report {
         }
     }
 
-    /// Whether the kernel has died before the first process ran: nothing of ours has, either.
-    pub(crate) fn died_booting(&self) -> bool {
-        !self.began && !self.alarms.is_empty()
+    /// Whether the kernel has died of a breakpoint that it had taken out of its code again.
+    pub(crate) fn emulator_lost(&self) -> bool {
+        self.alarms
+            .first()
+            .is_some_and(|alarm| alarm.contains("Oops: int3"))
     }
 
     /// Notes that the machine had to be stopped.
@@ -140,17 +139,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_kernel_that_dies_before_the_first_process_died_booting() {
+    fn only_a_kernel_that_dies_of_a_breakpoint_was_lost_by_the_emulator() {
         let heard = |lines: &[&str]| {
             let mut report = Report::default();
             for line in lines {
                 let _shown = report.hear(line);
             }
-            report.died_booting()
+            report.emulator_lost()
         };
         assert!(heard(&["[ 1.6] Oops: int3: 0000 [#1]"]));
         assert!(!heard(&["[ 1.6] Run /init as init process"]));
-        assert!(!heard(&["vm: plan a::b", "[ 1.6] Oops: int3: 0000 [#1]"]));
+        assert!(!heard(&["[ 1.6] BUG: x", "[ 1.7] Oops: int3: 0000 [#2]"]));
     }
 
     fn tally(passed: u32, failed: u32) -> Tally {
