@@ -6,10 +6,12 @@
 //! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
 //!
 //! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude`].
+//! So are those of the user list, for when a program sends a message: [`message`].
 //!
 //! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
 //! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
 
+mod class;
 mod compile;
 pub mod eval;
 pub mod exclude;
@@ -19,6 +21,7 @@ pub mod hook;
 pub mod inner;
 pub mod lint;
 pub mod list;
+pub mod message;
 pub mod perm;
 mod prepare;
 mod refuse;
@@ -64,6 +67,8 @@ pub struct Plan {
     pub watches: Vec<BString>,
     /// Which records are not written.
     pub exclude: exclude::Exclude,
+    /// Which messages of programs are not written.
+    pub messages: message::Messages,
     /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
     pub unsupported: Vec<Unsupported>,
 }

@@ -186,6 +186,16 @@ impl SyscallMask {
         }
     }
 
+    /// Takes a number out.
+    pub fn remove(&mut self, number: u32) {
+        if let Some(word) = usize::try_from(number / 32)
+            .ok()
+            .and_then(|i| self.0.get_mut(i))
+        {
+            *word &= !(1 << (number % 32));
+        }
+    }
+
     /// Whether a number is in the set.
     #[must_use]
     pub fn contains(&self, number: u32) -> bool {

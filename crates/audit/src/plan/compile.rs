@@ -30,9 +30,16 @@ impl Plan {
         let mut watches = Watches::default();
         let mut prepared = Vec::new();
         for listed in rules {
-            if listed.rule.list == List::Exclude {
-                plan.exclude.push(listed);
-                continue;
+            match listed.rule.list {
+                List::Exclude => {
+                    plan.exclude.push(listed);
+                    continue;
+                }
+                List::User => {
+                    plan.messages.push(listed);
+                    continue;
+                }
+                _ => {}
             }
             let conditions = if plan.rules.len() < Self::MAX_RULES {
                 prepare(&listed.rule, &mut |path| watches.number(path))

@@ -3,7 +3,7 @@
 //! It is asked when an event has become lines, so that it holds for every type of record that there is.
 
 use crate::event::Task;
-use crate::rule::{List, Rule};
+use crate::rule::List;
 use crate::table;
 
 use super::eval::other::{Sender, record_kept};
@@ -11,34 +11,24 @@ use super::list::Listed;
 
 /// The rules of the exclude list, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exclude {
-    rules: Vec<Rule>,
-    places: Vec<(usize, u32)>,
-}
+pub struct Exclude(Vec<Listed>);
 
 impl Exclude {
     /// Whether nothing is excluded, and there is nothing to ask.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.0.is_empty()
     }
 
     /// The rules, in order.
     #[must_use]
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
-    }
-
-    /// Where each rule came from: index of the source file, and line in it.
-    #[must_use]
-    pub fn places(&self) -> &[(usize, u32)] {
-        &self.places
+    pub fn rules(&self) -> &[Listed] {
+        &self.0
     }
 
     /// Adds a rule at the end.
-    pub(super) fn push(&mut self, Listed { rule, source, line }: Listed) {
-        self.rules.push(rule);
-        self.places.push((source, line));
+    pub(super) fn push(&mut self, listed: Listed) {
+        self.0.push(listed);
     }
 
     /// Takes the excluded ones out of the lines of an event, which are all that stands in `text` from
@@ -73,7 +63,8 @@ impl Exclude {
             .strip_prefix(b"type=")
             .and_then(|rest| rest.split(|&byte| byte == b' ').next());
         let number = name.and_then(table::msg_type_number);
-        number.is_none_or(|number| record_kept(&self.rules, List::Exclude, number, sender))
+        let rules = self.0.iter().map(|listed| &listed.rule);
+        number.is_none_or(|number| record_kept(rules, List::Exclude, number, sender))
     }
 }
 

@@ -4,6 +4,8 @@ use bstr::{BStr, ByteSlice as _};
 
 use crate::rule::{Command, Diagnostic, Line, Place, Rule, Severity};
 
+use super::class;
+
 /// A rule that is loaded, with where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -91,6 +93,14 @@ impl RuleList {
     /// What the kernel would have refused.
     pub fn obey(&mut self, source: usize, line: u32, command: Command) -> Result<(), Refused> {
         match command {
+            Command::Add { mut rule, place } if class::is_named(&rule.syscalls) => {
+                class::spell_out(&mut rule.syscalls);
+                return self.obey(source, line, Command::Add { rule, place });
+            }
+            Command::Delete(mut rule) if class::is_named(&rule.syscalls) => {
+                class::spell_out(&mut rule.syscalls);
+                return self.obey(source, line, Command::Delete(rule));
+            }
             // The kernel compares the prepend flag too, and no loaded rule has it: a rule put in
             // front is never taken for one that exists. Read in `audit_compare_rule` of
             // `kernel/auditfilter.c`, Linux 6.12.

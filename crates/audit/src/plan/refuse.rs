@@ -5,7 +5,7 @@
 
 use bstr::BStr;
 
-use crate::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value, field};
+use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Value, field};
 
 /// Why a rule cannot be honoured, and whether leaving it out can lose records.
 #[derive(Debug)]
@@ -21,13 +21,6 @@ pub(super) struct Refusal {
 pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
     if rule.list != List::Exit {
         return Err(other_list(rule));
-    }
-    let classes = SyscallMask::LIMIT - 32..SyscallMask::LIMIT;
-    if !rule.syscalls.is_all() && classes.into_iter().any(|bit| rule.syscalls.contains(bit)) {
-        return Err(Refusal::of(
-            rule,
-            "syscall classes by number (`-S` from 2016 on) are not supported".into(),
-        ));
     }
     rule.fields
         .iter()
@@ -50,7 +43,7 @@ impl Refusal {
 /// A list whose rules only suppress loses nothing: what they would have kept out is recorded.
 fn other_list(rule: &Rule) -> Refusal {
     let (loses, reason) = match (rule.list, rule.action) {
-        (List::Exit | List::Exclude, _) => (false, ""),
+        (List::Exit | List::Exclude | List::User, _) => (false, ""),
         (List::Task, Action::Never) => (
             false,
             "`never` on the task list spares tasks the cost of kernel audit; here a syscall that \
@@ -59,10 +52,6 @@ fn other_list(rule: &Rule) -> Refusal {
         (List::Task, Action::Always) => (
             true,
             "the task list is not supported: tasks are not recorded whole",
-        ),
-        (List::User, _) => (
-            false,
-            "the user list filters messages of user space, which tollgate does not receive yet",
         ),
         (List::Filesystem, _) => (
             false,

@@ -225,8 +225,9 @@ const CODES: &[(&str, &str)] = &[
     ),
     (
         "syscall-class",
-        "The top bits of the kernel's syscall mask stand for classes of syscalls, which \
-         `auditctl` never names.",
+        "The top 16 bits of the kernel's syscall mask stand for classes of syscalls, such as those \
+         that write to directories: the kernel puts the calls of the class in their place. \
+         `auditctl` never names them; only their numbers do.",
     ),
     (
         "syscall-on-list",

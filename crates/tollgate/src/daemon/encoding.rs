@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use audit::ids::Serial;
 use audit::plan::exclude::Exclude;
+use audit::plan::message;
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
 use engine::{Clock, Context, Decoder, Keys, Moment};
@@ -24,6 +25,8 @@ pub(super) struct Encoding {
     pub(super) decoder: Decoder,
     pub(super) keys: Arc<Keys>,
     pub(super) exclude: Exclude,
+    /// About messages of programs.
+    pub(super) user: message::Messages,
     pub(super) clock: Clock,
     pub(super) serial: Serial,
     pub(super) batch: Batch,
@@ -41,7 +44,7 @@ impl Encoding {
     pub(super) fn receive(&mut self) -> anyhow::Result<bool> {
         match &mut self.messages {
             Some(messages) => messages
-                .receive(&self.exclude)
+                .receive(&self.exclude, &self.user)
                 .context("cannot read the kernel's audit"),
             None => Ok(false),
         }

@@ -11,6 +11,7 @@ use std::fs;
 use audit::event::{Task, Time};
 use audit::ids::{Auid, MsgType, Serial};
 use audit::plan::exclude::Exclude;
+use audit::plan::{eval, message};
 use audit::record::{decode, encode};
 use bstr::ByteSlice as _;
 use engine::{Message, MessageStream};
@@ -23,12 +24,18 @@ const AT_ONCE: usize = 256;
 /// Text that may wait for the ring; the rest waits with the kernel.
 const HELD_BYTES: usize = 1 << 20;
 
+/// Types of what programs send, which the user list is asked about: `AUDIT_USER` and two ranges of
+/// `include/uapi/linux/audit.h`, as `audit_receive_msg` in `kernel/audit.c`, Linux 6.12, takes them.
+const fn is_of_program(kind: MsgType) -> bool {
+    matches!(kind.0, 1005 | 1100..=1199 | 2100..=2999)
+}
+
 /// What came of the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MessageCounts {
     /// Records that the kernel has sent.
     pub(crate) received: u64,
-    /// Of them, those that the exclude list keeps out.
+    /// Of them, those that the exclude list or the user list keeps out.
     pub(crate) excluded: u64,
     /// Datagrams that were no records of the kernel's.
     pub(crate) refused: u64,
@@ -73,7 +80,11 @@ impl Messages {
     ///
     /// # Errors
     /// When the kernel does not let them be read.
-    pub(super) fn receive(&mut self, exclude: &Exclude) -> std::io::Result<bool> {
+    pub(super) fn receive(
+        &mut self,
+        exclude: &Exclude,
+        user: &message::Messages,
+    ) -> std::io::Result<bool> {
         let Self {
             stream,
             held,
@@ -84,7 +95,7 @@ impl Messages {
         }
         let received = stream.receive(AT_ONCE, |message| match message {
             Ok(message) if message.kind == MsgType::EOE => {}
-            Ok(message) => held.take(message, exclude, counts),
+            Ok(message) => held.take(message, exclude, user, counts),
             Err(_no_message) => counts.refused += 1,
         });
         match received {
@@ -109,7 +120,13 @@ impl Messages {
 }
 
 impl Held {
-    fn take(&mut self, message: Message<'_>, exclude: &Exclude, counts: &mut MessageCounts) {
+    fn take(
+        &mut self,
+        message: Message<'_>,
+        exclude: &Exclude,
+        user: &message::Messages,
+        counts: &mut MessageCounts,
+    ) {
         let start = self.lines.len();
         encode::relayed(message.kind, message.text, &mut self.lines);
         let line = self.lines.get(start..).unwrap_or_default();
@@ -120,10 +137,15 @@ impl Held {
         };
         counts.received += 1;
         let (time, serial) = (record.time, record.serial);
-        if !exclude.is_empty() {
+        let of_program = is_of_program(message.kind) && !user.is_empty();
+        if of_program || !exclude.is_empty() {
             let sender = Sender::of(&record);
             let task = sender.task();
-            exclude.strike(&task, &mut self.lines, start);
+            let sent = eval::other::Sender { task, label: None };
+            if of_program && !user.keeps(message.kind, &sent) {
+                self.lines.truncate(start);
+            }
+            exclude.strike(&sent.task, &mut self.lines, start);
             if self.lines.len() == start {
                 counts.excluded += 1;
                 return;
@@ -234,22 +256,48 @@ mod tests {
         Time { sec: 5, milli }
     }
 
-    fn exclude(rules: &str) -> Exclude {
+    fn plan(rules: &str) -> Plan {
         let (lines, _) = parse_file(rules.as_bytes(), &ThisMachine);
         let mut list = RuleList::default();
         for line in lines {
             list.obey(0, line.number, line.command).unwrap();
         }
-        Plan::compile(list.into_rules(), &[Arch::X86_64]).exclude
+        Plan::compile(list.into_rules(), &[Arch::X86_64])
     }
 
     fn held(rules: &str, messages: &[(MsgType, &str)]) -> (Held, MessageCounts) {
         let (mut held, mut counts) = (Held::default(), MessageCounts::default());
+        let Plan {
+            exclude,
+            messages: user,
+            ..
+        } = plan(rules);
         for &(kind, text) in messages {
             let text = text.as_bytes();
-            held.take(Message { kind, text }, &exclude(rules), &mut counts);
+            held.take(Message { kind, text }, &exclude, &user, &mut counts);
         }
         (held, counts)
+    }
+
+    #[test]
+    fn user_list_is_asked_about_what_programs_send() {
+        let text = "audit(5.000:1): pid=7 uid=3 auid=3 ses=1 msg='op=x'";
+        let rules = "-a never,user -F uid=3\n";
+        let (sent, counts) = held(
+            rules,
+            &[
+                (MsgType(1112), text),
+                (MsgType(2100), text),
+                (MsgType(1005), text),
+            ],
+        );
+        assert_eq!((counts.received, counts.excluded), (3, 3));
+        assert!(sent.lines.is_empty());
+        let (_, of_kernel) = held(rules, &[(MsgType(1701), text)]);
+        assert_eq!((of_kernel.received, of_kernel.excluded), (1, 0));
+        let other = "audit(5.000:1): pid=7 uid=4 auid=3 ses=1 msg='op=x'";
+        let (_, others) = held(rules, &[(MsgType(1112), other)]);
+        assert_eq!((others.received, others.excluded), (1, 0));
     }
 
     #[test]

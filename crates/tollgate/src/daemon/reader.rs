@@ -113,6 +113,7 @@ impl Reader {
             decoder: Decoder::default(),
             keys: Arc::new(Keys::new(engine.epoch(), &self.plan)),
             exclude: self.plan.exclude.clone(),
+            user: self.plan.messages.clone(),
             clock: engine.clock()?,
             serial: Serial::FIRST,
             batch: Batch::default(),
@@ -222,6 +223,7 @@ impl Reader {
         state.rules.add(engine.epoch(), &replace.plan);
         Arc::make_mut(&mut state.keys).add(engine.epoch(), &replace.plan);
         state.exclude = replace.plan.exclude.clone();
+        state.user = replace.plan.messages.clone();
         Ok(Replaced {
             attached: engine.attached().clone(),
         })

@@ -30,8 +30,13 @@ pub struct Sender<'a> {
 /// # Source
 /// `audit_filter` in `kernel/auditfilter.c`, Linux 6.12.
 #[must_use]
-pub fn record_kept(rules: &[Rule], list: List, msg_type: MsgType, sender: &Sender<'_>) -> bool {
-    for rule in rules.iter().filter(|rule| rule.list == list) {
+pub fn record_kept<'r>(
+    rules: impl IntoIterator<Item = &'r Rule>,
+    list: List,
+    msg_type: MsgType,
+    sender: &Sender<'_>,
+) -> bool {
+    for rule in rules.into_iter().filter(|rule| rule.list == list) {
         let mut matches = false;
         for test in &rule.fields {
             match record_test(test, msg_type, sender) {

@@ -52,7 +52,7 @@ pub(in crate::rule) struct Draft<'h> {
     mask: Option<SyscallMask>,
     /// The first `-S`, while no list says whether it may be there.
     early_syscall: Option<Word>,
-    /// Whether the mask is settled, by `-S` or by `-w`, and an arch comes too late.
+    /// Whether the mask is settled, by `-S`, `-w` or `perm`, and an arch comes too late.
     masked: bool,
     /// Whether `perm` adds syscalls to the mask, as `auditctl` 4 does.
     perm_names: bool,
@@ -428,16 +428,16 @@ impl<'h> Draft<'h> {
     }
 
     /// Leaves the mask as it is written: a plan needs no help from `perm`.
-    pub(in crate::rule) fn literal(mut self) -> Self {
-        self.perm_names = false;
-        self
+    pub(in crate::rule) fn literal(self) -> Self {
+        let perm_names = false;
+        Self { perm_names, ..self }
     }
 
-    /// Names the syscalls that `perm` is about, when it is known what they are called.
+    /// Names the syscalls that `perm` is about, when it is known what they are called; no arch may follow.
     fn narrow(&mut self, bits: u32) {
+        self.masked |= self.arch.is_some() && self.dialect == Dialect::Four;
         if let (true, Some(arch)) = (self.perm_names, self.arch) {
             narrow::insert(bits, arch, self.mask.get_or_insert_with(SyscallMask::none));
-            self.masked = true;
         }
     }
 

@@ -218,11 +218,11 @@ fn read_number(part: &Word, names: Names, mask: &mut SyscallMask, findings: &mut
         return;
     }
     if number >= CLASSES {
-        findings.error(
+        findings.warning(
             "syscall-class",
             &part.span,
             format!("{number} is a class of syscalls, not a syscall"),
-            "the kernel keeps the top of the mask for itself: name the syscalls, or use `perm`",
+            "the rule is for all calls of the class: name those that are meant, or use `perm`",
         );
     }
     mask.insert(number);

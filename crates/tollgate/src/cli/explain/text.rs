@@ -9,6 +9,7 @@ use audit::ids::{Arch, Syscall};
 use audit::plan::explain::{Note, RuleCost, bits, call_name, shortened};
 use audit::plan::hook::Hook;
 use audit::plan::inner::Inner;
+use audit::plan::list::Listed;
 use audit::plan::{Call, PlannedRule};
 use audit::rule::{Dialect, print};
 use bstr::ByteSlice as _;
@@ -20,7 +21,13 @@ use super::json::{abi, cost_name};
 pub(super) fn render(explained: &Explained) -> String {
     let mut sections = vec![heading(explained)];
     sections.extend(rules(explained));
-    sections.extend(excluded(explained));
+    let plan = &explained.plan;
+    for (title, rules) in [
+        ("records that are not written", plan.exclude.rules()),
+        ("messages of programs, kept or not", plan.messages.rules()),
+    ] {
+        sections.extend(beside(explained, title, rules));
+    }
     sections.extend(notes(explained));
     sections.extend(unsupported(explained));
     sections.extend(findings(explained));
@@ -29,6 +36,7 @@ pub(super) fn render(explained: &Explained) -> String {
 }
 
 fn heading(explained: &Explained) -> String {
+    let plan = &explained.plan;
     let files: Vec<String> = (0..explained.files.len())
         .map(|index| explained.file(index))
         .collect();
@@ -36,7 +44,7 @@ fn heading(explained: &Explained) -> String {
         "{}: {} in force",
         shortened(&files),
         count(
-            explained.plan.rules.len() + explained.plan.exclude.rules().len(),
+            plan.rules.len() + plan.exclude.rules().len() + plan.messages.rules().len(),
             "rule"
         )
     )];
@@ -177,18 +185,16 @@ fn is_same(a: &Note, b: &Note) -> bool {
     a == b || (of_names(a) && of_names(b))
 }
 
-/// Rules by which records are not written.
-fn excluded(explained: &Explained) -> Option<String> {
-    let exclude = &explained.plan.exclude;
-    let lines = exclude.rules().iter().zip(exclude.places());
-    let lines = lines.map(|(rule, &(source, line))| {
+/// Rules of a list beside exit.
+fn beside(explained: &Explained, title: &str, rules: &[Listed]) -> Option<String> {
+    let lines = rules.iter().map(|listed| {
         format!(
             "{}: {}",
-            place(explained, source, line),
-            print(rule, Arch::X86_64, Dialect::Four)
+            place(explained, listed.source, listed.line),
+            print(&listed.rule, Arch::X86_64, Dialect::Four)
         )
     });
-    section("records that are not written", lines)
+    section(title, lines)
 }
 
 fn unsupported(explained: &Explained) -> Option<String> {

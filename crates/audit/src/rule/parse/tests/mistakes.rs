@@ -73,6 +73,11 @@ const MISTAKES: &[(&str, &str, u32)] = &[
     ("-a always,exit -S 1 -F arch=b64", "arch-after-syscall", 24),
     ("-w /x -F arch=b64", "arch-after-syscall", 10),
     (
+        "-a always,exit -F arch=b32 -F path=/x -F perm=w -F arch=b64",
+        "arch-after-syscall",
+        52,
+    ),
+    (
         "-a always,exit -F arch=aarch64 -S openat",
         "foreign-arch",
         24,
