@@ -247,6 +247,7 @@ impl<'s> Engine<'s> {
         let half = if epoch.half() == 0 { even } else { odd };
         half.fill(self.objects.first(), epoch, self.room, lowered, watches)?;
         self.data.glance(epoch, &watches.bits);
+        self.data.forks(epoch, self.room.forks(epoch, lowered));
         Ok(())
     }
 

@@ -78,6 +78,8 @@ pub enum Cut {
     /// What hooks inside the kernel saw did not fit, or too many calls were under way: names come from
     /// user memory.
     Seen,
+    /// What the task list decided about a new task could not be kept: its calls are decided one by one.
+    Mark,
 }
 
 impl Cut {
@@ -89,6 +91,7 @@ impl Cut {
         Self::Entry,
         Self::Watches,
         Self::Seen,
+        Self::Mark,
     ];
 
     /// The part, for people.
@@ -101,6 +104,7 @@ impl Cut {
             Self::Entry => "entry forgotten",
             Self::Watches => "too deep for watches",
             Self::Seen => "too much for the hooks inside the kernel",
+            Self::Mark => "new task not marked",
         }
     }
 }
