@@ -16,6 +16,7 @@ mod compile;
 pub mod eval;
 pub mod exclude;
 pub mod explain;
+pub mod fork;
 pub mod function;
 pub mod hook;
 pub mod inner;
@@ -57,8 +58,10 @@ pub struct WatchId(pub u16);
 /// Rules, compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The exit rules in evaluation order.
+    /// The rules of the lists exit and task, each list's in evaluation order.
     pub rules: Vec<PlannedRule>,
+    /// What a new task is asked, in order; the first rule whose tests all hold gives it its mark.
+    pub forks: Vec<Slot>,
     /// What every call that pays must evaluate; each has a slot that records. A call without an
     /// entry pays nothing.
     pub calls: BTreeMap<Call, CallPlan>,
@@ -156,6 +159,9 @@ pub enum Subject {
     Fields(Field, Field),
     /// Whether the login uid is set, 1 or 0 (`auid` compared with unset). Only compared with `=`.
     AuidSet,
+    /// What the task list decided about the task when it was made: the value is a [`fork::Mark`]. Only
+    /// compared with `=`.
+    Mark,
     /// Access mode with which an open asks, as perm bits: `READ`, `WRITE` or both. Compared like
     /// any number, with `&` or `=`; only open, openat, openat2. See [`perm::access_mode`].
     OpenPerm,
@@ -184,5 +190,7 @@ bitflags! {
         const OBJECTS = 8;
         /// Path of the program.
         const EXE = 16;
+        /// What the task list decided about the task.
+        const MARK = 32;
     }
 }

@@ -5,14 +5,14 @@ mod random;
 
 #[cfg(test)]
 mod tests {
-    use audit::plan::eval::first_match;
+    use audit::plan::eval::{Observed, first_match};
     use audit::plan::verdict::Verdict;
     use audit::plan::{Plan, RuleId, explain, hook};
     use audit::rule::{Action, Rule};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use crate::random::{ARCHES, happening, is_covered, listed};
+    use crate::random::{ARCHES, happening, is_covered, listed, marked};
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -27,6 +27,9 @@ mod tests {
             let rules: Vec<Rule> = plan.rules.iter().map(|planned| planned.rule.clone()).collect();
             for happening in happenings.iter().filter(|happening| is_covered(&rules, happening)) {
                 let observed = happening.observed();
+                let mark = marked(&rules, &observed);
+                prop_assert_eq!(plan.mark(&observed), mark, "{:?}", happening);
+                let observed = Observed { mark, ..observed };
                 let plain = first_match(&rules, &observed);
                 let winner = plain.map(|index| RuleId(index.try_into().unwrap()));
                 let records = plain.is_some_and(|index| rules[index].action == Action::Always);
@@ -65,7 +68,7 @@ mod tests {
             let plan = Plan::compile(rules, &ARCHES);
             let explained = explain::explain(&plan, hook::EngineKind::Tracepoint, hook::Kernel::OLD);
             prop_assert_eq!(explained.rules.len(), plan.rules.len());
-            prop_assert_eq!(hook::hooks(&plan, hook::EngineKind::Fentry, hook::Kernel::OLD).is_empty(), plan.calls.is_empty());
+            prop_assert_eq!(hook::hooks(&plan, hook::EngineKind::Fentry, hook::Kernel::OLD).is_empty(), plan.calls.is_empty() && plan.forks.is_empty());
         }
     }
 }

@@ -218,14 +218,17 @@ static __always_inline void find_objects(struct scratch *s, const struct wire_ca
 }
 
 /* Facts that the rules of this call look at, and no others. */
-static __always_inline void fill_facts(struct scratch *s, const struct task_struct *task,
+static __always_inline void fill_facts(struct scratch *s, struct task_struct *task,
 				       const struct wire_call *call, struct seen *seen)
 {
 	struct wire_event *event = &s->event;
 	__u32 facts = call->facts;
 
-	if (facts & WIRE_FACT_TASK)
+	if (facts & WIRE_FACT_TASK) {
 		fill_task(event, task);
+		if (facts & WIRE_FACT_MARK)
+			event->rule = task_mark(task);
+	}
 	if (facts & WIRE_FACT_CREDS)
 		fill_creds(event, task);
 	if (facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW))

@@ -22,16 +22,18 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 /* include/uapi/linux/bpf.h, Linux 6.12: ABI, so the values are fixed. */
-#define BPF_MAP_TYPE_HASH	1
-#define BPF_MAP_TYPE_ARRAY	2
-#define BPF_MAP_TYPE_PROG_ARRAY 3
-#define BPF_MAP_TYPE_LRU_HASH	9
-#define BPF_MAP_TYPE_RINGBUF	27
-#define BPF_ANY			0
-#define BPF_F_NO_PREALLOC	1
-#define BPF_F_MMAPABLE		1024
-#define BPF_RB_NO_WAKEUP	1
-#define BPF_RB_FORCE_WAKEUP	2
+#define BPF_MAP_TYPE_HASH	       1
+#define BPF_MAP_TYPE_ARRAY	       2
+#define BPF_MAP_TYPE_PROG_ARRAY	       3
+#define BPF_MAP_TYPE_LRU_HASH	       9
+#define BPF_MAP_TYPE_RINGBUF	       27
+#define BPF_MAP_TYPE_TASK_STORAGE      29
+#define BPF_ANY			       0
+#define BPF_F_NO_PREALLOC	       1
+#define BPF_F_MMAPABLE		       1024
+#define BPF_LOCAL_STORAGE_GET_F_CREATE 1
+#define BPF_RB_NO_WAKEUP	       1
+#define BPF_RB_FORCE_WAKEUP	       2
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

@@ -28,6 +28,7 @@
 #include "glance.bpf.h"
 #include "label.bpf.h"
 #include "append.bpf.h"
+#include "fork.bpf.h"
 #include "event.bpf.h"
 #include "open.bpf.h"
 #include "namespace.bpf.h"

@@ -48,6 +48,7 @@ enum wire_cut {
 	WIRE_CUT_ENTRY, /* what was remembered at the call's entry was gone at its end */
 	WIRE_CUT_WATCHES, /* an object was below more watches than are compared */
 	WIRE_CUT_SEEN, /* what hooks inside the kernel saw did not fit */
+	WIRE_CUT_MARK, /* what was decided about a new task could not be kept with it */
 	WIRE_CUT_MAX,
 };
 
@@ -57,7 +58,7 @@ struct wire_counts {
 	__u64 delivered; /* of them, put into the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 cut[WIRE_CUT_MAX];
-	__u64 _pad[5]; /* to whole cache lines */
+	__u64 _pad[4]; /* to whole cache lines */
 };
 _Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
 
@@ -112,7 +113,8 @@ enum wire_part {
 #define WIRE_FACT_NAMED	     2048 /* and every name, as soon as the kernel has copied it */
 #define WIRE_FACT_WATCHED \
 	1024 /* no rule matches without a watch: tests_unwatched decides nothing */
-#define WIRE_FACT_AUX 4096 /* hooks inside the kernel see details of it */
+#define WIRE_FACT_MARK 8192 /* with TASK: what the task list decided about the task */
+#define WIRE_FACT_AUX  4096 /* hooks inside the kernel see details of it */
 
 /* The detail that a call's registers and memory show when it ends. */
 enum wire_detail {
@@ -232,7 +234,7 @@ struct wire_event {
 	__u64 exit; /* two's complement */
 	__u32 abi; /* enum wire_abi */
 	__u32 nr;
-	__u32 rule; /* of the deciding test, without WIRE_KEEP */
+	__u32 rule; /* of the deciding test, without WIRE_KEEP; until there is one, the task's mark */
 	__u32 success; /* 1 or 0 */
 	__u32 pid;
 	__u32 ppid;

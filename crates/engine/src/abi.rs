@@ -21,7 +21,7 @@ pub(crate) const OBJECTS: usize = 2;
 pub(crate) const ITEMS: usize = 8;
 pub(crate) const URING_OPS: usize = 128;
 pub(crate) const LOST: usize = 3;
-pub(crate) const CUT: usize = 6;
+pub(crate) const CUT: usize = 7;
 
 pub(crate) const EVENT_RETURNED: u16 = 1;
 pub(crate) const EVENT_SCRIPT: u16 = 2;
@@ -53,6 +53,7 @@ pub(crate) const FACT_WATCHED: u32 = 1024;
 pub(crate) const FACT_NAMED: u32 = 2048;
 
 pub(crate) const FACT_AUX: u32 = 4096;
+pub(crate) const FACT_MARK: u32 = 8192;
 
 pub(crate) const DETAIL_PIPE: u8 = 1;
 pub(crate) const DETAIL_SOCKETPAIR: u8 = 2;
@@ -128,7 +129,7 @@ pub(crate) struct WireCounts {
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
     pub(crate) cut: [u64; CUT],
-    _pad: [u64; 5],
+    _pad: [u64; 4],
 }
 
 #[derive(
@@ -454,6 +455,7 @@ mod tests {
             ("WIRE_FACT_EXEC", u64::from(FACT_EXEC)),
             ("WIRE_FACT_FORKS", u64::from(FACT_FORKS)),
             ("WIRE_FACT_AUX", u64::from(FACT_AUX)),
+            ("WIRE_FACT_MARK", u64::from(FACT_MARK)),
         ] {
             assert_eq!(defined(name), value, "{name}");
         }

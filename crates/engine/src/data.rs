@@ -87,6 +87,15 @@ impl Data {
         }
     }
 
+    /// Writes where the tests of new tasks are, for the half of a plan that is not in force.
+    pub(crate) fn forks(self, epoch: Epoch, first: u32) {
+        let halves = word!(self, tlg_forks).cast::<u32>();
+        // SAFETY: there are two halves; see `word`.
+        let half = unsafe { halves.add(usize::from(epoch.half())) };
+        // SAFETY: as above, and no plan in force uses this half.
+        unsafe { half.write_volatile(first) };
+    }
+
     /// Says that no call is decided about any more by the plan before the one in force.
     pub(crate) fn forget(self) {
         write!(self, tlg_epoch_before, abi::NO_EPOCH);

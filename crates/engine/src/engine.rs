@@ -253,6 +253,7 @@ impl<'s> Engine<'s> {
         let half = if epoch.half() == 0 { even } else { odd };
         half.fill(self.objects.first(), epoch, self.room, lowered, watches)?;
         self.data.glance(epoch, &watches.bits);
+        self.data.forks(epoch, self.room.forks(epoch, lowered));
         Ok(())
     }
 
@@ -305,7 +306,7 @@ impl<'s> Engine<'s> {
             0 | 1 => return Ok(()),
             2 => "full",
             3 => "lazy",
-            _ if !preemptible_by_build() => return Ok(()),
+            _ if !probe::preemptible_by_build() => return Ok(()),
             _ => "it does not say how",
         };
         Err(EngineError::Preempts { mode })
@@ -491,16 +492,4 @@ fn wait_for_programs() -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
-}
-
-/// Raises the calling thread's priority, as far as the system lets it.
-pub fn boost(nice: i32) {
-    // SAFETY: only numbers are passed; 0 means the calling thread.
-    let _refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
-}
-
-/// Whether the kernel was built to preempt itself, as `uname -v` says.
-fn preemptible_by_build() -> bool {
-    nix::sys::utsname::uname()
-        .is_ok_and(|name| name.version().to_string_lossy().contains("PREEMPT"))
 }

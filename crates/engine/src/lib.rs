@@ -35,6 +35,7 @@ mod ring;
 pub mod seccomp;
 mod spot;
 mod stats;
+mod thread;
 mod tracefs;
 pub mod uring;
 mod watch;
@@ -43,7 +44,7 @@ pub use attach::Attached;
 pub use child::unblock_signals;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, chosen_by, ticks};
-pub use engine::{Detaching, Engine, Options, boost};
+pub use engine::{Detaching, Engine, Options};
 pub use error::EngineError;
 pub use kaudit::{
     AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,
@@ -55,3 +56,4 @@ pub use passing::{receive_with, send_with};
 pub use probe::Probe;
 pub use ring::{Ring, Wake};
 pub use stats::{Cut, Lost, Runs, Stats};
+pub use thread::boost;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use audit::ids::{Arch, Syscall};
+use audit::plan::fork::{self, Mark};
 use audit::plan::hook::{self, Hook, Sides};
 use audit::plan::inner::{self, Inner};
 use audit::plan::shape::{self, Effect, Object, Place};
@@ -18,6 +19,8 @@ use crate::abi::{self, WireCall, WireEvent, WireObject, WireShape, WireTest, wor
 pub(crate) struct Lowered {
     /// All tests of all calls, each call's in a row.
     pub(crate) tests: Vec<WireTest>,
+    /// The tests of the task list; indexes count from the first of them.
+    pub(crate) forks: Vec<WireTest>,
     /// Where the tests of some rules are.
     programs: HashMap<Vec<WireTest>, u32>,
     /// One entry per call of the plan, by its index in the call table.
@@ -65,11 +68,12 @@ pub(crate) struct Reads {
 pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
     let mut lowered = Lowered {
         tests: Vec::new(),
+        forks: forks(plan),
         programs: HashMap::new(),
         calls: BTreeMap::new(),
         raw_enter: Numbers::default(),
         raw_exit: Numbers::default(),
-        hooks: BTreeSet::new(),
+        hooks: fork::hook(plan).into_iter().collect(),
         uring: [0; abi::URING_OPS],
         reads: Reads::default(),
         open_gate: O_ACCMODE,
@@ -146,6 +150,7 @@ impl Lowered {
             (Facts::GROUPS, 0), // searched where they lie, when a test asks
             (Facts::TASK, abi::FACT_TASK),
             (Facts::EXE, abi::FACT_EXE),
+            (Facts::MARK, abi::FACT_MARK | abi::FACT_TASK),
         ] {
             if rules.facts.contains(ours) {
                 facts |= wire;
@@ -199,6 +204,21 @@ impl Lowered {
         self.programs.insert(tests, first);
         first
     }
+}
+
+/// Tests of the task list: whoever decides gives the mark of its rule.
+fn forks(plan: &Plan) -> Vec<WireTest> {
+    if plan.forks.is_empty() {
+        return Vec::new();
+    }
+    let mut all = tests(plan.forks.iter());
+    let decide = all.iter_mut().filter(|test| test.kind == abi::TEST_DECIDE);
+    for (test, fork) in decide.zip(&plan.forks) {
+        if let Some(planned) = plan.rules.get(usize::from(fork.rule.0)) {
+            test.value = Mark::of(&planned.rule).0;
+        }
+    }
+    all
 }
 
 /// Tests of some rules; indexes count from the first of them.
@@ -364,6 +384,7 @@ fn wire_test(test: &Test, on_false: u32) -> WireTest {
             u32::from(event_word(right)),
         ),
         Subject::AuidSet => wire(abi::TEST_WORD, word!(WireEvent.auid_set), test.value),
+        Subject::Mark => wire(abi::TEST_WORD, word!(WireEvent.rule), test.value),
         Subject::OpenPerm => wire(abi::TEST_WORD, word!(WireEvent.open_perm), test.value),
         Subject::Path => wire(abi::TEST_PATH, 0, test.value),
         Subject::Dir => wire(abi::TEST_DIR, 0, test.value),

@@ -30,7 +30,7 @@ impl Room {
     pub(crate) fn for_plan(lowered: &Lowered, watches: &Watches) -> Self {
         let room = |entries: usize| count(entries).saturating_mul(2).max(LEAST);
         Self {
-            tests: room(lowered.tests.len()),
+            tests: room(lowered.tests.len() + lowered.forks.len()),
             inodes: room(watches.inodes.len()),
             names: room(watches.names.len()),
         }
@@ -42,7 +42,11 @@ impl Room {
     /// [`EngineError::Room`] when it has not.
     pub(crate) fn check(self, lowered: &Lowered, watches: &Watches) -> Result<(), EngineError> {
         for (what, needed, room) in [
-            ("tests of rules", lowered.tests.len(), self.tests),
+            (
+                "tests of rules",
+                lowered.tests.len() + lowered.forks.len(),
+                self.tests,
+            ),
             ("watched inodes", watches.inodes.len(), self.inodes),
             ("watched names", watches.names.len(), self.names),
         ] {
@@ -111,6 +115,16 @@ pub(crate) struct Written {
     names: Vec<u64>,
 }
 
+impl Room {
+    /// 1 + where the tests of the task list stand that a plan in the half of `epoch` has; 0 for none.
+    pub(crate) fn forks(self, epoch: Epoch, lowered: &Lowered) -> u32 {
+        if lowered.forks.is_empty() {
+            return 0;
+        }
+        u32::from(epoch.half()) * self.tests + count(lowered.tests.len()) + 1
+    }
+}
+
 impl Written {
     /// Takes the watches out of the maps.
     pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
@@ -151,6 +165,13 @@ impl Written {
         let tests = lowered.tests.iter();
         let tests: Vec<WireTest> = tests.map(|test| test_at(*test, first, epoch)).collect();
         put_all("tlg_tests", &maps.tlg_tests, first, &tests)?;
+        let after = first + count(tests.len());
+        let forks = lowered.forks.iter().map(|test| WireTest {
+            on_false: test.on_false + after,
+            ..*test
+        });
+        let forks: Vec<WireTest> = forks.collect();
+        put_all("tlg_tests", &maps.tlg_tests, after, &forks)?;
         let all = count(abi::ABIS) * abi::SYSCALLS;
         let calls: Vec<WireCall> = (0..all)
             .map(|index| call_at(lowered.calls.get(&index).copied(), first, epoch))

@@ -72,3 +72,9 @@ fn arguments(btf: &Btf<'_>, typedef: &str) -> Option<usize> {
     let proto: FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
     proto.len().checked_sub(1) // the first is the attachment's own data
 }
+
+/// Whether the kernel was built to preempt itself, as `uname -v` says.
+pub(crate) fn preemptible_by_build() -> bool {
+    nix::sys::utsname::uname()
+        .is_ok_and(|name| name.version().to_string_lossy().contains("PREEMPT"))
+}

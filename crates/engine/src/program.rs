@@ -45,6 +45,7 @@ programs! {
     ExecPrepare => exec_prepare,
     ExecCommit => exec_commit,
     TaskExit => task_exit,
+    TaskFork => task_fork,
     StubCallEnd => stub_call_end,
     StubOpenatEnd => stub_openat_end,
     StubOpenEnd => stub_open_end,

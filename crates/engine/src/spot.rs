@@ -113,6 +113,10 @@ impl<'k> Finder<'k> {
                 place: Place::Raw(name),
             }])
         };
+        let own = |program| {
+            let place = Place::Own;
+            vec![Spot { program, place }]
+        };
         match hook {
             Hook::RawExit => raw(Program::SysExitAny, "sys_exit"),
             Hook::RawEnter => raw(Program::SysEnterAny, "sys_enter"),
@@ -139,10 +143,8 @@ impl<'k> Finder<'k> {
             }),
             Hook::UringEnter(name) => self.operation(Program::StubUringEnter, Side::Enter, name),
             Hook::UringExit(name) => self.operation(Program::StubUringEnd, Side::Exit, name),
-            Hook::Inner(inner) => Ok(vec![Spot {
-                program: Program::of_inner(inner),
-                place: Place::Own,
-            }]),
+            Hook::Inner(inner) => Ok(own(Program::of_inner(inner))),
+            Hook::Fork => Ok(own(Program::TaskFork)),
         }
     }
 

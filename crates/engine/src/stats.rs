@@ -92,6 +92,8 @@ pub enum Cut {
     /// What hooks inside the kernel saw did not fit, or too many calls were under way: names come from
     /// user memory.
     Seen,
+    /// What the task list decided about a new task could not be kept: its calls are decided one by one.
+    Mark,
 }
 
 impl Cut {
@@ -103,6 +105,7 @@ impl Cut {
         Self::Entry,
         Self::Watches,
         Self::Seen,
+        Self::Mark,
     ];
 
     /// The part, for people.
@@ -115,6 +118,7 @@ impl Cut {
             Self::Entry => "entry forgotten",
             Self::Watches => "too deep for watches",
             Self::Seen => "too much for the hooks inside the kernel",
+            Self::Mark => "new task not marked",
         }
     }
 }

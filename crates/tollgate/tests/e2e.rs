@@ -21,6 +21,7 @@ mod e2e {
     mod event;
     mod exec;
     mod field;
+    mod fork;
     mod harness;
     mod hostile;
     mod keeping;
@@ -72,6 +73,8 @@ mod e2e {
         field::the_first_match_decides,
         field::several_keys_are_all_found,
         field::sixty_fields_are_one_rule,
+        fork::a_task_that_is_never_audited_stays_so,
+        fork::every_call_of_a_task_is_recorded,
         watch::a_watched_file_is_seen_under_every_name,
         watch::a_watched_name_outlives_its_file,
         watch::a_watched_directory_covers_what_is_below,

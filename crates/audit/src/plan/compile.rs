@@ -8,8 +8,9 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, List, Op, SyscallMask};
 use crate::table;
 
+use super::fork::Mark;
 use super::list::Listed;
-use super::prepare::{CallTraits, Condition, Outcome, Prepared, prepare};
+use super::prepare::{CallTraits, Condition, Outcome, Prepared, prepare, prepare_fork};
 use super::refuse::Refusal;
 use super::{
     Call, CallPlan, Facts, Plan, PlannedRule, RuleId, Slot, Subject, Test, Unsupported, WatchId,
@@ -42,7 +43,18 @@ impl Plan {
                 _ => {}
             }
             let conditions = if plan.rules.len() < Self::MAX_RULES {
-                prepare(&listed.rule, &mut |path| watches.number(path))
+                if listed.rule.list == List::Task {
+                    prepare_fork(&listed.rule).map(|tests| {
+                        plan.forks.extend(tests.map(|tests| Slot {
+                            rule: RuleId(u16::try_from(plan.rules.len()).unwrap_or(u16::MAX)),
+                            action: listed.rule.action,
+                            tests,
+                        }));
+                        Prepared::Never // no call decides about it
+                    })
+                } else {
+                    prepare(&listed.rule, &mut |path| watches.number(path))
+                }
             } else {
                 let reason = format!("a plan holds at most {} rules", Self::MAX_RULES);
                 Err(Refusal::of(&listed.rule, reason))
@@ -64,7 +76,8 @@ impl Plan {
             }
         }
         plan.watches = watches.paths;
-        plan.calls = calls(&plan.rules, &prepared, arches);
+        let marked = marked(&plan.forks, &plan.rules);
+        plan.calls = calls(&plan.rules, &prepared, &marked, arches);
         plan
     }
 }
@@ -99,13 +112,51 @@ fn planned(Listed { rule, source, line }: Listed) -> PlannedRule {
     }
 }
 
+/// Slots by which the calls of tasks are decided that the task list has marked: they come before all else.
+fn marked(forks: &[Slot], rules: &[PlannedRule]) -> Vec<Slot> {
+    let mut slots: Vec<Slot> = Vec::new();
+    for fork in forks {
+        let Some(planned) = rules.get(usize::from(fork.rule.0)) else {
+            continue;
+        };
+        let mark = Mark::of(&planned.rule);
+        let test = Test {
+            subject: Subject::Mark,
+            op: Op::Equal,
+            value: mark.0,
+        };
+        // Rules that mark alike cannot be told apart any more: the first of them stands for all, also where no
+        // task can satisfy it.
+        let alike = |planned: &PlannedRule| {
+            planned.rule.list == List::Task && Mark::of(&planned.rule) == mark
+        };
+        let first = rules
+            .iter()
+            .position(alike)
+            .and_then(|at| u16::try_from(at).ok());
+        if slots.iter().all(|slot| !slot.tests.contains(&test)) {
+            slots.push(Slot {
+                rule: first.map_or(fork.rule, RuleId),
+                action: fork.action,
+                tests: vec![test],
+            });
+        }
+        if fork.tests.is_empty() {
+            break; // every new task is decided about
+        }
+    }
+    slots
+}
+
 fn calls(
     rules: &[PlannedRule],
     prepared: &[Prepared],
+    marked: &[Slot],
     arches: &[Arch],
 ) -> BTreeMap<Call, CallPlan> {
     let masks: Vec<&SyscallMask> = rules
         .iter()
+        .filter(|planned| planned.rule.list == List::Exit)
         .map(|planned| &planned.rule.syscalls)
         .filter(|mask| !mask.is_all())
         .collect();
@@ -118,7 +169,7 @@ fn calls(
                 continue;
             }
             let traits = CallTraits::of(Call { arch, syscall });
-            let slots = slots(rules, prepared, &traits);
+            let slots = slots(rules, prepared, marked, &traits);
             if !slots.is_empty() {
                 let facts = facts(&slots);
                 calls.insert(traits.call, CallPlan { slots, facts });
@@ -129,8 +180,13 @@ fn calls(
 }
 
 /// Slots of one syscall, ending with one that records; none when nothing can be recorded.
-fn slots(rules: &[PlannedRule], prepared: &[Prepared], traits: &CallTraits) -> Vec<Slot> {
-    let mut slots = Vec::new();
+fn slots(
+    rules: &[PlannedRule],
+    prepared: &[Prepared],
+    marked: &[Slot],
+    traits: &CallTraits,
+) -> Vec<Slot> {
+    let mut slots = marked.to_vec();
     for (id, (planned, prepared)) in (0..=u16::MAX).map(RuleId).zip(rules.iter().zip(prepared)) {
         let Prepared::Conditions(conditions) = prepared else {
             continue;
@@ -195,7 +251,9 @@ const fn is_one_number(subject: Subject) -> bool {
             | Field::DevMinor
             | Field::FileType,
         ) => false,
-        Subject::Field(_) | Subject::AuidSet | Subject::OpenPerm | Subject::Exe => true,
+        Subject::Field(_) | Subject::AuidSet | Subject::Mark | Subject::OpenPerm | Subject::Exe => {
+            true
+        }
         Subject::Fields(..) | Subject::Path | Subject::Dir => false,
     }
 }
@@ -215,6 +273,7 @@ fn facts_of(test: &Test) -> Facts {
         Subject::Field(field) => facts_of_field(field),
         Subject::Fields(left, right) => facts_of_field(left) | facts_of_field(right),
         Subject::AuidSet => Facts::TASK,
+        Subject::Mark => Facts::MARK,
         Subject::OpenPerm => Facts::empty(),
         Subject::Path | Subject::Dir => Facts::OBJECTS,
         Subject::Exe => Facts::EXE,

@@ -14,6 +14,7 @@ use crate::event::{Inode, Task};
 use crate::ids::{Arch, Auid, Dev, Syscall};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
 
+use super::fork::Mark;
 use super::perm::{self, Class, Flags};
 use label::Label;
 
@@ -41,6 +42,8 @@ pub struct Observed<'a> {
     pub label: Option<Label<'a>>,
     /// Family of the socket address that the call was given.
     pub socket_family: Option<u32>,
+    /// What the task list decided about the task when it was made.
+    pub mark: Option<Mark>,
     /// Objects that the call named, those that have a PATH item: parents included.
     pub objects: &'a [ObservedObject<'a>],
 }
@@ -62,13 +65,17 @@ pub struct ObservedObject<'a> {
 /// Index of the first rule whose conditions all hold: the one that decides. `None` when no rule
 /// matches, and then nothing is recorded.
 ///
-/// Rules of other lists than exit never match.
+/// A rule of the task list matches every call of a task that it has marked, before all others. Rules of
+/// other lists never match.
 ///
 /// # Source
 /// `audit_filter_syscall` and `audit_filter_inodes` in `kernel/auditsc.c`, Linux 6.12, whose two
 /// passes and their priorities come to this order.
 #[must_use]
 pub fn first_match(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
+    if let Some(marked) = of_mark(rules, observed) {
+        return Some(marked);
+    }
     rules.iter().position(|rule| matches(rule, observed))
 }
 
@@ -92,6 +99,9 @@ pub fn recorded(rules: &[Rule], observed: &Observed<'_>) -> bool {
 pub fn recorded_key(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
     let winner = first_match(rules, observed)?;
     let is_keyed = |index: &usize| rules.get(*index).is_some_and(|rule| !rule.keys.is_empty());
+    if of_mark(rules, observed).is_some() {
+        return Some(winner).filter(is_keyed);
+    }
     let is_about_event = |rule: &Rule| !rule.fields.iter().any(is_about_one_object);
     let of_event = || {
         let first = rules
@@ -190,6 +200,7 @@ impl<'a> Observed<'a> {
             personality,
             label: None,
             socket_family: None,
+            mark: None,
             objects: &[],
         }
     }
@@ -352,6 +363,14 @@ const S_IFMT: u32 = 0o170_000;
 const fn low32(value: u64) -> u32 {
     let [a, b, c, d, ..] = value.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
+}
+
+/// Index of the rule of the task list by which the task is marked.
+fn of_mark(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
+    let mark = observed.mark?;
+    rules
+        .iter()
+        .position(|rule| rule.list == List::Task && Mark::of(rule) == mark)
 }
 
 fn matches(rule: &Rule, observed: &Observed<'_>) -> bool {

@@ -138,6 +138,8 @@ pub enum Note {
     MatchesNothing,
     /// A `never` rule.
     OnlySuppresses,
+    /// It decides about tasks when they are made: those that run already are not concerned.
+    NewTasks,
     /// It is evaluated for nearly all syscalls of an ABI.
     EverySyscall(Arch),
     /// It covers 32-bit calls because it says so.
@@ -199,6 +201,7 @@ impl Note {
         match self {
             Self::MatchesNothing => "matches-nothing",
             Self::OnlySuppresses => "only-suppresses",
+            Self::NewTasks => "new-tasks",
             Self::EverySyscall(_) => "every-syscall",
             Self::Compat => "compat",
             Self::CompatUnasked => "compat-unasked",
@@ -215,6 +218,9 @@ impl fmt::Display for Note {
                 "matches nothing: its conditions exclude each other, or an earlier rule takes all",
             ),
             Self::OnlySuppresses => f.write_str("only suppresses: needs no hook of its own"),
+            Self::NewTasks => f.write_str(
+                "decides about tasks when they are made; those that run already are not concerned",
+            ),
             Self::EverySyscall(arch) => {
                 write!(f, "is evaluated for nearly every {} syscall", bits(*arch))
             }
@@ -359,18 +365,22 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
                     .max()
                     .unwrap_or(Cost::Nothing),
             };
-            if calls.is_empty() {
+            let of_tasks = plan.forks.iter().any(|fork| fork.rule == rule);
+            if of_tasks {
+                notes.push(Note::NewTasks);
+            } else if calls.is_empty() {
                 notes.push(Note::MatchesNothing);
             } else if suppresses {
                 notes.push(Note::OnlySuppresses);
-            } else {
-                notes.extend(notes_on(plan, rule, &calls, raw));
             }
-            let hooks = if suppresses {
-                BTreeSet::new()
-            } else {
-                calls.into_iter().flat_map(|call| raw.hooks(call)).collect()
-            };
+            let mut hooks = BTreeSet::new();
+            if !suppresses && !calls.is_empty() {
+                notes.extend(notes_on(plan, rule, &calls, raw));
+                hooks.extend(calls.into_iter().flat_map(|call| raw.hooks(call)));
+            }
+            if of_tasks {
+                hooks.insert(Hook::Fork);
+            }
             RuleCost {
                 rule,
                 calls: by_arch,

@@ -16,8 +16,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::ids::{Arch, Syscall};
+use crate::rule::Action;
 use crate::table;
 
+use super::fork;
 use super::inner::{self, Inner, InnerSet};
 use super::uring;
 use super::{Call, CallPlan, Plan, Subject};
@@ -73,6 +75,8 @@ pub enum Hook {
     UringExit(&'static str),
     /// A function inside the kernel that shows what calls name.
     Inner(Inner),
+    /// The raw tracepoint `sched_process_fork`.
+    Fork,
 }
 
 /// What the kernel shows beside the calls themselves.
@@ -118,13 +122,14 @@ pub struct Sides {
     kernel: Kernel,
 }
 
-/// Hooks that a plan needs on a kernel; none for a plan without calls.
+/// Hooks that a plan needs on a kernel; none for a plan without calls and without a task list.
 #[must_use]
 pub fn hooks(plan: &Plan, engine: EngineKind, kernel: Kernel) -> BTreeSet<Hook> {
     let sides = Sides::of(plan, engine, kernel);
     plan.calls
         .keys()
         .flat_map(|&call| sides.hooks(call))
+        .chain(fork::hook(plan))
         .collect()
 }
 
@@ -258,12 +263,13 @@ impl Sides {
     }
 }
 
-/// Whether every rule of a call needs a watch to be hit.
+/// Whether every rule of a call that records needs a watch to be hit.
 #[must_use]
 pub fn needs_watch(rules: &CallPlan) -> bool {
     rules.slots.iter().all(|slot| {
         let mut subjects = slot.tests.iter().map(|test| test.subject);
-        subjects.any(|subject| matches!(subject, Subject::Path | Subject::Dir))
+        let is_watch = |subject| matches!(subject, Subject::Path | Subject::Dir);
+        slot.action == Action::Never || subjects.any(is_watch)
     })
 }
 
@@ -338,6 +344,7 @@ impl fmt::Display for Hook {
             Self::ExecPrepare => return f.write_str("sched:sched_prepare_exec"),
             Self::ExecCommit => return f.write_str("sched:sched_process_exec"),
             Self::TaskExit => return f.write_str("sched:sched_process_exit"),
+            Self::Fork => return f.write_str("sched:sched_process_fork"),
             Self::FunctionEnter(call) | Self::FunctionLast(call) => {
                 return write!(f, "fentry:{}", function_label(call));
             }

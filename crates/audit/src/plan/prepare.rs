@@ -8,6 +8,7 @@ use crate::ids::Auid;
 use crate::rule::perm::{READ, WRITE};
 use crate::rule::{Field, FieldTest, Op, Rule, Value};
 
+use super::eval::other::without_call;
 use super::eval::{compare, trim_slashes};
 use super::inner::{self, Inner};
 use super::perm::{self, Class};
@@ -103,6 +104,29 @@ pub(super) fn prepare(
     } else {
         Prepared::Conditions(conditions)
     })
+}
+
+/// What a rule of the task list asks of a new task; `None` when none can satisfy it.
+///
+/// # Errors
+/// Why this version cannot honour the rule.
+pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
+    refuse::check(rule)?;
+    let mut tests = Vec::with_capacity(rule.fields.len());
+    for given in &rule.fields {
+        match without_call(given) {
+            Some(true) => continue,
+            Some(false) => return Ok(None),
+            None => {}
+        }
+        let left = early(given, &mut |_| None).map_err(|reason| Refusal::of(rule, reason))?;
+        match left {
+            Early::Holds => {}
+            Early::Later(Condition::Ask(test, Needs::Nothing)) => tests.push(test),
+            Early::Fails | Early::Later(_) => return Ok(None),
+        }
+    }
+    Ok(Some(tests))
 }
 
 impl Condition {

@@ -19,7 +19,7 @@ pub(super) struct Refusal {
 /// # Errors
 /// The reason.
 pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
-    if rule.list != List::Exit {
+    if !matches!(rule.list, List::Exit | List::Task) {
         return Err(other_list(rule));
     }
     rule.fields
@@ -43,16 +43,7 @@ impl Refusal {
 /// A list whose rules only suppress loses nothing: what they would have kept out is recorded.
 fn other_list(rule: &Rule) -> Refusal {
     let (loses, reason) = match (rule.list, rule.action) {
-        (List::Exit | List::Exclude | List::User, _) => (false, ""),
-        (List::Task, Action::Never) => (
-            false,
-            "`never` on the task list spares tasks the cost of kernel audit; here a syscall that \
-             no rule names costs nothing, so it is not needed, and it suppresses nothing",
-        ),
-        (List::Task, Action::Always) => (
-            true,
-            "the task list is not supported: tasks are not recorded whole",
-        ),
+        (List::Exit | List::Task | List::Exclude | List::User, _) => (false, ""),
         (List::Filesystem, _) => (
             false,
             "the filesystem list is not supported yet: its PATH records are written",
@@ -98,7 +89,7 @@ fn check_field(test: &FieldTest) -> Result<(), String> {
             ));
         }
         Field::FsType | Field::MsgType => {
-            return Err(format!("`{name}` has no meaning on the exit list"));
+            return Err(format!("`{name}` has no meaning on this list"));
         }
         _ => {}
     }

@@ -6,7 +6,8 @@ use crate::ids::Auid;
 use crate::rule::{Action, Field, Op};
 
 use super::eval::{Observed, ObservedObject, compare, is_at_or_below};
-use super::{Call, Plan, RuleId, Slot, Subject, Test, WatchId};
+use super::fork::Mark;
+use super::{Call, Facts, Plan, RuleId, Slot, Subject, Test, WatchId};
 
 /// What the rules decide about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,26 @@ impl Plan {
             })
     }
 
+    /// What is kept with a new task; `new` is the task, in no call.
+    #[must_use]
+    pub fn mark(&self, new: &Observed<'_>) -> Option<Mark> {
+        let slot = self.forks.iter().find(|slot| self.matches(slot, new))?;
+        let planned = self.rules.get(usize::from(slot.rule.0))?;
+        Some(Mark::of(&planned.rule))
+    }
+
+    /// Leaves the task list out, for an engine that does not see tasks being made.
+    pub fn forget_forks(&mut self) {
+        self.forks.clear();
+        self.calls.retain(|_, planned| {
+            let is_marked =
+                |slot: &Slot| slot.tests.iter().any(|test| test.subject == Subject::Mark);
+            planned.slots.retain(|slot| !is_marked(slot));
+            planned.facts.remove(Facts::MARK);
+            !planned.slots.is_empty()
+        });
+    }
+
     fn matches(&self, slot: &Slot, observed: &Observed<'_>) -> bool {
         let all_hold = |one| {
             slot.tests
@@ -69,6 +90,7 @@ impl Plan {
                 u32::from(observed.task.auid != Auid::UNSET),
                 test.value,
             ),
+            Subject::Mark => observed.mark.map(|mark| mark.0) == Some(test.value),
             Subject::OpenPerm => compare(test.op, observed.open_perm(), test.value),
             Subject::Path => one.is_some_and(|object| object.is(self.watch(test))),
             Subject::Dir => {

@@ -2,7 +2,9 @@
 
 use audit::event::{Inode, Task};
 use audit::ids::{Arch, Auid, Dev, Syscall};
+use audit::plan::eval::other::{Sender, first_task_match};
 use audit::plan::eval::{Observed, ObservedObject};
+use audit::plan::fork::Mark;
 use audit::plan::list::Listed;
 use audit::plan::shape;
 use audit::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
@@ -193,7 +195,7 @@ fn rule() -> impl Strategy<Value = Rule> {
         List::Filesystem,
         List::IoUring,
     ];
-    let list = prop_oneof![15 => Just(List::Exit), 1 => select(lists)];
+    let list = prop_oneof![30 => Just(List::Exit), 2 => select(lists), 1 => Just(List::Task)];
     let action = select(vec![Action::Always, Action::Always, Action::Never]);
     // The same field again, with another value, is where rules contradict themselves.
     let twice = (field_test(), small()).prop_map(|(test, value)| {
@@ -285,6 +287,7 @@ impl Happening {
             personality,
             label: None,
             socket_family: None,
+            mark: None,
             objects: &self.objects,
         }
     }
@@ -351,9 +354,23 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
         })
 }
 
+/// What the task list decides about the task of an event, as if it had been made with the ids it has.
+pub(crate) fn marked(rules: &[Rule], observed: &Observed<'_>) -> Option<Mark> {
+    let (task, label) = (observed.task, None);
+    let index = first_task_match(
+        rules,
+        &Sender { task, label },
+        observed.groups,
+        observed.personality,
+    );
+    Some(Mark::of(rules.get(index?)?))
+}
+
 /// A plan covers the syscalls that have a name and those that a rule names by number.
 pub(crate) fn is_covered(rules: &[Rule], happening: &Happening) -> bool {
     let number = happening.syscall.0;
-    let named = |rule: &Rule| !rule.syscalls.is_all() && rule.syscalls.contains(number);
+    let named = |rule: &Rule| {
+        rule.list == List::Exit && !rule.syscalls.is_all() && rule.syscalls.contains(number)
+    };
     table::syscall_name(happening.arch, happening.syscall).is_some() || rules.iter().any(named)
 }

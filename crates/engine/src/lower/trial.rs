@@ -20,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::*;
 use crate::abi::{WireInode, WireObject};
-use random::{ARCHES, happening, is_covered, listed};
+use random::{ARCHES, happening, is_covered, listed, marked};
 
 #[path = "../../../audit/tests/random/mod.rs"]
 mod random;
@@ -90,6 +90,7 @@ impl Trial {
                 sgid: task.sgid,
                 fsgid: task.fsgid,
                 open_perm: observed.open_perm(),
+                rule: observed.mark.map_or(0, |mark| mark.0),
                 objects: u8::try_from(observed.objects.len()).unwrap(),
                 ..WireEvent::default()
             },
@@ -206,6 +207,7 @@ fn the_filter_agrees_with_the_evaluator() {
             .filter(|happening| is_covered(&rules, happening))
         {
             let observed = happening.observed();
+            let mark = marked(&rules, &observed);
             // The name by which an object was asked for says nothing here about where it is.
             let objects: Vec<_> = observed
                 .objects
@@ -217,6 +219,7 @@ fn the_filter_agrees_with_the_evaluator() {
                 .collect();
             let observed = Observed {
                 groups: &groups,
+                mark,
                 objects: &objects,
                 ..observed
             };

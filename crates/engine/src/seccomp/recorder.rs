@@ -257,6 +257,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             personality: found.image.personality,
             label: None,
             socket_family: None,
+            mark: None,
             objects: &observed_objects,
         };
         let verdict = self.plan.evaluate(&observed);

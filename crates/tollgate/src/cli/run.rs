@@ -114,9 +114,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
-    let Some(plan) = rules::plan(loaded(args)?, args.partial, rules::NOTHING)? else {
+    let Some(mut plan) = rules::plan(loaded(args)?, args.partial, rules::NOTHING)? else {
         return Ok(Err(NotRun::Ours));
     };
+    if !plan.forks.is_empty() {
+        say(
+            "rules of the task list are about tasks of the whole machine: they have no effect here",
+        );
+        plan.forget_forks();
+    }
     let program = match find(args) {
         Ok(program) => program,
         Err(errno) => return Ok(Err(not_started(args, errno))),

@@ -377,8 +377,6 @@ fn what_is_not_supported_is_named_with_what_it_loses() {
         ..text(Field::SubjType, "init_t")
     };
     let rules = [
-        (on(List::Task, Action::Never), false),
-        (on(List::Task, Action::Always), true),
         (on(List::Filesystem, Action::Never), false),
         (on(List::IoUring, Action::Always), true),
         (on(List::IoUring, Action::Never), false),
@@ -412,7 +410,47 @@ fn what_is_not_supported_is_named_with_what_it_loses() {
             .zip(1..)
             .all(|(rule, line)| rule.line == line)
     );
-    assert!(plan.unsupported[6].reason.contains("`subj_type`"));
+    assert!(plan.unsupported[4].reason.contains("`subj_type`"));
+}
+
+#[test]
+fn the_task_list_comes_before_all_rules_of_a_call() {
+    let on_tasks = |action, fields: &[FieldTest]| Rule {
+        list: List::Task,
+        syscalls: SyscallMask::none(),
+        ..rule(action, &[], fields)
+    };
+    let uid = number(Field::Uid, Op::Equal, 5);
+    let call_only = number(Field::A0, Op::Equal, 5);
+    let plan = compile(
+        [
+            rule(Action::Always, &["openat"], &[]),
+            on_tasks(Action::Never, std::slice::from_ref(&uid)),
+            on_tasks(Action::Never, &[call_only]),
+        ],
+        &[B64],
+    );
+    assert_eq!(plan.unsupported, []);
+    let is_never = test(Subject::Mark, Op::Equal, Mark::NEVER.0);
+    let [first, second] = &plan.calls[&call(B64, "openat")].slots[..] else {
+        panic!("two slots")
+    };
+    assert_eq!((first.rule, first.action), (RuleId(1), Action::Never));
+    assert_eq!(first.tests, [is_never]);
+    assert_eq!((second.rule, second.tests.len()), (RuleId(0), 0));
+    assert_eq!(plan.calls.len(), 1, "suppressing needs no call");
+    let [fork] = &plan.forks[..] else {
+        panic!("a task satisfies one of the rules")
+    };
+    assert_eq!(fork.tests, [test(Subject::Field(Field::Uid), Op::Equal, 5)]);
+
+    let mut plan = compile([on_tasks(Action::Always, &[uid])], &[B64]);
+    assert!(
+        plan.calls.len() > 300,
+        "all calls of such a task are recorded"
+    );
+    plan.forget_forks();
+    assert!(plan.calls.is_empty() && plan.forks.is_empty());
 }
 
 #[test]

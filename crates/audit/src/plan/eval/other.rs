@@ -131,41 +131,55 @@ pub fn task_verdict(
     groups: &[u32],
     personality: u32,
 ) -> TaskVerdict {
-    let all_hold = |rule: &&Rule| {
-        rule.fields
-            .iter()
-            .all(|test| task_test(test, new, groups, personality))
-    };
-    let first = rules
-        .iter()
-        .filter(|rule| rule.list == List::Task)
-        .find(all_hold);
-    match first.map(|rule| rule.action) {
-        Some(Action::Never) => TaskVerdict::Never,
-        Some(Action::Always) => TaskVerdict::Always,
+    let first = first_task_match(rules, new, groups, personality);
+    match first.and_then(|index| rules.get(index)) {
+        Some(rule) if rule.action == Action::Never => TaskVerdict::Never,
+        Some(_) => TaskVerdict::Always,
         None => TaskVerdict::ByCall,
     }
 }
 
-fn task_test(test: &FieldTest, new: &Sender<'_>, groups: &[u32], personality: u32) -> bool {
-    use Field::{
-        A0, A1, A2, A3, Arch, DevMajor, DevMinor, Exe, Exit, FileType, Inode, ObjGid, ObjUid, Perm,
-        Ppid, SaddrFam, Success,
+/// Index of the rule that decides about a new task; as [`task_verdict`].
+#[must_use]
+pub fn first_task_match(
+    rules: &[Rule],
+    new: &Sender<'_>,
+    groups: &[u32],
+    personality: u32,
+) -> Option<usize> {
+    let all_hold = |rule: &Rule| {
+        let mut fields = rule.fields.iter();
+        fields.all(|test| task_test(test, new, groups, personality))
     };
-    let fails = false;
+    rules
+        .iter()
+        .position(|rule| rule.list == List::Task && all_hold(rule))
+}
+
+fn task_test(test: &FieldTest, new: &Sender<'_>, groups: &[u32], personality: u32) -> bool {
+    without_call(test).unwrap_or_else(|| {
+        let observed = Observed {
+            label: new.label,
+            ..Observed::of_task(new.task, groups, personality)
+        };
+        holds(test, &observed, None)
+    })
+}
+
+/// What a condition comes to where there is no call; `None` when it is about the task alone.
+pub(in crate::plan) fn without_call(test: &FieldTest) -> Option<bool> {
+    use Field::{
+        A0, A1, A2, A3, Arch, DevMajor, DevMinor, Dir, Exe, Exit, FileType, Inode, ObjGid, ObjUid,
+        Path, Perm, Ppid, SaddrFam, Success,
+    };
+    let fails = Some(false);
     match (test.field, &test.value) {
-        (Arch | Ppid | Exit | Success | A0 | A1 | A2 | A3 | SaddrFam, _) => fails,
-        (Inode | DevMajor | DevMinor | ObjUid | ObjGid, Value::Number(_)) => fails,
+        (Arch | Ppid | Exit | Success | A0 | A1 | A2 | A3 | SaddrFam | Path | Dir, _) => fails,
+        (Inode | DevMajor | DevMinor | ObjUid | ObjGid, _) => fails,
         (_, Value::Field(ObjUid | ObjGid)) => fails,
         // Of nothing, none is of the type, in the class, or at the path.
-        (Exe | FileType | Perm, _) => test.op == Op::NotEqual,
-        _ => {
-            let observed = Observed {
-                label: new.label,
-                ..Observed::of_task(new.task, groups, personality)
-            };
-            holds(test, &observed, None)
-        }
+        (Exe | FileType | Perm, _) => Some(test.op == Op::NotEqual),
+        _ => None,
     }
 }
 

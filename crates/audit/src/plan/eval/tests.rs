@@ -69,6 +69,7 @@ fn openat() -> Observed<'static> {
         personality: 0,
         label: Label::parse(b"staff_u:staff_r:staff_t:s0"),
         socket_family: None,
+        mark: None,
         objects: &[PASSWD],
     }
 }

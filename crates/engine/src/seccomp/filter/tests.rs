@@ -222,7 +222,7 @@ proptest! {
         };
         let observed = Observed {
             arch: B64, syscall: Syscall(number), exit: Some(0), args, open_how_flags: 0, task,
-            groups: &[], personality: 0, label: None, socket_family: None, objects: &[],
+            groups: &[], personality: 0, label: None, socket_family: None, mark: None, objects: &[],
         };
         let kept = matches!(plan.evaluate(&observed), Verdict::Record(_));
         prop_assert!(stopped || !kept, "{text}");

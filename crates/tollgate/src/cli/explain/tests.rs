@@ -72,6 +72,7 @@ fn text_of_64_bit_rules() {
     let never = Rule {
         list: List::Task,
         action: Action::Never,
+        fields: Vec::new(),
         ..rule(B64, &[], "")
     };
     let label = FieldTest {
@@ -99,18 +100,18 @@ fn text_of_64_bit_rules() {
         labelled,
     ];
     let expected = "\
-a.rules: 2 rules in force, 2 not supported
+a.rules: 3 rules in force, 1 not supported
 
 rule    cost    syscalls  hooks                  key         touches
+line 1  none    6         new tasks                          open, execve, truncate +3
 line 2  low     2         2 enter, 2 exit, exec  exec        execve, execveat
 line 3  medium  4         4 exit                 bad\\x1b[0m  open, truncate, openat +1
 
 notes
+  line 1: decides about tasks when they are made; those that run already are not concerned
   line 3: names are read from task memory, where another thread can change them, for truncate
 
 not supported
-  line 1: no record is missed: `never` on the task list spares tasks the cost of kernel audit; \
-     here a syscall that no rule names costs nothing, so it is not needed, and it suppresses nothing
   line 5: RECORDS ARE MISSED: `subj_type` is not supported yet: security labels are not read
 
 refused while loading
@@ -119,7 +120,7 @@ refused while loading
 in all, on the tracepoint engine
   6 of KNOWN 64-bit syscalls evaluate rules
   do not pay: read, write, getpid, futex, epoll_wait, stat
-  attached: 2 enter, 6 exit, exec
+  attached: 2 enter, 6 exit, exec, new tasks
   price: 43 ns on every syscall of the machine, rule or no rule, because the kernel
          then takes its slow path; about 200 ns more where rules are evaluated
          (measured on 6.18, see docs/bench.md)

@@ -123,6 +123,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::RawExit => raw.push("raw exit".to_owned()),
             Hook::ExecPrepare | Hook::ExecCommit => raw.push("exec".to_owned()),
             Hook::TaskExit => raw.push("task exit".to_owned()),
+            Hook::Fork => raw.push("new tasks".to_owned()),
             Hook::FunctionEnter(_) | Hook::FunctionLast(_) => enters += 1,
             Hook::FunctionExit(_) => exits += 1,
             Hook::Inner(_) => inside += 1,
