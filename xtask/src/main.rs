@@ -54,6 +54,11 @@ const COMMANDS: &[Command] = &[
         vm::run,
     ),
     (
+        "counts",
+        "count instructions on those kernels, and write docs/instructions.md",
+        vm::count,
+    ),
+    (
         "lists",
         "random rule lists on this kernel (root): [SEED:FIRST:COUNT]",
         lists::run,

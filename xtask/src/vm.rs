@@ -11,6 +11,7 @@ mod initramfs;
 mod kernel;
 mod report;
 mod rulesets;
+mod table;
 
 use std::env;
 use std::error::Error;
@@ -23,8 +24,10 @@ use crate::Outcome;
 use crate::repository::Repository;
 use crate::step::{Tally, succeeds};
 use boot::{Machine, Purpose, QEMU};
+use counts::Counts;
 use initramfs::Archive;
 use kernel::{KERNELS, Kernel};
+use table::Counted;
 
 const BUSYBOX: &str = "/bin/busybox";
 const AUSEARCH: &str = "/usr/sbin/ausearch";
@@ -68,13 +71,30 @@ struct Options {
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments)?;
     let mut tests = Tally::default();
-    let passed = build(repository)? && boot_all(repository, &options, &mut tests)?;
+    let passed = build(repository)? && boot_all(repository, &options, &mut tests)?.is_some();
     println!("{tests}");
     Ok(if passed && tests.failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Counts instructions on all kernels, and writes `docs/instructions.md`.
+///
+/// # Errors
+/// When a tool is missing, or the file cannot be written.
+pub(crate) fn count(repository: &Repository, _: &[String]) -> Outcome {
+    let options = Options::parse(&["--filter".to_owned(), COUNTING.to_owned()])?;
+    let mut tests = Tally::default();
+    if build(repository)?
+        && let Some(counted) = boot_all(repository, &options, &mut tests)?
+    {
+        table::write(repository, &counted)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{tests}");
+    Ok(ExitCode::FAILURE)
 }
 
 /// All tests on all kernels, as a step of a longer chore that has made the release build.
@@ -87,7 +107,14 @@ pub(crate) fn test(repository: &Repository, tests: &mut Tally) -> Result<bool, B
         tests.skipped += 1;
         return Ok(true);
     }
-    boot_all(repository, &Options::parse(&[])?, tests)
+    let Some(counted) = boot_all(repository, &Options::parse(&[])?, tests)? else {
+        return Ok(false);
+    };
+    let differences = table::differences(repository, &counted)?;
+    for difference in &differences {
+        println!("    FAIL  {difference}");
+    }
+    Ok(differences.is_empty())
 }
 
 /// Builds the daemon and the first process of the machines.
@@ -167,11 +194,12 @@ impl Options {
     }
 }
 
+/// Runs the tests; gives what was counted when all have passed.
 fn boot_all(
     repository: &Repository,
     options: &Options,
     tests: &mut Tally,
-) -> Result<bool, Box<dyn Error>> {
+) -> Result<Option<Vec<Counted>>, Box<dyn Error>> {
     if let Some(reason) = unfit() {
         return Err(reason.into());
     }
@@ -186,6 +214,7 @@ fn boot_all(
         images.push((kernel.line, image.path));
     }
     let mut passed = true;
+    let mut counted = Vec::new();
     for purpose in options.purposes() {
         let machines: Vec<Machine<'_>> = images
             .iter()
@@ -198,12 +227,17 @@ fn boot_all(
                 words: &options.lists,
             })
             .collect();
-        for tally in run_all(&machines, purpose).map_err(|error| error.to_string())? {
+        let ended = run_all(&machines, purpose).map_err(|error| error.to_string())?;
+        for ((tally, counts), kernel) in ended.into_iter().zip(&options.kernels) {
             passed &= tally.failed == 0;
             tests.add(tally);
+            if purpose == Purpose::Counting {
+                let line = kernel.line;
+                counted.push(Counted { line, counts });
+            }
         }
     }
-    Ok(passed)
+    Ok(passed.then_some(counted))
 }
 
 /// Runs machines of one purpose. A machine takes one processor of the host, so that two run side by side;
@@ -211,7 +245,7 @@ fn boot_all(
 fn run_all(
     machines: &[Machine<'_>],
     purpose: Purpose,
-) -> Result<Vec<Tally>, Box<dyn Error + Send + Sync>> {
+) -> Result<Vec<(Tally, Counts)>, Box<dyn Error + Send + Sync>> {
     match purpose {
         Purpose::Racing => machines.iter().map(Machine::run).collect(),
         Purpose::Testing | Purpose::Counting => thread::scope(|scope| {

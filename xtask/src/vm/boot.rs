@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::counts::Counts;
 use super::report::Report;
 use crate::step::Tally;
 
@@ -70,7 +71,7 @@ impl Machine<'_> {
     ///
     /// # Errors
     /// When the emulator cannot be started.
-    pub(crate) fn run(&self) -> Result<Tally, Box<dyn Error + Send + Sync>> {
+    pub(crate) fn run(&self) -> Result<(Tally, Counts), Box<dyn Error + Send + Sync>> {
         let started = Instant::now();
         let mut report = self.boot(started)?;
         if self.purpose == Purpose::Racing && report.emulator_lost() {
@@ -88,13 +89,14 @@ impl Machine<'_> {
             let file = format!("counts-{}.json", self.line);
             fs::write(self.initramfs.with_file_name(file), json)?;
         }
+        let counts = report.counts.clone();
         let (tally, troubles) = report.finish();
         for trouble in troubles {
             println!("    {:<5} {trouble}", self.line);
         }
         let seconds = started.elapsed().as_secs_f64();
         println!("    {:<5} {tally} ({seconds:.1} s)", self.line);
-        Ok(tally)
+        Ok((tally, counts))
     }
 
     /// From power on to power off.

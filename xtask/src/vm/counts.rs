@@ -43,12 +43,7 @@ impl Counts {
         if self.0.is_empty() {
             return None;
         }
-        let mut calls: Vec<&str> = Vec::new();
-        for count in &self.0 {
-            if !calls.contains(&count.call.as_str()) {
-                calls.push(&count.call);
-            }
-        }
+        let calls = self.calls();
         let figures: Vec<String> = calls.iter().map(|call| self.figure(call)).collect();
         Some(format!(
             "{{\"form\": 1, \"version\": \"cargo xtask vm\", \"runs\": 1,\n \
@@ -60,6 +55,24 @@ impl Counts {
              \"figures\": [\n{}\n ]}}]}}\n",
             figures.join(",\n")
         ))
+    }
+
+    /// The calls, in the order in which they came.
+    pub(crate) fn calls(&self) -> Vec<&str> {
+        let mut calls: Vec<&str> = Vec::new();
+        for count in &self.0 {
+            if !calls.contains(&count.call.as_str()) {
+                calls.push(&count.call);
+            }
+        }
+        calls
+    }
+
+    /// The first count of a call in a state.
+    pub(crate) fn first(&self, call: &str, state: &str) -> Option<u64> {
+        let mut counts = self.0.iter();
+        let count = counts.find(|count| count.call == call && count.state == state)?;
+        Some(count.instructions)
     }
 
     fn figure(&self, call: &str) -> String {

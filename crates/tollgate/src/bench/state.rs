@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -162,8 +162,13 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
                 .arg("--no-control")
                 .arg("--config")
                 .arg(place.empty_configuration()?)
-                .arg("--log")
-                .arg(place.log());
+                .args(["--kernel-messages", "off"]);
+            if variant.outlet.has_plugin() {
+                let conf = configure(place, variant.outlet)?.join("auditd.conf");
+                command.arg("--auditd-conf").arg(conf);
+            } else {
+                command.arg("--log").arg(place.log());
+            }
             let daemon = Daemon::start(&mut command)?;
             said = Some(daemon.says("tollgate: auditing")?);
             Auditor::Tollgate(daemon)
@@ -190,13 +195,8 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
     })
 }
 
-/// Starts auditd with a configuration of its own, then enables the kernel's audit.
-fn kernel_audit(
-    place: &Place,
-    control: &AuditControl,
-    rules: &Path,
-    outlet: Outlet,
-) -> anyhow::Result<Daemon> {
+/// Writes `auditd.conf` and, where that is the outlet, the plugin's file; gives their directory.
+fn configure(place: &Place, outlet: Outlet) -> anyhow::Result<PathBuf> {
     let directory = place.work.join("auditd");
     let plugins = directory.join("plugins.d");
     let file = directory.join("auditd.conf");
@@ -214,7 +214,18 @@ fn kernel_audit(
         }
         Ok(())
     };
-    write().context("cannot configure auditd")?;
+    write().context("cannot write `auditd.conf`")?;
+    Ok(directory)
+}
+
+/// Starts auditd with a configuration of its own, then enables the kernel's audit.
+fn kernel_audit(
+    place: &Place,
+    control: &AuditControl,
+    rules: &Path,
+    outlet: Outlet,
+) -> anyhow::Result<Daemon> {
+    let directory = configure(place, outlet)?;
     let mut command = AUDITD.command()?;
     command.args(["-n", "-s", "nochange", "-c"]).arg(&directory);
     let mut auditd = Daemon::start(&mut command)?;

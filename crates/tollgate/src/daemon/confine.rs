@@ -2,15 +2,17 @@
 //!
 //! | measure | what holds from then on |
 //! | --- | --- |
-//! | capabilities | only [`KEPT`], in no inherited set and in no bounding set |
+//! | capabilities | only [`KEPT`], and where tracepoints need it `SYS_ADMIN`, in no inherited set and in no bounding set |
 //! | no new privileges | no program that it could start would have more |
 //! | Landlock | it writes only below the directories given here, starts nothing, and signals nobody else |
 //!
 //! What it must start nevertheless the launcher starts, which keeps its rights: see [`crate::launch`].
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use audit::plan::hook::EngineKind;
 use caps::{CapSet, Capability, CapsHashSet};
 use landlock::{
     ABI, AccessFs, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
@@ -36,17 +38,41 @@ const KEPT: [Capability; 8] = [
     Capability::CAP_PERFMON,
     Capability::CAP_BPF,
 ];
+/// Says who may open tracepoints, as perf events.
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+/// Up to this, `PERFMON` is enough. Debian's kernels add a level above, which is their default and asks for
+/// `SYS_ADMIN`: their patch "security,perf: Allow further restriction of `perf_event_open`", 6.1 and 6.12.
+const PARANOID_UPSTREAM: i32 = 2;
+
 /// Newest version of Landlock whose rights were weighed here; later ones add rights that are left alone.
 const WEIGHED: ABI = ABI::V7;
 
-/// Gives up what is not needed. Directories that do not exist are left out.
+/// The capabilities that one of these engines needs on this machine.
+fn kept(engines: &[EngineKind]) -> Vec<Capability> {
+    let paranoid = fs::read_to_string(PARANOID).unwrap_or_default();
+    let mut kept = KEPT.to_vec();
+    if engines.contains(&EngineKind::Tracepoint)
+        && paranoid
+            .trim()
+            .parse()
+            .is_ok_and(|level: i32| level > PARANOID_UPSTREAM)
+    {
+        kept.push(Capability::CAP_SYS_ADMIN);
+    }
+    kept
+}
+
+/// Gives up what is not needed by any of these engines. Directories that do not exist are left out.
 ///
 /// # Errors
 /// When the kernel refuses what every process may do to itself. What this kernel does not have is no error:
 /// the answer says what holds.
-pub(super) fn confine(writable: &[PathBuf]) -> anyhow::Result<Confinement> {
+pub(super) fn confine(engines: &[EngineKind], writable: &[PathBuf]) -> anyhow::Result<Confinement> {
     let has = caps::read(None, CapSet::Permitted).context("cannot read the capabilities")?;
-    let kept: CapsHashSet = KEPT.into_iter().filter(|kept| has.contains(kept)).collect();
+    let kept: CapsHashSet = kept(engines)
+        .into_iter()
+        .filter(|kept| has.contains(kept))
+        .collect();
     let bounding = empty_bounding();
     for set in [CapSet::Effective, CapSet::Permitted] {
         caps::set(None, set, &kept).context("cannot give up capabilities")?;
@@ -122,7 +148,6 @@ fn inside() -> BitFlags<AccessFs> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::process::Command;
     use std::thread;
 
@@ -137,7 +162,7 @@ mod tests {
         fs::create_dir(&outside).unwrap();
         let missing = place.path().join("missing");
         let confined = thread::spawn(move || {
-            let confinement = confine(&[inside.clone(), missing]).unwrap();
+            let confinement = confine(&[EngineKind::Fentry], &[inside.clone(), missing]).unwrap();
             let status = fs::read_to_string("/proc/thread-self/status").unwrap();
             fs::write(inside.join("a"), "text").unwrap();
             fs::rename(inside.join("a"), inside.join("b")).unwrap();

@@ -131,7 +131,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let metrics = metrics(settings.metrics.as_ref(), server.as_ref())?;
-    let confinement = confine(&writable(&keep, server.as_ref())?)?;
+    let confinement = confine(&settings.engines, &writable(&keep, server.as_ref())?)?;
     let machine = Box::new(ThisMachine::new(launcher.clone()));
     let log = Journal::open(keep, machine, launcher)?;
     let ended = Arc::new(event_fd()?);

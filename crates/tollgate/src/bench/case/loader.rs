@@ -59,14 +59,16 @@ impl Case for Loader {
                 _ => Variant::plain(state, RULES),
             });
         }
-        if options.against.contains(&State::Kernel) {
-            for (name, outlet) in [
-                ("kernel, plugin only", Outlet::Plugin),
-                ("kernel, disk and plugin", Outlet::Both),
-            ] {
+        for (state, name, outlet) in [
+            (State::Tollgate, "tollgate, plugin only", Outlet::Plugin),
+            (State::Tollgate, "tollgate, disk and plugin", Outlet::Both),
+            (State::Kernel, "kernel, plugin only", Outlet::Plugin),
+            (State::Kernel, "kernel, disk and plugin", Outlet::Both),
+        ] {
+            if options.against.contains(&state) {
                 variants.push(Variant {
                     outlet,
-                    ..Variant::named(name, State::Kernel, RULES)
+                    ..Variant::named(name, state, RULES)
                 });
             }
         }
@@ -190,7 +192,7 @@ mod tests {
             fifo: false,
         };
         let variants = Loader.variants(&options, Path::new("/w"));
-        assert_eq!(variants.len(), 5);
+        assert_eq!(variants.len(), 7);
         for variant in variants {
             assert_eq!(variant.rules.is_empty(), variant.state == State::Off);
         }
