@@ -13,8 +13,9 @@ use audit::table;
 use bstr::{BString, ByteSlice as _};
 
 /// The kernel takes the time when a call starts, and tollgate for most calls when it ends: a task may
-/// wait for a processor in between, and an emulated one is slow.
-const TOLERANCE_MS: u64 = 100;
+/// wait for a processor in between, and an emulated one is slow, or taken away: with four machines on two
+/// processors of the host it was 132 ms once.
+const TOLERANCE_MS: u64 = 1000;
 
 /// Something that the two auditors do not agree about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
