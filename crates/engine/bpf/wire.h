@@ -21,6 +21,7 @@
 #define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
 #define WIRE_URING_OPS	     128
 #define WIRE_NO_CALL	     0xffffffffu
+#define WIRE_NO_SPOT	     0xffffffffu
 #define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record */
 #define WIRE_RULE_BITS	     16 /* of it that are the rule; between the two, the epoch of its plan */
 #define WIRE_EPOCHS	     32768 /* before they start again at 0; a power of two */
@@ -193,8 +194,6 @@ struct wire_inode_key {
 _Static_assert(sizeof(struct wire_inode_key) == 16, "wire_inode_key layout");
 
 /* Which watch an inode is. */
-#define WIRE_NO_SPOT (~0U)
-
 struct wire_watched {
 	__u32 watch;
 	__u32 sole_spot; /* name_spot() of the last component of the watched path, or WIRE_NO_SPOT when

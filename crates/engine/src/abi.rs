@@ -11,6 +11,7 @@ pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;
 pub(crate) const B32: u32 = 1;
 pub(crate) const NO_CALL: u32 = u32::MAX;
+pub(crate) const NO_SPOT: u32 = u32::MAX;
 pub(crate) const KEEP: u32 = 0x8000_0000;
 pub(crate) const RULE_BITS: u32 = 16;
 pub(crate) const EPOCHS: u16 = 32768;
@@ -410,15 +411,11 @@ mod tests {
         assert_eq!(enumerators("wire_cut").len(), CUT + 1);
 
         let defined = |name: &str| -> u64 {
-            let line = header
-                .lines()
-                .find(|line| line.split_whitespace().take(2).eq(["#define", name]))
+            let mut lines = header.lines().map(str::split_whitespace);
+            let mut words = lines
+                .find(|words| words.clone().take(2).eq(["#define", name]))
                 .unwrap();
-            let value = line
-                .split_whitespace()
-                .nth(2)
-                .unwrap()
-                .trim_end_matches('u');
+            let value = words.nth(2).unwrap().trim_end_matches('u');
             value.strip_prefix("0x").map_or_else(
                 || value.parse().unwrap(),
                 |hex| u64::from_str_radix(hex, 16).unwrap(),
@@ -428,6 +425,7 @@ mod tests {
             ("WIRE_VERSION", u64::from(VERSION)),
             ("WIRE_SYSCALLS", u64::from(SYSCALLS)),
             ("WIRE_NO_CALL", u64::from(NO_CALL)),
+            ("WIRE_NO_SPOT", u64::from(NO_SPOT)),
             ("WIRE_KEEP", u64::from(KEEP)),
             ("WIRE_OBJECTS", OBJECTS as u64),
             ("WIRE_ITEMS", ITEMS as u64),

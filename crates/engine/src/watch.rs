@@ -12,10 +12,7 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::abi::{WireInodeKey, WireWatched};
-
-/// Where a name that another watch has as well would be: `WIRE_NO_SPOT`.
-const WIRE_NO_SPOT: u32 = u32::MAX;
+use crate::abi::{NO_SPOT, WireInodeKey, WireWatched};
 
 /// What the maps of watches hold.
 #[derive(Debug, Default)]
@@ -102,7 +99,7 @@ impl Watches {
             let spot = u16::try_from(watched.sole_spot).ok();
             let named = spot.and_then(|spot| spots.get(&spot)).map(BTreeSet::len);
             if !alone || named != Some(1) {
-                watched.sole_spot = WIRE_NO_SPOT;
+                watched.sole_spot = NO_SPOT;
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
+use std::mem;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -75,28 +76,31 @@ impl Machine<'_> {
         let started = Instant::now();
         let mut report = self.boot(started)?;
         if self.purpose == Purpose::Racing && report.emulator_lost() {
-            let (_nothing_counts, troubles) = report.finish();
-            for trouble in troubles {
-                println!("    {:<5} {trouble}", self.line);
-            }
+            self.finish(report);
             println!(
                 "    {:<5} the emulator lost a race; booted once more",
                 self.line
             );
             report = self.boot(started)?;
         }
-        if let Some(json) = report.counts.json(self.line) {
+        let counts = mem::take(&mut report.counts);
+        if let Some(json) = counts.json(self.line) {
             let file = format!("counts-{}.json", self.line);
             fs::write(self.initramfs.with_file_name(file), json)?;
         }
-        let counts = report.counts.clone();
+        let tally = self.finish(report);
+        let seconds = started.elapsed().as_secs_f64();
+        println!("    {:<5} {tally} ({seconds:.1} s)", self.line);
+        Ok((tally, counts))
+    }
+
+    /// Shows what has gone wrong outside of the tests.
+    fn finish(&self, report: Report) -> Tally {
         let (tally, troubles) = report.finish();
         for trouble in troubles {
             println!("    {:<5} {trouble}", self.line);
         }
-        let seconds = started.elapsed().as_secs_f64();
-        println!("    {:<5} {tally} ({seconds:.1} s)", self.line);
-        Ok((tally, counts))
+        tally
     }
 
     /// From power on to power off.

@@ -13,10 +13,15 @@ use super::list::Listed;
 pub struct Messages(Vec<Listed>);
 
 impl Messages {
-    /// Whether every message is kept, and there is nothing to ask.
+    /// Whether [`Messages::keeps`] is to be asked about a message of this type: there are rules, and a program
+    /// has sent it. Others are the kernel's own.
+    ///
+    /// # Source
+    /// `audit_receive_msg` in `kernel/audit.c`, Linux 6.12: `AUDIT_USER`, and both ranges of types for user
+    /// messages in `include/uapi/linux/audit.h`.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    pub const fn asks_about(&self, kind: MsgType) -> bool {
+        !self.0.is_empty() && matches!(kind, MsgType::USER | MsgType(1100..=1199 | 2100..=2999))
     }
 
     /// The rules, in order.
@@ -32,10 +37,6 @@ impl Messages {
 
     /// Whether a message of this type is written. The sender is as it was when it sent: its ids, its
     /// program and its label.
-    ///
-    /// # Source
-    /// `audit_receive_msg` in `kernel/audit.c`, Linux 6.12, which asks before each message of a type from
-    /// `AUDIT_FIRST_USER_MSG` on.
     #[must_use]
     pub fn keeps(&self, kind: MsgType, sender: &Sender<'_>) -> bool {
         let rules = self.0.iter().map(|listed| &listed.rule);
@@ -54,7 +55,7 @@ mod tests {
     #[test]
     fn a_message_is_kept_unless_the_first_rule_that_matches_says_never() {
         let mut messages = Messages::default();
-        assert!(messages.is_empty());
+        assert!(!messages.asks_about(MsgType(1112)));
         for (line, text) in (1..).zip([
             "-a always,user -F msgtype=USER_LOGIN",
             "-a never,user -F uid=1000",
@@ -91,5 +92,19 @@ mod tests {
         assert!(messages.keeps(login, &sender(1000)));
         assert!(!messages.keeps(auth, &sender(1000)));
         assert!(messages.keeps(auth, &sender(0)));
+        for (kind, asked) in [
+            (1005, true),
+            (1099, false),
+            (1100, true),
+            (1199, true),
+            (1200, false),
+            (1701, false),
+            (2099, false),
+            (2100, true),
+            (2999, true),
+            (3000, false),
+        ] {
+            assert_eq!(messages.asks_about(MsgType(kind)), asked, "{kind}");
+        }
     }
 }

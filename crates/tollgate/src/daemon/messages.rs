@@ -24,12 +24,6 @@ const AT_ONCE: usize = 256;
 /// Text that may wait for the ring; the rest waits with the kernel.
 const HELD_BYTES: usize = 1 << 20;
 
-/// Types of what programs send, which the user list is asked about: `AUDIT_USER` and two ranges of
-/// `include/uapi/linux/audit.h`, as `audit_receive_msg` in `kernel/audit.c`, Linux 6.12, takes them.
-const fn is_of_program(kind: MsgType) -> bool {
-    matches!(kind.0, 1005 | 1100..=1199 | 2100..=2999)
-}
-
 /// What came of the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MessageCounts {
@@ -137,12 +131,12 @@ impl Held {
         };
         counts.received += 1;
         let (time, serial) = (record.time, record.serial);
-        let of_program = is_of_program(message.kind) && !user.is_empty();
-        if of_program || !exclude.is_empty() {
+        let asked = user.asks_about(message.kind);
+        if asked || !exclude.is_empty() {
             let sender = Sender::of(&record);
             let task = sender.task();
             let sent = eval::other::Sender { task, label: None };
-            if of_program && !user.keeps(message.kind, &sent) {
+            if asked && !user.keeps(message.kind, &sent) {
                 self.lines.truncate(start);
             }
             exclude.strike(&sent.task, &mut self.lines, start);
