@@ -57,6 +57,17 @@ pub struct Event<'a> {
     pub items: SmallVec<[Item<'a>; 5]>,
     /// First bytes of the task's command line, NUL-separated.
     pub proctitle: &'a [u8],
+    /// Who stands behind the task; `None` when nobody asked. No record holds it.
+    pub background: Option<Background<'a>>,
+}
+
+/// Who stands behind a task, as far as no record says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Background<'a> {
+    /// Name of the parent.
+    pub parent_comm: &'a [u8],
+    /// Path of the control group in the second version's hierarchy, seen from its root.
+    pub cgroup: &'a [u8],
 }
 
 /// Identity of the task that made a call, after the call.
@@ -139,6 +150,10 @@ pub struct Item<'a> {
     pub inode: Option<Inode>,
     /// Part that the object played.
     pub nametype: NameType,
+    /// Where it lies below the root directory of the task, links followed and mounts crossed, with
+    /// ` (deleted)` behind it when nothing stands there any more; `None` when nobody asked for paths, or the
+    /// engine could not see the object. No record holds it.
+    pub path: Option<&'a [u8]>,
 }
 
 /// Where a name was read.

@@ -146,6 +146,7 @@ mod tests {
             source: NameSource::User,
             inode: None,
             nametype: NameType::Unknown,
+            path: None,
         });
         use_it(&Event {
             task: Task {
@@ -162,6 +163,7 @@ mod tests {
             details: [].into_iter().collect(),
             items: names.collect(),
             proctitle: &strings.proctitle,
+            background: None,
             ..base
         })
     }

@@ -78,29 +78,6 @@ __noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
 	return s->depth == depth && s->prefix[depth & PREFIX_MASK] == wanted;
 }
 
-/* The path of an object as its name: components, leaf first. */
-__noinline int walk_name(struct scratch *s)
-{
-	struct task_struct *task = current();
-	struct path_walk walk = {};
-	__u64 fs, root;
-
-	if (!s)
-		return 0;
-	fs = (__u64)FOLLOW(task_struct, task, fs);
-	root = AT(fs_struct, fs, root);
-	walk.s = s;
-	walk.cache = &s->path_cache[PATH_OBJECT];
-	walk.dentry = s->object[0].dentry;
-	walk.mnt = s->object[0].mnt;
-	walk.root_dentry = LOAD(path, root, dentry);
-	walk.root_mnt = LOAD(path, root, mnt);
-	s->used = 0;
-	walk.cache->levels = 0;
-	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
-	return s->used;
-}
-
 /* Adds the object as one item. Overlays call a function again for the file system below: the first is it. */
 /*
  * Gives the item added last the name of what `s->object[0]` stands for. A function of its own, which the
@@ -124,7 +101,9 @@ __noinline int name_object(struct scratch *s, struct seen *seen, const struct wi
 		if (len && bpf_probe_read_kernel(room, len, tail_at(s, sizeof(*to))))
 			return 0;
 	} else {
-		len = walk_name(s);
+		s->used = 0;
+		walk_path(s, 0);
+		len = s->used;
 		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
 		if (len >= WIRE_NAME_BYTES) {
 			count_cut(WIRE_CUT_PATH); /* a part of a path names something else */
@@ -179,10 +158,14 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 	if (!item)
 		return 0;
 	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
-	if (shape->place == WIRE_PLACE_FD)
+	if (shape->place == WIRE_PLACE_FD && !tlg_context)
 		return 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
 	s->object[0].dentry = (__u64)dentry;
+	if (tlg_context)
+		seen_path(seen, seen->items - 1, s->object[0].dentry, s->object[0].mnt);
+	if (shape->place == WIRE_PLACE_FD)
+		return 0;
 	return name_object(s, seen, shape);
 }
 

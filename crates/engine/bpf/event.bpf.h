@@ -321,6 +321,8 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	if (seen)
 		seen_append_address(s, seen);
 	append_label(s, task);
+	if (tlg_context)
+		append_context(s);
 	event->len = sizeof(*event) + (s->used & TAIL_MASK);
 	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1));
 }

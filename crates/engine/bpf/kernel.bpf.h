@@ -280,6 +280,24 @@ struct aa_label {
 	struct aa_profile *vec[0];
 };
 
+struct kernfs_node {
+	struct kernfs_node *parent;
+	const char *name;
+};
+
+/* Since v6.15. */
+struct kernfs_node___v6_15 {
+	struct kernfs_node *__parent;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
 struct thread_info {
 	__u32 status;
 };
@@ -298,6 +316,7 @@ struct task_struct {
 	struct fs_struct *fs;
 	struct files_struct *files;
 	struct signal_struct *signal;
+	struct css_set *cgroups;
 	kuid_t loginuid;
 	unsigned int sessionid;
 	__u64 start_boottime;

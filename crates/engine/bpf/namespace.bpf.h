@@ -130,6 +130,8 @@ int names_parent(__u64 *ctx)
 	seen->dir[at] = (__u64)inode;
 	seen->last[at] = (__u64)nd->last.len << 32 | nd->last.hash;
 	seen->mnt = (__u64)mnt;
+	if (tlg_context)
+		seen_path(seen, at, (__u64)dentry, (__u64)mnt);
 	if (!seen_compares(call))
 		return 0;
 	watch_by(s, call);
@@ -156,6 +158,7 @@ int names_delete(__u64 *ctx)
 	if (!item)
 		return 0;
 	seen_inode(item, inode);
+	resolve_last(seen, dentry, seen->mnt);
 	if (seen_compares(call))
 		seen_watch_inode(seen, inode);
 	if (!(__u32)ctx[4])
@@ -173,8 +176,10 @@ static __always_inline int see_created(__u64 dir, const struct dentry *dentry)
 	if (!seen)
 		return 0;
 	item = seen_add_child(seen, WIRE_PART_CREATE, dir, dentry);
-	if (item)
-		seen_inode(item, FOLLOW(dentry, dentry, d_inode));
+	if (!item)
+		return 0;
+	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
+	resolve_last(seen, dentry, seen->mnt);
 	return 0;
 }
 
@@ -223,12 +228,15 @@ int names_linked(__u64 *ctx)
 		return 0;
 	if (!(__u32)ctx[5])
 		seen_inode(item, FOLLOW(dentry, dentry, d_inode));
+	resolve_last(seen, (struct dentry *)ctx[3], seen->mnt);
 	/* The second name that the call was given is the old one. */
 	item = &seen->item[1];
 	if (item->effect != WIRE_PART_UNKNOWN)
 		return 0;
 	item->effect = WIRE_PART_NORMAL;
 	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
+	if (tlg_context)
+		seen_path(seen, 1, (__u64)dentry, seen->mnt);
 	if (!seen_compares(call))
 		return 0;
 	watch_by(s, call);
@@ -260,19 +268,24 @@ int names_renamed(__u64 *ctx)
 	new_dir = (__u64)FOLLOW(renamedata, rd, new_dir);
 	if ((__u32)ctx[1]) {
 		/* The kernel has listed the new name before it was refused, unless something has it. */
-		if (seen->may_delete == 1 && !new->d_inode)
-			seen_add_child(seen, WIRE_PART_CREATE, new_dir, new);
+		if (seen->may_delete == 1 && !new->d_inode &&
+		    seen_add_child(seen, WIRE_PART_CREATE, new_dir, new))
+			resolve_last(seen, new, seen->mnt);
 		return 0;
 	}
 	/* The two entries have changed places: each now stands under the other's name. */
 	item = seen_add_child(seen, WIRE_PART_CREATE, new_dir, old);
-	if (item)
+	if (item) {
 		seen_inode(item, old->d_inode);
+		resolve_last(seen, old, seen->mnt);
+	}
 	if (!(rd->flags & RENAME_EXCHANGE))
 		return 0;
 	item = seen_add_child(seen, WIRE_PART_CREATE, (__u64)FOLLOW(renamedata, rd, old_dir), new);
-	if (item)
+	if (item) {
 		seen_inode(item, new->d_inode);
+		resolve_last(seen, new, seen->mnt);
+	}
 	return 0;
 }
 

@@ -100,7 +100,15 @@ static __always_inline void take_file(struct object *object, struct wire_object 
 	to->flags |= WIRE_OBJECT_INODE;
 }
 
-/* Notes one object of the call: a wire_object and its name in the tail. */
+/* Says what the path of an object is, which starts at `at` in the tail. */
+static __always_inline void end_path(struct scratch *s, struct wire_object *to, __u32 at,
+				     __u32 removed)
+{
+	to->path_len = s->used - at;
+	to->flags |= WIRE_OBJECT_PATH | (removed ? WIRE_OBJECT_REMOVED : 0);
+}
+
+/* Notes one object of the call: a wire_object, its name and its path in the tail. */
 __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_shape *shape)
 {
 	struct task_struct *task = current();
@@ -129,6 +137,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	to->effect = shape->effect;
 	to->place = place;
 	to->named_by = 0;
+	to->path_len = 0;
 	if (place == WIRE_PLACE_FD) {
 		to->name_len = 0;
 		file = task_file(task, name);
@@ -168,6 +177,12 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 		}
 	}
 	s->used += sizeof(*to) + ((to->name_len + 7) & ~7U);
+	if (tlg_context && object->dentry) {
+		__u32 at = s->used;
+
+		end_path(s, to, at, walk_path(s, index));
+		s->used = (s->used + 7) & ~7U;
+	}
 	event->objects++;
 	return 0;
 }

@@ -48,6 +48,9 @@ static __always_inline void see_opened(struct seen *seen, const struct filename 
 	if (!item)
 		return;
 	seen_inode(item, created ? dentry->d_parent->d_inode : inode);
+	if (tlg_context)
+		resolve_last(seen, created ? dentry->d_parent : dentry,
+			     (__u64)FOLLOW(file, file, f_path.mnt));
 	if (!created)
 		return;
 	item = seen_add(seen, WIRE_PART_CREATE);
@@ -55,6 +58,8 @@ static __always_inline void see_opened(struct seen *seen, const struct filename 
 		return;
 	item->named_by = 1;
 	seen_inode(item, inode);
+	if (tlg_context)
+		resolve_last(seen, dentry, (__u64)FOLLOW(file, file, f_path.mnt));
 }
 
 /* An open by name has ended, with `file` or an error. */
@@ -190,6 +195,7 @@ int open_refused(__u64 *ctx)
 		return 0;
 	dentry = FOLLOW(path, path, dentry);
 	seen_inode(item, dentry->d_inode);
+	resolve_last(seen, dentry, (__u64)FOLLOW(path, path, mnt));
 	seen->refused = 1;
 	if (!seen_compares(call))
 		return 0;

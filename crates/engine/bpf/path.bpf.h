@@ -117,6 +117,41 @@ static long path_step(__u32 index, void *data)
 	return 0;
 }
 
+/* Whether events carry what records have no room for: paths of objects, and what context.bpf.h adds. */
+const volatile __u32 tlg_context;
+
+/*
+ * Appends the components of the path of `s->object[index]`, as long as it may be, leaf first. Returns
+ * whether the object has been removed.
+ */
+__noinline int walk_path(struct scratch *s, __u32 index)
+{
+	struct task_struct *task = current();
+	struct path_walk walk = {};
+	struct object *object;
+	__u64 fs, root, dentry;
+
+	if (!s)
+		return 0;
+	object = &s->object[index & (WIRE_ITEMS - 1)];
+	fs = (__u64)FOLLOW(task_struct, task, fs);
+	root = AT(fs_struct, fs, root);
+	dentry = object->dentry;
+	walk.s = s;
+	walk.cache = &s->path_cache[PATH_OBJECT];
+	walk.dentry = dentry;
+	walk.mnt = object->mnt;
+	walk.root_dentry = LOAD(path, root, dentry);
+	walk.root_mnt = LOAD(path, root, mnt);
+	walk.from = s->used;
+	/* d_unlinked(): unhashed and no root. */
+	walk.deleted =
+		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
+	walk.cache->levels = 0;
+	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
+	return walk.deleted;
+}
+
 static __always_inline int cache_holds(const struct path_cache *cache, const struct dentry *dentry,
 				       const struct path_walk *walk)
 {
@@ -162,7 +197,7 @@ static __always_inline __u32 append_path(struct scratch *s, const struct task_st
 	};
 	__u32 len;
 
-	/* d_unlinked(): unhashed and no root. */
+	/* d_unlinked(), by loads that the kernel vouches for. */
 	walk.deleted = !dentry->d_hash.pprev && dentry->d_parent != dentry;
 	if (cache_holds(cache, dentry, &walk)) {
 		copy_words(tail_at(s, s->used), cache->text, cache->bytes, CACHED_TEXT);

@@ -38,6 +38,8 @@ struct seen {
 	__u64 dir[WIRE_ITEMS]; /* inode of a PARENT item */
 	__u64 last[WIRE_ITEMS]; /* hash and length of the last component of its name */
 	__u32 name_at[WIRE_ITEMS];
+	__u32 path_at[WIRE_ITEMS];
+	__u32 path_used; /* of struct seen_paths */
 	__u32 address_len;
 	__u8 address[SEEN_ADDRESS]; /* of a socket */
 	__u32 may_delete; /* how often the kernel has allowed this call to remove something */
@@ -147,6 +149,8 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 	seen->details = seen->opened = 0;
 	seen->mnt = 0;
 	seen->address_len = 0;
+	if (tlg_context)
+		seen->path_used = 0;
 	return seen;
 }
 
@@ -223,12 +227,15 @@ static __always_inline struct wire_object *seen_add(struct seen *seen, __u32 par
 		count_cut(WIRE_CUT_SEEN);
 		return NULL;
 	}
+	barrier_var(at); /* v6.1 forgets the bound of what is kept on the stack in between */
+	at &= WIRE_ITEMS - 1;
 	item = &seen->item[at];
 	item->name_len = 0;
 	item->flags = 0;
 	item->effect = part;
 	item->place = WIRE_PLACE_SEEN;
 	item->named_by = 0;
+	item->path_len = 0;
 	seen->filename[at] = 0;
 	seen->dir[at] = 0;
 	seen->last[at] = 0;
@@ -394,52 +401,6 @@ static __always_inline void seen_watch_inode(struct seen *seen, const struct ino
 
 	if (watched)
 		seen_hit(seen, watched->watch | HIT_LEAF);
-}
-
-/*
- * Puts the items into the tail of the event, where tests and user space look for them. Their watches
- * have been compared.
- */
-__noinline int seen_take(struct scratch *s, struct seen *seen)
-{
-	if (!s || !seen)
-		return 0;
-	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
-		struct wire_object *from = &seen->item[i];
-		struct wire_object *to = tail_at(s, s->used);
-		void *text;
-		__u32 len;
-
-		if (i >= seen->items)
-			break;
-		*to = *from;
-		s->object[i].at = s->used;
-		s->used += sizeof(*to);
-		if (!(from->flags & WIRE_OBJECT_NAMED))
-			continue;
-		len = from->name_len & (WIRE_NAME_BYTES - 1);
-		text = &seen->text[seen->name_at[i] & (SEEN_TEXT - 1)];
-		if (len <= SHORT_TEXT)
-			copy_words(tail_at(s, s->used), text, len, SHORT_TEXT);
-		else if (bpf_probe_read_kernel(tail_at(s, s->used), len, text))
-			count_cut(WIRE_CUT_NAME);
-		s->used += (len + 7) & ~7U;
-	}
-	s->event.objects = seen->items;
-	return 0;
-}
-
-/* Puts the socket address behind all else. */
-static __always_inline void seen_append_address(struct scratch *s, const struct seen *seen)
-{
-	__u32 len = seen->address_len;
-
-	if (!len || len > SEEN_ADDRESS)
-		return;
-	if (bpf_probe_read_kernel(tail_at(s, s->used), len, seen->address))
-		return;
-	s->event.sockaddr_len = len;
-	s->used += len;
 }
 
 #endif /* TOLLGATE_SEEN_BPF_H */

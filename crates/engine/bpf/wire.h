@@ -220,9 +220,10 @@ _Static_assert(sizeof(struct wire_entry) == 48, "wire_entry layout");
 #define WIRE_EVENT_URING       128 /* through io_uring: args are those of no call */
 
 /*
- * One audited syscall. Behind it follow, without gaps: `objects` times a wire_object and its name,
- * each padded to 8 bytes; then `details` times a wire_aux; then the components of exe and cwd, leaf first, each ended by NUL; then
- * proctitle; then argv; then a socket address; then subj. Tests address the first part as 32-bit words.
+ * One audited syscall. Behind it follow, without gaps: `objects` times a wire_object, its name and its
+ * path, each padded to 8 bytes; then `details` times a wire_aux; then the components of exe and cwd, leaf first, each ended by NUL; then
+ * proctitle; then argv; then a socket address; then subj; then, if asked for, comm of the
+ * parent and the components of the control group. Tests address the first part as 32-bit words.
  */
 struct wire_event {
 	__u32 len; /* bytes, this header and what follows it included */
@@ -273,6 +274,8 @@ _Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 #define WIRE_OBJECT_KERNEL  16 /* the name was read where only the kernel could have written it */
 #define WIRE_OBJECT_WALKED \
 	32 /* the name is the object's own path: components, leaf first, each NUL-ended */
+#define WIRE_OBJECT_PATH    64 /* its path follows the name, in the same form */
+#define WIRE_OBJECT_REMOVED 128 /* nothing stands under that path any more */
 
 struct wire_inode {
 	__u64 ino;
@@ -285,7 +288,7 @@ struct wire_inode {
 };
 _Static_assert(sizeof(struct wire_inode) == 32, "wire_inode layout");
 
-/* One object that the call names; its name follows, padded to 8 bytes. */
+/* One object that the call names; its name and its path follow, each padded to 8 bytes. */
 struct wire_object {
 	struct wire_inode inode;
 	struct wire_inode parent;
@@ -294,7 +297,7 @@ struct wire_object {
 	__u8 effect; /* from wire_shape, or enum wire_part */
 	__u8 place; /* from wire_shape, or WIRE_PLACE_SEEN */
 	__u8 named_by; /* 1 + index of the object whose name this one has, or 0 */
-	__u8 _pad[2];
+	__u16 path_len; /* bytes */
 };
 _Static_assert(sizeof(struct wire_object) == 72, "wire_object layout");
 

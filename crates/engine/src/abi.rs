@@ -24,6 +24,8 @@ pub(crate) const URING_OPS: usize = 128;
 pub(crate) const LOST: usize = 3;
 pub(crate) const CUT: usize = 7;
 
+pub(crate) const COMM_LEN: usize = 16;
+
 pub(crate) const EVENT_RETURNED: u16 = 1;
 pub(crate) const EVENT_SCRIPT: u16 = 2;
 pub(crate) const EVENT_EXE: u16 = 4;
@@ -39,6 +41,8 @@ pub(crate) const OBJECT_CREATED: u8 = 4;
 pub(crate) const OBJECT_NAMED: u8 = 8;
 pub(crate) const OBJECT_KERNEL: u8 = 16;
 pub(crate) const OBJECT_WALKED: u8 = 32;
+pub(crate) const OBJECT_PATH: u8 = 64;
+pub(crate) const OBJECT_REMOVED: u8 = 128;
 
 pub(crate) const FACT_CREDS: u32 = 1;
 pub(crate) const FACT_TASK: u32 = 2;
@@ -221,7 +225,7 @@ pub(crate) struct WireEvent {
     pub(crate) fsgid: u32,
     pub(crate) open_perm: u32,
     pub(crate) argc: u32,
-    pub(crate) comm: [u8; 16],
+    pub(crate) comm: [u8; COMM_LEN],
     pub(crate) tty: [u8; 16],
     pub(crate) argv_len: u16,
     pub(crate) exe_len: u16,
@@ -265,7 +269,7 @@ pub(crate) struct WireObject {
     pub(crate) effect: u8,
     pub(crate) place: u8,
     pub(crate) named_by: u8,
-    pub(crate) _pad: [u8; 2],
+    pub(crate) path_len: u16,
 }
 
 /// Index of a member of a struct as 32-bit words: how tests address facts. 64-bit members give their
@@ -308,7 +312,7 @@ mod tests {
                 cwd_len, proctitle_len, sockaddr_len, subj_len, subj_mode, objects, details, uring_op),
             layout!(WireAux as "wire_aux": kind, _pad, word),
             layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
-            layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, named_by, _pad),
+            layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, named_by, path_len),
         ]
     }
 
@@ -443,6 +447,8 @@ mod tests {
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),
             ("WIRE_OBJECT_NAMED", u64::from(OBJECT_NAMED)),
             ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
+            ("WIRE_OBJECT_PATH", u64::from(OBJECT_PATH)),
+            ("WIRE_OBJECT_REMOVED", u64::from(OBJECT_REMOVED)),
             ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
             ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
             ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),

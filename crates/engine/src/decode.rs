@@ -1,6 +1,6 @@
 //! Ring bytes to events. Total: any bytes give an event or an error, never a panic.
 
-use audit::event::{Argv, Event, Task, Time, reported_exit};
+use audit::event::{Argv, Background, Event, Task, Time, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
 use smallvec::SmallVec;
 use zerocopy::FromBytes as _;
@@ -47,6 +47,8 @@ pub struct Decoder {
     exe: Vec<u8>,
     cwd: Vec<u8>,
     name: Vec<u8>,
+    paths: Vec<u8>,
+    cgroup: Vec<u8>,
 }
 
 /// Kernel ticks at which the event in `sample` happened.
@@ -100,9 +102,13 @@ impl<'a> Rest<'a> {
         let len = usize::from(wire.name_len);
         let name = self.take(len.next_multiple_of(8), "object name")?;
         let name = name.get(..len).unwrap_or_default();
+        let len = usize::from(wire.path_len);
+        let path = self.take(len.next_multiple_of(8), "object path")?;
+        let path = path.get(..len).unwrap_or_default();
         Ok(Object {
             wire,
             name: (wire.flags & abi::OBJECT_NAMED != 0).then_some(name),
+            path: (wire.flags & abi::OBJECT_PATH != 0).then_some(path),
         })
     }
 
@@ -148,6 +154,7 @@ impl Decoder {
         let argv = rest.take(usize::from(head.argv_len), "argv")?;
         let sockaddr = rest.take(usize::from(head.sockaddr_len), "socket address")?;
         let subj = rest.take(usize::from(head.subj_len), "subj")?;
+        let background = rest.bytes.split_first_chunk::<{ abi::COMM_LEN }>();
 
         turn_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
         turn_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
@@ -158,7 +165,15 @@ impl Decoder {
             turn_path(walked.name.unwrap_or_default(), false, &mut self.name);
             walked.name = Some(self.name.as_slice());
         }
+        turn_paths(&mut objects, &mut self.paths);
         let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
+        let background = background.map(|(parent_comm, cgroup)| {
+            turn_path(cgroup, false, &mut self.cgroup);
+            Background {
+                parent_comm: until_nul(parent_comm),
+                cgroup: &self.cgroup,
+            }
+        });
         let returned = head.flags & abi::EVENT_RETURNED != 0;
         let call = Call {
             head,
@@ -208,6 +223,7 @@ impl Decoder {
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),
+            background,
         })
     }
 }
@@ -225,9 +241,32 @@ fn command_line(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
+/// Turns the paths of objects; `text` is where they then lie.
+fn turn_paths<'a>(objects: &mut [Object<'a>], text: &'a mut Vec<u8>) {
+    text.clear();
+    let mut ends: SmallVec<[usize; abi::ITEMS]> = SmallVec::new();
+    let with_path = |object: &&mut Object<'a>| object.path.is_some();
+    for object in objects.iter_mut().filter(with_path) {
+        let removed = object.wire.flags & abi::OBJECT_REMOVED != 0;
+        append_path(object.path.unwrap_or_default(), removed, text);
+        ends.push(text.len());
+    }
+    let mut rest = text.as_slice();
+    let mut start = 0;
+    for (object, end) in objects.iter_mut().filter(with_path).zip(ends) {
+        let (path, after) = rest.split_at_checked(end - start).unwrap_or((rest, &[]));
+        object.path = Some(path);
+        (rest, start) = (after, end);
+    }
+}
+
 /// Turns leaf-first, NUL-ended components into a path; none is the root.
 fn turn_path(components: &[u8], deleted: bool, path: &mut Vec<u8>) {
     path.clear();
+    append_path(components, deleted, path);
+}
+
+fn append_path(components: &[u8], deleted: bool, path: &mut Vec<u8>) {
     let text = components.strip_suffix(&[0]).unwrap_or(components);
     if text.is_empty() {
         path.push(b'/');

@@ -36,6 +36,9 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Whether operations of `io_uring` are seen where they can be.
     pub uring: bool,
+    /// Whether events carry what records have no room for: see [`audit::event::Item::path`] and
+    /// [`audit::event::Event::background`].
+    pub context: bool,
 }
 
 impl Default for Options {
@@ -43,6 +46,7 @@ impl Default for Options {
         Self {
             ring_bytes: 64 << 20,
             uring: true,
+            context: false,
         }
     }
 }
@@ -128,6 +132,7 @@ impl<'s> Engine<'s> {
                 rodata.tlg_root.dev = root.dev;
                 rodata.tlg_apparmor = probe::apparmor().into();
                 rodata.tlg_hooked = (sees == Sees::Inside).into();
+                rodata.tlg_context = options.context.into();
             }
             Ok(())
         })?;

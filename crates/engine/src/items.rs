@@ -12,6 +12,8 @@ use crate::abi::{self, WireEvent, WireInode, WireObject};
 pub(crate) struct Object<'a> {
     pub(crate) wire: &'a WireObject,
     pub(crate) name: Option<&'a [u8]>,
+    /// Where it lies.
+    pub(crate) path: Option<&'a [u8]>,
 }
 
 /// The call that named the objects, as far as its PATH items depend on it.
@@ -85,6 +87,7 @@ impl<'a> Call<'a> {
             source: source(named),
             inode: (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode)),
             nametype,
+            path: object.path,
         }
     }
 
@@ -97,6 +100,7 @@ impl<'a> Call<'a> {
             source: source(object),
             inode: known.then(|| inode(&object.wire.parent)),
             nametype: NameType::Parent,
+            path: object.path.map(above),
         })
     }
 
@@ -110,6 +114,7 @@ impl<'a> Call<'a> {
                 source: NameSource::Kernel,
                 inode: Some(facts),
                 nametype: NameType::Normal,
+                path: object.path,
             })),
             abi::PLACE_TEXT => items.extend(item(object, NameType::Unknown, None)),
             abi::PLACE_EXEC | abi::PLACE_EXEC_AT if done => {
@@ -128,6 +133,7 @@ impl<'a> Call<'a> {
                         source: NameSource::Kernel,
                         inode: facts,
                         nametype: NameType::Normal,
+                        path: object.path,
                     }));
                 }
             }
@@ -180,7 +186,16 @@ fn item<'a>(object: &Object<'a>, nametype: NameType, inode: Option<Inode>) -> Op
         source: source(object),
         inode,
         nametype,
+        path: inode.and(object.path),
     })
+}
+
+/// The directory in which something lies.
+fn above(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        None | Some(0) => b"/",
+        Some(slash) => path.get(..slash).unwrap_or_default(),
+    }
 }
 
 fn inode(wire: &WireInode) -> Inode {

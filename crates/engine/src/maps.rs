@@ -76,11 +76,13 @@ pub(crate) fn size(
         Sees::Inside => SEEN_SLOTS,
         Sees::Calls => 1,
     };
+    let paths = if options.context { slots } else { 1 };
     for (name, map, entries) in [
         ("tlg_ring", &mut maps.tlg_ring, options.ring_bytes),
         ("tlg_counts", &mut maps.tlg_counts, cpus),
         ("tlg_scratch", &mut maps.tlg_scratch, cpus),
         ("tlg_seen", &mut maps.tlg_seen, slots),
+        ("tlg_paths", &mut maps.tlg_paths, paths),
         ("tlg_tests", &mut maps.tlg_tests, both(room.tests)),
         ("tlg_inodes", &mut maps.tlg_inodes, both(room.inodes)),
         ("tlg_names", &mut maps.tlg_names, both(room.names)),

@@ -24,6 +24,7 @@ mod e2e {
     mod fork;
     mod harness;
     mod hostile;
+    mod json;
     mod keeping;
     mod kernel_audit;
     mod known;
@@ -95,6 +96,7 @@ mod e2e {
         keeping::what_a_full_disk_loses_is_counted_and_told,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::stock_ausearch_reads_an_enriched_log,
+        json::the_json_log_tells_more_than_records,
         outside::metrics_are_told_to_who_asks,
         outside::the_status_is_watched_and_has_the_runs_of_programs,
         packaging::the_unit_is_right,

@@ -41,7 +41,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon with this engine and these rules and waits until it audits.
+    /// Starts the daemon with this engine and these rules, and with the settings of `/tmp/NAME.toml` if there
+    /// are any, and waits until it audits.
     ///
     /// # Errors
     /// What it says when it does not.
@@ -61,9 +62,15 @@ impl Daemon {
     ) -> anyhow::Result<Self> {
         let (file, log) = (format!("/tmp/{name}.rules"), format!("/tmp/{name}.log"));
         fs::write(&file, rules).context("cannot write the rules")?;
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["daemon", "--foreground", "--engine", engine])
-            .args(["--rules", &file, "--log", &log])
+            .args(["--rules", &file, "--log", &log]);
+        let settings = format!("/tmp/{name}.toml");
+        if Path::new(&settings).exists() {
+            command.args(["--config", &settings]);
+        }
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

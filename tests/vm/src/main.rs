@@ -16,6 +16,7 @@ mod count;
 mod daemon;
 mod differential;
 mod event;
+mod json;
 mod lists;
 mod machine;
 mod program;
@@ -48,6 +49,7 @@ const TESTING: &[Session] = &[
     reload::SESSION,
     reload::MANY,
     blind::SESSION,
+    json::SESSION,
     run::SESSION,
     differential::SESSION,
     differential::SESSION_32,

@@ -49,6 +49,7 @@ pub(crate) fn openat() -> Event<'static> {
             .into_iter()
             .collect(),
         proctitle: b"cat\0/etc/shadow\0",
+        background: None,
     }
 }
 
@@ -112,6 +113,7 @@ fn item(name: &'static [u8], nametype: NameType) -> Item<'static> {
         source: NameSource::Kernel,
         inode: Some(inode),
         nametype,
+        path: None,
     }
 }
 
@@ -176,6 +178,7 @@ fn open_by_handle_restarted() -> Event<'static> {
         .into_iter()
         .collect(),
         proctitle: b"\0\0\0",
+        background: None,
         ..event
     }
 }
@@ -196,6 +199,7 @@ fn execve_hostile_argv() -> Event<'static> {
         .into_iter()
         .collect(),
         proctitle: argv,
+        background: None,
         ..openat()
     }
 }

@@ -41,17 +41,24 @@ impl Sample {
         }
     }
 
-    fn object(mut self, place: u8, effect: u8, flags: u8, name: &[u8]) -> Self {
+    fn object(self, place: u8, effect: u8, flags: u8, name: &[u8]) -> Self {
+        self.object_at(place, effect, flags, name, b"")
+    }
+
+    /// An object that lies there: components, leaf first.
+    fn object_at(mut self, place: u8, effect: u8, flags: u8, name: &[u8], path: &[u8]) -> Self {
         let wire = WireObject {
             place,
             effect,
             flags,
             name_len: u16::try_from(name.len()).unwrap(),
+            path_len: u16::try_from(path.len()).unwrap(),
             ..WireObject::default()
         };
-        self.tail.extend_from_slice(wire.as_bytes());
-        self.tail.extend_from_slice(name);
-        self.tail.resize(self.tail.len().next_multiple_of(8), 0);
+        for part in [wire.as_bytes(), name, path] {
+            self.tail.extend_from_slice(part);
+            self.tail.resize(self.tail.len().next_multiple_of(8), 0);
+        }
         self.head.objects += 1;
         self
     }
@@ -68,8 +75,7 @@ impl Sample {
         self
     }
 
-    /// Names and types of the PATH items, in order.
-    fn items(&self) -> Vec<(Option<Vec<u8>>, NameType)> {
+    fn decoded<T>(&self, look: impl FnOnce(&Event<'_>) -> T) -> T {
         let bytes = [self.head.as_bytes(), &self.tail].concat();
         let words = aligned(&bytes);
         let mut decoder = Decoder::default();
@@ -77,11 +83,27 @@ impl Sample {
         let event = decoder
             .event(&words.as_bytes()[..bytes.len()], context(&keys))
             .unwrap();
-        event
-            .items
-            .iter()
-            .map(|item| (item.name.map(<[u8]>::to_vec), item.nametype))
-            .collect()
+        look(&event)
+    }
+
+    /// Names and types of the PATH items, in order.
+    fn items(&self) -> Vec<(Option<Vec<u8>>, NameType)> {
+        self.decoded(|event| {
+            let items = event.items.iter();
+            items
+                .map(|item| (item.name.map(<[u8]>::to_vec), item.nametype))
+                .collect()
+        })
+    }
+
+    /// Where they lie.
+    fn paths(&self) -> Vec<Option<String>> {
+        self.decoded(|event| {
+            let paths = event.items.iter().map(|item| item.path);
+            paths
+                .map(|path| Some(String::from_utf8(path?.to_vec()).unwrap()))
+                .collect()
+        })
     }
 }
 
@@ -100,6 +122,49 @@ fn an_open_that_made_its_file_names_the_directory_first() {
             named("/tmp/a", NameType::Create)
         ]
     );
+}
+
+#[test]
+fn objects_lie_where_the_kernel_reached_them() {
+    let seen = |part, flags, path: &'static [u8]| {
+        move |sample: Sample| sample.object_at(abi::PLACE_SEEN, part, flags, b"", path)
+    };
+    let sample = Sample::new();
+    let sample = seen(abi::PART_PARENT, abi::OBJECT_PATH, b"")(sample);
+    let sample = seen(0, 0, b"")(sample);
+    let sample = seen(abi::PART_CREATE, abi::OBJECT_PATH, b"file\0")(sample);
+    let flags = abi::OBJECT_PATH | abi::OBJECT_REMOVED;
+    let sample = seen(abi::PART_NORMAL, flags, b"a b\0tmp\0")(sample);
+    let expected = ["/", "", "/file", "/tmp/a b (deleted)"];
+    let expected = expected.map(|path| (!path.is_empty()).then(|| path.to_owned()));
+    assert_eq!(sample.paths(), expected);
+
+    // Where calls are seen from outside, an open that made its file tells of its directory too.
+    let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
+    let made = |path| {
+        let flags = flags | abi::OBJECT_PATH;
+        Sample::new().object_at(abi::PLACE_OPENED, abi::EFFECT_USE, flags, b"a", path)
+    };
+    let paths = |parent: &str, path: &str| [Some(parent.to_owned()), Some(path.to_owned())];
+    assert_eq!(made(b"a\0tmp\0").paths(), paths("/tmp", "/tmp/a"));
+    assert_eq!(made(b"a\0").paths(), paths("/", "/a"));
+}
+
+#[test]
+fn who_stands_behind_a_task_is_behind_all_else() {
+    let mut sample = Sample::new();
+    assert!(sample.decoded(|event| event.background.is_none()));
+    sample
+        .tail
+        .extend_from_slice(b"init\0\0\0\0\0\0\0\0\0\0\0\0");
+    sample
+        .tail
+        .extend_from_slice(b"web.service\0system.slice\0");
+    sample.decoded(|event| {
+        let background = event.background.unwrap();
+        assert_eq!(background.parent_comm, b"init");
+        assert_eq!(background.cgroup, b"/system.slice/web.service");
+    });
 }
 
 #[test]

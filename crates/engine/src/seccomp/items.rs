@@ -44,6 +44,7 @@ impl<'a> Ended<'a> {
                 source: NameSource::User,
                 inode: interpreter.inode,
                 nametype: NameType::Normal,
+                path: None,
             });
         }
         self.changed(&mut items);
@@ -94,6 +95,7 @@ impl<'a> Ended<'a> {
             source: NameSource::User,
             inode: seen.parent,
             nametype: NameType::Parent,
+            path: None,
         }
     }
 
@@ -105,6 +107,7 @@ impl<'a> Ended<'a> {
                 source: NameSource::Kernel,
                 inode: Some(inode),
                 nametype: NameType::Normal,
+                path: None,
             })),
             _ if seen.may_create => {
                 items.push(self.parent(seen));
@@ -127,5 +130,6 @@ fn item(seen: &Seen, nametype: NameType, inode: Option<Inode>) -> Item<'_> {
         source: NameSource::User,
         inode,
         nametype,
+        path: None,
     }
 }

@@ -300,6 +300,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             cwd: if items.is_empty() { None } else { cwd },
             items,
             proctitle: found.image.title(),
+            background: None,
         };
         self.observer.event(&event);
         self.serial = self.serial.next();

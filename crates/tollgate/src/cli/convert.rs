@@ -8,10 +8,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use audit::record::decode::DecodeError;
 use audit::record::gather::{Gathered, Gatherer};
-use serde_json::Value;
 
 use super::report::{self, Exit, say};
-use crate::sink::json::{ecs, ocsf, records};
+use crate::sink::json::{Schema, records};
 
 /// Longest line that is read; what is longer is no record.
 const LINE_BYTES: u64 = 64 << 10;
@@ -33,17 +32,6 @@ pub(crate) struct Args {
         hide_possible_values = true
     )]
     schema: Schema,
-}
-
-/// In whose words objects are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Schema {
-    /// Those of the records.
-    Records,
-    /// Elastic Common Schema.
-    Ecs,
-    /// Open Cybersecurity Schema Framework.
-    Ocsf,
 }
 
 /// Runs the command. The status is 1 when some lines were no records.
@@ -158,12 +146,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
         for error in wrong {
             self.mistake(&format!("event {serial}: {error}"));
         }
-        let event = match self.schema {
-            Schema::Records => Value::Object(object),
-            Schema::Ecs => ecs::event(object),
-            Schema::Ocsf => ocsf::event(object),
-        };
-        writeln!(self.out, "{event}")
+        writeln!(self.out, "{}", self.schema.event(object))
     }
 
     fn mistake(&mut self, what: &str) {
@@ -185,6 +168,8 @@ fn heard(written: io::Result<()>) -> anyhow::Result<Reader> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn converted(input: &[u8]) -> (Vec<Value>, u64) {

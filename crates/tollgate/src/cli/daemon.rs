@@ -146,6 +146,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         partial: args.partial || file.partial.unwrap_or(false),
         uring: !args.no_uring && file.io_uring.unwrap_or(true),
         metrics: file.metrics,
+        json: file.json,
         terminal,
         ready: Box::new(move || {
             if detached {

@@ -11,7 +11,9 @@ use crossbeam_channel::after;
 use super::report;
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Counts, KernelMessages, Request, RuleCounts, Run, Status};
+use crate::control::wire::{
+    Answer, Counts, JsonCounts, KernelMessages, Request, RuleCounts, Run, Status,
+};
 
 /// Arguments of `tollgate status`.
 #[derive(Debug, clap::Args)]
@@ -96,6 +98,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         counts,
         by_rule,
         kernel_messages,
+        json,
         runs,
     } = status;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
@@ -154,6 +157,9 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     if let Some(messages) = kernel_messages {
         line("messages", of_kernel(messages))?;
+    }
+    if let Some(JsonCounts { written, left_out }) = json {
+        line("JSON", format!("{written} written, {left_out} left out"))?;
     }
     for Run {
         hook,
@@ -268,6 +274,10 @@ mod tests {
                 lost: 9,
                 ..KernelMessages::default()
             }),
+            json: Some(JsonCounts {
+                written: 2,
+                left_out: 1,
+            }),
             runs: vec![Run {
                 hook: "sys_exit_one".into(),
                 runs: 10,
@@ -291,6 +301,7 @@ mod tests {
              incomplete  1 path cut\n\
              blind       for 5 s in all\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
+             JSON        2 written, 1 left out\n\
              runs        10 of 420 ns: sys_exit_one\n"
         );
     }

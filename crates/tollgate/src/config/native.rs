@@ -9,6 +9,12 @@
 //! auditd_conf = "/etc/audit/auditd.conf"
 //! kernel_messages = "auto"        # or "unicast", "multicast", "off"
 //! metrics = "127.0.0.1:9465"   # or the path of a unix socket; off by default
+//!
+//! [json]                          # off by default
+//! file = "/var/log/tollgate/events.json"
+//! schema = "records"              # or "ecs", "ocsf"
+//! max_mib = 64
+//! keep = 4
 //! ```
 
 use std::ops::Range;
@@ -19,6 +25,7 @@ use bstr::ByteSlice as _;
 use serde::Deserialize;
 
 use crate::metrics::Address;
+use crate::sink::json::file as json;
 
 /// What the file says; what it leaves out is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -40,6 +47,8 @@ pub(crate) struct Settings {
     pub(crate) kernel_messages: Option<Messages>,
     /// Where metrics are served.
     pub(crate) metrics: Option<Address>,
+    /// A log for programs.
+    pub(crate) json: Option<json::Settings>,
 }
 
 /// An engine, or the choice of one.
@@ -138,12 +147,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sink::json::Schema;
 
     #[test]
     fn every_setting_is_read() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
                     io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
-                    metrics = \"/m\"\n";
+                    metrics = \"/m\"\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(Engine::Fentry),
@@ -153,6 +163,12 @@ mod tests {
             auditd_conf: Some("/c".into()),
             kernel_messages: Some(Messages::Multicast),
             metrics: Some(Address::Unix("/m".into())),
+            json: Some(json::Settings {
+                file: "/j".into(),
+                schema: Schema::Ecs,
+                max_mib: 64,
+                keep: 4,
+            }),
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
         assert_eq!(parse(b""), (Settings::default(), vec![]));

@@ -174,6 +174,8 @@ pub(crate) struct Status {
     pub(crate) by_rule: Vec<RuleCounts>,
     /// Messages of the kernel's audit, when they are read.
     pub(crate) kernel_messages: Option<KernelMessages>,
+    /// The JSON log, when there is one.
+    pub(crate) json: Option<JsonCounts>,
     /// How often programs have run; empty unless `kernel.bpf_stats_enabled` is 1.
     pub(crate) runs: Vec<Run>,
 }
@@ -209,6 +211,14 @@ pub(crate) struct KernelMessages {
     pub(crate) lost: u64,
     /// Records that wait in the kernel.
     pub(crate) backlog: u32,
+}
+
+/// What became of events for the JSON log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JsonCounts {
+    pub(crate) written: u64,
+    /// Left out, because they came too fast or could not be written.
+    pub(crate) left_out: u64,
 }
 
 /// How often a program has run, and for how long in all.

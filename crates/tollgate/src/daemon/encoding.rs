@@ -119,7 +119,7 @@ impl Encoding {
             count.limited += 1;
             return;
         }
-        self.batch.event(rule);
+        self.batch.event(&event, rule, start);
         if let Some(shown) = &self.shown {
             let words = words(sample);
             match shown.try_send(Shown {

@@ -20,8 +20,9 @@ use super::reader::Drained;
 use super::store::Auditing;
 use crate::control::rule::Text;
 use crate::control::wire::{
-    Confinement, Counts, KernelMessages, RuleCounts, Run, Settings, Status,
+    Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
+use crate::sink::outlet::{self, Gauge};
 
 /// A running pipeline.
 #[derive(Debug)]
@@ -35,6 +36,7 @@ pub(super) struct Live {
     confinement: Confinement,
     kernel: Option<MessageSource>,
     limits: Arc<Limits>,
+    json: Option<Gauge>,
 }
 
 impl Live {
@@ -57,6 +59,7 @@ impl Live {
             confinement,
             kernel,
             limits,
+            json: running.json(),
         }
     }
 
@@ -183,6 +186,15 @@ impl Auditing for Live {
         status.counts = self.counts(&account);
         status.by_rule = by_rule(&account);
         status.kernel_messages = self.describe_messages(&account);
+        status.json = self.json.as_ref().map(|json| {
+            let outlet::Written {
+                events, unwritten, ..
+            } = json.read();
+            JsonCounts {
+                written: events,
+                left_out: unwritten,
+            }
+        });
         status.runs = account
             .runs
             .into_iter()

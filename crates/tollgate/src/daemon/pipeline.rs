@@ -5,6 +5,7 @@
 //! | `tlg-ring` | engine, ring, decoder, encoder, current batch | waits: the kernel side then counts what is lost |
 //! | `tlg-log` | log file | a batch that cannot be written is counted |
 //! | `tlg-print` | terminal | events are left out of the view and counted |
+//! | `tlg-json` | JSON log, when there is one | events are left out of it and counted |
 //!
 //! Batches are buffers of whole events as text; they travel forward on one bounded channel and come
 //! back empty on another.
@@ -17,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::event::Time;
+use audit::event::{Event, Time};
 use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
@@ -33,6 +34,9 @@ use super::reader::{Drained, Reader};
 use super::rule_counts::RuleIndex;
 use super::tend::LogOrder;
 use crate::sink::journal::{Appended, Asker, Journal};
+use crate::sink::json::Copied;
+use crate::sink::json::file::JsonLog;
+use crate::sink::outlet::{self, Gauge, Outlet};
 use crate::sink::terminal::Terminal;
 
 /// Batches on their way to the log.
@@ -55,6 +59,8 @@ pub(crate) struct Pipeline {
     pub(crate) log_orders: Receiver<LogOrder>,
     /// A view for people, when wanted.
     pub(crate) terminal: Option<Terminal>,
+    /// A log for programs, when wanted.
+    pub(crate) json: Option<JsonLog>,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// What the kernel's audit sends, when it is read.
@@ -78,6 +84,8 @@ pub(crate) struct Outcome {
     pub(crate) limited: u64,
     /// Events that the view left out.
     pub(crate) unshown: u64,
+    /// What became of events for the JSON log.
+    pub(crate) json: outlet::Written,
     /// How long the engine may have seen nothing.
     pub(crate) blind: Duration,
     /// Messages of the kernel's audit that were taken.
@@ -116,6 +124,7 @@ pub(crate) struct Running {
     ring: JoinHandle<anyhow::Result<(Drained, Option<Detaching>)>>,
     log: JoinHandle<Unwritten>,
     print: Option<JoinHandle<()>>,
+    json: Option<Arc<Outlet>>,
 }
 
 /// Text of whole events.
@@ -126,6 +135,8 @@ pub(super) struct Batch {
     pub(super) origins: Vec<Origin>,
     /// Stamp of the last one, if it is a message: another record may follow.
     message: Option<(Time, Serial)>,
+    /// The same for the JSON log, when there is one.
+    pub(super) copied: Option<Copied>,
     /// Who is told when it is written.
     pub(super) then: Option<Sender<Flushed>>,
 }
@@ -185,6 +196,13 @@ impl Pipeline {
             }
             None => (None, None),
         };
+        let json = match self.json {
+            Some(mut log) => {
+                let outlet = Outlet::start("tlg-json", move |records| log.write(records))?;
+                Some(Arc::new(outlet))
+            }
+            None => None,
+        };
         let counts = Arc::new(Written::default());
         let writer = Writer {
             log: self.log,
@@ -205,6 +223,7 @@ impl Pipeline {
             full: full_to,
             empty: empty_from,
             shown: shown_to,
+            json: json.clone(),
             messages: self.messages.map(Messages::new),
             limits: self.limits,
             written: Arc::clone(&counts),
@@ -222,6 +241,7 @@ impl Pipeline {
             ring,
             log,
             print,
+            json,
         };
         match ready_from.recv() {
             Ok(started) => Ok((running, started)),
@@ -234,18 +254,33 @@ impl Pipeline {
 }
 
 impl Batch {
+    /// An empty one; copied for the JSON log, or not.
+    pub(super) fn new(copied: bool) -> Self {
+        Self {
+            copied: copied.then(Copied::default),
+            ..Self::default()
+        }
+    }
+
     /// Appends a line of a message: one of the event before, if it has the same stamp.
     pub(super) fn message(&mut self, line: &[u8], stamp: (Time, Serial)) {
-        if self.message.replace(stamp) != Some(stamp) {
+        let begins = self.message.replace(stamp) != Some(stamp);
+        if begins {
             self.origins.push(Origin::Message);
         }
         self.text.extend_from_slice(line);
+        if let Some(copied) = &mut self.copied {
+            copied.message(line, begins);
+        }
     }
 
-    /// Counts an event from the ring, of which the lines were appended.
-    pub(super) fn event(&mut self, rule: RuleIndex) {
+    /// Counts an event from the ring, of which the lines were appended: they begin at `start`.
+    pub(super) fn event(&mut self, event: &Event<'_>, rule: RuleIndex, start: usize) {
         self.message = None;
         self.origins.push(Origin::Ring(rule));
+        if let Some(copied) = &mut self.copied {
+            copied.event(event, self.text.get(start..).unwrap_or_default());
+        }
     }
 
     fn clear(&mut self) {
@@ -266,6 +301,11 @@ impl Running {
         Arc::clone(&self.counts)
     }
 
+    /// Shows what becomes of events for the JSON log.
+    pub(crate) fn json(&self) -> Option<Gauge> {
+        self.json.as_ref().map(|json| json.gauge())
+    }
+
     /// Waits for the threads, and gives what is still to be waited for. The threads end after
     /// [`Orders::stop`] or when the engine has failed.
     ///
@@ -277,6 +317,9 @@ impl Running {
         if let Some(print) = self.print {
             joined(print.join())?;
         }
+        // The ring thread, which had it too, has ended.
+        let json = self.json.and_then(Arc::into_inner);
+        let json = json.map(Outlet::finish).unwrap_or_default();
         let (drained, detaching) = joined(drained)??;
         let outcome = Outcome {
             stats: drained.stats,
@@ -285,6 +328,7 @@ impl Running {
             undecodable: drained.undecodable,
             limited: drained.limited,
             unshown: drained.unshown,
+            json,
             blind: drained.blind,
             messages: drained.messages,
             unwritten_messages: self.counts.unwritten_messages.load(Ordering::Relaxed),

@@ -26,6 +26,7 @@ use super::orders::{Order, Replace, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started, Written};
 use super::rule_counts::{RuleCount, RuleCounts};
 use crate::cli::report::say;
+use crate::sink::outlet::Outlet;
 
 /// A batch goes to the log when it has grown to this, or when the ring is empty.
 const BATCH_BYTES: usize = 256 << 10;
@@ -91,6 +92,7 @@ pub(super) struct Reader {
     pub(super) full: Sender<Batch>,
     pub(super) empty: Receiver<Batch>,
     pub(super) shown: Option<Sender<Shown>>,
+    pub(super) json: Option<Arc<Outlet>>,
     /// What the kernel's audit sends, when it is read.
     pub(super) messages: Option<Messages>,
     /// What `-r` and `-f` ask for.
@@ -116,7 +118,7 @@ impl Reader {
             user: self.plan.messages.clone(),
             clock: engine.clock()?,
             serial: Serial::FIRST,
-            batch: Batch::default(),
+            batch: Batch::new(self.json.is_some()),
             shown: self.shown.clone(),
             drained: Drained::default(),
             messages: self.messages.take(),
@@ -384,7 +386,12 @@ impl Reader {
         if state.batch.text.is_empty() && state.batch.then.is_none() {
             return;
         }
-        let next = self.empty.try_recv().unwrap_or_default();
+        let mut next = self.empty.try_recv().unwrap_or_default();
+        next.copied = state.batch.copied.take();
+        if let (Some(json), Some(copied)) = (&self.json, &mut next.copied) {
+            json.append_all(copied.events, &copied.text);
+            copied.clear();
+        }
         let batch = std::mem::replace(&mut state.batch, next);
         // The log thread outlives this one: it ends when this channel closes.
         let _gone = self.full.send(batch);

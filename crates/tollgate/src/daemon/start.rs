@@ -38,6 +38,7 @@ use crate::dispatch;
 use crate::launch::Launcher;
 use crate::metrics::{Address, Metrics};
 use crate::sink::journal::{Journal, Keep, ThisMachine};
+use crate::sink::json::file::{self as json, JsonLog};
 use crate::sink::log::directory::Directory;
 use crate::sink::terminal::Terminal;
 
@@ -45,6 +46,8 @@ use crate::sink::terminal::Terminal;
 const LOG_ORDERS: usize = 4;
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
+
+const NOT_ROOT: &str = "the daemon must be run by root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
 
 /// `SIGHUP`, as a signal descriptor has it.
 const HANGUP: u32 = Signal::SIGHUP as u32;
@@ -71,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) metrics: Option<Address>,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
+    /// A log for programs.
+    pub(crate) json: Option<json::Settings>,
     /// Called once, when auditing has begun.
     pub(crate) ready: Box<dyn FnOnce()>,
 }
@@ -92,9 +97,7 @@ pub(crate) enum Control {
 /// What kept the daemon from starting, or made the engine fail.
 pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {
-        say(
-            "the daemon must be run by root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)",
-        );
+        say(NOT_ROOT);
         return Ok(Exit::NotRoot.into());
     }
     let mut server = listen(&settings.control)?;
@@ -126,12 +129,13 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let signals = signals()?;
     // Looked at before rights are given up: tracepoints are below a mount.
     let probe = Probe::look().context("cannot learn what this kernel shows")?;
-    let launcher = match &keep.conf {
-        Some(_) => Some(Launcher::start(conf_path.as_deref())?),
-        None => None,
-    };
+    let launcher = keep.conf.as_ref();
+    let launcher = launcher.map(|_has_plugins| Launcher::start(conf_path.as_deref()));
+    let launcher = launcher.transpose()?;
     let metrics = metrics(settings.metrics.as_ref(), server.as_ref())?;
-    let confinement = confine(&settings.engines, &writable(&keep, server.as_ref())?)?;
+    let json = settings.json.as_ref().map(JsonLog::open).transpose()?;
+    let directories = writable(&keep, settings.json.as_ref(), server.as_ref())?;
+    let confinement = confine(&settings.engines, &directories)?;
     let machine = Box::new(ThisMachine::new(launcher.clone()));
     let log = Journal::open(keep, machine, launcher)?;
     let ended = Arc::new(event_fd()?);
@@ -147,9 +151,11 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         log,
         log_orders: log_orders_from,
         terminal: settings.terminal,
+        json,
         delay: settings.delay,
         options: Options {
             uring: settings.uring,
+            context: settings.json.is_some(),
             ..Options::default()
         },
         messages,
@@ -266,12 +272,19 @@ fn signals() -> anyhow::Result<SignalFd> {
         .context("cannot watch signals")
 }
 
-/// Where the daemon writes: its log, its state, its own socket and those of plugins. The directories of log
+/// Where the daemon writes: its logs, its state, its own socket and those of plugins. The directories of log
 /// and state are made.
-fn writable(keep: &Keep, server: Option<&Server>) -> anyhow::Result<Vec<PathBuf>> {
+fn writable(
+    keep: &Keep,
+    json: Option<&json::Settings>,
+    server: Option<&Server>,
+) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
     if keep.writes() {
         Directory::of(&keep.path)?;
+    }
+    if let Some(json) = json {
+        writable.push(Directory::path_of(&json.file)?);
     }
     writable.extend(server.and_then(|server| Some(server.path().parent()?.to_owned())));
     if let Some(conf) = &keep.conf {

@@ -8,6 +8,7 @@ use engine::{Attached, Cut, Lost};
 use super::heartbeat::seconds;
 use super::messages::MessageCounts;
 use super::pipeline::Outcome;
+use crate::sink::outlet;
 
 /// The line that tells that auditing has begun.
 pub(crate) struct Ready<'a> {
@@ -81,6 +82,7 @@ impl Display for Summary<'_> {
             undecodable,
             limited,
             unshown,
+            json,
             blind,
             messages,
             unwritten_messages,
@@ -128,6 +130,12 @@ impl Display for Summary<'_> {
         }
         if *unshown != 0 {
             write!(f, "; left out of the view: {unshown}")?;
+        }
+        if json.unwritten != 0 {
+            let outlet::Written {
+                unwritten, reason, ..
+            } = json;
+            write!(f, "; left out of the JSON log: {unwritten} ({reason})")?;
         }
         if *messages != MessageCounts::default() || self.lost_messages() != 0 {
             write!(f, "; messages of the kernel: {}", messages.received)?;

@@ -95,6 +95,12 @@ impl Text {
         self.counters("events_lost_total", help, "reason", lost);
         let help = "Events in the log that lack a part.";
         self.counters("events_incomplete_total", help, "part", incomplete);
+        if let Some(json) = &status.json {
+            let help = "Events written to the JSON log.";
+            self.counter("json_events_written_total", help, json.written);
+            let help = "Events that the JSON log lacks.";
+            self.counter("json_events_left_out_total", help, json.left_out);
+        }
         let help = "Events on their way to the log.";
         self.gauge("backlog_events", help, status.settings.backlog);
         let help = "Time in which the programs may not have run.";

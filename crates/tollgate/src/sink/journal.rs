@@ -8,10 +8,10 @@ mod act;
 mod flush;
 mod keep;
 mod machine;
-mod names;
+pub(crate) mod names;
 mod own;
 mod report;
-mod rotate;
+pub(crate) mod rotate;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -9,8 +9,10 @@
 //! Fields have the names and the bases that they have in records; what a record would leave out is left
 //! out. Strings that a task chose are strings where they are UTF-8, else `{"hex":"..."}`.
 
-pub(crate) mod ecs;
-pub(crate) mod ocsf;
+mod context;
+mod ecs;
+pub(crate) mod file;
+mod ocsf;
 mod reading;
 pub(crate) mod records;
 #[cfg(test)]
@@ -22,7 +24,34 @@ use audit::event::{Event, Inode, Item, NameSource, NameType, Task, reported_exit
 use audit::ids::Dev;
 use audit::table;
 use bstr::ByteSlice as _;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+pub(crate) use context::Copied;
+
+/// In whose words objects are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Schema {
+    /// Those of the records.
+    #[default]
+    Records,
+    /// Elastic Common Schema.
+    Ecs,
+    /// Open Cybersecurity Schema Framework.
+    Ocsf,
+}
+
+impl Schema {
+    /// The event of an object that [`records::object`] has made.
+    pub(crate) fn event(self, object: Map<String, Value>) -> Value {
+        match self {
+            Self::Records => Value::Object(object),
+            Self::Ecs => ecs::event(object),
+            Self::Ocsf => ocsf::event(object),
+        }
+    }
+}
 
 /// Appends an event as one line.
 pub(crate) fn event(event: &Event<'_>, out: &mut Vec<u8>) {
@@ -71,6 +100,9 @@ pub(crate) fn event(event: &Event<'_>, out: &mut Vec<u8>) {
         "proctitle",
         text(event.proctitle.trim_end_with(|char| char == '\0')),
     );
+    if let Some(background) = &event.background {
+        context::background(background, &mut object);
+    }
     let line = Value::Object(object).to_string();
     out.extend_from_slice(line.as_bytes());
     out.push(b'\n');
@@ -97,6 +129,9 @@ fn item(item: &Item<'_>) -> Value {
         NameType::Create => "CREATE",
     };
     put("nametype", json!(nametype));
+    if let Some(path) = item.path {
+        put("path", text(path));
+    }
     let source = match item.source {
         NameSource::Kernel => "kernel",
         NameSource::User => "user",
@@ -165,6 +200,7 @@ mod tests {
                 rdev: Dev(0),
             }),
             nametype: NameType::Create,
+            path: None,
         };
         let task = Task {
             ppid: 1,
@@ -204,6 +240,7 @@ mod tests {
             cwd: Some(b"/home"),
             items: [item].into_iter().collect(),
             proctitle: b"x\0",
+            background: None,
         }
     }
 

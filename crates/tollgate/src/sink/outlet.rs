@@ -18,7 +18,7 @@ const DELAY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Outlet {
     shared: Arc<Shared>,
-    thread: JoinHandle<Written>,
+    thread: JoinHandle<()>,
 }
 
 /// What became of the events that an outlet was given.
@@ -36,6 +36,7 @@ pub(crate) struct Written {
 struct Shared {
     waiting: Mutex<Waiting>,
     more: Condvar,
+    account: Mutex<Written>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +50,19 @@ struct Waiting {
 /// A hand that writes to an outlet; each call is one event.
 #[derive(Debug)]
 pub(crate) struct Pen(Arc<Shared>);
+
+/// Shows what has become of the events that an outlet was given.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauge(Arc<Shared>);
+
+impl Gauge {
+    /// What was written and left out so far.
+    pub(crate) fn read(&self) -> Written {
+        let mut account = self.0.account().clone();
+        account.unwritten += self.0.lock().left_out;
+        account
+    }
+}
 
 impl Outlet {
     /// Starts a thread that writes with `write`.
@@ -70,7 +84,18 @@ impl Outlet {
 
     /// Appends the text of one event.
     pub(crate) fn append(&self, event: impl FnOnce(&mut Vec<u8>)) {
-        self.shared.append(event);
+        self.shared.append(1, event);
+    }
+
+    /// Appends the text of so many events, or leaves them all out.
+    pub(crate) fn append_all(&self, events: u64, text: &[u8]) {
+        self.shared
+            .append(events, |waiting| waiting.extend_from_slice(text));
+    }
+
+    /// For others to look at what has become of the events so far.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge(Arc::clone(&self.shared))
     }
 
     /// For writers that know of events only as one write each.
@@ -82,11 +107,13 @@ impl Outlet {
     pub(crate) fn finish(self) -> Written {
         self.shared.lock().closed = true;
         self.shared.more.notify_one();
-        self.thread.join().unwrap_or_else(|_panicked| Written {
-            reason: "the writing thread panicked".to_owned(),
-            unwritten: 1,
-            ..Written::default()
-        })
+        let ended = self.thread.join();
+        let mut account = self.shared.account().clone();
+        if ended.is_err() {
+            account.unwritten += 1;
+            "the writing thread panicked".clone_into(&mut account.reason);
+        }
+        account
     }
 }
 
@@ -96,15 +123,19 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn append(&self, event: impl FnOnce(&mut Vec<u8>)) {
+    fn account(&self) -> MutexGuard<'_, Written> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn append(&self, events: u64, append: impl FnOnce(&mut Vec<u8>)) {
         let mut waiting = self.lock();
         if waiting.text.len() > MOST_BYTES {
-            waiting.left_out += 1;
+            waiting.left_out += events;
             return;
         }
         let first = waiting.text.is_empty();
-        event(&mut waiting.text);
-        waiting.events += 1;
+        append(&mut waiting.text);
+        waiting.events += events;
         drop(waiting);
         if first {
             self.more.notify_one();
@@ -112,8 +143,7 @@ impl Shared {
     }
 
     /// The thread: takes what waits and writes it, until the outlet is closed and empty.
-    fn empty(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) -> Written {
-        let mut account = Written::default();
+    fn empty(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
         let mut text = Vec::new();
         loop {
             let mut waiting = self.lock();
@@ -134,19 +164,23 @@ impl Shared {
             std::mem::swap(&mut waiting.text, &mut text);
             drop(waiting);
             if left_out != 0 {
+                let mut account = self.account();
                 account.unwritten += left_out;
                 "events came faster than they could be written".clone_into(&mut account.reason);
             }
             if text.is_empty() && closed {
-                return account;
+                return;
             }
-            match write(&text) {
+            let written = write(&text);
+            let mut account = self.account();
+            match written {
                 Ok(()) => account.events += events,
                 Err(error) => {
                     account.unwritten += events;
                     account.reason = error.to_string();
                 }
             }
+            drop(account);
             text.clear();
         }
     }
@@ -154,7 +188,7 @@ impl Shared {
 
 impl Write for Pen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.append(|text| text.extend_from_slice(bytes));
+        self.0.append(1, |text| text.extend_from_slice(bytes));
         Ok(bytes.len())
     }
 

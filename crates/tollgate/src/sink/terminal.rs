@@ -327,6 +327,7 @@ mod tests {
             source: NameSource::Kernel,
             inode: Some(inode),
             nametype,
+            path: None,
         }
     }
 
@@ -369,6 +370,7 @@ mod tests {
             cwd: Some(b"/home"),
             items: items.iter().copied().collect(),
             proctitle: b"",
+            background: None,
         }
     }
 

@@ -18,6 +18,10 @@ pub(crate) struct Uring;
 /// Bytes of the file that is read.
 const FILE_BYTES: usize = 16 << 20;
 
+/// Processes that are measured for one sample; the best counts. Which pages a process gets for its buffers
+/// makes more of a difference than auditing does.
+const PROCESSES: u32 = 8;
+
 const LITTLE: &[(&str, Bound)] = &[("tollgate", Bound::AtLeast(0.97))];
 
 /// Figure, operation, who submits.
@@ -73,14 +77,18 @@ impl Case for Uring {
         if !file.exists() {
             fs::write(&file, vec![7; FILE_BYTES]).context("cannot write the file to be read")?;
         }
-        let ms = if brief { "30" } else { "600" };
+        let (processes, ms) = if brief { (1, "30") } else { (PROCESSES, "90") };
         let file = file.display().to_string();
         let (values, spent) = in_state(place, variant, || {
             let rate = |(name, operation, submission)| {
                 let words = [URING, operation, submission, ms, &file];
                 // The polling thread wants a CPU of its own.
-                let printed = place.workload(Placement::Free, &words)?;
-                Ok((name, figure(&printed, "rate")?))
+                let mut best: f64 = 0.0;
+                for _ in 0..processes {
+                    let printed = place.workload(Placement::Free, &words)?;
+                    best = best.max(figure(&printed, "rate")?);
+                }
+                Ok((name, best))
             };
             LOADS.map(rate).into_iter().collect()
         })?;

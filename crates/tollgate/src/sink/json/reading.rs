@@ -93,8 +93,12 @@ pub(super) fn item(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
         .or_else(|| items().find(|item| !is(item, &["PARENT"])))
 }
 
-/// The path of an object: its name, below the working directory where that is needed.
+/// The path of an object: where the kernel has found it, else its name, below the working directory where that
+/// is needed.
 pub(super) fn path(object: &Map<String, Value>, item: &Map<String, Value>) -> Option<String> {
+    if let Some(path) = item.get("path") {
+        return text(path);
+    }
     let name = text(item.get("name")?)?;
     if name.starts_with('/') {
         return Some(name);

@@ -14,7 +14,7 @@ use audit::table;
 use bstr::ByteSlice as _;
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::{context, text};
 
 /// Fields whose value is a decimal number.
 const NUMBERS: [&str; 42] = [
@@ -76,6 +76,7 @@ pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Ma
     let mut object = Map::new();
     let mut paths = Vec::new();
     let mut others = Vec::new();
+    let mut told = None;
     let records: Vec<_> = event.records().collect();
     for record in &records {
         if object.is_empty() {
@@ -89,6 +90,10 @@ pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Ma
             if let Some(node) = record.node {
                 put(&mut object, "node", text(node));
             }
+        }
+        if record.kind == context::KIND_TEXT {
+            told = Some(record);
+            continue;
         }
         let mut fields = Map::new();
         for field in record.fields() {
@@ -124,6 +129,9 @@ pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Ma
         names(record, &mut object);
     }
     arguments(&records, &mut object, wrong);
+    if let Some(record) = told {
+        context::put(record, &mut object, &mut paths);
+    }
     for (name, list) in [("path", paths), ("records", others)] {
         if !list.is_empty() {
             put(&mut object, name, Value::Array(list));

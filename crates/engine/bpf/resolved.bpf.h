@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where the objects of a call lie: the paths by which the kernel reached them, links followed and mounts
+ * crossed. Records have no room for them, so they are looked for only when the loader sets tlg_context;
+ * else none of this is executed.
+ *
+ * Hooks inside the kernel see an object before it is renamed or removed, so its path is walked there and
+ * kept beside the slot of the call.
+ */
+#ifndef TOLLGATE_RESOLVED_BPF_H
+#define TOLLGATE_RESOLVED_BPF_H
+
+#define SEEN_PATHS 4096 /* bytes of paths of one call together; a power of two */
+
+struct seen_paths {
+	__u8 text[SEEN_PATHS + WIRE_NAME_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* SEEN_SLOTS where hooks inside the kernel look for paths */
+	__type(key, __u32);
+	__type(value, struct seen_paths);
+} tlg_paths SEC(".maps");
+
+/* Text beside the slot of a call, or NULL. */
+static __always_inline struct seen_paths *paths_of(const struct seen *seen)
+{
+	__u32 thread = seen->thread;
+
+	for (__u32 i = 0; i < SEEN_PROBES; i++) {
+		struct seen *place = seen_at(thread + i);
+		__u32 index = (thread + i) & (SEEN_SLOTS - 1);
+
+		if (place && place->thread == thread)
+			return bpf_map_lookup_elem(&tlg_paths, &index);
+	}
+	return NULL;
+}
+
+/* Keeps the path of a directory entry with an item of the call. */
+__noinline int seen_path(struct seen *seen, __u32 at, __u64 dentry, __u64 mnt)
+{
+	struct scratch *s = scratch();
+	struct seen_paths *paths;
+	struct wire_object *item;
+	__u32 removed, used;
+
+	if (!s || !seen || !mnt)
+		return 0;
+	paths = paths_of(seen);
+	used = seen->path_used;
+	if (!paths || used > SEEN_PATHS - 1) {
+		count_cut(WIRE_CUT_PATH);
+		return 0;
+	}
+	s->object[0].dentry = dentry;
+	s->object[0].mnt = mnt;
+	s->used = 0;
+	removed = walk_path(s, 0);
+	if (s->used >= WIRE_NAME_BYTES) {
+		count_cut(WIRE_CUT_PATH); /* a part of a path names something else */
+		return 0;
+	}
+	if (bpf_probe_read_kernel(&paths->text[used & (SEEN_PATHS - 1)],
+				  s->used & (WIRE_NAME_BYTES - 1), tail_at(s, 0)))
+		return 0;
+	at &= WIRE_ITEMS - 1;
+	item = &seen->item[at];
+	/* What a call makes need not stand in the tree yet, or any more. */
+	end_path(s, item, 0, removed && item->effect == WIRE_PART_NORMAL);
+	seen->path_at[at] = used;
+	seen->path_used = used + s->used;
+	return 0;
+}
+
+/* The same for the item that was added last, when somebody wants it. */
+static __always_inline void resolve_last(struct seen *seen, const struct dentry *dentry, __u64 mnt)
+{
+	if (tlg_context)
+		seen_path(seen, seen->items - 1, (__u64)dentry, mnt);
+}
+
+/* Puts the path of an item behind its name. */
+__noinline int take_path(struct scratch *s, const struct seen *seen, __u32 at)
+{
+	const struct wire_object *item;
+	struct seen_paths *paths;
+
+	if (!s || !seen)
+		return 0;
+	at &= WIRE_ITEMS - 1;
+	item = &seen->item[at];
+	if (!(item->flags & WIRE_OBJECT_PATH))
+		return 0;
+	paths = paths_of(seen);
+	if (!paths ||
+	    bpf_probe_read_kernel(tail_at(s, s->used), item->path_len & (WIRE_NAME_BYTES - 1),
+				  &paths->text[seen->path_at[at] & (SEEN_PATHS - 1)]))
+		count_cut(WIRE_CUT_PATH);
+	s->used += (item->path_len + 7) & ~7U;
+	return 0;
+}
+
+#endif /* TOLLGATE_RESOLVED_BPF_H */

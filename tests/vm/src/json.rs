@@ -1,0 +1,114 @@
+//! The JSON log: where objects lie, which no record says.
+
+use std::fs;
+use std::os::unix::fs::{chown, symlink};
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::machine::{PROGRAMS, USER, make_file};
+use crate::program::{Entry, Program, args};
+use crate::suite::{Rules, Session, wait_for};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "json",
+    engine: "fentry",
+    prepare,
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S open,mkdir,rename,rmdir,chmod,fchmod -F uid=1001 -k json\n",
+    ),
+    tests: &[
+        ("objects_have_their_paths", objects_have_their_paths),
+        ("the_parent_is_named", the_parent_is_named),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+const FILE: &str = "/tmp/json.events";
+
+fn prepare() -> anyhow::Result<()> {
+    let real = Path::new("/tmp/work/real");
+    fs::create_dir(real).context("cannot make a directory")?;
+    chown(real, Some(USER), Some(USER)).context("cannot give it away")?;
+    make_file(&real.join("file"), USER)?;
+    symlink("real", "/tmp/work/link").context("cannot make a link")?;
+    fs::write("/tmp/json.toml", format!("[json]\nfile = \"{FILE}\"\n"))
+        .context("cannot write the settings")
+}
+
+/// The events of a process, as soon as there are so many.
+fn events(pid: u32, count: usize) -> anyhow::Result<Vec<Value>> {
+    wait_for("the events", || {
+        let text = fs::read_to_string(FILE).context("cannot read the JSON log")?;
+        let mut events = Vec::new();
+        for line in text.lines() {
+            let event: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+            if event["task"]["pid"] == pid {
+                events.push(event);
+            }
+        }
+        Ok((events.len() >= count).then_some(events))
+    })
+}
+
+fn objects_have_their_paths(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = Path::new(PROGRAMS).join("json");
+    Program::new(Entry::Syscall)
+        .call(2, args!["link/file", 0, 0])
+        .call(90, args!["link/file", 0o640])
+        .call(83, args!["link/made", 0o700])
+        .call(82, args!["link/made", "link/moved"])
+        .call(84, args!["link/moved"])
+        .call(2, args!["link/new", 0o101, 0o600])
+        .call(91, args![crate::program::Arg::Result, 0o600])
+        .call(2, args!["link/none", 0, 0])
+        .write(&path)
+        .context("cannot write a program")?;
+    let pid = daemon.run_user(&path, &[])?;
+    let found: Vec<Value> = events(pid, 8)?
+        .iter()
+        .map(|event| {
+            let items = event["path"].as_array().into_iter().flatten();
+            items
+                .map(|item| json!([item["nametype"], item.get("path")]))
+                .collect()
+        })
+        .collect();
+    let directory = json!(["PARENT", "/tmp/work/real"]);
+    let expected = [
+        json!([["NORMAL", "/tmp/work/real/file"]]),
+        json!([["NORMAL", "/tmp/work/real/file"]]),
+        json!([directory, ["CREATE", "/tmp/work/real/made"]]),
+        json!([
+            directory,
+            directory,
+            ["DELETE", "/tmp/work/real/made"],
+            ["CREATE", "/tmp/work/real/moved"]
+        ]),
+        json!([directory, ["DELETE", "/tmp/work/real/moved"]]),
+        json!([directory, ["CREATE", "/tmp/work/real/new"]]),
+        json!([["NORMAL", "/tmp/work/real/new"]]),
+        json!([["UNKNOWN", null]]),
+    ];
+    ensure!(found == expected, "{}", json!(found));
+    Ok(())
+}
+
+fn the_parent_is_named(daemon: &Daemon) -> anyhow::Result<()> {
+    let path = Path::new(PROGRAMS).join("json_one");
+    Program::new(Entry::Syscall)
+        .call(2, args!["link/file", 0, 0])
+        .write(&path)
+        .context("cannot write a program")?;
+    let pid = daemon.run_user(&path, &[])?;
+    let event = events(pid, 1)?.remove(0);
+    let comm = fs::read_to_string("/proc/self/comm").context("cannot read the own name")?;
+    ensure!(event["parent"]["comm"] == comm.trim_end(), "{event}");
+    ensure!(event["cgroup"] == "/", "{event}");
+    ensure!(event["names"]["syscall"] == "open", "{event}");
+    Ok(())
+}
