@@ -29,6 +29,7 @@
 #include "label.bpf.h"
 #include "append.bpf.h"
 #include "fork.bpf.h"
+#include "address.bpf.h"
 #include "event.bpf.h"
 #include "open.bpf.h"
 #include "namespace.bpf.h"
