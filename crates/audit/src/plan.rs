@@ -11,6 +11,7 @@
 //! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
 //! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
 
+pub mod address;
 mod class;
 mod compile;
 pub mod eval;
@@ -26,6 +27,7 @@ pub mod message;
 pub mod perm;
 mod prepare;
 mod refuse;
+pub mod security;
 pub mod shape;
 pub mod uring;
 pub mod verdict;
@@ -151,7 +153,8 @@ pub enum Subject {
     /// none of them. `obj_*`, `inode` and `dev*` hold when any object satisfies them; `filetype=`
     /// likewise, but `filetype!=` when no object is of that type. A name that led nowhere counts as
     /// [`eval::NOWHERE`]. Tests of `exit` and `success` do
-    /// not hold when the call never returned; `success` is 1 or 0 and only compared with `=`.
+    /// not hold when the call never returned; `success` is 1 or 0 and only compared with `=`. Tests of
+    /// `saddr_fam` do not hold when there was no socket address.
     /// Arguments, exit and inode numbers are cut to their low 32 bits; comparison is unsigned.
     Field(Field),
     /// Two numbers of the event are compared; the value is not used. An object's owner is always
@@ -192,5 +195,7 @@ bitflags! {
         const EXE = 16;
         /// What the task list decided about the task.
         const MARK = 32;
+        /// Socket address that the call was given or has given.
+        const ADDRESS = 64;
     }
 }

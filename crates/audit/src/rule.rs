@@ -26,7 +26,7 @@ use crate::ids::Arch;
 pub use accept::accept;
 pub use diag::{Diagnostic, Severity};
 pub use parse::{parse_file, parse_line};
-pub use print::print;
+pub use print::{listing, print};
 
 /// What the parser must ask the machine that the rules are for.
 pub trait Host {

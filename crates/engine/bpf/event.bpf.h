@@ -199,10 +199,8 @@ static __always_inline __u32 named_nothing(const struct scratch *s, const struct
 {
 	if (s->event.flags & WIRE_EVENT_URING)
 		return 1;
-	if (!tlg_hooked || !(call->facts & WIRE_FACT_SEEN) || tlg_seen_short)
+	if (!seen_all(call))
 		return 0;
-	if (bpf_jiffies64() - tlg_replaced < SEEN_OLD)
-		return 0; /* the hooks may have looked at it by a plan that has no rule for it */
 	return call->facts & WIRE_FACT_NAMED || call->objects[0].place == WIRE_PLACE_FD ||
 	       s->event.exit == (__u64)-EINVAL;
 }
@@ -233,6 +231,8 @@ static __always_inline void fill_facts(struct scratch *s, struct task_struct *ta
 		fill_creds(event, task);
 	if (facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW))
 		event->open_perm = open_perm(event, call, seen);
+	else if (facts & WIRE_FACT_SADDR)
+		find_family(s, call, seen);
 	if (facts & WIRE_FACT_EXE)
 		watch_exe(s);
 	if (facts & WIRE_FACT_OBJECTS)

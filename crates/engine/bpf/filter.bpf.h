@@ -106,6 +106,70 @@ static __always_inline int is_nowhere(const struct scratch *s, const struct wire
 	       s->event.exit == (__u64)-ENOENT;
 }
 
+/* Whether an object is what a watch was looked up to. */
+static __always_inline int is_watched(struct scratch *s, const struct wire_object *object,
+				      __u32 watch)
+{
+	struct wire_inode_key key = {
+		.ino = object->inode.ino,
+		.dev = object->inode.dev,
+		.half = s->half,
+	};
+	struct wire_watched *watched = bpf_map_lookup_elem(&tlg_inodes, &key);
+
+	return object->flags & WIRE_OBJECT_INODE && watched && watched->watch == watch;
+}
+
+/* The same; where no object of the event is, the watch was hit by its name, and by any of them. */
+static __always_inline int may_be_watched(struct scratch *s, const struct wire_object *object,
+					  __u32 watch)
+{
+	if (is_watched(s, object, watch))
+		return 1;
+	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
+		if (i >= s->event.objects)
+			break;
+		if (is_watched(s, object_at(s, s->object[i].at), watch))
+			return 0;
+	}
+	return 1;
+}
+
+struct same_walk {
+	struct scratch *s;
+	__u32 object; /* its index */
+	__u32 at;
+	__u32 holds;
+};
+
+static long same_step(__u32 index, void *data)
+{
+	struct same_walk *walk = data;
+	struct scratch *s = walk->s;
+	struct wire_object *object = object_at(s, s->object[walk->object & (WIRE_ITEMS - 1)].at);
+	__u32 at = walk->at + index;
+	struct wire_test *test = bpf_map_lookup_elem(&tlg_tests, &at);
+
+	if (!test)
+		walk->holds = 0;
+	else if (test->kind == WIRE_TEST_PATH)
+		walk->holds = may_be_watched(s, object, test->value);
+	else if (object->flags & WIRE_OBJECT_INODE)
+		walk->holds = test_object(s, object, test);
+	else
+		walk->holds = is_nowhere(s, object) && test_nowhere(s, test);
+	return !walk->holds;
+}
+
+/* Whether several tests hold for one object: audit_filter_inode_name() asks rules about one at a time. */
+static __always_inline int test_same(struct scratch *s, __u32 index, const struct wire_test *test)
+{
+	struct same_walk walk = { .s = s, .object = index, .at = test->value, .holds = 1 };
+
+	bpf_loop(test->word, same_step, &walk, 0);
+	return walk.holds;
+}
+
 /* Whether a test holds for one object. A function of its own, which the verifier walks once. */
 __noinline int test_one(struct scratch *s, __u32 index, const struct wire_test *test)
 {
@@ -113,6 +177,8 @@ __noinline int test_one(struct scratch *s, __u32 index, const struct wire_test *
 
 	if (!s || !test)
 		return 0;
+	if (test->kind == WIRE_TEST_SAME)
+		return test_same(s, index, test);
 	object = object_at(s, s->object[index & (WIRE_ITEMS - 1)].at);
 	if (object->flags & WIRE_OBJECT_INODE)
 		return test_object(s, object, test);

@@ -217,6 +217,16 @@ static __always_inline struct seen *seen_current(struct wire_call **call)
 	return key == WIRE_NO_CALL ? NULL : seen_find(task->pid, key, call);
 }
 
+/*
+ * Whether hooks have looked at a call that ends now without a slot: not when they may have done so by a plan
+ * that had no rule for it.
+ */
+static __always_inline __u32 seen_all(const struct wire_call *call)
+{
+	return tlg_hooked && call->facts & WIRE_FACT_SEEN && !tlg_seen_short &&
+	       bpf_jiffies64() - tlg_replaced >= SEEN_OLD;
+}
+
 /* Adds an item without name and inode. */
 static __always_inline struct wire_object *seen_add(struct seen *seen, __u32 part)
 {

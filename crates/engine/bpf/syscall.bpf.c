@@ -32,6 +32,7 @@
 #include "append.bpf.h"
 #include "context.bpf.h"
 #include "fork.bpf.h"
+#include "address.bpf.h"
 #include "event.bpf.h"
 #include "open.bpf.h"
 #include "namespace.bpf.h"

@@ -114,8 +114,9 @@ enum wire_part {
 #define WIRE_FACT_NAMED	     2048 /* and every name, as soon as the kernel has copied it */
 #define WIRE_FACT_WATCHED \
 	1024 /* no rule matches without a watch: tests_unwatched decides nothing */
-#define WIRE_FACT_MARK 8192 /* with TASK: what the task list decided about the task */
-#define WIRE_FACT_AUX  4096 /* hooks inside the kernel see details of it */
+#define WIRE_FACT_MARK	8192 /* with TASK: what the task list decided about the task */
+#define WIRE_FACT_AUX	4096 /* hooks inside the kernel see details of it */
+#define WIRE_FACT_SADDR 16384 /* family of its socket address; see wire_call.address */
 
 /* The detail that a call's registers and memory show when it ends. */
 enum wire_detail {
@@ -129,6 +130,17 @@ enum wire_detail {
 	WIRE_DETAIL_CAPSET,
 };
 
+/* Where the socket address of a call is. */
+enum wire_address {
+	WIRE_ADDRESS_NONE,
+	WIRE_ADDRESS_SECOND, /* in the second argument, its length in or behind the third */
+	WIRE_ADDRESS_FIFTH, /* in the fifth, its length in or behind the sixth */
+	WIRE_ADDRESS_MESSAGE, /* in the struct msghdr behind the second */
+	WIRE_ADDRESS_MESSAGES, /* in an array of struct mmsghdr behind the second */
+	WIRE_ADDRESS_SOCKETCALL, /* the first argument says which call is made */
+};
+#define WIRE_ADDRESS_ANSWER 128 /* the call fills it in when it succeeds */
+
 /*
  * What one call evaluates. Index: abi * WIRE_SYSCALLS + number; behind the calls of one half of the plan
  * follow those of the other, see plan.bpf.h.
@@ -141,7 +153,8 @@ struct wire_call {
 	__u8 watch_perm; /* access modes for which an opened object is compared with watches */
 	__u16 epoch; /* of the plan that it belongs to */
 	__u8 detail; /* enum wire_detail */
-	__u8 _pad[7];
+	__u8 address; /* enum wire_address, perhaps with WIRE_ADDRESS_ANSWER */
+	__u8 _pad[6];
 	struct wire_shape objects[WIRE_OBJECTS];
 };
 _Static_assert(sizeof(struct wire_call) == 32, "wire_call layout");
@@ -161,6 +174,7 @@ enum wire_kind_of_test {
 	WIRE_TEST_PATH, /* any object is watch `value` */
 	WIRE_TEST_DIR, /* any object is watch `value` or below it */
 	WIRE_TEST_EXE, /* the program is watch `value` */
+	WIRE_TEST_SAME, /* one object satisfies all of the `word` tests from index value on */
 };
 
 enum wire_op {
@@ -250,8 +264,8 @@ struct wire_event {
 	__u32 egid;
 	__u32 sgid;
 	__u32 fsgid;
-	__u32 open_perm; /* AUDIT_PERM_* that an open asks for */
-	__u32 argc;
+	__u32 open_perm; /* AUDIT_PERM_* that an open asks for, or the family of a socket address */
+	__u32 argc; /* until arguments are read: 1 where there is a socket address, or 0 */
 	__u8 comm[WIRE_COMM_LEN]; /* bytes, not text; NUL-padded */
 	__u8 tty[WIRE_TTY_LEN]; /* NUL-padded; empty when there is none */
 	__u16 argv_len;

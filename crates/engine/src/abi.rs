@@ -59,6 +59,7 @@ pub(crate) const FACT_NAMED: u32 = 2048;
 
 pub(crate) const FACT_AUX: u32 = 4096;
 pub(crate) const FACT_MARK: u32 = 8192;
+pub(crate) const FACT_SADDR: u32 = 16384;
 
 pub(crate) const DETAIL_PIPE: u8 = 1;
 pub(crate) const DETAIL_SOCKETPAIR: u8 = 2;
@@ -67,6 +68,13 @@ pub(crate) const DETAIL_MMAP: u8 = 4;
 pub(crate) const DETAIL_OLD_MMAP: u8 = 5;
 pub(crate) const DETAIL_OPENAT2: u8 = 6;
 pub(crate) const DETAIL_CAPSET: u8 = 7;
+
+pub(crate) const ADDRESS_SECOND: u8 = 1;
+pub(crate) const ADDRESS_FIFTH: u8 = 2;
+pub(crate) const ADDRESS_MESSAGE: u8 = 3;
+pub(crate) const ADDRESS_MESSAGES: u8 = 4;
+pub(crate) const ADDRESS_SOCKETCALL: u8 = 5;
+pub(crate) const ADDRESS_ANSWER: u8 = 128;
 
 pub(crate) const AUX_WORDS: usize = 15;
 pub(crate) const AUX_IPC: u32 = 1303;
@@ -117,6 +125,7 @@ pub(crate) const TEST_MINOR: u8 = 9;
 pub(crate) const TEST_PATH: u8 = 10;
 pub(crate) const TEST_DIR: u8 = 11;
 pub(crate) const TEST_EXE: u8 = 12;
+pub(crate) const TEST_SAME: u8 = 13;
 
 pub(crate) const OP_EQ: u8 = 0;
 pub(crate) const OP_NE: u8 = 1;
@@ -160,7 +169,9 @@ pub(crate) struct WireCall {
     pub(crate) watch_perm: u8,
     pub(crate) epoch: u16,
     pub(crate) detail: u8,
-    pub(crate) _pad: [u8; 7],
+    /// Where its socket address is; 0 when it has none.
+    pub(crate) address: u8,
+    pub(crate) _pad: [u8; 6],
     pub(crate) objects: [WireShape; OBJECTS],
 }
 
@@ -302,7 +313,7 @@ mod tests {
         vec![
             layout!(WireCounts as "wire_counts": matched, delivered, lost, cut, _pad),
             layout!(WireShape as "wire_shape": place, dir, arg, effect),
-            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, detail, _pad, objects),
+            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, detail, address, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
             layout!(WireWatched as "wire_watched": watch, sole_spot),
@@ -460,6 +471,8 @@ mod tests {
             ("WIRE_FACT_FORKS", u64::from(FACT_FORKS)),
             ("WIRE_FACT_AUX", u64::from(FACT_AUX)),
             ("WIRE_FACT_MARK", u64::from(FACT_MARK)),
+            ("WIRE_FACT_SADDR", u64::from(FACT_SADDR)),
+            ("WIRE_ADDRESS_ANSWER", u64::from(ADDRESS_ANSWER)),
         ] {
             assert_eq!(defined(name), value, "{name}");
         }

@@ -1,5 +1,7 @@
 //! Plan to map contents and to the set of hooks. Pure: what is wanted, not how it is put in place.
 
+mod address;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use audit::ids::{Arch, Syscall};
@@ -151,6 +153,7 @@ impl Lowered {
             (Facts::TASK, abi::FACT_TASK),
             (Facts::EXE, abi::FACT_EXE),
             (Facts::MARK, abi::FACT_MARK | abi::FACT_TASK),
+            (Facts::ADDRESS, abi::FACT_SADDR),
         ] {
             if rules.facts.contains(ours) {
                 facts |= wire;
@@ -183,7 +186,8 @@ impl Lowered {
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
             detail: detail(call.arch, name),
-            _pad: [0; 7],
+            address: address::place(call),
+            _pad: [0; 6],
             objects: shapes(call, shape::objects(call.arch, call.syscall)),
         }
     }
@@ -198,6 +202,9 @@ impl Lowered {
         }
         let moved = |mut test: WireTest| {
             test.on_false += first;
+            if test.kind == abi::TEST_SAME {
+                test.value += first;
+            }
             test
         };
         self.tests.extend(tests.iter().copied().map(moved));
@@ -225,10 +232,25 @@ fn forks(plan: &Plan) -> Vec<WireTest> {
 fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
     let mut all = Vec::new();
     for slot in slots {
-        let next = all.len() + slot.tests.len() + 1;
-        let next = u32::try_from(next).unwrap_or(u32::MAX);
-        for test in &slot.tests {
-            all.push(wire_test(test, next));
+        let first = all.len();
+        let (same, others) = same_object(slot);
+        if !same.is_empty() {
+            all.push(WireTest {
+                kind: abi::TEST_SAME,
+                value: u32::try_from(first + 1).unwrap_or(u32::MAX),
+                word: u16::try_from(same.len()).unwrap_or(u16::MAX),
+                ..WireTest::default()
+            });
+        }
+        for test in same.into_iter().chain(others) {
+            if test.subject == Subject::Field(Field::SaddrFam) {
+                all.push(address::is_there());
+            }
+            all.push(wire_test(test));
+        }
+        let next = u32::try_from(all.len() + 1).unwrap_or(u32::MAX);
+        for test in all.iter_mut().skip(first) {
+            test.on_false = next;
         }
         let keep = if slot.action == Action::Always {
             abi::KEEP
@@ -347,11 +369,26 @@ fn shapes(call: Call, objects: &[Object]) -> [WireShape; abi::OBJECTS] {
     shapes
 }
 
-fn wire_test(test: &Test, on_false: u32) -> WireTest {
+/// The tests of a slot that must hold for one and the same object, where there are several, and the others.
+fn same_object(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
+    let of_object = |test: &&Test| match test.subject {
+        Subject::Path => true,
+        Subject::Field(field) => is_object(field) && field != Field::FileType,
+        _ => false,
+    };
+    if slot.is_about_one_object() && slot.tests.iter().filter(of_object).count() > 1 {
+        slot.tests.iter().partition(of_object)
+    } else {
+        (Vec::new(), slot.tests.iter().collect())
+    }
+}
+
+/// One test; where to go on when it does not hold is not known yet.
+fn wire_test(test: &Test) -> WireTest {
     let op = wire_op(test.op);
     let wire = |kind, word, value| WireTest {
         value,
-        on_false,
+        on_false: 0,
         word,
         op,
         kind,
@@ -418,6 +455,7 @@ fn event_word(field: Field) -> u16 {
         Field::Fsgid => word!(WireEvent.fsgid),
         Field::Auid => word!(WireEvent.auid),
         Field::Pers => word!(WireEvent.personality),
+        Field::SaddrFam => word!(WireEvent.open_perm),
         Field::Ppid => word!(WireEvent.ppid),
         Field::SessionId => word!(WireEvent.ses),
         Field::Exit => word!(WireEvent.exit),

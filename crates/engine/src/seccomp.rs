@@ -148,5 +148,6 @@ impl Started {
 /// Whether some rule of a call can only be decided when the call has ended.
 fn asks_for_result(rules: &CallPlan) -> bool {
     let tests = || rules.slots.iter().flat_map(|slot| &slot.tests);
-    tests().any(|test| matches!(test.subject, Subject::Field(Field::Exit | Field::Success)))
+    let of_end = [Field::Exit, Field::Success, Field::SaddrFam].map(Subject::Field);
+    tests().any(|test| of_end.contains(&test.subject))
 }

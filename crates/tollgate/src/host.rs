@@ -5,6 +5,9 @@ use std::path::Path;
 
 use audit::conf;
 use audit::ids::Arch;
+use audit::plan::Plan;
+use audit::plan::list::Listed;
+use audit::plan::security::SecurityModule;
 use audit::rule::Host;
 use bstr::{BStr, ByteSlice as _};
 use nix::unistd::{AccessFlags, Group, User, access};
@@ -14,6 +17,36 @@ pub(crate) const SENDMAIL: &str = "/usr/lib/sendmail";
 /// Permissions that the program of an action may have.
 const PROGRAM_MODES: [u32; 4] = [0o750, 0o755, 0o550, 0o555];
 const PERMISSIONS: u32 = 0o777;
+
+/// Compiles rules for a machine with these security modules.
+pub(crate) fn plan(rules: Vec<Listed>, modules: &[SecurityModule]) -> Plan {
+    let mut plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);
+    for &module in modules {
+        plan.refuse_labels(module);
+    }
+    plan
+}
+
+/// The security modules of this machine that compare labels.
+pub(crate) fn security_modules() -> Vec<SecurityModule> {
+    let mut modules = SecurityModule::ALL.to_vec();
+    modules.retain(|&module| is_active(module));
+    modules
+}
+
+/// Whether a security module is active.
+///
+/// # Source
+/// `init_sel_fs` in `security/selinux/selinuxfs.c` and `init_smk_fs` in `security/smack/smackfs.c`, Linux
+/// 6.12, make these directories then, mounted or not.
+fn is_active(module: SecurityModule) -> bool {
+    match module {
+        SecurityModule::AppArmor => std::fs::read("/sys/module/apparmor/parameters/enabled")
+            .is_ok_and(|text| text.starts_with(b"Y")),
+        SecurityModule::Selinux => Path::new("/sys/fs/selinux").exists(),
+        SecurityModule::Smack => Path::new("/sys/fs/smackfs").exists(),
+    }
+}
 
 /// The machine that tollgate runs on.
 #[derive(Clone, Copy, Debug)]

@@ -45,6 +45,7 @@ mod e2e {
     mod run_programs;
     mod scenario;
     mod step;
+    mod stock;
     mod syscall;
     mod watch;
     mod workload;
@@ -121,7 +122,7 @@ mod e2e {
         control::only_root_may_ask,
         control::hostile_clients_disturb_nobody,
         control::messages_and_flushes_reach_the_log,
-        control::listings_are_those_of_the_kernels_auditctl,
+        stock::what_is_shown_is_what_stock_auditctl_shows,
         control::a_rule_is_added_under_load,
         reload::no_event_is_lost_or_doubled,
         reload::hooks_follow_the_rules,

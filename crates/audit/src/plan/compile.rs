@@ -291,6 +291,7 @@ const fn facts_of_field(field: Field) -> Facts {
         | Field::Sgid
         | Field::Fsgid => Facts::CREDS,
         Field::Ppid | Field::Auid | Field::SessionId | Field::Pers => Facts::TASK,
+        Field::SaddrFam => Facts::ADDRESS,
         Field::ObjUid
         | Field::ObjGid
         | Field::Inode

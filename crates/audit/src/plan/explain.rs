@@ -13,8 +13,8 @@ use crate::table;
 
 use super::hook::{self, EngineKind, Hook, Kernel, Sides};
 use super::shape::{self, Place};
-use super::uring;
 use super::{Call, Plan, RuleId};
+use super::{security, uring};
 
 /// Prices of the tracepoint engine.
 ///
@@ -136,6 +136,8 @@ pub enum Cost {
 pub enum Note {
     /// It can match no call: its conditions exclude each other, or an earlier rule takes all.
     MatchesNothing,
+    /// It asks for security labels, which no security module of this machine compares.
+    NoLabels,
     /// A `never` rule.
     OnlySuppresses,
     /// It decides about tasks when they are made: those that run already are not concerned.
@@ -150,6 +152,8 @@ pub enum Note {
     NamesFromTask(Vec<&'static str>),
     /// It looks at the flags of openat2, which are read from the task's memory.
     FlagsFromTask,
+    /// It looks at the family of a socket address, which is read from the task's memory.
+    FamilyFromTask,
 }
 
 /// Says what a plan costs on an engine of a kernel.
@@ -200,6 +204,7 @@ impl Note {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::MatchesNothing => "matches-nothing",
+            Self::NoLabels => "no-labels",
             Self::OnlySuppresses => "only-suppresses",
             Self::NewTasks => "new-tasks",
             Self::EverySyscall(_) => "every-syscall",
@@ -207,6 +212,7 @@ impl Note {
             Self::CompatUnasked => "compat-unasked",
             Self::NamesFromTask(_) => "names-from-task",
             Self::FlagsFromTask => "flags-from-task",
+            Self::FamilyFromTask => "family-from-task",
         }
     }
 }
@@ -216,6 +222,9 @@ impl fmt::Display for Note {
         match self {
             Self::MatchesNothing => f.write_str(
                 "matches nothing: its conditions exclude each other, or an earlier rule takes all",
+            ),
+            Self::NoLabels => f.write_str(
+                "matches nothing: it asks for security labels, and no security module here compares them",
             ),
             Self::OnlySuppresses => f.write_str("only suppresses: needs no hook of its own"),
             Self::NewTasks => f.write_str(
@@ -235,6 +244,9 @@ impl fmt::Display for Note {
             ),
             Self::FlagsFromTask => f.write_str(
                 "flags of openat2 are read from task memory, where another thread can change them",
+            ),
+            Self::FamilyFromTask => f.write_str(
+                "the family of socket addresses is read from task memory, where another thread can change it",
             ),
         }
     }
@@ -368,6 +380,8 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
             let of_tasks = plan.forks.iter().any(|fork| fork.rule == rule);
             if of_tasks {
                 notes.push(Note::NewTasks);
+            } else if calls.is_empty() && security::condition(&planned.rule).is_some() {
+                notes.push(Note::NoLabels);
             } else if calls.is_empty() {
                 notes.push(Note::MatchesNothing);
             } else if suppresses {
@@ -422,6 +436,10 @@ fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call], sides: Sides) -> Vec<Note
     };
     if fields.iter().any(|test| test.field == Field::Perm) && calls.iter().any(openat2) {
         notes.push(Note::FlagsFromTask);
+    }
+    let asks_family = fields.iter().any(|test| test.field == Field::SaddrFam);
+    if asks_family && calls.iter().any(|&call| !sides.sees(call)) {
+        notes.push(Note::FamilyFromTask);
     }
     notes
 }

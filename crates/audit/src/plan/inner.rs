@@ -221,7 +221,7 @@ pub fn of(call: Call) -> &'static [Inner] {
         "bind" => &[SocketAddress, NamesParent, NamesMadeNode],
         "connect" | "sendto" | "sendmsg" | "sendmmsg" => &[SocketAddress],
         "accept" | "accept4" | "getsockname" | "getpeername" | "recvfrom" | "recvmsg"
-        | "recvmmsg" => &[SocketAnswer],
+        | "recvmmsg" | "recvmmsg_time64" => &[SocketAnswer],
         "socketcall" => &[SocketAddress, SocketAnswer, NamesParent, NamesMadeNode],
         "chdir" => &[UsedChdir],
         "chroot" => &[UsedChroot],

@@ -9,11 +9,11 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Severity, Value};
 use crate::table;
 
-use super::Plan;
 use super::eval::compare;
 use super::explain::{Cost, explain, shortened};
 use super::hook::{EngineKind, Kernel};
 use super::list::Listed;
+use super::{Plan, security};
 
 /// One finding about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,14 @@ fn never_matches(listed: &Listed, arches: &[Arch]) -> Option<Finding> {
     let is_foreign = stated_arch(rule).is_some_and(|arch| !arches.contains(&arch));
     if rule.list != List::Exit || is_foreign {
         return None;
+    }
+    if let Some(field) = security::condition(rule) {
+        return Some(note(
+            "label-condition",
+            format!("`{field}` holds only where a security module compares it"),
+            "with SELinux such rules are refused, for labels are not read; without a module that \
+             compares labels the rule matches nothing, as with the kernel's audit",
+        ));
     }
     // A rule that records is in the plan when it can match.
     let alone = Listed {

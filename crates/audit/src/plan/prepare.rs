@@ -13,7 +13,8 @@ use super::eval::{compare, trim_slashes};
 use super::inner::{self, Inner};
 use super::perm::{self, Class};
 use super::refuse::{self, Refusal};
-use super::{Call, Subject, Test, WatchId, hook, shape};
+use super::security::is_label;
+use super::{Call, Subject, Test, WatchId, address, hook, shape};
 
 /// What one syscall decides by itself.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,7 @@ pub(super) struct CallTraits {
     pub(super) call: Call,
     class: Class,
     names_objects: bool,
+    has_address: bool,
     returns: bool,
 }
 
@@ -31,6 +33,7 @@ impl CallTraits {
             class: perm::class(call.arch, call.syscall),
             names_objects: !shape::objects(call.arch, call.syscall).is_empty()
                 || inner::of(call).contains(&Inner::NamesParent),
+            has_address: address::of(call.arch, call.syscall).is_some(),
             returns: hook::returns(call),
         }
     }
@@ -54,6 +57,7 @@ pub(super) enum Condition {
 pub(super) enum Needs {
     Nothing,
     Objects,
+    Address,
     Return,
 }
 
@@ -137,6 +141,7 @@ impl Condition {
             Self::Perm { bits, negated } => on_class(traits.class, bits, negated),
             Self::NoObjectOfType(_) if !traits.names_objects => Outcome::Holds,
             Self::Ask(_, Needs::Objects) if !traits.names_objects => Outcome::Fails,
+            Self::Ask(_, Needs::Address) if !traits.has_address => Outcome::Fails,
             Self::Ask(_, Needs::Return) if !traits.returns => Outcome::Fails,
             Self::NoObjectOfType(test) | Self::Ask(test, _) => Outcome::Ask(test),
         }
@@ -190,6 +195,8 @@ fn early(
         None => Err("more than 65536 different paths".to_owned()),
     };
     match (given.field, &given.value) {
+        // No module compares labels: see [`super::security`].
+        (label, Value::Number(_) | Value::Text(_)) if is_label(label) => Ok(Early::Fails),
         (Field::Arch, &Value::Number(arch)) => Ok(Early::Later(Condition::Arch(given.op, arch))),
         (Field::Perm, &Value::Number(bits)) => {
             let negated = given.op == Op::NotEqual;
@@ -294,6 +301,7 @@ const fn constant(op: Op, value: u32) -> Option<bool> {
 const fn needs(field: Field) -> Needs {
     match field {
         Field::Exit => Needs::Return,
+        Field::SaddrFam => Needs::Address,
         Field::ObjUid
         | Field::ObjGid
         | Field::Inode

@@ -7,6 +7,8 @@ use bstr::BStr;
 
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Value, field};
 
+use super::security::is_label;
+
 /// Why a rule cannot be honoured, and whether leaving it out can lose records.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -69,25 +71,6 @@ fn check_field(test: &FieldTest) -> Result<(), String> {
     let name = field::name(test.field);
     let equality = matches!(test.op, Op::Equal | Op::NotEqual);
     match test.field {
-        Field::SubjUser
-        | Field::SubjRole
-        | Field::SubjType
-        | Field::SubjSen
-        | Field::SubjClr
-        | Field::ObjUser
-        | Field::ObjRole
-        | Field::ObjType
-        | Field::ObjLevLow
-        | Field::ObjLevHigh => {
-            return Err(format!(
-                "`{name}` is not supported yet: security labels are not read"
-            ));
-        }
-        Field::SaddrFam => {
-            return Err(format!(
-                "`{name}` is not supported yet: socket addresses are not read"
-            ));
-        }
         Field::FsType | Field::MsgType => {
             return Err(format!("`{name}` has no meaning on this list"));
         }
@@ -111,6 +94,7 @@ fn check_field(test: &FieldTest) -> Result<(), String> {
             Err("a comparison of fields only takes `=` and `!=`".into())
         }
         (_, Value::Field(_)) => Ok(()),
+        (label, _) if is_label(label) => Ok(()),
         (Field::Path | Field::Dir | Field::Exe, Value::Number(_)) => {
             Err(format!("`{name}` takes a path"))
         }

@@ -100,6 +100,13 @@ const CODES: &[(&str, &str)] = &[
         "All keys of a rule, with one byte between each two, may have 256 bytes.",
     ),
     (
+        "label-condition",
+        "Conditions on security labels are evaluated by a security module: SELinux compares all of \
+         them, AppArmor `subj_role`, Smack `subj_user` and `obj_user`. Where none compares it, the kernel \
+         takes the rule, and it matches nothing; tollgate does the same. Where one does, tollgate \
+         refuses the rule, because it does not read labels.",
+    ),
+    (
         "line-too-long",
         "`auditctl` reads lines of up to 6144 bytes and takes what is beyond for another \
          line.",

@@ -26,6 +26,29 @@ pub fn print(rule: &Rule, native: Arch, dialect: Dialect) -> BString {
     out.into()
 }
 
+/// Rules as `auditctl -l` prints them, each with a newline. A rule without arch is printed with the syscalls
+/// of the last arch that was printed before it, whatever the rule means: `auditctl` keeps it.
+///
+/// # Source
+/// `_audit_elf` in `src/auditctl-listing.c` of audit-userspace 3.0.9; run, in the end-to-end test `stock`.
+#[must_use]
+pub fn listing<'a>(
+    rules: impl IntoIterator<Item = &'a Rule>,
+    native: Arch,
+    dialect: Dialect,
+) -> Vec<u8> {
+    let (mut out, mut arch) = (Vec::new(), native);
+    for rule in rules {
+        out.extend_from_slice(&print(rule, arch, dialect));
+        out.push(b'\n');
+        let stated = rule.fields.iter().filter(|test| test.field == Field::Arch);
+        if let Some(&Value::Number(number)) = stated.map(|test| &test.value).next_back() {
+            arch = Arch(number);
+        }
+    }
+    out
+}
+
 /// What `auditctl` takes for a watch when it lists rules. It looks neither at the action nor at the
 /// operators.
 ///

@@ -2,6 +2,7 @@
 
 use audit::event::{Inode, Task};
 use audit::ids::{Arch, Auid, Dev, Syscall};
+use audit::plan::address;
 use audit::plan::eval::other::{Sender, first_task_match};
 use audit::plan::eval::{Observed, ObservedObject};
 use audit::plan::fork::Mark;
@@ -148,6 +149,7 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
     let groups = select(vec![Field::Gid, Field::Egid, Field::ObjGid]);
     let of_paths = select(vec![Field::Path, Field::Dir, Field::Exe]);
     let of_calls = select(vec![Field::Success, Field::Exit, Field::Auid, Field::Perm]);
+    let families = small().prop_map(Value::Number);
     let of_objects = select(vec![
         Field::FileType,
         Field::ObjUid,
@@ -171,6 +173,7 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
         2 => (of_calls, any_op(), number()),
         3 => (of_objects, equality(), number()),
         2 => (Just(Field::Arch), equality(), arch),
+        1 => (Just(Field::SaddrFam), any_op(), families),
         2 => (users.clone(), equality(), users.prop_map(Value::Field)),
         1 => (groups.clone(), equality(), groups.prop_map(Value::Field)),
         1 => (field(), any_op(), prop_oneof![text(), field().prop_map(Value::Field)]),
@@ -237,6 +240,7 @@ pub(crate) struct Happening {
     ids: [u32; 13],
     groups: Vec<u32>,
     exe: Option<&'static [u8]>,
+    socket_family: Option<u32>,
     objects: Vec<ObservedObject<'static>>,
 }
 
@@ -286,7 +290,7 @@ impl Happening {
             groups: &self.groups,
             personality,
             label: None,
-            socket_family: None,
+            socket_family: self.socket_family,
             mark: None,
             objects: &self.objects,
         }
@@ -334,24 +338,28 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
         proptest::array::uniform13(small()),
         vec(small(), 0..3),
         proptest::option::of(path()),
+        proptest::option::of(select(vec![0, 1, 2, 15])),
         vec(object(), 0..4),
     )
-        .prop_map(|(arch, number, exit, args, ids, groups, exe, objects)| {
-            let syscall = Syscall(number);
-            let name = table::syscall_name(arch, syscall);
-            let returns = !matches!(name, Some("exit" | "exit_group"));
-            let names = !shape::objects(arch, syscall).is_empty();
-            Happening {
-                arch,
-                syscall,
-                exit: exit.filter(|_| returns),
-                args,
-                ids,
-                groups,
-                exe,
-                objects: if names { objects } else { Vec::new() },
-            }
-        })
+        .prop_map(
+            |(arch, number, exit, args, ids, groups, exe, family, objects)| {
+                let syscall = Syscall(number);
+                let name = table::syscall_name(arch, syscall);
+                let returns = !matches!(name, Some("exit" | "exit_group"));
+                let names = !shape::objects(arch, syscall).is_empty();
+                Happening {
+                    arch,
+                    syscall,
+                    exit: exit.filter(|_| returns),
+                    args,
+                    ids,
+                    groups,
+                    exe,
+                    socket_family: family.filter(|_| address::of(arch, syscall).is_some()),
+                    objects: if names { objects } else { Vec::new() },
+                }
+            },
+        )
 }
 
 /// What the task list decides about the task of an event, as if it had been made with the ids it has.

@@ -119,6 +119,23 @@ fn arguments_and_ids_are_found_where_the_event_has_them() {
 }
 
 #[test]
+fn a_family_is_only_asked_of_a_call_with_an_address() {
+    let lowered = lowered("-a always,exit -F arch=b64 -S connect,recvmsg -F saddr_fam!=2\n");
+    let connect = lowered.of(Arch::X86_64, "connect").unwrap();
+    let recvmsg = lowered.of(Arch::X86_64, "recvmsg").unwrap();
+    assert_eq!(connect.address, abi::ADDRESS_SECOND);
+    assert_eq!(recvmsg.address, abi::ADDRESS_MESSAGE | abi::ADDRESS_ANSWER);
+    assert_ne!(connect.facts & abi::FACT_SADDR, 0);
+    let holds = |word| move |test: &WireTest| test.word == word;
+    let has_address = holds(word!(WireEvent.argc));
+    let is_of_family = holds(word!(WireEvent.open_perm));
+    assert_eq!(lowered.verdict(connect.tests, is_of_family), None);
+    assert_eq!(lowered.verdict(connect.tests, has_address), None);
+    let both = |test: &WireTest| has_address(test) || is_of_family(test);
+    assert_eq!(lowered.verdict(connect.tests, both), Some(abi::KEEP));
+}
+
+#[test]
 fn without_a_hit_the_rules_that_need_one_are_left_out() {
     let lowered = lowered(
         "-w /etc/shadow -p wa -k shadow\n-w /etc/conf.d -p r -k conf\n\

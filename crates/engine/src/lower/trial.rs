@@ -38,7 +38,7 @@ mod skel {
 }
 
 /// Maps that the filter looks into.
-const MAPS: [&str; 3] = ["tlg_tests", "tlg_scratch", "tlg_trial"];
+const MAPS: [&str; 4] = ["tlg_tests", "tlg_scratch", "tlg_inodes", "tlg_trial"];
 
 /// More than the rules of a case have, in all calls that there are.
 const MOST_TESTS: u32 = 1 << 18;
@@ -89,7 +89,10 @@ impl Trial {
                 egid: task.egid,
                 sgid: task.sgid,
                 fsgid: task.fsgid,
-                open_perm: observed.open_perm(),
+                open_perm: observed
+                    .socket_family
+                    .unwrap_or_else(|| observed.open_perm()),
+                argc: u32::from(observed.socket_family.is_some()),
                 rule: observed.mark.map_or(0, |mark| mark.0),
                 objects: u8::try_from(observed.objects.len()).unwrap(),
                 ..WireEvent::default()
@@ -154,10 +157,14 @@ fn groups() -> Vec<u32> {
     groups.into_iter().map(nix::unistd::Gid::as_raw).collect()
 }
 
-/// Whether some rule has tests that must hold for one object, where the event has several: the kernel side
-/// compares each test with all objects.
-fn asks_for_one(rules: &CallPlan, observed: &Observed<'_>) -> bool {
-    observed.objects.len() > 1 && rules.slots.iter().any(Slot::is_about_one_object)
+/// Whether some rule asks for more than that an object is at a path, where the event has several: which of
+/// them is watched is known to the tables of watches, which are empty here.
+fn asks_which_is_watched(rules: &CallPlan, observed: &Observed<'_>) -> bool {
+    let asks = |slot: &Slot| {
+        let is_path = |test: &Test| test.subject == Subject::Path;
+        slot.tests.iter().any(is_path) && !same_object(slot).0.is_empty()
+    };
+    observed.objects.len() > 1 && rules.slots.iter().any(asks)
 }
 
 #[test]
@@ -238,7 +245,7 @@ fn the_filter_agrees_with_the_evaluator() {
             let Some(wire) = lowered.calls.get(&number) else {
                 continue;
             };
-            if asks_for_one(planned, &observed) {
+            if asks_which_is_watched(planned, &observed) {
                 continue;
             }
             let verdict = ask(&skel, &Trial::new(&plan, &observed, wire.tests));

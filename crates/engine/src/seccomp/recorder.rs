@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use audit::event::{Argv, Event, Inode, Time, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
+use audit::plan::address::{self, Address};
 use audit::plan::eval::{Observed, ObservedObject};
 use audit::plan::shape::{self, Effect, Object, Place};
 use audit::plan::verdict::Verdict;
@@ -41,8 +42,8 @@ struct Traits {
     /// The supervisor waits for its end.
     waits: bool,
     starts: bool,
-    /// It may have a socket address.
-    address: bool,
+    /// The socket address that it may have.
+    address: Option<Address>,
     groups: bool,
     paths: Paths,
 }
@@ -181,8 +182,15 @@ impl<'a, O: Observer> Recorder<'a, O> {
             address: None,
             unreadable,
         };
-        if traits.address {
-            begun.address = socket::address(traits.name, call.arch, &args, memory, None);
+        if let Some(address) = traits.address {
+            let (arch, args) = (call.arch, args);
+            begun.address = socket::Call {
+                address,
+                arch,
+                args,
+                memory,
+            }
+            .given();
             let named = begun.address.as_deref().and_then(socket::file_name);
             let effect = if traits.name == "bind" {
                 Effect::Create
@@ -256,7 +264,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             groups: &found.who.groups,
             personality: found.image.personality,
             label: None,
-            socket_family: None,
+            socket_family: known.begun.address.as_deref().and_then(socket::family),
             mark: None,
             objects: &observed_objects,
         };
@@ -342,9 +350,22 @@ impl Known {
                 _ => {}
             }
         }
-        if traits.address && begun.address.is_none() {
-            let memory = Memory(tid);
-            begun.address = socket::address(traits.name, call.arch, &args, memory, Some(exit));
+        if let (Some(address), None) = (traits.address, &begun.address) {
+            let (arch, memory) = (call.arch, Memory(tid));
+            begun.address = socket::Call {
+                address,
+                arch,
+                args,
+                memory,
+            }
+            .done(exit);
+        }
+        // Of what is no socket, the kernel has not looked at the address.
+        if [Errno::EBADF, Errno::ENOTSOCK]
+            .iter()
+            .any(|&error| exit == -i64::from(error as i32))
+        {
+            begun.address = None;
         }
         if traits.starts && succeeded(exit) {
             begun.arguments = exec::started(found.thread, stack, arch);
@@ -396,7 +417,7 @@ impl Traits {
             waits: hook::returns(call)
                 && (results == Results::Wanted || super::asks_for_result(rules)),
             starts: hook::starts(call),
-            address: socket::has_address(name),
+            address: address::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
             paths: paths(rules),
         }

@@ -1,59 +1,122 @@
 //! Socket addresses that a call gives or gets, as the kernel's audit keeps them.
 
 use audit::ids::Arch;
+use audit::plan::address::{self, Address, Place, Way};
 
 use super::memory::Memory;
 
 /// `struct sockaddr_storage`: no address is longer.
 const LONGEST: usize = 128;
 
-/// Where a call has an address.
-enum Place {
-    /// Address and length are arguments with these indices.
-    Given(usize, usize),
-    /// In the `struct msghdr` that the second argument points to.
-    Message,
-    /// Address and pointer to length, filled by the call.
-    Returned(usize, usize),
+/// Bytes of a `struct mmsghdr`.
+const MESSAGE_BYTES: u64 = 64;
+const COMPAT_MESSAGE_BYTES: u64 = 32;
+
+/// A call that may have an address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) address: Address,
+    pub(super) arch: Arch,
+    pub(super) args: [u64; 6],
+    pub(super) memory: Memory,
 }
 
-/// Whether a call may have an address.
-pub(super) fn has_address(call: &str) -> bool {
-    place(call).is_some()
-}
-
-/// The address of a call. Before the call ends, `result` is `None`, and there is only one that was given.
-///
-/// # Source
-/// `audit_sockaddr()` is called by `move_addr_to_kernel()` and `move_addr_to_user()` in `net/socket.c`,
-/// Linux 6.12.
-pub(super) fn address(
-    call: &str,
-    arch: Arch,
-    args: &[u64; 6],
-    memory: Memory,
-    result: Option<i64>,
-) -> Option<Vec<u8>> {
-    let arg = |index: usize| args.get(index).copied().unwrap_or(0);
-    let (at, len) = match (place(call)?, result) {
-        (Place::Given(at, len), None) => (arg(at), arg(len)),
-        (Place::Message, None) => {
-            let header = arg(1);
-            let name = memory.pointer(header, arch)?;
-            let after = if arch == Arch::I386 { 4 } else { 8 };
-            (name, low(memory.word(header.checked_add(after)?)?))
+impl Call {
+    /// The address that it is given. That of several messages is known when they are sent.
+    pub(super) fn given(self) -> Option<Vec<u8>> {
+        match self.resolved()? {
+            (call, Way::Given, Place::Argument(at)) => {
+                call.bytes(call.arg(at), low(call.arg(at + 1)))
+            }
+            (call, Way::Given, Place::Message) => call.message(0),
+            _ => None,
         }
-        (Place::Returned(at, len), Some(0..)) => (arg(at), low(memory.word(arg(len))?)),
-        _ => return None,
-    };
-    if at == 0 || len == 0 {
-        return None;
     }
-    let len = usize::try_from(len).ok()?.min(LONGEST);
-    let mut bytes = vec![0; len];
-    let read = memory.read(at, &mut bytes).ok()?;
-    bytes.truncate(read);
-    Some(bytes)
+
+    /// The address that it has filled in, or that of the last message which it has sent.
+    pub(super) fn done(self, result: i64) -> Option<Vec<u8>> {
+        let result = u64::try_from(result).ok()?;
+        match self.resolved()? {
+            (call, Way::Answer, Place::Argument(at)) => {
+                call.bytes(call.arg(at), low(call.memory.word(call.arg(at + 1))?))
+            }
+            (call, Way::Answer, Place::Message) => call.message(0),
+            (call, _, Place::Messages) => call.message(result.saturating_sub(1)),
+            _ => None,
+        }
+    }
+
+    /// Where the address is; of `socketcall`, in the call that it makes.
+    fn resolved(mut self) -> Option<(Self, Way, Place)> {
+        if let Address::At(way, place) = self.address {
+            return Some((self, way, place));
+        }
+        let name = match self.arg(0) {
+            2 => "bind",
+            3 => "connect",
+            5 => "accept",
+            6 => "getsockname",
+            7 => "getpeername",
+            11 => "sendto",
+            12 => "recvfrom",
+            16 => "sendmsg",
+            17 => "recvmsg",
+            18 => "accept4",
+            19 => "recvmmsg",
+            20 => "sendmmsg",
+            _ => return None,
+        };
+        let mut words = [0; 24];
+        let read = self.memory.read(self.arg(1), &mut words).ok()?;
+        let (words, _) = words.get(..read)?.as_chunks::<4>();
+        for (arg, word) in self.args.iter_mut().zip(words) {
+            *arg = u32::from_le_bytes(*word).into();
+        }
+        self.address = address::by_name(name)?;
+        match self.address {
+            Address::At(way, place) => Some((self, way, place)),
+            Address::SocketCall => None,
+        }
+    }
+
+    fn arg(&self, index: u8) -> u64 {
+        let arg = self.args.get(usize::from(index)).copied();
+        let arg = arg.unwrap_or_default();
+        if self.arch == Arch::I386 {
+            low(arg)
+        } else {
+            arg
+        }
+    }
+
+    /// The address in one of the headers that the second argument points to.
+    fn message(&self, index: u64) -> Option<Vec<u8>> {
+        let (size, after) = if self.arch == Arch::I386 {
+            (COMPAT_MESSAGE_BYTES, 4)
+        } else {
+            (MESSAGE_BYTES, 8)
+        };
+        let header = self.arg(1).checked_add(index.checked_mul(size)?)?;
+        let at = self.memory.pointer(header, self.arch)?;
+        self.bytes(at, low(self.memory.word(header.checked_add(after)?)?))
+    }
+
+    fn bytes(&self, at: u64, len: u64) -> Option<Vec<u8>> {
+        if at == 0 || len == 0 {
+            return None;
+        }
+        let len = usize::try_from(len).ok()?.min(LONGEST);
+        let mut bytes = vec![0; len];
+        let read = self.memory.read(at, &mut bytes).ok()?;
+        bytes.truncate(read);
+        Some(bytes)
+    }
+}
+
+/// The family of an address.
+pub(super) fn family(address: &[u8]) -> Option<u32> {
+    let family = address.first_chunk().copied().map(u16::from_ne_bytes);
+    family.map(u32::from)
 }
 
 /// The name of a socket in the file system that is in an address.
@@ -70,17 +133,6 @@ pub(super) fn file_name(address: &[u8]) -> Option<&[u8]> {
 
 const fn low(word: u64) -> u64 {
     word & 0xffff_ffff
-}
-
-fn place(name: &str) -> Option<Place> {
-    Some(match name {
-        "bind" | "connect" => Place::Given(1, 2),
-        "sendto" => Place::Given(4, 5),
-        "sendmsg" => Place::Message,
-        "accept" | "accept4" | "getsockname" | "getpeername" => Place::Returned(1, 2),
-        "recvfrom" => Place::Returned(4, 5),
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -102,5 +154,46 @@ mod tests {
         ] {
             assert_eq!(file_name(address), name);
         }
+    }
+
+    #[test]
+    fn addresses_are_read_where_the_call_has_them() {
+        const UNIX: [u8; 4] = [1, 0, b'/', b'x'];
+        const INET: [u8; 4] = [2, 0, 0, 9];
+        let at = |bytes: &[u8]| u64::try_from(bytes.as_ptr().addr()).unwrap();
+        let words = |words: &[u64]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        };
+        let call = |name, args| Call {
+            address: address::by_name(name).unwrap(),
+            arch: Arch::X86_64,
+            args,
+            memory: Memory(nix::unistd::getpid()),
+        };
+        let [unix, inet] = [&UNIX, &INET].map(|bytes| at(bytes));
+
+        let connect = call("connect", [3, unix, 4, 0, 0, 0]);
+        assert_eq!(connect.given().as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(connect.done(0), None);
+        let sendto = call("sendto", [3, 0, 0, 0, inet, 4]);
+        assert_eq!(
+            sendto.given().as_deref().and_then(family),
+            Some(2),
+            "of {INET:?}"
+        );
+
+        let len = words(&[4]);
+        let accept = call("accept4", [3, unix, at(&len), 0, 0, 0]);
+        assert_eq!(accept.given(), None);
+        assert_eq!(accept.done(-11), None);
+        assert_eq!(accept.done(5).as_deref(), Some(UNIX.as_slice()));
+
+        let header = |name| [name, 4, 0, 0, 0, 0, 0, 0];
+        let headers = words(&[header(unix), header(inet)].concat());
+        let sendmsg = call("sendmsg", [3, at(&headers), 0, 0, 0, 0]);
+        assert_eq!(sendmsg.given().as_deref(), Some(UNIX.as_slice()));
+        let sendmmsg = call("sendmmsg", [3, at(&headers), 2, 0, 0, 0]);
+        assert_eq!(sendmmsg.done(1).as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(sendmmsg.done(2).as_deref(), Some(INET.as_slice()));
     }
 }

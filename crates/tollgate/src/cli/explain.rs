@@ -11,7 +11,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::ids::Arch;
 use audit::plan::Plan;
 use audit::plan::explain::{Explanation, explain};
 use audit::plan::hook::{EngineKind, Kernel};
@@ -19,6 +18,7 @@ use audit::plan::list::RuleList;
 use audit::rule::{Diagnostic, Line, Severity};
 
 use super::rules;
+use crate::host;
 
 /// Arguments of `tollgate explain`.
 #[derive(Debug, clap::Args)]
@@ -101,7 +101,7 @@ impl Explained {
                     .map(|found| (source, found)),
             );
         }
-        let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+        let plan = host::plan(list.into_rules(), &host::security_modules());
         let explanation = explain(&plan, engine, kernel);
         Self {
             files: paths,

@@ -10,14 +10,13 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use audit::ids::Arch;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
 use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
 use nix::fcntl::OFlag;
 
 use super::report::{self, say};
-use crate::host::ThisMachine;
+use crate::host::{self, ThisMachine};
 
 /// What follows when rules cannot be loaded by a program that starts.
 pub(crate) const NOTHING: &str = "nothing is attached";
@@ -112,23 +111,26 @@ pub(crate) fn list(loaded: Loaded, partial: bool, otherwise: &str) -> Option<Lis
         names.push((file.path, forgiving));
     }
     let rules = listing.rules.clone().into_rules();
-    listing.plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);
+    listing.plan = host::plan(rules, &host::security_modules());
+    let of = |source: usize, line, what: &str| {
+        let unnamed = (PathBuf::new(), false);
+        let (path, forgiving) = names.get(source).unwrap_or(&unnamed);
+        say(&format!("{}:{line}: {what}", path.display()));
+        *forgiving
+    };
     let mut refused = 0;
     for rule in &listing.plan.unsupported {
-        let (path, forgiving) = names
-            .get(rule.source)
-            .map_or((PathBuf::new(), false), |(path, forgiving)| {
-                (path.clone(), *forgiving)
-            });
-        say(&format!(
-            "{}:{}: {}",
-            path.display(),
-            rule.line,
-            rule.reason
-        ));
+        let forgiving = of(rule.source, rule.line, &rule.reason);
         if rule.loses && !forgiving && !partial {
             refused += 1;
         }
+    }
+    for (source, line, field) in listing.plan.without_labels() {
+        let _forgiving = of(
+            source,
+            line,
+            &format!("matches nothing: no security module here compares `{field}`"),
+        );
     }
     if refused != 0 {
         say(&format!(

@@ -8,9 +8,10 @@ mod step;
 use std::time::Instant;
 
 use anyhow::ensure;
-use audit::ids::{Arch, MsgType};
+use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
+use audit::plan::security::SecurityModule;
 use audit::rule::Command;
 use engine::LoginuidImmutable;
 use nix::errno::Errno;
@@ -23,9 +24,8 @@ use crate::control::server::Peer;
 use crate::control::wire::{
     Answer, Counts, Feature, Outcome, Refusal, Request, Settings, Status, Step,
 };
+use crate::host;
 
-/// ABIs that plans are made for.
-const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
 /// Source of rules that came over the socket, where others have the index of their file.
 const SOCKET: usize = usize::MAX;
 /// Longest text of a user's message.
@@ -87,6 +87,8 @@ pub(super) trait Auditing {
 struct State {
     rules: RuleList,
     settings: Settings,
+    /// The security modules of the machine: what they compare is not honoured.
+    modules: Vec<SecurityModule>,
 }
 
 /// The state in force.
@@ -109,7 +111,11 @@ impl Store {
     /// With rules that are in force, and settings.
     pub(super) fn new(rules: RuleList, settings: Settings, tick_hz: u32, lock: LockFile) -> Self {
         Self {
-            state: State { rules, settings },
+            state: State {
+                rules,
+                settings,
+                modules: host::security_modules(),
+            },
             calls: 0,
             lock,
             numbered: 0,
@@ -153,7 +159,7 @@ impl Store {
         );
         let state = State {
             rules,
-            settings: self.state.settings.clone(),
+            ..self.state.clone()
         };
         self.put_in_force(state, auditing)
     }
@@ -416,7 +422,7 @@ fn plan(state: &State) -> Plan {
 }
 
 fn compiled(state: &State) -> Plan {
-    Plan::compile(state.rules.clone().into_rules(), &ARCHES)
+    host::plan(state.rules.clone().into_rules(), &state.modules)
 }
 
 /// The settings of a kernel that has just started, changed by what rule files say.

@@ -15,8 +15,7 @@ use nix::sys::signal::Signal;
 
 use super::daemon::{Account, Asked, Daemon, program};
 use super::event::events;
-use super::harness::{needs, wait_for};
-use super::kernel_audit::{KernelAudit, Lock, State};
+use super::harness::wait_for;
 use super::place::Place;
 use super::step::{Step, step};
 
@@ -328,93 +327,23 @@ pub(crate) fn messages_and_flushes_reach_the_log() {
     assert_eq!(stopped.events.len(), 11);
 }
 
-/// Which `auditctl` is installed: its version, 3 or 4.
-fn installed() -> &'static str {
-    let asked = Asked::of(Command::new("/usr/sbin/auditctl").arg("-v"));
-    if asked.out.contains(" version 3.") {
-        "3"
-    } else {
-        "4"
-    }
-}
-
-pub(crate) fn listings_are_those_of_the_kernels_auditctl() {
-    needs(
-        Path::new("/usr/sbin/auditctl").exists(),
-        "auditctl, of Debian's package auditd",
-    );
-    let id = Place::new().id;
-    let rules = format!(
-        "-a always,exit -F arch=b64 -S openat,open -F uid={id} -F exit=-EACCES -k a -k b\n\
-         -w /etc/passwd -p wa -k watched\n\
-         -w /etc/ -p x -k etc\n\
-         -a always,exit -F arch=b32 -S all -F uid={id} -F auid!=unset -k c\n\
-         -a never,exit -F arch=b64 -S openat -F uid={id} -F a2&0100 -C uid!=euid\n\
-         -A always,exit -F arch=b64 -S 1500 -F uid={id} -F filetype=dir -k d\n\
-         -a never,task -F uid={id}\n"
-    );
-    let lock = Lock::take();
-    let place = Place::new();
-    let kernel = KernelAudit::start(&lock, &place, &rules);
-    let State {
-        status,
-        rules: theirs,
-    } = State::ask();
-    drop(kernel);
-    let daemon = Daemon::start(&place, "");
-    let file = place.own.join("listed.rules");
-    fs::write(&file, rules).unwrap();
-    let version = installed();
-    let ask = |words: &[&str]| {
-        let words: Vec<&str> = ["--compat", version].iter().chain(words).copied().collect();
-        daemon.auditctl(&words)
-    };
-    let loaded = ask(&["-R", file.to_str().unwrap()]);
-    assert_eq!(loaded.code, Some(0), "{loaded:?}");
-    let ours = ask(&["-l"]).out;
-    assert_eq!(ours.lines().collect::<Vec<_>>(), theirs);
-    println!("        {} rules are listed alike", theirs.len());
-
-    // Names and order of the state; the numbers are of two audit systems.
-    let names = |lines: &[String]| -> Vec<String> {
-        let name = |line: &String| line.split(' ').next().unwrap().to_owned();
-        lines.iter().map(name).collect()
-    };
-    let ours: Vec<String> = ask(&["-s"])
-        .out
-        .lines()
-        .filter(|line| {
-            !["lost ", "backlog ", "backlog_wait_time_actual "]
-                .iter()
-                .any(|name| line.starts_with(name))
-        })
-        .map(str::to_owned)
-        .collect();
-    assert_eq!(names(&ours), names(&status));
-    for same in [
-        "failure ",
-        "rate_limit ",
-        "backlog_wait_time ",
-        "loginuid_immutable ",
-    ] {
-        let of = |lines: &[String]| lines.iter().find(|line| line.starts_with(same)).cloned();
-        assert_eq!(of(&ours), of(&status));
-    }
-    must(&daemon, "-D");
-    end(daemon);
-}
-
 pub(crate) fn a_rule_is_added_under_load() {
     // A process for every few calls: as steady a load as there is without waiting for the clock.
     const PAIRS: u32 = 10;
     const ADDED: usize = 10;
+    const BEFORE: usize = 1000;
     let place = Place::new();
     let file = place.file("file", "");
-    let rule = format!(
-        "-a always,exit -F arch=b64 -S open,openat,close -F uid={} -k burst\n",
-        place.id
-    );
-    let daemon = Daemon::start(&place, &rule);
+    let id = place.id;
+    let many: String = (1..BEFORE)
+        .map(|number| {
+            format!(
+                "-a always,exit -F arch=b64 -S open,openat,close -F dir=/etc/missing{number} -F uid={id} -k many\n"
+            )
+        })
+        .collect();
+    let burst = format!("-a always,exit -F arch=b64 -S open,openat,close -F uid={id} -k burst\n");
+    let daemon = Daemon::start(&place, &(many + &burst));
     let mut took = Vec::new();
     let done = AtomicBool::new(false);
     let bursts = thread::scope(|scope| {
@@ -437,7 +366,7 @@ pub(crate) fn a_rule_is_added_under_load() {
     });
     took.sort();
     println!(
-        "        adding one rule under load: median {} ms, longest {} ms; {bursts} bursts",
+        "        adding one rule to {BEFORE} under load: median {} ms, longest {} ms; {bursts} bursts",
         took[ADDED / 2].as_millis(),
         took[ADDED - 1].as_millis()
     );

@@ -6,7 +6,7 @@ use super::random::Random;
 use super::workload::Scene;
 
 /// Calls that rules name. All but some of the last are made by the workload.
-const WIDE: [&str; 58] = [
+const WIDE: [&str; 61] = [
     "getpid",
     "open",
     "openat",
@@ -43,6 +43,9 @@ const WIDE: [&str; 58] = [
     "socket",
     "bind",
     "connect",
+    "sendto",
+    "sendmsg",
+    "getsockname",
     "personality",
     "setfsuid",
     "setresuid",
@@ -66,7 +69,7 @@ const WIDE: [&str; 58] = [
     "faccessat",
     "listxattr",
 ];
-const NARROW: [&str; 22] = [
+const NARROW: [&str; 23] = [
     "getpid",
     "open",
     "openat",
@@ -78,6 +81,7 @@ const NARROW: [&str; 22] = [
     "truncate",
     "unlink",
     "socketcall",
+    "connect",
     "setfsuid32",
     "setresuid32",
     "setresgid32",
@@ -328,6 +332,13 @@ impl Writer<'_> {
                 let program = self.random.pick(&["wide", "narrow", "end", "text"]);
                 format!(" -F exe{op}{place}/{program}")
             }
+            14 if self.random.once_in(2) => {
+                let (op, family) = (
+                    self.random.pick(&ORDERED),
+                    self.random.pick(&["0", "1", "2", "10"]),
+                );
+                format!(" -F saddr_fam{op}{family}")
+            }
             14 => {
                 let (op, value) = (
                     self.random.pick(&ALL),
@@ -335,8 +346,18 @@ impl Writer<'_> {
                 );
                 format!(" -F pers{op}{value}")
             }
+            13 => self.of_labels(),
             _ => self.of_task(),
         }
+    }
+
+    /// What no security module of a test machine compares.
+    fn of_labels(&mut self) -> String {
+        let field =
+            self.random
+                .pick(&["subj_user", "subj_type", "subj_clr", "obj_role", "obj_type"]);
+        let op = self.random.pick(&EQUALITY);
+        format!(" -F {field}{op}x")
     }
 
     fn of_ids(&mut self) -> String {

@@ -301,6 +301,34 @@ fn wide(scene: &Scene) -> Vec<Step> {
         step!("socket", 1, 1, 0).save("socket"),
         step!("bind", Arg::Saved("socket"), address(b"bound"), 110),
         step!("connect", Arg::Saved("socket"), address(b"nobody"), 110),
+        step!(
+            "getsockname",
+            Arg::Saved("socket"),
+            room(),
+            numbers([110_u32.to_ne_bytes()])
+        ),
+        step!(
+            "sendto",
+            Arg::Saved("socket"),
+            "x",
+            1,
+            0,
+            address(b"nobody"),
+            110
+        ),
+        step!("sendto", Arg::Saved("socket"), "x", 1, 0, 0, 0),
+        step!("connect", Arg::Saved("file"), inet(), 16),
+        step!("connect", 99, inet(), 16),
+        step!("connect", Arg::Saved("socket"), inet(), 500),
+        step!("socket", 2, 2, 0).save("inet"),
+        step!("connect", Arg::Saved("inet"), inet(), 16),
+        step!("sendmsg", Arg::Saved("inet"), message(), 0),
+        step!(
+            "getsockname",
+            Arg::Saved("inet"),
+            room(),
+            numbers([16_u32.to_ne_bytes()])
+        ),
         step!("personality", ADDR_NO_RANDOMIZE),
         step!("getpid"),
         step!("openat", CWD, "file", 0),
@@ -330,6 +358,21 @@ fn address(name: &[u8]) -> Arg {
     Arg::Bytes(bytes)
 }
 
+/// A `struct sockaddr_in`.
+fn inet() -> Arg {
+    let mut bytes = 2_u16.to_ne_bytes().to_vec();
+    bytes.extend([0, 9, 127, 0, 0, 1]);
+    bytes.resize(16, 0);
+    Arg::Bytes(bytes)
+}
+
+/// A `struct msghdr` with nothing but an address.
+fn message() -> Arg {
+    let mut words = vec![inet(), 16.into()];
+    words.resize(7, 0.into());
+    Arg::Words(words)
+}
+
 /// Calls through the 32-bit entry.
 fn narrow(scene: &Scene) -> Vec<Step> {
     vec![
@@ -357,6 +400,17 @@ fn narrow(scene: &Scene) -> Vec<Step> {
             2,
             numbers([99_u32, 0, 0].map(u32::to_ne_bytes))
         ),
+        step!(
+            "socketcall",
+            2,
+            Arg::Words(vec![7.into(), address(b"narrow"), 110.into()])
+        ),
+        step!(
+            "socketcall",
+            3,
+            Arg::Words(vec![7.into(), inet(), 16.into()])
+        ),
+        step!("connect", 7, inet(), 16),
         step!("setfsuid32", i64::from(scene.suid())),
         step!("open", "kept", O_RDWR),
         step!("execve", "missing", 0, 0),

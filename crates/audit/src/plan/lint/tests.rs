@@ -42,6 +42,7 @@ fn rules_that_no_call_can_satisfy_are_named() {
         "-a always,exit -F arch=b64 -S stat -F a0=1 -F a0=2",
         "-a always,exit -F arch=b64 -S getpid -F path=/etc/passwd",
         "-a never,exit -F arch=b64 -S exit_group -F success=1",
+        "-a always,exit -F arch=b64 -S socket -F saddr_fam=2",
         "-a always,exit -F arch=b64 -F arch=b32 -S open,openat2",
     ] {
         assert_eq!(found(line), [(1, "matches-nothing")], "{line}");
@@ -49,12 +50,18 @@ fn rules_that_no_call_can_satisfy_are_named() {
     for line in [
         "-a always,exit -F arch=b64 -S stat -F a0=1",
         "-a never,exit -F arch=b64 -S read",
-        // For another machine, and of a kind that is refused by name elsewhere.
+        // For another machine.
         "-a always,exit -F arch=aarch64 -S openat,openat2",
-        "-a always,exit -F arch=b64 -S socket -F saddr_fam=2",
+        "-a always,exit -F arch=b64 -S connect -F saddr_fam=2",
+        // On another machine they may hold.
+        "-a always,exit -F arch=b64 -S connect -F subj_type=init_t",
     ] {
         assert!(!has(line, "matches-nothing"), "{line}");
     }
+    assert!(has(
+        "-a always,exit -F arch=b64 -S connect -F obj_type!=init_t",
+        "label-condition"
+    ));
 }
 
 #[test]

@@ -344,3 +344,23 @@ proptest! {
         assert_round_trip(&rule);
     }
 }
+
+#[test]
+fn a_rule_without_arch_is_listed_in_the_arch_before_it() {
+    let rules = [
+        "-a always,exit -S 39",
+        "-a always,exit -F arch=b32 -S open",
+        "-w /etc/passwd -p wa",
+        "-a always,exit -S 39",
+    ];
+    let rules = rules.map(|line| match parse_line(line.as_bytes(), &Machine) {
+        (Some(Command::Add { rule, .. }), _) => rule,
+        (_, findings) => panic!("{line}: {findings:?}"),
+    });
+    let listed = listing(&rules, Arch::X86_64, Dialect::Three);
+    assert_eq!(
+        listed.as_bstr(),
+        "-a always,exit -S getpid\n-a always,exit -F arch=b32 -S open\n\
+         -w /etc/passwd -p wa\n-a always,exit -S mkdir\n"
+    );
+}

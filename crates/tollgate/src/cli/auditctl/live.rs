@@ -8,7 +8,7 @@ use std::path::Path;
 
 use audit::ids::Arch;
 use audit::rule::auditctl::{self, Answer as Read, Request as Asked, Signal};
-use audit::rule::{Command, Dialect, Host as _, print};
+use audit::rule::{Command, Dialect, Host as _, listing};
 use bstr::{BString, ByteSlice as _};
 use engine::LoginuidImmutable;
 use nix::errno::Errno;
@@ -260,15 +260,15 @@ impl<'s> Live<'s> {
         if forms.is_empty() {
             self.show_left(0);
         }
+        let mut rules = Vec::with_capacity(forms.len());
         for form in forms {
             let rule = form.rule().map_err(|why| Failed::with(CANNOT, why))?;
             let keys = bstr::join([1], &rule.keys);
             if key.is_none_or(|key| keys.contains_str(key)) {
-                self.shown
-                    .extend_from_slice(&print(&rule, native(), self.dialect));
-                self.shown.push(b'\n');
+                rules.push(rule);
             }
         }
+        self.shown.extend(listing(&rules, native(), self.dialect));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use audit::ids::Arch;
 use audit::plan::list::{Refused, RuleList};
 use audit::rule::auditctl::{self, Answer, Request};
-use audit::rule::{Command, Dialect, Host as _, print};
+use audit::rule::{Command, Dialect, Host as _, listing};
 use bstr::BString;
 
 use super::file::{self, Mistakes};
@@ -90,10 +90,7 @@ impl Offline {
     /// Prints what there is to show, and the rules as `auditctl -l` would.
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(&self.shown)?;
-        for rule in self.rules.listed() {
-            out.write_all(&print(rule, native(), self.dialect))?;
-            out.write_all(b"\n")?;
-        }
+        out.write_all(&listing(self.rules.listed(), native(), self.dialect))?;
         out.flush()
     }
 

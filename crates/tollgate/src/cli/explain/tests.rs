@@ -1,6 +1,7 @@
 //! What is printed for a few rules, text and JSON.
 
 use super::*;
+use audit::ids::Arch;
 use audit::rule::{Action, Command, Field, FieldTest, List, Op, Place, Rule, SyscallMask, Value};
 use audit::table;
 
@@ -75,14 +76,14 @@ fn text_of_64_bit_rules() {
         fields: Vec::new(),
         ..rule(B64, &[], "")
     };
-    let label = FieldTest {
-        field: Field::SubjType,
-        op: Op::Equal,
-        value: Value::Text("init_t".into()),
+    let elsewhere = FieldTest {
+        field: Field::Path,
+        op: Op::NotEqual,
+        value: Value::Text("/etc/passwd".into()),
     };
-    let labelled = Rule {
-        fields: vec![label],
-        ..rule(B64, &["read"], "label")
+    let refused = Rule {
+        fields: vec![elsewhere],
+        ..rule(B64, &["read"], "refused")
     };
     let rules = [
         never,
@@ -97,7 +98,7 @@ fn text_of_64_bit_rules() {
             &["open", "openat", "openat2", "truncate"],
             "bad\u{1b}[0m",
         ),
-        labelled,
+        refused,
     ];
     let expected = "\
 a.rules: 3 rules in force, 1 not supported
@@ -112,7 +113,7 @@ notes
   line 3: names are read from task memory, where another thread can change them, for truncate
 
 not supported
-  line 5: RECORDS ARE MISSED: `subj_type` is not supported yet: security labels are not read
+  line 5: RECORDS ARE MISSED: `path` only takes `=`
 
 refused while loading
   line 4: this rule is already loaded, from line 3

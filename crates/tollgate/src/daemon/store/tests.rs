@@ -177,6 +177,7 @@ fn what_the_kernel_refuses_and_what_cannot_be_honoured_changes_nothing() {
     let wrong = serde_json::to_string(&rule("b")).unwrap();
     let wrong = serde_json::from_str(&wrong.replace("exit", "filesystem")).unwrap();
     assert_eq!(daemon.step(Step::Append(wrong)), Err(Errno::EINVAL));
+    daemon.store.state.modules = vec![SecurityModule::Selinux];
     let labelled = form("-a always,exit -S rmdir -F subj_type=x -k b");
     let outcomes = daemon.change(&[Step::Append(rule("c")), Step::Append(labelled)], None);
     let [Outcome::Done, Outcome::Refused(refusal)] = outcomes.as_slice() else {

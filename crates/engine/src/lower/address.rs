@@ -1,0 +1,38 @@
+//! Socket addresses: where the kernel side finds them.
+
+use audit::plan::Call;
+use audit::plan::address::{Address, Place, Way, of};
+
+use crate::abi::{self, WireEvent, WireTest, word};
+
+/// Where the socket address of a call is.
+pub(super) fn place(call: Call) -> u8 {
+    match of(call.arch, call.syscall) {
+        None => 0,
+        Some(Address::SocketCall) => abi::ADDRESS_SOCKETCALL,
+        Some(Address::At(way, place)) => {
+            let answer = match way {
+                Way::Given => 0,
+                Way::Answer => abi::ADDRESS_ANSWER,
+            };
+            answer
+                | match place {
+                    Place::Argument(4) => abi::ADDRESS_FIFTH,
+                    Place::Argument(_) => abi::ADDRESS_SECOND,
+                    Place::Message => abi::ADDRESS_MESSAGE,
+                    Place::Messages => abi::ADDRESS_MESSAGES,
+                }
+        }
+    }
+}
+
+/// Whether the call has had one: asked before whatever its family is compared with.
+pub(super) fn is_there() -> WireTest {
+    WireTest {
+        value: 1,
+        word: word!(WireEvent.argc),
+        op: abi::OP_EQ,
+        kind: abi::TEST_WORD,
+        ..WireTest::default()
+    }
+}
