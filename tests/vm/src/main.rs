@@ -24,6 +24,7 @@ mod reload;
 mod rulesets;
 mod run;
 mod suite;
+mod survive;
 mod tracepoint;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ const TESTING: &[Session] = &[
     },
     reload::SESSION,
     reload::MANY,
+    survive::SESSION,
     blind::SESSION,
     run::SESSION,
     differential::SESSION,
