@@ -1,15 +1,21 @@
-//! Programs in their places. Dropping a link detaches it, which takes the kernel some 100 ms each.
+//! Programs in their places. Closing a link that has no name detaches it, which takes the kernel some 100 ms
+//! each.
+//!
+//! Links are made without libbpf: what it makes of them, it takes apart when it is dropped, pinned or not.
 
 use std::collections::BTreeMap;
+use std::ffi::{CString, c_char};
 use std::io;
-use std::os::fd::{IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::ptr;
 
 use audit::plan::hook::Hook;
-use libbpf_rs::{Link, ProgramMut, libbpf_sys};
+use libbpf_rs::{ProgramMut, libbpf_sys};
 
-use crate::descriptor::owned;
+use crate::descriptor::{from_libbpf, owned};
 use crate::error::EngineError;
-use crate::function::{self, Placed};
+use crate::function;
+use crate::pins::Pins;
 use crate::spot::{Place, Spot};
 use crate::stats::{self, Runs};
 
@@ -22,31 +28,82 @@ pub struct Attached {
     pub absent: Vec<&'static str>,
 }
 
-/// What holds a program in its place; dropping it takes it away.
-pub(crate) enum Held {
-    /// The program itself.
-    Program(#[expect(dead_code, reason = "kept for what dropping it does")] Link),
-    /// A copy of a stub, and what it is for.
-    Copy(Placed, Hook),
+/// What holds a program in its place; dropping it takes it away, unless it is pinned.
+pub(crate) struct Held {
+    pub(crate) link: OwnedFd,
+    /// The tracepoint: the link keeps it, and `bpftool perf` finds it by this.
+    #[expect(dead_code, reason = "kept for others to look at")]
+    event: Option<OwnedFd>,
+    /// Where it is a copy of a stub.
+    pub(crate) copy: Option<Copied>,
+}
+
+/// A copy of a stub.
+pub(crate) struct Copied {
+    /// The kernel counts on it what it skips.
+    pub(crate) program: OwnedFd,
+    /// What it is for.
+    pub(crate) hook: String,
 }
 
 impl Held {
     /// How often the kernel did not run a copy because another run of it was under way on that CPU.
     pub(crate) fn skipped(&self) -> u64 {
-        match self {
-            Self::Program(_) => 0, // counted with the program
-            Self::Copy(placed, _) => stats::skipped(&placed.program),
-        }
+        // Others are counted with the program.
+        let copy = self.copy.as_ref();
+        copy.map_or(0, |copy| stats::skipped(&copy.program))
     }
 
     /// What the kernel has counted of a copy.
     pub(crate) fn runs(&self) -> Option<Runs> {
-        match self {
-            Self::Program(_) => None, // counted with the program
-            Self::Copy(placed, hook) => stats::runs(hook, &placed.program),
+        let copy = self.copy.as_ref()?;
+        stats::runs(&copy.hook, &copy.program)
+    }
+
+    /// Gives it the names of its spot.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn pin(&self, pins: &Pins, spot: Spot) -> io::Result<()> {
+        if let Some(copy) = &self.copy {
+            pins.keep(&format!("{COPY}{spot}"), &copy.program)?;
         }
+        pins.keep(&format!("{LINK}{spot}"), &self.link)
+    }
+
+    /// What has the names of a spot.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn find(pins: &Pins, spot: Spot) -> io::Result<Self> {
+        let copy = match spot.place {
+            Place::Function(..) => Some(Copied {
+                program: pins.find(&format!("{COPY}{spot}"))?,
+                hook: spot.to_string(),
+            }),
+            _ => None,
+        };
+        let link = pins.find(&format!("{LINK}{spot}"))?;
+        Ok(Self {
+            link,
+            event: None,
+            copy,
+        })
+    }
+
+    /// Takes the names of a spot away.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn unpin(pins: &Pins, spot: Spot) -> io::Result<()> {
+        pins.remove(&format!("{LINK}{spot}"))?;
+        pins.remove(&format!("{COPY}{spot}"))
     }
 }
+
+/// What names of links, and of the programs that are copies, begin with; behind it comes the spot.
+pub(crate) const LINK: &str = "link-";
+const COPY: &str = "copy-";
 
 /// Programs in their places.
 pub(crate) type Links = BTreeMap<Spot, Held>;
@@ -63,24 +120,63 @@ pub(crate) fn attach(
     hook: Hook,
 ) -> Result<Held, EngineError> {
     let held = match spot.place {
-        Place::Own => program.attach_trace().map(Held::Program),
-        Place::Raw(name) => program.attach_raw_tracepoint(name).map(Held::Program),
+        Place::Own => place(program, None),
+        Place::Raw(name) => place(program, Some(name)),
         Place::Event(id) => {
             let event = open_event(id).map_err(|source| EngineError::Event {
                 hook: hook.to_string(),
                 source,
             })?;
-            let fd = event.into_raw_fd(); // the link closes it
-            program.attach_perf_event(fd).map(Held::Program)
+            link_event(program, event)
         }
-        Place::Function(function, side) => function::attach(program, function, side)
-            .map(|placed| Held::Copy(placed, hook))
-            .map_err(libbpf_rs::Error::from),
+        Place::Function(function, side) => {
+            function::attach(program, function, side).map(|placed| Held {
+                link: placed.link,
+                event: None,
+                copy: Some(Copied {
+                    program: placed.program,
+                    hook: hook.to_string(),
+                }),
+            })
+        }
     };
     held.map_err(|source| EngineError::Attach {
         program: program.name().to_string_lossy().into_owned(),
         hook: hook.to_string(),
-        source,
+        source: source.into(),
+    })
+}
+
+/// Puts a program on a raw tracepoint, or where it was loaded for.
+pub(crate) fn place(program: &ProgramMut<'_>, tracepoint: Option<&str>) -> io::Result<Held> {
+    let name = tracepoint.map(CString::new).transpose();
+    let name = name.map_err(io::Error::other)?;
+    let name: *const c_char = name.as_ref().map_or(ptr::null(), |name| name.as_ptr());
+    // SAFETY: the name is null, which means where the program was loaded for, or a string that outlives
+    // the call.
+    let link = unsafe { libbpf_sys::bpf_raw_tracepoint_open(name, program.as_fd().as_raw_fd()) };
+    Ok(Held {
+        link: from_libbpf(link)?,
+        event: None,
+        copy: None,
+    })
+}
+
+/// Puts a program on a perf event, which the link keeps.
+fn link_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<Held> {
+    // SAFETY: only numbers are passed; a null pointer means no options.
+    let link = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_fd().as_raw_fd(),
+            event.as_raw_fd(),
+            libbpf_sys::BPF_PERF_EVENT,
+            ptr::null(),
+        )
+    };
+    Ok(Held {
+        link: from_libbpf(link)?,
+        event: Some(event),
+        copy: None,
     })
 }
 

@@ -7,6 +7,7 @@ use crate::abi;
 use crate::hints::{Hints, sees_uring};
 use crate::keys::Epoch;
 use crate::load::skel::types;
+use crate::lower::Reads;
 use crate::watch::{Bits, WORDS};
 
 /// The words. The programs read and write them at any time: each is read and written as a whole.
@@ -59,6 +60,26 @@ impl Data {
     /// Where the reader says that it sleeps.
     pub(crate) fn waiting(self) -> Option<NonNull<u32>> {
         NonNull::new(word!(self, tlg_waiting))
+    }
+
+    /// The hints that are in force.
+    pub(crate) fn hints(self) -> Hints {
+        Hints {
+            raw_enter: read!(self, tlg_raw_enter),
+            raw_exit: read!(self, tlg_raw_exit),
+            open_gate: read!(self, tlg_open_gate),
+            reads: Reads {
+                openat: read!(self, tlg_openat_reads) != 0,
+                open: read!(self, tlg_open_reads) != 0,
+            },
+            refusals: read!(self, tlg_refusals) != 0,
+            uring: read!(self, tlg_uring_calls),
+        }
+    }
+
+    /// Which plan is in force.
+    pub(crate) fn epoch(self) -> Epoch {
+        Epoch(u16::try_from(read!(self, tlg_epoch)).unwrap_or_default())
     }
 
     /// Writes the hints; each of them alone may be seen before the others.

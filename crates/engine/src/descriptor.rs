@@ -14,3 +14,14 @@ pub(crate) fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// Takes the descriptor that libbpf returns, or the error that it returns below 0.
+///
+/// # Errors
+/// That error.
+pub(crate) fn from_libbpf(answer: i32) -> io::Result<OwnedFd> {
+    if answer < 0 {
+        return Err(io::Error::from_raw_os_error(-answer));
+    }
+    owned(answer.into())
+}

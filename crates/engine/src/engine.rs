@@ -1,33 +1,43 @@
 //! The engine: a plan in force, the programs attached for it, and the ring of events.
 
+mod detach;
+mod now;
+mod pinned;
+
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd as _;
-use std::ptr::NonNull;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 
+use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::{EngineKind, Sides};
-use libbpf_rs::{ProgramInput, RingBufferBuilder, num_possible_cpus};
+use libbpf_rs::{MapCore as _, num_possible_cpus};
 
-use crate::abi::WireCounts;
+use crate::abi::{LOST, WireCounts};
 use crate::attach::{self, Attached, Held, Links};
-use crate::clock::{self, Clock, Moment};
 use crate::data::Data;
 use crate::error::EngineError;
 use crate::heartbeat::Heartbeat;
 use crate::hints::Hints;
 use crate::keys::Epoch;
+use crate::ledger::{Fixed, Ledger, Mark, Receipt};
+use crate::load::skel::types;
 use crate::load::{Objects, Places};
 use crate::lower::{self, Lowered};
 use crate::maps::{self, Room, Sees, Written};
+use crate::memory::{Access, Memory};
+use crate::pins::Pins;
 use crate::probe::{self, Probe};
 use crate::program::Program;
 use crate::reap::Reaper;
-use crate::ring::Ring;
+use crate::ring::{Events, Ring};
 use crate::spot::{Finder, Spots};
 use crate::stats::{self, Mapped, Runs, Stats, Unsent};
 use crate::watch::{self, Watches};
+
+pub use detach::Detaching;
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +71,16 @@ pub struct Engine<'s> {
     kind: EngineKind,
     counters: Mapped<WireCounts>,
     unsent: Unsent,
+    /// What was counted for daemons before this one.
+    before: Stats,
     data: Data,
-    waiting: NonNull<u32>,
+    /// Where that is.
+    _bss: Memory,
+    ring: Ring,
+    ledger: Arc<Ledger>,
+    pins: Option<Pins>,
+    /// Programs of daemons before this one: the kernel counts on them what it skips.
+    inherited: Vec<OwnedFd>,
     objects: Objects<'s>,
     room: Room,
     seed: u64,
@@ -73,7 +91,7 @@ pub struct Engine<'s> {
     /// What the halves of the maps hold.
     halves: [Written; 2],
     attached: Attached,
-    moment: Cell<Option<Moment>>,
+    moment: Cell<Option<crate::clock::Moment>>,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -124,7 +142,7 @@ impl<'s> Engine<'s> {
         if kind == EngineKind::Fentry {
             programs.insert(Program::Beat);
         }
-        let mut objects = Objects::load(places, kind, programs, |open| {
+        let objects = Objects::load(places, kind, programs, |open| {
             maps::size(open, room, sees, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = seed;
@@ -136,15 +154,55 @@ impl<'s> Engine<'s> {
             }
             Ok(())
         })?;
-        let none = || machine("its own data")(io::Error::other("no .bss map"));
-        let bss = objects.first_mut().maps.bss_data.as_deref_mut();
-        let data = Data::new(NonNull::from(bss.ok_or_else(none)?));
+        let ring = objects.first().maps.tlg_ring.as_fd();
+        let fixed = Fixed {
+            seed,
+            on_functions: (kind == EngineKind::Fentry).into(),
+            raw_enter: sides.raw_enter.into(),
+            raw_exit: sides.raw_exit.into(),
+            context: options.context.into(),
+            ..room.fixed()
+        };
+        let first = Mark {
+            serial: Serial::FIRST.0.into(),
+            ..Mark::default()
+        };
+        let ledger = Ledger::new(fixed, first, ring).map_err(machine("the ledger"))?;
+        let mut engine = Self::over(objects, kind, sides, Arc::new(ledger))?;
+        engine.data.forget();
+        engine.hints = Hints::of(&lowered);
+        engine.data.hint(&engine.hints);
+        engine.write(engine.epoch, &lowered, &watches)?;
+        engine.now()?; // from here on this process is not audited
+        engine.listen()?;
+        engine.links = engine.attach(&spots)?;
+        engine.attached = spots.attached;
+        Ok(engine)
+    }
+
+    /// An engine over programs that are loaded, with nothing attached.
+    fn over(
+        objects: Objects<'s>,
+        kind: EngineKind,
+        sides: Sides,
+        ledger: Arc<Ledger>,
+    ) -> Result<Self, EngineError> {
+        let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
+        let maps = &objects.first().maps;
+        let bss = Memory::map(&maps.bss, 0, size_of::<types::bss>(), Access::ReadWrite)
+            .map_err(machine("its own data"))?;
+        let none = || machine("its own data")(io::Error::other("too short"));
+        let data = Data::new(bss.at(0).ok_or_else(none)?);
         let waiting = data.waiting().ok_or_else(none)?;
-        let counts = objects.first().maps.tlg_counts.as_fd();
-        let counters = Mapped::map(counts, cpus).map_err(machine("the counters"))?;
-        let unsent = objects.first().maps.tlg_unsent.as_fd();
-        let unsent = Unsent::map(unsent).map_err(machine("the counters of rules"))?;
-        let mut engine = Self {
+        let ring = maps.tlg_ring.as_fd().try_clone_to_owned();
+        let ring = ring
+            .and_then(|map| Events::new(map, Arc::clone(&ledger)))
+            .map_err(machine("the ring"))?;
+        let cpus = usize::try_from(maps.tlg_counts.max_entries()).unwrap_or_default();
+        let counters = Mapped::map(&maps.tlg_counts, cpus).map_err(machine("the counters"))?;
+        let unsent = Unsent::map(&maps.tlg_unsent).map_err(machine("the counters of rules"))?;
+        let fixed = ledger.fixed();
+        Ok(Self {
             links: Links::default(),
             reaper: Reaper::default(),
             skipped_stubs: 0,
@@ -152,33 +210,36 @@ impl<'s> Engine<'s> {
             kind,
             counters,
             unsent,
+            before: Stats::default(),
             data,
-            waiting,
+            _bss: bss,
+            ring: Ring::new(ring, waiting),
+            ledger,
+            pins: None,
+            inherited: Vec::new(),
             objects,
-            room,
-            seed,
+            room: Room::of(fixed),
+            seed: fixed.seed,
             sides,
-            hints: Hints::of(&lowered),
+            hints: data.hints(),
             epoch: Epoch::default(),
             halves: Default::default(),
             attached: Attached::default(),
             moment: Cell::new(None),
-        };
-        engine.data.forget();
-        engine.data.hint(&engine.hints);
-        engine.write(engine.epoch, &lowered, &watches)?;
-        engine.now()?; // from here on this process is not audited
-        if kind == EngineKind::Fentry {
-            engine.check_preemption()?;
-            let beat = engine.program(Program::Beat)?;
-            engine.heartbeat = Some(Heartbeat::attach(beat, data)?);
-            if !engine.runs() {
+        })
+    }
+
+    /// Makes sure that programs on functions run, and goes on looking whether they do.
+    fn listen(&mut self) -> Result<(), EngineError> {
+        if self.kind == EngineKind::Fentry {
+            self.check_preemption()?;
+            let beat = self.program(Program::Beat)?;
+            self.heartbeat = Some(Heartbeat::attach(beat, self.data)?);
+            if !self.runs() {
                 return Err(EngineError::Blind);
             }
         }
-        engine.links = engine.attach(&spots)?;
-        engine.attached = spots.attached;
-        Ok(engine)
+        Ok(())
     }
 
     /// Puts another plan in force while events flow. A call that both plans name is chosen by one of them:
@@ -186,7 +247,7 @@ impl<'s> Engine<'s> {
     /// detached in the background.
     ///
     /// Events that are in the ring, and those of calls under way, may be of the plan before. Watched paths
-    /// are looked up anew.
+    /// are looked up anew. `text` is what [`crate::Survivors::plans`] gives a daemon after this one.
     ///
     /// # Errors
     /// [`EngineError`], with the old plan in force, whole.
@@ -195,6 +256,7 @@ impl<'s> Engine<'s> {
         places: &mut Places<'s>,
         probe: &Probe,
         plan: &Plan,
+        text: &[u8],
     ) -> Result<(), EngineError> {
         may_hook(plan, self.kind)?;
         let sides = self.sides.next(plan);
@@ -204,6 +266,11 @@ impl<'s> Engine<'s> {
         self.room.check(&lowered, &watches)?;
         self.objects.load_more(places, &spots.programs())?;
         let epoch = self.epoch.next();
+        if let Some(pins) = &self.pins {
+            self.pin_programs(pins)?;
+            let names: Vec<u64> = maps::names(epoch, &watches).collect();
+            pinned::pin_note(pins, epoch, &names, text)?;
+        }
         self.make_room(epoch)?;
         self.write(epoch, &lowered, &watches)?;
 
@@ -230,6 +297,7 @@ impl<'s> Engine<'s> {
             .extract_if(.., |spot, _| !spots.hooks.contains_key(spot));
         let old: Links = old.collect();
         self.skipped_stubs += attach::skipped(&old);
+        self.ledger.set_skipped(self.skipped_stubs);
         self.reaper.take_off(old);
         self.attached = spots.attached;
         Ok(())
@@ -273,12 +341,22 @@ impl<'s> Engine<'s> {
                 Some(held) => {
                     // They are counted with the link again.
                     self.skipped_stubs = self.skipped_stubs.saturating_sub(held.skipped());
+                    self.ledger.set_skipped(self.skipped_stubs);
                     Ok(held)
                 }
                 None => self
                     .program(spot.program)
                     .and_then(|program| attach::attach(program, spot, hook)),
             };
+            let held = held.and_then(|held| {
+                if let Some(pins) = &self.pins {
+                    held.pin(pins, spot).map_err(|source| EngineError::Pinned {
+                        what: spot.to_string(),
+                        source,
+                    })?;
+                }
+                Ok(held)
+            });
             match held {
                 Ok(held) => {
                     new.insert(spot, held);
@@ -345,7 +423,7 @@ impl<'s> Engine<'s> {
     /// What the programs have counted since the start, without what the kernel has skipped: it costs no call.
     #[must_use]
     pub fn counted(&self) -> Stats {
-        self.counters.sum()
+        self.counters.sum() - self.before
     }
 
     /// Events that a rule of the plan in force, or of the one before, has chosen and the ring had no room
@@ -360,9 +438,11 @@ impl<'s> Engine<'s> {
     pub fn stats(&self) -> Stats {
         let mut stats = self.counters.sum();
         if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
+            let inherited: u64 = self.inherited.iter().map(stats::skipped).sum();
             *skipped += self.skipped_stubs + attach::skipped(&self.links) + self.objects.skipped();
+            *skipped += inherited;
         }
-        stats
+        stats - self.before
     }
 
     /// How often each program has run; nothing unless the kernel counts that. Asking is a call for each
@@ -376,100 +456,20 @@ impl<'s> Engine<'s> {
         self.objects.runs().chain(copies).collect()
     }
 
-    /// A clock for the times of events, correct now; see [`Clock::set`] and [`Engine::now`].
-    ///
-    /// # Errors
-    /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn clock(&self) -> Result<Clock, EngineError> {
-        let tick = clock::tick().map_err(|errno| EngineError::Machine {
-            what: "the length of a tick",
-            source: errno.into(),
-        })?;
-        Ok(Clock::new(self.now()?, tick))
+    /// The ring.
+    #[must_use]
+    pub const fn ring(&self) -> &Ring {
+        &self.ring
     }
 
-    /// This moment in ticks and on the wall.
-    ///
-    /// # Errors
-    /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn now(&self) -> Result<Moment, EngineError> {
-        let failed = |source: io::Error| EngineError::Machine {
-            what: "the tick count",
-            source,
-        };
-        // Both clocks step together, but not in one instant: a pair is good when the wall clock was
-        // the same on both sides of reading the ticks.
-        for _ in 0..8 {
-            let wall_ns = clock::wall_ns().map_err(|errno| failed(errno.into()))?;
-            self.program(Program::DaemonSelf)?
-                .test_run(ProgramInput::default())
-                .map_err(|error| failed(io::Error::other(error)))?;
-            let jiffies = self.data.jiffies();
-            let moment = Moment { jiffies, wall_ns };
-            self.moment.set(Some(moment));
-            if clock::wall_ns().map_err(|errno| failed(errno.into()))? == wall_ns {
-                return Ok(moment);
-            }
+    /// What says of the events that were read by now when they are written: the next one has this serial,
+    /// and so many were told to be lost, by reason, of those that [`Engine::stats`] counts.
+    #[must_use]
+    pub fn receipt(&self, serial: Serial, mut told: [u64; LOST + 1]) -> Receipt {
+        for (told, before) in told.iter_mut().zip(self.before.lost) {
+            *told += before;
         }
-        self.moment
-            .get()
-            .ok_or_else(|| failed(io::Error::other("the clocks never agree")))
-    }
-
-    /// The ring; every event goes to `take`, whose bytes are 8-byte aligned.
-    ///
-    /// # Errors
-    /// [`EngineError::Machine`] when the ring cannot be mapped.
-    pub fn ring<'a>(&'a self, mut take: impl FnMut(&[u8]) + 'a) -> Result<Ring<'a>, EngineError> {
-        let failed = |error| EngineError::Machine {
-            what: "the ring",
-            source: io::Error::other(error),
-        };
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.objects.first().maps.tlg_ring, move |sample| {
-                take(sample);
-                0
-            })
-            .map_err(failed)?;
-        Ok(Ring::new(builder.build().map_err(failed)?, self.waiting))
-    }
-
-    /// Has no call seen any more, and begins to detach everything. Events already in the ring stay there.
-    pub fn detach(&mut self) -> Detaching {
-        let silent = self.silence().is_ok();
-        let mut links = std::mem::take(&mut self.links);
-        self.skipped_stubs += attach::skipped(&links);
-        links.extend(self.heartbeat.take().map(Heartbeat::into_link));
-        self.reaper.take_off(links);
-        let mut detaching = Detaching(std::mem::take(&mut self.reaper));
-        if !silent {
-            detaching.0.finish();
-        }
-        detaching
-    }
-
-    /// Puts a plan in force that names no call, and waits for the programs that go by another one.
-    fn silence(&mut self) -> Result<(), EngineError> {
-        let epoch = self.epoch.next();
-        self.make_room(epoch)?;
-        let plan = Plan::default();
-        let nothing = lower::lower(&plan, self.sides.next(&plan));
-        self.write(epoch, &nothing, &Watches::default())?;
-        self.data.switch(self.epoch, epoch, self.data.jiffies());
-        self.epoch = epoch;
-        self.make_room(epoch.next())
-    }
-}
-
-/// Programs that are being detached, which the kernel takes some 100 ms for, each. Dropping it waits.
-#[derive(Debug)]
-pub struct Detaching(Reaper);
-
-impl Detaching {
-    /// Waits until nothing is attached any more.
-    pub fn finish(mut self) {
-        self.0.finish();
+        self.ring.receipt(serial, told)
     }
 }
 

@@ -107,6 +107,15 @@ pub enum EngineError {
         "the kernel does not run programs on its functions; `sysctl kernel.ftrace_enabled=1` makes it run them"
     )]
     Blind,
+    /// Something cannot be pinned, or what was pinned cannot be found.
+    #[error("cannot pin, or find pinned, {what}")]
+    Pinned {
+        /// What.
+        what: String,
+        /// The answer.
+        #[source]
+        source: io::Error,
+    },
     /// The machine did not answer something that it always answers.
     #[error("cannot learn {what}")]
     Machine {

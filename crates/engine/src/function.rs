@@ -13,12 +13,13 @@ use libbpf_rs::btf::types::{Func, FuncProto};
 use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
 use libbpf_rs::{AsRawLibbpf as _, MapCore as _, MapFlags, MapMut, ProgramMut, libbpf_sys};
 
-use crate::descriptor::owned;
+use crate::descriptor::from_libbpf;
 
 /// A function of the kernel that does the work of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Function {
-    id: u32,
+    /// In the kernel's type information, which stays as it is until the machine starts again.
+    pub(crate) id: u32,
     /// Its type, and with it the stub that fits.
     pub(crate) kind: Kind,
 }
@@ -32,6 +33,23 @@ pub(crate) enum Kind {
     Bare,
     /// As `io_openat2`: a function of an operation of `io_uring`.
     Uring,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Call, Self::Bare, Self::Uring];
+
+    /// As names of pins have it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Bare => "bare",
+            Self::Uring => "uring",
+        }
+    }
+
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// The kernel's functions for calls and operations, by name.
@@ -105,6 +123,19 @@ pub(crate) enum Side {
 }
 
 impl Side {
+    /// As names of pins have it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Enter => "enter",
+            Self::Exit => "exit",
+        }
+    }
+
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        let both = [Self::Enter, Self::Exit];
+        both.into_iter().find(|side| side.name() == name)
+    }
+
     const fn attach_type(self) -> libbpf_sys::bpf_attach_type {
         match self {
             Self::Enter => libbpf_sys::BPF_TRACE_FENTRY,
@@ -118,7 +149,7 @@ impl Side {
 pub(crate) struct Placed {
     /// The copy: the kernel counts on it what it skips.
     pub(crate) program: OwnedFd,
-    _link: OwnedFd,
+    pub(crate) link: OwnedFd,
 }
 
 /// Puts a copy of `stub` on a function.
@@ -130,7 +161,7 @@ pub(crate) fn attach(stub: &ProgramMut<'_>, function: Function, side: Side) -> i
     };
     Ok(Placed {
         program,
-        _link: from_libbpf(link)?,
+        link: from_libbpf(link)?,
     })
 }
 
@@ -166,12 +197,4 @@ fn load_copy(stub: &ProgramMut<'_>, function: Function, side: Side) -> io::Resul
 pub(crate) fn set_body(jump: &MapMut<'_>, body: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
     let fd = body.as_fd().as_raw_fd();
     jump.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-}
-
-/// Takes the descriptor that libbpf returns, or the error that it returns below 0.
-fn from_libbpf(answer: i32) -> io::Result<OwnedFd> {
-    if answer < 0 {
-        return Err(io::Error::from_raw_os_error(-answer));
-    }
-    owned(answer.into())
 }

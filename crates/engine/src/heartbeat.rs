@@ -2,9 +2,9 @@
 
 use std::ptr;
 
-use libbpf_rs::{Link, ProgramMut};
+use libbpf_rs::ProgramMut;
 
-use crate::attach::Held;
+use crate::attach::{self, Held};
 use crate::data::Data;
 use crate::error::EngineError;
 use crate::program::Program;
@@ -12,7 +12,7 @@ use crate::spot::{Place, Spot};
 
 /// The program `beat` in its place.
 pub(crate) struct Heartbeat {
-    link: Link,
+    held: Held,
     data: Data,
 }
 
@@ -22,12 +22,12 @@ impl Heartbeat {
     /// # Errors
     /// [`EngineError::Attach`] when the kernel refuses it.
     pub(crate) fn attach(beat: &ProgramMut<'_>, data: Data) -> Result<Self, EngineError> {
-        let link = beat.attach().map_err(|source| EngineError::Attach {
+        let held = attach::place(beat, None).map_err(|source| EngineError::Attach {
             program: beat.name().to_string_lossy().into_owned(),
             hook: "`__x64_sys_sched_rr_get_interval`".to_owned(),
-            source,
+            source: source.into(),
         })?;
-        Ok(Self { link, data })
+        Ok(Self { held, data })
     }
 
     /// What holds the program in its place.
@@ -36,7 +36,7 @@ impl Heartbeat {
             program: Program::Beat,
             place: Place::Own,
         };
-        (spot, Held::Program(self.link))
+        (spot, self.held)
     }
 
     /// Makes the call and says whether the program has run. The program runs in the calling thread,

@@ -19,6 +19,11 @@ impl Epoch {
         Self((self.0 + 1) % abi::EPOCHS)
     }
 
+    /// How many plans ago another one was in force, if this one is now.
+    pub(crate) const fn since(self, other: Self) -> u16 {
+        (self.0 + abi::EPOCHS - other.0) % abi::EPOCHS
+    }
+
     /// The plan and the index in it that an event says.
     pub(crate) fn and_rule(rule: u32) -> (Self, usize) {
         let (epoch, index) = (rule >> abi::RULE_BITS, rule & ((1 << abi::RULE_BITS) - 1));
@@ -43,6 +48,17 @@ impl Keys {
         let mut keys = Self(Vec::new());
         keys.add(epoch, plan);
         keys
+    }
+
+    /// Keys of plans that another daemon has put in force, the oldest first, each with those of its rules.
+    #[must_use]
+    pub const fn of_plans(plans: Vec<(Epoch, Vec<Option<BString>>)>) -> Self {
+        Self(plans)
+    }
+
+    /// Whether they are of a plan, too.
+    pub(crate) fn has(&self, epoch: Epoch) -> bool {
+        self.0.iter().any(|(of, _)| *of == epoch)
     }
 
     /// Adds those of the plan that has taken the place of the one before.
@@ -116,5 +132,8 @@ mod tests {
         let last = Epoch(abi::EPOCHS - 1);
         assert_eq!(last.next(), Epoch(0));
         assert_ne!(last.half(), last.next().half());
+        assert_eq!(Epoch(1).since(last), 2);
+        assert_eq!(Epoch(5).since(Epoch(5)), 0);
+        assert_eq!(Epoch(5).since(Epoch(6)), last.0);
     }
 }

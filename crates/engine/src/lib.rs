@@ -2,7 +2,8 @@
 //!
 //! [`Engine::start`] loads the programs, gives them the plan and attaches them to the hooks that the plan
 //! needs; [`Ring`] hands over the events as bytes, and [`Decoder`] turns those into
-//! [`audit::event::Event`]s. Dropping the engine detaches everything.
+//! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`Pins`] has names for
+//! what outlives it, and [`Survivors`] are what a daemon before this one has left there.
 //!
 //! All `unsafe` of the workspace is here. What events mean, how they are written and where they go is
 //! left to the crates `audit` and `tollgate`.
@@ -23,10 +24,14 @@ mod hints;
 mod items;
 mod kaudit;
 mod keys;
+mod ledger;
 mod load;
 mod lower;
 mod maps;
+mod memory;
+mod note;
 mod passing;
+mod pins;
 mod probe;
 mod program;
 mod reap;
@@ -35,6 +40,7 @@ mod ring;
 pub mod seccomp;
 mod spot;
 mod stats;
+mod survive;
 mod thread;
 mod tracefs;
 pub mod uring;
@@ -51,9 +57,12 @@ pub use kaudit::{
     MessageError, MessageStream,
 };
 pub use keys::{Epoch, Keys};
+pub use ledger::{Mark, Receipt, Span};
 pub use load::{Places, Storage};
 pub use passing::{receive_with, send_with};
+pub use pins::{PinError, Pins};
 pub use probe::Probe;
-pub use ring::{Ring, Wake};
+pub use ring::{Events, Ring, Wake};
 pub use stats::{Cut, Lost, Runs, Stats};
+pub use survive::{Left, Survivors};
 pub use thread::boost;

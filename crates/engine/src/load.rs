@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::slice;
 
 use audit::plan::hook::EngineKind;
@@ -101,6 +102,44 @@ impl<'s> Objects<'s> {
         Ok(objects)
     }
 
+    /// Loads programs over maps that are there, in an object whose own they would be; bodies are in place.
+    ///
+    /// # Errors
+    /// [`EngineError`] when a map is missing, or the kernel refuses a program.
+    pub(crate) fn over(
+        places: &mut Places<'s>,
+        kind: EngineKind,
+        programs: BTreeSet<Program>,
+        map: impl Fn(&str) -> io::Result<OwnedFd>,
+    ) -> Result<Self, EngineError> {
+        let first = Loaded::load(places, kind, programs, |open| {
+            for mut own in open.open_object_mut().maps_mut() {
+                let name = own.name().to_string_lossy().into_owned();
+                let same = map(&name).map_err(|source| EngineError::Pinned {
+                    what: format!("map `{name}`"),
+                    source,
+                })?;
+                own.reuse_fd(same.as_fd()).map_err(EngineError::Open)?;
+            }
+            Ok(())
+        })?;
+        Ok(Self {
+            kind,
+            first,
+            more: Vec::new(),
+        })
+    }
+
+    /// All maps, with their names.
+    pub(crate) fn maps(&self) -> Vec<(String, OwnedFd)> {
+        let maps = self.first.skel.object().maps();
+        maps.filter_map(|map| {
+            let fd = map.as_fd().try_clone_to_owned().ok()?;
+            Some((map.name().to_string_lossy().into_owned(), fd))
+        })
+        .collect()
+    }
+
     /// Loads those of the programs that are not loaded yet.
     ///
     /// # Errors
@@ -160,10 +199,6 @@ impl<'s> Objects<'s> {
         &self.first.skel
     }
 
-    pub(crate) const fn first_mut(&mut self) -> &mut SyscallSkel<'s> {
-        &mut self.first.skel
-    }
-
     /// A program, if it is loaded.
     pub(crate) fn find(&self, program: Program) -> Option<&ProgramMut<'s>> {
         let mut all = [&self.first].into_iter().chain(&self.more);
@@ -183,7 +218,8 @@ impl<'s> Objects<'s> {
         self.programs().filter_map(runs)
     }
 
-    fn programs(&self) -> impl Iterator<Item = &ProgramMut<'s>> {
+    /// All that are loaded.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &ProgramMut<'s>> {
         let all = [&self.first].into_iter().chain(&self.more);
         all.flat_map(|loaded| {
             let programs = loaded.programs.iter();

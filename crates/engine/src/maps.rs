@@ -3,13 +3,16 @@
 //! Two plans have room, each in a half of its own; see `bpf/plan.bpf.h`. The maps cannot grow: they are
 //! made larger than the first plan needs.
 
+use std::collections::HashSet;
+
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
 use crate::abi::{self, WireCall, WireInodeKey, WireTest};
 use crate::engine::Options;
 use crate::error::EngineError;
 use crate::keys::Epoch;
+use crate::ledger::Fixed;
 use crate::load::skel::{OpenSyscallSkel, SyscallSkel};
 use crate::lower::Lowered;
 use crate::watch::Watches;
@@ -33,6 +36,25 @@ impl Room {
             tests: room(lowered.tests.len() + lowered.forks.len()),
             inodes: room(watches.inodes.len()),
             names: room(watches.names.len()),
+        }
+    }
+
+    /// As the ledger has it.
+    pub(crate) fn fixed(self) -> Fixed {
+        Fixed {
+            tests: self.tests,
+            inodes: self.inodes,
+            names: self.names,
+            ..Fixed::default()
+        }
+    }
+
+    /// As it was when the maps were made.
+    pub(crate) const fn of(fixed: Fixed) -> Self {
+        Self {
+            tests: fixed.tests,
+            inodes: fixed.inodes,
+            names: fixed.names,
         }
     }
 
@@ -127,7 +149,42 @@ impl Room {
     }
 }
 
+/// Keys of watched names as they stand in the half of an epoch.
+pub(crate) fn names(epoch: Epoch, watches: &Watches) -> impl Iterator<Item = u64> {
+    let half = u64::from(epoch.half());
+    watches.names.iter().map(move |(key, _)| key ^ half)
+}
+
 impl Written {
+    /// What the halves hold when those names are the ones of the plan in force.
+    pub(crate) fn found(skel: &SyscallSkel<'_>, in_force: Epoch, names: Vec<u64>) -> [Self; 2] {
+        let mut halves = [Self::default(), Self::default()];
+        let [even, odd] = &mut halves;
+        for key in skel.maps.tlg_inodes.keys() {
+            let Ok(key) = WireInodeKey::read_from_bytes(&key) else {
+                continue;
+            };
+            let half = if key.half == 0 { &mut *even } else { &mut *odd };
+            half.inodes.push(key);
+        }
+        let (current, other) = if in_force.half() == 0 {
+            (even, odd)
+        } else {
+            (odd, even)
+        };
+        let known: HashSet<u64> = names.iter().copied().collect();
+        let all = skel.maps.tlg_names.keys();
+        let all = all.filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)));
+        other.names = all.filter(|key| !known.contains(key)).collect();
+        current.names = names;
+        halves
+    }
+
+    /// Keys of watched names.
+    pub(crate) fn names(&self) -> &[u64] {
+        &self.names
+    }
+
     /// Takes the watches out of the maps.
     pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
         for key in self.inodes.drain(..) {
@@ -158,8 +215,7 @@ impl Written {
             self.inodes.push(key);
             put("tlg_inodes", &maps.tlg_inodes, &key, watch)?;
         }
-        for (key, watch) in &watches.names {
-            let key = key ^ u64::from(half);
+        for (key, (_, watch)) in names(epoch, watches).zip(&watches.names) {
             self.names.push(key);
             put("tlg_names", &maps.tlg_names, &key, watch)?;
         }

@@ -18,6 +18,18 @@ macro_rules! programs {
         impl Program {
             const ALL: &[Self] = &[$(Self::$name,)+];
 
+            /// Its name in the object.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($program),)+
+                }
+            }
+
+            /// The program of a name.
+            pub(crate) fn of_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|program| program.name() == name)
+            }
+
             fn open<'p, 'o>(self, programs: &'p mut OpenSyscallProgs<'o>) -> &'p mut OpenProgramMut<'o> {
                 match self {
                     $(Self::$name => &mut programs.$program,)+

@@ -5,10 +5,11 @@
 //! kernel refuses a program that is still in its place.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::attach::{Held, Links};
+use crate::pins::Pins;
 use crate::spot::Spot;
 
 /// The thread that waits, once there was something to take off.
@@ -22,6 +23,8 @@ pub(crate) struct Reaper {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Where they are pinned.
+    pins: OnceLock<Pins>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -41,6 +44,12 @@ struct Queue {
 }
 
 impl Reaper {
+    /// Takes the names away, too, that programs have there.
+    pub(crate) fn unpin_from(&self, pins: Pins) {
+        // It is said once.
+        let _said = self.shared.pins.set(pins);
+    }
+
     /// Takes programs off in the background; at once where there can be no thread.
     pub(crate) fn take_off(&mut self, held: Links) {
         if held.is_empty() {
@@ -53,6 +62,10 @@ impl Reaper {
         if self.thread.is_some() {
             self.shared.lock().waiting.extend(held);
             self.shared.changed.notify_all();
+        } else {
+            for (spot, held) in held {
+                self.shared.let_go(spot, held);
+            }
         }
     }
 
@@ -95,6 +108,14 @@ impl Shared {
         woken.unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn let_go(&self, spot: Spot, held: Held) {
+        if let Some(pins) = self.pins.get() {
+            // A name that stays is found by the next daemon, which does not need it.
+            let _unpinned = Held::unpin(pins, spot);
+        }
+        drop(held);
+    }
+
     /// Takes off what comes, until nothing more will.
     fn work(&self) {
         let mut queue = self.lock();
@@ -102,7 +123,7 @@ impl Shared {
             if let Some((spot, held)) = queue.waiting.pop_first() {
                 queue.current = Some(spot);
                 drop(queue);
-                drop(held); // this is what takes so long
+                self.let_go(spot, held); // this is what takes so long
                 queue = self.lock();
                 queue.current = None;
                 self.changed.notify_all();

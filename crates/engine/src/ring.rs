@@ -2,27 +2,73 @@
 //!
 //! Events do not wake the reader unless it has said that it sleeps: a wake-up costs the audited task
 //! more than the whole event. So a busy machine is drained by a timer, and an idle one not at all.
+//!
+//! What was read stays in the ring until it is written: [`crate::ledger`] gives its room back.
 
+use std::cell::Cell;
 use std::io;
-use std::marker::PhantomData;
-use std::os::fd::BorrowedFd;
+use std::ops::Deref;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use libbpf_rs::{AsRawLibbpf as _, RingBuffer, libbpf_sys};
+use audit::ids::Serial;
+use libbpf_rs::MapInfo;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Reader of the ring.
-pub struct Ring<'a> {
-    buffer: RingBuffer<'a>,
+use crate::abi::LOST;
+use crate::ledger::{Ledger, Mark, Receipt};
+use crate::memory::{Access, Memory, page};
+
+/// Bits of a record's first word, its length.
+///
+/// # Source
+/// `BPF_RINGBUF_BUSY_BIT`, `BPF_RINGBUF_DISCARD_BIT` and `BPF_RINGBUF_HDR_SZ` in
+/// `include/uapi/linux/bpf.h`, Linux 6.12.
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+const HEADER_BYTES: u64 = 8;
+
+/// The ring of an engine: its events, and when their reader sleeps.
+pub struct Ring {
+    events: Events,
     waiting: NonNull<u32>,
-    _engine: PhantomData<&'a ()>,
 }
 
-impl std::fmt::Debug for Ring<'_> {
+/// Events in a ring.
+pub struct Events {
+    /// How far the kernel has written, in a page of its own, and the events, twice in a row, so that none
+    /// is in two pieces.
+    produced: Memory,
+    page: usize,
+    /// # Units
+    /// Bytes, a power of two.
+    size: u64,
+    ledger: Arc<Ledger>,
+    map: OwnedFd,
+    read: Cell<u64>,
+    taken: Cell<u64>,
+}
+
+impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ring").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+impl Deref for Ring {
+    type Target = Events;
+
+    fn deref(&self) -> &Events {
+        &self.events
     }
 }
 
@@ -37,41 +83,117 @@ pub enum Wake {
     Caller,
 }
 
-impl<'a> Ring<'a> {
-    pub(crate) const fn new(buffer: RingBuffer<'a>, waiting: NonNull<u32>) -> Self {
-        Self {
-            buffer,
-            waiting,
-            _engine: PhantomData,
-        }
-    }
-
-    /// Hands at most `limit` events to the callback; returns how many.
+impl Events {
+    /// Maps a ring; reading begins at the ledger's mark.
     ///
     /// # Errors
-    /// What the callback or the kernel answered.
-    pub fn drain(&self, limit: usize) -> io::Result<usize> {
-        let count = self.buffer.consume_raw_n(limit);
-        usize::try_from(count).map_err(|_negative| io::Error::from_raw_os_error(-count))
+    /// When it cannot be mapped.
+    pub(crate) fn new(map: OwnedFd, ledger: Arc<Ledger>) -> io::Result<Self> {
+        let page = page()?;
+        let info = MapInfo::new(map.as_fd()).map_err(io::Error::other)?;
+        let size = info.info.max_entries;
+        let bytes = usize::try_from(size).map_err(io::Error::other)?;
+        let produced = Memory::map(&map, page, page + 2 * bytes, Access::Read)?;
+        let mark = ledger.mark();
+        Ok(Self {
+            produced,
+            page,
+            size: size.into(),
+            ledger,
+            map,
+            read: Cell::new(mark.place),
+            taken: Cell::new(mark.taken),
+        })
+    }
+
+    /// Hands at most `limit` events to `take`, as bytes that are 8-byte aligned; returns how many.
+    pub fn drain(&self, limit: usize, mut take: impl FnMut(&[u8])) -> usize {
+        let mut count = 0;
+        let produced = self.produced();
+        while count < limit && self.read.get() < produced {
+            let Some((length, sample)) = self.record(self.read.get()) else {
+                break; // it is being written
+            };
+            if let Some(sample) = sample {
+                take(sample);
+                count += 1;
+                self.taken.set(self.taken.get() + 1);
+            }
+            self.read.set(self.read.get() + length);
+        }
+        count
+    }
+
+    /// The record at a place, with what it takes in the ring; nothing while it is being written, no bytes
+    /// when it was discarded.
+    fn record(&self, place: u64) -> Option<(u64, Option<&[u8]>)> {
+        let offset = usize::try_from(place & (self.size - 1)).ok()?;
+        let header: NonNull<u32> = self.produced.at(self.page + offset)?;
+        // SAFETY: the word lies in the mapping and is aligned, as all records are; the kernel writes it
+        // as one word.
+        let header = unsafe { AtomicU32::from_ptr(header.as_ptr()) };
+        // All of the record is there once it is not busy any more.
+        let header = header.load(Ordering::Acquire);
+        if header & BUSY != 0 {
+            return None;
+        }
+        let length = header & !DISCARDED;
+        let taken = (u64::from(length) + HEADER_BYTES).next_multiple_of(8);
+        if header & DISCARDED != 0 {
+            return Some((taken, None));
+        }
+        let length = usize::try_from(length).ok()?;
+        let first = self.page + offset + 8;
+        if first + length > self.produced.bytes() {
+            return None;
+        }
+        let first: NonNull<u8> = self.produced.at(first)?;
+        // SAFETY: so many bytes lie in the mapping, and the kernel leaves them alone until their room is
+        // given back, which is after the borrow: only what was handed over is ever given back.
+        let sample = unsafe { std::slice::from_raw_parts(first.as_ptr(), length) };
+        Some((taken, Some(sample)))
     }
 
     /// Where in the stream of all events the next one will be put.
     #[must_use]
     pub fn produced(&self) -> u64 {
-        self.with_ring(|ring| {
-            // SAFETY: the ring belongs to the buffer, which is alive.
-            unsafe { libbpf_sys::ring__producer_pos(ring) }
-        })
+        let Some(at) = self.produced.at::<u64>(0) else {
+            return 0;
+        };
+        // SAFETY: the word lies in the mapping, aligned; the kernel writes it as one word.
+        let at = unsafe { AtomicU64::from_ptr(at.as_ptr()) };
+        at.load(Ordering::Acquire)
     }
 
-    /// Whether everything was taken that was put in front of a place in the stream.
+    /// Up to where it was read.
     #[must_use]
-    pub fn has_consumed(&self, place: u64) -> bool {
-        let consumed = self.with_ring(|ring| {
-            // SAFETY: the ring belongs to the buffer, which is alive.
-            unsafe { libbpf_sys::ring__consumer_pos(ring) }
-        });
-        consumed >= place
+    pub const fn place(&self) -> u64 {
+        self.read.get()
+    }
+
+    /// Whether all before a place is in the log, or was lost on its way there.
+    #[must_use]
+    pub fn is_written(&self, place: u64) -> bool {
+        self.ledger.consumed().load(Ordering::Acquire) >= place
+    }
+
+    /// What says of the events that were read by now when they are written: the next one has this serial,
+    /// and so many were told to be lost, by reason.
+    pub(crate) fn receipt(&self, serial: Serial, told: [u64; LOST + 1]) -> Receipt {
+        let mark = Mark {
+            place: self.place(),
+            taken: self.taken.get(),
+            told,
+            serial: serial.0.into(),
+        };
+        Receipt::new(Arc::clone(&self.ledger), mark)
+    }
+}
+
+impl Ring {
+    /// Of these events. `waiting` lies in memory that outlives the ring.
+    pub(crate) const fn new(events: Events, waiting: NonNull<u32>) -> Self {
+        Self { events, waiting }
     }
 
     /// Waits for `pause`, without looking at the ring, or until the caller's descriptor is readable.
@@ -89,25 +211,24 @@ impl<'a> Ring<'a> {
     }
 
     /// Sleeps until an event comes, the caller's descriptor is readable, or `longest` is over; without
-    /// `longest`, for as long as that takes.
+    /// `longest`, for as long as that takes. Does not sleep while something that was read is not written
+    /// yet: the kernel takes that for events.
     ///
     /// # Errors
     /// What `poll(2)` answered.
     pub fn sleep(&self, caller: BorrowedFd<'_>, longest: Option<Duration>) -> io::Result<Wake> {
         // SAFETY: the word is 4-byte aligned in the kernel side's mapped data, which lives as long as
-        // the engine that this ring borrows from; both sides access it as one word only.
+        // the engine that this ring belongs to; both sides access it as one word only.
         let waiting = unsafe { AtomicU32::from_ptr(self.waiting.as_ptr()) };
         waiting.store(1, Ordering::Relaxed);
         // The other half of the agreement described in bpf/ring.bpf.h: flag first, then the ring.
         fence(Ordering::SeqCst);
-        if self.has_events() {
+        if self.produced() != self.place() {
             waiting.store(0, Ordering::Relaxed);
             return Ok(Wake::Events);
         }
-        // SAFETY: libbpf keeps the descriptor open as long as the buffer lives.
-        let ring = unsafe { BorrowedFd::borrow_raw(self.buffer.epoll_fd()) };
         let mut both = [
-            PollFd::new(ring, PollFlags::POLLIN),
+            PollFd::new(self.events.map.as_fd(), PollFlags::POLLIN),
             PollFd::new(caller, PollFlags::POLLIN),
         ];
         // poll(2) counts milliseconds: waking before the time is over would be waking twice.
@@ -125,23 +246,6 @@ impl<'a> Ring<'a> {
         } else {
             Wake::Events
         })
-    }
-
-    /// Whether anything is in the ring, finished or not.
-    fn has_events(&self) -> bool {
-        let size = self.with_ring(|ring| {
-            // SAFETY: the ring belongs to the buffer, which is alive.
-            unsafe { libbpf_sys::ring__avail_data_size(ring) }
-        });
-        size != 0
-    }
-
-    /// Asks libbpf about the ring; 0 when it has none.
-    fn with_ring(&self, ask: impl FnOnce(*const libbpf_sys::ring) -> u64) -> u64 {
-        // SAFETY: the buffer is alive and has one ring.
-        let ring =
-            unsafe { libbpf_sys::ring_buffer__ring(self.buffer.as_libbpf_object().as_ptr(), 0) };
-        if ring.is_null() { 0 } else { ask(ring) }
     }
 }
 

@@ -2,6 +2,7 @@
 //! spot, and stays attached when one takes the place of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
 
 use audit::plan::Call;
 use audit::plan::function::{candidates, shared_with};
@@ -34,6 +35,54 @@ pub(crate) enum Place {
     Raw(&'static str),
     /// On the tracepoint of this number.
     Event(u64),
+}
+
+/// Raw tracepoints that programs are on.
+const RAW: [&str; 6] = [
+    "sys_exit",
+    "sys_enter",
+    "sched_prepare_exec",
+    "sched_process_exec",
+    "sched_process_exit",
+    "sched_process_fork",
+];
+
+/// As names of pins have it, in which there are no dots.
+impl Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-", self.program.name())?;
+        match self.place {
+            Place::Own => write!(f, "own"),
+            Place::Raw(name) => write!(f, "raw-{name}"),
+            Place::Event(id) => write!(f, "event-{id}"),
+            Place::Function(Function { id, kind }, side) => {
+                write!(f, "{}-{}-{id}", kind.name(), side.name())
+            }
+        }
+    }
+}
+
+impl Spot {
+    /// The spot of such a name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        let mut words = name.split('-');
+        let program = Program::of_name(words.next()?)?;
+        let place = match words.next()? {
+            "own" => Place::Own,
+            "raw" => {
+                let name = words.next()?;
+                Place::Raw(RAW.iter().copied().find(|raw| *raw == name)?)
+            }
+            "event" => Place::Event(words.next()?.parse().ok()?),
+            kind => {
+                let kind = Kind::of_name(kind)?;
+                let side = Side::of_name(words.next()?)?;
+                let id = words.next()?.parse().ok()?;
+                Place::Function(Function { id, kind }, side)
+            }
+        };
+        words.next().is_none().then_some(Self { program, place })
+    }
 }
 
 /// What is to be attached.
@@ -207,5 +256,42 @@ impl<'k> Finder<'k> {
             place: Place::Function(function, side),
         };
         Ok(found.map(spot).into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_gives_the_spot_back() {
+        let function = |kind, side| Place::Function(Function { id: 4711, kind }, side);
+        for place in [
+            Place::Own,
+            Place::Event(823),
+            function(Kind::Call, Side::Enter),
+            function(Kind::Bare, Side::Exit),
+            function(Kind::Uring, Side::Exit),
+        ]
+        .into_iter()
+        .chain(RAW.map(Place::Raw))
+        {
+            let spot = Spot {
+                program: Program::StubCallEnd,
+                place,
+            };
+            let name = spot.to_string();
+            assert!(!name.contains('.'), "{name}: the kernel takes no dots");
+            assert_eq!(Spot::of_name(&name), Some(spot), "{name}");
+        }
+        for wrong in [
+            "",
+            "stub",
+            "stub_call_end",
+            "stub_call_end-raw-other",
+            "beat-own-1",
+        ] {
+            assert_eq!(Spot::of_name(wrong), None, "{wrong}");
+        }
     }
 }

@@ -2,16 +2,16 @@
 //! skipped that runs on this CPU at that moment.
 
 use std::io;
-use std::num::NonZeroUsize;
+use std::marker::PhantomData;
+use std::ops::Sub;
 use std::os::fd::{AsFd, AsRawFd as _};
-use std::ptr::NonNull;
 
 use libbpf_rs::libbpf_sys;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::FromBytes;
 
 use crate::abi::{self, CUT, LOST, WireCounts};
 use crate::keys::Epoch;
+use crate::memory::{Access, Memory};
 
 /// What the kernel side has counted since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,22 @@ impl Stats {
     #[must_use]
     pub fn all_lost(&self) -> u64 {
         self.lost.iter().sum()
+    }
+}
+
+/// What was counted since: each count is at least what it was.
+impl Sub for Stats {
+    type Output = Self;
+
+    fn sub(mut self, before: Self) -> Self {
+        self.matched = self.matched.saturating_sub(before.matched);
+        self.delivered = self.delivered.saturating_sub(before.delivered);
+        let lost = self.lost.iter_mut().zip(before.lost);
+        let cut = self.cut.iter_mut().zip(before.cut);
+        for (count, before) in lost.chain(cut) {
+            *count = count.saturating_sub(before);
+        }
+        self
     }
 }
 
@@ -126,9 +142,9 @@ impl Cut {
 /// Values of an array that the kernel side counts in, mapped.
 #[derive(Debug)]
 pub(crate) struct Mapped<T> {
-    base: NonNull<T>,
+    memory: Memory,
     len: usize,
-    bytes: NonZeroUsize,
+    _values: PhantomData<T>,
 }
 
 impl<T: Copy + FromBytes> Mapped<T> {
@@ -137,35 +153,18 @@ impl<T: Copy + FromBytes> Mapped<T> {
     /// # Errors
     /// When the kernel refuses the mapping.
     pub(crate) fn map(array: impl AsFd, len: usize) -> io::Result<Self> {
-        let bytes = NonZeroUsize::new(len * size_of::<T>())
-            .ok_or_else(|| io::Error::other("an array of nothing"))?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
-        let base = unsafe {
-            mmap(
-                None,
-                bytes,
-                ProtFlags::PROT_READ,
-                MapFlags::MAP_SHARED,
-                array.as_fd(),
-                0,
-            )
-        }?;
         Ok(Self {
-            base: base.cast(),
+            memory: Memory::map(array, 0, len * size_of::<T>(), Access::Read)?,
             len,
-            bytes,
+            _values: PhantomData,
         })
     }
 
     /// The value at an index, as it is now.
     fn get(&self, at: usize) -> Option<T> {
-        if at >= self.len {
-            return None;
-        }
-        // SAFETY: the mapping holds `len` values.
-        let at = unsafe { self.base.add(at) };
-        // SAFETY: the mapping lives as long as self and is aligned to a page; the kernel side writes
-        // whole words, of which any value is good.
+        let at = self.memory.at::<T>(at * size_of::<T>())?;
+        // SAFETY: the value lies in the mapping, which lives as long as self; the kernel side writes whole
+        // words, of which any value is good.
         Some(unsafe { at.read_volatile() })
     }
 }
@@ -185,13 +184,6 @@ impl Mapped<WireCounts> {
             }
         }
         stats
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing points into it any more. A failure leaves it mapped.
-        let _unmapped = unsafe { munmap(self.base.cast(), self.bytes.get()) };
     }
 }
 
@@ -252,6 +244,11 @@ pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
         runs: info.run_cnt,
         time_ns: info.run_time_ns,
     })
+}
+
+/// The kernel's number of a program.
+pub(crate) fn number(program: &impl AsFd) -> Option<u32> {
+    info(program).map(|info| info.id)
 }
 
 fn info(program: &impl AsFd) -> Option<libbpf_sys::bpf_prog_info> {

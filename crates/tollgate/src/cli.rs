@@ -13,6 +13,7 @@ pub(crate) mod report;
 pub(crate) mod rules;
 mod run;
 mod status;
+mod unpin;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ enum Command {
     Daemon(daemon::Args),
     /// Says what a running daemon does, and what it has counted.
     Status(status::Args),
+    /// Ends what a daemon has left pinned and no other one follows.
+    Unpin(unpin::Args),
     /// Reads configuration files.
     Config(config::Args),
     /// Turns logs of tollgate or auditd into JSON, one object for each event.
@@ -72,6 +75,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Daemon(args) => daemon::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Unpin(args) => unpin::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Convert(args) => convert::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -7,7 +7,7 @@
 //! records of that, [`locked`] what `-e 2` leaves to the next daemon;
 //! [`kernel`] has the kernel's own audit send its messages, which [`messages`] takes into the stream;
 //! [`losses`] tells what was lost on the way, [`rule_counts`] of which rules, [`heartbeat`] how long the
-//! engine saw nothing; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
+//! engine saw nothing; [`survive`] what outlives the daemon, and is taken over by the next; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
 
 mod change;
 mod confine;
@@ -26,7 +26,9 @@ mod rule_counts;
 mod start;
 mod store;
 mod summary;
+mod survive;
 mod tend;
 
 pub(crate) use start::{Control, Settings, run};
+pub(crate) use survive::{PINS, Survival};
 pub(crate) use tend::LogSource;

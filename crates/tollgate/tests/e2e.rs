@@ -46,6 +46,7 @@ mod e2e {
     mod scenario;
     mod step;
     mod stock;
+    mod survive;
     mod syscall;
     mod watch;
     mod workload;
@@ -127,6 +128,13 @@ mod e2e {
         reload::no_event_is_lost_or_doubled,
         reload::hooks_follow_the_rules,
         reload::rules_that_cannot_be_loaded_leave_the_old_ones,
+        survive::what_a_killed_daemon_leaves_is_written_once,
+        survive::other_rules_are_put_in_force_without_a_gap,
+        survive::a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it,
+        survive::an_orderly_end_leaves_nothing_pinned,
+        survive::what_cannot_be_read_is_not_misread,
+        survive::another_build_writes_what_it_finds,
+        survive::one_daemon_at_a_time_uses_what_is_pinned,
         messages::what_programs_and_the_kernel_say_is_in_the_log,
         messages::beside_auditd_messages_are_read_and_nothing_is_changed,
         messages::what_a_killed_daemon_has_changed_is_put_back,

@@ -38,6 +38,8 @@ pub(crate) struct Daemon {
     rules: PathBuf,
     log: PathBuf,
     engine: String,
+    /// Before it audited.
+    said: Vec<String>,
 }
 
 impl Daemon {
@@ -60,12 +62,36 @@ impl Daemon {
         engine: &str,
         rules: &str,
     ) -> anyhow::Result<Self> {
+        Self::start_with(program, name, engine, rules, &["--no-pins"])
+    }
+
+    /// As [`Self::start`], with what audits pinned in a directory.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn start_pinned(
+        name: &str,
+        engine: &str,
+        rules: &str,
+        pins: &str,
+    ) -> anyhow::Result<Self> {
+        Self::start_with(TOLLGATE, name, engine, rules, &["--pins", pins])
+    }
+
+    fn start_with(
+        program: &str,
+        name: &str,
+        engine: &str,
+        rules: &str,
+        options: &[&str],
+    ) -> anyhow::Result<Self> {
         let (file, log) = (format!("/tmp/{name}.rules"), format!("/tmp/{name}.log"));
         fs::write(&file, rules).context("cannot write the rules")?;
         let mut command = Command::new(program);
         command
             .args(["daemon", "--foreground", "--engine", engine])
-            .args(["--rules", &file, "--log", &log]);
+            .args(["--rules", &file, "--log", &log])
+            .args(options);
         let settings = format!("/tmp/{name}.toml");
         if Path::new(&settings).exists() {
             command.args(["--config", &settings]);
@@ -88,15 +114,17 @@ impl Daemon {
                 }
             }
         });
-        let daemon = Self {
+        let mut daemon = Self {
             pid: Pid::from_raw(child.id().cast_signed()),
             child: Mutex::new(child),
             stderr: said,
             rules: file.into(),
             log: log.into(),
             engine: engine.to_owned(),
+            said: Vec::new(),
         };
-        daemon.hear("tollgate: auditing ", LONGEST_START)?;
+        let (_audits, said) = daemon.hear_all(&["tollgate: auditing "], LONGEST_START)?;
+        daemon.said = said;
         Ok(daemon)
     }
 
@@ -113,11 +141,22 @@ impl Daemon {
     /// # Errors
     /// When none comes.
     pub(crate) fn hear_any(&self, starts: &[&str], longest: Duration) -> anyhow::Result<String> {
+        Ok(self.hear_all(starts, longest)?.0)
+    }
+
+    /// The same, with all lines before that one.
+    fn hear_all(
+        &self,
+        starts: &[&str],
+        longest: Duration,
+    ) -> anyhow::Result<(String, Vec<String>)> {
         let start = starts.join("` or `");
         let mut said = Vec::new();
         loop {
             match self.stderr.recv_timeout(longest) {
-                Ok(line) if starts.iter().any(|start| line.starts_with(start)) => return Ok(line),
+                Ok(line) if starts.iter().any(|start| line.starts_with(start)) => {
+                    return Ok((line, said));
+                }
                 Ok(line) => said.push(line),
                 Err(RecvTimeoutError::Timeout) => bail!("it does not say `{start}`"),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -125,6 +164,22 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Kills it, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it has ended before.
+    pub(crate) fn kill(&self) -> anyhow::Result<()> {
+        kill(self.pid, Signal::SIGKILL).context("it has ended before")?;
+        let mut child = self.child.lock().ok().context("a test has panicked")?;
+        child.wait().context("cannot wait for the daemon")?;
+        Ok(())
+    }
+
+    /// Whether it had said this before it audited.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        self.said.iter().any(|line| line.contains(text))
     }
 
     /// Whether it sees what the kernel finds by a name when the call then fails.
@@ -269,8 +324,28 @@ impl Daemon {
         Ok(())
     }
 
+    /// Ends it with TERM when others have written the same log before; fails unless nothing was lost.
+    ///
+    /// # Errors
+    /// When it does not end well, or has lost events.
+    pub(crate) fn end_of_several(&self) -> anyhow::Result<()> {
+        let (line, status) = self.account()?;
+        ensure!(status.success(), "it ended with {status}: {line}");
+        Ok(())
+    }
+
     /// What it says at its end, where all that was matched is in the log, and its status.
     fn end(&self) -> anyhow::Result<(String, ExitStatus)> {
+        let (line, status) = self.account()?;
+        let written = count(&line, "written ")?;
+        let events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
+        let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
+        ensure!(logged == written, "the log holds {logged} events: {line}");
+        Ok((line, status))
+    }
+
+    /// What it says at its end, where all that was matched was written, and its status.
+    fn account(&self) -> anyhow::Result<(String, ExitStatus)> {
         kill(self.pid, Signal::SIGTERM).context("it has ended before")?;
         let line = self.hear("tollgate: stopped: ", LONGEST_END)?;
         // Everything is detached before it ends.
@@ -280,9 +355,6 @@ impl Daemon {
         })?;
         let (matched, written) = (count(&line, "matched ")?, count(&line, "written ")?);
         ensure!(matched == written && count(&line, "lost ")? == 0, "{line}");
-        let events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
-        let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
-        ensure!(logged == written, "the log holds {logged} events: {line}");
         Ok((line, status))
     }
 }

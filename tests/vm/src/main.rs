@@ -25,6 +25,7 @@ mod reload;
 mod rulesets;
 mod run;
 mod suite;
+mod survive;
 mod tracepoint;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ const TESTING: &[Session] = &[
     },
     reload::SESSION,
     reload::MANY,
+    survive::SESSION,
     blind::SESSION,
     json::SESSION,
     run::SESSION,

@@ -83,7 +83,10 @@ const LISTS: [(&str, &str); 6] = [
 const REPLACED: usize = 60;
 
 /// A program that opens a file to write and tries to remove a directory, so many times.
-fn program(name: &str, rounds: u32) -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn program(name: &str, rounds: u32) -> anyhow::Result<PathBuf> {
     let path = Path::new(PROGRAMS).join(name);
     let calls = Program::new(Entry::Syscall)
         .call(257, args![-100, "file", 2])
@@ -201,7 +204,10 @@ fn replace_often(daemon: &Daemon, path: &Path) -> anyhow::Result<Vec<u32>> {
 }
 
 /// Runs the program as [`Daemon::run_user`] does, without a daemon, which belongs to one thread.
-fn make_calls(path: &Path) -> anyhow::Result<u32> {
+///
+/// # Errors
+/// When it cannot be started, or fails.
+pub(crate) fn make_calls(path: &Path) -> anyhow::Result<u32> {
     let child = Command::new(path)
         .current_dir(WORK)
         .uid(USER)
@@ -274,7 +280,7 @@ fn all(daemon: &Daemon) -> anyhow::Result<Vec<Event>> {
 }
 
 /// Events of a call of the user.
-fn calls<'a>(events: &'a [Event], number: &str) -> Vec<&'a Event> {
+pub(crate) fn calls<'a>(events: &'a [Event], number: &str) -> Vec<&'a Event> {
     let is_call = |event: &&Event| {
         event.field("SYSCALL", "syscall") == number
             && event.field("SYSCALL", "uid") == USER.to_string()

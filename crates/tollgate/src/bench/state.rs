@@ -162,7 +162,7 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
                 .arg("--no-control")
                 .arg("--config")
                 .arg(place.empty_configuration()?)
-                .args(["--kernel-messages", "off"]);
+                .args(["--no-pins", "--kernel-messages", "off"]);
             if variant.outlet.has_plugin() {
                 let conf = configure(place, variant.outlet)?.join("auditd.conf");
                 command.arg("--auditd-conf").arg(conf);

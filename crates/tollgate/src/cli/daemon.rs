@@ -14,7 +14,7 @@ use super::report::{self, Exit, say};
 use crate::config;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
-use crate::daemon::{self, Control, LogSource, Settings};
+use crate::daemon::{self, Control, LogSource, Settings, Survival};
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
@@ -59,6 +59,14 @@ pub(crate) struct Args {
     /// (`auto`), or not (`off`) [default: auto where auditd.conf says how the log is kept, otherwise off]
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     kernel_messages: Option<Messages>,
+    /// Pins what audits in this directory of a bpf file system, so that a daemon that is killed or restarted
+    /// with QUIT loses nothing [default: /sys/fs/bpf/tollgate where auditd.conf says how the log is kept and
+    /// no other daemon pins there, otherwise not]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "no_pins")]
+    pins: Option<PathBuf>,
+    /// Pins nothing: auditing ends with the daemon, however it ends
+    #[arg(long)]
+    no_pins: bool,
     /// Stays in the foreground
     #[arg(long)]
     foreground: bool,
@@ -138,6 +146,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .kernel_messages
             .or(file.kernel_messages)
             .unwrap_or_else(|| usual_messages(&log)),
+        survival: survival(args, file.pins, &log),
         log,
         delay: {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
@@ -176,6 +185,18 @@ const fn usual_messages(log: &LogSource) -> Messages {
         Messages::Off
     } else {
         Messages::Auto
+    }
+}
+
+/// A log that is only written is that of a trial, which ends with the daemon.
+fn survival(args: &Args, said: Option<native::Place>, log: &LogSource) -> Survival {
+    match (&args.pins, said) {
+        _ if args.no_pins => Survival::No,
+        (Some(path), _) => Survival::At(path.clone()),
+        (None, Some(native::Place::At(path))) => Survival::At(path),
+        (None, Some(native::Place::Wanted(false))) => Survival::No,
+        (None, None) if log.is_plain() => Survival::No,
+        (None, _) => Survival::IfPossible(daemon::PINS.into()),
     }
 }
 

@@ -8,6 +8,7 @@
 //! io_uring = true
 //! auditd_conf = "/etc/audit/auditd.conf"
 //! kernel_messages = "auto"        # or "unicast", "multicast", "off"
+//! pins = "/sys/fs/bpf/tollgate"   # or false
 //! metrics = "127.0.0.1:9465"   # or the path of a unix socket; off by default
 //!
 //! [json]                          # off by default
@@ -45,10 +46,22 @@ pub(crate) struct Settings {
     pub(crate) auditd_conf: Option<PathBuf>,
     /// How to read the messages of the kernel's audit.
     pub(crate) kernel_messages: Option<Messages>,
+    /// Where what audits is pinned.
+    pub(crate) pins: Option<Place>,
     /// Where metrics are served.
     pub(crate) metrics: Option<Address>,
     /// A log for programs.
     pub(crate) json: Option<json::Settings>,
+}
+
+/// A directory of pins, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "the path of a directory, or false")]
+pub(crate) enum Place {
+    /// Pinned there.
+    At(PathBuf),
+    /// Not pinned if `false`; as if nothing was said if `true`.
+    Wanted(bool),
 }
 
 /// An engine, or the choice of one.
@@ -153,7 +166,7 @@ mod tests {
     fn every_setting_is_read() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
                     io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
-                    metrics = \"/m\"\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
+                    pins = \"/p\"\nmetrics = \"/m\"\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(Engine::Fentry),
@@ -162,6 +175,7 @@ mod tests {
             io_uring: Some(false),
             auditd_conf: Some("/c".into()),
             kernel_messages: Some(Messages::Multicast),
+            pins: Some(Place::At("/p".into())),
             metrics: Some(Address::Unix("/m".into())),
             json: Some(json::Settings {
                 file: "/j".into(),
@@ -172,6 +186,8 @@ mod tests {
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
         assert_eq!(parse(b""), (Settings::default(), vec![]));
+        let (settings, _) = parse(b"pins = false\n");
+        assert_eq!(settings.pins, Some(Place::Wanted(false)));
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use audit::ids::Serial;
 use audit::plan::exclude::Exclude;
-use audit::plan::message;
+use audit::plan::{Plan, message};
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
-use engine::{Clock, Context, Decoder, Keys, Moment};
+use engine::{Clock, Context, Decoder, Engine, Epoch, Keys, Moment};
 
 use super::losses::{Limits, Losses, Rate};
 use super::messages::{MessageCounts, Messages};
@@ -29,6 +29,10 @@ pub(super) struct Encoding {
     pub(super) user: message::Messages,
     pub(super) clock: Clock,
     pub(super) serial: Serial,
+    /// Up to where the ring was read when a batch was passed on; nothing before the first one.
+    pub(super) passed: Option<u64>,
+    /// Where in the ring it ended when there were keys to forget and it was found empty.
+    pub(super) empty_at: Option<u64>,
     pub(super) batch: Batch,
     pub(super) shown: Option<Sender<Shown>>,
     pub(super) drained: Drained,
@@ -81,11 +85,38 @@ impl Encoding {
         }
     }
 
-    /// The ring was found empty: no event of an earlier plan is left in it.
-    pub(super) fn forget_keys(&mut self) {
-        if self.keys.plans() > KEPT_PLANS {
-            Arc::make_mut(&mut self.keys).forget();
+    /// The ring was found empty: once all that was in it is written, no event of an earlier plan is left.
+    pub(super) fn forget_keys(&mut self, engine: &Engine<'_>) {
+        if self.keys.plans() <= KEPT_PLANS {
+            return;
         }
+        let empty = *self.empty_at.get_or_insert_with(|| engine.ring().place());
+        if engine.ring().is_written(empty) {
+            Arc::make_mut(&mut self.keys).forget();
+            engine.forget(&self.keys);
+            self.empty_at = None;
+        }
+    }
+
+    /// Takes samples of another engine from now on, which goes by this plan.
+    pub(super) fn renew(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
+        self.keys = Arc::new(Keys::new(engine.epoch(), plan));
+        self.clock = engine.clock()?;
+        self.passed = None;
+        self.empty_at = None;
+        self.losses = Losses::default();
+        self.rules = RuleCounts::default();
+        self.go_by(engine.epoch(), plan);
+        Ok(())
+    }
+
+    /// Counts and leaves out by the plan that was put in force.
+    pub(super) fn go_by(&mut self, epoch: Epoch, plan: &Plan) {
+        self.rules.add(epoch, plan);
+        self.exclude = plan.exclude.clone();
+        self.user = plan.messages.clone();
+        // Its predecessors have events in the ring that nobody has seen.
+        self.empty_at = None;
     }
 
     pub(super) fn take(&mut self, sample: &[u8]) {

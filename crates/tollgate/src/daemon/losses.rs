@@ -16,6 +16,8 @@ use audit::record::quote;
 
 use super::orders::Record;
 use super::reader::Drained;
+use engine::Lost;
+
 use crate::cli::report::say;
 
 /// The kernel's log.
@@ -165,6 +167,17 @@ impl Rate {
 }
 
 impl Losses {
+    /// What was told of the reasons that the engine counts.
+    pub(super) fn told_of_engine(&self) -> [u64; Lost::ALL.len()] {
+        Lost::ALL.map(|lost| {
+            let told = self
+                .told
+                .iter()
+                .find(|(reason, _)| *reason == lost.reason());
+            told.map_or(0, |(_, told)| *told)
+        })
+    }
+
     /// Time until what is lost is told, if something is that was not.
     pub(super) fn due(&self, counted: &Drained, now: Instant) -> Option<Duration> {
         self.untold(counted).next()?;

@@ -42,6 +42,8 @@ pub(crate) enum Order {
     Flush(Sender<Flushed>),
     /// To tell what it has counted so far.
     Account(Sender<Drained>),
+    /// To end, and leave what audits to the next daemon where that can be.
+    Leave,
     /// To end.
     Stop,
 }
@@ -143,7 +145,19 @@ impl Orders {
     /// # Errors
     /// When the eventfd cannot be written to.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
-        match self.to.send(Order::Stop) {
+        self.end(Order::Stop)
+    }
+
+    /// Has the pipeline end, and what audits go on where it is pinned.
+    ///
+    /// # Errors
+    /// As [`Orders::stop`].
+    pub(crate) fn leave(&self) -> anyhow::Result<()> {
+        self.end(Order::Leave)
+    }
+
+    fn end(&self, order: Order) -> anyhow::Result<()> {
+        match self.to.send(order) {
             Ok(()) => self.wake(),
             // It has ended by itself.
             Err(_) => Ok(()),

@@ -23,7 +23,9 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{Attached, Context, Decoder, Detaching, Keys, MessageStream, Options, Probe, Stats};
+use engine::{
+    Attached, Context, Decoder, Detaching, Keys, MessageStream, Options, Probe, Receipt, Stats,
+};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
@@ -32,6 +34,7 @@ use super::messages::{MessageCounts, Messages};
 use super::orders::{Flushed, Orders, orders};
 use super::reader::{Drained, Reader};
 use super::rule_counts::RuleIndex;
+use super::survive::Pinning;
 use super::tend::LogOrder;
 use crate::sink::journal::{Appended, Asker, Journal};
 use crate::sink::json::Copied;
@@ -67,6 +70,8 @@ pub(crate) struct Pipeline {
     pub(crate) messages: Option<MessageStream>,
     /// What `-r` and `-f` ask for.
     pub(crate) limits: Arc<Limits>,
+    /// Where to pin what audits, and what is pinned there.
+    pub(super) pinning: Pinning,
 }
 
 /// What the pipeline did.
@@ -114,6 +119,10 @@ pub(crate) struct Started {
     pub(crate) attached: Attached,
     /// Why a better engine does not.
     pub(crate) why_not: Option<String>,
+    /// Whether it goes on where another daemon has ended.
+    pub(crate) adopted: bool,
+    /// Whether it can be gone on with when this one has ended.
+    pub(crate) pinned: bool,
 }
 
 /// The threads of a running pipeline.
@@ -139,6 +148,8 @@ pub(super) struct Batch {
     pub(super) copied: Option<Copied>,
     /// Who is told when it is written.
     pub(super) then: Option<Sender<Flushed>>,
+    /// Gives room in the ring back when it is written.
+    pub(super) receipt: Option<Receipt>,
 }
 
 /// Where the text of an event comes from.
@@ -226,6 +237,7 @@ impl Pipeline {
             json: json.clone(),
             messages: self.messages.map(Messages::new),
             limits: self.limits,
+            pinning: self.pinning,
             written: Arc::clone(&counts),
         };
         let ring = spawn("tlg-ring", move || {
@@ -393,7 +405,16 @@ impl Writer {
 
     fn write(&mut self, mut batch: Batch, empty: &Sender<Batch>) {
         let events = u64::try_from(batch.origins.len()).unwrap_or(u64::MAX);
-        let appended = self.log.append(&batch.text, events);
+        let mut receipt = batch.receipt.take();
+        let appended = if batch.text.is_empty() {
+            Appended::default()
+        } else {
+            self.log.append(&batch.text, events, &mut receipt)
+        };
+        // What could not be written is lost, and counted.
+        if let Some(receipt) = &mut receipt {
+            receipt.end();
+        }
         self.count(&appended, &batch.origins);
         if let Some(then) = batch.then.take() {
             let written = match appended.lost {

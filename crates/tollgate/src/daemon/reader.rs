@@ -1,6 +1,8 @@
 //! The ring thread: drains the ring, has events turned into text ([`super::encoding`]), and replaces the
 //! rules between two drains.
 
+mod begin;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -8,25 +10,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use bstr::BString;
 use crossbeam_channel::{Receiver, Sender};
-use engine::{
-    Decoder, Detaching, Engine, Keys, Lost, Options, Places, Probe, Runs, Stats, Storage, Wake,
-};
+use engine::{Detaching, Engine, Lost, Options, Places, Probe, Runs, Stats, Storage, Wake};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use super::encoding::Encoding;
 use super::heartbeat::Heartbeat;
-use super::losses::{Limits, Losses, Rate};
+use super::losses::Limits;
 use super::messages::{MessageCounts, Messages};
-use super::orders::{Order, Replace, Replaced, Taken};
+use super::orders::{Order, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started, Written};
-use super::rule_counts::{RuleCount, RuleCounts};
+use super::rule_counts::RuleCount;
+use super::survive::{self, Pinning};
 use crate::cli::report::say;
 use crate::sink::outlet::Outlet;
+use begin::Begun;
 
 /// A batch goes to the log when it has grown to this, or when the ring is empty.
 const BATCH_BYTES: usize = 256 << 10;
@@ -97,6 +98,8 @@ pub(super) struct Reader {
     pub(super) messages: Option<Messages>,
     /// What `-r` and `-f` ask for.
     pub(super) limits: Arc<Limits>,
+    /// Where to pin what audits, and what is pinned there.
+    pub(super) pinning: Pinning,
     /// What became of the events behind this thread.
     pub(super) written: Arc<Written>,
 }
@@ -109,38 +112,29 @@ impl Reader {
         engine::boost(NICE);
         let mut storage = Storage::default();
         let mut places = storage.places();
-        let (mut engine, why_not) = self.start(&mut places)?;
-        let wakers = self.wakers().context("cannot wait for orders")?;
-        let state = RefCell::new(Encoding {
-            decoder: Decoder::default(),
-            keys: Arc::new(Keys::new(engine.epoch(), &self.plan)),
-            exclude: self.plan.exclude.clone(),
-            user: self.plan.messages.clone(),
-            clock: engine.clock()?,
-            serial: Serial::FIRST,
-            batch: Batch::new(self.json.is_some()),
-            shown: self.shown.clone(),
-            drained: Drained::default(),
-            messages: self.messages.take(),
-            limits: Arc::clone(&self.limits),
-            rate: Rate::default(),
-            losses: Losses::default(),
-            rules: RuleCounts::default(),
-        });
-        state.borrow_mut().rules.add(engine.epoch(), &self.plan);
-        let started = Started {
-            engine: engine.kind(),
-            attached: engine.attached().clone(),
-            why_not,
-        };
+        let Begun {
+            mut engine,
+            state,
+            started,
+        } = self.begin(&mut places)?;
+        let wakers = self.wakers(&state.borrow());
+        let wakers = wakers.context("cannot wait for orders")?;
         if ready.send(started).is_err() {
             return Ok((Drained::default(), None));
         }
         loop {
             match self.follow(&engine, &state, &wakers)? {
-                Order::Stop => break,
+                Order::Leave if engine.is_pinned() => {
+                    self.drain_up_to_now(&engine, &state)?;
+                    self.pass_on(&engine, &state);
+                    let mut drained = state.borrow().account();
+                    drained.stats = engine.stats();
+                    return Ok((drained, None));
+                }
+                Order::Leave | Order::Stop => break,
                 Order::Replace(replace) => {
-                    let answer = self.replace(&mut engine, &mut places, &state, &replace);
+                    let plan = &replace.plan;
+                    let answer = self.replace(&mut engine, &mut places, &state, plan);
                     // Nobody waits any more when the control connection is gone.
                     let _gone = replace.answer.send(answer);
                 }
@@ -151,7 +145,7 @@ impl Reader {
                 Order::Flush(flushed) => {
                     self.drain_up_to_now(&engine, &state)?;
                     state.borrow_mut().batch.then = Some(flushed);
-                    self.pass_on(&state);
+                    self.pass_on(&engine, &state);
                 }
                 Order::Account(answer) => {
                     let mut account = state.borrow().account();
@@ -176,39 +170,19 @@ impl Reader {
                 .tell_all(&drained, &self.limits, Instant::now());
             state.record_all(&records, engine.now()?);
         }
-        self.pass_on(&state);
+        self.pass_on(&engine, &state);
         Ok((drained, Some(detaching)))
     }
 
     /// What wakes this thread beside the ring: orders, and messages.
-    fn wakers(&self) -> nix::Result<Epoll> {
+    fn wakers(&self, state: &Encoding) -> nix::Result<Epoll> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let readable = EpollEvent::new(EpollFlags::EPOLLIN, 0);
         epoll.add(self.orders.as_fd(), readable)?;
-        if let Some(messages) = &self.messages {
+        if let Some(messages) = &state.messages {
             epoll.add(messages.stream(), readable)?;
         }
         Ok(epoll)
-    }
-
-    /// Starts the best engine that works here; says why a better one does not.
-    fn start<'s>(&self, places: &mut Places<'s>) -> anyhow::Result<(Engine<'s>, Option<String>)> {
-        let [best, rest @ ..] = self.engines.as_slice() else {
-            anyhow::bail!("no engine was asked for");
-        };
-        match (
-            Engine::start(places, &self.probe, &self.plan, *best, self.options),
-            rest,
-        ) {
-            (Ok(engine), _) => Ok((engine, None)),
-            (Err(refused), [next, ..]) => {
-                let refused = anyhow::Error::from(refused);
-                let why_not = format!("{}: {refused:#}", best.name());
-                let engine = Engine::start(places, &self.probe, &self.plan, *next, self.options)?;
-                Ok((engine, Some(why_not)))
-            }
-            (Err(refused), []) => Err(refused.into()),
-        }
     }
 
     /// Puts another plan in force.
@@ -217,15 +191,13 @@ impl Reader {
         engine: &mut Engine<'s>,
         places: &mut Places<'s>,
         state: &RefCell<Encoding>,
-        replace: &Replace,
+        plan: &Plan,
     ) -> anyhow::Result<Replaced> {
         let mut state = state.borrow_mut();
         self.settle(&mut state, engine);
-        engine.replace(places, &self.probe, &replace.plan)?;
-        state.rules.add(engine.epoch(), &replace.plan);
-        Arc::make_mut(&mut state.keys).add(engine.epoch(), &replace.plan);
-        state.exclude = replace.plan.exclude.clone();
-        state.user = replace.plan.messages.clone();
+        engine.replace(places, &self.probe, plan, &survive::note(plan)?)?;
+        Arc::make_mut(&mut state.keys).add(engine.epoch(), plan);
+        state.go_by(engine.epoch(), plan);
         Ok(Replaced {
             attached: engine.attached().clone(),
         })
@@ -249,13 +221,13 @@ impl Reader {
         state: &RefCell<Encoding>,
         wakers: &Epoll,
     ) -> anyhow::Result<Order> {
-        let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
+        let ring = engine.ring();
         let waker = wakers.0.as_fd();
         let on_functions = engine.kind() == EngineKind::Fentry;
         let mut heartbeat = on_functions.then(|| Heartbeat::new(Instant::now()));
         let mut quiet = 0;
         let order = loop {
-            let drain = self.drain(engine, &ring, state)?;
+            let drain = self.drain(engine, state)?;
             quiet = if drain == Drain::Nothing {
                 quiet + 1
             } else {
@@ -321,12 +293,11 @@ impl Reader {
         engine: &Engine<'_>,
         state: &RefCell<Encoding>,
     ) -> anyhow::Result<()> {
-        let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
-        let now = ring.produced();
+        let now = engine.ring().produced();
         loop {
-            self.drain(engine, &ring, state)?;
+            self.drain(engine, state)?;
             // An event that is being written keeps those after it back for a moment.
-            if ring.has_consumed(now) {
+            if engine.ring().place() >= now {
                 return Ok(());
             }
         }
@@ -334,8 +305,7 @@ impl Reader {
 
     /// Takes what is left when no call is seen any more.
     fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
-        let ring = engine.ring(|sample| state.borrow_mut().take(sample))?;
-        while self.drain(engine, &ring, state)? != Drain::Nothing {}
+        while self.drain(engine, state)? != Drain::Nothing {}
         for _ in 0..LAST_MESSAGES {
             if !state.borrow_mut().receive()? {
                 break;
@@ -346,12 +316,7 @@ impl Reader {
     }
 
     /// Takes what the ring holds now and passes it on, so much at most that orders do not wait for long.
-    fn drain(
-        &self,
-        engine: &Engine<'_>,
-        ring: &engine::Ring<'_>,
-        state: &RefCell<Encoding>,
-    ) -> anyhow::Result<Drain> {
+    fn drain(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<Drain> {
         let mut taken = 0;
         for _ in 0..DRAINS {
             {
@@ -360,17 +325,19 @@ impl Reader {
                 state.receive()?;
                 state.clock.set(engine.now()?);
             }
-            let count = ring.drain(DRAIN).context("cannot read the ring")?;
+            let count = engine
+                .ring()
+                .drain(DRAIN, |sample| state.borrow_mut().take(sample));
             taken += count;
             if count < DRAIN {
                 state.borrow_mut().all_messages();
             }
             let full = state.borrow().batch.text.len() >= BATCH_BYTES;
             if full || count < DRAIN {
-                self.pass_on(state);
+                self.pass_on(engine, state);
             }
             if count < DRAIN {
-                state.borrow_mut().forget_keys();
+                state.borrow_mut().forget_keys(engine);
                 return Ok(match taken {
                     0 => Drain::Nothing,
                     _ => Drain::All,
@@ -380,12 +347,21 @@ impl Reader {
         Ok(Drain::Some)
     }
 
-    /// Hands the current batch to the log thread, waiting while it is behind.
-    fn pass_on(&self, state: &RefCell<Encoding>) {
+    /// Hands the current batch to the log thread, waiting while it is behind. A batch without text gives
+    /// back what events without text have taken in the ring.
+    fn pass_on(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) {
         let mut state = state.borrow_mut();
-        if state.batch.text.is_empty() && state.batch.then.is_none() {
+        let place = Some(engine.ring().place());
+        if state.batch.text.is_empty() && state.batch.then.is_none() && state.passed == place {
             return;
         }
+        state.passed = place;
+        let told = state.losses.told_of_engine();
+        state.batch.receipt = Some(engine.receipt(state.serial, told));
+        self.send(&mut state);
+    }
+
+    fn send(&self, state: &mut Encoding) {
         let mut next = self.empty.try_recv().unwrap_or_default();
         next.copied = state.batch.copied.take();
         if let (Some(json), Some(copied)) = (&self.json, &mut next.copied) {

@@ -62,8 +62,15 @@ impl RuleCount {
 impl RuleCounts {
     /// Counts for the plan that was put in force, too.
     pub(super) fn add(&mut self, epoch: Epoch, plan: &Plan) {
-        let counted = plan.rules.iter().map(|rule| Counted {
-            text: print(&rule.rule, Arch::X86_64, Dialect::default()),
+        let rules = plan.rules.iter();
+        let rules = rules.map(|rule| print(&rule.rule, Arch::X86_64, Dialect::default()));
+        self.begin(epoch, rules.collect());
+    }
+
+    /// Counts for a plan of these rules, too.
+    pub(super) fn begin(&mut self, epoch: Epoch, rules: Vec<BString>) {
+        let counted = rules.into_iter().map(|text| Counted {
+            text,
             count: RuleCount::default(),
         });
         self.plans.push((epoch, counted.collect()));

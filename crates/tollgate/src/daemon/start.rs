@@ -11,7 +11,7 @@ use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use crossbeam_channel::bounded;
-use engine::{KernelAudit, Options, Probe};
+use engine::{KernelAudit, MessageStream, Options, Pins, Probe};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -29,6 +29,7 @@ use super::notify::Manager;
 use super::pipeline::{Pipeline, Running};
 use super::store::{self, Store};
 use super::summary::{Ready, Summary};
+use super::survive::{Pinning, Survival};
 use super::tend::{self, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
 use crate::cli::rules;
@@ -51,6 +52,8 @@ const NOT_ROOT: &str = "the daemon must be run by root: it loads eBPF programs (
 
 /// `SIGHUP`, as a signal descriptor has it.
 const HANGUP: u32 = Signal::SIGHUP as u32;
+/// `SIGQUIT`, the same.
+const QUIT: u32 = Signal::SIGQUIT as u32;
 
 /// What the daemon is to do.
 pub(crate) struct Settings {
@@ -72,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) uring: bool,
     /// Where to serve metrics.
     pub(crate) metrics: Option<Address>,
+    /// Whether what audits outlives the daemon.
+    pub(crate) survival: Survival,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
     /// A log for programs.
@@ -91,7 +96,8 @@ pub(crate) enum Control {
     At(PathBuf),
 }
 
-/// Audits until TERM or INT; reads its rules again at HUP.
+/// Audits until TERM or INT, or until QUIT, which leaves what audits to the next daemon; reads its rules again
+/// at HUP.
 ///
 /// # Errors
 /// What kept the daemon from starting, or made the engine fail.
@@ -116,37 +122,36 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     settings.log.is_free()?;
     let mut manager = Manager::of_environment();
-    let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
-    let conf_path = settings.log.conf.clone();
-    let mut tend = Tend::new(settings.log, &keep, log_orders);
-    let log_path = keep.path.clone();
     say_who_else_audits();
-
-    // What these need must be opened before rights are given up.
-    let (source, messages) = MessageSource::open(settings.kernel_messages)?.unzip();
     let limits = Arc::new(Limits::default());
     store.limit(&limits)?;
-    let signals = signals()?;
-    // Looked at before rights are given up: tracepoints are below a mount.
-    let probe = Probe::look().context("cannot learn what this kernel shows")?;
-    let launcher = keep.conf.as_ref();
-    let launcher = launcher.map(|_has_plugins| Launcher::start(conf_path.as_deref()));
-    let launcher = launcher.transpose()?;
-    let metrics = metrics(settings.metrics.as_ref(), server.as_ref())?;
+    let opened = Opened::before_rights_are_given_up(&settings, &keep, server.as_ref())?;
+    let signals = opened.signals;
+    let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
+    let mut tend = Tend::new(settings.log, &keep, log_orders);
+    let log_path = keep.path.clone();
     let json = settings.json.as_ref().map(JsonLog::open).transpose()?;
-    let directories = writable(&keep, settings.json.as_ref(), server.as_ref())?;
+    let pins = opened.pins;
+    let directories = writable(
+        &keep,
+        settings.json.as_ref(),
+        server.as_ref(),
+        pins.as_ref(),
+    )?;
     let confinement = confine(&settings.engines, &directories)?;
-    let machine = Box::new(ThisMachine::new(launcher.clone()));
-    let log = Journal::open(keep, machine, launcher)?;
+    let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
+    let pinning = Pinning::look(pins, keep.writes().then_some(&log_path))?;
+    let machine = Box::new(ThisMachine::new(opened.launcher.clone()));
+    let log = Journal::open(keep, machine, opened.launcher)?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
-    let mut kernel = probe.kernel;
+    let mut kernel = opened.probe.kernel;
     kernel.uring &= settings.uring;
     let priced = plan.clone();
     let pipeline = Pipeline {
         plan,
-        probe,
+        probe: opened.probe,
         engines: settings.engines,
         log,
         log_orders: log_orders_from,
@@ -158,11 +163,12 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             context: settings.json.is_some(),
             ..Options::default()
         },
-        messages,
+        messages: opened.messages,
         limits: Arc::clone(&limits),
+        pinning,
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
-    let source = begun(source)?;
+    let source = begun(opened.source)?;
     if let Some(why_not) = &started.why_not {
         warn(&format!("engine {why_not}"));
     }
@@ -176,6 +182,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         price: &price,
         log: &log_path,
     };
+    let pinned_in = pinned_in.filter(|_| started.pinned);
+    tell_survival(started.adopted, pinned_in.as_deref());
     say(&ready.to_string());
     say(&format!("confined: {confinement}"));
     let auditing = format!("auditing with the engine {}", ready.engine);
@@ -188,13 +196,13 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         limits,
     );
     store.begin(&mut live)?;
-    if let Some(metrics) = metrics {
+    if let Some(metrics) = opened.metrics {
         metrics.start()?;
     }
     manager.ready(&auditing);
     (settings.ready)();
 
-    loop {
+    let leaves = loop {
         let times = [tend.next(), live.next(), manager.next()];
         let next = times.into_iter().flatten().min();
         wait(&signals, &ended, server.as_ref(), next)?;
@@ -210,31 +218,91 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
                 manager.ready(&auditing);
             }
             Some(signal) if tend.signal(&signal) => {}
-            Some(_ends) => break,
-            None if ended.read().is_ok() => break,
+            Some(ends) => break ends.ssi_signo == QUIT,
+            None if ended.read().is_ok() => break false,
             None => {}
         }
         if let Some(server) = &mut server {
             server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
         }
-    }
+    };
     manager.stopping();
-    finish(live, running, &log_path)
+    finish(live, running, &log_path, pinned_in.filter(|_| leaves))
 }
 
-/// Ends what runs, and gives the account.
-fn finish(mut live: Live, running: Running, log: &Path) -> anyhow::Result<ExitCode> {
+/// Says what this daemon has taken over, and what the next one can.
+fn tell_survival(adopted: bool, pinned_in: Option<&Path>) {
+    if adopted {
+        say("goes on where the daemon before this one has ended");
+    }
+    if let Some(place) = pinned_in {
+        let place = place.display();
+        say(&format!(
+            "what audits outlives this daemon: pinned in `{place}`"
+        ));
+    }
+}
+
+/// What must be opened, or looked at, before rights are given up.
+struct Opened {
+    source: Option<MessageSource>,
+    messages: Option<MessageStream>,
+    signals: SignalFd,
+    probe: Probe,
+    launcher: Option<Launcher>,
+    metrics: Option<Metrics>,
+    pins: Option<Pins>,
+}
+
+impl Opened {
+    fn before_rights_are_given_up(
+        settings: &Settings,
+        keep: &Keep,
+        server: Option<&Server>,
+    ) -> anyhow::Result<Self> {
+        let (source, messages) = MessageSource::open(settings.kernel_messages)?.unzip();
+        Ok(Self {
+            source,
+            messages,
+            signals: signals()?,
+            // Tracepoints are below a mount.
+            probe: Probe::look().context("cannot learn what this kernel shows")?,
+            launcher: match &keep.conf {
+                Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
+                None => None,
+            },
+            metrics: metrics(settings.metrics.as_ref(), server)?,
+            pins: settings.survival.open()?,
+        })
+    }
+}
+
+/// Ends what runs, and gives the account. What is pinned in `left_in` goes on.
+fn finish(
+    mut live: Live,
+    running: Running,
+    log: &Path,
+    left_in: Option<PathBuf>,
+) -> anyhow::Result<ExitCode> {
     let lost_messages = live.let_kernel_go();
-    running.orders().stop()?;
+    match &left_in {
+        Some(_) => running.orders().leave()?,
+        None => running.orders().stop()?,
+    }
     let (mut outcome, detaching) = running.join()?;
     outcome.lost_messages = lost_messages;
     let summary = Summary(&outcome);
     say(&format!("stopped: {summary}; log {}", log.display()));
-    if live.attached.hooks.len() > SLOW_TO_DETACH {
+    if let Some(place) = left_in {
+        say(&format!(
+            "what audits goes on, for the next daemon: pinned in `{}`",
+            place.display()
+        ));
+    } else if live.attached.hooks.len() > SLOW_TO_DETACH {
         say(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
-        detaching.finish();
+        detaching.finish()?;
     }
     Ok(if summary.is_whole() {
         Exit::Success
@@ -260,6 +328,7 @@ fn signals() -> anyhow::Result<SignalFd> {
     let signals: SigSet = [
         Signal::SIGTERM,
         Signal::SIGINT,
+        Signal::SIGQUIT,
         Signal::SIGHUP,
         Signal::SIGUSR1,
         Signal::SIGUSR2,
@@ -272,17 +341,19 @@ fn signals() -> anyhow::Result<SignalFd> {
         .context("cannot watch signals")
 }
 
-/// Where the daemon writes: its logs, its state, its own socket and those of plugins. The directories of log
-/// and state are made.
+/// Where the daemon writes: its logs, its state, its own socket and those of plugins, and what it pins. The
+/// directories of log and state are made.
 fn writable(
     keep: &Keep,
     json: Option<&json::Settings>,
     server: Option<&Server>,
+    pins: Option<&Pins>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
     if keep.writes() {
         Directory::of(&keep.path)?;
     }
+    writable.extend(pins.map(|pins| pins.path().to_owned()));
     if let Some(json) = json {
         writable.push(Directory::path_of(&json.file)?);
     }

@@ -20,6 +20,7 @@ use anyhow::Context as _;
 use audit::conf::auditd::{Flush, Format};
 use audit::record::enrich;
 use bstr::ByteSlice as _;
+use engine::Span;
 
 pub(crate) use keep::Keep;
 pub(crate) use machine::{Machine, ThisMachine};
@@ -62,6 +63,35 @@ pub(crate) struct Journal {
     lost: (u64, String),
     /// Lines under way.
     lines: Vec<u8>,
+}
+
+/// Who must know of a batch when it is about to be written, and when it is: at any instruction the daemon
+/// may be killed.
+pub(crate) trait Receipt {
+    /// It is about to be written there.
+    fn begins(&mut self, span: Span);
+    /// It is written.
+    fn ends(&mut self);
+}
+
+/// Nobody must know.
+impl Receipt for () {
+    fn begins(&mut self, _span: Span) {}
+    fn ends(&mut self) {}
+}
+
+impl Receipt for Option<engine::Receipt> {
+    fn begins(&mut self, span: Span) {
+        if let Some(receipt) = self {
+            receipt.begin(span);
+        }
+    }
+
+    fn ends(&mut self) {
+        if let Some(receipt) = self {
+            receipt.end();
+        }
+    }
 }
 
 /// What became of a batch.
@@ -139,7 +169,12 @@ impl Journal {
     }
 
     /// Appends a batch of whole events.
-    pub(crate) fn append(&mut self, batch: &[u8], events: u64) -> Appended {
+    pub(crate) fn append(
+        &mut self,
+        batch: &[u8],
+        events: u64,
+        receipt: &mut dyn Receipt,
+    ) -> Appended {
         self.names.refresh();
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
@@ -161,7 +196,7 @@ impl Journal {
             self.lose(events, "the log is suspended")
         } else {
             self.tell_losses();
-            self.write(text, events)
+            self.write(text, events, receipt)
         };
         self.lines = lines;
         appended
@@ -193,7 +228,7 @@ impl Journal {
         self.line(&record, &mut lines);
         self.dispatch(&lines, 0);
         if self.keep.writes() && !self.suspended {
-            self.write(&lines, 0);
+            self.write(&lines, 0, &mut ());
         }
     }
 
@@ -275,12 +310,21 @@ impl Journal {
     }
 
     /// Writes lines, and does what is due then.
-    fn write(&mut self, lines: &[u8], events: u64) -> Appended {
+    fn write(&mut self, lines: &[u8], events: u64, receipt: &mut dyn Receipt) -> Appended {
         let Some(log) = &mut self.log else {
             return self.lose(events, "the log is closed");
         };
-        match log.append(lines) {
+        let appended = log
+            .span(lines.len())
+            .map_err(|error| Partly { written: 0, error })
+            .and_then(|span| {
+                receipt.begins(span);
+                log.append(lines)
+            });
+        match appended {
             Ok(()) => {
+                // Before anything else is done to the log: it may get another name now.
+                receipt.ends();
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
                 self.look_at_size();
@@ -334,7 +378,7 @@ impl Journal {
         let record = self.own.record(&About::Lost(events, &reason));
         let mut lines = Vec::new();
         self.line(&record, &mut lines);
-        if self.write(&lines, 1).written == 0 {
+        if self.write(&lines, 1, &mut ()).written == 0 {
             // The record itself is no event.
             self.lost = (events, reason);
         }

@@ -4,9 +4,11 @@ pub(crate) mod directory;
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use engine::Span;
 use nix::fcntl::OFlag;
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 
@@ -118,6 +120,42 @@ impl Log {
         Ok(())
     }
 
+    /// What so many bytes will take in the file when they are appended.
+    ///
+    /// # Errors
+    /// What `fstat(2)` answered.
+    pub(crate) fn span(&self, bytes: usize) -> io::Result<Span> {
+        let about = self.file.metadata()?;
+        Ok(Span {
+            device: about.dev(),
+            inode: about.ino(),
+            // The line that was torn is ended first.
+            offset: about.len() + u64::from(self.torn),
+            bytes: u64::try_from(bytes).map_err(io::Error::other)?,
+        })
+    }
+
+    /// Ends a write that was under way when a daemon was killed: says whether it is in the log as a whole, and
+    /// otherwise takes out what is there of it. A log that is another file has nothing of it.
+    ///
+    /// # Errors
+    /// As [`Log::open`], and what `ftruncate(2)` answered.
+    pub(crate) fn settle(path: &Path, span: Span) -> anyhow::Result<bool> {
+        let log = Self::open(path)?;
+        let here = log.span(0)?;
+        if (here.device, here.inode) != (span.device, span.inode) {
+            return Ok(false);
+        }
+        if here.offset >= span.offset.saturating_add(span.bytes) {
+            return Ok(true);
+        }
+        if here.offset > span.offset {
+            let cut = log.file.set_len(span.offset);
+            cut.with_context(|| format!("cannot take a torn end out of `{}`", path.display()))?;
+        }
+        Ok(false)
+    }
+
     /// Size of the file.
     ///
     /// # Errors
@@ -177,6 +215,24 @@ mod tests {
             std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
         );
+    }
+
+    #[test]
+    fn a_write_that_was_under_way_is_in_the_log_or_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.log");
+        let mut log = Log::open(&path).unwrap();
+        log.append(b"before\n").unwrap();
+        let span = log.span(10).unwrap();
+        assert!(!Log::settle(&path, span).unwrap(), "nothing was written");
+        log.append(b"one\ntw").unwrap();
+        assert!(!Log::settle(&path, span).unwrap(), "a part was written");
+        assert_eq!(std::fs::read(&path).unwrap(), b"before\n");
+        log.append(b"one\nafter\n").unwrap();
+        assert!(Log::settle(&path, span).unwrap(), "all was written");
+        assert_eq!(std::fs::read(&path).unwrap(), b"before\none\nafter\n");
+        let elsewhere = directory.path().join("other.log");
+        assert!(!Log::settle(&elsewhere, span).unwrap(), "another file");
     }
 
     #[test]

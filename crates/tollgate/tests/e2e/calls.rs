@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use audit::ids::{Arch, Syscall};
 use audit::table;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
 /// Number of a call by its name.
 #[track_caller]
@@ -116,6 +118,7 @@ impl Arena {
     }
 }
 
+const BPF_OBJ_GET: u64 = 7;
 const BPF_PROG_GET_NEXT_ID: u64 = 11;
 const BPF_TASK_FD_QUERY: u64 = 20;
 
@@ -126,6 +129,28 @@ pub(crate) fn has_program(id: u32) -> bool {
     attr[..4].copy_from_slice(&(id - 1).to_ne_bytes());
     let answer = bpf(&mut arena, BPF_PROG_GET_NEXT_ID, &attr);
     answer.is_some_and(|answer| answer[4..8] == id.to_ne_bytes())
+}
+
+/// Writes a word into an array that is pinned there and can be mapped.
+#[track_caller]
+pub(crate) fn poke(pin: &Path, offset: usize, word: u32) {
+    let mut arena = Arena::new(8192);
+    let path = arena.keep_text(pin.as_os_str().as_bytes());
+    let attr = arena.keep(&[path.to_ne_bytes(), [0; 8], [0; 8]].concat());
+    let map = call_64(
+        number(Arch::X86_64, "bpf"),
+        [BPF_OBJ_GET, attr, 24, 0, 0, 0],
+    );
+    // SAFETY: the kernel has just given this descriptor, and nobody else has it.
+    let map = unsafe { OwnedFd::from_raw_fd(i32::try_from(map).unwrap()) };
+    let page = NonZeroUsize::new(4096).unwrap();
+    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let start = unsafe { mmap(None, page, protection, MapFlags::MAP_SHARED, &map, 0) }.unwrap();
+    // SAFETY: the tests ask for a word within the page, at a multiple of four.
+    let at = unsafe { start.cast::<u8>().add(offset) }.cast::<u32>();
+    // SAFETY: as above.
+    unsafe { at.write_volatile(word) };
 }
 
 /// Names of the tracepoints that a process has attached programs to, sorted.

@@ -1,7 +1,7 @@
 //! The daemon under test: started with rules, watched, stopped, and called to account.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -117,6 +117,18 @@ impl Daemon {
     /// Starts this program as the daemon; `name` tells its files from those of another one.
     #[track_caller]
     pub(crate) fn start_program(place: &Place, program: &Path, name: &str, rules: &str) -> Self {
+        Self::plain(place, program, name, rules, &[])
+    }
+
+    /// Starts the daemon with what audits pinned there.
+    #[track_caller]
+    pub(crate) fn start_pinned(place: &Place, rules: &str, pins: &Path) -> Self {
+        let pins = [OsStr::new("--pins"), pins.as_os_str()];
+        Self::plain(place, &program(), "", rules, &pins)
+    }
+
+    #[track_caller]
+    fn plain(place: &Place, program: &Path, name: &str, rules: &str, options: &[&OsStr]) -> Self {
         let (file, log) = (
             place.own.join(format!("{name}rules")),
             place.own.join(format!("{name}audit.log")),
@@ -131,7 +143,8 @@ impl Daemon {
             .arg("--log")
             .arg(&log)
             .arg("--control")
-            .arg(&control);
+            .arg(&control)
+            .args(options);
         Self::run(command, rules, log, control)
     }
 
@@ -220,7 +233,7 @@ impl Daemon {
             .arg(log)
             .arg("--control")
             .arg(&control)
-            .args(["--kernel-messages", messages])
+            .args(["--no-pins", "--kernel-messages", messages])
             .envs(environment.iter().cloned());
         Self::run(command, rules, log.to_owned(), control)
     }
@@ -263,6 +276,13 @@ impl Daemon {
         let taken = "tollgate: rules replaced: ";
         self.hear_either(&[taken, "the old rules stay in force"])
             .contains(taken)
+    }
+
+    /// Gives it other rules by HUP, and waits for nothing.
+    #[track_caller]
+    pub(crate) fn begin_to_replace(&self, rules: &str) {
+        fs::write(&self.rules, rules).unwrap();
+        self.signal(Signal::SIGHUP);
     }
 
     /// Takes up what it has said by now.

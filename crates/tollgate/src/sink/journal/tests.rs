@@ -123,7 +123,7 @@ fn lines_have_the_format_and_the_node_that_are_asked_for() {
         ..settings()
     };
     let mut place = Place::new(settings);
-    assert_eq!(place.journal.append(EVENT, 1).written, 1);
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
     assert_eq!(
         place.events("audit.log"),
         [
@@ -153,7 +153,7 @@ fn a_log_without_configuration_holds_events_alone() {
     let path = directory.path().join("audit.log");
     let machine = Box::new(Noted::default());
     let mut journal = Journal::open(Keep::plain(path.clone()), machine, None).unwrap();
-    assert_eq!(journal.append(EVENT, 1).written, 1);
+    assert_eq!(journal.append(EVENT, 1, &mut ()).written, 1);
     journal.rotate_now(Asker::this());
     journal.end(Asker::this());
     assert_eq!(fs::read(path).unwrap(), EVENT);
@@ -168,8 +168,8 @@ fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
     };
     let mut place = Place::new(settings);
     for _ in 0..4 {
-        place.journal.append(&mebibyte(), 1);
-        place.journal.append(EVENT, 1);
+        place.journal.append(&mebibyte(), 1, &mut ());
+        place.journal.append(EVENT, 1, &mut ());
     }
     assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
     assert_eq!(place.events("audit.log").len(), 2);
@@ -188,7 +188,7 @@ fn a_log_of_which_all_is_kept_loses_no_file() {
     };
     let mut place = Place::new(settings);
     for _ in 0..4 {
-        place.journal.append(&mebibyte(), 1);
+        place.journal.append(&mebibyte(), 1, &mut ());
     }
     assert_eq!(place.names().len(), 5);
 }
@@ -200,8 +200,8 @@ fn what_is_not_written_while_suspended_is_counted_and_told() {
         ..settings()
     };
     let mut place = Place::new(settings);
-    place.journal.append(&mebibyte(), 5);
-    let lost = place.journal.append(EVENT, 3);
+    place.journal.append(&mebibyte(), 5, &mut ());
+    let lost = place.journal.append(EVENT, 3, &mut ());
     assert_eq!((lost.written, lost.lost), (0, 3));
     assert_eq!(place.noted.taken().len(), 1);
     fs::rename(
@@ -210,7 +210,7 @@ fn what_is_not_written_while_suspended_is_counted_and_told() {
     )
     .unwrap();
     place.journal.resume_now(Asker::this());
-    assert_eq!(place.journal.append(EVENT, 1).written, 1);
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
     let text = place.text("audit.log");
     assert!(text.contains("op=lost-events lost=3 "), "{text}");
     assert!(text.contains("op=resume-logging "), "{text}");
@@ -224,12 +224,12 @@ fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
         ..settings()
     };
     let mut place = Place::new(settings);
-    place.journal.append(&mebibyte(), 1);
+    place.journal.append(&mebibyte(), 1, &mut ());
     assert_eq!(place.noted.taken(), ["run /sbin/room"]);
-    assert_eq!(place.journal.append(EVENT, 1).lost, 1);
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
     fs::remove_file(place.directory.path().join("audit.log")).unwrap();
     place.journal.look();
-    assert_eq!(place.journal.append(EVENT, 1).written, 1);
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
 }
 
 #[test]
@@ -243,8 +243,8 @@ fn low_space_is_acted_upon_once_and_in_order() {
         ..settings()
     };
     let mut place = Place::new(settings);
-    place.journal.append(EVENT, 1);
-    place.journal.append(EVENT, 1);
+    place.journal.append(EVENT, 1, &mut ());
+    place.journal.append(EVENT, 1, &mut ());
     assert_eq!(
         place.noted.taken(),
         [
@@ -298,7 +298,7 @@ fn new_settings_are_taken_on_whole_or_not_at_all() {
     let refused = Keep::configured(settings(), Some(place.directory.path().join("dir"))).unwrap();
     place.journal.configure(Some(refused), Asker::this());
     place.journal.configure(None, Asker::this());
-    place.journal.append(EVENT, 1);
+    place.journal.append(EVENT, 1, &mut ());
     let text = fs::read_to_string(&other).unwrap();
     assert_eq!(text.matches("state=no-change").count(), 2, "{text}");
     assert!(text.contains("type=SYSCALL"), "{text}");
@@ -346,6 +346,6 @@ fn a_queue_that_is_full_is_acted_upon() {
         place.journal.resume_now(Asker::this());
         assert!(!place.journal.report().contains(suspended));
         // Only plugins have lost something.
-        assert_eq!(place.journal.append(EVENT, 1).written, 1);
+        assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
     }
 }

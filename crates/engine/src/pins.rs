@@ -1,0 +1,211 @@
+//! Names on a bpf file system: what has one outlives the process that made it.
+
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use libbpf_rs::libbpf_sys;
+use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::sys::statfs::{BPF_FS_MAGIC, fstatfs};
+use nix::unistd::geteuid;
+
+use crate::descriptor::from_libbpf;
+
+/// A directory of names that belongs to one daemon at a time.
+#[derive(Clone, Debug)]
+pub struct Pins(Arc<Place>);
+
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    /// Held for as long as the directory is used, and let go by the kernel however the process ends.
+    _lock: Flock<File>,
+}
+
+/// Why nothing can be pinned in a directory.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PinError {
+    /// It is on another file system.
+    #[error("`{}` is not on a bpf file system; `mount -t bpf bpf /sys/fs/bpf` mounts one, as systemd does", path.display())]
+    NotBpf {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Others could put something into it.
+    #[error("`{}` is no directory of root alone", path.display())]
+    Unsafe {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Another daemon uses it.
+    #[error("another daemon uses `{}`", path.display())]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The kernel refuses something.
+    #[error("cannot use `{}`", path.display())]
+    Refused {
+        /// The directory, or the name in it.
+        path: PathBuf,
+        /// The answer.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Pins {
+    /// Opens the directory, and makes it, for root alone, if there is none.
+    ///
+    /// # Errors
+    /// [`PinError`].
+    pub fn open(path: &Path) -> Result<Self, PinError> {
+        let refused = |source: io::Error| PinError::Refused {
+            path: path.to_owned(),
+            source,
+        };
+        let above = path.parent().unwrap_or(path);
+        if !is_bpf(above).map_err(refused)? {
+            return Err(PinError::NotBpf {
+                path: path.to_owned(),
+            });
+        }
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(refused(error));
+            }
+            _ => {}
+        }
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits())
+            .open(path)
+            .map_err(refused)?;
+        let about = directory.metadata().map_err(refused)?;
+        if about.uid() != geteuid().as_raw() || about.mode() & 0o077 != 0 {
+            return Err(PinError::Unsafe {
+                path: path.to_owned(),
+            });
+        }
+        let lock = Flock::lock(directory, FlockArg::LockExclusiveNonblock);
+        let lock = lock.map_err(|_taken| PinError::Busy {
+            path: path.to_owned(),
+        })?;
+        Ok(Self(Arc::new(Place {
+            path: path.to_owned(),
+            _lock: lock,
+        })))
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Gives something a name, which replaces what has it.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn keep(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
+        self.remove(name)?;
+        let path = self.c_path(name)?;
+        // SAFETY: the path is a string that outlives the call.
+        let answer =
+            unsafe { libbpf_sys::bpf_obj_pin(fd.as_fd().as_raw_fd(), path.as_c_str().as_ptr()) };
+        if answer < 0 {
+            return Err(io::Error::from_raw_os_error(-answer));
+        }
+        Ok(())
+    }
+
+    /// What has a name; an error of kind `NotFound` when nothing has.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn find(&self, name: &str) -> io::Result<OwnedFd> {
+        let path = self.c_path(name)?;
+        // SAFETY: the path is a string that outlives the call.
+        let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
+        from_libbpf(answer)
+    }
+
+    /// Whether something has a name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.path().join(name).symlink_metadata().is_ok()
+    }
+
+    /// Takes a name away, if something has it.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path().join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// All names that start so, without that start.
+    ///
+    /// # Errors
+    /// When the directory cannot be listed.
+    pub(crate) fn names(&self, start: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.path())? {
+            let name = entry?.file_name();
+            if let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(start)) {
+                names.push(rest.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Takes all names away, and with them what nobody else holds. [`HEADER`] is the first: without it the
+    /// others are nothing.
+    ///
+    /// # Errors
+    /// [`PinError::Refused`].
+    pub fn clear(&self) -> Result<(), PinError> {
+        let clear = || {
+            self.remove(HEADER)?;
+            self.names("")?
+                .iter()
+                .try_for_each(|name| self.remove(name))
+        };
+        clear().map_err(|source| PinError::Refused {
+            path: self.path().to_owned(),
+            source,
+        })
+    }
+
+    fn c_path(&self, name: &str) -> io::Result<CString> {
+        CString::new(self.path().join(name).as_os_str().as_bytes()).map_err(io::Error::other)
+    }
+}
+
+/// Name of the ledger, which is given when all others are, and taken away before them.
+pub(crate) const HEADER: &str = "header";
+
+fn is_bpf(path: &Path) -> io::Result<bool> {
+    Ok(fstatfs(File::open(path)?)?.filesystem_type() == BPF_FS_MAGIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_pinned_on_another_file_system() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = Pins::open(&directory.path().join("pins")).unwrap_err();
+        assert!(matches!(error, PinError::NotBpf { .. }), "{error}");
+        assert!(!directory.path().join("pins").exists());
+    }
+}

@@ -1,0 +1,40 @@
+//! `tollgate unpin`: takes away what a daemon has left pinned that no other one follows.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use engine::{Left, Pins};
+
+use super::report::{Exit, say};
+use crate::daemon::PINS;
+
+/// Arguments of `tollgate unpin`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where it is pinned
+    #[arg(default_value = PINS)]
+    directory: PathBuf,
+}
+
+/// Ends what audits there, if no daemon reads it, and says what is lost with it.
+///
+/// # Errors
+/// When a daemon reads it, or the directory cannot be used.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let pins = Pins::open(&args.directory)?;
+    let shown = args.directory.display();
+    let unread = match Left::of(&pins)? {
+        Left::Nothing => {
+            say(&format!("nothing is pinned in `{shown}`"));
+            return Ok(Exit::Success.into());
+        }
+        Left::Whole(survivors) | Left::Events(survivors) => survivors.unread().ok(),
+        Left::Foreign { unread, .. } => unread,
+    };
+    pins.clear()?;
+    let bytes = unread.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
+    say(&format!(
+        "nothing audits in `{shown}` any more; bytes of events that nobody has read: {bytes}"
+    ));
+    Ok(Exit::Success.into())
+}

@@ -1,0 +1,343 @@
+//! What outlives a daemon, and what the next one makes of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bstr::ByteSlice as _;
+use nix::poll::{PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+use super::calls;
+use super::daemon::{Account, Asked, Daemon, program};
+use super::harness::needs;
+use super::place::Place;
+use super::step::step;
+
+/// A bpf file system of a test's own.
+struct Bpf(PathBuf);
+
+impl Bpf {
+    fn mount(place: &Place) -> Self {
+        let path = place.own.join("bpf");
+        fs::create_dir(&path).unwrap();
+        let mut mount = Command::new("mount");
+        let mounted = mount.args(["-t", "bpf", "bpf"]).arg(&path).status();
+        needs(
+            mounted.is_ok_and(|status| status.success()),
+            "a bpf file system, to pin things on",
+        );
+        Self(path)
+    }
+
+    /// Where a daemon pins.
+    fn pins(&self) -> PathBuf {
+        self.0.join("tollgate")
+    }
+}
+
+impl Drop for Bpf {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn pause(time: Duration) {
+    poll(&mut [], PollTimeout::try_from(time).unwrap()).unwrap();
+}
+
+/// Programs that open a file without end, and how often they have.
+struct Load {
+    opens: AtomicU32,
+    stop: AtomicBool,
+}
+
+impl Load {
+    const OPENS: u32 = 50;
+    /// Between two programs: the ring must have room for all that happens until a daemon has started.
+    const PAUSE: Duration = Duration::from_millis(10);
+
+    /// Runs two of them while `body` does something; how often they have opened the file.
+    fn during(place: &Place, file: &Path, body: impl FnOnce(&Self)) -> usize {
+        let load = Self {
+            opens: AtomicU32::new(0),
+            stop: AtomicBool::new(false),
+        };
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !load.stop.load(Ordering::Relaxed) {
+                        place.workload().burst(file, Self::OPENS);
+                        load.opens.fetch_add(Self::OPENS, Ordering::Relaxed);
+                        pause(Self::PAUSE);
+                    }
+                });
+            }
+            body(&load);
+            load.stop.store(true, Ordering::Relaxed);
+        });
+        usize::try_from(load.opens.into_inner()).unwrap()
+    }
+}
+
+/// A rule about the opens of a place, under a key.
+fn opens(place: &Place, key: &str) -> String {
+    let id = place.id;
+    format!("-a always,exit -F arch=b64 -S open,openat -F uid={id} -k {key}\n")
+}
+
+/// Looks whether the log has each open of the file once, and no serial is missing or there twice.
+#[track_caller]
+fn each_once(log: &Path, file: &Path, made: usize) {
+    let log = fs::read(log).unwrap();
+    assert!(log.ends_with(b"\n"), "a torn end");
+    let known = [
+        &b"type=SYSCALL "[..],
+        b"type=CWD ",
+        b"type=PATH ",
+        b"type=PROCTITLE ",
+    ];
+    for line in log.lines() {
+        let is_known = known.iter().any(|start| line.starts_with(start));
+        assert!(
+            is_known,
+            "a torn line, or one of a loss: {}",
+            line.as_bstr()
+        );
+    }
+    let serials: Vec<u64> = log
+        .lines()
+        .filter(|line| line.starts_with(b"type=SYSCALL "))
+        .map(|line| {
+            let (_, rest) = line.split_once_str(":").unwrap();
+            let (serial, _) = rest.split_once_str(")").unwrap();
+            serial.to_str().unwrap().parse().unwrap()
+        })
+        .collect();
+    for pair in serials.windows(2) {
+        assert_eq!(pair[0] + 1, pair[1], "serials follow each other");
+    }
+    let name = format!(" name=\"{}\" ", file.display());
+    assert_eq!(log.find_iter(&name).count(), made, "opens in the log");
+}
+
+pub(crate) fn what_a_killed_daemon_leaves_is_written_once() {
+    const KILLED: u64 = 20;
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    let rules = opens(&place, "once");
+    let mut daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    let mut ended = None;
+    let made = Load::during(&place, &file, |_load| {
+        for round in 1..=KILLED {
+            // At another instant of what it does each time.
+            pause(Duration::from_micros(20_000 + 7_919 * round));
+            daemon.signal(Signal::SIGKILL);
+            daemon.wait();
+            // A gap in which events are made.
+            pause(Duration::from_millis(round * 5));
+            daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+            assert!(daemon.has_said("goes on where the daemon before this one has ended"));
+        }
+        ended = Some(daemon);
+    });
+    let Account {
+        summary, code, log, ..
+    } = ended.unwrap().end(Signal::SIGTERM);
+    assert_eq!((summary.lost, code), (0, Some(0)), "{summary:?}");
+    assert_eq!(summary.matched, summary.written, "{summary:?}");
+    each_once(&log, &file, made);
+}
+
+pub(crate) fn other_rules_are_put_in_force_without_a_gap() {
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    let id = place.id;
+    let other = format!(
+        "{}-a always,exit -F arch=b64 -S rmdir,close -F uid=77 -k other\n",
+        opens(&place, "second")
+    );
+    let mut daemon = Daemon::start_pinned(&place, &opens(&place, "first"), &bpf.pins());
+    let mut ended = None;
+    let made = Load::during(&place, &file, |_load| {
+        // Who leaves when asked, and who is killed, is followed in the same way.
+        for (signal, rules) in [
+            (Signal::SIGQUIT, other.clone()),
+            (Signal::SIGKILL, opens(&place, "third")),
+            (Signal::SIGQUIT, other),
+        ] {
+            pause(Duration::from_millis(50));
+            if signal == Signal::SIGQUIT {
+                let said = daemon.end(signal).said;
+                let goes_on = said.iter().any(|line| line.contains("what audits goes on"));
+                assert!(goes_on || !said.is_empty(), "{said:?}");
+            } else {
+                daemon.signal(signal);
+                daemon.wait();
+            }
+            pause(Duration::from_millis(50));
+            daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+        }
+        pause(Duration::from_millis(50));
+        ended = Some(daemon);
+    });
+    let Account { summary, log, .. } = ended.unwrap().end(Signal::SIGTERM);
+    assert_eq!(summary.lost, 0, "{summary:?}");
+    each_once(&log, &file, made);
+    let log = fs::read(&log).unwrap();
+    for key in ["first", "second", "third"] {
+        let key = format!(" key=\"{key}\"");
+        assert_ne!(log.find_iter(&key).count(), 0, "events with{key} of {id}");
+    }
+}
+
+pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
+    const KILLED: u64 = 16;
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    let plain = opens(&place, "plain");
+    let more = format!(
+        "-a always,exit -F arch=b64 -S rmdir,mkdir,close,chmod -F uid=77 -k other\n\
+         -a always,exit -F arch=b64 -S open,openat -F dir={} -F uid={} -k more\n",
+        place.work.display(),
+        place.id
+    );
+    let mut daemon = Daemon::start_pinned(&place, &plain, &bpf.pins());
+    let links = || -> Vec<String> {
+        let names = fs::read_dir(bpf.pins()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut links: Vec<String> = names.filter(|name| name.starts_with("link-")).collect();
+        links.sort();
+        links
+    };
+    let first = links();
+    assert!(!first.is_empty());
+    let mut ended = None;
+    let made = Load::during(&place, &file, |_load| {
+        for round in 1..=KILLED {
+            daemon.begin_to_replace(&more);
+            pause(Duration::from_micros(1_300 * round * round / 4));
+            daemon.signal(Signal::SIGKILL);
+            daemon.wait();
+            daemon = Daemon::start_pinned(&place, &plain, &bpf.pins());
+        }
+        ended = Some(daemon);
+    });
+    let daemon = ended.unwrap();
+    super::harness::wait_for("only the first hooks to be pinned", || {
+        (links() == first).then_some(())
+    });
+    let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
+    assert_eq!(summary.lost, 0, "{summary:?}");
+    each_once(&log, &file, made);
+}
+
+pub(crate) fn an_orderly_end_leaves_nothing_pinned() {
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
+        assert_ne!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
+        assert_eq!(daemon.end(signal).code, Some(0));
+        assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0, "{signal}");
+    }
+    // What one has left that nobody follows is taken away by hand, and audits no more.
+    let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
+    let log = daemon.log.clone();
+    let unpin = || Asked::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
+    let busy = unpin();
+    assert_eq!(busy.code, Some(1), "{busy:?}");
+    assert!(busy.said.contains("another daemon uses"), "{busy:?}");
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    let before = fs::read(&log).unwrap().len();
+    place.workload().burst(&file, 10);
+    let gone = unpin();
+    assert_eq!(gone.code, Some(0), "{gone:?}");
+    assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
+    let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
+    assert!(!daemon.has_said("goes on where the daemon"));
+    daemon.end(Signal::SIGTERM);
+    assert_eq!(fs::read(&log).unwrap().len(), before, "nothing was left");
+}
+
+pub(crate) fn what_cannot_be_read_is_not_misread() {
+    // Where the header has the version of what is in the ring.
+    const WIRE: usize = 12;
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    let rules = opens(&place, "format");
+    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    place.workload().burst(&file, 100);
+    calls::poke(&bpf.pins().join("header"), WIRE, 4711);
+    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    assert!(daemon.has_said("its events are in format 4711, and this version reads format"));
+    place.workload().burst(&file, 10);
+    let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
+    assert_eq!(summary.lost, 0, "{summary:?}");
+    let log = fs::read(&log).unwrap();
+    let name = format!(" name=\"{}\" ", file.display());
+    assert_eq!(log.find_iter(&name).count(), 10, "those of its own");
+    let told = log
+        .lines()
+        .find(|line| line.starts_with(b"type=DAEMON_ERR "));
+    let told = told.expect("a record").to_str().unwrap();
+    let (_, rest) = told.split_once("op=lost-ring bytes=").unwrap();
+    let bytes: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+    assert!(bytes > 100 * 200, "{told}");
+}
+
+pub(crate) fn another_build_writes_what_it_finds() {
+    // Where the header has the hash of the programs.
+    const OBJECT: usize = 16;
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    let rules = opens(&place, "build");
+    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    place.workload().burst(&file, 100);
+    daemon.flush();
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    place.workload().burst(&file, 1000);
+    calls::poke(&bpf.pins().join("header"), OBJECT, 4711);
+    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    assert!(daemon.has_said("had other programs"));
+    place.workload().burst(&file, 10);
+    let Account { log, .. } = daemon.end(Signal::SIGTERM);
+    each_once(&log, &file, 1110);
+}
+
+pub(crate) fn one_daemon_at_a_time_uses_what_is_pinned() {
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let rules = opens(&place, "one");
+    let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    let second = Asked::of(
+        Command::new(program())
+            .args(["daemon", "--foreground", "--no-control", "--rules"])
+            .arg(place.own.join("rules"))
+            .arg("--log")
+            .arg(place.own.join("second.log"))
+            .arg("--pins")
+            .arg(bpf.pins()),
+    );
+    assert_eq!(second.code, Some(1), "{second:?}");
+    assert!(second.said.contains("another daemon uses"), "{second:?}");
+    place
+        .workload()
+        .run(&[step!("openat", libc::AT_FDCWD, "missing", 0)]);
+    let stopped = daemon.end(Signal::SIGTERM);
+    assert_ne!(stopped.summary.written, 0);
+    assert_eq!(stopped.summary.lost, 0);
+}

@@ -1,0 +1,124 @@
+//! What outlives a daemon whose programs are on functions: one that is killed while events flow.
+//!
+//! On tracepoints the end-to-end tests of crate `tollgate` do the same, and more.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context as _, ensure};
+use nix::mount::{MsFlags, mount};
+
+use crate::daemon::Daemon;
+use crate::event;
+use crate::machine::{USER, make_file};
+use crate::reload;
+use crate::suite::{Rules, Session};
+
+/// The tests. The daemon of the session has nothing to do with them.
+pub(crate) const SESSION: Session = Session {
+    name: "survive",
+    engine: "fentry",
+    prepare: || make_file(Path::new("/tmp/work/file"), USER),
+    rules: Rules::Text("-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n"),
+    tests: &[(
+        "what_a_killed_daemon_leaves_is_written_once",
+        what_a_killed_daemon_leaves_is_written_once,
+    )],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+/// Each as if nothing had happened, under other rules every second time.
+const KILLED: usize = 6;
+const LISTS: [&str; 2] = [
+    "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k one\n",
+    "-a always,exit -F arch=b64 -S openat,rmdir,chmod -F uid=1001 -k two\n",
+];
+const BPF: &str = "/tmp/bpf";
+const PINS: &str = "/tmp/bpf/tollgate";
+const GOES_ON: &str = "tollgate: goes on where the daemon before this one has ended";
+
+fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 20;
+    fs::create_dir_all(BPF).context("cannot make a directory")?;
+    mount(
+        Some("bpf"),
+        BPF,
+        Some("bpf"),
+        MsFlags::empty(),
+        None::<&str>,
+    )
+    .context("cannot mount a bpf file system")?;
+    let path = reload::program("survived", ROUNDS)?;
+    let start = |round: usize| {
+        let rules = LISTS.get(round / 2 % 2).copied().unwrap_or_default();
+        Daemon::start_pinned("survived", daemon.engine(), rules, PINS)
+    };
+    let mut survivor = start(0)?;
+    let done = AtomicBool::new(false);
+    let processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
+        let load = scope.spawn(|| {
+            let mut processes = Vec::new();
+            while !done.load(Ordering::Relaxed) {
+                processes.push(reload::make_calls(&path)?);
+            }
+            anyhow::Ok(processes)
+        });
+        let killed = (1..=KILLED).try_for_each(|round| {
+            survivor.kill()?;
+            // Events of a gap.
+            reload::make_calls(&path)?;
+            survivor = start(round)?;
+            ensure!(
+                survivor.has_said(GOES_ON),
+                "it has not said that it goes on"
+            );
+            Ok(())
+        });
+        done.store(true, Ordering::Relaxed);
+        let processes = load.join().ok().context("a test has panicked")??;
+        killed?;
+        Ok(processes)
+    })?;
+    survivor.end_of_several()?;
+    let left = fs::read_dir(PINS)
+        .context("cannot list what is pinned")?
+        .count();
+    ensure!(left == 0, "{left} names are left");
+
+    let log = fs::read(survivor.log()).context("cannot read the log")?;
+    ensure!(log.ends_with(b"\n"), "the log has a torn end");
+    let events = event::events(&log)?;
+    for pair in events.windows(2) {
+        if let [one, next] = pair {
+            ensure!(
+                one.serial + 1 == next.serial,
+                "{} is not followed",
+                one.serial
+            );
+        }
+    }
+    let rounds = usize::try_from(ROUNDS)?;
+    for number in ["257", "84"] {
+        let mut by_process: BTreeMap<String, usize> = BTreeMap::new();
+        for event in reload::calls(&events, number) {
+            *by_process.entry(event.field("SYSCALL", "pid")).or_default() += 1;
+        }
+        for process in &processes {
+            let seen = by_process.get(&process.to_string()).copied().unwrap_or(0);
+            ensure!(
+                seen == rounds,
+                "call {number} of {process}: {seen} times, not {rounds}"
+            );
+        }
+    }
+    println!(
+        "vm: note {} events, {} processes, killed {KILLED} times",
+        events.len(),
+        processes.len()
+    );
+    Ok(())
+}
