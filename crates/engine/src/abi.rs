@@ -424,7 +424,11 @@ mod tests {
         }
         assert_eq!(enumerators("wire_lost").len(), LOST + 1);
         assert_eq!(enumerators("wire_cut").len(), CUT + 1);
+    }
 
+    #[test]
+    fn numbers_are_those_of_wire_h() {
+        let header = include_str!("../bpf/wire.h");
         let defined = |name: &str| -> u64 {
             let mut lines = header.lines().map(str::split_whitespace);
             let mut words = lines
