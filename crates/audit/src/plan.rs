@@ -2,7 +2,8 @@
 //!
 //! [`Plan::compile`] takes the exit rules in list order and gives, for every (arch, syscall) that
 //! some rule can match, the rules in order with what the syscall alone decides (arch, perm class,
-//! list) taken out. A syscall that is not in the plan needs no hook. [`eval::first_match`] is the
+//! list) taken out. A syscall that is not in the plan needs no hook. Operations of `io_uring` have
+//! theirs in the same way: [`uring`]. [`eval::first_match`] is the
 //! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
 //!
 //! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude`].
@@ -58,13 +59,16 @@ pub struct WatchId(pub u16);
 /// Rules, compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The rules of the lists exit and task, each list's in evaluation order.
+    /// The rules of the lists exit, task and `io_uring`, each list's in evaluation order.
     pub rules: Vec<PlannedRule>,
     /// What a new task is asked, in order; the first rule whose tests all hold gives it its mark.
     pub forks: Vec<Slot>,
     /// What every call that pays must evaluate; each has a slot that records. A call without an
     /// entry pays nothing.
     pub calls: BTreeMap<Call, CallPlan>,
+    /// What operations of `io_uring` evaluate by rules of their own, by number; [`Plan::operation`] has what
+    /// comes behind.
+    pub operations: BTreeMap<u8, CallPlan>,
     /// Paths that `path`, `dir` and `exe` tests refer to, each once. A directory has no slash at
     /// its end, the root apart.
     pub watches: Vec<BString>,
@@ -74,6 +78,16 @@ pub struct Plan {
     pub messages: message::Messages,
     /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
     pub unsupported: Vec<Unsupported>,
+}
+
+impl Plan {
+    /// Whether anything can be recorded.
+    #[must_use]
+    pub fn records(&self) -> bool {
+        let is_kept = |slot: &Slot| slot.action == Action::Always;
+        let mut operations = self.operations.values();
+        !self.calls.is_empty() || operations.any(|own| own.slots.iter().any(is_kept))
+    }
 }
 
 /// A rule of the plan.

@@ -19,7 +19,9 @@
 #define WIRE_AUX	     8 /* details of one call */
 #define WIRE_AUX_WORDS	     15 /* of a detail */
 #define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
-#define WIRE_URING_OPS	     128
+#define WIRE_URING_OPS	     128 /* operations of io_uring that it has room for */
+#define WIRE_URING_FIRST     2048 /* index of operation 0 in the call table, behind the calls */
+#define WIRE_CALLS	     2176 /* entries that it has for one plan */
 #define WIRE_NO_CALL	     0xffffffffu
 #define WIRE_NO_SPOT	     0xffffffffu
 #define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record */
@@ -32,6 +34,9 @@ enum wire_abi {
 	WIRE_B32,
 	WIRE_ABIS,
 };
+
+_Static_assert(WIRE_URING_FIRST == WIRE_ABIS * WIRE_SYSCALLS, "calls of both ABIs come first");
+_Static_assert(WIRE_CALLS == WIRE_URING_FIRST + WIRE_URING_OPS, "operations come last");
 
 /* Whole events that were chosen and could not be delivered. Index into wire_counts.lost. */
 enum wire_lost {
@@ -130,8 +135,8 @@ enum wire_detail {
 };
 
 /*
- * What one call evaluates. Index: abi * WIRE_SYSCALLS + number; behind the calls of one half of the plan
- * follow those of the other, see plan.bpf.h.
+ * What one call evaluates. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST + operation of io_uring;
+ * behind the calls of one half of the plan follow those of the other, see plan.bpf.h.
  */
 struct wire_call {
 	__u32 tests; /* index of its first test; WIRE_NO_CALL when no rule names it */

@@ -20,7 +20,8 @@ pub(crate) const NO_EPOCH: u32 = u32::MAX;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
 pub(crate) const ITEMS: usize = 8;
-pub(crate) const URING_OPS: usize = 128;
+pub(crate) const URING_FIRST: u32 = 2048;
+pub(crate) const CALLS: u32 = 2176;
 pub(crate) const LOST: usize = 3;
 pub(crate) const CUT: usize = 7;
 
@@ -429,7 +430,8 @@ mod tests {
             ("WIRE_KEEP", u64::from(KEEP)),
             ("WIRE_OBJECTS", OBJECTS as u64),
             ("WIRE_ITEMS", ITEMS as u64),
-            ("WIRE_URING_OPS", URING_OPS as u64),
+            ("WIRE_URING_FIRST", URING_FIRST.into()),
+            ("WIRE_CALLS", CALLS.into()),
             ("WIRE_PROCTITLE_BYTES", PROCTITLE_BYTES as u64),
             ("WIRE_EVENT_RETURNED", u64::from(EVENT_RETURNED)),
             ("WIRE_EVENT_SCRIPT", u64::from(EVENT_SCRIPT)),

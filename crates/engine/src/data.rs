@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::abi;
-use crate::hints::{Hints, sees_uring};
+use crate::hints::Hints;
 use crate::keys::Epoch;
 use crate::load::skel::types;
 use crate::watch::{Bits, WORDS};
@@ -69,8 +69,7 @@ impl Data {
         write!(self, tlg_openat_reads, hints.reads.openat.into());
         write!(self, tlg_open_reads, hints.reads.open.into());
         write!(self, tlg_refusals, hints.refusals.into());
-        write!(self, tlg_uring_calls, hints.uring);
-        write!(self, tlg_uring, sees_uring(hints).into());
+        write!(self, tlg_uring, hints.uring.into());
     }
 
     /// Writes where watches may be, into the half of a plan that is not in force.

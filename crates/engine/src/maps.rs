@@ -172,7 +172,7 @@ impl Written {
         });
         let forks: Vec<WireTest> = forks.collect();
         put_all("tlg_tests", &maps.tlg_tests, after, &forks)?;
-        let all = count(abi::ABIS) * abi::SYSCALLS;
+        let all = abi::CALLS;
         let calls: Vec<WireCall> = (0..all)
             .map(|index| call_at(lowered.calls.get(&index).copied(), first, epoch))
             .collect();

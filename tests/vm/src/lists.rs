@@ -16,6 +16,7 @@ mod random;
 mod workload;
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -23,6 +24,7 @@ use bstr::ByteSlice as _;
 
 use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
+use crate::differential::uring::Layout;
 use crate::suite::{Rules, Session, wait_within};
 use choice::{Choices, Difference};
 use known::Known;
@@ -130,7 +132,9 @@ fn lock() -> std::io::Result<File> {
 fn prepare(wanted: &Wanted) -> anyhow::Result<()> {
     workload::clear()?;
     Last::prepare()?;
-    wanted.scenes().try_for_each(|scene| scene.prepare())
+    let layout = Layout::ask(Path::new(workload::PLACES))?;
+    let mut scenes = wanted.scenes();
+    scenes.try_for_each(|scene| scene.prepare(layout))
 }
 
 /// Rules of all lists.
@@ -152,7 +156,8 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
     let mut runs = Vec::new();
     let mut run = || -> anyhow::Result<()> {
         for (done, scene) in wanted.scenes().enumerate() {
-            runs.push((scene.run()?, scene));
+            let about = generate::about(&mut Random::of(wanted.seed, scene.number));
+            runs.push((scene.run(about)?, scene));
             if done % READ_EVERY == 0 {
                 audit.drain()?;
             }

@@ -52,6 +52,7 @@ const TESTING: &[Session] = &[
     differential::SESSION,
     differential::SESSION_32,
     differential::SESSION_URING,
+    differential::SESSION_URING_LIST,
     lists::SESSION,
 ];
 

@@ -19,7 +19,7 @@ pub(super) struct Refusal {
 /// # Errors
 /// The reason.
 pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
-    if !matches!(rule.list, List::Exit | List::Task) {
+    if !matches!(rule.list, List::Exit | List::Task | List::IoUring) {
         return Err(other_list(rule));
     }
     rule.fields
@@ -42,21 +42,12 @@ impl Refusal {
 ///
 /// A list whose rules only suppress loses nothing: what they would have kept out is recorded.
 fn other_list(rule: &Rule) -> Refusal {
-    let (loses, reason) = match (rule.list, rule.action) {
-        (List::Exit | List::Task | List::Exclude | List::User, _) => (false, ""),
-        (List::Filesystem, _) => (
+    let (loses, reason) = match rule.list {
+        List::Filesystem => (
             false,
             "the filesystem list is not supported yet: its PATH records are written",
         ),
-        (List::IoUring, Action::Never) => (
-            false,
-            "the io_uring list is not supported yet; what rules of the exit list choose is recorded",
-        ),
-        (List::IoUring, Action::Always) => (
-            true,
-            "the io_uring list is not supported yet: operations are recorded by rules of the exit list about the \
-             calls that do the same, on the engine fentry",
-        ),
+        _ => (false, ""),
     };
     Refusal {
         loses,

@@ -103,9 +103,9 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     let plan = store.plan();
     ensure!(
-        server.is_some() || !plan.calls.is_empty(),
-        "the rules record nothing, no rule of the exit list says always, and without a control \
-         socket no others can come"
+        server.is_some() || plan.records(),
+        "the rules record nothing, no rule of the lists exit and io_uring says always, and without a \
+         control socket no others can come"
     );
     let Some(keep) = settings.log.keep()? else {
         say("nothing is attached: the configuration above is wrong");
@@ -365,7 +365,7 @@ fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) 
     };
     let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
-    if calls == 0 {
+    if !listing.plan.records() {
         return warn(&format!("{}: the rule files record nothing", rules::OLD));
     }
     match store.load(listing.rules, live) {

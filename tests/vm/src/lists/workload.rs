@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, ensure};
 
 use crate::differential::steps::{CWD, Step, numbers, program, step};
+use crate::differential::uring::{Layout, Queue, on_files};
 use crate::program::{Arg, Entry, Program, args};
 
 /// Below it are the directories of the lists.
@@ -92,16 +93,19 @@ impl Scene {
     }
 
     /// Makes the directory and what is in it.
-    pub(super) fn prepare(&self) -> anyhow::Result<()> {
+    pub(super) fn prepare(&self, layout: Layout) -> anyhow::Result<()> {
         self.make()
             .with_context(|| format!("cannot make what is in {}", self.place))?;
         for (name, entry) in PROGRAMS {
-            let steps = self.steps(entry);
-            program(entry, &steps)?
-                .write(&self.at(name))
-                .with_context(|| format!("cannot write {}/{name}", self.place))?;
+            self.write(name, entry, &self.steps(entry))?;
         }
-        Ok(())
+        self.write(RING, Entry::Syscall, &self.ring(layout))
+    }
+
+    fn write(&self, name: &str, entry: Entry, steps: &[Step]) -> anyhow::Result<()> {
+        program(entry, steps)?
+            .write(&self.at(name))
+            .with_context(|| format!("cannot write {}/{name}", self.place))
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -142,10 +146,14 @@ impl Scene {
         end.write(&self.at("end"))
     }
 
-    /// Runs the programs; gives their process ids.
-    pub(super) fn run(&self) -> anyhow::Result<Vec<u32>> {
+    /// Runs the programs that a list is about; gives their process ids.
+    pub(super) fn run(&self, about: About) -> anyhow::Result<Vec<u32>> {
+        let names: &[&str] = match about {
+            About::Calls => &PROGRAMS.map(|(name, _)| name),
+            About::Operations => &[RING],
+        };
         let mut pids = Vec::new();
-        for (name, _) in PROGRAMS {
+        for name in names {
             let path = self.at(name);
             let mut child = Command::new(&path)
                 .args(["word", "two words"])
@@ -172,6 +180,19 @@ impl Scene {
             narrow(self)
         });
         steps.push(step!("execve", "end", Arg::Texts(&["end", "of it"]), 0));
+        steps
+    }
+
+    /// Operations of `io_uring`, by the program and then by a worker.
+    fn ring(&self, layout: Layout) -> Vec<Step> {
+        let mut steps = self.become_user(Entry::Syscall);
+        let mut queue = Queue::new(layout, false);
+        steps.extend(queue.made());
+        for by_worker in [false, true] {
+            let operations = on_files().into_iter();
+            steps.extend(operations.map(|operation| queue.give(operation, by_worker)));
+        }
+        steps.push(step!("exit_group", 3));
         steps
     }
 
@@ -207,7 +228,17 @@ impl Scene {
     }
 }
 
-/// The programs of a list.
+/// What the rules of a list are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    Calls,
+    Operations,
+}
+
+/// The program that has operations of `io_uring` done.
+const RING: &str = "ring";
+
+/// The programs of a list that make calls.
 const PROGRAMS: [(&str, Entry); 2] = [("wide", Entry::Syscall), ("narrow", Entry::Interrupt)];
 
 const O_WRONLY: i32 = 1;

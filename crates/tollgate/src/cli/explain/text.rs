@@ -109,7 +109,16 @@ fn touches(cost: &RuleCost) -> String {
             false => format!("{}: {}", abi(arch), names(arch, syscalls)),
         })
         .collect();
+    if cost.calls.is_empty() && !cost.operations.is_empty() {
+        return format!("io_uring: {}", shortened(&operations(cost)));
+    }
     parts.join("; ")
+}
+
+/// Names of the operations.
+pub(super) fn operations(cost: &RuleCost) -> Vec<&'static str> {
+    let names = cost.operations.iter().map(|operation| operation.name);
+    names.collect()
 }
 
 /// Hooks by kind: `2 enter, 3 exit`, and those inside the kernel.
@@ -129,6 +138,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::Inner(_) => inside += 1,
             Hook::UringEnter(_) => {}
             Hook::UringExit(_) => uring += 1,
+            Hook::UringComplete => raw.push("all of io_uring".to_owned()),
         }
     }
     raw.dedup(); // what an exec needs is one thing to people
