@@ -7,7 +7,8 @@
 //! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
 //!
 //! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude`].
-//! So are those of the user list, for when a program sends a message: [`message`].
+//! So are those of the user list, for when a program sends a message: [`message`]; and those of the
+//! filesystem list, for when a call is under way: [`filesystem`].
 //!
 //! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
 //! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
@@ -17,6 +18,7 @@ mod compile;
 pub mod eval;
 pub mod exclude;
 pub mod explain;
+pub mod filesystem;
 pub mod fork;
 pub mod function;
 pub mod hook;
@@ -74,6 +76,8 @@ pub struct Plan {
     pub watches: Vec<BString>,
     /// Which records are not written.
     pub exclude: exclude::Exclude,
+    /// On which file systems names are not looked at.
+    pub filesystems: filesystem::Filesystems,
     /// Which messages of programs are not written.
     pub messages: message::Messages,
     /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.

@@ -77,7 +77,7 @@ mod tests {
         fn nothing_is_dropped_in_silence(rules in listed()) {
             let mut lines: Vec<u32> = rules.iter().map(|listed| listed.line).collect();
             let plan = Plan::compile(rules, &ARCHES);
-            let beside = [plan.exclude.rules(), plan.messages.rules()];
+            let beside = [plan.exclude.rules(), plan.messages.rules(), plan.filesystems.rules()];
             for listed in beside.into_iter().flatten() {
                 lines.retain(|&line| line != listed.line);
             }

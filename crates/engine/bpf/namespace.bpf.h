@@ -229,7 +229,7 @@ int names_linked(__u64 *ctx)
 		return 0;
 	item->effect = WIRE_PART_NORMAL;
 	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
-	if (!seen_compares(call))
+	if (!seen_compares(call) || item->flags & WIRE_OBJECT_LEFT_OUT)
 		return 0;
 	watch_by(s, call);
 	s->object[0].dentry = (__u64)dentry;

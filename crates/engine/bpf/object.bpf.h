@@ -96,6 +96,14 @@ static __always_inline void take_file(struct object *object, struct wire_object 
 
 	object->dentry = LOAD(path, path, dentry);
 	object->mnt = LOAD(path, path, mnt);
+	if (tlg_filesystems) {
+		__u64 sb = LOAD(dentry, object->dentry, d_sb);
+
+		if (find_left_out(LOAD(super_block, sb, s_magic))) {
+			to->flags |= WIRE_OBJECT_LEFT_OUT;
+			return;
+		}
+	}
 	fill_inode(&to->inode, LOAD(file, file, f_inode));
 	to->flags |= WIRE_OBJECT_INODE;
 }
@@ -191,6 +199,8 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 		return 0;
 	object = &s->object[index & (WIRE_OBJECTS - 1)];
 	to = object_at(s, object->at);
+	if (tlg_filesystems && to->flags & WIRE_OBJECT_LEFT_OUT)
+		return 0;
 	hits.count = &s->hits;
 	hits.list = s->hit;
 	/* The directory of what is made or removed is an object of its own to the kernel. */

@@ -22,6 +22,7 @@
 #define WIRE_URING_OPS	     128 /* operations of io_uring that it has room for */
 #define WIRE_URING_FIRST     2048 /* index of operation 0 in the call table, behind the calls */
 #define WIRE_CALLS	     2176 /* entries that it has for one plan */
+#define WIRE_FILESYSTEMS     16 /* conditions of the filesystem list */
 #define WIRE_NO_CALL	     0xffffffffu
 #define WIRE_NO_SPOT	     0xffffffffu
 #define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record */
@@ -278,6 +279,8 @@ _Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 #define WIRE_OBJECT_KERNEL  16 /* the name was read where only the kernel could have written it */
 #define WIRE_OBJECT_WALKED \
 	32 /* the name is the object's own path: components, leaf first, each NUL-ended */
+
+#define WIRE_OBJECT_LEFT_OUT 64 /* on a file system on which names are not looked at */
 
 struct wire_inode {
 	__u64 ino;

@@ -40,6 +40,7 @@ pub(crate) const OBJECT_CREATED: u8 = 4;
 pub(crate) const OBJECT_NAMED: u8 = 8;
 pub(crate) const OBJECT_KERNEL: u8 = 16;
 pub(crate) const OBJECT_WALKED: u8 = 32;
+pub(crate) const OBJECT_LEFT_OUT: u8 = 64;
 
 pub(crate) const FACT_CREDS: u32 = 1;
 pub(crate) const FACT_TASK: u32 = 2;
@@ -281,6 +282,7 @@ pub(crate) use word;
 
 #[cfg(test)]
 mod tests {
+    use audit::plan::filesystem::Filesystems;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
@@ -445,6 +447,8 @@ mod tests {
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),
             ("WIRE_OBJECT_NAMED", u64::from(OBJECT_NAMED)),
             ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
+            ("WIRE_OBJECT_LEFT_OUT", u64::from(OBJECT_LEFT_OUT)),
+            ("WIRE_FILESYSTEMS", Filesystems::MOST as u64),
             ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
             ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
             ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),

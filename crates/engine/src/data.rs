@@ -3,6 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use audit::plan::filesystem::{Filesystems, LeftOut};
+
 use crate::abi;
 use crate::hints::Hints;
 use crate::keys::Epoch;
@@ -93,6 +95,28 @@ impl Data {
         let half = unsafe { halves.add(usize::from(epoch.half())) };
         // SAFETY: as above, and no plan in force uses this half.
         unsafe { half.write_volatile(first) };
+    }
+
+    /// Writes which file systems are left out, into the half of a plan that is not in force.
+    pub(crate) fn filesystems(self, epoch: Epoch, left_out: &[LeftOut]) {
+        let half = usize::from(epoch.half());
+        let counts = word!(self, tlg_left_out_count).cast::<u32>();
+        // SAFETY: there are two halves; see `word`.
+        let count_at = unsafe { counts.add(half) };
+        let firsts = word!(self, tlg_left_out).cast::<[[u32; 2]; Filesystems::MOST]>();
+        // SAFETY: as above.
+        let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
+        let some = left_out.iter().take(Filesystems::MOST);
+        let mut count = 0;
+        for (at, left_out) in some.enumerate() {
+            // SAFETY: a half has room for so many; see `word`.
+            let at = unsafe { first.add(at) };
+            // SAFETY: as above, and no plan in force uses this half.
+            unsafe { at.write_volatile([left_out.magic, left_out.all_others.into()]) };
+            count += 1;
+        }
+        // SAFETY: as above.
+        unsafe { count_at.write_volatile(count) };
     }
 
     /// Says that no call is decided about any more by the plan before the one in force.

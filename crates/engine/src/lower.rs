@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use audit::ids::{Arch, Syscall};
+use audit::plan::filesystem::LeftOut;
 use audit::plan::fork::{self, Mark};
 use audit::plan::hook::{self, Hook, Sides};
 use audit::plan::inner::{self, Inner};
@@ -28,6 +29,8 @@ pub(crate) struct Lowered {
     pub(crate) raw_enter: Numbers,
     /// Numbers that the raw `sys_exit` is for.
     pub(crate) raw_exit: Numbers,
+    /// On which file systems names are not looked at.
+    pub(crate) filesystems: Vec<LeftOut>,
     /// What to attach to.
     pub(crate) hooks: BTreeSet<Hook>,
     /// Whether operations of `io_uring` evaluate rules.
@@ -68,6 +71,7 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
     let mut lowered = Lowered {
         tests: Vec::new(),
         forks: forks(plan),
+        filesystems: plan.filesystems.conditions().collect(),
         programs: HashMap::new(),
         calls: BTreeMap::new(),
         raw_enter: Numbers::default(),

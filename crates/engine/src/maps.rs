@@ -3,6 +3,7 @@
 //! Two plans have room, each in a half of its own; see `bpf/plan.bpf.h`. The maps cannot grow: they are
 //! made larger than the first plan needs.
 
+use audit::plan::filesystem::Filesystems;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -20,6 +21,8 @@ pub(crate) struct Room {
     tests: u32,
     inodes: u32,
     names: u32,
+    /// Conditions of the filesystem list: calls pay for looking at it where there may be one.
+    filesystems: u32,
 }
 
 /// Tests, and keys of watches, that there is room for at least: more than any public rule set has.
@@ -33,7 +36,17 @@ impl Room {
             tests: room(lowered.tests.len() + lowered.forks.len()),
             inodes: room(watches.inodes.len()),
             names: room(watches.names.len()),
+            filesystems: if lowered.filesystems.is_empty() {
+                0
+            } else {
+                count(Filesystems::MOST)
+            },
         }
+    }
+
+    /// Whether plans may have a filesystem list.
+    pub(crate) const fn has_filesystems(self) -> bool {
+        self.filesystems != 0
     }
 
     /// Looks whether a plan has room.
@@ -49,6 +62,11 @@ impl Room {
             ),
             ("watched inodes", watches.inodes.len(), self.inodes),
             ("watched names", watches.names.len(), self.names),
+            (
+                "conditions on file systems",
+                lowered.filesystems.len(),
+                self.filesystems,
+            ),
         ] {
             if count(needed) > room {
                 return Err(EngineError::Room { what, needed, room });

@@ -10,6 +10,7 @@ mod exec;
 mod ipc;
 pub(crate) mod kernel;
 mod known;
+mod left_out;
 mod namespace;
 mod objects;
 mod open;
@@ -206,6 +207,16 @@ pub(crate) const SESSION_URING_LIST: Session = Session {
     ..SESSION
 };
 
+/// File systems that the filesystem list leaves out, and one that it does not.
+pub(crate) const SESSION_LEFT_OUT: Session = Session {
+    name: "differential_left_out",
+    rules: Rules::Text(RULES_LEFT_OUT),
+    tests: &[("left_out", |daemon| {
+        agree(daemon, &SESSION_LEFT_OUT, "left_out", &left_out::runs())
+    })],
+    ..SESSION
+};
+
 const B64: Entry = Entry::Syscall;
 const INT80: Entry = Entry::Interrupt;
 const B32: Entry = Entry::Narrow;
@@ -266,6 +277,17 @@ const RULES_URING_LIST: &str = "\
 -a always,io_uring -S all -F gid=4242 -k differential
 -a always,exit -F arch=b64 -S openat,execve,exit,exit_group -F gid=4242 -k differential
 -a always,exit -F arch=b64 -S mkdirat,unlinkat -F gid=4242 -k calls
+";
+
+/// Nothing on a tmpfs is an object that a rule could be about: the second to fourth rule would change the key.
+const RULES_LEFT_OUT: &str = "\
+-a never,filesystem -F fstype=0x01021994
+-a always,exit -F arch=b64 -S openat,mkdir,rename,unlink,chmod -F dir=/tmp -F gid=4242 -k by-directory
+-a always,exit -F arch=b64 -S openat,mkdir,unlink -F path=/tmp/w -F gid=4242 -k by-path
+-a always,exit -F arch=b64 -S openat,mkdir,truncate -F filetype=dir -F gid=4242 -k by-type
+-a always,exit -F arch=b64 -S openat -F dir=/proc -F gid=4242 -k below-proc
+-a always,exit -F arch=b64 -S openat,mkdir,symlink,link,rename,chmod,fchmod,truncate -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S unlink,unlinkat,exit -F gid=4242 -k differential
 ";
 
 /// Key of all rules.

@@ -97,6 +97,11 @@ impl Wanted {
             .map(Scene::new)
     }
 
+    /// Rules of the filesystem list: they are about all lists of a run.
+    fn filesystems(&self) -> Vec<String> {
+        generate::filesystems(&mut Random::of(self.seed, u32::MAX))
+    }
+
     /// The lines of a list.
     fn list(&self, scene: &Scene) -> Vec<String> {
         generate::list(&mut Random::of(self.seed, scene.number), scene)
@@ -142,6 +147,7 @@ fn rules(wanted: &Wanted) -> String {
     let lists = wanted.scenes().flat_map(|scene| wanted.list(&scene));
     [Last::RULE.to_owned()]
         .into_iter()
+        .chain(wanted.filesystems())
         .chain(lists)
         .map(|line| line + "\n")
         .collect()
@@ -152,6 +158,9 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
         "vm: note {} rule lists from number {} of seed {}",
         wanted.count, wanted.first, wanted.seed
     );
+    for line in wanted.filesystems() {
+        println!("vm: note   {line}");
+    }
     let mut audit = KernelAudit::start(daemon.rules())?;
     let mut runs = Vec::new();
     let mut run = || -> anyhow::Result<()> {

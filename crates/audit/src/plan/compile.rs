@@ -41,7 +41,19 @@ impl Plan {
                     plan.messages.push(listed);
                     continue;
                 }
-                _ => {}
+                List::Filesystem => {
+                    let (source, line, loses) = (listed.source, listed.line, false);
+                    if let Err(reason) = plan.filesystems.push(listed) {
+                        plan.unsupported.push(Unsupported {
+                            source,
+                            line,
+                            loses,
+                            reason,
+                        });
+                    }
+                    continue;
+                }
+                List::Exit | List::Task | List::IoUring => {}
             }
             let conditions = if plan.rules.len() < Self::MAX_RULES {
                 if listed.rule.list == List::Task {

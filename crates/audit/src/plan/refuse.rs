@@ -5,7 +5,7 @@
 
 use bstr::BStr;
 
-use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Value, field};
+use crate::rule::{Action, Field, FieldTest, Op, Rule, Value, field};
 
 /// Why a rule cannot be honoured, and whether leaving it out can lose records.
 #[derive(Debug)]
@@ -19,9 +19,6 @@ pub(super) struct Refusal {
 /// # Errors
 /// The reason.
 pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
-    if !matches!(rule.list, List::Exit | List::Task | List::IoUring) {
-        return Err(other_list(rule));
-    }
     rule.fields
         .iter()
         .try_for_each(check_field)
@@ -29,29 +26,12 @@ pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
 }
 
 impl Refusal {
-    /// Refuses a rule of the exit list.
+    /// Refuses a rule.
     pub(super) fn of(rule: &Rule, reason: String) -> Self {
         Self {
             loses: rule.action == Action::Always,
             reason,
         }
-    }
-}
-
-/// Why a rule of another list is left out.
-///
-/// A list whose rules only suppress loses nothing: what they would have kept out is recorded.
-fn other_list(rule: &Rule) -> Refusal {
-    let (loses, reason) = match rule.list {
-        List::Filesystem => (
-            false,
-            "the filesystem list is not supported yet: its PATH records are written",
-        ),
-        _ => (false, ""),
-    };
-    Refusal {
-        loses,
-        reason: reason.into(),
     }
 }
 

@@ -103,6 +103,27 @@ fn an_open_that_made_its_file_names_the_directory_first() {
 }
 
 #[test]
+fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
+    let out = abi::OBJECT_LEFT_OUT;
+    let named_out = out | abi::OBJECT_NAMED;
+    let sample = Sample::new()
+        .object(abi::PLACE_SEEN, abi::PART_PARENT, named_out, b"/sys/new")
+        .object(abi::PLACE_SEEN, abi::PART_CREATE, out, b"")
+        .object(abi::PLACE_SEEN, abi::PART_NORMAL, named_out, b"x");
+    assert_eq!(
+        sample.items(),
+        [
+            named("/sys/new", NameType::Unknown),
+            named("x", NameType::Unknown)
+        ]
+    );
+    let opened = Sample::new().object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, named_out, b"/sys/a");
+    assert_eq!(opened.items(), [named("/sys/a", NameType::Unknown)]);
+    let by_descriptor = Sample::new().object(abi::PLACE_FD, abi::EFFECT_USE, out, b"");
+    assert_eq!(by_descriptor.items(), []);
+}
+
+#[test]
 fn a_rename_names_both_directories_then_old_then_new() {
     let sample = Sample::new()
         .object(abi::PLACE_AT, abi::EFFECT_DELETE, abi::OBJECT_NAMED, b"old")

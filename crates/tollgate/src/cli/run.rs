@@ -125,6 +125,11 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
     if !plan.operations.is_empty() {
         say("operations of io_uring are not seen here: rules of the io_uring list have no effect");
     }
+    if plan.filesystems.conditions().next().is_some() {
+        say(
+            "on which file system a name is, is not looked at here: rules of the filesystem list have no effect",
+        );
+    }
     plan.keep_calls_only();
     let program = match find(args) {
         Ok(program) => program,

@@ -164,6 +164,22 @@ const OPERATIONS: [&str; 9] = [
     "msg_ring",
 ];
 
+/// File systems: proc, tmpfs, all but proc, and one that no workload comes to.
+const FILESYSTEMS: [&str; 4] = ["=0x9fa0", "=0x1021994", "!=0x9fa0", "=tracefs"];
+
+/// The lines of the filesystem list, of which half of the runs have some.
+pub(super) fn filesystems(random: &mut Random) -> Vec<String> {
+    if random.once_in(2) {
+        return Vec::new();
+    }
+    let chosen = random.some(&FILESYSTEMS, 2).into_iter();
+    let lines = chosen.map(|condition| {
+        let action = if random.once_in(4) { "always" } else { "never" };
+        format!("-a {action},filesystem -F fstype{condition}")
+    });
+    lines.collect()
+}
+
 /// What a list is about: the first choice that is made for it.
 pub(super) fn about(random: &mut Random) -> About {
     if random.once_in(6) {

@@ -286,6 +286,8 @@ fn wide(scene: &Scene) -> Vec<Step> {
         step!("openat2", CWD, "missing", open_how(0), 24),
         step!("creat", "made", 0o644),
         step!("open", "/etc/passwd", 0),
+        step!("openat", CWD, "/proc/version", 0),
+        step!("openat", CWD, "/proc/version", O_RDWR),
         step!("access", "file", 4),
         step!("access", "missing", 0),
         step!("stat", "file", room()),

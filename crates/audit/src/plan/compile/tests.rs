@@ -368,16 +368,11 @@ fn watches_are_kept_once_and_directories_without_their_slash() {
 
 #[test]
 fn what_is_not_supported_is_named_with_what_it_loses() {
-    let on = |list, action| Rule {
-        list,
-        ..rule(action, &[], &[])
-    };
     let label = FieldTest {
         op: Op::Equal,
         ..text(Field::SubjType, "init_t")
     };
     let rules = [
-        (on(List::Filesystem, Action::Never), false),
         (
             rule(Action::Always, &[], std::slice::from_ref(&label)),
             true,
@@ -408,7 +403,7 @@ fn what_is_not_supported_is_named_with_what_it_loses() {
             .zip(1..)
             .all(|(rule, line)| rule.line == line)
     );
-    assert!(plan.unsupported[2].reason.contains("`subj_type`"));
+    assert!(plan.unsupported[1].reason.contains("`subj_type`"));
 }
 
 #[test]

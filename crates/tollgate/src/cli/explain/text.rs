@@ -25,6 +25,10 @@ pub(super) fn render(explained: &Explained) -> String {
     for (title, rules) in [
         ("records that are not written", plan.exclude.rules()),
         ("messages of programs, kept or not", plan.messages.rules()),
+        (
+            "file systems, names on which are left out or not",
+            plan.filesystems.rules(),
+        ),
     ] {
         sections.extend(beside(explained, title, rules));
     }
@@ -44,7 +48,10 @@ fn heading(explained: &Explained) -> String {
         "{}: {} in force",
         shortened(&files),
         count(
-            plan.rules.len() + plan.exclude.rules().len() + plan.messages.rules().len(),
+            plan.rules.len()
+                + plan.exclude.rules().len()
+                + plan.messages.rules().len()
+                + plan.filesystems.rules().len(),
             "rule"
         )
     )];
