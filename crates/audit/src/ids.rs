@@ -53,6 +53,11 @@ impl fmt::LowerHex for Arch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Syscall(pub u32);
 
+impl Syscall {
+    /// None: of an operation of `io_uring` that does what no call does.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
 /// Login uid: who logged in, whatever the task has become since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Auid(pub u32);

@@ -2,11 +2,13 @@
 //!
 //! [`Plan::compile`] takes the exit rules in list order and gives, for every (arch, syscall) that
 //! some rule can match, the rules in order with what the syscall alone decides (arch, perm class,
-//! list) taken out. A syscall that is not in the plan needs no hook. [`eval::first_match`] is the
+//! list) taken out. A syscall that is not in the plan needs no hook. Operations of `io_uring` have
+//! theirs in the same way: [`uring`]. [`eval::first_match`] is the
 //! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
 //!
 //! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude`].
-//! So are those of the user list, for when a program sends a message: [`message`].
+//! So are those of the user list, for when a program sends a message: [`message`]; and those of the
+//! filesystem list, for when a call is under way: [`filesystem`].
 //!
 //! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
 //! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
@@ -17,6 +19,7 @@ mod compile;
 pub mod eval;
 pub mod exclude;
 pub mod explain;
+pub mod filesystem;
 pub mod fork;
 pub mod function;
 pub mod hook;
@@ -60,22 +63,37 @@ pub struct WatchId(pub u16);
 /// Rules, compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The rules of the lists exit and task, each list's in evaluation order.
+    /// The rules of the lists exit, task and `io_uring`, each list's in evaluation order.
     pub rules: Vec<PlannedRule>,
     /// What a new task is asked, in order; the first rule whose tests all hold gives it its mark.
     pub forks: Vec<Slot>,
     /// What every call that pays must evaluate; each has a slot that records. A call without an
     /// entry pays nothing.
     pub calls: BTreeMap<Call, CallPlan>,
+    /// What operations of `io_uring` evaluate by rules of their own, by number; [`Plan::operation`] has what
+    /// comes behind.
+    pub operations: BTreeMap<u8, CallPlan>,
     /// Paths that `path`, `dir` and `exe` tests refer to, each once. A directory has no slash at
     /// its end, the root apart.
     pub watches: Vec<BString>,
     /// Which records are not written.
     pub exclude: exclude::Exclude,
+    /// On which file systems names are not looked at.
+    pub filesystems: filesystem::Filesystems,
     /// Which messages of programs are not written.
     pub messages: message::Messages,
     /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
     pub unsupported: Vec<Unsupported>,
+}
+
+impl Plan {
+    /// Whether anything can be recorded.
+    #[must_use]
+    pub fn records(&self) -> bool {
+        let is_kept = |slot: &Slot| slot.action == Action::Always;
+        let mut operations = self.operations.values();
+        !self.calls.is_empty() || operations.any(|own| own.slots.iter().any(is_kept))
+    }
 }
 
 /// A rule of the plan.

@@ -5,12 +5,15 @@ mod random;
 
 #[cfg(test)]
 mod tests {
+    use audit::plan::eval::other::first_operation_match;
     use audit::plan::eval::{Observed, first_match};
+    use audit::plan::uring::OPERATIONS;
     use audit::plan::verdict::Verdict;
     use audit::plan::{Plan, RuleId, explain, hook};
     use audit::rule::{Action, Rule};
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     use crate::random::{ARCHES, happening, is_covered, listed, marked};
 
@@ -45,10 +48,36 @@ mod tests {
         }
 
         #[test]
+        fn same_rule_wins_for_operations(
+            rules in listed(),
+            done in vec((happening(), select(&OPERATIONS)), 60),
+            with_calls: bool,
+        ) {
+            let plan = Plan::compile(rules, &ARCHES);
+            let rules: Vec<Rule> = plan.rules.iter().map(|planned| planned.rule.clone()).collect();
+            for (happening, operation) in &done {
+                let observed = happening.as_operation(operation);
+                let mark = marked(&rules, &observed);
+                let observed = Observed { mark, ..observed };
+                let plain = first_operation_match(&rules, operation, &observed, with_calls);
+                let winner = plain.map(|index| RuleId(index.try_into().unwrap()));
+                let records = plain.is_some_and(|index| rules[index].action == Action::Always);
+                match plan.evaluate_operation(operation, &observed, with_calls) {
+                    Verdict::Record(id) => prop_assert_eq!(Some(id), winner, "{:?}", happening),
+                    Verdict::Suppress(id) => {
+                        prop_assert!(!records);
+                        prop_assert_eq!(Some(id), winner, "{:?}", happening);
+                    }
+                    Verdict::NoMatch => prop_assert!(!records, "{:?} by {:?}", happening, plain),
+                }
+            }
+        }
+
+        #[test]
         fn nothing_is_dropped_in_silence(rules in listed()) {
             let mut lines: Vec<u32> = rules.iter().map(|listed| listed.line).collect();
             let plan = Plan::compile(rules, &ARCHES);
-            let beside = [plan.exclude.rules(), plan.messages.rules()];
+            let beside = [plan.exclude.rules(), plan.messages.rules(), plan.filesystems.rules()];
             for listed in beside.into_iter().flatten() {
                 lines.retain(|&line| line != listed.line);
             }
@@ -68,7 +97,8 @@ mod tests {
             let plan = Plan::compile(rules, &ARCHES);
             let explained = explain::explain(&plan, hook::EngineKind::Tracepoint, hook::Kernel::OLD);
             prop_assert_eq!(explained.rules.len(), plan.rules.len());
-            prop_assert_eq!(hook::hooks(&plan, hook::EngineKind::Fentry, hook::Kernel::OLD).is_empty(), plan.calls.is_empty() && plan.forks.is_empty());
+            let hooks = hook::hooks(&plan, hook::EngineKind::Fentry, hook::Kernel::OLD);
+            prop_assert_eq!(hooks.is_empty(), !plan.records() && plan.forks.is_empty());
         }
     }
 }

@@ -146,7 +146,7 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 		;
 	else if (mnt)
 		glance(s, dentry, mnt, 0, 1);
-	else
+	else if (!is_left_out(FOLLOW(dentry, dentry, d_sb)))
 		seen_watch(s, 1);
 	if (call->facts & WIRE_FACT_WATCHED && !s->hits)
 		return 0;

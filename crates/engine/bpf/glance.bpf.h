@@ -94,6 +94,8 @@ static __always_inline void glance(struct scratch *s, const struct dentry *dentr
 	__u32 hits;
 
 	s->hits = 0;
+	if (is_left_out(dentry->d_sb))
+		return;
 	if (last && bit_at(tlg_name_bits, half,
 			   name_spot(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
 		goto whole;

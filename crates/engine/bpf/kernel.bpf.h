@@ -89,6 +89,7 @@ struct list_head {
 
 struct super_block {
 	__u32 s_dev;
+	unsigned long s_magic;
 	struct list_head s_mounts;
 };
 

@@ -237,7 +237,7 @@ int names_linked(__u64 *ctx)
 	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
 	if (tlg_context)
 		seen_path(seen, 1, (__u64)dentry, seen->mnt);
-	if (!seen_compares(call))
+	if (!seen_compares(call) || item->flags & WIRE_OBJECT_LEFT_OUT)
 		return 0;
 	watch_by(s, call);
 	s->object[0].dentry = (__u64)dentry;

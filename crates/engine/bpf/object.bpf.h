@@ -96,6 +96,14 @@ static __always_inline void take_file(struct object *object, struct wire_object 
 
 	object->dentry = LOAD(path, path, dentry);
 	object->mnt = LOAD(path, path, mnt);
+	if (tlg_filesystems) {
+		__u64 sb = LOAD(dentry, object->dentry, d_sb);
+
+		if (find_left_out(LOAD(super_block, sb, s_magic))) {
+			to->flags |= WIRE_OBJECT_LEFT_OUT;
+			return;
+		}
+	}
 	fill_inode(&to->inode, LOAD(file, file, f_inode));
 	to->flags |= WIRE_OBJECT_INODE;
 }
@@ -105,7 +113,8 @@ static __always_inline void end_path(struct scratch *s, struct wire_object *to, 
 				     __u32 removed)
 {
 	to->path_len = s->used - at;
-	to->flags |= WIRE_OBJECT_PATH | (removed ? WIRE_OBJECT_REMOVED : 0);
+	if (removed)
+		to->flags |= WIRE_OBJECT_REMOVED;
 }
 
 /* Notes one object of the call: a wire_object, its name and its path in the tail. */
@@ -206,6 +215,8 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 		return 0;
 	object = &s->object[index & (WIRE_OBJECTS - 1)];
 	to = object_at(s, object->at);
+	if (tlg_filesystems && to->flags & WIRE_OBJECT_LEFT_OUT)
+		return 0;
 	hits.count = &s->hits;
 	hits.list = s->hit;
 	/* The directory of what is made or removed is an object of its own to the kernel. */

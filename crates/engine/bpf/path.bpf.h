@@ -121,8 +121,8 @@ static long path_step(__u32 index, void *data)
 const volatile __u32 tlg_context;
 
 /*
- * Appends the components of the path of `s->object[index]`, as long as it may be, leaf first. Returns
- * whether the object has been removed.
+ * Appends the components of the path of `s->object[index]`, as long as it may be, leaf first; those of
+ * the root are one without a name. Returns whether the object has been removed.
  */
 __noinline int walk_path(struct scratch *s, __u32 index)
 {
@@ -149,6 +149,10 @@ __noinline int walk_path(struct scratch *s, __u32 index)
 		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
 	walk.cache->levels = 0;
 	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
+	if (s->used == walk.from) {
+		*(__u8 *)tail_at(s, s->used) = 0;
+		s->used++;
+	}
 	return walk.deleted;
 }
 

@@ -15,7 +15,7 @@ __u32 tlg_self; /* tgid of the daemon, which is never audited; learnt by daemon_
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * WIRE_ABIS * WIRE_SYSCALLS);
+	__uint(max_entries, 2 * WIRE_CALLS);
 	__type(key, __u32);
 	__type(value, struct wire_call);
 } tlg_calls SEC(".maps");
@@ -38,7 +38,7 @@ volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
 /* What a plan says about a call; `key` is its index in the call table. */
 static __always_inline struct wire_call *call_of(__u32 epoch, __u32 key)
 {
-	__u32 index = (epoch & 1) * WIRE_ABIS * WIRE_SYSCALLS + key;
+	__u32 index = (epoch & 1) * WIRE_CALLS + key;
 
 	return bpf_map_lookup_elem(&tlg_calls, &index);
 }

@@ -91,7 +91,7 @@ __noinline int take_path(struct scratch *s, const struct seen *seen, __u32 at)
 		return 0;
 	at &= WIRE_ITEMS - 1;
 	item = &seen->item[at];
-	if (!(item->flags & WIRE_OBJECT_PATH))
+	if (!item->path_len)
 		return 0;
 	paths = paths_of(seen);
 	if (!paths ||

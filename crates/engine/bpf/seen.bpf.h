@@ -329,8 +329,11 @@ static __always_inline struct wire_object *seen_add_child(struct seen *seen, __u
 	if (parent == WIRE_ITEMS)
 		return NULL;
 	item = seen_add(seen, part);
-	if (item)
-		item->named_by = parent + 1;
+	if (!item)
+		return NULL;
+	item->named_by = parent + 1;
+	if (tlg_filesystems)
+		item->flags = seen->item[parent & (WIRE_ITEMS - 1)].flags & WIRE_OBJECT_LEFT_OUT;
 	return item;
 }
 
@@ -338,6 +341,10 @@ static __always_inline void seen_inode(struct wire_object *item, const struct in
 {
 	if (!inode)
 		return;
+	if (is_left_out(inode->i_sb)) {
+		item->flags |= WIRE_OBJECT_LEFT_OUT;
+		return;
+	}
 	copy_inode(&item->inode, inode);
 	item->flags |= WIRE_OBJECT_INODE;
 }
@@ -409,7 +416,7 @@ static __always_inline void seen_watch_inode(struct seen *seen, const struct ino
 	};
 	struct wire_watched *watched = bpf_map_lookup_elem(&tlg_inodes, &key);
 
-	if (watched)
+	if (watched && !is_left_out(inode->i_sb))
 		seen_hit(seen, watched->watch | HIT_LEAF);
 }
 

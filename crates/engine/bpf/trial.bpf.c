@@ -15,6 +15,7 @@
 #include "path.bpf.h"
 #include "watch.bpf.h"
 #include "plan.bpf.h"
+#include "filesystem.bpf.h"
 #include "object.bpf.h"
 #include "filter.bpf.h"
 

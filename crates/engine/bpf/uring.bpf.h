@@ -1,30 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operations of io_uring that do what a named call does: by the submitter inside io_uring_enter, by a
- * worker, or by the thread that polls the queue. The kernel's function for each operation is hooked at
- * both ends; in between, the hooks inside the kernel see names and objects as in a call. Operations that
- * no rule is about are other functions, and pay nothing.
+ * Operations of io_uring that rules are about: by the submitter inside io_uring_enter, by a worker, or by the
+ * thread that polls the queue.
+ *
+ * Fentry engine: the kernel's function for each operation is hooked at its end, and at both ends where it
+ * names objects; in between, the hooks inside the kernel see them as in a call. Operations that no rule is
+ * about are other functions, and pay nothing.
+ *
+ * Tracepoint engine: the tracepoint that all operations pass when they are complete.
  */
 #ifndef TOLLGATE_URING_BPF_H
 #define TOLLGATE_URING_BPF_H
 
-#define EAGAIN 11
+/* What the function of an operation returns besides errors: io_uring/io_uring.h, Linux 6.12. */
+#define EAGAIN		   11 /* to be tried again */
+#define IOU_REQUEUE	   (-3072) /* by a worker */
+#define IOU_STOP_MULTISHOT (-125) /* done, as by 0 */
 
-/* For each operation, 1 + index in the call table of the call that does the same; 0 for none. */
-volatile __u32 tlg_uring_calls[WIRE_URING_OPS];
-
-/* The call that an operation counts as, and its index in the call table. */
-static __always_inline struct wire_call *uring_call(const struct io_kiocb *req, __u32 *key)
+/* What an operation evaluates, and its index in the call table. */
+static __always_inline struct wire_call *uring_call(__u8 op, __u32 *key)
 {
-	__u8 op = req->opcode;
-	__u32 index;
-
 	if (op >= WIRE_URING_OPS)
 		return NULL;
-	index = tlg_uring_calls[op];
-	if (!index)
-		return NULL;
-	*key = index - 1;
+	*key = WIRE_URING_FIRST + op;
 	return call_now(*key);
 }
 
@@ -40,7 +38,7 @@ int stub_uring_enter(__u64 *ctx)
 	struct seen *seen;
 	__u32 key;
 
-	call = uring_call((struct io_kiocb *)ctx[0], &key);
+	call = uring_call(((struct io_kiocb *)ctx[0])->opcode, &key);
 	if (!call || call->tests == WIRE_NO_CALL || (__u32)task->tgid == tlg_self)
 		return 0;
 	seen = seen_claim(task, key, call);
@@ -66,21 +64,21 @@ int stub_uring_end(__u64 *ctx)
 }
 
 /*
- * Body of the stub. An operation that would have to wait is tried again by a worker, and ends there. Its
- * result is the completion's: the kernel's own record says 0 for it. Without a slot, for which there was
- * no room, the event has no objects.
+ * Body of the stub. An operation that would have to wait is tried again, and ends there. Its result is the
+ * completion's, where the kernel's own record says 0; one whose result comes later has what the function
+ * returned, as there. Without a slot, for which there was no room, the event has no objects.
  */
 SEC("fexit/io_openat2")
 int uring_end(__u64 *ctx)
 {
 	const struct io_kiocb *req = (struct io_kiocb *)ctx[0];
 	struct task_struct *task = current();
-	__s32 returned = ctx[2];
+	__s32 result = ctx[2];
 	struct wire_call *call;
 	struct seen *seen;
 	__u32 key;
 
-	call = uring_call(req, &key);
+	call = uring_call(req->opcode, &key);
 	if (!call || (__u32)task->tgid == tlg_self)
 		return 0;
 	if (call->tests == WIRE_NO_CALL) {
@@ -88,11 +86,39 @@ int uring_end(__u64 *ctx)
 		return 0;
 	}
 	seen = seen_find(task->pid, key, &call);
-	if (!returned)
-		call_event(task, call, WIRE_B64, key % WIRE_SYSCALLS, req->cqe.res,
-			   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, req->opcode, seen);
+	if (!result || result == IOU_STOP_MULTISHOT)
+		result = req->cqe.res;
+	else if (result == -EAGAIN || result == IOU_REQUEUE)
+		goto out;
+	call_event(task, call, WIRE_B64, 0, result, WIRE_EVENT_RETURNED | WIRE_EVENT_URING,
+		   req->opcode, seen);
+out:
 	if (seen)
 		seen_free(seen, task->pid);
+	return 0;
+}
+
+/*
+ * raw_tp io_uring_complete(ctx, req, ...), v6.0 form. Runs in the task that completes the operation: the
+ * submitter, a worker or the thread that polls. Misses operations that complete unseen (IOSQE_CQE_SKIP_SUCCESS).
+ */
+SEC("raw_tp/io_uring_complete")
+int uring_complete(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u64 req = ctx->args[1];
+	struct wire_call *call;
+	__u32 key;
+	__u8 op;
+
+	if (!req) /* a message of the ring itself */
+		return 0;
+	op = LOAD(io_kiocb, req, opcode);
+	call = uring_call(op, &key);
+	if (!call || call->tests == WIRE_NO_CALL || (__u32)task->tgid == tlg_self)
+		return 0;
+	call_event(task, call, WIRE_B64, 0, (__s32)LOAD(io_kiocb, req, cqe.res),
+		   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, op, NULL);
 	return 0;
 }
 

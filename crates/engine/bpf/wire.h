@@ -19,7 +19,10 @@
 #define WIRE_AUX	     8 /* details of one call */
 #define WIRE_AUX_WORDS	     15 /* of a detail */
 #define WIRE_SYSCALLS	     1024 /* numbers per ABI that the call table has room for */
-#define WIRE_URING_OPS	     128
+#define WIRE_URING_OPS	     128 /* operations of io_uring that it has room for */
+#define WIRE_URING_FIRST     2048 /* index of operation 0 in the call table, behind the calls */
+#define WIRE_CALLS	     2176 /* entries that it has for one plan */
+#define WIRE_FILESYSTEMS     16 /* conditions of the filesystem list */
 #define WIRE_NO_CALL	     0xffffffffu
 #define WIRE_NO_SPOT	     0xffffffffu
 #define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record */
@@ -32,6 +35,9 @@ enum wire_abi {
 	WIRE_B32,
 	WIRE_ABIS,
 };
+
+_Static_assert(WIRE_URING_FIRST == WIRE_ABIS * WIRE_SYSCALLS, "calls of both ABIs come first");
+_Static_assert(WIRE_CALLS == WIRE_URING_FIRST + WIRE_URING_OPS, "operations come last");
 
 /* Whole events that were chosen and could not be delivered. Index into wire_counts.lost. */
 enum wire_lost {
@@ -142,8 +148,8 @@ enum wire_address {
 #define WIRE_ADDRESS_ANSWER 128 /* the call fills it in when it succeeds */
 
 /*
- * What one call evaluates. Index: abi * WIRE_SYSCALLS + number; behind the calls of one half of the plan
- * follow those of the other, see plan.bpf.h.
+ * What one call evaluates. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST + operation of io_uring;
+ * behind the calls of one half of the plan follow those of the other, see plan.bpf.h.
  */
 struct wire_call {
 	__u32 tests; /* index of its first test; WIRE_NO_CALL when no rule names it */
@@ -288,8 +294,8 @@ _Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 #define WIRE_OBJECT_KERNEL  16 /* the name was read where only the kernel could have written it */
 #define WIRE_OBJECT_WALKED \
 	32 /* the name is the object's own path: components, leaf first, each NUL-ended */
-#define WIRE_OBJECT_PATH    64 /* its path follows the name, in the same form */
-#define WIRE_OBJECT_REMOVED 128 /* nothing stands under that path any more */
+#define WIRE_OBJECT_LEFT_OUT 64 /* on a file system on which names are not looked at */
+#define WIRE_OBJECT_REMOVED  128 /* nothing stands under its path any more */
 
 struct wire_inode {
 	__u64 ino;
@@ -311,7 +317,7 @@ struct wire_object {
 	__u8 effect; /* from wire_shape, or enum wire_part */
 	__u8 place; /* from wire_shape, or WIRE_PLACE_SEEN */
 	__u8 named_by; /* 1 + index of the object whose name this one has, or 0 */
-	__u16 path_len; /* bytes */
+	__u16 path_len; /* bytes, in components, leaf first; 0 when the path is not known */
 };
 _Static_assert(sizeof(struct wire_object) == 72, "wire_object layout");
 

@@ -20,7 +20,8 @@ pub(crate) const NO_EPOCH: u32 = u32::MAX;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
 pub(crate) const ITEMS: usize = 8;
-pub(crate) const URING_OPS: usize = 128;
+pub(crate) const URING_FIRST: u32 = 2048;
+pub(crate) const CALLS: u32 = 2176;
 pub(crate) const LOST: usize = 3;
 pub(crate) const CUT: usize = 7;
 
@@ -41,7 +42,7 @@ pub(crate) const OBJECT_CREATED: u8 = 4;
 pub(crate) const OBJECT_NAMED: u8 = 8;
 pub(crate) const OBJECT_KERNEL: u8 = 16;
 pub(crate) const OBJECT_WALKED: u8 = 32;
-pub(crate) const OBJECT_PATH: u8 = 64;
+pub(crate) const OBJECT_LEFT_OUT: u8 = 64;
 pub(crate) const OBJECT_REMOVED: u8 = 128;
 
 pub(crate) const FACT_CREDS: u32 = 1;
@@ -295,6 +296,7 @@ pub(crate) use word;
 
 #[cfg(test)]
 mod tests {
+    use audit::plan::filesystem::Filesystems;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
@@ -448,7 +450,8 @@ mod tests {
             ("WIRE_KEEP", u64::from(KEEP)),
             ("WIRE_OBJECTS", OBJECTS as u64),
             ("WIRE_ITEMS", ITEMS as u64),
-            ("WIRE_URING_OPS", URING_OPS as u64),
+            ("WIRE_URING_FIRST", URING_FIRST.into()),
+            ("WIRE_CALLS", CALLS.into()),
             ("WIRE_PROCTITLE_BYTES", PROCTITLE_BYTES as u64),
             ("WIRE_EVENT_RETURNED", u64::from(EVENT_RETURNED)),
             ("WIRE_EVENT_SCRIPT", u64::from(EVENT_SCRIPT)),
@@ -462,8 +465,9 @@ mod tests {
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),
             ("WIRE_OBJECT_NAMED", u64::from(OBJECT_NAMED)),
             ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
-            ("WIRE_OBJECT_PATH", u64::from(OBJECT_PATH)),
+            ("WIRE_OBJECT_LEFT_OUT", u64::from(OBJECT_LEFT_OUT)),
             ("WIRE_OBJECT_REMOVED", u64::from(OBJECT_REMOVED)),
+            ("WIRE_FILESYSTEMS", Filesystems::MOST as u64),
             ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
             ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
             ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),

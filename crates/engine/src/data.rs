@@ -3,8 +3,10 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use audit::plan::filesystem::{Filesystems, LeftOut};
+
 use crate::abi;
-use crate::hints::{Hints, sees_uring};
+use crate::hints::Hints;
 use crate::keys::Epoch;
 use crate::load::skel::types;
 use crate::lower::Reads;
@@ -73,7 +75,7 @@ impl Data {
                 open: read!(self, tlg_open_reads) != 0,
             },
             refusals: read!(self, tlg_refusals) != 0,
-            uring: read!(self, tlg_uring_calls),
+            uring: read!(self, tlg_uring) != 0,
         }
     }
 
@@ -90,8 +92,7 @@ impl Data {
         write!(self, tlg_openat_reads, hints.reads.openat.into());
         write!(self, tlg_open_reads, hints.reads.open.into());
         write!(self, tlg_refusals, hints.refusals.into());
-        write!(self, tlg_uring_calls, hints.uring);
-        write!(self, tlg_uring, sees_uring(hints).into());
+        write!(self, tlg_uring, hints.uring.into());
     }
 
     /// Writes where watches may be, into the half of a plan that is not in force.
@@ -115,6 +116,28 @@ impl Data {
         let half = unsafe { halves.add(usize::from(epoch.half())) };
         // SAFETY: as above, and no plan in force uses this half.
         unsafe { half.write_volatile(first) };
+    }
+
+    /// Writes which file systems are left out, into the half of a plan that is not in force.
+    pub(crate) fn filesystems(self, epoch: Epoch, left_out: &[LeftOut]) {
+        let half = usize::from(epoch.half());
+        let counts = word!(self, tlg_left_out_count).cast::<u32>();
+        // SAFETY: there are two halves; see `word`.
+        let count_at = unsafe { counts.add(half) };
+        let firsts = word!(self, tlg_left_out).cast::<[[u32; 2]; Filesystems::MOST]>();
+        // SAFETY: as above.
+        let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
+        let some = left_out.iter().take(Filesystems::MOST);
+        let mut count = 0;
+        for (at, left_out) in some.enumerate() {
+            // SAFETY: a half has room for so many; see `word`.
+            let at = unsafe { first.add(at) };
+            // SAFETY: as above, and no plan in force uses this half.
+            unsafe { at.write_volatile([left_out.magic, left_out.all_others.into()]) };
+            count += 1;
+        }
+        // SAFETY: as above.
+        unsafe { count_at.write_volatile(count) };
     }
 
     /// Says that no call is decided about any more by the plan before the one in force.

@@ -2,6 +2,7 @@
 
 use audit::event::{Argv, Background, Event, Task, Time, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
+use audit::plan::uring::Operation;
 use smallvec::SmallVec;
 use zerocopy::FromBytes as _;
 
@@ -108,7 +109,7 @@ impl<'a> Rest<'a> {
         Ok(Object {
             wire,
             name: (wire.flags & abi::OBJECT_NAMED != 0).then_some(name),
-            path: (wire.flags & abi::OBJECT_PATH != 0).then_some(path),
+            path: (!path.is_empty()).then_some(path),
         })
     }
 
@@ -182,6 +183,7 @@ impl Decoder {
             returned,
         };
         let items = call.items(&objects);
+        let uring_op = (head.flags & abi::EVENT_URING != 0).then_some(head.uring_op);
         Ok(Event {
             time: context.time,
             serial: context.serial,
@@ -190,8 +192,11 @@ impl Decoder {
             } else {
                 Arch::X86_64
             },
-            syscall: Syscall(head.nr),
-            uring_op: (head.flags & abi::EVENT_URING != 0).then_some(head.uring_op),
+            syscall: match uring_op.map(Operation::numbered) {
+                Some(operation) => operation.map_or(Syscall::NONE, |known| known.call().syscall),
+                None => Syscall(head.nr),
+            },
+            uring_op,
             personality: head.personality,
             exit: returned.then(|| reported_exit(head.exit.cast_signed())),
             args: head.args,

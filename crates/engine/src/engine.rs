@@ -151,6 +151,7 @@ impl<'s> Engine<'s> {
                 rodata.tlg_apparmor = probe::apparmor().into();
                 rodata.tlg_hooked = (sees == Sees::Inside).into();
                 rodata.tlg_context = options.context.into();
+                rodata.tlg_filesystems = room.has_filesystems().into();
             }
             Ok(())
         })?;
@@ -327,6 +328,7 @@ impl<'s> Engine<'s> {
         half.fill(self.objects.first(), epoch, self.room, lowered, watches)?;
         self.data.glance(epoch, &watches.bits);
         self.data.forks(epoch, self.room.forks(epoch, lowered));
+        self.data.filesystems(epoch, &lowered.filesystems);
         Ok(())
     }
 

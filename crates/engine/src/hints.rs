@@ -3,9 +3,6 @@
 //! A hint of two plans together holds for either: what one of them needs is not spared. So hints are
 //! those of both while one plan takes the place of another.
 
-use std::array;
-
-use crate::abi;
 use crate::lower::{Lowered, Numbers, Reads};
 
 /// The hints of a plan.
@@ -21,8 +18,8 @@ pub(crate) struct Hints {
     pub(crate) reads: Reads,
     /// Whether a hook sees what an open has found and may not have, so that names need not be compared.
     pub(crate) refusals: bool,
-    /// For each operation of `io_uring`, 1 + index in the call table of what does the same; 0 for none.
-    pub(crate) uring: [u32; abi::URING_OPS],
+    /// Whether operations of `io_uring` may be hooked.
+    pub(crate) uring: bool,
 }
 
 impl Hints {
@@ -53,11 +50,7 @@ impl Hints {
                 open: self.reads.open || other.reads.open,
             },
             refusals: self.refusals && other.refusals,
-            // An operation stands for the same call in every plan.
-            uring: array::from_fn(|op| {
-                let of = |hints: &Self| hints.uring.get(op).copied().unwrap_or(0);
-                of(self).max(of(other))
-            }),
+            uring: self.uring || other.uring,
         }
     }
 }
@@ -72,25 +65,18 @@ fn either(left: &Numbers, right: &Numbers) -> Numbers {
     both
 }
 
-/// Whether operations of `io_uring` may be hooked.
-pub(crate) fn sees_uring(hints: &Hints) -> bool {
-    hints.uring.iter().any(|&call| call != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn hints(open_gate: u32, refusals: bool) -> Hints {
-        let mut uring = [0; abi::URING_OPS];
-        uring[1] = 5;
         Hints {
             raw_enter: Numbers::default(),
             raw_exit: Numbers::default(),
             open_gate,
             reads: Reads::default(),
             refusals,
-            uring,
+            uring: refusals,
         }
     }
 
@@ -101,8 +87,6 @@ mod tests {
         let mut reading = hints(0, false);
         reading.raw_exit[0][1] = 0b10;
         reading.reads.openat = true;
-        reading.uring[1] = 0;
-        reading.uring[2] = 9;
         let both = writing.or(&reading);
         assert_eq!(both, reading.or(&writing));
         assert_eq!(both.open_gate, 0, "an open that reads is looked at");
@@ -114,9 +98,8 @@ mod tests {
             }
         );
         assert_eq!(both.raw_exit[0][1], 0b11);
-        assert_eq!(both.uring[..3], [0, 5, 9]);
         assert!(!both.refusals, "names are compared until the hook is there");
-        assert!(sees_uring(&both));
+        assert!(both.uring);
     }
 
     #[test]

@@ -33,7 +33,11 @@ impl<'a> Call<'a> {
     pub(crate) fn items(&self, objects: &[Object<'a>]) -> SmallVec<[Item<'a>; 5]> {
         let mut items = SmallVec::new();
         if objects.iter().any(is_seen) {
-            items.extend(objects.iter().map(|object| self.seen(object, objects)));
+            items.extend(
+                objects
+                    .iter()
+                    .filter_map(|object| self.seen(object, objects)),
+            );
             return items;
         }
         let enoent = self.returned && self.head.exit.cast_signed() == -2;
@@ -68,8 +72,11 @@ impl<'a> Call<'a> {
     }
 
     /// A hook inside the kernel has seen the item as it is.
-    fn seen(&self, object: &Object<'a>, objects: &[Object<'a>]) -> Item<'a> {
+    fn seen(&self, object: &Object<'a>, objects: &[Object<'a>]) -> Option<Item<'a>> {
         let wire = object.wire;
+        if is_left_out(object) {
+            return left_out(object);
+        }
         let by = usize::from(wire.named_by).checked_sub(1);
         let named = by.and_then(|by| objects.get(by)).unwrap_or(object);
         let (name, nametype) = match wire.effect {
@@ -82,13 +89,13 @@ impl<'a> Call<'a> {
             abi::PART_CREATE => (named.name, NameType::Create),
             _ => (named.name, NameType::Unknown),
         };
-        Item {
+        Some(Item {
             name,
             source: source(named),
             inode: (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode)),
             nametype,
             path: object.path,
-        }
+        })
     }
 
     /// The directory of an object that the call makes or removes.
@@ -106,6 +113,10 @@ impl<'a> Call<'a> {
 
     fn used(&self, object: &Object<'a>, items: &mut SmallVec<[Item<'a>; 5]>) {
         let wire = object.wire;
+        if is_left_out(object) {
+            items.extend(left_out(object));
+            return;
+        }
         let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
         let done = self.head.success != 0;
         match wire.place {
@@ -162,6 +173,16 @@ impl<'a> Call<'a> {
             _ => name,
         }
     }
+}
+
+/// Whether the object is on a file system that the filesystem list leaves out.
+fn is_left_out(object: &Object<'_>) -> bool {
+    object.wire.flags & abi::OBJECT_LEFT_OUT != 0
+}
+
+/// What the kernel's audit lists of such an object: the name that the call gave, if it gave one of its own.
+fn left_out<'a>(object: &Object<'a>) -> Option<Item<'a>> {
+    item(object, NameType::Unknown, None)
 }
 
 fn is_seen(object: &Object<'_>) -> bool {

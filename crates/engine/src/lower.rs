@@ -5,11 +5,11 @@ mod address;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use audit::ids::{Arch, Syscall};
+use audit::plan::filesystem::LeftOut;
 use audit::plan::fork::{self, Mark};
 use audit::plan::hook::{self, Hook, Sides};
 use audit::plan::inner::{self, Inner};
 use audit::plan::shape::{self, Effect, Object, Place};
-use audit::plan::uring;
 use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
 use audit::rule::{Action, Field, Op};
 use audit::table;
@@ -25,16 +25,18 @@ pub(crate) struct Lowered {
     pub(crate) forks: Vec<WireTest>,
     /// Where the tests of some rules are.
     programs: HashMap<Vec<WireTest>, u32>,
-    /// One entry per call of the plan, by its index in the call table.
+    /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
     pub(crate) calls: BTreeMap<u32, WireCall>,
     /// Numbers that the raw `sys_enter` is for.
     pub(crate) raw_enter: Numbers,
     /// Numbers that the raw `sys_exit` is for.
     pub(crate) raw_exit: Numbers,
+    /// On which file systems names are not looked at.
+    pub(crate) filesystems: Vec<LeftOut>,
     /// What to attach to.
     pub(crate) hooks: BTreeSet<Hook>,
-    /// For each operation of `io_uring`, 1 + index in the call table of what does the same; 0 for none.
-    pub(crate) uring: [u32; abi::URING_OPS],
+    /// Whether operations of `io_uring` evaluate rules.
+    pub(crate) uring: bool,
     /// Whether rules may match an `openat`, or an `open`, that only reads.
     pub(crate) reads: Reads,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
@@ -71,12 +73,13 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
     let mut lowered = Lowered {
         tests: Vec::new(),
         forks: forks(plan),
+        filesystems: plan.filesystems.conditions().collect(),
         programs: HashMap::new(),
         calls: BTreeMap::new(),
         raw_enter: Numbers::default(),
         raw_exit: Numbers::default(),
         hooks: fork::hook(plan).into_iter().collect(),
-        uring: [0; abi::URING_OPS],
+        uring: false,
         reads: Reads::default(),
         open_gate: O_ACCMODE,
         refusals: sides.refusals,
@@ -92,12 +95,6 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
             continue; // no such call exists: nothing to attach to, nothing to miss
         }
         let hooks = sides.hooks(*call);
-        if hooks.iter().any(|hook| matches!(hook, Hook::UringExit(_)))
-            && let Some(operation) = uring::operation_of(*call)
-            && let Some(index) = lowered.uring.get_mut(usize::from(operation.op))
-        {
-            *index = abi * abi::SYSCALLS + number + 1;
-        }
         if hooks.contains(&Hook::RawEnter) {
             set(&mut lowered.raw_enter, abi, number);
         }
@@ -105,20 +102,7 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
             set(&mut lowered.raw_exit, abi, number);
         }
         lowered.hooks.extend(hooks);
-        let mut wire = lowered.call(*call, rules, sides.remembers(*call));
-        if sides.details(*call).next().is_some() {
-            wire.facts |= abi::FACT_AUX;
-        }
-        if sides.sees(*call) {
-            wire.facts |= abi::FACT_SEEN;
-            if inner::shows_every_name(*call) {
-                wire.facts |= abi::FACT_NAMED;
-            }
-            let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
-            if !opens_to_write(&wire) && !creates && inner::of(*call).contains(&Inner::OpenObject) {
-                lowered.open_gate = 0;
-            }
-        }
+        let wire = lowered.seen_call(*call, rules, sides);
         let reads = wire.facts & abi::FACT_SEEN == 0 || !opens_to_write(&wire);
         match hook::tracepoint_name(*call) {
             Some("openat") => lowered.reads.openat = reads,
@@ -127,10 +111,36 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         }
         lowered.calls.insert(abi * abi::SYSCALLS + number, wire);
     }
+    for (operation, rules) in sides.operations(plan) {
+        lowered.uring = true;
+        lowered.hooks.extend(sides.operation_hooks(operation));
+        let wire = lowered.seen_call(operation.call(), &rules, sides);
+        let index = abi::URING_FIRST + u32::from(operation.op);
+        lowered.calls.insert(index, wire);
+    }
     lowered
 }
 
 impl Lowered {
+    /// A call, or what an operation does in place of it, with what hooks see of it.
+    fn seen_call(&mut self, call: Call, rules: &CallPlan, sides: Sides) -> WireCall {
+        let mut wire = self.call(call, rules, sides.remembers(call));
+        if sides.details(call).next().is_some() {
+            wire.facts |= abi::FACT_AUX;
+        }
+        if sides.sees(call) {
+            wire.facts |= abi::FACT_SEEN;
+            if inner::shows_every_name(call) {
+                wire.facts |= abi::FACT_NAMED;
+            }
+            let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
+            if !opens_to_write(&wire) && !creates && inner::of(call).contains(&Inner::OpenObject) {
+                self.open_gate = 0;
+            }
+        }
+        wire
+    }
+
     fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireCall {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         let watched = rules.slots.iter().any(needs_watch);

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use audit::plan::filesystem::Filesystems;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
@@ -23,6 +24,8 @@ pub(crate) struct Room {
     tests: u32,
     inodes: u32,
     names: u32,
+    /// Conditions of the filesystem list: calls pay for looking at it where there may be one.
+    filesystems: u32,
 }
 
 /// Tests, and keys of watches, that there is room for at least: more than any public rule set has.
@@ -36,6 +39,11 @@ impl Room {
             tests: room(lowered.tests.len() + lowered.forks.len()),
             inodes: room(watches.inodes.len()),
             names: room(watches.names.len()),
+            filesystems: if lowered.filesystems.is_empty() {
+                0
+            } else {
+                count(Filesystems::MOST)
+            },
         }
     }
 
@@ -45,6 +53,7 @@ impl Room {
             tests: self.tests,
             inodes: self.inodes,
             names: self.names,
+            filesystems: self.filesystems,
             ..Fixed::default()
         }
     }
@@ -55,7 +64,13 @@ impl Room {
             tests: fixed.tests,
             inodes: fixed.inodes,
             names: fixed.names,
+            filesystems: fixed.filesystems,
         }
+    }
+
+    /// Whether plans may have a filesystem list.
+    pub(crate) const fn has_filesystems(self) -> bool {
+        self.filesystems != 0
     }
 
     /// Looks whether a plan has room.
@@ -71,6 +86,11 @@ impl Room {
             ),
             ("watched inodes", watches.inodes.len(), self.inodes),
             ("watched names", watches.names.len(), self.names),
+            (
+                "conditions on file systems",
+                lowered.filesystems.len(),
+                self.filesystems,
+            ),
         ] {
             if count(needed) > room {
                 return Err(EngineError::Room { what, needed, room });
@@ -230,7 +250,7 @@ impl Written {
         });
         let forks: Vec<WireTest> = forks.collect();
         put_all("tlg_tests", &maps.tlg_tests, after, &forks)?;
-        let all = count(abi::ABIS) * abi::SYSCALLS;
+        let all = abi::CALLS;
         let calls: Vec<WireCall> = (0..all)
             .map(|index| call_at(lowered.calls.get(&index).copied(), first, epoch))
             .collect();

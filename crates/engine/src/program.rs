@@ -67,6 +67,7 @@ programs! {
     StubCallEnter => stub_call_enter,
     StubUringEnter => stub_uring_enter,
     StubUringEnd => stub_uring_end,
+    UringComplete => uring_complete,
     CallEnd => call_end,
     BareEnd => bare_end,
     CallLast => call_last,

@@ -192,6 +192,7 @@ impl<'k> Finder<'k> {
             }),
             Hook::UringEnter(name) => self.operation(Program::StubUringEnter, Side::Enter, name),
             Hook::UringExit(name) => self.operation(Program::StubUringEnd, Side::Exit, name),
+            Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
             Hook::Inner(inner) => Ok(own(Program::of_inner(inner))),
             Hook::Fork => Ok(own(Program::TaskFork)),
         }

@@ -214,7 +214,7 @@ fn submitting(program: Program, entry: [u64; 4]) -> anyhow::Result<Program> {
     for (at, word) in (0..).step_by(8).zip(entry) {
         program = program.store(Some("entries"), at, word);
     }
-    let submitted = Layout::ask()?.submitted;
+    let submitted = Layout::ask(Path::new(PROGRAMS))?.submitted;
     let program = program.store(Some("rings"), submitted, ENTRIES.cast_unsigned());
     let enter = vec![ring(), 1.into(), 0.into(), 0.into(), 0.into(), 0.into()];
     Ok(program.then_rounds(SAMPLES).call(426, enter))

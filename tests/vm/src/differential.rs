@@ -10,6 +10,7 @@ mod exec;
 mod ipc;
 pub(crate) mod kernel;
 mod known;
+mod left_out;
 mod namespace;
 mod objects;
 mod open;
@@ -25,7 +26,7 @@ use crate::daemon::Daemon;
 use crate::program::Entry;
 use crate::suite::{Rules, Session, wait_for};
 use compare::Comparison;
-use kernel::KernelAudit;
+use kernel::{KernelAudit, is_of_operations};
 use known::{Known, Setting};
 use steps::Run;
 use uring::Worker;
@@ -173,6 +174,49 @@ pub(crate) const SESSION_URING: Session = Session {
     ..SESSION
 };
 
+/// The same operations, by the list that is their own.
+pub(crate) const SESSION_URING_LIST: Session = Session {
+    name: "differential_uring_list",
+    rules: Rules::Text(RULES_URING_LIST),
+    tests: &[
+        ("uring_list_submitter", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING_LIST,
+                "uring_list_submitter",
+                &uring::runs(Worker::Submitter)?,
+            )
+        }),
+        ("uring_list_worker", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING_LIST,
+                "uring_list_worker",
+                &uring::runs(Worker::Pool)?,
+            )
+        }),
+        ("uring_list_poller", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING_LIST,
+                "uring_list_poller",
+                &uring::runs(Worker::Poller)?,
+            )
+        }),
+    ],
+    ..SESSION
+};
+
+/// File systems that the filesystem list leaves out, and one that it does not.
+pub(crate) const SESSION_LEFT_OUT: Session = Session {
+    name: "differential_left_out",
+    rules: Rules::Text(RULES_LEFT_OUT),
+    tests: &[("left_out", |daemon| {
+        agree(daemon, &SESSION_LEFT_OUT, "left_out", &left_out::runs())
+    })],
+    ..SESSION
+};
+
 const B64: Entry = Entry::Syscall;
 const INT80: Entry = Entry::Interrupt;
 const B32: Entry = Entry::Narrow;
@@ -220,7 +264,30 @@ const RULES_32: &str = "\
 
 const RULES_URING: &str = "\
 -a always,exit -F arch=b64 -S openat,openat2,mkdirat,symlinkat,linkat,renameat,renameat2,unlinkat,connect -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S fallocate,shutdown,close -F gid=4242 -k differential
 -a always,exit -F arch=b64 -S execve,exit,exit_group -F gid=4242 -k differential
+";
+
+/// The last rule says nothing to the kernel that it does not know; of tollgate it says that the list comes
+/// before what rules about calls say of operations.
+const RULES_URING_LIST: &str = "\
+-a always,io_uring -S openat,openat2 -F uid!=0 -F gid=4242 -k other
+-a always,io_uring -S openat,openat2 -F uid=0 -F gid=4242 -k differential
+-a never,io_uring -S mkdirat,shutdown -F gid=4242
+-a always,io_uring -S all -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S openat,execve,exit,exit_group -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S mkdirat,unlinkat -F gid=4242 -k calls
+";
+
+/// Nothing on a tmpfs is an object that a rule could be about: the second to fourth rule would change the key.
+const RULES_LEFT_OUT: &str = "\
+-a never,filesystem -F fstype=0x01021994
+-a always,exit -F arch=b64 -S openat,mkdir,rename,unlink,chmod -F dir=/tmp -F gid=4242 -k by-directory
+-a always,exit -F arch=b64 -S openat,mkdir,unlink -F path=/tmp/w -F gid=4242 -k by-path
+-a always,exit -F arch=b64 -S openat,mkdir,truncate -F filetype=dir -F gid=4242 -k by-type
+-a always,exit -F arch=b64 -S openat -F dir=/proc -F gid=4242 -k below-proc
+-a always,exit -F arch=b64 -S openat,mkdir,symlink,link,rename,chmod,fchmod,truncate -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S unlink,unlinkat,exit -F gid=4242 -k differential
 ";
 
 /// Key of all rules.
@@ -236,7 +303,11 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
         engine: session.engine,
     };
     let mut audit = KernelAudit::start(daemon.rules())?;
-    audit.add_uring_rule(GROUP, KEY)?;
+    if !session.rules.text().lines().any(is_of_operations) {
+        audit.add(&format!(
+            "-a always,io_uring -S all -F gid={GROUP} -k {KEY}"
+        ))?;
+    }
     let pids = steps::run(test, runs);
     let theirs = audit.stop()?;
     let pids = pids?;

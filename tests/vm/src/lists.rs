@@ -16,6 +16,7 @@ mod random;
 mod workload;
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -23,6 +24,7 @@ use bstr::ByteSlice as _;
 
 use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
+use crate::differential::uring::Layout;
 use crate::suite::{Rules, Session, wait_within};
 use choice::{Choices, Difference};
 use known::Known;
@@ -95,6 +97,11 @@ impl Wanted {
             .map(Scene::new)
     }
 
+    /// Rules of the filesystem list: they are about all lists of a run.
+    fn filesystems(&self) -> Vec<String> {
+        generate::filesystems(&mut Random::of(self.seed, u32::MAX))
+    }
+
     /// The lines of a list.
     fn list(&self, scene: &Scene) -> Vec<String> {
         generate::list(&mut Random::of(self.seed, scene.number), scene)
@@ -130,7 +137,9 @@ fn lock() -> std::io::Result<File> {
 fn prepare(wanted: &Wanted) -> anyhow::Result<()> {
     workload::clear()?;
     Last::prepare()?;
-    wanted.scenes().try_for_each(|scene| scene.prepare())
+    let layout = Layout::ask(Path::new(workload::PLACES))?;
+    let mut scenes = wanted.scenes();
+    scenes.try_for_each(|scene| scene.prepare(layout))
 }
 
 /// Rules of all lists.
@@ -138,6 +147,7 @@ fn rules(wanted: &Wanted) -> String {
     let lists = wanted.scenes().flat_map(|scene| wanted.list(&scene));
     [Last::RULE.to_owned()]
         .into_iter()
+        .chain(wanted.filesystems())
         .chain(lists)
         .map(|line| line + "\n")
         .collect()
@@ -148,11 +158,15 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
         "vm: note {} rule lists from number {} of seed {}",
         wanted.count, wanted.first, wanted.seed
     );
+    for line in wanted.filesystems() {
+        println!("vm: note   {line}");
+    }
     let mut audit = KernelAudit::start(daemon.rules())?;
     let mut runs = Vec::new();
     let mut run = || -> anyhow::Result<()> {
         for (done, scene) in wanted.scenes().enumerate() {
-            runs.push((scene.run()?, scene));
+            let about = generate::about(&mut Random::of(wanted.seed, scene.number));
+            runs.push((scene.run(about)?, scene));
             if done % READ_EVERY == 0 {
                 audit.drain()?;
             }

@@ -56,6 +56,8 @@ const TESTING: &[Session] = &[
     differential::SESSION,
     differential::SESSION_32,
     differential::SESSION_URING,
+    differential::SESSION_URING_LIST,
+    differential::SESSION_LEFT_OUT,
     lists::SESSION,
 ];
 

@@ -53,7 +53,7 @@ pub(crate) enum Rules {
 }
 
 impl Rules {
-    fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Self::Text(text) => text.to_owned(),
             Self::Made(make) => make(),

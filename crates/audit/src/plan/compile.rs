@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use bstr::BString;
 
 use crate::ids::{Arch, Syscall};
-use crate::rule::{Action, Field, List, Op, SyscallMask};
+use crate::rule::{Action, Field, List, Op, Rule, SyscallMask};
 use crate::table;
 
 use super::fork::Mark;
 use super::list::Listed;
 use super::prepare::{CallTraits, Condition, Outcome, Prepared, prepare, prepare_fork};
 use super::refuse::Refusal;
+use super::uring::OPERATIONS;
 use super::{
     Call, CallPlan, Facts, Plan, PlannedRule, RuleId, Slot, Subject, Test, Unsupported, WatchId,
 };
@@ -40,7 +41,19 @@ impl Plan {
                     plan.messages.push(listed);
                     continue;
                 }
-                _ => {}
+                List::Filesystem => {
+                    let (source, line, loses) = (listed.source, listed.line, false);
+                    if let Err(reason) = plan.filesystems.push(listed) {
+                        plan.unsupported.push(Unsupported {
+                            source,
+                            line,
+                            loses,
+                            reason,
+                        });
+                    }
+                    continue;
+                }
+                List::Exit | List::Task | List::IoUring => {}
             }
             let conditions = if plan.rules.len() < Self::MAX_RULES {
                 if listed.rule.list == List::Task {
@@ -78,6 +91,7 @@ impl Plan {
         plan.watches = watches.paths;
         let marked = marked(&plan.forks, &plan.rules);
         plan.calls = calls(&plan.rules, &prepared, &marked, arches);
+        plan.operations = operations(&plan.rules, &prepared, &marked);
         plan
     }
 }
@@ -169,29 +183,61 @@ fn calls(
                 continue;
             }
             let traits = CallTraits::of(Call { arch, syscall });
-            let slots = slots(rules, prepared, marked, &traits);
-            if !slots.is_empty() {
-                let facts = facts(&slots);
-                calls.insert(traits.call, CallPlan { slots, facts });
+            let is_about = |rule: &Rule| rule.list == List::Exit && rule.syscalls.contains(number);
+            let slots = slots(rules, prepared, marked, &traits, is_about);
+            if let Some(planned) = CallPlan::of(slots) {
+                calls.insert(traits.call, planned);
             }
         }
     }
     calls
 }
 
-/// Slots of one syscall, ending with one that records; none when nothing can be recorded.
+/// What operations evaluate by rules of their own; what comes behind may be about the call that does the
+/// same, so that all slots are kept.
+fn operations(
+    rules: &[PlannedRule],
+    prepared: &[Prepared],
+    marked: &[Slot],
+) -> BTreeMap<u8, CallPlan> {
+    let mut operations = BTreeMap::new();
+    for operation in &OPERATIONS {
+        let is_about = |rule: &Rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls);
+        if !rules.iter().any(|planned| is_about(&planned.rule)) {
+            continue;
+        }
+        let traits = CallTraits::of(operation.call());
+        let slots = slots(rules, prepared, marked, &traits, is_about);
+        let facts = facts(&slots);
+        operations.insert(operation.op, CallPlan { slots, facts });
+    }
+    operations
+}
+
+impl CallPlan {
+    /// Of slots, up to the last that records; nothing when none does.
+    pub(super) fn of(mut slots: Vec<Slot>) -> Option<Self> {
+        let records = slots.iter().rposition(|slot| slot.action == Action::Always);
+        slots.truncate(records? + 1);
+        let facts = facts(&slots);
+        Some(Self { slots, facts })
+    }
+}
+
+/// Slots of one syscall or operation, up to one that decides in any case.
 fn slots(
     rules: &[PlannedRule],
     prepared: &[Prepared],
     marked: &[Slot],
     traits: &CallTraits,
+    is_about: impl Fn(&Rule) -> bool,
 ) -> Vec<Slot> {
     let mut slots = marked.to_vec();
     for (id, (planned, prepared)) in (0..=u16::MAX).map(RuleId).zip(rules.iter().zip(prepared)) {
         let Prepared::Conditions(conditions) = prepared else {
             continue;
         };
-        if !planned.rule.syscalls.contains(traits.call.syscall.0) {
+        if !is_about(&planned.rule) {
             continue;
         }
         if let Some(tests) = residue(conditions, traits) {
@@ -206,8 +252,6 @@ fn slots(
             }
         }
     }
-    let records = slots.iter().rposition(|slot| slot.action == Action::Always);
-    slots.truncate(records.map_or(0, |last| last + 1));
     slots
 }
 

@@ -376,9 +376,10 @@ fn of_mark(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
 fn matches(rule: &Rule, observed: &Observed<'_>) -> bool {
     let number = observed.syscall.0;
     let selected = number < SyscallMask::LIMIT - 32 && rule.syscalls.contains(number);
-    if rule.list != List::Exit || !selected {
-        return false;
-    }
+    rule.list == List::Exit && selected && conditions_hold(rule, observed)
+}
+
+fn conditions_hold(rule: &Rule, observed: &Observed<'_>) -> bool {
     let all_hold = |one| rule.fields.iter().all(|test| holds(test, observed, one));
     if rule.fields.iter().any(is_about_one_object) {
         observed.objects.iter().any(|object| all_hold(Some(object)))

@@ -4,17 +4,23 @@
 //! *every* syscall of the machine: that is the price in [`Price::every_syscall_ns`]. On the fentry
 //! engine it is 0. A call "pays" here when it also evaluates rules.
 
+mod cost;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::ids::{Arch, Syscall};
-use crate::rule::{Action, Field, SyscallMask};
+use crate::rule::{Action, Field, List, SyscallMask};
 use crate::table;
 
+pub use cost::Cost;
+use cost::{cost_of, cost_of_operation};
+
 use super::hook::{self, EngineKind, Hook, Kernel, Sides};
+use super::security;
 use super::shape::{self, Place};
+use super::uring::{OPERATIONS, Operation};
 use super::{Call, Plan, RuleId};
-use super::{security, uring};
 
 /// Prices of the tracepoint engine.
 ///
@@ -107,27 +113,14 @@ pub struct RuleCost {
     pub rule: RuleId,
     /// Syscalls that evaluate it.
     pub calls: BTreeMap<Arch, Vec<Syscall>>,
+    /// Operations of `io_uring` that evaluate it.
+    pub operations: Vec<&'static Operation>,
     /// Hooks that it needs; none for a rule that only suppresses.
     pub hooks: BTreeSet<Hook>,
     /// How much of the machine it burdens.
     pub cost: Cost,
     /// What its writer should know.
     pub notes: Vec<Note>,
-}
-
-/// How much of a machine a rule burdens, relative to other rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cost {
-    /// Needs no hook: it matches nothing, or only suppresses.
-    Nothing,
-    /// Only calls that programs make now and then.
-    Low,
-    /// Calls that a busy program makes thousands of times a second, such as opens.
-    Medium,
-    /// Calls that a busy program makes all the time, such as read.
-    High,
-    /// Every syscall, or nearly.
-    Everything,
 }
 
 /// Something to know about a rule.
@@ -144,6 +137,8 @@ pub enum Note {
     NewTasks,
     /// It is evaluated for nearly all syscalls of an ABI.
     EverySyscall(Arch),
+    /// All operations of `io_uring` pay for it, and only their results are seen.
+    EveryOperation,
     /// It covers 32-bit calls because it says so.
     Compat,
     /// It covers 32-bit calls because it does not say which ABI it means.
@@ -208,6 +203,7 @@ impl Note {
             Self::OnlySuppresses => "only-suppresses",
             Self::NewTasks => "new-tasks",
             Self::EverySyscall(_) => "every-syscall",
+            Self::EveryOperation => "every-operation",
             Self::Compat => "compat",
             Self::CompatUnasked => "compat-unasked",
             Self::NamesFromTask(_) => "names-from-task",
@@ -233,6 +229,10 @@ impl fmt::Display for Note {
             Self::EverySyscall(arch) => {
                 write!(f, "is evaluated for nearly every {} syscall", bits(*arch))
             }
+            Self::EveryOperation => f.write_str(
+                "every operation of io_uring pays, 40 % of what one costs that does nothing; names and objects \
+                 are not seen, and ids are those of who completes it",
+            ),
             Self::Compat => f.write_str("32-bit calls: needs the raw tracepoint"),
             Self::CompatUnasked => f.write_str(
                 "32-bit calls: needs the raw tracepoint; add `-F arch=b64` if they are not meant",
@@ -281,12 +281,20 @@ pub const fn bits(arch: Arch) -> &'static str {
     }
 }
 
-/// Calls that record, and whose operation of `io_uring` has no hook.
+/// Calls that record, and whose work `io_uring` can do without being seen.
 fn missed(plan: &Plan, sides: Sides) -> Vec<&'static str> {
-    plan.calls
-        .keys()
-        .filter(|&&call| !sides.sees_uring(call))
-        .filter_map(|&call| Some(uring::operation_of(call)?.syscall))
+    if sides.calls_are_operations() {
+        return Vec::new();
+    }
+    let is_missed = |call: &Call| {
+        let mut same = OPERATIONS
+            .iter()
+            .filter(|operation| operation.stands_for(*call));
+        same.any(|operation| !plan.operations.contains_key(&operation.op))
+    };
+    let missed = plan.calls.keys().filter(|call| is_missed(call));
+    missed
+        .filter_map(|call| table::syscall_name(call.arch, call.syscall))
         .collect()
 }
 
@@ -351,9 +359,20 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
             }
         }
     }
+    let mut operations: Vec<Vec<&'static Operation>> = vec![Vec::new(); plan.rules.len()];
+    for (operation, planned) in raw.operations(plan) {
+        for slot in &planned.slots {
+            if let Some(operations) = operations.get_mut(usize::from(slot.rule.0)) {
+                operations.push(operation);
+            }
+        }
+    }
+    let touched = touched.into_iter().zip(operations);
     let with_ids = (0..=u16::MAX).map(RuleId).zip(&plan.rules).zip(touched);
     with_ids
-        .map(|((rule, planned), calls)| {
+        .map(|((rule, planned), (calls, operations))| {
+            let is_idle = calls.is_empty() && operations.is_empty();
+            let of_operations = planned.rule.list == List::IoUring && !is_idle;
             let suppresses = planned.rule.action == Action::Never;
             let mut by_arch: BTreeMap<Arch, Vec<Syscall>> = BTreeMap::new();
             for call in &calls {
@@ -368,9 +387,14 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
                 })
                 .map(|(&arch, _)| arch);
             let mut notes: Vec<Note> = everywhere.map(Note::EverySyscall).collect();
-            let cost = match (suppresses || calls.is_empty(), notes.is_empty()) {
+            let cost = match (suppresses || is_idle, notes.is_empty()) {
                 (true, _) => Cost::Nothing,
                 (false, false) => Cost::Everything,
+                (false, true) if of_operations => operations
+                    .iter()
+                    .map(|operation| cost_of_operation(operation, raw))
+                    .max()
+                    .unwrap_or(Cost::Nothing),
                 (false, true) => calls
                     .iter()
                     .map(|&call| cost_of(call))
@@ -380,17 +404,22 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
             let of_tasks = plan.forks.iter().any(|fork| fork.rule == rule);
             if of_tasks {
                 notes.push(Note::NewTasks);
-            } else if calls.is_empty() && security::condition(&planned.rule).is_some() {
+            } else if is_idle && security::condition(&planned.rule).is_some() {
                 notes.push(Note::NoLabels);
-            } else if calls.is_empty() {
+            } else if is_idle {
                 notes.push(Note::MatchesNothing);
             } else if suppresses {
                 notes.push(Note::OnlySuppresses);
             }
             let mut hooks = BTreeSet::new();
-            if !suppresses && !calls.is_empty() {
+            if !suppresses {
+                if of_operations && raw.sees_completions_only() {
+                    notes.push(Note::EveryOperation);
+                }
                 notes.extend(notes_on(plan, rule, &calls, raw));
                 hooks.extend(calls.into_iter().flat_map(|call| raw.hooks(call)));
+                let of_each = |operation: &&Operation| raw.operation_hooks(operation);
+                hooks.extend(operations.iter().flat_map(of_each));
             }
             if of_tasks {
                 hooks.insert(Hook::Fork);
@@ -398,6 +427,7 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
             RuleCost {
                 rule,
                 calls: by_arch,
+                operations,
                 hooks,
                 cost,
                 notes,
@@ -458,26 +488,6 @@ fn takes_names(call: Call) -> bool {
         Some("execve" | "execveat")
     );
     !starts && shape::objects(call.arch, call.syscall).iter().any(by_name)
-}
-
-/// How often programs make a call. A judgement, in three steps, of ordinary servers and desktops.
-fn cost_of(call: Call) -> Cost {
-    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
-        "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto"
-        | "recvmsg" | "sendmsg" | "recv" | "send" | "futex" | "futex_time64" | "epoll_wait"
-        | "epoll_pwait" | "epoll_pwait2" | "epoll_ctl" | "poll" | "ppoll" | "select"
-        | "_newselect" | "pselect6" | "getpid" | "gettid" | "lseek" | "_llseek"
-        | "clock_gettime" | "clock_gettime64" | "gettimeofday" | "sched_yield" | "ioctl"
-        | "io_uring_enter" | "rt_sigprocmask" => Cost::High,
-        "open" | "openat" | "close" | "stat" | "lstat" | "fstat" | "newfstatat" | "stat64"
-        | "lstat64" | "fstat64" | "fstatat64" | "statx" | "access" | "faccessat" | "faccessat2"
-        | "readlink" | "readlinkat" | "mmap" | "mmap2" | "munmap" | "mprotect" | "madvise"
-        | "brk" | "fcntl" | "fcntl64" | "getdents64" | "rt_sigaction" | "connect" | "accept"
-        | "accept4" | "nanosleep" | "clock_nanosleep" | "getxattr" | "lgetxattr" | "fgetxattr" => {
-            Cost::Medium
-        }
-        _ => Cost::Low,
-    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::table;
 
 use super::fork;
 use super::inner::{self, Inner, InnerSet};
-use super::uring;
+use super::uring::{OPERATIONS, Operation};
 use super::{Call, CallPlan, Plan, Subject};
 
 /// How syscalls are seen.
@@ -73,6 +73,8 @@ pub enum Hook {
     UringEnter(&'static str),
     /// End of the same.
     UringExit(&'static str),
+    /// The raw tracepoint `io_uring_complete`, which every operation passes.
+    UringComplete,
     /// A function inside the kernel that shows what calls name.
     Inner(Inner),
     /// The raw tracepoint `sched_process_fork`.
@@ -88,7 +90,7 @@ pub struct Kernel {
     pub early_task_exit: bool,
     /// Which of the functions inside the kernel it has.
     pub inner: InnerSet,
-    /// Whether operations of `io_uring` are to be seen where they can be.
+    /// Whether rules about calls are about what `io_uring` does instead, where that can be seen.
     pub uring: bool,
 }
 
@@ -122,13 +124,15 @@ pub struct Sides {
     kernel: Kernel,
 }
 
-/// Hooks that a plan needs on a kernel; none for a plan without calls and without a task list.
+/// Hooks that a plan needs on a kernel; none for a plan without calls, operations and a task list.
 #[must_use]
 pub fn hooks(plan: &Plan, engine: EngineKind, kernel: Kernel) -> BTreeSet<Hook> {
     let sides = Sides::of(plan, engine, kernel);
+    let operations = sides.operations(plan);
     plan.calls
         .keys()
         .flat_map(|&call| sides.hooks(call))
+        .chain(operations.flat_map(|(operation, _)| sides.operation_hooks(operation)))
         .chain(fork::hook(plan))
         .collect()
 }
@@ -144,16 +148,24 @@ impl Sides {
         let shown_at_entry_only = |call| {
             !kernel.exec_prepare && starts(call) || !kernel.early_task_exit && !returns(call)
         };
-        Self {
+        let mut sides = Self {
             raw_enter: nameless.clone().any(shown_at_entry_only),
             raw_exit: nameless.any(returns),
-            refusals: kernel.inner.contains(Inner::OpenRefused)
-                && plan.calls.iter().any(|(&call, rules)| {
-                    inner::of(call).contains(&Inner::OpenObject) && !needs_watch(rules)
-                }),
+            refusals: false,
             engine,
             kernel,
-        }
+        };
+        let any_open = |call, rules: &CallPlan| {
+            inner::of(call).contains(&Inner::OpenObject) && !needs_watch(rules)
+        };
+        let mut operations = sides.operations(plan);
+        sides.refusals = kernel.inner.contains(Inner::OpenRefused)
+            && (plan
+                .calls
+                .iter()
+                .any(|(&call, rules)| any_open(call, rules))
+                || operations.any(|(operation, rules)| any_open(operation.call(), &rules)));
+        sides
     }
 
     /// For a plan that takes the place of the one that these are of, while calls are under way: no call moves
@@ -194,18 +206,9 @@ impl Sides {
             Hook::Exit(call)
         });
         if self.sees(call) {
-            hooks.extend(inner::of(call).iter().copied().map(Hook::Inner));
-            if self.refusals && inner::of(call).contains(&Inner::OpenObject) {
-                hooks.insert(Hook::Inner(Inner::OpenRefused));
-            }
+            hooks.extend(self.inner(call));
         }
         hooks.extend(self.details(call).map(Hook::Inner));
-        if self.sees_uring(call)
-            && let Some(operation) = uring::operation_of(call)
-        {
-            hooks.insert(Hook::UringEnter(operation.function));
-            hooks.insert(Hook::UringExit(operation.function));
-        }
         if starts(call) {
             hooks.insert(Hook::ExecCommit);
         }
@@ -240,10 +243,52 @@ impl Sides {
         })
     }
 
-    /// Whether what `io_uring` does instead of the call is seen too.
+    /// Whether rules about calls are about what `io_uring` does instead.
     #[must_use]
-    pub fn sees_uring(self, call: Call) -> bool {
-        self.kernel.uring && self.sees(call)
+    pub fn calls_are_operations(self) -> bool {
+        self.kernel.uring && self.engine == EngineKind::Fentry
+    }
+
+    /// Whether nothing of operations is seen but that they are complete.
+    #[must_use]
+    pub fn sees_completions_only(self) -> bool {
+        self.engine == EngineKind::Tracepoint
+    }
+
+    /// The operations of `io_uring` that evaluate rules, and what they evaluate.
+    pub fn operations(
+        self,
+        plan: &Plan,
+    ) -> impl Iterator<Item = (&'static Operation, CallPlan)> + use<'_> {
+        OPERATIONS.iter().filter_map(move |operation| {
+            let planned = plan.operation(operation, self.calls_are_operations())?;
+            Some((operation, planned))
+        })
+    }
+
+    /// Hooks that serve one operation.
+    #[must_use]
+    pub fn operation_hooks(self, operation: &Operation) -> BTreeSet<Hook> {
+        if self.sees_completions_only() {
+            return [Hook::UringComplete].into();
+        }
+        let call = operation.call();
+        let mut hooks: BTreeSet<Hook> = [Hook::UringExit(operation.function)].into();
+        if self.sees(call) {
+            hooks.insert(Hook::UringEnter(operation.function));
+            hooks.extend(self.inner(call));
+        }
+        hooks
+    }
+
+    /// Hooks that show what a call names.
+    fn inner(self, call: Call) -> impl Iterator<Item = Hook> {
+        let shown = inner::of(call);
+        let refused = self.refusals && shown.contains(&Inner::OpenObject);
+        let shown = shown.iter().copied();
+        shown
+            .chain(refused.then_some(Inner::OpenRefused))
+            .map(Hook::Inner)
     }
 
     /// Whether something of the call's entry is remembered until it ends.
@@ -351,6 +396,7 @@ impl fmt::Display for Hook {
             Self::FunctionExit(call) => return write!(f, "fexit:{}", function_label(call)),
             Self::UringEnter(function) => return write!(f, "fentry:{function}"),
             Self::UringExit(function) => return write!(f, "fexit:{function}"),
+            Self::UringComplete => return f.write_str("io_uring:io_uring_complete"),
             Self::Inner(inner) => {
                 let side = match inner.side() {
                     inner::Side::Enter => "fentry",
@@ -386,113 +432,4 @@ fn name(call: Call) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::CallPlan;
-
-    #[track_caller]
-    fn hooks_of(kernel: Kernel, calls: &[(Arch, &str)]) -> Vec<String> {
-        let mut plan = Plan::default();
-        for &(arch, name) in calls {
-            let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
-            plan.calls
-                .insert(Call { arch, syscall }, CallPlan::default());
-        }
-        hooks(&plan, EngineKind::Tracepoint, kernel)
-            .iter()
-            .map(ToString::to_string)
-            .collect()
-    }
-
-    const B64: Arch = Arch::X86_64;
-    const B32: Arch = Arch::I386;
-
-    #[test]
-    fn ordinary_calls_need_their_exit() {
-        assert_eq!(
-            hooks_of(Kernel::OLD, &[(B64, "openat"), (B64, "stat")]),
-            ["syscalls:sys_exit_newstat", "syscalls:sys_exit_openat"]
-        );
-    }
-
-    #[test]
-    fn calls_that_wait_are_timed_at_their_entry() {
-        assert_eq!(
-            hooks_of(Kernel::NEW, &[(B64, "accept4")]),
-            ["syscalls:sys_enter_accept4", "syscalls:sys_exit_accept4"]
-        );
-    }
-
-    #[test]
-    fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
-        assert_eq!(
-            hooks_of(Kernel::OLD, &[(B64, "execve"), (B64, "exit_group")]),
-            [
-                "syscalls:sys_enter_execve",
-                "syscalls:sys_enter_exit_group",
-                "syscalls:sys_exit_execve",
-                "sched:sched_process_exec",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_new_kernel_shows_exec_and_exit_for_nothing() {
-        assert_eq!(
-            hooks_of(Kernel::NEW, &[(B64, "execve"), (B32, "exit_group")]),
-            [
-                "syscalls:sys_exit_execve",
-                "sched:sched_prepare_exec",
-                "sched:sched_process_exec",
-                "sched:sched_process_exit",
-            ]
-        );
-    }
-
-    #[test]
-    fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
-        assert_eq!(
-            hooks_of(Kernel::OLD, &[(B64, "openat"), (B32, "open")]),
-            ["raw_syscalls:sys_exit"]
-        );
-        assert_eq!(
-            hooks_of(Kernel::OLD, &[(B64, "execve"), (B32, "execve")]),
-            [
-                "raw_syscalls:sys_enter",
-                "raw_syscalls:sys_exit",
-                "sched:sched_process_exec",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_32_bit_exit_leaves_the_other_exits_alone() {
-        assert_eq!(
-            hooks_of(Kernel::NEW, &[(B64, "openat"), (B32, "exit")]),
-            ["syscalls:sys_exit_openat", "sched:sched_process_exit"]
-        );
-    }
-
-    #[test]
-    fn on_an_old_kernel_a_32_bit_exit_moves_the_entries_to_the_raw_tracepoint() {
-        let calls = [(B64, "openat"), (B64, "exit_group"), (B32, "exit")];
-        assert_eq!(
-            hooks_of(Kernel::OLD, &calls),
-            ["syscalls:sys_exit_openat", "raw_syscalls:sys_enter"]
-        );
-    }
-
-    #[test]
-    fn a_number_without_a_name_is_only_seen_by_the_raw_tracepoint() {
-        let mut plan = Plan::default();
-        plan.calls.insert(
-            Call {
-                arch: B64,
-                syscall: Syscall(1500),
-            },
-            CallPlan::default(),
-        );
-        let hooks = hooks(&plan, EngineKind::Tracepoint, Kernel::NEW);
-        assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawExit]);
-    }
-}
+mod tests;

@@ -399,7 +399,8 @@ fn no_uring(rules: &[Listed]) -> Option<Finding> {
             "no-io-uring",
             "files and sockets that are used through io_uring are not seen by rules for syscalls, \
              but with tollgate's engine fentry",
-            "forbid it with `sysctl kernel.io_uring_disabled=2` where nothing needs it",
+            "add rules of the io_uring list, such as `-a always,io_uring -S openat`, or forbid it with \
+             `sysctl kernel.io_uring_disabled=2` where nothing needs it",
         )
     })
 }

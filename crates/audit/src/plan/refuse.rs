@@ -5,7 +5,7 @@
 
 use bstr::BStr;
 
-use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Value, field};
+use crate::rule::{Action, Field, FieldTest, Op, Rule, Value, field};
 
 use super::security::is_label;
 
@@ -21,9 +21,6 @@ pub(super) struct Refusal {
 /// # Errors
 /// The reason.
 pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
-    if !matches!(rule.list, List::Exit | List::Task) {
-        return Err(other_list(rule));
-    }
     rule.fields
         .iter()
         .try_for_each(check_field)
@@ -31,38 +28,12 @@ pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
 }
 
 impl Refusal {
-    /// Refuses a rule of the exit list.
+    /// Refuses a rule.
     pub(super) fn of(rule: &Rule, reason: String) -> Self {
         Self {
             loses: rule.action == Action::Always,
             reason,
         }
-    }
-}
-
-/// Why a rule of another list is left out.
-///
-/// A list whose rules only suppress loses nothing: what they would have kept out is recorded.
-fn other_list(rule: &Rule) -> Refusal {
-    let (loses, reason) = match (rule.list, rule.action) {
-        (List::Exit | List::Task | List::Exclude | List::User, _) => (false, ""),
-        (List::Filesystem, _) => (
-            false,
-            "the filesystem list is not supported yet: its PATH records are written",
-        ),
-        (List::IoUring, Action::Never) => (
-            false,
-            "the io_uring list is not supported yet; what rules of the exit list choose is recorded",
-        ),
-        (List::IoUring, Action::Always) => (
-            true,
-            "the io_uring list is not supported yet: operations are recorded by rules of the exit list about the \
-             calls that do the same, on the engine fentry",
-        ),
-    };
-    Refusal {
-        loses,
-        reason: reason.into(),
     }
 }
 

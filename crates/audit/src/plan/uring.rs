@@ -1,78 +1,292 @@
-//! Operations of `io_uring` that do what a syscall does, so that a rule about the call is about them too.
+//! Operations of `io_uring`: the rules of their own list, and those about the calls that do the same.
+//!
+//! Rules of the `io_uring` list are asked first, in their order. Where none of them matches, the rules of
+//! the exit list about the call that does the same decide, on an engine that sees enough of operations, and
+//! unless the user has said that they are about calls alone. The kernel asks the rules of the exit list about
+//! `io_uring_enter` only.
 
-use crate::ids::Arch;
+use crate::ids::{Arch, Syscall};
+use crate::rule::SyscallMask;
 use crate::table;
 
-use super::Call;
+use super::{Call, CallPlan, Plan, Slot, Subject, Test};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Its number.
     pub op: u8,
-    /// The syscall that does the same.
-    pub syscall: &'static str,
+    /// What the kernel calls it, in small letters.
+    pub name: &'static str,
+    /// The syscall that does the same, where there is one.
+    pub syscall: Option<&'static str>,
     /// The kernel's function that does it.
     pub function: &'static str,
 }
 
-/// Those that make, remove, open or connect something.
+/// All that a rule can name. Those that the kernel's audit passes over have no name in rules, only a number.
 ///
 /// # Source
 /// `enum io_uring_op` in `include/uapi/linux/io_uring.h` and `io_issue_defs` in `io_uring/opdef.c`, Linux
-/// 6.12. `io_openat` ends in `io_openat2`.
-pub const OPERATIONS: [Operation; 11] = [
-    operation(13, "accept4", "io_accept"),
-    operation(16, "connect", "io_connect"),
-    operation(18, "openat", "io_openat2"),
-    operation(28, "openat2", "io_openat2"),
-    operation(35, "renameat2", "io_renameat"),
-    operation(36, "unlinkat", "io_unlinkat"),
-    operation(37, "mkdirat", "io_mkdirat"),
-    operation(38, "symlinkat", "io_symlinkat"),
-    operation(39, "linkat", "io_linkat"),
-    operation(56, "bind", "io_bind"),
-    operation(9, "sendmsg", "io_sendmsg"),
+/// 6.12; 64 came later. `io_openat` ends in `io_openat2`.
+pub const OPERATIONS: [Operation; 58] = [
+    plain(0, "nop", "io_nop"),
+    like(1, "readv", "io_read"),
+    like(2, "writev", "io_write"),
+    like(3, "fsync", "io_fsync"),
+    like(4, "read_fixed", "io_read").does("read"),
+    like(5, "write_fixed", "io_write").does("write"),
+    plain(6, "poll_add", "io_poll_add"),
+    plain(7, "poll_remove", "io_poll_remove"),
+    like(8, "sync_file_range", "io_sync_file_range"),
+    like(9, "sendmsg", "io_sendmsg"),
+    like(10, "recvmsg", "io_recvmsg"),
+    plain(11, "timeout", "io_timeout"),
+    plain(12, "timeout_remove", "io_timeout_remove"),
+    like(13, "accept", "io_accept").does("accept4"),
+    plain(14, "async_cancel", "io_async_cancel"),
+    like(16, "connect", "io_connect"),
+    like(17, "fallocate", "io_fallocate"),
+    like(18, "openat", "io_openat2"),
+    like(19, "close", "io_close"),
+    plain(20, "files_update", "io_files_update"),
+    like(21, "statx", "io_statx"),
+    like(22, "read", "io_read"),
+    like(23, "write", "io_write"),
+    like(24, "fadvise", "io_fadvise").does("fadvise64"),
+    like(25, "madvise", "io_madvise"),
+    like(26, "send", "io_send").does("sendto"),
+    like(27, "recv", "io_recv").does("recvfrom"),
+    like(28, "openat2", "io_openat2"),
+    like(29, "epoll_ctl", "io_epoll_ctl"),
+    like(30, "splice", "io_splice"),
+    plain(31, "provide_buffers", "io_provide_buffers"),
+    plain(32, "remove_buffers", "io_remove_buffers"),
+    like(33, "tee", "io_tee"),
+    like(34, "shutdown", "io_shutdown"),
+    like(35, "renameat", "io_renameat").does("renameat2"),
+    like(36, "unlinkat", "io_unlinkat"),
+    like(37, "mkdirat", "io_mkdirat"),
+    like(38, "symlinkat", "io_symlinkat"),
+    like(39, "linkat", "io_linkat"),
+    plain(40, "msg_ring", "io_msg_ring"),
+    like(41, "fsetxattr", "io_fsetxattr"),
+    like(42, "setxattr", "io_setxattr"),
+    like(43, "fgetxattr", "io_fgetxattr"),
+    like(44, "getxattr", "io_getxattr"),
+    like(45, "socket", "io_socket"),
+    plain(46, "uring_cmd", "io_uring_cmd"),
+    like(47, "send_zc", "io_send_zc").does("sendto"),
+    like(48, "sendmsg_zc", "io_sendmsg_zc").does("sendmsg"),
+    like(49, "read_multishot", "io_read_mshot").does("read"),
+    like(50, "waitid", "io_waitid"),
+    plain(51, "futex_wait", "io_futex_wait"),
+    plain(52, "futex_wake", "io_futex_wake"),
+    plain(53, "futex_waitv", "io_futexv_wait"),
+    plain(54, "fixed_fd_install", "io_install_fixed_fd"),
+    like(55, "ftruncate", "io_ftruncate"),
+    like(56, "bind", "io_bind"),
+    like(57, "listen", "io_listen"),
+    plain(64, "uring_cmd128", "io_uring_cmd"),
 ];
 
-const fn operation(op: u8, syscall: &'static str, function: &'static str) -> Operation {
+/// An operation that does what no call does.
+const fn plain(op: u8, name: &'static str, function: &'static str) -> Operation {
     Operation {
         op,
-        syscall,
+        name,
+        syscall: None,
         function,
     }
 }
 
-/// The operation that does what a call does. Operations have no 32-bit form: rules for 64-bit calls are
-/// about them.
-#[must_use]
-pub fn operation_of(call: Call) -> Option<&'static Operation> {
-    if call.arch != Arch::X86_64 {
-        return None;
+/// An operation that does what the call of its name does.
+const fn like(op: u8, name: &'static str, function: &'static str) -> Operation {
+    Operation {
+        syscall: Some(name),
+        ..plain(op, name, function)
     }
-    let name = table::syscall_name(call.arch, call.syscall)?;
-    OPERATIONS
-        .iter()
-        .find(|operation| operation.syscall == name)
+}
+
+impl Operation {
+    /// The same, which does what another call does.
+    const fn does(self, syscall: &'static str) -> Self {
+        Self {
+            syscall: Some(syscall),
+            ..self
+        }
+    }
+
+    /// The operation with a number; `None` for those that no rule can name.
+    #[must_use]
+    pub fn numbered(op: u8) -> Option<&'static Self> {
+        OPERATIONS.iter().find(|operation| operation.op == op)
+    }
+
+    /// The call that does the same. For an operation that does what no call does it is [`Syscall::NONE`],
+    /// which no rule names and which names nothing.
+    #[must_use]
+    pub fn call(&self) -> Call {
+        let arch = Arch::X86_64;
+        let same = self
+            .syscall
+            .and_then(|name| table::syscall_number(arch, name.as_bytes()));
+        Call {
+            arch,
+            syscall: same.unwrap_or(Syscall::NONE),
+        }
+    }
+
+    /// Whether the kernel's audit looks at it.
+    #[must_use]
+    pub fn is_audited(&self) -> bool {
+        table::uring_op_name(self.op.into()).is_some()
+    }
+
+    /// Whether rules about a call are about the operation too. Operations have no 32-bit form.
+    #[must_use]
+    pub fn stands_for(&self, call: Call) -> bool {
+        self.is_audited() && self.call() == call
+    }
+
+    /// Whether a rule of the `io_uring` list with this mask is about the operation. A rule about all of them
+    /// is about those that the kernel's audit looks at.
+    #[must_use]
+    pub fn is_in(&self, mask: &SyscallMask) -> bool {
+        mask.contains(self.op.into()) && (!mask.is_all() || self.is_audited())
+    }
+}
+
+impl Plan {
+    /// What an operation evaluates: its own rules, and behind them those about the call that does the same
+    /// when `with_calls` says so. Nothing when nothing of it can be recorded.
+    #[must_use]
+    pub fn operation(&self, operation: &Operation, with_calls: bool) -> Option<CallPlan> {
+        let own = self.operations.get(&operation.op);
+        let call = self.calls.get(&operation.call());
+        let call = call.filter(|_| with_calls && operation.is_audited());
+        let mut slots = own.map_or_else(Vec::new, |own| own.slots.clone());
+        let decided = slots.last().is_some_and(|last| last.tests.is_empty());
+        if let Some(call) = call.filter(|_| !decided) {
+            let is_there = |slot: &Slot| is_of_mark(slot) && slots.contains(slot);
+            let behind: Vec<Slot> = call
+                .slots
+                .iter()
+                .filter(|slot| !is_there(slot))
+                .cloned()
+                .collect();
+            slots.extend(behind);
+        }
+        CallPlan::of(slots)
+    }
+}
+
+/// Whether a slot decides by what the task list has said about the task.
+fn is_of_mark(slot: &Slot) -> bool {
+    let asks = |test: &Test| test.subject == Subject::Mark;
+    slot.tests.iter().any(asks)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::list::Listed;
+    use crate::rule::nobody::Nobody;
+    use crate::rule::{Command, parse_line};
+
+    fn plan(lines: &[&str]) -> Plan {
+        let listed = (1..).zip(lines).map(|(line, text)| {
+            let (command, findings) = parse_line(text.as_bytes(), &Nobody);
+            let Some(Command::Add { rule, .. }) = command else {
+                panic!("{text}: {findings:?}");
+            };
+            let source = 0;
+            Listed { rule, source, line }
+        });
+        Plan::compile(listed, &[Arch::X86_64])
+    }
+
+    /// Rules that an operation asks, by their index, in order.
+    #[track_caller]
+    fn asked(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
+        let mut operations = OPERATIONS.iter();
+        let operation = operations.find(|operation| operation.name == name);
+        let planned = plan.operation(operation.unwrap(), with_calls);
+        let slots = planned.map_or_else(Vec::new, |planned| planned.slots);
+        slots.iter().map(|slot| slot.rule.0).collect()
+    }
 
     #[test]
-    fn every_operation_stands_for_a_call() {
+    fn an_operation_asks_its_own_rules_first() {
+        let plan = plan(&[
+            "-a always,exit -F arch=b64 -S openat,close",
+            "-a always,io_uring -S openat,openat2 -F uid=0",
+            "-a never,io_uring -S openat -F uid=0",
+        ]);
+        assert_eq!(asked(&plan, "openat", true), [1, 2, 0]);
+        assert_eq!(asked(&plan, "openat", false), [1]);
+        assert_eq!(asked(&plan, "openat2", true), [1]);
+        assert_eq!(asked(&plan, "close", true), [0]);
+        assert_eq!(asked(&plan, "close", false), []);
+        assert_eq!(plan.calls.len(), 2, "calls do not ask rules of operations");
+    }
+
+    #[test]
+    fn an_operation_that_is_never_recorded_is_left_alone() {
+        let plan = plan(&[
+            "-a never,io_uring -S openat",
+            "-a always,exit -F arch=b64 -S openat",
+        ]);
+        assert_eq!(asked(&plan, "openat", true), []);
+        assert_eq!(asked(&plan, "openat", false), []);
+        assert_eq!(plan.calls.len(), 1);
+    }
+
+    #[test]
+    fn numbers_ascend_and_calls_exist() {
+        assert!(OPERATIONS.is_sorted_by(|one, next| one.op < next.op));
         for operation in &OPERATIONS {
-            let arch = Arch::X86_64;
-            let syscall = table::syscall_number(arch, operation.syscall.as_bytes()).unwrap();
-            assert_eq!(operation_of(Call { arch, syscall }), Some(operation));
+            assert_eq!(
+                operation.call().syscall == Syscall::NONE,
+                operation.syscall.is_none(),
+                "{}",
+                operation.name
+            );
         }
     }
 
     #[test]
+    fn every_operation_that_rules_name_is_known() {
+        for name in table::uring_op_names() {
+            let number = table::uring_op_number(name.as_bytes()).unwrap();
+            let known = Operation::numbered(number.try_into().unwrap());
+            assert_eq!(known.unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_passes_over_must_be_named_by_number() {
+        let [nop, read, openat] = [0, 22, 18].map(|op| Operation::numbered(op).unwrap());
+        let all = SyscallMask::all();
+        assert!(!nop.is_in(&all) && !read.is_in(&all) && openat.is_in(&all));
+        let mut some = SyscallMask::none();
+        some.insert(22);
+        assert!(read.is_in(&some) && !openat.is_in(&some));
+    }
+
+    #[test]
     fn calls_of_32_bits_have_no_operation() {
-        let arch = Arch::I386;
-        let syscall = table::syscall_number(arch, b"openat").unwrap();
-        assert_eq!(operation_of(Call { arch, syscall }), None);
+        let call = |arch| Call {
+            arch,
+            syscall: table::syscall_number(arch, b"openat").unwrap(),
+        };
+        let openat = Operation::numbered(18).unwrap();
+        assert!(openat.stands_for(call(Arch::X86_64)));
+        assert!(!openat.stands_for(call(Arch::I386)));
+        let read = Operation::numbered(22).unwrap();
+        assert!(
+            !read.stands_for(read.call()),
+            "the kernel's audit passes over it"
+        );
     }
 }

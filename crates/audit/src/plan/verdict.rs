@@ -7,7 +7,8 @@ use crate::rule::{Action, Field, Op};
 
 use super::eval::{Observed, ObservedObject, compare, is_at_or_below};
 use super::fork::Mark;
-use super::{Call, Facts, Plan, RuleId, Slot, Subject, Test, WatchId};
+use super::uring::Operation;
+use super::{Call, CallPlan, Facts, Plan, RuleId, Slot, Subject, Test, WatchId};
 
 /// What the rules decide about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,23 @@ impl Plan {
             arch: observed.arch,
             syscall: observed.syscall,
         };
-        self.calls
-            .get(&call)
+        self.verdict(self.calls.get(&call), observed)
+    }
+
+    /// The same about an operation of `io_uring`; the call of `observed` is the one that does the same.
+    #[must_use]
+    pub fn evaluate_operation(
+        &self,
+        operation: &Operation,
+        observed: &Observed<'_>,
+        with_calls: bool,
+    ) -> Verdict {
+        let planned = self.operation(operation, with_calls);
+        self.verdict(planned.as_ref(), observed)
+    }
+
+    fn verdict(&self, planned: Option<&CallPlan>, observed: &Observed<'_>) -> Verdict {
+        planned
             .and_then(|planned| {
                 planned
                     .slots
@@ -51,9 +67,11 @@ impl Plan {
         Some(Mark::of(&planned.rule))
     }
 
-    /// Leaves the task list out, for an engine that does not see tasks being made.
-    pub fn forget_forks(&mut self) {
+    /// Leaves the lists task and `io_uring` out, for an engine that sees neither tasks being made nor
+    /// operations.
+    pub fn keep_calls_only(&mut self) {
         self.forks.clear();
+        self.operations.clear();
         self.calls.retain(|_, planned| {
             let is_marked =
                 |slot: &Slot| slot.tests.iter().any(|test| test.subject == Subject::Mark);

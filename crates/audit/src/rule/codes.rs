@@ -156,8 +156,8 @@ const CODES: &[(&str, &str)] = &[
     (
         "no-io-uring",
         "What a program asks of the kernel through io_uring is no syscall. The kernel's own audit \
-         has a list of its own for it. Here rules for syscalls are about it on the engine fentry, \
-         and do not see it on the engine tracepoint.",
+         has a list of its own for it. Here rules for syscalls are about it too on the engine \
+         fentry; on the engine tracepoint only the list is.",
     ),
     (
         "no-key",

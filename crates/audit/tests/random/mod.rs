@@ -2,12 +2,13 @@
 
 use audit::event::{Inode, Task};
 use audit::ids::{Arch, Auid, Dev, Syscall};
-use audit::plan::address;
 use audit::plan::eval::other::{Sender, first_task_match};
 use audit::plan::eval::{Observed, ObservedObject};
 use audit::plan::fork::Mark;
 use audit::plan::list::Listed;
 use audit::plan::shape;
+use audit::plan::uring::Operation;
+use audit::plan::{Call, address};
 use audit::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
 use audit::table;
 use proptest::collection::vec;
@@ -72,6 +73,9 @@ const OPS: [Op; 8] = [
     Op::BitMask,
     Op::BitTest,
 ];
+
+/// Operations of `io_uring` that rules name, with and without a call that does the same.
+const OPERATIONS: [u32; 7] = [0, 9, 18, 19, 28, 36, 46];
 
 /// Syscalls of every kind that the plan tells apart: perm classes, objects, no return, no name.
 fn numbers() -> Vec<u32> {
@@ -182,12 +186,18 @@ fn field_test() -> impl Strategy<Value = FieldTest> {
 }
 
 fn mask() -> impl Strategy<Value = SyscallMask> {
-    let some = subsequence(numbers(), 0..8).prop_map(|numbers| {
-        let mut mask = SyscallMask::none();
-        numbers.into_iter().for_each(|number| mask.insert(number));
-        mask
-    });
-    prop_oneof![3 => some, 1 => Just(SyscallMask::all())]
+    let some = |numbers, most| {
+        subsequence(numbers, 0..most).prop_map(|numbers| {
+            let mut mask = SyscallMask::none();
+            numbers.into_iter().for_each(|number| mask.insert(number));
+            mask
+        })
+    };
+    prop_oneof![
+        6 => some(numbers(), 8),
+        1 => some(OPERATIONS.to_vec(), 5),
+        2 => Just(SyscallMask::all()),
+    ]
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
@@ -198,7 +208,12 @@ fn rule() -> impl Strategy<Value = Rule> {
         List::Filesystem,
         List::IoUring,
     ];
-    let list = prop_oneof![30 => Just(List::Exit), 2 => select(lists), 1 => Just(List::Task)];
+    let list = prop_oneof![
+        30 => Just(List::Exit),
+        2 => select(lists),
+        1 => Just(List::Task),
+        6 => Just(List::IoUring),
+    ];
     let action = select(vec![Action::Always, Action::Always, Action::Never]);
     // The same field again, with another value, is where rules contradict themselves.
     let twice = (field_test(), small()).prop_map(|(test, value)| {
@@ -293,6 +308,19 @@ impl Happening {
             socket_family: self.socket_family,
             mark: None,
             objects: &self.objects,
+        }
+    }
+
+    /// The same done by an operation of `io_uring`: it always returns.
+    pub(crate) fn as_operation(&self, operation: &Operation) -> Observed<'_> {
+        let Call { arch, syscall } = operation.call();
+        let names = !shape::objects(arch, syscall).is_empty();
+        Observed {
+            arch,
+            syscall,
+            exit: Some(self.exit.unwrap_or(0)),
+            objects: if names { &self.objects } else { &[] },
+            ..self.observed()
         }
     }
 }

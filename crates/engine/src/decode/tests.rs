@@ -130,21 +130,18 @@ fn objects_lie_where_the_kernel_reached_them() {
         move |sample: Sample| sample.object_at(abi::PLACE_SEEN, part, flags, b"", path)
     };
     let sample = Sample::new();
-    let sample = seen(abi::PART_PARENT, abi::OBJECT_PATH, b"")(sample);
+    let sample = seen(abi::PART_PARENT, 0, b"\0")(sample);
     let sample = seen(0, 0, b"")(sample);
-    let sample = seen(abi::PART_CREATE, abi::OBJECT_PATH, b"file\0")(sample);
-    let flags = abi::OBJECT_PATH | abi::OBJECT_REMOVED;
-    let sample = seen(abi::PART_NORMAL, flags, b"a b\0tmp\0")(sample);
+    let sample = seen(abi::PART_CREATE, 0, b"file\0")(sample);
+    let sample = seen(abi::PART_NORMAL, abi::OBJECT_REMOVED, b"a b\0tmp\0")(sample);
     let expected = ["/", "", "/file", "/tmp/a b (deleted)"];
     let expected = expected.map(|path| (!path.is_empty()).then(|| path.to_owned()));
     assert_eq!(sample.paths(), expected);
 
     // Where calls are seen from outside, an open that made its file tells of its directory too.
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
-    let made = |path| {
-        let flags = flags | abi::OBJECT_PATH;
-        Sample::new().object_at(abi::PLACE_OPENED, abi::EFFECT_USE, flags, b"a", path)
-    };
+    let made =
+        |path| Sample::new().object_at(abi::PLACE_OPENED, abi::EFFECT_USE, flags, b"a", path);
     let paths = |parent: &str, path: &str| [Some(parent.to_owned()), Some(path.to_owned())];
     assert_eq!(made(b"a\0tmp\0").paths(), paths("/tmp", "/tmp/a"));
     assert_eq!(made(b"a\0").paths(), paths("/", "/a"));
@@ -165,6 +162,27 @@ fn who_stands_behind_a_task_is_behind_all_else() {
         assert_eq!(background.parent_comm, b"init");
         assert_eq!(background.cgroup, b"/system.slice/web.service");
     });
+}
+
+#[test]
+fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
+    let out = abi::OBJECT_LEFT_OUT;
+    let named_out = out | abi::OBJECT_NAMED;
+    let sample = Sample::new()
+        .object(abi::PLACE_SEEN, abi::PART_PARENT, named_out, b"/sys/new")
+        .object(abi::PLACE_SEEN, abi::PART_CREATE, out, b"")
+        .object(abi::PLACE_SEEN, abi::PART_NORMAL, named_out, b"x");
+    assert_eq!(
+        sample.items(),
+        [
+            named("/sys/new", NameType::Unknown),
+            named("x", NameType::Unknown)
+        ]
+    );
+    let opened = Sample::new().object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, named_out, b"/sys/a");
+    assert_eq!(opened.items(), [named("/sys/a", NameType::Unknown)]);
+    let by_descriptor = Sample::new().object(abi::PLACE_FD, abi::EFFECT_USE, out, b"");
+    assert_eq!(by_descriptor.items(), []);
 }
 
 #[test]

@@ -222,3 +222,15 @@ fn one_32_bit_call_gives_both_abis_a_bitmap_and_one_hook() {
             .all(|bits| bits.iter().any(|&word| word != 0))
     );
 }
+
+#[test]
+fn operations_stand_behind_the_calls() {
+    let lowered = lowered("-a always,io_uring -S openat -F uid=0\n");
+    assert!(lowered.uring);
+    let index = abi::URING_FIRST + 18;
+    assert_eq!(lowered.calls.keys().copied().collect::<Vec<_>>(), [index]);
+    let openat = lowered.calls[&index];
+    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::KEEP));
+    assert_eq!(lowered.verdict(openat.tests, |_| false), None);
+    assert_eq!(lowered.hooks, BTreeSet::from([Hook::UringComplete]));
+}

@@ -8,8 +8,10 @@ use std::mem::MaybeUninit;
 
 use audit::event::{Inode, succeeded};
 use audit::ids::{Arch, Auid};
+use audit::plan::eval::other::first_operation_match;
 use audit::plan::eval::{Observed, ObservedObject, first_match, is_at_or_below};
 use audit::plan::hook::{EngineKind, Kernel};
+use audit::plan::uring::OPERATIONS;
 use audit::plan::{Call, RuleId};
 use audit::rule::{Action, Rule, Value};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
@@ -151,6 +153,17 @@ fn wire_object(inode: Option<Inode>) -> WireObject {
     }
 }
 
+/// The objects of an event without the names by which they were asked for, which say nothing here about
+/// where they are.
+fn unnamed<'a>(observed: &Observed<'a>) -> Vec<ObservedObject<'a>> {
+    let objects = observed.objects.iter();
+    let unnamed = objects.map(|object| ObservedObject {
+        name: None,
+        ..*object
+    });
+    unnamed.collect()
+}
+
 /// Supplementary groups of this process: the filter asks the task that it runs in.
 fn groups() -> Vec<u32> {
     let groups = nix::unistd::getgroups().unwrap();
@@ -209,56 +222,61 @@ fn the_filter_agrees_with_the_evaluator() {
                 .update(index.as_bytes(), test.as_bytes(), MapFlags::ANY)
                 .unwrap();
         }
-        for happening in happenings
-            .iter()
-            .filter(|happening| is_covered(&rules, happening))
-        {
-            let observed = happening.observed();
-            let mark = marked(&rules, &observed);
-            // The name by which an object was asked for says nothing here about where it is.
-            let objects: Vec<_> = observed
-                .objects
-                .iter()
-                .map(|object| ObservedObject {
-                    name: None,
-                    ..*object
-                })
-                .collect();
-            let observed = Observed {
-                groups: &groups,
-                mark,
-                objects: &objects,
-                ..observed
+        let check = |observed: &Observed<'_>, index, planned: &CallPlan, plain: Option<usize>| {
+            let Some(wire) = lowered.calls.get(&index) else {
+                return Ok(());
             };
-            let call = Call {
-                arch: observed.arch,
-                syscall: observed.syscall,
-            };
-            // A task that is killed in a call does not come to its end, where the filter is.
-            if observed.exit.is_none() && hook::returns(call) {
-                continue;
+            if asks_which_is_watched(planned, observed) {
+                return Ok(());
             }
-            let Some(planned) = plan.calls.get(&call) else {
-                continue;
-            };
-            let number = abi_of(&observed) * abi::SYSCALLS + observed.syscall.0;
-            let Some(wire) = lowered.calls.get(&number) else {
-                continue;
-            };
-            if asks_which_is_watched(planned, &observed) {
-                continue;
-            }
-            let verdict = ask(&skel, &Trial::new(&plan, &observed, wire.tests));
-            let plain = first_match(&rules, &observed).map(|index| (index, rules[index].action));
-            let expected = match plain {
+            let verdict = ask(&skel, &Trial::new(&plan, observed, wire.tests));
+            let expected = match plain.map(|index| (index, rules[index].action)) {
                 Some((index, Action::Always)) => abi::KEEP | u32::try_from(index).unwrap(),
                 Some((index, Action::Never)) if in_plan(planned, index) => {
                     u32::try_from(index).unwrap()
                 }
                 _ => NO_VERDICT,
             };
-            proptest::prop_assert_eq!(verdict, expected, "{:?}", happening);
+            proptest::prop_assert_eq!(verdict, expected, "{:?}", observed);
             compared.set(compared.get() + 1);
+            Ok(())
+        };
+        for (happening, operation) in happenings.iter().zip(OPERATIONS.iter().cycle()) {
+            let made = happening.observed();
+            let mark = marked(&rules, &made);
+            let objects = unnamed(&made);
+            let observed = Observed {
+                groups: &groups,
+                mark,
+                objects: &objects,
+                ..made
+            };
+            let call = Call {
+                arch: observed.arch,
+                syscall: observed.syscall,
+            };
+            // A task that is killed in a call does not come to its end, where the filter is.
+            let ends = observed.exit.is_some() || !hook::returns(call);
+            if let Some(planned) = plan.calls.get(&call)
+                && ends
+                && is_covered(&rules, happening)
+            {
+                let index = abi_of(&observed) * abi::SYSCALLS + observed.syscall.0;
+                check(&observed, index, planned, first_match(&rules, &observed))?;
+            }
+            let done = happening.as_operation(operation);
+            let objects = unnamed(&done);
+            let observed = Observed {
+                groups: &groups,
+                mark,
+                objects: &objects,
+                ..done
+            };
+            if let Some(planned) = plan.operation(operation, true) {
+                let index = abi::URING_FIRST + u32::from(operation.op);
+                let plain = first_operation_match(&rules, operation, &observed, true);
+                check(&observed, index, &planned, plain)?;
+            }
         }
         Ok(())
     });

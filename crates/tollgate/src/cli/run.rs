@@ -121,8 +121,16 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
         say(
             "rules of the task list are about tasks of the whole machine: they have no effect here",
         );
-        plan.forget_forks();
     }
+    if !plan.operations.is_empty() {
+        say("operations of io_uring are not seen here: rules of the io_uring list have no effect");
+    }
+    if plan.filesystems.conditions().next().is_some() {
+        say(
+            "on which file system a name is, is not looked at here: rules of the filesystem list have no effect",
+        );
+    }
+    plan.keep_calls_only();
     let program = match find(args) {
         Ok(program) => program,
         Err(errno) => return Ok(Err(not_started(args, errno))),

@@ -112,9 +112,9 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     let plan = store.plan();
     ensure!(
-        server.is_some() || !plan.calls.is_empty(),
-        "the rules record nothing, no rule of the exit list says always, and without a control \
-         socket no others can come"
+        server.is_some() || plan.records(),
+        "the rules record nothing, no rule of the lists exit and io_uring says always, and without a \
+         control socket no others can come"
     );
     let Some(keep) = settings.log.keep()? else {
         say("nothing is attached: the configuration above is wrong");
@@ -130,15 +130,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
     let mut tend = Tend::new(settings.log, &keep, log_orders);
     let log_path = keep.path.clone();
-    let json = settings.json.as_ref().map(JsonLog::open).transpose()?;
+    let confinement = confine(&settings.engines, &opened.writable)?;
     let pins = opened.pins;
-    let directories = writable(
-        &keep,
-        settings.json.as_ref(),
-        server.as_ref(),
-        pins.as_ref(),
-    )?;
-    let confinement = confine(&settings.engines, &directories)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
     let pinning = Pinning::look(pins, keep.writes().then_some(&log_path))?;
     let machine = Box::new(ThisMachine::new(opened.launcher.clone()));
@@ -156,7 +149,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         log,
         log_orders: log_orders_from,
         terminal: settings.terminal,
-        json,
+        json: opened.json,
         delay: settings.delay,
         options: Options {
             uring: settings.uring,
@@ -251,7 +244,10 @@ struct Opened {
     probe: Probe,
     launcher: Option<Launcher>,
     metrics: Option<Metrics>,
+    json: Option<JsonLog>,
     pins: Option<Pins>,
+    /// Directories that the daemon goes on writing in.
+    writable: Vec<PathBuf>,
 }
 
 impl Opened {
@@ -261,7 +257,11 @@ impl Opened {
         server: Option<&Server>,
     ) -> anyhow::Result<Self> {
         let (source, messages) = MessageSource::open(settings.kernel_messages)?.unzip();
+        let pins = settings.survival.open()?;
+        let json = settings.json.as_ref();
         Ok(Self {
+            writable: writable(keep, json, server, pins.as_ref())?,
+            json: json.map(JsonLog::open).transpose()?,
             source,
             messages,
             signals: signals()?,
@@ -272,7 +272,7 @@ impl Opened {
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,
-            pins: settings.survival.open()?,
+            pins,
         })
     }
 }
@@ -449,7 +449,7 @@ fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) 
     };
     let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
-    if calls == 0 {
+    if !listing.plan.records() {
         return warn(&format!("{}: the rule files record nothing", rules::OLD));
     }
     match store.load(listing.rules, live) {

@@ -21,7 +21,7 @@ mod samples;
 use std::fmt::Write as _;
 
 use audit::event::{Event, Inode, Item, NameSource, NameType, Task, reported_exit, succeeded};
-use audit::ids::Dev;
+use audit::ids::{Dev, Syscall};
 use audit::table;
 use bstr::ByteSlice as _;
 use serde::Deserialize;
@@ -64,7 +64,9 @@ pub(crate) fn event(event: &Event<'_>, out: &mut Vec<u8>) {
     if let Some(name) = table::syscall_name(event.arch, event.syscall) {
         put("syscall", json!(name));
     }
-    put("number", json!(event.syscall.0));
+    if event.syscall != Syscall::NONE {
+        put("number", json!(event.syscall.0));
+    }
     if let Some(op) = event.uring_op {
         put("uring_op", json!(op));
     }

@@ -18,7 +18,8 @@ use anstyle::{AnsiColor, Style};
 use audit::event::{
     Event, Inode, Item, NameSource, NameType, Task, Time, reported_exit, succeeded,
 };
-use audit::ids::Auid;
+use audit::ids::{Auid, Syscall};
+use audit::plan::uring::Operation;
 use audit::record::interpret;
 
 use super::accounts::Accounts;
@@ -136,11 +137,14 @@ impl Block<'_, '_> {
                 Interpret::Names(_) => write!(f, "{BAD}{:<8}{BAD:#}", interpret::exit(exit))?,
             },
         }
-        write!(
-            f,
-            " {BOLD}{:<12}{BOLD:#} ",
-            interpret::syscall(event.arch, event.syscall)
-        )?;
+        let operation = event.uring_op.and_then(Operation::numbered);
+        match operation.filter(|_| event.syscall == Syscall::NONE) {
+            Some(Operation { name, .. }) => write!(f, " {BOLD}{name:<12}{BOLD:#} ")?,
+            None => {
+                let call = interpret::syscall(event.arch, event.syscall);
+                write!(f, " {BOLD}{call:<12}{BOLD:#} ")?;
+            }
+        }
         if event.uring_op.is_some() {
             f.write_str("by io_uring ")?;
         }

@@ -8,6 +8,7 @@
 //! `audit_receive_msg()` and `kauditd_send_queue()` in kernel/audit.c, `struct audit_status` in
 //! include/uapi/linux/audit.h, Linux 6.1 and 6.12.
 
+use std::fs;
 use std::io::IoSlice;
 use std::mem::take;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -15,8 +16,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-use audit::ids::MsgType;
+use anyhow::{Context as _, bail, ensure};
+use audit::ids::{Arch, MsgType};
+use audit::rule::{Host, Op, Place, Rule, Value, parse_line};
 use audit::table;
 use bstr::ByteSlice as _;
 use nix::errno::Errno;
@@ -117,8 +119,13 @@ impl KernelAudit {
         audit.set(word::PID, std::process::id())?;
         audit.lost = audit.status(word::LOST)?;
         auditctl(&["-D"])?;
-        let rules = rules.to_str().context("a path that is no text")?;
-        auditctl(&["-R", rules])?;
+        let text = fs::read_to_string(rules).context("cannot read the rules")?;
+        let (of_operations, others): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| is_of_operations(line));
+        let known = rules.with_extension("known");
+        fs::write(&known, others.join("\n") + "\n").context("cannot write the rules")?;
+        auditctl(&["-R", known.to_str().context("a path that is no text")?])?;
+        of_operations.iter().try_for_each(|line| audit.add(line))?;
         audit.set(word::ENABLED, 1)?;
         Ok(audit)
     }
@@ -151,29 +158,18 @@ impl KernelAudit {
         })
     }
 
-    /// Adds a rule for operations of `io_uring` by a group: `auditctl` of Debian 12 does not know the
-    /// list.
+    /// Adds a rule of the `io_uring` list, which `auditctl` of Debian 12 does not know.
     ///
     /// # Errors
-    /// What the kernel refuses.
-    ///
-    /// # Source
-    /// `struct audit_rule_data` in include/uapi/linux/audit.h.
-    pub(crate) fn add_uring_rule(&mut self, gid: u32, key: &str) -> anyhow::Result<()> {
-        let (list, always, equal) = (7, 2, 0x4000_0000);
-        let (field_gid, field_key) = (5, 210);
-        let size = u32::try_from(key.len()).context("too long")?;
-        let mut words = vec![list, always, 2];
-        words.extend([u32::MAX; 64]); // all operations
-        for pair in [[field_gid, field_key], [gid, size], [equal, equal]] {
-            words.extend(pair);
-            words.extend([0; 62]);
-        }
-        words.push(size);
-        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
-        bytes.extend(key.as_bytes());
+    /// What is wrong with it, or what the kernel refuses.
+    pub(crate) fn add(&mut self, line: &str) -> anyhow::Result<()> {
+        let (command, findings) = parse_line(line.as_bytes(), &Nobody);
+        let Some(audit::rule::Command::Add { rule, place }) = command else {
+            bail!("not a rule: {line}: {findings:?}");
+        };
+        let bytes = encoded(&rule, place).with_context(|| line.to_owned())?;
         self.send(message::ADD_RULE, NLM_F_REQUEST | NLM_F_ACK, &bytes)?;
-        self.taken().context("cannot add a rule for io_uring")
+        self.taken().with_context(|| format!("cannot add {line}"))
     }
 
     fn set(&mut self, word: usize, value: u32) -> anyhow::Result<()> {
@@ -271,6 +267,77 @@ impl Drop for KernelAudit {
             let _restored = self.set(setting, value);
         }
         let _pid = self.set(word::PID, 0);
+    }
+}
+
+/// Whether a line is a rule of the `io_uring` list.
+pub(crate) fn is_of_operations(line: &str) -> bool {
+    line.contains(",io_uring ")
+}
+
+/// A rule without comparisons of fields, as the kernel takes it.
+///
+/// # Source
+/// `struct audit_rule_data` in include/uapi/linux/audit.h.
+fn encoded(rule: &Rule, place: Place) -> anyhow::Result<Vec<u8>> {
+    const FIELDS: usize = 64;
+    const KEY: u32 = 210;
+    const AT_HEAD: u32 = 0x10;
+    let length = |text: &[u8]| u32::try_from(text.len()).context("too long");
+    let mut strings = Vec::new();
+    let mut conditions = Vec::new();
+    for test in &rule.fields {
+        let value = match &test.value {
+            Value::Number(number) => *number,
+            Value::Text(text) => {
+                strings.extend_from_slice(text);
+                length(text)?
+            }
+            Value::Field(_) => bail!("a comparison of fields"),
+        };
+        conditions.push([test.field as u32, value, test.op as u32]);
+    }
+    if !rule.keys.is_empty() {
+        let key = bstr::join([1], &rule.keys);
+        conditions.push([KEY, length(&key)?, Op::Equal as u32]);
+        strings.extend(key);
+    }
+    let at_head = if place == Place::Head { AT_HEAD } else { 0 };
+    let count = u32::try_from(conditions.len()).context("too many")?;
+    let mut words = vec![rule.list as u32 | at_head, rule.action as u32, count];
+    for word in 0..64 {
+        let bits = (0..32).filter(|bit| rule.syscalls.contains(word * 32 + bit));
+        words.push(bits.fold(0, |all, bit| all | 1 << bit));
+    }
+    for part in 0..3 {
+        let mut column: Vec<u32> = conditions.iter().map(|condition| condition[part]).collect();
+        column.resize(FIELDS, 0);
+        words.extend(column);
+    }
+    words.push(length(&strings)?);
+    let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+    bytes.extend(strings);
+    Ok(bytes)
+}
+
+/// A machine of which rules ask nothing.
+struct Nobody;
+
+impl Host for Nobody {
+    fn uid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn gid(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn is_directory(&self, _path: &[u8]) -> bool {
+        false
+    }
+
+    fn native(&self) -> Arch {
+        Arch::X86_64
     }
 }
 

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use super::steps::{Run, Store, Who, step};
+use super::steps::{Run, Step, Store, Who, step};
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program};
 
@@ -31,9 +31,13 @@ const HOW: u64 = 0x800;
 
 /// Codes of operations.
 mod op {
+    pub(super) const NOP: u64 = 0;
     pub(super) const CONNECT: u64 = 16;
+    pub(super) const FALLOCATE: u64 = 17;
     pub(super) const OPENAT: u64 = 18;
+    pub(super) const CLOSE: u64 = 19;
     pub(super) const OPENAT2: u64 = 28;
+    pub(super) const SHUTDOWN: u64 = 34;
     pub(super) const RENAMEAT: u64 = 35;
     pub(super) const UNLINKAT: u64 = 36;
     pub(super) const MKDIRAT: u64 = 37;
@@ -59,13 +63,13 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Has a program ask the kernel.
+    /// Has a program in this directory ask the kernel.
     ///
     /// # Errors
     /// When the kernel has no `io_uring`.
-    pub(crate) fn ask() -> anyhow::Result<Self> {
+    pub(crate) fn ask(directory: &Path) -> anyhow::Result<Self> {
         let parameters = || Arg::Shared("parameters", vec![0; 120]);
-        let path = Path::new(PROGRAMS).join("layout");
+        let path = directory.join("layout");
         Program::new(Entry::Syscall)
             .call(425, vec![8.into(), parameters()]) // io_uring_setup
             .call(1, vec![1.into(), parameters(), 120.into()]) // write
@@ -111,7 +115,8 @@ pub(super) enum Worker {
 }
 
 /// One operation.
-struct Operation {
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
     code: u64,
     fd: u64,
     /// Words from the second on: another address, address, length and flags.
@@ -164,11 +169,22 @@ fn openat2(name: &str, flags: u64) -> Operation {
     }
 }
 
+/// One about a descriptor alone.
+fn of_descriptor(code: u64, fd: u64, address: u64, length: u64) -> Operation {
+    Operation {
+        code,
+        fd,
+        words: [0, address, length],
+        data: Vec::new(),
+    }
+}
+
 fn operations() -> Vec<Operation> {
+    // The descriptor behind that of the queues.
+    let socket = 4;
     let missing_socket = Operation {
         code: op::CONNECT,
-        // The descriptor behind that of the queues.
-        fd: 4,
+        fd: socket,
         words: [110, DATA_AT + OLD, 0],
         data: bytes(OLD, b"\x01\0/tmp/w/nosocket"),
     };
@@ -196,7 +212,89 @@ fn operations() -> Vec<Operation> {
         operation(op::UNLINKAT, "d1", 0, AT_REMOVEDIR),
         operation(op::UNLINKAT, "full", 0, AT_REMOVEDIR),
         missing_socket,
+        of_descriptor(op::NOP, 0, 0, 0),
+        of_descriptor(op::FALLOCATE, socket, 4096, 0),
+        of_descriptor(op::SHUTDOWN, socket, 0, 2),
+        of_descriptor(op::CLOSE, socket, 0, 0),
     ]
+}
+
+/// Operations on what a list of rules finds in its directory.
+pub(crate) fn on_files() -> Vec<Operation> {
+    vec![
+        operation(op::OPENAT, "file", 0, 0),
+        operation(op::OPENAT, "ring.new", 0o600, O_CREAT_RDWR),
+        operation(op::OPENAT, "missing", 0, 0),
+        operation(op::OPENAT, "secret", 0, 0),
+        openat2("kept", 0),
+        openat2("missing", 0),
+        operation(op::MKDIRAT, "ring.dir", 0o755, 0),
+        operation(op::MKDIRAT, "theirs/dir", 0o755, 0),
+        with_two_names(op::SYMLINKAT, "target", "ring.link", 0),
+        with_two_names(op::LINKAT, "ring.new", "ring.too", CWD),
+        with_two_names(op::RENAMEAT, "ring.too", "sub/ring", CWD),
+        of_descriptor(op::NOP, 0, 0, 0),
+        of_descriptor(op::CLOSE, 99, 0, 0),
+        operation(op::UNLINKAT, "sub/ring", 0, 0),
+        operation(op::UNLINKAT, "ring.link", 0, 0),
+        operation(op::UNLINKAT, "ring.new", 0, 0),
+        operation(op::UNLINKAT, "missing", 0, 0),
+        operation(op::UNLINKAT, "ring.dir", 0, AT_REMOVEDIR),
+    ]
+}
+
+/// The queue of a program, polled by a thread or not, and the operations that it has been given so far.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    layout: Layout,
+    polled: bool,
+    given: u64,
+}
+
+impl Queue {
+    pub(crate) const fn new(layout: Layout, polled: bool) -> Self {
+        Self {
+            layout,
+            polled,
+            given: 0,
+        }
+    }
+
+    /// Steps that make it.
+    pub(crate) fn made(&self) -> Vec<Step> {
+        let (read_write, shared, own) = (3, 1, 0x32);
+        let ring = || Arg::Saved("ring");
+        let data = Arg::Number(DATA_AT.cast_signed());
+        let (queues, entries) = (0, 0x1000_0000);
+        // Flags, the thread's CPU and its patience in milliseconds are the third to fifth word.
+        let mut parameters = vec![0; 120];
+        if self.polled {
+            (parameters[8], parameters[16]) = (SETUP_SQPOLL, 1);
+        }
+        vec![
+            step!("io_uring_setup", 8, Arg::Bytes(parameters)).save("ring"),
+            step!("mmap", 0, 4096, read_write, shared, ring(), queues).save(RINGS),
+            step!("mmap", 0, 512, read_write, shared, ring(), entries).save(ENTRY),
+            step!("mmap", data, 4096, read_write, own, -1, 0).save(DATA),
+        ]
+    }
+
+    /// Has an operation done, by a worker or by whoever can, and waits for it.
+    pub(crate) fn give(&mut self, operation: Operation, by_worker: bool) -> Step {
+        let Operation {
+            code,
+            fd,
+            words: [second, third, fourth],
+            mut data,
+        } = operation;
+        let first = code | (u64::from(by_worker) << 12) | (fd << 32);
+        data.extend(words(ENTRY, 0, [first, second, third, fourth, 0, 0, 0, 0]));
+        data.extend(self.layout.counts(self.given + 1, self.given));
+        self.given += 1;
+        let wakes = if self.polled { ENTER_SQ_WAKEUP } else { 0 };
+        let flags = ENTER_GETEVENTS | wakes;
+        step!("io_uring_enter", Arg::Saved("ring"), 1, 1, flags, 0, 0).storing(data)
+    }
 }
 
 /// A program that has the worker do everything, and then makes one call of its own.
@@ -204,40 +302,15 @@ fn operations() -> Vec<Operation> {
 /// # Errors
 /// When the kernel has no `io_uring`.
 pub(super) fn runs(worker: Worker) -> anyhow::Result<Vec<Run>> {
-    let layout = Layout::ask()?;
-    let (read_write, shared, own) = (3, 1, 0x32);
-    let ring = || Arg::Saved("ring");
-    let data = Arg::Number(DATA_AT.cast_signed());
-    let (queues, entries) = (0, 0x1000_0000);
-    let polled = worker == Worker::Poller;
-    // Flags, the thread's CPU and its patience in milliseconds are the third to fifth word.
-    let mut parameters = vec![0; 120];
-    if polled {
-        (parameters[8], parameters[16]) = (SETUP_SQPOLL, 1);
-    }
-    let enter = ENTER_GETEVENTS | if polled { ENTER_SQ_WAKEUP } else { 0 };
-    let mut steps = vec![
-        step!("io_uring_setup", 8, Arg::Bytes(parameters)).save("ring"),
-        step!("mmap", 0, 4096, read_write, shared, ring(), queues).save(RINGS),
-        step!("mmap", 0, 512, read_write, shared, ring(), entries).save(ENTRY),
-        step!("mmap", data, 4096, read_write, own, -1, 0).save(DATA),
-        step!("socket", 1, 1, 0),
-    ];
-    for (operation, number) in operations().into_iter().zip(0_u64..) {
-        let Operation {
-            code,
-            fd,
-            words: [second, third, fourth],
-            mut data,
-        } = operation;
-        let on_a_worker = u64::from(worker == Worker::Pool) << 4;
-        let first = code | (on_a_worker << 8) | (fd << 32);
-        data.extend(words(ENTRY, 0, [first, second, third, fourth, 0, 0, 0, 0]));
-        data.extend(layout.counts(number + 1, number));
-        steps.push(step!("io_uring_enter", ring(), 1, 1, enter, 0, 0).storing(data));
+    let layout = Layout::ask(Path::new(PROGRAMS))?;
+    let mut queue = Queue::new(layout, worker == Worker::Poller);
+    let mut steps = queue.made();
+    steps.push(step!("socket", 1, 1, 0));
+    for operation in operations() {
+        steps.push(queue.give(operation, worker == Worker::Pool));
     }
     steps.push(step!("openat", -100, "file", 0));
-    if polled {
+    if worker == Worker::Poller {
         // The poller is a thread of the program: it outlives the `exit` of the first one.
         steps.push(step!("exit_group", 0));
     }

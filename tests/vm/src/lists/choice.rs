@@ -10,6 +10,9 @@ use audit::table;
 use bstr::ByteSlice as _;
 use serde::Deserialize;
 
+/// What the function of an operation returns that is to be tried again.
+const AGAIN: &str = "-11";
+
 /// What an auditor chose of each process, in the order of its log.
 #[derive(Debug, Default)]
 pub(super) struct Choices(BTreeMap<u32, Vec<Choice>>);
@@ -59,13 +62,11 @@ impl Choices {
     /// When a record of a call lacks what each must have.
     pub(super) fn read(log: &[u8]) -> anyhow::Result<Self> {
         let mut choices = Self::default();
-        for line in log
-            .lines()
-            .filter(|line| line.starts_with(b"type=SYSCALL "))
-        {
+        let is_head =
+            |line: &&[u8]| line.starts_with(b"type=SYSCALL ") || line.starts_with(b"type=URINGOP ");
+        for line in log.lines().filter(is_head) {
             let (pid, choice) = Choice::read(line).with_context(|| line.as_bstr().to_string())?;
-            // The kernel records that a login uid is set whatever the rules are.
-            if choice.call != "write" && choice.call != "32:write" {
+            if !choice.is_by_the_way() {
                 choices.0.entry(pid).or_default().push(choice);
             }
         }
@@ -92,6 +93,18 @@ impl Choice {
             })
             .collect();
         let field = |name: &str| fields.get(name).with_context(|| format!("no `{name}`"));
+        let pid = field("pid")?.parse()?;
+        if let Some(number) = fields.get("uring_op") {
+            let name = number.parse().ok().and_then(table::uring_op_name);
+            let choice = Self {
+                call: format!("uring:{}", name.unwrap_or(number)),
+                args: Default::default(),
+                // The kernel has what its own function returned, and it tries again what would have to wait.
+                exit: fields.get("exit").cloned().filter(|exit| exit == AGAIN),
+                key: field("key")?.clone(),
+            };
+            return Ok((pid, choice));
+        }
         let arch = Arch(u32::from_str_radix(field("arch")?, 16)?);
         let number = Syscall(field("syscall")?.parse()?);
         let name =
@@ -103,7 +116,14 @@ impl Choice {
             exit: fields.get("exit").cloned(),
             key: field("key")?.clone(),
         };
-        Ok((field("pid")?.parse()?, choice))
+        Ok((pid, choice))
+    }
+
+    /// Whether it is recorded whatever the rules are, or for something else: that a login uid is set, a first
+    /// try of an operation, and the call in which operations are done.
+    fn is_by_the_way(&self) -> bool {
+        let is_tried_again = self.call.starts_with("uring:") && self.exit.as_deref() == Some(AGAIN);
+        is_tried_again || ["write", "32:write", "io_uring_enter"].contains(&self.call.as_str())
     }
 
     fn is_same_call(&self, other: &Self) -> bool {

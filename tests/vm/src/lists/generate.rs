@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::random::Random;
-use super::workload::Scene;
+use super::workload::{About, Scene};
 
 /// Calls that rules name. All but some of the last are made by the workload.
 const WIDE: [&str; 61] = [
@@ -155,8 +155,47 @@ const PAIRS: [&str; 25] = [
     "sgid:fsgid",
 ];
 
+/// Operations of `io_uring` that rules name. All but the last are done by the workload.
+const OPERATIONS: [&str; 9] = [
+    "openat",
+    "openat2",
+    "close",
+    "mkdirat",
+    "symlinkat",
+    "linkat",
+    "renameat",
+    "unlinkat",
+    "msg_ring",
+];
+
+/// File systems: proc, tmpfs, all but proc, and one that no workload comes to.
+const FILESYSTEMS: [&str; 4] = ["=0x9fa0", "=0x1021994", "!=0x9fa0", "=tracefs"];
+
+/// The lines of the filesystem list, of which half of the runs have some.
+pub(super) fn filesystems(random: &mut Random) -> Vec<String> {
+    if random.once_in(2) {
+        return Vec::new();
+    }
+    let chosen = random.some(&FILESYSTEMS, 2).into_iter();
+    let lines = chosen.map(|condition| {
+        let action = if random.once_in(4) { "always" } else { "never" };
+        format!("-a {action},filesystem -F fstype{condition}")
+    });
+    lines.collect()
+}
+
+/// What a list is about: the first choice that is made for it.
+pub(super) fn about(random: &mut Random) -> About {
+    if random.once_in(6) {
+        About::Operations
+    } else {
+        About::Calls
+    }
+}
+
 /// The lines of one list.
 pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
+    let about = about(random);
     let scope = random.pick(&[0, 1, 2, 3, 4, 5, 6]);
     let mut writer = Writer {
         scope: scene.scopes()[scope].clone(),
@@ -171,7 +210,10 @@ pub(super) fn list(random: &mut Random, scene: &Scene) -> Vec<String> {
     let mut known = BTreeSet::new();
     let mut lines = Vec::new();
     for number in 0..count {
-        let rule = writer.rule();
+        let rule = match about {
+            About::Calls => writer.rule(),
+            About::Operations => writer.of_operations(),
+        };
         let line = rule + &writer.keys(number);
         if known.insert(line.clone()) {
             let verb = if writer.random.once_in(5) { "-A" } else { "-a" };
@@ -239,6 +281,44 @@ impl Writer<'_> {
                 let scope = self.scope.clone();
                 format!("{action},exit{arch}{calls}{fields} -F {scope}")
             }
+        }
+    }
+
+    /// A rule of the `io_uring` list.
+    fn of_operations(&mut self) -> String {
+        self.has_program = false;
+        let action = if self.random.once_in(3) {
+            "never"
+        } else {
+            "always"
+        };
+        let operations = if self.random.once_in(5) {
+            "all".to_owned()
+        } else {
+            self.random.some(&OPERATIONS, 6).join(",")
+        };
+        let count = self.random.below(3);
+        let fields: String = (0..count).map(|_| self.of_worker()).collect();
+        let scope = &self.scope;
+        format!("{action},io_uring -S {operations}{fields} -F {scope}")
+    }
+
+    /// What the list of `io_uring` takes and a worker has as the program has it.
+    fn of_worker(&mut self) -> String {
+        let place = &self.scene.place;
+        match self.random.below(6) {
+            0 if !self.has_program => {
+                self.has_program = true;
+                let op = self.random.pick(&EQUALITY);
+                let program = self.random.pick(&["wide", "ring"]);
+                format!(" -F exe{op}{place}/{program}")
+            }
+            1 => {
+                let parent = std::process::id();
+                format!(" -F pid{}{parent}", self.random.pick(&ORDERED))
+            }
+            2 => format!(" -F pers{}0", self.random.pick(&ALL)),
+            _ => self.of_ids(),
         }
     }
 
@@ -426,67 +506,4 @@ impl Writer<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use audit::ids::Arch;
-    use audit::plan::Plan;
-    use audit::plan::list::RuleList;
-    use audit::rule::{Host, Severity, parse_file};
-
-    use super::*;
-
-    struct Nobody;
-
-    impl Host for Nobody {
-        fn uid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn gid(&self, _name: &[u8]) -> Option<u32> {
-            None
-        }
-
-        fn is_directory(&self, path: &[u8]) -> bool {
-            path.ends_with(b"/sub") || path.ends_with(b"/full")
-        }
-
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
-
-    #[test]
-    fn one_seed_gives_one_list() {
-        let list = |seed, number| list(&mut Random::of(seed, number), &Scene::new(number));
-        assert_eq!(list(1, 7), list(1, 7));
-        assert_ne!(list(1, 7), list(2, 7));
-    }
-
-    #[test]
-    fn lists_are_accepted_and_planned() {
-        let lists = (0..1000)
-            .flat_map(|number| list(&mut Random::of(1, number), &Scene::new(number)))
-            .map(|line| line + "\n");
-        let text: String = lists.collect();
-        let (lines, findings) = parse_file(text.as_bytes(), &Nobody);
-        let wrong: Vec<_> = findings
-            .iter()
-            .filter(|finding| finding.severity == Severity::Error)
-            .map(|finding| {
-                (
-                    text.lines().nth(finding.line as usize - 1),
-                    &finding.message,
-                )
-            })
-            .collect();
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        let mut loaded = RuleList::default();
-        assert_eq!(loaded.load(0, lines), []);
-        let plan = Plan::compile(loaded.into_rules(), &[Arch::X86_64, Arch::I386]);
-        assert_eq!(plan.unsupported, []);
-        let calls = plan.calls.len();
-        assert!(
-            calls <= 250,
-            "the fentry engine does not take {calls} calls"
-        );
-    }
-}
+mod tests;

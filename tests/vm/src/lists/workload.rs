@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, ensure};
 
 use crate::differential::steps::{CWD, Step, numbers, program, step};
+use crate::differential::uring::{Layout, Queue, on_files};
 use crate::program::{Arg, Entry, Program, args};
 
 /// Below it are the directories of the lists.
@@ -92,16 +93,19 @@ impl Scene {
     }
 
     /// Makes the directory and what is in it.
-    pub(super) fn prepare(&self) -> anyhow::Result<()> {
+    pub(super) fn prepare(&self, layout: Layout) -> anyhow::Result<()> {
         self.make()
             .with_context(|| format!("cannot make what is in {}", self.place))?;
         for (name, entry) in PROGRAMS {
-            let steps = self.steps(entry);
-            program(entry, &steps)?
-                .write(&self.at(name))
-                .with_context(|| format!("cannot write {}/{name}", self.place))?;
+            self.write(name, entry, &self.steps(entry))?;
         }
-        Ok(())
+        self.write(RING, Entry::Syscall, &self.ring(layout))
+    }
+
+    fn write(&self, name: &str, entry: Entry, steps: &[Step]) -> anyhow::Result<()> {
+        program(entry, steps)?
+            .write(&self.at(name))
+            .with_context(|| format!("cannot write {}/{name}", self.place))
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -142,10 +146,14 @@ impl Scene {
         end.write(&self.at("end"))
     }
 
-    /// Runs the programs; gives their process ids.
-    pub(super) fn run(&self) -> anyhow::Result<Vec<u32>> {
+    /// Runs the programs that a list is about; gives their process ids.
+    pub(super) fn run(&self, about: About) -> anyhow::Result<Vec<u32>> {
+        let names: &[&str] = match about {
+            About::Calls => &PROGRAMS.map(|(name, _)| name),
+            About::Operations => &[RING],
+        };
         let mut pids = Vec::new();
-        for (name, _) in PROGRAMS {
+        for name in names {
             let path = self.at(name);
             let mut child = Command::new(&path)
                 .args(["word", "two words"])
@@ -172,6 +180,19 @@ impl Scene {
             narrow(self)
         });
         steps.push(step!("execve", "end", Arg::Texts(&["end", "of it"]), 0));
+        steps
+    }
+
+    /// Operations of `io_uring`, by the program and then by a worker.
+    fn ring(&self, layout: Layout) -> Vec<Step> {
+        let mut steps = self.become_user(Entry::Syscall);
+        let mut queue = Queue::new(layout, false);
+        steps.extend(queue.made());
+        for by_worker in [false, true] {
+            let operations = on_files().into_iter();
+            steps.extend(operations.map(|operation| queue.give(operation, by_worker)));
+        }
+        steps.push(step!("exit_group", 3));
         steps
     }
 
@@ -207,7 +228,17 @@ impl Scene {
     }
 }
 
-/// The programs of a list.
+/// What the rules of a list are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    Calls,
+    Operations,
+}
+
+/// The program that has operations of `io_uring` done.
+const RING: &str = "ring";
+
+/// The programs of a list that make calls.
 const PROGRAMS: [(&str, Entry); 2] = [("wide", Entry::Syscall), ("narrow", Entry::Interrupt)];
 
 const O_WRONLY: i32 = 1;
@@ -230,7 +261,7 @@ fn open_how(flags: i32) -> Arg {
 fn wide(scene: &Scene) -> Vec<Step> {
     let room = || Arg::Bytes(vec![0; 256]);
     let group = || i64::from(scene.group());
-    vec![
+    let mut steps = vec![
         step!("getpid"),
         step!("open", "file", 0),
         step!("open", "file", O_RDWR).save("file"),
@@ -255,6 +286,8 @@ fn wide(scene: &Scene) -> Vec<Step> {
         step!("openat2", CWD, "missing", open_how(0), 24),
         step!("creat", "made", 0o644),
         step!("open", "/etc/passwd", 0),
+        step!("openat", CWD, "/proc/version", 0),
+        step!("openat", CWD, "/proc/version", O_RDWR),
         step!("access", "file", 4),
         step!("access", "missing", 0),
         step!("stat", "file", room()),
@@ -298,6 +331,35 @@ fn wide(scene: &Scene) -> Vec<Step> {
         step!("openat", CWD, "again", O_CREAT | O_WRONLY, 0o600),
         step!("chdir", "missing"),
         step!("chdir", ".."),
+    ];
+    steps.extend(on_sockets());
+    steps.extend([
+        step!("personality", ADDR_NO_RANDOMIZE),
+        step!("getpid"),
+        step!("openat", CWD, "file", 0),
+        step!("personality", 0),
+        step!("setfsuid", i64::from(scene.suid())),
+        step!("openat", CWD, "kept", O_RDWR),
+        step!("openat", CWD, "file", O_RDWR),
+        step!("chmod", "full/file", 0o600),
+        step!("mkdir", "sub/no", 0o700),
+        step!("setresgid", -1, i64::from(scene.sgid()), -1),
+        step!("setresuid", -1, i64::from(scene.suid()), -1),
+        step!("setuid", 0),
+        step!("kill", 1, 0),
+        step!("mount", 0, "sub", 0, 0, 0),
+        step!("getpid"),
+        step!("execve", "missing", 0, 0),
+        step!("execve", "secret", 0, 0),
+        step!("execve", "text", 0, 0),
+    ]);
+    steps
+}
+
+/// Calls that give an address, or are given one.
+fn on_sockets() -> Vec<Step> {
+    let room = || Arg::Bytes(vec![0; 256]);
+    vec![
         step!("socket", 1, 1, 0).save("socket"),
         step!("bind", Arg::Saved("socket"), address(b"bound"), 110),
         step!("connect", Arg::Saved("socket"), address(b"nobody"), 110),
@@ -329,24 +391,6 @@ fn wide(scene: &Scene) -> Vec<Step> {
             room(),
             numbers([16_u32.to_ne_bytes()])
         ),
-        step!("personality", ADDR_NO_RANDOMIZE),
-        step!("getpid"),
-        step!("openat", CWD, "file", 0),
-        step!("personality", 0),
-        step!("setfsuid", i64::from(scene.suid())),
-        step!("openat", CWD, "kept", O_RDWR),
-        step!("openat", CWD, "file", O_RDWR),
-        step!("chmod", "full/file", 0o600),
-        step!("mkdir", "sub/no", 0o700),
-        step!("setresgid", -1, i64::from(scene.sgid()), -1),
-        step!("setresuid", -1, i64::from(scene.suid()), -1),
-        step!("setuid", 0),
-        step!("kill", 1, 0),
-        step!("mount", 0, "sub", 0, 0, 0),
-        step!("getpid"),
-        step!("execve", "missing", 0, 0),
-        step!("execve", "secret", 0, 0),
-        step!("execve", "text", 0, 0),
     ]
 }
 

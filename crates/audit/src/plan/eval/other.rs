@@ -8,7 +8,8 @@ use crate::ids::{Auid, MsgType};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Value};
 
 use super::label::Label;
-use super::{Observed, compare, equals, holds};
+use super::{Observed, compare, conditions_hold, equals, first_match, holds, of_mark};
+use crate::plan::uring::Operation;
 
 /// What is known of whoever causes a record: for the exclude list the current task, for the user
 /// list the sender.
@@ -183,18 +184,48 @@ pub(in crate::plan) fn without_call(test: &FieldTest) -> Option<bool> {
     }
 }
 
-/// Index of the first rule of the `io_uring` list that matches an operation: the one that decides.
-/// The operation takes the place of the syscall.
+/// Index of the first rule of the `io_uring` list that matches an operation. The operation takes the place
+/// of the syscall.
 ///
 /// # Source
-/// `audit_filter_uring` in `kernel/auditsc.c`, Linux 6.12.
+/// `audit_filter_uring` in `kernel/auditsc.c`, Linux 6.12. A rule with `path=` or `inode=` is about the
+/// operations that it names, as any other; the kernel looks for the number of the syscall around the
+/// operation in the mask of such a rule.
 #[must_use]
-pub fn first_uring_match(rules: &[Rule], operation: u32, observed: &Observed<'_>) -> Option<usize> {
+pub fn first_uring_match(
+    rules: &[Rule],
+    operation: &Operation,
+    observed: &Observed<'_>,
+) -> Option<usize> {
     rules.iter().position(|rule| {
         rule.list == List::IoUring
-            && rule.syscalls.contains(operation)
-            && rule.fields.iter().all(|test| holds(test, observed, None))
+            && operation.is_in(&rule.syscalls)
+            && conditions_hold(rule, observed)
     })
+}
+
+/// Index of the rule that decides about an operation: what the task list has said about the task, then the
+/// first rule of the `io_uring` list that matches. Where there is none, and `with_calls` says so, the first
+/// rule of the exit list that would match if the call had been made that does the same. What no such rule
+/// can be about is not looked at, whatever the task list has said.
+#[must_use]
+pub fn first_operation_match(
+    rules: &[Rule],
+    operation: &Operation,
+    observed: &Observed<'_>,
+    with_calls: bool,
+) -> Option<usize> {
+    let is_named = rules
+        .iter()
+        .any(|rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls));
+    let is_asked = with_calls && operation.is_audited() && operation.syscall.is_some();
+    if !is_named && !is_asked {
+        return None;
+    }
+    let of_call = || first_match(rules, observed).filter(|_| is_asked);
+    of_mark(rules, observed)
+        .or_else(|| first_uring_match(rules, operation, observed))
+        .or_else(of_call)
 }
 
 #[cfg(test)]

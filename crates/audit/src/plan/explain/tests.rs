@@ -212,6 +212,44 @@ fn flags_of_openat2_are_pointed_out_where_perm_asks() {
 }
 
 #[test]
+fn operations_are_priced_where_they_are_seen() {
+    let mut openat = rule(None, &[]);
+    openat.list = List::IoUring;
+    openat.syscalls = SyscallMask::none();
+    openat.syscalls.insert(18);
+    let rules = [rule(B64, &["openat", "close"]), openat];
+    let listed = |(line, rule): (u32, &Rule)| Listed {
+        rule: rule.clone(),
+        source: 0,
+        line,
+    };
+    let plan = Plan::compile((1..).zip(&rules).map(listed), &ARCHES);
+    let names = |cost: &RuleCost| -> Vec<&str> {
+        cost.operations
+            .iter()
+            .map(|operation| operation.name)
+            .collect()
+    };
+
+    let fentry = explain(&plan, EngineKind::Fentry, Kernel::NEW);
+    assert_eq!(names(&fentry.rules[0]), ["close"], "the other takes all");
+    assert_eq!(names(&fentry.rules[1]), ["openat"]);
+    assert_eq!(fentry.rules[1].notes, []);
+    assert_eq!(fentry.rules[1].cost, Cost::Medium);
+    let function = Hook::UringExit("io_openat2");
+    assert!(fentry.rules[1].hooks.contains(&function));
+    assert!(fentry.missed.is_empty());
+
+    let tracepoint = explain(&plan, EngineKind::Tracepoint, Kernel::NEW);
+    assert_eq!(names(&tracepoint.rules[0]), [""; 0]);
+    assert_eq!(tracepoint.rules[1].notes, [Note::EveryOperation]);
+    assert_eq!(tracepoint.rules[1].cost, Cost::High);
+    let hooks = BTreeSet::from([Hook::UringComplete]);
+    assert_eq!(tracepoint.rules[1].hooks, hooks);
+    assert_eq!(tracepoint.missed, ["close"]);
+}
+
+#[test]
 fn numbers_without_a_name_are_shown_as_numbers() {
     let call = |number| Call {
         arch: Arch::X86_64,

@@ -11,6 +11,7 @@ use bstr::ByteSlice as _;
 use serde::Serialize;
 
 use super::Explained;
+use super::text::operations;
 
 #[derive(Serialize)]
 struct Document {
@@ -38,6 +39,8 @@ struct Rule {
     keys: Vec<String>,
     cost: &'static str,
     syscalls: BTreeMap<&'static str, Vec<String>>,
+    /// Operations of `io_uring`.
+    operations: Vec<&'static str>,
     hooks: Vec<String>,
     notes: Vec<NoteText>,
 }
@@ -149,6 +152,7 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
             .iter()
             .map(|(&arch, syscalls)| (abi(arch), names(arch, syscalls)))
             .collect(),
+        operations: operations(cost),
         hooks: cost.hooks.iter().map(ToString::to_string).collect(),
         notes: cost.notes.iter().map(note).collect(),
     }

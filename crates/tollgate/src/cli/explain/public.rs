@@ -34,7 +34,11 @@ fn every_line_is_accounted_for(path: &Path) {
     let explained = Explained::new([parts], EngineKind::Tracepoint, Kernel::OLD);
     accounted.extend(explained.plan.rules.iter().map(|rule| rule.line));
     let plan = &explained.plan;
-    let beside = [plan.exclude.rules(), plan.messages.rules()];
+    let beside = [
+        plan.exclude.rules(),
+        plan.messages.rules(),
+        plan.filesystems.rules(),
+    ];
     accounted.extend(beside.into_iter().flatten().map(|listed| listed.line));
     accounted.extend(explained.plan.unsupported.iter().map(|rule| rule.line));
     accounted.extend(explained.findings.iter().map(|(_, found)| found.line));

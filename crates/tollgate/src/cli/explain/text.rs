@@ -25,6 +25,10 @@ pub(super) fn render(explained: &Explained) -> String {
     for (title, rules) in [
         ("records that are not written", plan.exclude.rules()),
         ("messages of programs, kept or not", plan.messages.rules()),
+        (
+            "file systems, names on which are left out or not",
+            plan.filesystems.rules(),
+        ),
     ] {
         sections.extend(beside(explained, title, rules));
     }
@@ -44,7 +48,10 @@ fn heading(explained: &Explained) -> String {
         "{}: {} in force",
         shortened(&files),
         count(
-            plan.rules.len() + plan.exclude.rules().len() + plan.messages.rules().len(),
+            plan.rules.len()
+                + plan.exclude.rules().len()
+                + plan.messages.rules().len()
+                + plan.filesystems.rules().len(),
             "rule"
         )
     )];
@@ -109,7 +116,16 @@ fn touches(cost: &RuleCost) -> String {
             false => format!("{}: {}", abi(arch), names(arch, syscalls)),
         })
         .collect();
+    if cost.calls.is_empty() && !cost.operations.is_empty() {
+        return format!("io_uring: {}", shortened(&operations(cost)));
+    }
     parts.join("; ")
+}
+
+/// Names of the operations.
+pub(super) fn operations(cost: &RuleCost) -> Vec<&'static str> {
+    let names = cost.operations.iter().map(|operation| operation.name);
+    names.collect()
 }
 
 /// Hooks by kind: `2 enter, 3 exit`, and those inside the kernel.
@@ -129,6 +145,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::Inner(_) => inside += 1,
             Hook::UringEnter(_) => {}
             Hook::UringExit(_) => uring += 1,
+            Hook::UringComplete => raw.push("all of io_uring".to_owned()),
         }
     }
     raw.dedup(); // what an exec needs is one thing to people

@@ -1,6 +1,7 @@
 //! What each list decides, and what it passes over.
 
 use super::*;
+use crate::plan::Call;
 use crate::rule::nobody::Nobody;
 use crate::rule::{Command, parse_line};
 
@@ -182,6 +183,31 @@ fn an_operation_is_matched_as_a_syscall_is() {
         "-a always,io_uring -S openat",
     ]);
     let observed = Observed::of_task(sender().task, &[], 0);
-    assert_eq!(first_uring_match(&rules, 18, &observed), Some(2));
-    assert_eq!(first_uring_match(&rules, 257, &observed), None);
+    let first = |op| first_uring_match(&rules, Operation::numbered(op).unwrap(), &observed);
+    assert_eq!(first(18), Some(2));
+    assert_eq!(first(28), None);
+}
+
+#[test]
+fn rules_about_calls_come_behind_those_about_operations() {
+    let rules = rules(&[
+        "-a always,exit -F arch=b64 -S openat,close",
+        "-a never,io_uring -S openat -F uid=1000",
+        "-a always,io_uring -S openat -F uid=0",
+    ]);
+    let first = |op, with_calls| {
+        let operation = Operation::numbered(op).unwrap();
+        let Call { arch, syscall } = operation.call();
+        let observed = Observed {
+            arch,
+            syscall,
+            ..Observed::of_task(sender().task, &[], 0)
+        };
+        first_operation_match(&rules, operation, &observed, with_calls)
+    };
+    assert_eq!(first(18, true), Some(1), "its own rule comes first");
+    assert_eq!(first(19, true), Some(0));
+    assert_eq!(first(19, false), None);
+    assert_eq!(first(28, true), None);
+    assert_eq!(first(22, true), None, "a read is not audited");
 }

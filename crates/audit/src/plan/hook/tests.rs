@@ -1,0 +1,110 @@
+//! Which hooks plans of a few calls need.
+
+use super::*;
+use crate::plan::CallPlan;
+
+#[track_caller]
+fn hooks_of(kernel: Kernel, calls: &[(Arch, &str)]) -> Vec<String> {
+    let mut plan = Plan::default();
+    for &(arch, name) in calls {
+        let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
+        plan.calls
+            .insert(Call { arch, syscall }, CallPlan::default());
+    }
+    hooks(&plan, EngineKind::Tracepoint, kernel)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+const B64: Arch = Arch::X86_64;
+const B32: Arch = Arch::I386;
+
+#[test]
+fn ordinary_calls_need_their_exit() {
+    assert_eq!(
+        hooks_of(Kernel::OLD, &[(B64, "openat"), (B64, "stat")]),
+        ["syscalls:sys_exit_newstat", "syscalls:sys_exit_openat"]
+    );
+}
+
+#[test]
+fn calls_that_wait_are_timed_at_their_entry() {
+    assert_eq!(
+        hooks_of(Kernel::NEW, &[(B64, "accept4")]),
+        ["syscalls:sys_enter_accept4", "syscalls:sys_exit_accept4"]
+    );
+}
+
+#[test]
+fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
+    assert_eq!(
+        hooks_of(Kernel::OLD, &[(B64, "execve"), (B64, "exit_group")]),
+        [
+            "syscalls:sys_enter_execve",
+            "syscalls:sys_enter_exit_group",
+            "syscalls:sys_exit_execve",
+            "sched:sched_process_exec",
+        ]
+    );
+}
+
+#[test]
+fn a_new_kernel_shows_exec_and_exit_for_nothing() {
+    assert_eq!(
+        hooks_of(Kernel::NEW, &[(B64, "execve"), (B32, "exit_group")]),
+        [
+            "syscalls:sys_exit_execve",
+            "sched:sched_prepare_exec",
+            "sched:sched_process_exec",
+            "sched:sched_process_exit",
+        ]
+    );
+}
+
+#[test]
+fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
+    assert_eq!(
+        hooks_of(Kernel::OLD, &[(B64, "openat"), (B32, "open")]),
+        ["raw_syscalls:sys_exit"]
+    );
+    assert_eq!(
+        hooks_of(Kernel::OLD, &[(B64, "execve"), (B32, "execve")]),
+        [
+            "raw_syscalls:sys_enter",
+            "raw_syscalls:sys_exit",
+            "sched:sched_process_exec",
+        ]
+    );
+}
+
+#[test]
+fn a_32_bit_exit_leaves_the_other_exits_alone() {
+    assert_eq!(
+        hooks_of(Kernel::NEW, &[(B64, "openat"), (B32, "exit")]),
+        ["syscalls:sys_exit_openat", "sched:sched_process_exit"]
+    );
+}
+
+#[test]
+fn on_an_old_kernel_a_32_bit_exit_moves_the_entries_to_the_raw_tracepoint() {
+    let calls = [(B64, "openat"), (B64, "exit_group"), (B32, "exit")];
+    assert_eq!(
+        hooks_of(Kernel::OLD, &calls),
+        ["syscalls:sys_exit_openat", "raw_syscalls:sys_enter"]
+    );
+}
+
+#[test]
+fn a_number_without_a_name_is_only_seen_by_the_raw_tracepoint() {
+    let mut plan = Plan::default();
+    plan.calls.insert(
+        Call {
+            arch: B64,
+            syscall: Syscall(1500),
+        },
+        CallPlan::default(),
+    );
+    let hooks = hooks(&plan, EngineKind::Tracepoint, Kernel::NEW);
+    assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawExit]);
+}
