@@ -6,8 +6,8 @@
 #ifndef TOLLGATE_FILESYSTEM_BPF_H
 #define TOLLGATE_FILESYSTEM_BPF_H
 
-/* Whether a plan may have such a list: where none does, looking for it is not a single instruction. */
-const volatile __u32 tlg_filesystems;
+/* Whether a plan has such a list. */
+volatile __u32 tlg_filesystems;
 
 /* The file systems with this magic number, or, with `all_others`, those with another one. */
 struct left_out {

@@ -102,7 +102,7 @@ static __always_inline int test_nowhere(struct scratch *s, const struct wire_tes
 /* Whether a name without inode led nowhere: elsewhere it was not seen where it leads. */
 static __always_inline int is_nowhere(const struct scratch *s, const struct wire_object *object)
 {
-	if (tlg_filesystems && object->flags & WIRE_OBJECT_LEFT_OUT)
+	if (object->flags & WIRE_OBJECT_LEFT_OUT)
 		return object->flags & WIRE_OBJECT_NAMED; /* without a name it is no item at all */
 	return object->place == WIRE_PLACE_SEEN || object->place == WIRE_PLACE_TEXT ||
 	       s->event.exit == (__u64)-ENOENT;

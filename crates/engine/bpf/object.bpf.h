@@ -215,7 +215,7 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 		return 0;
 	object = &s->object[index & (WIRE_OBJECTS - 1)];
 	to = object_at(s, object->at);
-	if (tlg_filesystems && to->flags & WIRE_OBJECT_LEFT_OUT)
+	if (to->flags & WIRE_OBJECT_LEFT_OUT)
 		return 0;
 	hits.count = &s->hits;
 	hits.list = s->hit;

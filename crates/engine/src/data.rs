@@ -76,6 +76,7 @@ impl Data {
             },
             refusals: read!(self, tlg_refusals) != 0,
             uring: read!(self, tlg_uring) != 0,
+            filesystems: read!(self, tlg_filesystems) != 0,
         }
     }
 
@@ -93,6 +94,7 @@ impl Data {
         write!(self, tlg_open_reads, hints.reads.open.into());
         write!(self, tlg_refusals, hints.refusals.into());
         write!(self, tlg_uring, hints.uring.into());
+        write!(self, tlg_filesystems, hints.filesystems.into());
     }
 
     /// Writes where watches may be, into the half of a plan that is not in force.

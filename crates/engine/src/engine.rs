@@ -46,8 +46,7 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Whether operations of `io_uring` are seen where they can be.
     pub uring: bool,
-    /// Whether events carry what records have no room for: see [`audit::event::Item::path`] and
-    /// [`audit::event::Event::background`].
+    /// Whether events carry what records have no room for, such as [`audit::event::Item::path`].
     pub context: bool,
 }
 
@@ -151,11 +150,9 @@ impl<'s> Engine<'s> {
                 rodata.tlg_apparmor = probe::apparmor().into();
                 rodata.tlg_hooked = (sees == Sees::Inside).into();
                 rodata.tlg_context = options.context.into();
-                rodata.tlg_filesystems = room.has_filesystems().into();
             }
             Ok(())
         })?;
-        let ring = objects.first().maps.tlg_ring.as_fd();
         let fixed = Fixed {
             seed,
             on_functions: (kind == EngineKind::Fentry).into(),
@@ -168,7 +165,8 @@ impl<'s> Engine<'s> {
             serial: Serial::FIRST.0.into(),
             ..Mark::default()
         };
-        let ledger = Ledger::new(fixed, first, ring).map_err(machine("the ledger"))?;
+        let ledger = Ledger::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
+            .map_err(machine("the ledger"))?;
         let mut engine = Self::over(objects, kind, sides, Arc::new(ledger))?;
         engine.data.forget();
         engine.hints = Hints::of(&lowered);

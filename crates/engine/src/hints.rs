@@ -20,6 +20,8 @@ pub(crate) struct Hints {
     pub(crate) refusals: bool,
     /// Whether operations of `io_uring` may be hooked.
     pub(crate) uring: bool,
+    /// Whether there is a filesystem list.
+    pub(crate) filesystems: bool,
 }
 
 impl Hints {
@@ -31,6 +33,7 @@ impl Hints {
             reads: lowered.reads,
             refusals: lowered.refusals,
             uring: lowered.uring,
+            filesystems: !lowered.filesystems.is_empty(),
         }
     }
 
@@ -51,6 +54,7 @@ impl Hints {
             },
             refusals: self.refusals && other.refusals,
             uring: self.uring || other.uring,
+            filesystems: self.filesystems || other.filesystems,
         }
     }
 }
@@ -77,6 +81,7 @@ mod tests {
             reads: Reads::default(),
             refusals,
             uring: refusals,
+            filesystems: refusals,
         }
     }
 

@@ -90,8 +90,7 @@ pub(crate) struct Fixed {
     pub(crate) names: u32,
     /// Whether events say what is around the task.
     pub(crate) context: u32,
-    /// Conditions of the filesystem list that there is room for.
-    pub(crate) filesystems: u32,
+    pub(crate) _pad: u32,
 }
 
 /// What stands in the map.

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 
-use audit::plan::filesystem::Filesystems;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
@@ -24,8 +23,6 @@ pub(crate) struct Room {
     tests: u32,
     inodes: u32,
     names: u32,
-    /// Conditions of the filesystem list: calls pay for looking at it where there may be one.
-    filesystems: u32,
 }
 
 /// Tests, and keys of watches, that there is room for at least: more than any public rule set has.
@@ -39,11 +36,6 @@ impl Room {
             tests: room(lowered.tests.len() + lowered.forks.len()),
             inodes: room(watches.inodes.len()),
             names: room(watches.names.len()),
-            filesystems: if lowered.filesystems.is_empty() {
-                0
-            } else {
-                count(Filesystems::MOST)
-            },
         }
     }
 
@@ -53,7 +45,6 @@ impl Room {
             tests: self.tests,
             inodes: self.inodes,
             names: self.names,
-            filesystems: self.filesystems,
             ..Fixed::default()
         }
     }
@@ -64,13 +55,7 @@ impl Room {
             tests: fixed.tests,
             inodes: fixed.inodes,
             names: fixed.names,
-            filesystems: fixed.filesystems,
         }
-    }
-
-    /// Whether plans may have a filesystem list.
-    pub(crate) const fn has_filesystems(self) -> bool {
-        self.filesystems != 0
     }
 
     /// Looks whether a plan has room.
@@ -86,11 +71,6 @@ impl Room {
             ),
             ("watched inodes", watches.inodes.len(), self.inodes),
             ("watched names", watches.names.len(), self.names),
-            (
-                "conditions on file systems",
-                lowered.filesystems.len(),
-                self.filesystems,
-            ),
         ] {
             if count(needed) > room {
                 return Err(EngineError::Room { what, needed, room });

@@ -9,6 +9,7 @@
 //! A list is made of a seed and a number alone. `cargo xtask lists` says how many are wanted, and repeats
 //! one of them.
 
+mod calls;
 mod choice;
 mod generate;
 mod known;

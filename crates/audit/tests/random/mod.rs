@@ -319,6 +319,9 @@ impl Happening {
             arch,
             syscall,
             exit: Some(self.exit.unwrap_or(0)),
+            socket_family: self
+                .socket_family
+                .filter(|_| address::of(arch, syscall).is_some()),
             objects: if names { &self.objects } else { &[] },
             ..self.observed()
         }
