@@ -163,7 +163,7 @@ static __always_inline int see_object(const struct dentry *dentry, const struct 
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
 	s->object[0].dentry = (__u64)dentry;
 	if (tlg_context)
-		seen_path(seen, seen->items - 1, s->object[0].dentry, s->object[0].mnt);
+		seen_path(s, seen, seen->items - 1);
 	if (shape->place == WIRE_PLACE_FD)
 		return 0;
 	return name_object(s, seen, shape);

@@ -130,8 +130,7 @@ int names_parent(__u64 *ctx)
 	seen->dir[at] = (__u64)inode;
 	seen->last[at] = (__u64)nd->last.len << 32 | nd->last.hash;
 	seen->mnt = (__u64)mnt;
-	if (tlg_context)
-		seen_path(seen, at, (__u64)dentry, (__u64)mnt);
+	resolve_item(seen, at, dentry, (__u64)mnt);
 	if (!seen_compares(call))
 		return 0;
 	watch_by(s, call);
@@ -235,8 +234,7 @@ int names_linked(__u64 *ctx)
 		return 0;
 	item->effect = WIRE_PART_NORMAL;
 	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
-	if (tlg_context)
-		seen_path(seen, 1, (__u64)dentry, seen->mnt);
+	resolve_item(seen, 1, dentry, seen->mnt);
 	if (!seen_compares(call) || item->flags & WIRE_OBJECT_LEFT_OUT)
 		return 0;
 	watch_by(s, call);

@@ -38,15 +38,14 @@ static __always_inline struct seen_paths *paths_of(const struct seen *seen)
 	return NULL;
 }
 
-/* Keeps the path of a directory entry with an item of the call. */
-__noinline int seen_path(struct seen *seen, __u32 at, __u64 dentry, __u64 mnt)
+/* Keeps the path of `s->object[0]` with an item of the call. */
+__noinline int seen_path(struct scratch *s, struct seen *seen, __u32 at)
 {
-	struct scratch *s = scratch();
 	struct seen_paths *paths;
 	struct wire_object *item;
 	__u32 removed, used;
 
-	if (!s || !seen || !mnt)
+	if (!s || !seen)
 		return 0;
 	paths = paths_of(seen);
 	used = seen->path_used;
@@ -54,8 +53,6 @@ __noinline int seen_path(struct seen *seen, __u32 at, __u64 dentry, __u64 mnt)
 		count_cut(WIRE_CUT_PATH);
 		return 0;
 	}
-	s->object[0].dentry = dentry;
-	s->object[0].mnt = mnt;
 	s->used = 0;
 	removed = walk_path(s, 0);
 	if (s->used >= WIRE_NAME_BYTES) {
@@ -74,11 +71,26 @@ __noinline int seen_path(struct seen *seen, __u32 at, __u64 dentry, __u64 mnt)
 	return 0;
 }
 
-/* The same for the item that was added last, when somebody wants it. */
+/* Keeps the path of a directory entry, when somebody wants it. */
+static __always_inline void resolve_item(struct seen *seen, __u32 at, const struct dentry *dentry,
+					 __u64 mnt)
+{
+	struct scratch *s;
+
+	if (!tlg_context)
+		return;
+	s = scratch();
+	if (!s || !mnt)
+		return;
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = mnt;
+	seen_path(s, seen, at);
+}
+
+/* The same for the item that was added last. */
 static __always_inline void resolve_last(struct seen *seen, const struct dentry *dentry, __u64 mnt)
 {
-	if (tlg_context)
-		seen_path(seen, seen->items - 1, (__u64)dentry, mnt);
+	resolve_item(seen, seen->items - 1, dentry, mnt);
 }
 
 /* Puts the path of an item behind its name. */

@@ -31,11 +31,11 @@ pub(crate) const SESSION: Session = Session {
 const FILE: &str = "/tmp/json.events";
 
 fn prepare() -> anyhow::Result<()> {
-    let real = Path::new("/tmp/work/real");
+    let real = Path::new("/tmp/work/json.real");
     fs::create_dir(real).context("cannot make a directory")?;
     chown(real, Some(USER), Some(USER)).context("cannot give it away")?;
     make_file(&real.join("file"), USER)?;
-    symlink("real", "/tmp/work/link").context("cannot make a link")?;
+    symlink("json.real", "/tmp/work/json.link").context("cannot make a link")?;
     fs::write("/tmp/json.toml", format!("[json]\nfile = \"{FILE}\"\n"))
         .context("cannot write the settings")
 }
@@ -58,14 +58,14 @@ fn events(pid: u32, count: usize) -> anyhow::Result<Vec<Value>> {
 fn objects_have_their_paths(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("json");
     Program::new(Entry::Syscall)
-        .call(2, args!["link/file", 0, 0])
-        .call(90, args!["link/file", 0o640])
-        .call(83, args!["link/made", 0o700])
-        .call(82, args!["link/made", "link/moved"])
-        .call(84, args!["link/moved"])
-        .call(2, args!["link/new", 0o101, 0o600])
+        .call(2, args!["json.link/file", 0, 0])
+        .call(90, args!["json.link/file", 0o640])
+        .call(83, args!["json.link/made", 0o700])
+        .call(82, args!["json.link/made", "json.link/moved"])
+        .call(84, args!["json.link/moved"])
+        .call(2, args!["json.link/new", 0o101, 0o600])
         .call(91, args![crate::program::Arg::Result, 0o600])
-        .call(2, args!["link/none", 0, 0])
+        .call(2, args!["json.link/none", 0, 0])
         .write(&path)
         .context("cannot write a program")?;
     let pid = daemon.run_user(&path, &[])?;
@@ -78,20 +78,20 @@ fn objects_have_their_paths(daemon: &Daemon) -> anyhow::Result<()> {
                 .collect()
         })
         .collect();
-    let directory = json!(["PARENT", "/tmp/work/real"]);
+    let directory = json!(["PARENT", "/tmp/work/json.real"]);
     let expected = [
-        json!([["NORMAL", "/tmp/work/real/file"]]),
-        json!([["NORMAL", "/tmp/work/real/file"]]),
-        json!([directory, ["CREATE", "/tmp/work/real/made"]]),
+        json!([["NORMAL", "/tmp/work/json.real/file"]]),
+        json!([["NORMAL", "/tmp/work/json.real/file"]]),
+        json!([directory, ["CREATE", "/tmp/work/json.real/made"]]),
         json!([
             directory,
             directory,
-            ["DELETE", "/tmp/work/real/made"],
-            ["CREATE", "/tmp/work/real/moved"]
+            ["DELETE", "/tmp/work/json.real/made"],
+            ["CREATE", "/tmp/work/json.real/moved"]
         ]),
-        json!([directory, ["DELETE", "/tmp/work/real/moved"]]),
-        json!([directory, ["CREATE", "/tmp/work/real/new"]]),
-        json!([["NORMAL", "/tmp/work/real/new"]]),
+        json!([directory, ["DELETE", "/tmp/work/json.real/moved"]]),
+        json!([directory, ["CREATE", "/tmp/work/json.real/new"]]),
+        json!([["NORMAL", "/tmp/work/json.real/new"]]),
         json!([["UNKNOWN", null]]),
     ];
     ensure!(found == expected, "{}", json!(found));
@@ -101,7 +101,7 @@ fn objects_have_their_paths(daemon: &Daemon) -> anyhow::Result<()> {
 fn the_parent_is_named(daemon: &Daemon) -> anyhow::Result<()> {
     let path = Path::new(PROGRAMS).join("json_one");
     Program::new(Entry::Syscall)
-        .call(2, args!["link/file", 0, 0])
+        .call(2, args!["json.link/file", 0, 0])
         .write(&path)
         .context("cannot write a program")?;
     let pid = daemon.run_user(&path, &[])?;
