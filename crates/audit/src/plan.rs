@@ -16,6 +16,7 @@
 pub mod address;
 mod class;
 mod compile;
+pub mod deny;
 pub mod eval;
 pub mod exclude;
 pub mod explain;
@@ -107,6 +108,8 @@ pub struct PlannedRule {
     pub line: u32,
     /// Its keys as records carry them: joined by 0x01; `None` when it has none.
     pub key: Option<BString>,
+    /// Whether calls that it would record fail when they cannot be recorded: [`Plan::deny`].
+    pub denies: bool,
 }
 
 /// A rule that this version cannot honour.

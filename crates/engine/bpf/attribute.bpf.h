@@ -78,7 +78,6 @@ __noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
 	return s->depth == depth && s->prefix[depth & PREFIX_MASK] == wanted;
 }
 
-/* Adds the object as one item. Overlays call a function again for the file system below: the first is it. */
 /*
  * Gives the item added last the name of what `s->object[0]` stands for. A function of its own, which the
  * verifier walks once in each of the hooks.
@@ -116,6 +115,7 @@ __noinline int name_object(struct scratch *s, struct seen *seen, const struct wi
 	return 0;
 }
 
+/* Adds the object as one item. Overlays call a function again for the file system below: the first is it. */
 static __always_inline int see_object(const struct dentry *dentry, const struct vfsmount *mnt)
 {
 	struct task_struct *task = current();

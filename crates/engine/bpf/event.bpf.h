@@ -305,7 +305,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	if (!VERDICT_KEEPS(verdict))
 		return;
 
-	event->rule = verdict & ~WIRE_KEEP;
+	event->rule = verdict & ~(WIRE_KEEP | WIRE_DENY);
 	if (!(call->facts & WIRE_FACT_TASK))
 		fill_task(event, task);
 	if (!(call->facts & WIRE_FACT_CREDS))
@@ -324,7 +324,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	if (tlg_context)
 		append_context(s);
 	event->len = sizeof(*event) + (s->used & TAIL_MASK);
-	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1));
+	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1), verdict);
 }
 
 /*

@@ -34,6 +34,7 @@ typedef _Bool bool;
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
 #define BPF_RB_NO_WAKEUP	       1
 #define BPF_RB_FORCE_WAKEUP	       2
+#define BPF_RB_AVAIL_DATA	       0
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -133,6 +134,7 @@ struct path {
 
 struct file {
 	__u32 f_mode;
+	__u32 f_flags;
 	struct inode *f_inode;
 	struct path f_path;
 };

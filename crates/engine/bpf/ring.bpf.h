@@ -3,6 +3,8 @@
 #ifndef TOLLGATE_RING_BPF_H
 #define TOLLGATE_RING_BPF_H
 
+#define EPERM 1
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096); /* set by the loader */
@@ -85,18 +87,36 @@ static __always_inline void count_unsent(__u32 rule)
 		__sync_fetch_and_add(unsent, 1);
 }
 
-static __always_inline void submit(struct wire_event *event, __u32 len)
+/*
+ * How many bytes may wait in the ring before the rest is for rules that deny: what they keep has room while a
+ * call of theirs is let pass. 0 without such rules.
+ */
+volatile __u64 tlg_common_bytes;
+
+/* Whether others than such rules have room. */
+static __always_inline int has_room(void)
+{
+	__u64 common = tlg_common_bytes;
+
+	return !common || bpf_ringbuf_query(&tlg_ring, BPF_RB_AVAIL_DATA) < common;
+}
+
+/* What is kept by `verdict` and was denied, or failed as if it were, takes no room from calls let pass. */
+static __always_inline void submit(struct wire_event *event, __u32 len, __u32 verdict)
 {
 	struct wire_counts *here = counts();
+	__u32 passed = verdict & WIRE_DENY && event->exit != (__u64)-EPERM;
 
 	if (!here)
 		return;
 	here->matched++;
-	if (bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP)) {
-		here->lost[WIRE_LOST_RING_FULL]++;
-		count_unsent(event->rule);
-	} else {
+	if ((passed || has_room()) &&
+	    !bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP)) {
 		here->delivered++;
+	} else {
+		here->lost[verdict & WIRE_DENY && !passed ? WIRE_LOST_DENIED
+							  : WIRE_LOST_RING_FULL]++;
+		count_unsent(event->rule);
 	}
 	wake_reader();
 }

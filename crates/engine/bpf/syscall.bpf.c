@@ -41,6 +41,7 @@
 #include "socket.bpf.h"
 #include "detail.bpf.h"
 #include "uring.bpf.h"
+#include "deny.bpf.h"
 
 #define O_ACCMODE	 3 /* none of the bits: opened to read */
 #define NR_EXIT_64	 60

@@ -27,7 +27,8 @@
 #define WIRE_NO_SPOT	     0xffffffffu
 #define WIRE_KEEP	     0x80000000u /* in a deciding test's value: record */
 #define WIRE_RULE_BITS	     16 /* of it that are the rule; between the two, the epoch of its plan */
-#define WIRE_EPOCHS	     32768 /* before they start again at 0; a power of two */
+#define WIRE_DENY	     0x40000000u /* beside it: deny what could not be recorded */
+#define WIRE_EPOCHS	     16384 /* before they start again at 0; a power of two */
 
 /* ABIs, in the order of the call table. */
 enum wire_abi {
@@ -44,6 +45,7 @@ enum wire_lost {
 	WIRE_LOST_RING_FULL,
 	WIRE_LOST_SCRATCH,
 	WIRE_LOST_STUB, /* a stub did not find its body */
+	WIRE_LOST_DENIED, /* the ring had no room, and the call was denied, or failed as if it were */
 	WIRE_LOST_MAX,
 };
 
@@ -65,7 +67,7 @@ struct wire_counts {
 	__u64 delivered; /* of them, put into the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 cut[WIRE_CUT_MAX];
-	__u64 _pad[4]; /* to whole cache lines */
+	__u64 _pad[3]; /* to whole cache lines */
 };
 _Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
 
@@ -123,6 +125,7 @@ enum wire_part {
 #define WIRE_FACT_MARK	8192 /* with TASK: what the task list decided about the task */
 #define WIRE_FACT_AUX	4096 /* hooks inside the kernel see details of it */
 #define WIRE_FACT_SADDR 16384 /* family of its socket address; see wire_call.address */
+#define WIRE_FACT_DENY	32768 /* some rule denies what could not be recorded */
 
 /* The detail that a call's registers and memory show when it ends. */
 enum wire_detail {
@@ -254,7 +257,7 @@ struct wire_event {
 	__u64 exit; /* two's complement */
 	__u32 abi; /* enum wire_abi */
 	__u32 nr;
-	__u32 rule; /* of the deciding test, without WIRE_KEEP; until there is one, the task's mark */
+	__u32 rule; /* of the deciding test, without WIRE_KEEP and WIRE_DENY; until there is one, the task's mark */
 	__u32 success; /* 1 or 0 */
 	__u32 pid;
 	__u32 ppid;

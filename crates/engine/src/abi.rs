@@ -13,8 +13,9 @@ pub(crate) const B32: u32 = 1;
 pub(crate) const NO_CALL: u32 = u32::MAX;
 pub(crate) const NO_SPOT: u32 = u32::MAX;
 pub(crate) const KEEP: u32 = 0x8000_0000;
+pub(crate) const DENY: u32 = 0x4000_0000;
 pub(crate) const RULE_BITS: u32 = 16;
-pub(crate) const EPOCHS: u16 = 32768;
+pub(crate) const EPOCHS: u16 = 16384;
 /// `NO_EPOCH` of `bpf/plan.bpf.h`.
 pub(crate) const NO_EPOCH: u32 = u32::MAX;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
@@ -22,7 +23,7 @@ pub(crate) const OBJECTS: usize = 2;
 pub(crate) const ITEMS: usize = 8;
 pub(crate) const URING_FIRST: u32 = 2048;
 pub(crate) const CALLS: u32 = 2176;
-pub(crate) const LOST: usize = 3;
+pub(crate) const LOST: usize = 4;
 pub(crate) const CUT: usize = 7;
 
 pub(crate) const COMM_LEN: usize = 16;
@@ -61,6 +62,7 @@ pub(crate) const FACT_NAMED: u32 = 2048;
 pub(crate) const FACT_AUX: u32 = 4096;
 pub(crate) const FACT_MARK: u32 = 8192;
 pub(crate) const FACT_SADDR: u32 = 16384;
+pub(crate) const FACT_DENY: u32 = 32768;
 
 pub(crate) const DETAIL_PIPE: u8 = 1;
 pub(crate) const DETAIL_SOCKETPAIR: u8 = 2;
@@ -144,7 +146,7 @@ pub(crate) struct WireCounts {
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
     pub(crate) cut: [u64; CUT],
-    _pad: [u64; 4],
+    _pad: [u64; 3],
 }
 
 #[derive(
@@ -480,6 +482,7 @@ mod tests {
             ("WIRE_FACT_AUX", u64::from(FACT_AUX)),
             ("WIRE_FACT_MARK", u64::from(FACT_MARK)),
             ("WIRE_FACT_SADDR", u64::from(FACT_SADDR)),
+            ("WIRE_FACT_DENY", u64::from(FACT_DENY)),
             ("WIRE_ADDRESS_ANSWER", u64::from(ADDRESS_ANSWER)),
         ] {
             assert_eq!(defined(name), value, "{name}");

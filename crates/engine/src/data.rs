@@ -77,6 +77,7 @@ impl Data {
             refusals: read!(self, tlg_refusals) != 0,
             uring: read!(self, tlg_uring) != 0,
             filesystems: read!(self, tlg_filesystems) != 0,
+            common_bytes: read!(self, tlg_common_bytes),
         }
     }
 
@@ -95,6 +96,7 @@ impl Data {
         write!(self, tlg_refusals, hints.refusals.into());
         write!(self, tlg_uring, hints.uring.into());
         write!(self, tlg_filesystems, hints.filesystems.into());
+        write!(self, tlg_common_bytes, hints.common_bytes);
     }
 
     /// Writes where watches may be, into the half of a plan that is not in force.

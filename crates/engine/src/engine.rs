@@ -1,6 +1,7 @@
 //! The engine: a plan in force, the programs attached for it, and the ring of events.
 
 mod detach;
+mod limits;
 mod now;
 mod pinned;
 
@@ -101,9 +102,6 @@ impl fmt::Debug for Engine<'_> {
     }
 }
 
-/// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
-const MOST_FUNCTIONS: usize = 250;
-
 impl<'s> Engine<'s> {
     /// Loads the programs, gives them the plan, and attaches them.
     ///
@@ -118,10 +116,10 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         options: Options,
     ) -> Result<Self, EngineError> {
-        may_hook(plan, kind)?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
         let sides = Sides::of(plan, kind, kernel);
+        limits::check(plan, sides)?;
         let lowered = lower::lower(plan, sides);
         let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
@@ -169,7 +167,7 @@ impl<'s> Engine<'s> {
             .map_err(machine("the ledger"))?;
         let mut engine = Self::over(objects, kind, sides, Arc::new(ledger))?;
         engine.data.forget();
-        engine.hints = Hints::of(&lowered);
+        engine.hints = Hints::of(&lowered, options.ring_bytes);
         engine.data.hint(&engine.hints);
         engine.write(engine.epoch, &lowered, &watches)?;
         engine.now()?; // from here on this process is not audited
@@ -257,8 +255,8 @@ impl<'s> Engine<'s> {
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
-        may_hook(plan, self.kind)?;
         let sides = self.sides.next(plan);
+        limits::check(plan, sides)?;
         let lowered = lower::lower(plan, sides);
         let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let watches = Watches::find(&plan.watches, self.seed);
@@ -274,7 +272,7 @@ impl<'s> Engine<'s> {
         self.write(epoch, &lowered, &watches)?;
 
         // From here on what spares work spares none that either plan needs.
-        let hints = Hints::of(&lowered);
+        let hints = Hints::of(&lowered, self.objects.first().maps.tlg_ring.max_entries());
         self.data.hint(&self.hints.or(&hints));
         match self.attach(&spots) {
             Ok(new) => self.links.extend(new),
@@ -471,17 +469,6 @@ impl<'s> Engine<'s> {
         }
         self.ring.receipt(serial, told)
     }
-}
-
-/// Looks whether so many calls may be hooked.
-fn may_hook(plan: &Plan, kind: EngineKind) -> Result<(), EngineError> {
-    if kind == EngineKind::Fentry && plan.calls.len() > MOST_FUNCTIONS {
-        return Err(EngineError::TooMany {
-            calls: plan.calls.len(),
-            most: MOST_FUNCTIONS,
-        });
-    }
-    Ok(())
 }
 
 /// Waits until every program that runs now has ended.

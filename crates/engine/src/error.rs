@@ -94,6 +94,17 @@ pub enum EngineError {
         /// Most that are hooked.
         most: usize,
     },
+    /// Calls can only be denied by programs on functions.
+    #[error("rules of `[on_loss] deny` need the engine fentry: no other can refuse a call")]
+    CannotDeny,
+    /// The kernel does not ask where a call would have to be denied.
+    #[error(
+        "a rule of `[on_loss] deny` needs the function `{function}`, which this kernel does not have"
+    )]
+    NoDenial {
+        /// The function.
+        function: &'static str,
+    },
     /// Programs on functions would be skipped at random.
     #[error(
         "the kernel preempts itself ({mode}): programs on its functions would be skipped at random; it needs preempt=none or voluntary"

@@ -22,10 +22,19 @@ pub(crate) struct Hints {
     pub(crate) uring: bool,
     /// Whether there is a filesystem list.
     pub(crate) filesystems: bool,
+    /// How much of the ring is for all rules, where some deny what could not be recorded; else 0.
+    ///
+    /// # Units
+    /// Bytes.
+    pub(crate) common_bytes: u64,
 }
 
+/// The part of the ring that is for rules which deny: one of so many.
+const KEPT_PART: u64 = 8;
+
 impl Hints {
-    pub(crate) fn of(lowered: &Lowered) -> Self {
+    pub(crate) fn of(lowered: &Lowered, ring_bytes: u32) -> Self {
+        let ring_bytes = u64::from(ring_bytes);
         Self {
             raw_enter: lowered.raw_enter,
             raw_exit: lowered.raw_exit,
@@ -34,6 +43,11 @@ impl Hints {
             refusals: lowered.refusals,
             uring: lowered.uring,
             filesystems: !lowered.filesystems.is_empty(),
+            common_bytes: if lowered.denies {
+                ring_bytes - ring_bytes / KEPT_PART
+            } else {
+                0
+            },
         }
     }
 
@@ -55,6 +69,7 @@ impl Hints {
             refusals: self.refusals && other.refusals,
             uring: self.uring || other.uring,
             filesystems: self.filesystems || other.filesystems,
+            common_bytes: self.common_bytes.max(other.common_bytes),
         }
     }
 }
@@ -82,6 +97,7 @@ mod tests {
             refusals,
             uring: refusals,
             filesystems: refusals,
+            common_bytes: u64::from(open_gate),
         }
     }
 
@@ -104,7 +120,8 @@ mod tests {
         );
         assert_eq!(both.raw_exit[0][1], 0b11);
         assert!(!both.refusals, "names are compared until the hook is there");
-        assert!(both.uring);
+        assert!(both.uring && both.filesystems);
+        assert_eq!(both.common_bytes, 3, "what one plan keeps is kept");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Plan to map contents and to the set of hooks. Pure: what is wanted, not how it is put in place.
 
 mod address;
+mod deny;
+mod shape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,12 +11,11 @@ use audit::plan::filesystem::LeftOut;
 use audit::plan::fork::{self, Mark};
 use audit::plan::hook::{self, Hook, Sides};
 use audit::plan::inner::{self, Inner};
-use audit::plan::shape::{self, Effect, Object, Place};
 use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
 use audit::rule::{Action, Field, Op};
 use audit::table;
 
-use crate::abi::{self, WireCall, WireEvent, WireObject, WireShape, WireTest, word};
+use crate::abi::{self, WireCall, WireEvent, WireObject, WireTest, word};
 
 /// What the kernel side must be given and attached to.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub(crate) struct Lowered {
     pub(crate) open_gate: u32,
     /// Whether what an open has found and may not have is seen.
     pub(crate) refusals: bool,
+    /// Whether some rule denies what could not be recorded.
+    pub(crate) denies: bool,
 }
 
 /// Numbers of both ABIs, one bit each.
@@ -83,6 +86,7 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         reads: Reads::default(),
         open_gate: O_ACCMODE,
         refusals: sides.refusals,
+        denies: plan.denies_any(),
     };
     for (call, rules) in &plan.calls {
         let abi = if call.arch == Arch::I386 {
@@ -94,7 +98,8 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         if number >= abi::SYSCALLS {
             continue; // no such call exists: nothing to attach to, nothing to miss
         }
-        let hooks = sides.hooks(*call);
+        let mut hooks = sides.hooks(*call);
+        hooks.extend(sides.denials(plan, *call, rules));
         if hooks.contains(&Hook::RawEnter) {
             set(&mut lowered.raw_enter, abi, number);
         }
@@ -102,7 +107,7 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
             set(&mut lowered.raw_exit, abi, number);
         }
         lowered.hooks.extend(hooks);
-        let wire = lowered.seen_call(*call, rules, sides);
+        let wire = lowered.seen_call(*call, rules, sides, plan);
         let reads = wire.facts & abi::FACT_SEEN == 0 || !opens_to_write(&wire);
         match hook::tracepoint_name(*call) {
             Some("openat") => lowered.reads.openat = reads,
@@ -114,17 +119,23 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
     for (operation, rules) in sides.operations(plan) {
         lowered.uring = true;
         lowered.hooks.extend(sides.operation_hooks(operation));
-        let wire = lowered.seen_call(operation.call(), &rules, sides);
+        let denials = sides.denials(plan, operation.call(), &rules);
+        lowered.hooks.extend(denials);
+        let wire = lowered.seen_call(operation.call(), &rules, sides, plan);
         let index = abi::URING_FIRST + u32::from(operation.op);
         lowered.calls.insert(index, wire);
     }
+    deny::mark(&mut lowered.tests, plan);
     lowered
 }
 
 impl Lowered {
     /// A call, or what an operation does in place of it, with what hooks see of it.
-    fn seen_call(&mut self, call: Call, rules: &CallPlan, sides: Sides) -> WireCall {
+    fn seen_call(&mut self, call: Call, rules: &CallPlan, sides: Sides, plan: &Plan) -> WireCall {
         let mut wire = self.call(call, rules, sides.remembers(call));
+        if plan.denies(rules) {
+            wire.facts |= abi::FACT_DENY;
+        }
         if sides.details(call).next().is_some() {
             wire.facts |= abi::FACT_AUX;
         }
@@ -198,7 +209,7 @@ impl Lowered {
             detail: detail(call.arch, name),
             address: address::place(call),
             _pad: [0; 6],
-            objects: shapes(call, shape::objects(call.arch, call.syscall)),
+            objects: shape::of(call),
         }
     }
 
@@ -345,38 +356,6 @@ fn watch_perm(slots: &[Slot]) -> u8 {
                 })
         })
         .fold(0, |all, perm| all | perm)
-}
-
-fn shapes(call: Call, objects: &[Object]) -> [WireShape; abi::OBJECTS] {
-    let mut shapes = [WireShape::default(); abi::OBJECTS];
-    let exec = hook::starts(call);
-    for (shape, object) in shapes.iter_mut().zip(objects) {
-        let (place, dir, arg) = match object.place {
-            Place::Path(arg) if exec => (abi::PLACE_EXEC, 0, arg),
-            Place::At(dir, arg) if exec => (abi::PLACE_EXEC_AT, dir, arg),
-            Place::Path(arg) => (abi::PLACE_PATH, 0, arg),
-            Place::At(dir, arg) => (abi::PLACE_AT, dir, arg),
-            Place::Fd(arg) => (abi::PLACE_FD, 0, arg),
-            Place::Opened { dir: None, path } => (abi::PLACE_OPENED, 0, path),
-            Place::Opened {
-                dir: Some(dir),
-                path,
-            } => (abi::PLACE_OPENED_AT, dir, path),
-            Place::Text(arg) => (abi::PLACE_TEXT, 0, arg),
-        };
-        let effect = match object.effect {
-            Effect::Use => abi::EFFECT_USE,
-            Effect::Create => abi::EFFECT_CREATE,
-            Effect::Delete => abi::EFFECT_DELETE,
-        };
-        *shape = WireShape {
-            place,
-            dir,
-            arg,
-            effect,
-        };
-    }
-    shapes
 }
 
 /// The tests of a slot that must hold for one and the same object, where there are several, and the others.

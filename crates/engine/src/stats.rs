@@ -19,7 +19,7 @@ pub struct Stats {
     /// Events that a rule chose to record.
     pub matched: u64,
     /// Of them, those put into the ring. `matched` is `delivered` plus those of `lost` for which the ring
-    /// was full.
+    /// was full, denied or not.
     pub delivered: u64,
     /// Events lost, by reason; see [`Lost`].
     pub lost: [u64; LOST + 1],
@@ -72,13 +72,21 @@ pub enum Lost {
     Scratch,
     /// A stub did not find the program that does its work.
     Stub,
+    /// The ring was full, and the call was denied for that, or failed as if it were: it was not done.
+    Denied,
     /// The kernel did not run a program because another one was running on that CPU.
     Skipped,
 }
 
 impl Lost {
     /// All reasons, in index order.
-    pub const ALL: [Self; LOST + 1] = [Self::RingFull, Self::Scratch, Self::Stub, Self::Skipped];
+    pub const ALL: [Self; LOST + 1] = [
+        Self::RingFull,
+        Self::Scratch,
+        Self::Stub,
+        Self::Denied,
+        Self::Skipped,
+    ];
 
     /// The reason, for people.
     #[must_use]
@@ -87,6 +95,7 @@ impl Lost {
             Self::RingFull => "ring full",
             Self::Scratch => "no area to build events in",
             Self::Stub => "stub without its program",
+            Self::Denied => "denied while the ring was full",
             Self::Skipped => "program skipped by the kernel",
         }
     }

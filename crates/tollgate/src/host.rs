@@ -9,7 +9,7 @@ use audit::plan::Plan;
 use audit::plan::list::Listed;
 use audit::plan::security::SecurityModule;
 use audit::rule::Host;
-use bstr::{BStr, ByteSlice as _};
+use bstr::{BStr, BString, ByteSlice as _};
 use nix::unistd::{AccessFlags, Group, User, access};
 
 /// What sends mail.
@@ -18,20 +18,32 @@ pub(crate) const SENDMAIL: &str = "/usr/lib/sendmail";
 const PROGRAM_MODES: [u32; 4] = [0o750, 0o755, 0o550, 0o555];
 const PERMISSIONS: u32 = 0o777;
 
-/// Compiles rules for a machine with these security modules.
-pub(crate) fn plan(rules: Vec<Listed>, modules: &[SecurityModule]) -> Plan {
-    let mut plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);
-    for &module in modules {
-        plan.refuse_labels(module);
-    }
-    plan
+/// What rules are compiled for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Planner {
+    /// The security modules of the machine: what they compare is not honoured.
+    pub(crate) modules: Vec<SecurityModule>,
+    /// Keys of the rules whose calls are denied when they could not be recorded.
+    deny: Vec<BString>,
 }
 
-/// The security modules of this machine that compare labels.
-pub(crate) fn security_modules() -> Vec<SecurityModule> {
-    let mut modules = SecurityModule::ALL.to_vec();
-    modules.retain(|&module| is_active(module));
-    modules
+impl Planner {
+    /// For this machine, and rules that deny.
+    pub(crate) fn here(deny: Vec<BString>) -> Self {
+        let mut modules = SecurityModule::ALL.to_vec();
+        modules.retain(|&module| is_active(module));
+        Self { modules, deny }
+    }
+
+    /// Compiles rules.
+    pub(crate) fn plan(&self, rules: Vec<Listed>) -> Plan {
+        let mut plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);
+        for &module in &self.modules {
+            plan.refuse_labels(module);
+        }
+        plan.deny(&self.deny);
+        plan
+    }
 }
 
 /// Whether a security module is active.

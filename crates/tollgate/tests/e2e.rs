@@ -115,6 +115,7 @@ mod e2e {
         privilege::systemd_is_told_of_each_state,
         privilege::the_journal_is_given_priorities,
         refusal::broken_rules_attach_nothing,
+        refusal::what_cannot_be_denied_is_said,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,
         control::rules_come_and_go,

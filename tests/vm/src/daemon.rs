@@ -324,6 +324,26 @@ impl Daemon {
         Ok(())
     }
 
+    /// Ends it with TERM; fails unless it has lost events and all that is missing is accounted for.
+    ///
+    /// # Errors
+    /// When it ends in another way.
+    pub(crate) fn stop_denied(&self) -> anyhow::Result<()> {
+        let (line, status) = self.last_words()?;
+        ensure!(
+            status.code() == Some(LOST),
+            "it ended with {status}: {line}"
+        );
+        let (matched, written, lost) = (
+            count(&line, "matched ")?,
+            count(&line, "written ")?,
+            count(&line, "lost ")?,
+        );
+        ensure!(matched == written + lost && lost > 0, "{line}");
+        println!("vm: note {line}");
+        Ok(())
+    }
+
     /// Ends it with TERM when others have written the same log before; fails unless nothing was lost.
     ///
     /// # Errors
@@ -346,6 +366,14 @@ impl Daemon {
 
     /// What it says at its end, where all that was matched was written, and its status.
     fn account(&self) -> anyhow::Result<(String, ExitStatus)> {
+        let (line, status) = self.last_words()?;
+        let (matched, written) = (count(&line, "matched ")?, count(&line, "written ")?);
+        ensure!(matched == written && count(&line, "lost ")? == 0, "{line}");
+        Ok((line, status))
+    }
+
+    /// What it says at its end, and its status.
+    fn last_words(&self) -> anyhow::Result<(String, ExitStatus)> {
         kill(self.pid, Signal::SIGTERM).context("it has ended before")?;
         let line = self.hear("tollgate: stopped: ", LONGEST_END)?;
         // Everything is detached before it ends.
@@ -353,8 +381,6 @@ impl Daemon {
             let mut child = self.child.lock().ok().context("a test has panicked")?;
             Ok(child.try_wait()?)
         })?;
-        let (matched, written) = (count(&line, "matched ")?, count(&line, "written ")?);
-        ensure!(matched == written && count(&line, "lost ")? == 0, "{line}");
         Ok((line, status))
     }
 }

@@ -14,6 +14,7 @@ mod attack;
 mod blind;
 mod count;
 mod daemon;
+mod deny;
 mod differential;
 mod event;
 mod json;
@@ -52,6 +53,7 @@ const TESTING: &[Session] = &[
     survive::SESSION,
     blind::SESSION,
     json::SESSION,
+    deny::SESSION,
     run::SESSION,
     differential::SESSION,
     differential::SESSION_32,

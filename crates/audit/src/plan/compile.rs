@@ -123,6 +123,7 @@ fn planned(Listed { rule, source, line }: Listed) -> PlannedRule {
         source,
         line,
         key,
+        denies: false,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::Action;
 use crate::table;
 
+use super::deny;
 use super::fork;
 use super::inner::{self, Inner, InnerSet};
 use super::uring::{OPERATIONS, Operation};
@@ -128,13 +129,16 @@ pub struct Sides {
 #[must_use]
 pub fn hooks(plan: &Plan, engine: EngineKind, kernel: Kernel) -> BTreeSet<Hook> {
     let sides = Sides::of(plan, engine, kernel);
-    let operations = sides.operations(plan);
-    plan.calls
-        .keys()
-        .flat_map(|&call| sides.hooks(call))
-        .chain(operations.flat_map(|(operation, _)| sides.operation_hooks(operation)))
-        .chain(fork::hook(plan))
-        .collect()
+    let mut hooks: BTreeSet<Hook> = fork::hook(plan).into_iter().collect();
+    for (&call, rules) in &plan.calls {
+        hooks.extend(sides.hooks(call));
+        hooks.extend(sides.denials(plan, call, rules));
+    }
+    for (operation, rules) in sides.operations(plan) {
+        hooks.extend(sides.operation_hooks(operation));
+        hooks.extend(sides.denials(plan, operation.call(), &rules));
+    }
+    hooks
 }
 
 impl Sides {
@@ -241,6 +245,35 @@ impl Sides {
         inner.filter(move |&inner| {
             self.engine == EngineKind::Fentry && self.kernel.inner.contains(inner)
         })
+    }
+
+    /// Hooks that refuse a call, or an operation, when it could not be recorded and one of these rules denies it
+    /// then.
+    pub fn denials(
+        self,
+        plan: &Plan,
+        call: Call,
+        rules: &CallPlan,
+    ) -> impl Iterator<Item = Hook> + use<> {
+        let denies = self.engine == EngineKind::Fentry && plan.denies(rules);
+        let all = deny::of(call).iter().copied();
+        all.filter(move |_| denies).map(Hook::Inner)
+    }
+
+    /// A function that would have to refuse a call, and that the kernel does not have.
+    #[must_use]
+    pub fn missing_denial(self, plan: &Plan, call: Call, rules: &CallPlan) -> Option<Inner> {
+        let mut denials = self.denials(plan, call, rules);
+        denials.find_map(|hook| match hook {
+            Hook::Inner(inner) if !self.kernel.inner.contains(inner) => Some(inner),
+            _ => None,
+        })
+    }
+
+    /// The engine that sees them.
+    #[must_use]
+    pub const fn engine(self) -> EngineKind {
+        self.engine
     }
 
     /// Whether rules about calls are about what `io_uring` does instead.
@@ -401,6 +434,7 @@ impl fmt::Display for Hook {
                 let side = match inner.side() {
                     inner::Side::Enter => "fentry",
                     inner::Side::Exit => "fexit",
+                    inner::Side::Deny => "fmod_ret",
                 };
                 return write!(f, "{side}:{}", inner.function());
             }

@@ -17,6 +17,8 @@ pub enum Side {
     Enter,
     /// When it has returned.
     Exit,
+    /// Before the function, whose answer it may be: see [`super::deny`].
+    Deny,
 }
 
 macro_rules! inner {
@@ -153,11 +155,55 @@ inner! {
     ClockBefore = Enter "do_settimeofday64",
     /// The clock when it is set.
     ClockSet = Exit "do_settimeofday64",
+    /// What is to be opened.
+    DenyOpen = Deny "security_file_open",
+    /// What an open is to make.
+    DenyCreate = Deny "security_path_mknod",
+    /// A program that is to be started.
+    DenyExec = Deny "security_bprm_check",
+    /// What is to be removed.
+    DenyUnlink = Deny "security_inode_unlink",
+    /// A directory that is to be removed.
+    DenyRmdir = Deny "security_inode_rmdir",
+    /// A directory that is to be made.
+    DenyMkdir = Deny "security_inode_mkdir",
+    /// A special file that is to be made.
+    DenyMknod = Deny "security_inode_mknod",
+    /// A regular file that `mknod` is to make.
+    DenyMake = Deny "security_inode_create",
+    /// A symbolic link that is to be made.
+    DenySymlink = Deny "security_inode_symlink",
+    /// A hard link that is to be made.
+    DenyLink = Deny "security_inode_link",
+    /// What is to be moved.
+    DenyRename = Deny "security_inode_rename",
+    /// Mode, owner, length or times that are to be changed.
+    DenySetattr = Deny "security_inode_setattr",
+    /// An extended attribute that is to be changed.
+    DenySetxattr = Deny "security_inode_setxattr",
+    /// An extended attribute that is to be removed.
+    DenyRemovexattr = Deny "security_inode_removexattr",
+    /// An address that a socket is to have.
+    DenyBind = Deny "security_socket_bind",
+    /// An address that a socket is to be connected to.
+    DenyConnect = Deny "security_socket_connect",
+    /// What is to be mounted.
+    DenyMount = Deny "security_sb_mount",
+    /// What is to be unmounted.
+    DenyUmount = Deny "security_sb_umount",
+    /// A task that is to be sent a signal.
+    DenySignal = Deny "security_task_kill",
+    /// A task that is to be traced.
+    DenyTrace = Deny "security_ptrace_access_check",
+    /// A module that is to be loaded from a file.
+    DenyModule = Deny "security_kernel_read_file",
+    /// A module that is to be loaded from memory.
+    DenyModuleData = Deny "security_kernel_load_data",
 }
 
 /// Some of [`Inner::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InnerSet(u64);
+pub struct InnerSet(u128);
 
 impl InnerSet {
     /// All of them.
@@ -176,7 +222,7 @@ impl FromIterator<Inner> for InnerSet {
     }
 }
 
-fn bit(inner: Inner) -> u64 {
+fn bit(inner: Inner) -> u128 {
     let at = Inner::ALL.iter().position(|&other| other == inner);
     at.map_or(0, |at| 1 << at)
 }

@@ -34,6 +34,31 @@ fn lowered(rules: &str) -> Lowered {
     lower(&plan, Sides::of(&plan, EngineKind::Tracepoint, Kernel::NEW))
 }
 
+#[test]
+fn what_denies_is_marked() {
+    let text = "-a always,exit -F arch=b64 -S openat -F path=/a -k deny\n\
+                -a always,exit -F arch=b64 -S openat,close -k other\n";
+    let mut list = RuleList::default();
+    list.load(0, parse_file(text.as_bytes(), &Nobody).0);
+    let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+    plan.deny(&["deny".into()]);
+    let lowered = lower(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::NEW));
+    let (openat, close) = (
+        lowered.of(Arch::X86_64, "openat").unwrap(),
+        lowered.of(Arch::X86_64, "close").unwrap(),
+    );
+    assert_eq!(openat.facts & abi::FACT_DENY, abi::FACT_DENY);
+    assert_eq!(close.facts & abi::FACT_DENY, 0);
+    let all = |_: &WireTest| true;
+    assert_eq!(
+        lowered.verdict(openat.tests, all),
+        Some(abi::KEEP | abi::DENY)
+    );
+    let no_watch = lowered.verdict(openat.tests_unwatched, all);
+    assert_eq!(no_watch, Some(abi::KEEP | 1));
+    assert!(lowered.denies && lowered.hooks.contains(&Hook::Inner(Inner::DenyOpen)));
+}
+
 impl Lowered {
     fn of(&self, arch: Arch, name: &str) -> Option<WireCall> {
         let Syscall(number) = table::syscall_number(arch, name.as_bytes()).unwrap();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anstream::ColorChoice;
 use anyhow::Context as _;
 use audit::plan::hook::EngineKind;
+use bstr::BString;
 use nix::unistd::setsid;
 
 use super::report::{self, Exit, say};
@@ -153,6 +154,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Duration::from_millis(ms.unwrap_or(DELAY_MS))
         },
         partial: args.partial || file.partial.unwrap_or(false),
+        deny: file.on_loss.deny.into_iter().map(BString::from).collect(),
         uring: !args.no_uring && file.io_uring.unwrap_or(true),
         metrics: file.metrics,
         json: file.json,

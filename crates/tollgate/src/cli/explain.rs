@@ -18,7 +18,7 @@ use audit::plan::list::RuleList;
 use audit::rule::{Diagnostic, Line, Severity};
 
 use super::rules;
-use crate::host;
+use crate::host::Planner;
 
 /// Arguments of `tollgate explain`.
 #[derive(Debug, clap::Args)]
@@ -101,7 +101,7 @@ impl Explained {
                     .map(|found| (source, found)),
             );
         }
-        let plan = host::plan(list.into_rules(), &host::security_modules());
+        let plan = Planner::here(Vec::new()).plan(list.into_rules());
         let explanation = explain(&plan, engine, kernel);
         Self {
             files: paths,

@@ -16,7 +16,7 @@ use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
 use nix::fcntl::OFlag;
 
 use super::report::{self, say};
-use crate::host::{self, ThisMachine};
+use crate::host::{Planner, ThisMachine};
 
 /// What follows when rules cannot be loaded by a program that starts.
 pub(crate) const NOTHING: &str = "nothing is attached";
@@ -76,7 +76,8 @@ pub(crate) struct Listing {
 /// # Errors
 /// Rules that record nothing.
 pub(crate) fn plan(loaded: Loaded, partial: bool, otherwise: &str) -> anyhow::Result<Option<Plan>> {
-    let Some(Listing { plan, .. }) = list(loaded, partial, otherwise) else {
+    let planner = Planner::here(Vec::new());
+    let Some(Listing { plan, .. }) = list(loaded, partial, &planner, otherwise) else {
         return Ok(None);
     };
     if plan.calls.is_empty() {
@@ -87,7 +88,12 @@ pub(crate) fn plan(loaded: Loaded, partial: bool, otherwise: &str) -> anyhow::Re
 
 /// What the rule files leave loaded; `None` when they cannot be loaded, which has been said, and what
 /// follows from that: `otherwise`.
-pub(crate) fn list(loaded: Loaded, partial: bool, otherwise: &str) -> Option<Listing> {
+pub(crate) fn list(
+    loaded: Loaded,
+    partial: bool,
+    planner: &Planner,
+    otherwise: &str,
+) -> Option<Listing> {
     report::warnings(&loaded);
     if !loaded.may_load() {
         say(&format!("{otherwise}: the rules above are wrong"));
@@ -111,7 +117,7 @@ pub(crate) fn list(loaded: Loaded, partial: bool, otherwise: &str) -> Option<Lis
         names.push((file.path, forgiving));
     }
     let rules = listing.rules.clone().into_rules();
-    listing.plan = host::plan(rules, &host::security_modules());
+    listing.plan = planner.plan(rules);
     let of = |source: usize, line, what: &str| {
         let unnamed = (PathBuf::new(), false);
         let (path, forgiving) = names.get(source).unwrap_or(&unnamed);

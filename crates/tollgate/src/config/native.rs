@@ -11,6 +11,9 @@
 //! pins = "/sys/fs/bpf/tollgate"   # or false
 //! metrics = "127.0.0.1:9465"   # or the path of a unix socket; off by default
 //!
+//! [on_loss]
+//! deny = ["shadow"]               # keys of rules: what they could not record is not done
+//!
 //! [json]                          # off by default
 //! file = "/var/log/tollgate/events.json"
 //! schema = "records"              # or "ecs", "ocsf"
@@ -50,8 +53,20 @@ pub(crate) struct Settings {
     pub(crate) pins: Option<Place>,
     /// Where metrics are served.
     pub(crate) metrics: Option<Address>,
+    /// What is done when an event would be lost.
+    #[serde(default)]
+    pub(crate) on_loss: OnLoss,
     /// A log for programs.
     pub(crate) json: Option<json::Settings>,
+}
+
+/// What is done when an event would be lost because the ring is full.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OnLoss {
+    /// Keys of the rules whose calls are denied then.
+    #[serde(default)]
+    pub(crate) deny: Vec<String>,
 }
 
 /// A directory of pins, or none.
@@ -166,7 +181,7 @@ mod tests {
     fn every_setting_is_read() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
                     io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
-                    pins = \"/p\"\nmetrics = \"/m\"\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
+                    pins = \"/p\"\nmetrics = \"/m\"\n[on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(Engine::Fentry),
@@ -177,6 +192,9 @@ mod tests {
             kernel_messages: Some(Messages::Multicast),
             pins: Some(Place::At("/p".into())),
             metrics: Some(Address::Unix("/m".into())),
+            on_loss: OnLoss {
+                deny: vec!["k".to_owned()],
+            },
             json: Some(json::Settings {
                 file: "/j".into(),
                 schema: Schema::Ecs,

@@ -1,5 +1,7 @@
 //! Order of start and stop. Everything that can be refused is refused before anything is attached.
 
+mod rules;
+
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +12,7 @@ use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
+use bstr::BString;
 use crossbeam_channel::bounded;
 use engine::{KernelAudit, MessageStream, Options, Pins, Probe};
 use nix::errno::Errno;
@@ -17,22 +20,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::time::{ClockId, clock_getres};
 use nix::unistd::geteuid;
 
 use super::confine::confine;
 use super::kernel::MessageSource;
 use super::live::Live;
-use super::locked::LockFile;
 use super::losses::Limits;
 use super::notify::Manager;
 use super::pipeline::{Pipeline, Running};
-use super::store::{self, Store};
 use super::summary::{Ready, Summary};
 use super::survive::{Pinning, Survival};
 use super::tend::{self, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
-use crate::cli::rules;
 use crate::config::native::Messages;
 use crate::control::server::{self, Server};
 use crate::dispatch;
@@ -69,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) delay: Duration,
     /// Load what can be loaded when some rules cannot be honoured.
     pub(crate) partial: bool,
+    /// Keys of the rules whose calls are denied when they could not be recorded.
+    pub(crate) deny: Vec<BString>,
     /// How to read the messages of the kernel's audit.
     pub(crate) kernel_messages: Messages,
     /// See operations of `io_uring` where the engine can.
@@ -107,7 +108,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         return Ok(Exit::NotRoot.into());
     }
     let mut server = listen(&settings.control)?;
-    let Some(mut store) = store(&settings, server.as_ref())? else {
+    let Some(mut store) = rules::store(&settings, server.as_ref())? else {
         return Ok(ExitCode::FAILURE);
     };
     let plan = store.plan();
@@ -166,6 +167,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         warn(&format!("engine {why_not}"));
     }
     let price = price(&priced, started.engine, kernel);
+    rules::tell_denials(&priced);
     drop(priced);
     let ready = Ready {
         rules,
@@ -207,7 +209,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
             Some(signal) if signal.ssi_signo == HANGUP => {
                 manager.reloading();
                 tend.signal(&signal);
-                reload(&settings.rules, settings.partial, &mut store, &mut live);
+                rules::reload(&settings.rules, settings.partial, &mut store, &mut live);
                 manager.ready(&auditing);
             }
             Some(signal) if tend.signal(&signal) => {}
@@ -413,51 +415,6 @@ fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
             Ok(None)
         }
         Control::IfFree(path) => Server::listen(path).map(Some),
-    }
-}
-
-/// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
-/// be loaded, which has been said.
-fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Result<Option<Store>> {
-    let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
-    let tick_ns = Duration::from(tick).as_nanos().max(1);
-    let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
-    let lock = LockFile::beside(server.map(Server::path))?;
-    if let Some(locked) = lock.read()? {
-        say(
-            "`-e 2` was given since the machine started: the rules that it has locked are in force, \
-             the rule files are not read",
-        );
-        return Store::restore(&locked, tick_hz, lock).map(Some);
-    }
-    let loaded = rules::load(&settings.rules)?;
-    let Some(listing) = rules::list(loaded, settings.partial, rules::NOTHING) else {
-        return Ok(None);
-    };
-    let said = store::settings(&listing.settings, tick_hz);
-    Ok(Some(Store::new(listing.rules, said, tick_hz, lock)))
-}
-
-/// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
-fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) {
-    let loaded = match rules::load(files) {
-        Ok(loaded) => loaded,
-        Err(error) => return warn(&format!("{}: {error:#}", rules::OLD)),
-    };
-    let Some(listing) = rules::list(loaded, partial, rules::OLD) else {
-        return; // which has been said
-    };
-    let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
-    // Also where there are no rule files: those that commands have brought are not to go away.
-    if !listing.plan.records() {
-        return warn(&format!("{}: the rule files record nothing", rules::OLD));
-    }
-    match store.load(listing.rules, live) {
-        Ok(()) => say(&format!(
-            "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
-            live.attached.hooks.len()
-        )),
-        Err(error) => warn(&format!("{}: {error:#}", rules::OLD)),
     }
 }
 

@@ -11,7 +11,6 @@ use anyhow::ensure;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
-use audit::plan::security::SecurityModule;
 use audit::rule::Command;
 use engine::LoginuidImmutable;
 use nix::errno::Errno;
@@ -24,7 +23,7 @@ use crate::control::server::Peer;
 use crate::control::wire::{
     Answer, Counts, Feature, Outcome, Refusal, Request, Settings, Status, Step,
 };
-use crate::host;
+use crate::host::Planner;
 
 /// Source of rules that came over the socket, where others have the index of their file.
 const SOCKET: usize = usize::MAX;
@@ -87,8 +86,8 @@ pub(super) trait Auditing {
 struct State {
     rules: RuleList,
     settings: Settings,
-    /// The security modules of the machine: what they compare is not honoured.
-    modules: Vec<SecurityModule>,
+    /// What rules are compiled for.
+    planner: Planner,
 }
 
 /// The state in force.
@@ -109,12 +108,18 @@ pub(super) struct Store {
 
 impl Store {
     /// With rules that are in force, and settings.
-    pub(super) fn new(rules: RuleList, settings: Settings, tick_hz: u32, lock: LockFile) -> Self {
+    pub(super) fn new(
+        rules: RuleList,
+        settings: Settings,
+        planner: Planner,
+        tick_hz: u32,
+        lock: LockFile,
+    ) -> Self {
         Self {
             state: State {
                 rules,
                 settings,
-                modules: host::security_modules(),
+                planner,
             },
             calls: 0,
             lock,
@@ -129,7 +134,12 @@ impl Store {
     ///
     /// # Errors
     /// When a rule of it is none.
-    pub(super) fn restore(locked: &Locked, tick_hz: u32, lock: LockFile) -> anyhow::Result<Self> {
+    pub(super) fn restore(
+        locked: &Locked,
+        planner: Planner,
+        tick_hz: u32,
+        lock: LockFile,
+    ) -> anyhow::Result<Self> {
         let mut rules = RuleList::default();
         for (number, form) in (1..).zip(&locked.rules) {
             let rule = form.rule().map_err(anyhow::Error::msg)?;
@@ -139,7 +149,7 @@ impl Store {
             pid: std::process::id(),
             ..locked.settings.clone()
         };
-        let mut store = Self::new(rules, settings, tick_hz, lock);
+        let mut store = Self::new(rules, settings, planner, tick_hz, lock);
         store.numbered = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
         Ok(store)
     }
@@ -181,6 +191,11 @@ impl Store {
         self.calls = plan(&self.state).calls.len();
         auditing.apply(&self.state.settings)?;
         self.keep_if_locked(&self.state)
+    }
+
+    /// What rules are compiled for.
+    pub(super) const fn planner(&self) -> &Planner {
+        &self.state.planner
     }
 
     /// What is in force.
@@ -422,7 +437,7 @@ fn plan(state: &State) -> Plan {
 }
 
 fn compiled(state: &State) -> Plan {
-    host::plan(state.rules.clone().into_rules(), &state.modules)
+    state.planner.plan(state.rules.clone().into_rules())
 }
 
 /// The settings of a kernel that has just started, changed by what rule files say.

@@ -187,7 +187,7 @@ mod tests {
             stats: Stats {
                 matched: 10,
                 delivered: 6,
-                lost: [3, 0, 0, 1],
+                lost: [3, 0, 0, 0, 1],
                 cut: [0, 2, 0, 0, 0, 0, 0],
             },
             written: 4,

@@ -17,12 +17,13 @@ struct Refusal {
 
 /// Starts the daemon, which must end by itself without having audited.
 #[track_caller]
-fn refuse(command: &mut Command, rules: &Path, log: &Path) -> Refusal {
+fn refuse(command: &mut Command, options: &[&str], rules: &Path, log: &Path) -> Refusal {
     let output = command
         .args(["daemon", "--foreground", "--rules"])
         .arg(rules)
         .arg("--log")
         .arg(log)
+        .args(options)
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -31,6 +32,32 @@ fn refuse(command: &mut Command, rules: &Path, log: &Path) -> Refusal {
     Refusal {
         code: output.status.code(),
         said,
+    }
+}
+
+/// Nothing but programs on functions can refuse a call; rules that ask for more than can be known are named.
+pub(crate) fn what_cannot_be_denied_is_said() {
+    let place = Place::new();
+    let (rules, log) = (place.own.join("rules"), place.own.join("audit.log"));
+    let settings = place.own.join("tollgate.toml");
+    fs::write(&settings, "[on_loss]\ndeny = [\"deny\"]\n").unwrap();
+    for (rule, word) in [
+        (
+            "-S mkdir -F success=1 -k deny",
+            "`success` is known only when",
+        ),
+        ("-S mkdir -k deny", "need the engine fentry"),
+    ] {
+        fs::write(&rules, format!("-a always,exit -F arch=b64 {rule}\n")).unwrap();
+        let options = [
+            "--engine",
+            "tracepoint",
+            "--config",
+            settings.to_str().unwrap(),
+        ];
+        let refused = refuse(&mut Command::new(program()), &options, &rules, &log);
+        assert_eq!(refused.code, Some(1), "{}", refused.said);
+        assert!(refused.said.contains(word), "{}", refused.said);
     }
 }
 
@@ -78,7 +105,7 @@ pub(crate) fn broken_rules_attach_nothing() {
     for (name, text, line, column) in cases {
         let (rules, log) = (place.own.join("rules"), place.own.join("audit.log"));
         fs::write(&rules, format!("{good}{text}")).unwrap();
-        let refusal = refuse(&mut Command::new(program()), &rules, &log);
+        let refusal = refuse(&mut Command::new(program()), &[], &rules, &log);
         let said = &refusal.said;
         assert_eq!(refusal.code, Some(1), "{name}:\n{said}");
         let place = if column == 0 {
@@ -98,7 +125,7 @@ pub(crate) fn an_unprivileged_user_is_told_so() {
     let rules = place.file("rules", "-a always,exit -F arch=b64 -S openat\n");
     let log = place.work.join("audit.log");
     let mut command = Command::new(copy);
-    let refusal = refuse(command.uid(place.id).gid(place.id), &rules, &log);
+    let refusal = refuse(command.uid(place.id).gid(place.id), &[], &rules, &log);
     assert_eq!(refusal.code, Some(4), "{}", refusal.said);
     assert!(refusal.said.contains("root"), "{}", refusal.said);
     assert_eq!(refusal.said.lines().count(), 1, "{}", refusal.said);
@@ -115,6 +142,7 @@ pub(crate) fn an_unsafe_log_directory_is_refused() {
     for directory in [open.as_path(), &place.work] {
         let refusal = refuse(
             &mut Command::new(program()),
+            &[],
             &rules,
             &directory.join("audit.log"),
         );

@@ -1,11 +1,12 @@
 //! Requests to a store, with an engine that only counts.
 
+use audit::plan::security::SecurityModule;
 use audit::rule::Dialect;
 use audit::rule::auditctl::{Request as Asked, arguments};
 use tempfile::TempDir;
 
 use super::*;
-use crate::host::ThisMachine;
+use crate::host::{Planner, ThisMachine};
 
 /// What was ordered.
 #[derive(Default)]
@@ -76,7 +77,13 @@ impl Daemon {
         let directory = tempfile::tempdir().unwrap();
         let lock = LockFile::beside(Some(&directory.path().join("control"))).unwrap();
         Self {
-            store: Store::new(RuleList::default(), settings(&[], 250), 250, lock),
+            store: Store::new(
+                RuleList::default(),
+                settings(&[], 250),
+                Planner::here(vec![]),
+                250,
+                lock,
+            ),
             engine: Engine::default(),
             _directory: directory,
         }
@@ -87,7 +94,7 @@ impl Daemon {
         let lock = self.store.lock.clone();
         let locked = lock.read().unwrap().unwrap();
         Self {
-            store: Store::restore(&locked, 250, lock).unwrap(),
+            store: Store::restore(&locked, Planner::here(vec![]), 250, lock).unwrap(),
             engine: Engine::default(),
             ..self
         }
@@ -177,7 +184,7 @@ fn what_the_kernel_refuses_and_what_cannot_be_honoured_changes_nothing() {
     let wrong = serde_json::to_string(&rule("b")).unwrap();
     let wrong = serde_json::from_str(&wrong.replace("exit", "filesystem")).unwrap();
     assert_eq!(daemon.step(Step::Append(wrong)), Err(Errno::EINVAL));
-    daemon.store.state.modules = vec![SecurityModule::Selinux];
+    daemon.store.state.planner.modules = vec![SecurityModule::Selinux];
     let labelled = form("-a always,exit -S rmdir -F subj_type=x -k b");
     let outcomes = daemon.change(&[Step::Append(rule("c")), Step::Append(labelled)], None);
     let [Outcome::Done, Outcome::Refused(refusal)] = outcomes.as_slice() else {

@@ -1,0 +1,247 @@
+//! Denial: rules whose calls are refused when they could not be recorded.
+//!
+//! Which rules these are is said by their keys. The fentry engine has programs for them where the kernel asks
+//! its security modules, after everything else that could refuse the call and before anything is done: there
+//! the rules are asked as if the call were to succeed, and when the ring has no room for what they would
+//! keep, the call fails with `EPERM`.
+
+use bstr::{BStr, BString, ByteSlice as _};
+
+use crate::rule::{Action, Field, List, field};
+use crate::table;
+
+use super::inner::Inner;
+use super::{Call, CallPlan, Plan, RuleId, Subject, Test, Unsupported};
+
+/// Between the keys of one rule, as records have them.
+const KEY_SEPARATOR: &[u8] = &[1];
+
+/// The functions that may refuse a call; none for calls that nothing refuses.
+///
+/// # Source
+/// Callers of `security_*` in `fs/namei.c`, `fs/open.c`, `fs/attr.c`, `fs/xattr.c`, `fs/exec.c`,
+/// `fs/namespace.c`, `net/socket.c`, `kernel/signal.c`, `kernel/ptrace.c` and `kernel/module`, Linux 6.1 and
+/// 6.12.
+#[must_use]
+pub fn of(call: Call) -> &'static [Inner] {
+    use Inner::{
+        DenyBind, DenyConnect, DenyCreate, DenyExec, DenyLink, DenyMake, DenyMkdir, DenyMknod,
+        DenyModule, DenyModuleData, DenyMount, DenyOpen, DenyRemovexattr, DenyRename, DenyRmdir,
+        DenySetattr, DenySetxattr, DenySignal, DenySymlink, DenyTrace, DenyUmount, DenyUnlink,
+    };
+    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
+        "open" | "openat" | "openat2" | "creat" => &[DenyOpen, DenyCreate],
+        "execve" | "execveat" => &[DenyExec],
+        "unlink" => &[DenyUnlink],
+        "rmdir" => &[DenyRmdir],
+        "unlinkat" => &[DenyUnlink, DenyRmdir],
+        "mkdir" | "mkdirat" => &[DenyMkdir],
+        "mknod" | "mknodat" => &[DenyMknod, DenyMake],
+        "symlink" | "symlinkat" => &[DenySymlink],
+        "link" | "linkat" => &[DenyLink],
+        "rename" | "renameat" | "renameat2" => &[DenyRename],
+        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchown"
+        | "fchownat" | "chown32" | "lchown32" | "fchown32" | "truncate" | "truncate64"
+        | "utime" | "utimes" | "futimesat" | "utimensat" | "utimensat_time64" => &[DenySetattr],
+        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[DenySetxattr],
+        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[DenyRemovexattr],
+        "bind" => &[DenyBind],
+        "connect" => &[DenyConnect],
+        "mount" => &[DenyMount],
+        "umount" | "umount2" => &[DenyUmount],
+        "kill" | "tkill" | "tgkill" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo"
+        | "pidfd_send_signal" => &[DenySignal],
+        "ptrace" => &[DenyTrace],
+        "init_module" => &[DenyModuleData],
+        "finit_module" => &[DenyModule],
+        _ => &[],
+    }
+}
+
+impl Plan {
+    /// Has the calls of rules with one of these keys denied when they could not be recorded. Rules for which
+    /// that is not possible become [`Plan::unsupported`].
+    pub fn deny(&mut self, keys: &[BString]) {
+        for at in 0..self.rules.len() {
+            let Some(planned) = self.rules.get_mut(at) else {
+                break;
+            };
+            let Some(key) = planned.denied_by(keys) else {
+                continue;
+            };
+            planned.denies = true;
+            let (source, line) = (planned.source, planned.line);
+            if let Err(reason) = self.can_deny(at) {
+                let key = BStr::new(&key);
+                self.unsupported.push(Unsupported {
+                    source,
+                    line,
+                    loses: true,
+                    reason: format!("cannot be denied, as its key `{key}` asks for: {reason}"),
+                });
+            }
+        }
+    }
+
+    /// Whether some rule of a call, or of an operation, has it denied.
+    #[must_use]
+    pub fn denies(&self, rules: &CallPlan) -> bool {
+        rules.slots.iter().any(|slot| self.is_denied(slot.rule))
+    }
+
+    /// Whether some rule has calls denied.
+    #[must_use]
+    pub fn denies_any(&self) -> bool {
+        self.rules.iter().any(|planned| planned.denies)
+    }
+
+    /// Whether a rule has its calls denied.
+    #[must_use]
+    pub fn is_denied(&self, RuleId(rule): RuleId) -> bool {
+        let planned = self.rules.get(usize::from(rule));
+        planned.is_some_and(|planned| planned.denies)
+    }
+
+    /// The calls of rules that have them denied which nothing can refuse, by name, each once.
+    #[must_use]
+    pub fn undeniable(&self) -> Vec<&'static str> {
+        let mut names: Vec<&str> = self
+            .calls
+            .iter()
+            .filter(|&(&call, rules)| of(call).is_empty() && self.denies(rules))
+            .filter_map(|(call, _)| table::syscall_name(call.arch, call.syscall))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Whether what a rule asks for is known when a call may still be refused, and some of its calls can be.
+    fn can_deny(&self, at: usize) -> Result<(), String> {
+        let list = self.rules.get(at).map(|planned| planned.rule.list);
+        if list != Some(List::Exit) {
+            return Err("it is no rule of the exit list".to_owned());
+        }
+        let calls = self.calls.iter().filter_map(|(call, rules)| {
+            let slot = rules
+                .slots
+                .iter()
+                .find(|slot| usize::from(slot.rule.0) == at)?;
+            Some((*call, slot))
+        });
+        let mut any = false;
+        for (call, slot) in calls {
+            if let Some(late) = slot.tests.iter().find_map(known_late) {
+                return Err(format!("`{late}` is known only when the call has ended"));
+            }
+            any |= !of(call).is_empty();
+        }
+        if any {
+            Ok(())
+        } else {
+            Err("nothing can refuse its calls".to_owned())
+        }
+    }
+}
+
+impl super::PlannedRule {
+    /// The first of its keys that is one of these.
+    fn denied_by(&self, keys: &[BString]) -> Option<BString> {
+        let all = self.key.as_ref()?;
+        if self.rule.action != Action::Always {
+            return None;
+        }
+        let mut own = all.split_str(KEY_SEPARATOR);
+        own.find(|own| keys.iter().any(|key| key == own))
+            .map(BString::from)
+    }
+}
+
+/// The field of a condition that can only be evaluated when the call has ended.
+fn known_late(test: &Test) -> Option<&'static str> {
+    let is_late = |&field: &Field| {
+        matches!(
+            field,
+            Field::Exit
+                | Field::Success
+                | Field::ObjUid
+                | Field::ObjGid
+                | Field::Inode
+                | Field::DevMajor
+                | Field::DevMinor
+                | Field::FileType
+                | Field::SaddrFam
+        )
+    };
+    let late = match &test.subject {
+        Subject::Field(field) => is_late(field).then_some(*field),
+        Subject::Fields(left, right) => [*left, *right].into_iter().find(is_late),
+        _ => None,
+    };
+    late.map(field::name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Arch;
+    use crate::plan::list::RuleList;
+    use crate::rule::nobody::Nobody;
+    use crate::rule::parse_file;
+
+    fn denied(text: &str) -> Plan {
+        let mut list = RuleList::default();
+        list.load(0, parse_file(text.as_bytes(), &Nobody).0);
+        let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+        plan.deny(&["deny".into()]);
+        plan
+    }
+
+    #[test]
+    fn rules_are_chosen_by_any_of_their_keys() {
+        let plan = denied(
+            "-a always,exit -F arch=b64 -S openat -F path=/a -k other -k deny\n\
+             -a always,exit -F arch=b64 -S openat -F path=/b -k other\n\
+             -a never,exit -F arch=b64 -S openat -F path=/c -k deny\n",
+        );
+        assert_eq!(plan.unsupported, []);
+        let denies: Vec<bool> = plan.rules.iter().map(|rule| rule.denies).collect();
+        assert_eq!(denies, [true, false, false]);
+        assert!(plan.denies_any() && plan.calls.values().all(|rules| plan.denies(rules)));
+    }
+
+    #[test]
+    fn what_cannot_be_denied_is_said() {
+        for (rule, word) in [
+            (
+                "-a always,exit -F arch=b64 -S openat -F success=1 -k deny",
+                "success",
+            ),
+            (
+                "-a always,exit -F arch=b64 -S unlink -F obj_uid=0 -k deny",
+                "obj_uid",
+            ),
+            (
+                "-a always,exit -F arch=b64 -S chmod -C uid!=obj_uid -k deny",
+                "obj_uid",
+            ),
+            ("-a always,exit -F arch=b64 -S getpid -k deny", "nothing"),
+        ] {
+            let plan = denied(rule);
+            let [refused] = plan.unsupported.as_slice() else {
+                panic!("{rule}: {:?}", plan.unsupported);
+            };
+            assert!(
+                refused.loses && refused.reason.contains(word),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn calls_that_nothing_refuses_are_named() {
+        let plan = denied("-a always,exit -F arch=b64 -S openat -S read -k deny");
+        assert_eq!(plan.unsupported, []);
+        assert_eq!(plan.undeniable(), ["read"]);
+    }
+}

@@ -1,0 +1,32 @@
+//! What an engine does not take on.
+
+use audit::plan::Plan;
+use audit::plan::hook::{EngineKind, Sides};
+
+use crate::error::EngineError;
+
+/// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
+const MOST_FUNCTIONS: usize = 250;
+
+/// Whether an engine can do what a plan asks for.
+///
+/// # Errors
+/// What is too much, or missing here.
+pub(super) fn check(plan: &Plan, sides: Sides) -> Result<(), EngineError> {
+    let on_functions = sides.engine() == EngineKind::Fentry;
+    if on_functions && plan.calls.len() > MOST_FUNCTIONS {
+        return Err(EngineError::TooMany {
+            calls: plan.calls.len(),
+            most: MOST_FUNCTIONS,
+        });
+    }
+    if !on_functions && plan.denies_any() {
+        return Err(EngineError::CannotDeny);
+    }
+    let mut calls = plan.calls.iter();
+    let missing = calls.find_map(|(&call, rules)| sides.missing_denial(plan, call, rules));
+    missing.map_or(Ok(()), |inner| {
+        let function = inner.function();
+        Err(EngineError::NoDenial { function })
+    })
+}

@@ -1,0 +1,87 @@
+//! The rules of a daemon: those to begin with, and those of a `SIGHUP`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use audit::plan::Plan;
+use nix::time::{ClockId, clock_getres};
+
+use super::Settings;
+use crate::cli::report::{say, warn};
+use crate::cli::rules;
+use crate::control::server::Server;
+use crate::daemon::live::Live;
+use crate::daemon::locked::LockFile;
+use crate::daemon::store::{self, Store};
+use crate::host::Planner;
+
+/// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
+/// be loaded, which has been said.
+pub(super) fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Result<Option<Store>> {
+    let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
+    let tick_ns = Duration::from(tick).as_nanos().max(1);
+    let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
+    let lock = LockFile::beside(server.map(Server::path))?;
+    let planner = Planner::here(settings.deny.clone());
+    if let Some(locked) = lock.read()? {
+        say(
+            "`-e 2` was given since the machine started: the rules that it has locked are in force, \
+             the rule files are not read",
+        );
+        return Store::restore(&locked, planner, tick_hz, lock).map(Some);
+    }
+    let loaded = rules::load(&settings.rules)?;
+    let Some(listing) = rules::list(loaded, settings.partial, &planner, rules::NOTHING) else {
+        return Ok(None);
+    };
+    let said = store::settings(&listing.settings, tick_hz);
+    Ok(Some(Store::new(
+        listing.rules,
+        said,
+        planner,
+        tick_hz,
+        lock,
+    )))
+}
+
+/// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
+pub(super) fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) {
+    let loaded = match rules::load(files) {
+        Ok(loaded) => loaded,
+        Err(error) => return warn(&format!("{}: {error:#}", rules::OLD)),
+    };
+    let Some(listing) = rules::list(loaded, partial, store.planner(), rules::OLD) else {
+        return; // which has been said
+    };
+    let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
+    // Also where there are no rule files: those that commands have brought are not to go away.
+    if !listing.plan.records() {
+        return warn(&format!("{}: the rule files record nothing", rules::OLD));
+    }
+    match store.load(listing.rules, live) {
+        Ok(()) => say(&format!(
+            "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
+            live.attached.hooks.len()
+        )),
+        Err(error) => warn(&format!("{}: {error:#}", rules::OLD)),
+    }
+}
+
+/// Says which rules deny what could not be recorded, and what of theirs cannot be denied.
+pub(super) fn tell_denials(plan: &Plan) {
+    let denies = plan.rules.iter().filter(|planned| planned.denies).count();
+    if denies == 0 {
+        return;
+    }
+    let undeniable = plan.undeniable();
+    say(&format!(
+        "calls of {denies} rules are denied when they cannot be recorded{}{}",
+        if undeniable.is_empty() {
+            ""
+        } else {
+            ", but for "
+        },
+        undeniable.join(", ")
+    ));
+}

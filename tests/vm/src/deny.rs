@@ -1,0 +1,225 @@
+//! Calls that are denied because they could not be recorded.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::mkdir;
+
+use crate::daemon::Daemon;
+use crate::suite::{Rules, Session, wait_within};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "deny",
+    engine: "fentry",
+    prepare,
+    rules: Rules::Text(
+        "-a always,exit -F arch=b64 -S mkdir -F a1=0 -k fill\n\
+         -w /tmp/work/denied -p wa -k deny\n\
+         -w /tmp/work/open -p wa -k other\n\
+         -a always,exit -F arch=b64 -F path=/tmp/work/denied/program -F perm=x -k deny\n\
+         -a always,exit -F arch=b64 -S kill -F a1=0 -F uid=0 -k deny\n",
+    ),
+    tests: &[
+        ("while_there_is_room_nothing_is_denied", all_is_done),
+        ("what_cannot_be_recorded_is_not_done", nothing_is_done),
+        ("what_is_done_is_recorded", what_is_done_is_recorded),
+    ],
+    stop: Daemon::stop_denied,
+    after: |_log| Ok(()),
+};
+
+const DENIED: &str = "/tmp/work/denied";
+const OPEN: &str = "/tmp/work/open";
+
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Bytes of the ring.
+const RING: usize = 64 << 20;
+
+fn prepare() -> anyhow::Result<()> {
+    fs::write("/tmp/deny.toml", "[on_loss]\ndeny = [\"deny\"]\n").context("no settings")?;
+    for directory in [DENIED, OPEN] {
+        fs::create_dir(directory).with_context(|| directory.to_owned())?;
+        let program = Path::new(directory).join("program");
+        fs::copy("/bin/tollgate", &program).context("cannot copy a program")?;
+    }
+    Ok(())
+}
+
+/// Runs something while the daemon is stopped and the ring is full but for what is kept.
+fn while_full<T>(daemon: &Daemon, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    kill(daemon.pid(), Signal::SIGSTOP).context("cannot stop the daemon")?;
+    // Each is an event of more than 4,000 bytes, and does nothing else.
+    let name = "/none".repeat(800);
+    let fill = |count: usize| {
+        for _ in 0..count {
+            let _fails = mkdir(name.as_str(), Mode::empty());
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| fill(RING / name.len() / 2));
+        }
+    });
+    let done = work();
+    kill(daemon.pid(), Signal::SIGCONT).context("cannot let the daemon go on")?;
+    done
+}
+
+/// What is done below a directory, and how it ended.
+fn try_all(directory: &str) -> Vec<(&'static str, io::Result<()>)> {
+    let at = |name: &str| -> PathBuf { Path::new(directory).join(name) };
+    let write = |name: &str| OpenOptions::new().write(true).open(at(name)).map(drop);
+    vec![
+        ("create", File::create_new(at("made")).map(drop)),
+        ("write", write("file")),
+        (
+            "truncate",
+            OpenOptions::new()
+                .write(true)
+                .truncate(true)
+                .open(at("file"))
+                .map(drop),
+        ),
+        ("mkdir", fs::create_dir(at("directory"))),
+        ("symlink", symlink("file", at("link"))),
+        ("link", fs::hard_link(at("file"), at("second"))),
+        ("rename", fs::rename(at("old"), at("new"))),
+        (
+            "chmod",
+            fs::set_permissions(at("file"), Permissions::from_mode(0o640)),
+        ),
+        ("chown", chown(at("file"), Some(7), None)),
+        ("unlink", fs::remove_file(at("gone"))),
+        ("rmdir", fs::remove_dir(at("empty"))),
+    ]
+}
+
+/// What `try_all` needs, and nothing of what it leaves.
+fn make(directory: &str) -> anyhow::Result<()> {
+    let at = |name: &str| Path::new(directory).join(name);
+    for left in ["made", "link", "second", "new"] {
+        let _absent = fs::remove_file(at(left));
+    }
+    let _absent = fs::remove_dir(at("directory"));
+    for file in ["file", "old", "gone"] {
+        fs::write(at(file), "text").context("cannot make a file")?;
+    }
+    fs::create_dir_all(at("empty")).context("cannot make a directory")
+}
+
+fn expect_done(directory: &str) -> anyhow::Result<()> {
+    for (what, ended) in try_all(directory) {
+        ended.with_context(|| format!("{what} in {directory}"))?;
+    }
+    Ok(())
+}
+
+/// Starts the program of a directory.
+fn start(directory: &str) -> io::Result<()> {
+    let program = Path::new(directory).join("program");
+    Command::new(program).arg("--version").output().map(drop)
+}
+
+fn signal_self() -> nix::Result<()> {
+    kill(nix::unistd::Pid::this(), None)
+}
+
+fn all_is_done(_daemon: &Daemon) -> anyhow::Result<()> {
+    for directory in [DENIED, OPEN] {
+        make(directory)?;
+        expect_done(directory)?;
+        start(directory).context(directory)?;
+    }
+    signal_self().context("kill")
+}
+
+fn nothing_is_done(daemon: &Daemon) -> anyhow::Result<()> {
+    make(DENIED)?;
+    make(OPEN)?;
+    let names = || -> anyhow::Result<Vec<PathBuf>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(DENIED)? {
+            names.push(entry?.path());
+        }
+        names.sort();
+        Ok(names)
+    };
+    let before = names()?;
+    while_full(daemon, || {
+        for (what, ended) in try_all(DENIED) {
+            let error = ended.err().with_context(|| format!("{what} was done"))?;
+            ensure!(
+                error.kind() == ErrorKind::PermissionDenied,
+                "{what}: {error}"
+            );
+        }
+        let started = start(DENIED).err().context("a program was started")?;
+        ensure!(started.kind() == ErrorKind::PermissionDenied, "{started}");
+        ensure!(
+            signal_self() == Err(nix::errno::Errno::EPERM),
+            "kill was done"
+        );
+        // What no rule that denies is about goes on, and so does reading.
+        File::open(Path::new(DENIED).join("file")).context("cannot read")?;
+        expect_done(OPEN)?;
+        start(OPEN).context("cannot start a program")
+    })?;
+    let after = names()?;
+    ensure!(after == before, "{after:?}, not {before:?}");
+    let text = fs::read(Path::new(DENIED).join("file")).context("cannot read")?;
+    ensure!(text == b"text", "the file was cut");
+    Ok(())
+}
+
+/// Whoever is let pass is in the log, however full the ring.
+fn what_is_done_is_recorded(daemon: &Daemon) -> anyhow::Result<()> {
+    const TRIES: usize = 2_000;
+    let file = Path::new(DENIED).join("file");
+    let open = || -> usize {
+        let opened = |_: &usize| OpenOptions::new().append(true).open(&file).is_ok();
+        (0..TRIES).filter(opened).count()
+    };
+    let room = || wait_within(LONGEST, "room", || Ok(signal_self().is_ok().then_some(())));
+    room()?;
+    let before = opened(daemon)?;
+    let mut done = open();
+    for _ in 0..2 {
+        let both = while_full(daemon, || {
+            thread::scope(|scope| {
+                let other = scope.spawn(open);
+                let own = open();
+                Ok(own + other.join().unwrap_or_default())
+            })
+        })?;
+        ensure!(both == 0, "{both} were opened while there was no room");
+        room()?;
+        done += open();
+    }
+    ensure!(done > 0, "none was let pass");
+    let recorded = wait_within(LONGEST, "the events", || {
+        let now = opened(daemon)? - before;
+        Ok((now >= done).then_some(now))
+    })?;
+    ensure!(recorded == done, "{recorded} are recorded of {done}");
+    println!("vm: note {done} opens let pass, all recorded");
+    Ok(())
+}
+
+/// Opens of the watched file that were let pass, in the log: it is too long to be taken apart each time.
+fn opened(daemon: &Daemon) -> anyhow::Result<usize> {
+    let log = fs::read(daemon.log()).context("cannot read the log")?;
+    let parts = ["type=SYSCALL", " syscall=257 success=yes ", " key=\"deny\""];
+    let done = |line: &&[u8]| parts.iter().all(|part| line.contains_str(part));
+    Ok(log.lines().filter(done).count())
+}
