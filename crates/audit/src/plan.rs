@@ -220,3 +220,20 @@ bitflags! {
         const ADDRESS = 64;
     }
 }
+
+/// For tests: the plan of these lines for 64-bit calls.
+#[cfg(test)]
+pub(crate) fn planned(lines: &[&str]) -> Plan {
+    use crate::rule::nobody::Nobody;
+    use crate::rule::{Command, parse_line};
+
+    let listed = (1..).zip(lines).map(|(line, text)| {
+        let (command, findings) = parse_line(text.as_bytes(), &Nobody);
+        let Some(Command::Add { rule, .. }) = command else {
+            panic!("{text}: {findings:?}");
+        };
+        let source = 0;
+        list::Listed { rule, source, line }
+    });
+    Plan::compile(listed, &[Arch::X86_64])
+}

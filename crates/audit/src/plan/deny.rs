@@ -184,26 +184,21 @@ fn known_late(test: &Test) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Arch;
-    use crate::plan::list::RuleList;
-    use crate::rule::nobody::Nobody;
-    use crate::rule::parse_file;
+    use crate::plan::planned;
 
-    fn denied(text: &str) -> Plan {
-        let mut list = RuleList::default();
-        list.load(0, parse_file(text.as_bytes(), &Nobody).0);
-        let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
+    fn denied(lines: &[&str]) -> Plan {
+        let mut plan = planned(lines);
         plan.deny(&["deny".into()]);
         plan
     }
 
     #[test]
     fn rules_are_chosen_by_any_of_their_keys() {
-        let plan = denied(
-            "-a always,exit -F arch=b64 -S openat -F path=/a -k other -k deny\n\
-             -a always,exit -F arch=b64 -S openat -F path=/b -k other\n\
-             -a never,exit -F arch=b64 -S openat -F path=/c -k deny\n",
-        );
+        let plan = denied(&[
+            "-a always,exit -F arch=b64 -S openat -F path=/a -k other -k deny",
+            "-a always,exit -F arch=b64 -S openat -F path=/b -k other",
+            "-a never,exit -F arch=b64 -S openat -F path=/c -k deny",
+        ]);
         assert_eq!(plan.unsupported, []);
         let denies: Vec<bool> = plan.rules.iter().map(|rule| rule.denies).collect();
         assert_eq!(denies, [true, false, false]);
@@ -227,7 +222,7 @@ mod tests {
             ),
             ("-a always,exit -F arch=b64 -S getpid -k deny", "nothing"),
         ] {
-            let plan = denied(rule);
+            let plan = denied(&[rule]);
             let [refused] = plan.unsupported.as_slice() else {
                 panic!("{rule}: {:?}", plan.unsupported);
             };
@@ -240,7 +235,7 @@ mod tests {
 
     #[test]
     fn calls_that_nothing_refuses_are_named() {
-        let plan = denied("-a always,exit -F arch=b64 -S openat -S read -k deny");
+        let plan = denied(&["-a always,exit -F arch=b64 -S openat -S read -k deny"]);
         assert_eq!(plan.unsupported, []);
         assert_eq!(plan.undeniable(), ["read"]);
     }

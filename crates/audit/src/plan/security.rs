@@ -128,21 +128,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Arch;
-    use crate::rule::nobody::Nobody;
-    use crate::rule::{Command, parse_line};
-
-    fn plan(lines: &[&str]) -> Plan {
-        let listed = (1..).zip(lines).map(|(line, text)| {
-            let (command, findings) = parse_line(text.as_bytes(), &Nobody);
-            let Some(Command::Add { rule, .. }) = command else {
-                panic!("{text}: {findings:?}");
-            };
-            let source = 0;
-            Listed { rule, source, line }
-        });
-        Plan::compile(listed, &[Arch::X86_64])
-    }
+    use crate::plan::planned;
 
     const RULES: [&str; 6] = [
         "-a always,exit -F arch=b64 -S openat -F subj_type=init_t -k a",
@@ -155,7 +141,7 @@ mod tests {
 
     #[test]
     fn without_a_module_no_condition_on_a_label_holds() {
-        let plan = plan(&RULES);
+        let plan = planned(&RULES);
         assert_eq!(plan.unsupported, []);
         let slots = plan.calls.values().flat_map(|call| &call.slots);
         let rules: Vec<u16> = slots.map(|slot| slot.rule.0).collect();
@@ -174,7 +160,7 @@ mod tests {
                 vec![(1, true), (2, true), (3, false), (4, true), (5, false)],
             ),
         ] {
-            let mut plan = plan(&RULES);
+            let mut plan = planned(&RULES);
             plan.refuse_labels(module);
             let refused = plan.unsupported.iter();
             let refused: Vec<_> = refused.map(|rule| (rule.line, rule.loses)).collect();

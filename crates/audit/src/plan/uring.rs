@@ -190,21 +190,7 @@ fn is_of_mark(slot: &Slot) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::list::Listed;
-    use crate::rule::nobody::Nobody;
-    use crate::rule::{Command, parse_line};
-
-    fn plan(lines: &[&str]) -> Plan {
-        let listed = (1..).zip(lines).map(|(line, text)| {
-            let (command, findings) = parse_line(text.as_bytes(), &Nobody);
-            let Some(Command::Add { rule, .. }) = command else {
-                panic!("{text}: {findings:?}");
-            };
-            let source = 0;
-            Listed { rule, source, line }
-        });
-        Plan::compile(listed, &[Arch::X86_64])
-    }
+    use crate::plan::planned;
 
     /// Rules that an operation asks, by their index, in order.
     #[track_caller]
@@ -218,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_operation_asks_its_own_rules_first() {
-        let plan = plan(&[
+        let plan = planned(&[
             "-a always,exit -F arch=b64 -S openat,close",
             "-a always,io_uring -S openat,openat2 -F uid=0",
             "-a never,io_uring -S openat -F uid=0",
@@ -233,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_is_never_recorded_is_left_alone() {
-        let plan = plan(&[
+        let plan = planned(&[
             "-a never,io_uring -S openat",
             "-a always,exit -F arch=b64 -S openat",
         ]);

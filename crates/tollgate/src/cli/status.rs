@@ -91,9 +91,11 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         uptime_seconds,
         rules,
         calls,
+        denying,
         hooks,
         absent,
         log,
+        pins,
         confinement,
         counts,
         by_rule,
@@ -118,6 +120,10 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     )?;
     line("engine", format!("{engine}, {} hooks", hooks.len()))?;
     line("rules", format!("{rules}, about {calls} calls"))?;
+    if *denying != 0 {
+        let value = format!("calls of {denying} rules, when they cannot be recorded");
+        line("denied", value)?;
+    }
     if !absent.is_empty() {
         line(
             "absent",
@@ -125,6 +131,9 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     line("log", log.to_string())?;
+    if let Some(pins) = pins {
+        line("pinned", pins.to_string())?;
+    }
     line("confined", confinement.to_string())?;
     let Counts {
         matched,
@@ -238,9 +247,11 @@ mod tests {
             uptime_seconds: 3700,
             rules: 2,
             calls: 3,
+            denying: 1,
             hooks: vec!["syscalls:sys_exit_rmdir".into()],
             absent: vec!["uselib".into()],
             log: Text::new(b"/var/log/\x1b[m"),
+            pins: Some(Text::new(b"/p")),
             confinement: Confinement {
                 capabilities: vec!["bpf".into(), "chown".into()],
                 bounding: true,
@@ -292,8 +303,10 @@ mod tests {
              daemon      tollgate 0.1.0, process 7, up 1 h 1 min\n\
              engine      tracepoint, 1 hooks\n\
              rules       2, about 3 calls\n\
+             denied      calls of 1 rules, when they cannot be recorded\n\
              absent      not in this kernel: uselib\n\
              log         /var/log/\\u{1b}[m\n\
+             pinned      /p\n\
              confined    capabilities bpf chown, no new privileges, Landlock whole, V7: \
              writes below /var/log/audit only\n\
              events      10 matched, 8 delivered, 7 written\n\

@@ -162,12 +162,16 @@ pub(crate) struct Status {
     pub(crate) rules: u64,
     /// Calls that they are about.
     pub(crate) calls: u64,
+    /// Rules whose calls are denied when they could not be recorded.
+    pub(crate) denying: u64,
     /// What is attached.
     pub(crate) hooks: Vec<String>,
     /// What this kernel does not have.
     pub(crate) absent: Vec<String>,
     /// Log file.
     pub(crate) log: Text,
+    /// Where what audits is pinned for the next daemon.
+    pub(crate) pins: Option<Text>,
     pub(crate) confinement: Confinement,
     pub(crate) counts: Counts,
     /// Of each rule that has chosen something.

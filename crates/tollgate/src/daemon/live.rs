@@ -33,6 +33,7 @@ pub(super) struct Live {
     /// What is attached now.
     pub(super) attached: Attached,
     log: PathBuf,
+    pins: Option<PathBuf>,
     confinement: Confinement,
     kernel: Option<MessageSource>,
     limits: Arc<Limits>,
@@ -40,12 +41,13 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// The pipeline that has been started, where it writes, what the daemon has given up, and the kernel's audit
+    /// The pipeline that has been started, where it writes and is pinned, what the daemon has given up, and the kernel's audit
     /// if that is read.
     pub(super) fn new(
         running: &Running,
         started: Started,
         log: PathBuf,
+        pins: Option<PathBuf>,
         confinement: Confinement,
         kernel: Option<MessageSource>,
         limits: Arc<Limits>,
@@ -56,6 +58,7 @@ impl Live {
             engine: started.engine,
             attached: started.attached,
             log,
+            pins,
             confinement,
             kernel,
             limits,
@@ -178,6 +181,8 @@ impl Auditing for Live {
         let absent = self.attached.absent.iter().copied();
         status.absent = absent.map(str::to_owned).collect();
         status.log = Text::new(self.log.as_os_str().as_bytes());
+        let pins = self.pins.as_ref();
+        status.pins = pins.map(|path| Text::new(path.as_os_str().as_bytes()));
         status.confinement = self.confinement.clone();
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
             self.tell_lost_messages(lost);

@@ -186,6 +186,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         &running,
         started,
         log_path.clone(),
+        pinned_in.clone(),
         confinement,
         source,
         limits,

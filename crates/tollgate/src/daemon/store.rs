@@ -3,6 +3,7 @@
 //! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
 //! only then. What is refused on the way leaves everything as it was.
 
+mod measure;
 mod step;
 
 use std::time::Instant;
@@ -46,6 +47,7 @@ const ENABLED: u8 = 1;
 /// `-e 2`: nothing can be changed until the machine starts again.
 const IMMUTABLE: u8 = 2;
 
+use measure::Measure;
 use step::Change;
 
 /// What audits, as the store sees it.
@@ -94,8 +96,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Store {
     state: State,
-    /// Calls that the rules are about.
-    calls: usize,
+    in_force: Measure,
     lock: LockFile,
     /// Rules that came over the socket so far: each has a number, in place of a line.
     numbered: u32,
@@ -121,7 +122,7 @@ impl Store {
                 settings,
                 planner,
             },
-            calls: 0,
+            in_force: Measure::default(),
             lock,
             numbered: 0,
             longest_wait: longest_wait(tick_hz),
@@ -188,7 +189,7 @@ impl Store {
     /// # Errors
     /// When it cannot be put in force, or kept for a daemon that comes after this one.
     pub(super) fn begin(&mut self, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
-        self.calls = plan(&self.state).calls.len();
+        self.in_force = Measure::of(&plan(&self.state));
         auditing.apply(&self.state.settings)?;
         self.keep_if_locked(&self.state)
     }
@@ -284,7 +285,8 @@ impl Store {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.since.elapsed().as_secs(),
             rules: count(self.state.rules.rules().len()),
-            calls: count(self.calls),
+            calls: count(self.in_force.calls),
+            denying: count(self.in_force.denying),
             ..Status::default()
         };
         // A kernel that does not know the feature has no line for it.
@@ -392,9 +394,9 @@ impl Store {
         let other_rules = state.rules.rules() != self.state.rules.rules();
         if recording != self.is_recording() || (recording && other_rules) {
             let plan = plan(state);
-            let calls = plan.calls.len();
+            let measure = Measure::of(&plan);
             auditing.replace(plan)?;
-            self.calls = calls;
+            self.in_force = measure;
         }
         Ok(())
     }

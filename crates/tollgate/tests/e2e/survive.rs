@@ -245,6 +245,13 @@ pub(crate) fn an_orderly_end_leaves_nothing_pinned() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
         assert_ne!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
+        let status = Asked::of(
+            Command::new(program())
+                .args(["status", "--control"])
+                .arg(&daemon.control),
+        );
+        let line = format!("pinned      {}\n", bpf.pins().display());
+        assert!(status.out.contains(&line), "{status:?}");
         assert_eq!(daemon.end(signal).code, Some(0));
         assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0, "{signal}");
     }

@@ -81,9 +81,7 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
             continue;
         };
         match field.name.as_bytes() {
-            b"parent_comm" => {
-                object.insert("parent".to_owned(), json!({ "comm": text(&value) }));
-            }
+            b"parent_comm" => parent(&value, object),
             b"cgroup" => group(&value, object),
             number => {
                 let number = number.to_str().ok().and_then(|text| text.parse().ok());
@@ -98,9 +96,12 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
 
 /// The same of an event at hand.
 pub(super) fn background(background: &Background<'_>, object: &mut Map<String, Value>) {
-    let comm = text(background.parent_comm);
-    object.insert("parent".to_owned(), json!({ "comm": comm }));
+    parent(background.parent_comm, object);
     group(background.cgroup, object);
+}
+
+fn parent(comm: &[u8], object: &mut Map<String, Value>) {
+    object.insert("parent".to_owned(), json!({ "comm": text(comm) }));
 }
 
 fn group(cgroup: &[u8], object: &mut Map<String, Value>) {
