@@ -145,7 +145,10 @@ impl Daemon {
     }
 
     /// The same, with all lines before that one.
-    fn hear_all(
+    ///
+    /// # Errors
+    /// As [`Self::hear_any`].
+    pub(crate) fn hear_all(
         &self,
         starts: &[&str],
         longest: Duration,

@@ -227,14 +227,18 @@ pub(crate) fn make_calls(path: &Path) -> anyhow::Result<u32> {
 pub(crate) fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
     fs::write(daemon.rules(), rules).context("cannot write the rules")?;
     kill(daemon.pid(), Signal::SIGHUP).context("the daemon has ended")?;
-    let said = daemon.hear_any(
+    let (said, before) = daemon.hear_all(
         &[
             "tollgate: rules replaced: ",
             "tollgate: the old rules stay in force",
         ],
         LONGEST,
     )?;
-    ensure!(said.starts_with("tollgate: rules replaced: "), "{said}");
+    ensure!(
+        said.starts_with("tollgate: rules replaced: "),
+        "{} | {said}",
+        before.join(" | ")
+    );
     Ok(())
 }
 

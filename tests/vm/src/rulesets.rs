@@ -24,7 +24,7 @@ use audit::ids::Arch;
 use audit::plan::function::candidates;
 use audit::plan::list::{Listed, RuleList};
 use audit::plan::{Call, Plan};
-use audit::rule::{Dialect, List, Rule, Severity, parse_file, print};
+use audit::rule::{Action, Dialect, List, Rule, Severity, parse_file, print};
 use bstr::ByteSlice as _;
 
 use crate::daemon::Daemon;
@@ -165,7 +165,10 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
             continue;
         }
         let workloads = workload::workloads(&rule);
-        rule.keys = vec![key(line).into()];
+        // One that suppresses makes no event, and not all of them can have a key.
+        if rule.action == Action::Always {
+            rule.keys = vec![key(line).into()];
+        }
         loaded.extend_from_slice(&print(&rule, Arch::X86_64, Dialect::Four));
         loaded.push(b'\n');
         match workloads {
@@ -254,6 +257,7 @@ fn calls_of(rule: &Rule, line: u32) -> Result<usize, String> {
     let plan = Plan::compile([listed], &[Arch::X86_64, Arch::I386]);
     match plan.unsupported.into_iter().next() {
         Some(left_out) => Err(left_out.reason),
+        None if rule.list == List::User => Err("it is asked about messages of programs".into()),
         None if rule.list == List::Exclude => Err("it strikes records and makes none".into()),
         None => Ok(plan.calls.len()),
     }
