@@ -12,6 +12,7 @@
 
 mod attack;
 mod blind;
+mod clock;
 mod count;
 mod daemon;
 mod differential;
@@ -51,6 +52,12 @@ const TESTING: &[Session] = &[
     reload::MANY,
     survive::SESSION,
     blind::SESSION,
+    clock::SESSION,
+    Session {
+        name: "clock_fentry",
+        engine: "fentry",
+        ..clock::SESSION
+    },
     json::SESSION,
     run::SESSION,
     differential::SESSION,
