@@ -8,7 +8,7 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use crate::Outcome;
 use crate::check;
@@ -59,13 +59,18 @@ fn accepts_skipped(ci: Option<&OsStr>, tests: Tally) -> bool {
 }
 
 fn end_to_end(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
+    run_tests(&mut command(repository), tests)
+}
+
+/// What runs the end-to-end tests with the release build.
+pub(crate) fn command(repository: &Repository) -> Command {
     let arguments = ["test", "--locked", "--package", "tollgate", "--test", "e2e"];
     let mut command = repository.cargo(&arguments);
     command.env(
         PROGRAM_VARIABLE,
         repository.target().join("release/tollgate"),
     );
-    run_tests(&mut command, tests)
+    command
 }
 
 #[cfg(test)]

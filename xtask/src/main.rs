@@ -13,6 +13,7 @@
 
 mod check;
 mod e2e;
+mod endure;
 mod fuzz;
 mod lists;
 mod repository;
@@ -62,6 +63,11 @@ const COMMANDS: &[Command] = &[
         "lists",
         "random rule lists on this kernel (root): [SEED:FIRST:COUNT]",
         lists::run,
+    ),
+    (
+        "endure",
+        "10,000 reloads and 1,000,000 processes, with what grows (root): [endure::NAME]",
+        endure::run,
     ),
     (
         "fuzz",

@@ -15,6 +15,7 @@ pub(crate) mod guard;
 mod log;
 mod machine;
 pub(crate) mod measure;
+mod observer;
 mod place;
 mod processes;
 pub(crate) mod report;

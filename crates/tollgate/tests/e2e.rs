@@ -18,6 +18,7 @@ mod e2e {
     mod control;
     mod daemon;
     mod differential;
+    mod endure;
     mod event;
     mod exec;
     mod field;
@@ -96,6 +97,7 @@ mod e2e {
         life::two_daemons_see_the_same,
         life::kernel_audit_is_left_alone,
         keeping::what_a_full_disk_loses_is_counted_and_told,
+        keeping::a_log_that_cannot_be_written_is_acted_upon,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::stock_ausearch_reads_an_enriched_log,
         json::the_json_log_tells_more_than_records,
@@ -139,6 +141,8 @@ mod e2e {
         messages::what_programs_and_the_kernel_say_is_in_the_log,
         messages::beside_auditd_messages_are_read_and_nothing_is_changed,
         messages::what_a_killed_daemon_has_changed_is_put_back,
+        endure::rules_are_replaced_very_often,
+        endure::very_many_short_processes,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         load::a_rate_limit_loses_what_is_above_it_and_says_so,

@@ -16,7 +16,7 @@ const AUSEARCH: &str = "/usr/sbin/ausearch";
 pub(crate) struct Event {
     pub(crate) serial: u32,
     /// Milliseconds since 1970.
-    time: u64,
+    pub(crate) time: u64,
     records: Vec<BString>,
 }
 

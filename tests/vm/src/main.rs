@@ -12,6 +12,7 @@
 
 mod attack;
 mod blind;
+mod clock;
 mod count;
 mod daemon;
 mod deny;
@@ -52,6 +53,12 @@ const TESTING: &[Session] = &[
     reload::MANY,
     survive::SESSION,
     blind::SESSION,
+    clock::SESSION,
+    Session {
+        name: "clock_fentry",
+        engine: "fentry",
+        ..clock::SESSION
+    },
     json::SESSION,
     deny::SESSION,
     run::SESSION,

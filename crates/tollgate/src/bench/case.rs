@@ -1,8 +1,11 @@
 //! The cases: what is measured, in which configurations, with which programs.
 
 mod burst;
+mod delay;
 mod fio;
+mod idle;
 mod loader;
+mod pressure;
 mod redis;
 mod rules;
 mod run;
@@ -103,13 +106,16 @@ pub(crate) trait Case: Debug + Sync {
 }
 
 /// In the order in which they run.
-const CASES: [&dyn Case; 9] = [
+const CASES: [&dyn Case; 12] = [
     &syscalls::Syscalls,
     &fio::Fio,
     &uring::Uring,
     &sysbench::Sysbench,
     &redis::Redis,
     &loader::Loader,
+    &delay::Delay,
+    &pressure::Pressure,
+    &idle::Idle,
     &rules::Rules,
     &burst::Burst,
     &run::Run,
@@ -141,6 +147,12 @@ fn unkept_rules(options: &Options, work: &Path) -> String {
         .rules
         .clone()
         .unwrap_or_else(|| Place::ten_rules(work))
+}
+
+/// Bytes, as people read them.
+fn mib(bytes: u64) -> f64 {
+    let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX);
+    f64::from(kib) / 1024.0
 }
 
 /// Does something in the state of a variant.

@@ -8,8 +8,10 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
 
 use super::component::AUSEARCH;
+use super::place::figure;
 use super::workload::FILE;
 
 /// The calls to be found: those of one process on one descriptor.
@@ -17,6 +19,23 @@ use super::workload::FILE;
 pub(crate) struct Wanted {
     pub(crate) pid: u64,
     pub(crate) descriptor: u64,
+}
+
+impl Wanted {
+    /// Those of a loader, as it has printed.
+    ///
+    /// # Errors
+    /// When it has printed something else.
+    pub(crate) fn printed(printed: &str) -> anyhow::Result<Self> {
+        let integer = |name| {
+            let value = format!("{:.0}", figure(printed, name)?);
+            value.parse().context("the workload has printed no number")
+        };
+        Ok(Self {
+            pid: integer("pid")?,
+            descriptor: integer("descriptor")?,
+        })
+    }
 }
 
 /// How many of them there are.
@@ -96,6 +115,7 @@ fn part(lines: &mut impl BufRead, carried: &mut Vec<u8>, events: usize) -> io::R
 /// How the records begin that count.
 const SYSCALL: &[u8] = b"type=SYSCALL ";
 const PATH: &[u8] = b"type=PATH ";
+const LOST: &[u8] = b"type=DAEMON_ERR ";
 
 /// A search that goes on from part to part.
 #[derive(Debug)]
@@ -145,6 +165,66 @@ impl Search {
     }
 }
 
+/// What a log holds that is too long for `ausearch`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Events of calls, of any process.
+    pub(crate) events: u64,
+    /// Of them, the calls that were to be found.
+    pub(crate) found: u64,
+    /// Lost events that it tells of.
+    pub(crate) told: u64,
+}
+
+impl Tally {
+    /// Counts what is in a log.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn of_log(log: &Path, wanted: &[Wanted]) -> io::Result<Self> {
+        Self::of_lines(BufReader::with_capacity(1 << 20, File::open(log)?), wanted)
+    }
+
+    fn of_lines(mut lines: impl BufRead, wanted: &[Wanted]) -> io::Result<Self> {
+        let calls: Vec<[String; 3]> = wanted
+            .iter()
+            .map(|&Wanted { pid, descriptor }| {
+                [
+                    format!(" pid={pid} "),
+                    format!(" exit={descriptor} "),
+                    format!(" a0={descriptor:x} "),
+                ]
+            })
+            .collect();
+        let mut tally = Self::default();
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? != 0 {
+            let has = |wanted: &str| line.contains_str(wanted);
+            if line.starts_with(SYSCALL) {
+                tally.events += 1;
+                let is_wanted = |[pid, returned, closed]: &[String; 3]| {
+                    // Numbers of x86-64.
+                    has(pid)
+                        && (has(" syscall=257 ") && has(returned)
+                            || has(" syscall=3 ") && has(closed))
+                };
+                tally.found += u64::from(calls.iter().any(is_wanted));
+            } else if line.starts_with(LOST) {
+                tally.told += lost(&line).unwrap_or(0);
+            }
+            line.clear();
+        }
+        Ok(tally)
+    }
+}
+
+/// The number in a record of lost events.
+fn lost(line: &[u8]) -> Option<u64> {
+    let (_, rest) = line.split_once_str(" lost=")?;
+    let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
+    digits.to_str().ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +261,26 @@ type=SYSCALL msg=audit(1.5:5): arch=c000003e syscall=3 success=yes exit=0 a0=23 
                 events: 6,
             }
         );
+    }
+
+    #[test]
+    fn a_long_log_is_counted() {
+        let lost =
+            "type=DAEMON_ERR msg=audit(1.5:7): op=lost-events lost=12 reason=\"ring-full\"\n";
+        let log = [LOG, lost, lost].concat();
+        let wanted = |pid| Wanted {
+            pid,
+            descriptor: 35,
+        };
+        let tally = |wanted: &[Wanted]| Tally::of_lines(log.as_bytes(), wanted).unwrap();
+        let expected = Tally {
+            events: 6,
+            found: 2,
+            told: 24,
+        };
+        assert_eq!(tally(&[wanted(70)]), expected);
+        assert_eq!(tally(&[wanted(70), wanted(700)]).found, 3);
+        assert_eq!(tally(&[]).found, 0);
     }
 
     #[test]

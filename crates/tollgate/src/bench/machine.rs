@@ -151,6 +151,33 @@ pub(crate) fn peak_memory(pid: u32) -> io::Result<u64> {
     Ok(kib * 1024)
 }
 
+/// Memory of a process, in bytes, without maps of BPF: the ring lies twice in the daemon's address space.
+///
+/// # Errors
+/// When there is no such process.
+pub(crate) fn beside_ring(pid: u32) -> io::Result<u64> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
+    if maps.is_empty() {
+        // It has ended, and nobody has asked how.
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(beside_bpf_kib(&maps) * 1024)
+}
+
+/// Sum of `Rss` in a process's `smaps`, where each mapping begins with a line that ends with its name.
+fn beside_bpf_kib(maps: &str) -> u64 {
+    let (mut sum, mut of_bpf) = (0, false);
+    for line in maps.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if !first.ends_with(':') {
+            of_bpf = line.ends_with("anon_inode:bpf-map");
+        } else if first == "Rss:" && !of_bpf {
+            sum += kib_of(line, "Rss").unwrap_or(0);
+        }
+    }
+    sum
+}
+
 /// The kernel's thread that hands audit records to auditd.
 ///
 /// # Errors
@@ -287,6 +314,15 @@ mod tests {
         let text = "VmHWMX:\t 3 kB\nVmHWM:\t    1234 kB\nThreads:\t1\n";
         assert_eq!(kib_of(text, "VmHWM"), Some(1234));
         assert_eq!(kib_of(text, "Threads"), None);
+    }
+
+    #[test]
+    fn the_ring_is_not_counted() {
+        let maps = "7f00-7f01 rw-s 00000000 00:0e 1041       anon_inode:bpf-map\nSize:  4 kB\nRss:  4000 kB\n\
+                    7f02-7f03 rw-p 00000000 00:00 0 \nSize:   64 kB\nRss:    30 kB\nPss:   7 kB\n\
+                    7f04-7f05 r-xp 00000000 fe:00 9       /usr/bin/tollgate\nRss:    5 kB\nVmFlags: rd\n";
+        assert_eq!(beside_bpf_kib(maps), 35);
+        assert!(beside_ring(std::process::id()).unwrap() > 1 << 16);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, ensure};
 
@@ -18,14 +18,44 @@ pub(crate) const UID: u32 = 65_534;
 const WATCHED: u32 = 10;
 
 /// Where a process may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// On one CPU. Daemons may use any.
+    /// On the first CPU.
     OneCpu,
     /// On the last CPU, which is another one where there are several.
     LastCpu,
+    /// On the first CPU and the last one.
+    TwoCpus,
     /// Wherever the scheduler likes.
+    #[default]
     Free,
+}
+
+impl Placement {
+    /// The CPUs, as `taskset` takes them; `None` where it may be any.
+    fn cpus(self) -> Option<String> {
+        let last = cpus().saturating_sub(1);
+        match self {
+            Self::OneCpu => Some("0".into()),
+            Self::LastCpu => Some(last.to_string()),
+            Self::TwoCpus => Some(format!("0,{last}")),
+            Self::Free => None,
+        }
+    }
+
+    /// A command that runs another one there, without what that one has as input or environment.
+    ///
+    /// # Errors
+    /// When the program that does so is missing.
+    pub(crate) fn place(self, command: Command) -> anyhow::Result<Command> {
+        let Some(cpus) = self.cpus() else {
+            return Ok(command);
+        };
+        let mut taskset = TASKSET.command()?;
+        taskset.args(["-c", &cpus]).arg(command.get_program());
+        taskset.args(command.get_args());
+        Ok(taskset)
+    }
 }
 
 /// The directory and what is in it.
@@ -140,21 +170,7 @@ impl Place {
     pub(crate) fn as_nobody(&self, placement: Placement) -> anyhow::Result<Command> {
         let user = UID.to_string();
         let drop_rights = ["--reuid", &user, "--regid", &user, "--clear-groups", "--"];
-        let setpriv = SETPRIV.command()?;
-        let cpu = match placement {
-            Placement::Free => None,
-            Placement::OneCpu => Some(0),
-            Placement::LastCpu => Some(cpus().saturating_sub(1)),
-        };
-        let mut command = match cpu {
-            None => setpriv,
-            Some(cpu) => {
-                let mut taskset = TASKSET.command()?;
-                taskset.args(["-c", &cpu.to_string()]);
-                taskset.arg(setpriv.get_program());
-                taskset
-            }
-        };
+        let mut command = placement.place(SETPRIV.command()?)?;
         command
             .args(drop_rights)
             .current_dir(self.files())
@@ -167,21 +183,91 @@ impl Place {
     /// # Errors
     /// When it fails.
     pub(crate) fn workload(&self, placement: Placement, words: &[&str]) -> anyhow::Result<String> {
-        let mut command = self.as_nobody(placement)?;
+        output(&mut self.workload_command(placement, words)?)
+    }
+
+    /// A command that runs a workload of our own.
+    ///
+    /// # Errors
+    /// When the programs that place it are missing.
+    pub(crate) fn workload_command(
+        &self,
+        placement: Placement,
+        words: &[&str],
+    ) -> anyhow::Result<Command> {
         if self.fifo {
-            // The class is taken while the process may, before it becomes nobody's.
-            let mut chrt = CHRT.command()?;
-            chrt.args(["--fifo", "1"]).arg(command.get_program());
-            chrt.args(command.get_args())
-                .current_dir(self.files())
-                .stdin(Stdio::null());
-            command = chrt;
+            return self.urgent_workload(placement, words);
         }
+        let mut command = self.as_nobody(placement)?;
+        self.name_workload(&mut command, words);
+        Ok(command)
+    }
+
+    /// The same before all ordinary programs.
+    ///
+    /// # Errors
+    /// When the programs that place it are missing.
+    pub(crate) fn urgent_workload(
+        &self,
+        placement: Placement,
+        words: &[&str],
+    ) -> anyhow::Result<Command> {
+        let command = self.as_nobody(placement)?;
+        // The class is taken while the process may, before it becomes nobody's.
+        let mut chrt = CHRT.command()?;
+        chrt.args(["--fifo", "1"]).arg(command.get_program());
+        chrt.args(command.get_args())
+            .current_dir(self.files())
+            .stdin(Stdio::null());
+        self.name_workload(&mut chrt, words);
+        Ok(chrt)
+    }
+
+    fn name_workload(&self, command: &mut Command, words: &[&str]) {
         command
             .arg(&self.workload)
             .arg(super::workload::COMMAND)
             .args(words);
-        output(&mut command)
+    }
+}
+
+/// A command that runs beside others.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    child: Child,
+    shown: String,
+}
+
+impl Beside {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let shown = shown(command);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run `{shown}`"))?;
+        Ok(Self { child, shown })
+    }
+
+    /// Its process id: that of the program that the command ends with.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end; returns its standard output.
+    ///
+    /// # Errors
+    /// When it fails; with what it said.
+    pub(crate) fn output(self) -> anyhow::Result<String> {
+        let Self { child, shown } = self;
+        let output = child
+            .wait_with_output()
+            .with_context(|| format!("cannot wait for `{shown}`"))?;
+        said(&shown, &output)
     }
 }
 
@@ -190,11 +276,15 @@ impl Place {
 /// # Errors
 /// When it fails; with what it said.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    Beside::start(command)?.output()
+}
+
+fn shown(command: &Command) -> String {
     let name = command.get_args().collect::<Vec<_>>();
-    let shown = name.join(std::ffi::OsStr::new(" ")).display().to_string();
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run `{shown}`"))?;
+    name.join(std::ffi::OsStr::new(" ")).display().to_string()
+}
+
+fn said(shown: &str, output: &Output) -> anyhow::Result<String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),

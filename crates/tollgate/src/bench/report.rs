@@ -110,18 +110,22 @@ pub(crate) struct Goal {
     pub(crate) bound: Bound,
 }
 
-/// A bound on a median.
+/// A bound on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
-    /// Divided by that of the reference, at most this.
+    /// The median, divided by that of the reference, at most this.
     AtMost(f64),
-    /// Divided by that of the reference, at least this.
+    /// The median, divided by that of the reference, at least this.
     AtLeast(f64),
     /// This and nothing else, in every round.
     Exactly(f64),
     /// That of the reference and nothing else, in every round.
     Equal,
+    /// The median itself, at most this.
+    Most(f64),
+    /// At least this, in every round.
+    Least(f64),
 }
 
 /// How a configuration compares with the reference.
@@ -196,6 +200,16 @@ impl Quantity {
                 let least = Summary::of(&series.samples)?.least;
                 let found = format!("{least} {}", self.unit);
                 (found, format!("exactly {wanted}"), all(wanted))
+            }
+            Bound::Most(most) => {
+                let median = Summary::of(&series.samples)?.median;
+                let found = format!("{median:.2} {}", self.unit);
+                (found, format!("at most {most}"), median <= most)
+            }
+            Bound::Least(wanted) => {
+                let least = Summary::of(&series.samples)?.least;
+                let found = format!("{least:.2} {} or more", self.unit);
+                (found, format!("at least {wanted}"), least >= wanted)
             }
             Bound::Equal => {
                 let reference = Summary::of(&self.series(&self.reference)?.samples)?.median;
@@ -355,6 +369,10 @@ pub(crate) mod tests {
             (Bound::AtLeast(1.3), true),
             (Bound::AtLeast(1.31), false),
             (Bound::Exactly(130.0), false),
+            (Bound::Most(130.0), true),
+            (Bound::Most(129.9), false),
+            (Bound::Least(129.0), true),
+            (Bound::Least(129.5), false),
             (Bound::Equal, false),
         ] {
             let outcomes = quantity(bound).outcomes();

@@ -5,6 +5,7 @@
 //! booted again, with `-e 0` even more than with `-e 1`. That price is the state `sticky`.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -15,7 +16,7 @@ use engine::{AuditControl, AuditSettings};
 
 use super::component::{AUDITCTL, AUDITD};
 use super::daemon::{Daemon, settled, wait_until};
-use super::machine::{cpu_time, kauditd, peak_memory};
+use super::machine::{beside_ring, cpu_time, kauditd, peak_memory};
 use super::place::{Place, output};
 use super::variant::{Outlet, Variant};
 use super::workload;
@@ -68,12 +69,24 @@ pub(crate) struct Spent {
     pub(crate) bytes: u64,
     /// Events, or with the kernel's audit records, that it says it has lost.
     pub(crate) lost: u64,
+    /// What tollgate counted.
+    pub(crate) account: Option<Account>,
     /// The most memory that the daemon had.
     pub(crate) memory_bytes: u64,
+    /// What it had at the end, beside the ring.
+    pub(crate) resident_bytes: u64,
     /// Events that the plugin was given, when there is one.
     pub(crate) plugin_events: Option<u64>,
     /// The line in which tollgate says what it does.
     pub(crate) said: Option<String>,
+}
+
+/// Events as tollgate has counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) matched: u64,
+    pub(crate) written: u64,
+    pub(crate) lost: u64,
 }
 
 /// A state that the machine is in.
@@ -169,14 +182,14 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
             } else {
                 command.arg("--log").arg(place.log());
             }
-            let daemon = Daemon::start(&mut command)?;
+            let daemon = Daemon::start(&mut variant.daemon.place(command)?)?;
             said = Some(daemon.says("tollgate: auditing")?);
             Auditor::Tollgate(daemon)
         }
         State::Kernel => {
             let control = control.context("the kernel has no audit")?;
             Auditor::Kernel {
-                auditd: kernel_audit(place, &control, &rule_file, variant.outlet)?,
+                auditd: kernel_audit(place, &control, &rule_file, variant)?,
                 kauditd: kauditd().context("cannot look for kauditd")?,
                 lost: control
                     .status()
@@ -201,7 +214,7 @@ fn configure(place: &Place, outlet: Outlet) -> anyhow::Result<PathBuf> {
     let plugins = directory.join("plugins.d");
     let file = directory.join("auditd.conf");
     let plugin = plugins.join("bench.conf");
-    let write = || -> std::io::Result<()> {
+    let write = || -> io::Result<()> {
         fs::create_dir_all(&plugins)?;
         fs::write(&file, auditd_configuration(&place.log(), &plugins, outlet))?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
@@ -223,12 +236,12 @@ fn kernel_audit(
     place: &Place,
     control: &AuditControl,
     rules: &Path,
-    outlet: Outlet,
+    variant: &Variant,
 ) -> anyhow::Result<Daemon> {
-    let directory = configure(place, outlet)?;
+    let directory = configure(place, variant.outlet)?;
     let mut command = AUDITD.command()?;
     command.args(["-n", "-s", "nochange", "-c"]).arg(&directory);
-    let mut auditd = Daemon::start(&mut command)?;
+    let mut auditd = Daemon::start(&mut variant.daemon.place(command)?)?;
     wait_until("auditd to register", || {
         auditd.check()?;
         Ok(control.status()?.pid == auditd.pid())
@@ -267,13 +280,17 @@ impl Entered<'_> {
             _ => 0,
         };
         let cpu = self.auditor.cpu_time()?.saturating_sub(self.before);
-        let memory_bytes = self.auditor.peak_memory()?;
+        let memory_bytes = self.auditor.memory(peak_memory)?;
+        let resident_bytes = self.auditor.memory(beside_ring)?;
+        let mut account = None;
         let lost = match self.auditor {
             Auditor::Nobody => 0,
             Auditor::Tollgate(daemon) => {
                 let (_, said) = daemon.end()?;
-                lost_in_summary(&said)
-                    .with_context(|| format!("no summary of tollgate but: {}", said.join("\n")))?
+                let counted = Account::in_summary(&said)
+                    .with_context(|| format!("no summary of tollgate but: {}", said.join("\n")))?;
+                account = Some(counted);
+                counted.lost
             }
             Auditor::Kernel { auditd, lost, .. } => {
                 let control = control.context("the kernel has no audit")?;
@@ -298,7 +315,9 @@ impl Entered<'_> {
             cpu,
             bytes,
             lost,
+            account,
             memory_bytes,
+            resident_bytes,
             plugin_events,
             said: self.said,
         })
@@ -329,24 +348,33 @@ impl Auditor {
         }
     }
 
-    fn peak_memory(&self) -> anyhow::Result<u64> {
+    /// Memory of the daemon, as `of` finds it.
+    fn memory(&self, of: fn(u32) -> io::Result<u64>) -> anyhow::Result<u64> {
         match self {
             Self::Nobody => Ok(0),
             Self::Tollgate(daemon) | Self::Kernel { auditd: daemon, .. } => {
-                peak_memory(daemon.pid()).context("the daemon is gone")
+                of(daemon.pid()).context("the daemon is gone")
             }
         }
     }
 }
 
-/// The count in `tollgate: stopped: matched 3, written 3, lost 0; log ...`.
-fn lost_in_summary(said: &[String]) -> Option<u64> {
-    let line = said
-        .iter()
-        .find(|line| line.starts_with("tollgate: stopped: "))?;
-    let (_, rest) = line.split_once(", lost ")?;
-    let digits = rest.split(|character: char| !character.is_ascii_digit());
-    digits.into_iter().next()?.parse().ok()
+impl Account {
+    /// Those in `tollgate: stopped: matched 3, written 3, lost 0; log ...`.
+    fn in_summary(said: &[String]) -> Option<Self> {
+        let mut lines = said.iter();
+        let line = lines.find(|line| line.starts_with("tollgate: stopped: "))?;
+        let count = |name: &str| {
+            let (_, rest) = line.split_once(name)?;
+            let mut digits = rest.split(|character: char| !character.is_ascii_digit());
+            digits.next()?.parse().ok()
+        };
+        Some(Self {
+            matched: count(": matched ")?,
+            written: count(", written ")?,
+            lost: count(", lost ")?,
+        })
+    }
 }
 
 /// The values are those that Debian ships, but for the format, which costs auditd least, and for
@@ -404,20 +432,25 @@ mod tests {
     #[test]
     fn summary_tells_what_was_lost() {
         let said = |line: &str| vec!["tollgate: other".to_owned(), line.to_owned()];
-        for (line, lost) in [
+        for (line, counts) in [
             (
                 "tollgate: stopped: matched 3, written 3, lost 0; log /a",
-                Some(0),
+                Some((3, 3, 0)),
             ),
             (
                 "tollgate: stopped: matched 30, written 3, lost 27 (ring full 27); log /a",
-                Some(27),
+                Some((30, 3, 27)),
             ),
             ("tollgate: stopped: nothing", None),
         ] {
-            assert_eq!(lost_in_summary(&said(line)), lost, "{line}");
+            let account = counts.map(|(matched, written, lost)| Account {
+                matched,
+                written,
+                lost,
+            });
+            assert_eq!(Account::in_summary(&said(line)), account, "{line}");
         }
-        assert_eq!(lost_in_summary(&[]), None);
+        assert_eq!(Account::in_summary(&[]), None);
     }
 
     #[test]

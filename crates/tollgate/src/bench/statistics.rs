@@ -37,6 +37,18 @@ impl Summary {
     }
 }
 
+/// The least value that so great a part of them does not exceed: 0.99 of them, or all with 1.
+pub(crate) fn percentile(sample: &[f64], part: f64) -> Option<f64> {
+    let mut sorted = sample.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let within = |index: usize| {
+        let (rank, all) = (u32::try_from(index + 1), u32::try_from(sorted.len()));
+        rank.is_ok_and(|rank| f64::from(rank) >= part * all.map_or(0.0, f64::from))
+    };
+    let index = (0..sorted.len()).find(|&index| within(index))?;
+    sorted.get(index).copied()
+}
+
 fn middle(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
@@ -105,6 +117,16 @@ pub(crate) fn direction(sample: &[f64], reference: &[f64]) -> Direction {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let sample: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        for (part, value) in [(0.5, 100.0), (0.99, 198.0), (1.0, 200.0)] {
+            assert_eq!(percentile(&sample, part), Some(value));
+        }
+        assert_eq!(percentile(&[7.0], 0.99), Some(7.0));
+        assert_eq!(percentile(&[], 0.5), None);
+    }
 
     #[test]
     fn median_is_the_middle_or_between_the_two_middles() {

@@ -1,5 +1,6 @@
 //! A configuration that a case is measured in.
 
+use super::place::Placement;
 use super::state::State;
 
 /// Where an auditor puts events.
@@ -37,6 +38,8 @@ pub(crate) struct Variant {
     pub(crate) rules: String,
     /// To here.
     pub(crate) outlet: Outlet,
+    /// Where its daemon may run.
+    pub(crate) daemon: Placement,
 }
 
 impl Variant {
@@ -52,6 +55,7 @@ impl Variant {
             state,
             rules: rules.to_owned(),
             outlet: Outlet::Log,
+            daemon: Placement::Free,
         }
     }
 }

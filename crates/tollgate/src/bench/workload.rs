@@ -15,17 +15,23 @@ use anyhow::{Context as _, bail, ensure};
 use engine::uring::{Load, Operation, Submission};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
+use super::observer;
+
 /// The command that runs workloads.
 pub(crate) const COMMAND: &str = "bench-workload";
 /// Name of the file that is opened, in the directory that workloads start in.
 pub(crate) const FILE: &str = "file1";
 /// Opens and closes a file: `open-close PAIRS`.
 pub(crate) const OPEN_CLOSE: &str = "open-close";
+/// Does the same for so long: `load MILLISECONDS`.
+pub(crate) const LOAD: &str = "load";
+/// Makes marked calls and looks at a log, its standard input: `observe MILLISECONDS`.
+pub(crate) const OBSERVE: &str = "observe";
 /// Times calls: `calls CALLS FILE-TO-WRITE`.
 pub(crate) const CALLS: &str = "calls";
 /// Keeps `io_uring` busy: `uring nop|read call|poll MILLISECONDS FILE`.
 pub(crate) const URING: &str = "uring";
-/// Makes files in the directory that it starts in, then deletes them: `delete FILES`.
+/// Deletes files in the directory that it starts in, whose names are numbers: `delete FILES`.
 pub(crate) const DELETE: &str = "delete";
 /// Reads records as a plugin of auditd does, and counts events.
 pub(crate) const PLUGIN: &str = "plugin";
@@ -54,13 +60,17 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<()> {
     let count = |text: &str| text.parse::<u32>().context("not a number");
     match words[..] {
         [OPEN_CLOSE, pairs] => open_close(count(pairs)?),
+        [LOAD, ms] => load(Duration::from_millis(count(ms)?.into())),
+        [OBSERVE, ms] => observer::observe(Duration::from_millis(count(ms)?.into())),
         [CALLS, calls, written] => timed(count(calls)?, Path::new(written)),
         [URING, operation, submission, ms, file] => {
             uring(operation, submission, count(ms)?, Path::new(file))
         }
         [DELETE, files] => delete(count(files)?),
         [PLUGIN, ..] => plugin(),
-        _ => bail!("workloads: {OPEN_CLOSE}, {CALLS}, {URING}, {DELETE}, {PLUGIN}"),
+        _ => bail!(
+            "workloads: {OPEN_CLOSE}, {LOAD}, {OBSERVE}, {CALLS}, {URING}, {DELETE}, {PLUGIN}"
+        ),
     }
 }
 
@@ -96,6 +106,19 @@ fn open_close(pairs: u32) -> anyhow::Result<()> {
         process::id(),
         elapsed.as_nanos(),
     ))
+}
+
+/// Opens the file and closes it until the time is over.
+fn load(time: Duration) -> anyhow::Result<()> {
+    // Between two looks at the clock.
+    const PAIRS: u32 = 100;
+    let began = Instant::now();
+    while began.elapsed() < time {
+        for _ in 0..PAIRS {
+            drop(File::open(FILE)?);
+        }
+    }
+    Ok(())
 }
 
 /// Times calls. `written` is opened to write; the others read.
@@ -162,9 +185,6 @@ fn uring(operation: &str, submission: &str, ms: u32, file: &Path) -> anyhow::Res
 }
 
 fn delete(files: u32) -> anyhow::Result<()> {
-    for number in 0..files {
-        File::create(number.to_string())?;
-    }
     let started = Instant::now();
     for number in 0..files {
         fs::remove_file(number.to_string())?;

@@ -375,9 +375,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
-        if let Some(nice) = self.log.nice() {
-            engine::boost(nice);
-        }
+        engine::boost(self.log.nice());
         loop {
             let tick = self.log.next_look().map_or_else(never, after);
             select! {

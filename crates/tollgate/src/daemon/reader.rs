@@ -87,7 +87,7 @@ pub(super) struct Reader {
     pub(super) engines: Vec<EngineKind>,
     pub(super) options: Options,
     pub(super) probe: Probe,
-    /// Between two drains while events come.
+    /// From the begin of a drain to that of the next one, while events come.
     pub(super) pause: Duration,
     pub(super) orders: Taken,
     pub(super) full: Sender<Batch>,
@@ -227,6 +227,7 @@ impl Reader {
         let mut heartbeat = on_functions.then(|| Heartbeat::new(Instant::now()));
         let mut quiet = 0;
         let order = loop {
+            let began = Instant::now();
             let drain = self.drain(engine, state)?;
             quiet = if drain == Drain::Nothing {
                 quiet + 1
@@ -246,8 +247,9 @@ impl Reader {
             let wake = if drain == Drain::Some {
                 ring.pause(waker, Duration::ZERO)
             } else if quiet < QUIET_ROUNDS {
-                let pause = next.map_or(self.pause, |next| next.min(self.pause));
-                ring.pause(waker, pause)
+                // What a drain takes comes on top of what an event has waited for it.
+                let rest = self.pause.saturating_sub(now - began);
+                ring.pause(waker, next.map_or(rest, |next| next.min(rest)))
             } else {
                 ring.sleep(waker, next)
             };

@@ -339,7 +339,10 @@ fn signals() -> anyhow::Result<SignalFd> {
     ]
     .into_iter()
     .collect();
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
+    let mut blocked = signals;
+    // A log that has come to a limit of this process is a write that fails, and not the end of auditing.
+    blocked.add(Signal::SIGXFSZ);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).context("cannot block signals")?;
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot watch signals")
 }

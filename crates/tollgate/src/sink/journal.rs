@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Flush, Format};
+use audit::conf::auditd::{Flush, Format, Settings};
 use audit::record::enrich;
 use bstr::ByteSlice as _;
 use engine::Span;
@@ -149,10 +149,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// How nice the log thread is to be; `None` leaves it as it is.
-    pub(crate) fn nice(&self) -> Option<i32> {
-        let conf = self.keep.conf.as_ref()?;
-        i32::try_from(conf.priority_boost).ok().map(|boost| -boost)
+    /// How nice the log thread is to be: as `auditd` is by default, where nothing else is configured.
+    pub(crate) fn nice(&self) -> i32 {
+        let boost = self.keep.conf.as_ref().map_or_else(
+            || Settings::default().priority_boost,
+            |conf| conf.priority_boost,
+        );
+        i32::try_from(boost).map_or(i32::MIN, |boost| -boost)
     }
 
     /// When [`Journal::look`] is due, if it is.

@@ -16,13 +16,16 @@ use super::kernel_audit::{Lock, State, auditctl};
 use super::place::Place;
 
 /// Cases, and the programs without which they are left out.
-const CASES: [(&str, &[&str]); 9] = [
+const CASES: [(&str, &[&str]); 12] = [
     ("syscalls", &[]),
     ("fio", &["fio"]),
     ("uring", &[]),
     ("sysbench", &["sysbench"]),
     ("redis", &["redis-benchmark", "redis-check-rdb"]),
     ("loader", &[]),
+    ("delay", &[]),
+    ("pressure", &[]),
+    ("idle", &[]),
     ("rules", &[]),
     ("burst", &[]),
     ("run", &["strace"]),

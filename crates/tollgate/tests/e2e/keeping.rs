@@ -1,6 +1,7 @@
 //! The log as `auditd.conf` has it kept: rotated, enriched, on a disk that is full.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -98,15 +99,79 @@ pub(crate) fn what_a_full_disk_loses_is_counted_and_told() {
     let (events, own) = apart(&stopped);
     assert_eq!(u64::try_from(events.len()).unwrap(), summary.written);
     // The call, its directory, its path, its title: no event is in the log in part.
+    for event in &events {
+        assert_eq!(event.records.len(), 4, "{event}");
+    }
+    assert_eq!(told(&own), summary.lost);
+    drop(stopped);
+}
+
+/// A write fails by a limit of the process, as it would on a disk that fails.
+pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
+    let place = Place::new();
+    let log = place.own.join("audit.log");
+    let (program, ran) = (place.own.join("action"), place.own.join("ran"));
+    let text = format!("#!/bin/sh\necho once >> {}\n", ran.display());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o750)).unwrap();
+    let conf = format!(
+        "{SPACE}log_format = RAW\ndisk_error_action = EXEC {}\n",
+        program.display()
+    );
+    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let limit = |daemon: &Daemon, bytes: &str| {
+        let status = Command::new("prlimit")
+            .args(["--pid", &daemon.pid().to_string()])
+            .arg(format!("--fsize={bytes}:unlimited"))
+            .status();
+        assert!(status.unwrap().success(), "cannot limit the daemon");
+    };
+    place.workload().run(&vec![rmdir(); 3]);
+    daemon.flush();
+    // Room for a part of an event.
+    let bytes = fs::metadata(&log).unwrap().len() + 100;
+    limit(&daemon, &bytes.to_string());
+    place.workload().run(&vec![rmdir(); 5]);
+    daemon.flush();
+    wait_for("the program that is run then", || {
+        ran.exists().then_some(())
+    });
+    // Nothing is written until somebody says that it may be.
+    place.workload().run(&vec![rmdir(); 7]);
+    daemon.flush();
+    limit(&daemon, "unlimited");
+    place.workload().run(&vec![rmdir(); 11]);
+    daemon.flush();
+    daemon.signal(Signal::SIGUSR2);
+    wait_for("the record of USR2", || {
+        let text = fs::read_to_string(&log).unwrap();
+        text.contains("type=DAEMON_RESUME").then_some(())
+    });
+    place.workload().run(&vec![rmdir(); 13]);
+    daemon.listen();
+    assert!(daemon.has_said("File too large"), "it says why");
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    let summary = &stopped.summary;
+    assert_eq!(
+        (summary.matched, summary.written, summary.lost),
+        (39, 16, 23)
+    );
+    assert_eq!(stopped.code, Some(3), "a loss is not success");
+    assert_eq!(fs::read_to_string(&ran).unwrap(), "once\n");
+    let (events, own) = apart(&stopped);
+    assert_eq!(events.len(), 16);
     assert!(events.iter().all(|event| event.records.len() == 4));
-    let told: u64 = own
-        .iter()
+    assert_eq!(told(&own), summary.lost);
+    drop(stopped);
+}
+
+/// Lost events that the daemon's own records tell of.
+fn told(own: &[&Event]) -> u64 {
+    own.iter()
         .flat_map(|event| &event.records[0].fields)
         .filter(|(name, _)| name == "lost")
         .map(|(_, value)| value.parse::<u64>().unwrap())
-        .sum();
-    assert_eq!(told, summary.lost);
-    drop(stopped);
+        .sum()
 }
 
 pub(crate) fn signals_rotate_and_reconfigure_the_log() {

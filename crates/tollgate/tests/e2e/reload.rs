@@ -14,7 +14,7 @@ use super::place::Place;
 use super::step::{CWD, step};
 
 /// What a daemon holds of BPF: lines of its descriptors' infos that name a program, a map or a link.
-fn held(pid: u32) -> usize {
+pub(crate) fn held(pid: u32) -> usize {
     let mut held = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
         // A descriptor may be closed in between.
@@ -27,7 +27,7 @@ fn held(pid: u32) -> usize {
 }
 
 /// Rules that all record the opens of a place, each in another way; the last two with other hooks.
-fn lists(place: &Place) -> [String; 5] {
+pub(crate) fn lists(place: &Place) -> [String; 5] {
     let (id, work) = (place.id, place.work.display());
     [
         format!("-a always,exit -F arch=b64 -S open,openat -F uid={id} -k plain\n"),

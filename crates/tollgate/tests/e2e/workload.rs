@@ -140,6 +140,14 @@ impl Workload {
         assert!(status.success(), "the burst ended with {status}");
     }
 
+    /// Starts a program so many times, one after the other.
+    #[track_caller]
+    pub(crate) fn spawn(&self, program: &Path, times: u32) {
+        let mut command = self.command("spawn");
+        let status = command.arg(program).arg(times.to_string()).status();
+        assert!(status.unwrap().success(), "the programs were not started");
+    }
+
     /// Runs a program of the system as this workload; gives back its process id.
     #[track_caller]
     pub(crate) fn program(&self, words: &[&str]) -> u32 {
@@ -234,6 +242,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     match text(0) {
         "calls" => make(&Step::read_all(&words[6..])),
         "burst" => burst(Path::new(&words[6]), text(7).parse().unwrap()),
+        "spawn" => spawn(Path::new(&words[6]), text(7).parse().unwrap()),
         name => panic!("there is no workload `{name}`"),
     }
     ExitCode::SUCCESS
@@ -297,6 +306,14 @@ fn facts(step: &Step) -> String {
         }
     }
     said
+}
+
+fn spawn(program: &Path, times: u32) {
+    let mut command = Command::new(program);
+    command.env_clear();
+    for _ in 0..times {
+        assert!(command.status().unwrap().success());
+    }
 }
 
 fn burst(file: &Path, pairs: u32) {

@@ -1,0 +1,282 @@
+//! What lasts: nothing grows and every count stays exact, however often it is done.
+//!
+//! The same code in two lengths: seconds among the other tests, and long with `TOLLGATE_ENDURE` set, as
+//! `cargo xtask endure` does, which takes some ten minutes. `docs/endurance.md` has the figures.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use bstr::ByteSlice as _;
+use nix::poll::{PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+use super::daemon::{Account, Daemon};
+use super::harness::wait_for;
+use super::place::Place;
+use super::reload::{held, lists};
+
+/// Makes the tests long.
+const LONG: &str = "TOLLGATE_ENDURE";
+/// Looks at the daemon from start to end.
+const LOOKS: u32 = 20;
+/// Looks until memory is what it stays: every buffer was used and every rule seen once.
+const WARM: usize = 4;
+/// What an allocator may round up to after that.
+const SLACK_KIB: u64 = 1024;
+
+/// How often something is done: few times, or very often.
+fn times(few: u32, often: u32) -> u32 {
+    if env::var_os(LONG).is_some() {
+        often
+    } else {
+        few
+    }
+}
+
+/// What a daemon holds, over time.
+#[derive(Debug)]
+struct Watch {
+    began: Instant,
+    what: &'static str,
+    looks: Vec<Look>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// Memory beside the ring.
+    resident_kib: u64,
+    descriptors: usize,
+    threads: usize,
+}
+
+impl Watch {
+    fn new(what: &'static str) -> Self {
+        if env::var_os(LONG).is_some() {
+            println!("{what:>10} | seconds | RSS beside the ring, KiB | descriptors | threads");
+        }
+        Self {
+            began: Instant::now(),
+            what,
+            looks: Vec::new(),
+        }
+    }
+
+    /// Looks at a daemon, and in a long test shows what it has.
+    fn look(&mut self, done: u32, daemon: &Daemon) {
+        let of = |name: &str| format!("/proc/{}/{name}", daemon.pid());
+        let count = |name: &str| fs::read_dir(of(name)).unwrap().count();
+        let look = Look {
+            resident_kib: beside_ring_kib(&fs::read_to_string(of("smaps")).unwrap()),
+            descriptors: count("fd"),
+            threads: count("task"),
+        };
+        if env::var_os(LONG).is_some() {
+            let seconds = self.began.elapsed().as_secs();
+            let Look {
+                resident_kib,
+                descriptors,
+                threads,
+            } = look;
+            println!(
+                "{done:>10} | {seconds:>7} | {resident_kib:>24} | {descriptors:>11} | {threads:>7}"
+            );
+        }
+        self.looks.push(look);
+    }
+
+    /// Fails if anything has grown since it was warm.
+    #[track_caller]
+    fn is_flat(&self) {
+        let (warm, later) = self.looks.split_at(WARM);
+        let most = warm.iter().map(|look| look.resident_kib).max().unwrap();
+        let (last, what) = (later.last().unwrap(), self.what);
+        assert!(
+            last.resident_kib <= most + SLACK_KIB,
+            "memory grows with {what}: {:#?}",
+            self.looks
+        );
+        let most = |of: fn(&Look) -> usize| warm.iter().map(of).max().unwrap();
+        assert_eq!(last.threads, most(|look| look.threads), "with {what}");
+        assert!(
+            last.descriptors <= most(|look| look.descriptors),
+            "descriptors, with {what}: {:#?}",
+            self.looks
+        );
+    }
+}
+
+/// Sum of what is resident in `smaps`, without maps of BPF: the ring lies twice in the daemon's memory.
+fn beside_ring_kib(maps: &str) -> u64 {
+    let (mut sum, mut of_bpf) = (0, false);
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            Some("Rss:") if !of_bpf => sum += words.next().unwrap().parse::<u64>().unwrap(),
+            Some(word) if !word.ends_with(':') => of_bpf = line.ends_with("anon_inode:bpf-map"),
+            _ => {}
+        }
+    }
+    assert!(sum > 0, "no smaps: {maps}");
+    sum
+}
+
+/// Rules that are never the same twice, for calls that go on: none is missed, and nothing is left of rules
+/// that are gone.
+pub(crate) fn rules_are_replaced_very_often() {
+    const OPENS: u32 = 25;
+    let replaced = times(200, 10_000);
+    let place = Place::new();
+    let file = place.file("file", "");
+    let lists = lists(&place);
+    let rules = |round: u32| {
+        // To change hooks takes the kernel longer than the rest together.
+        let list = match round % 30 {
+            10 => 3,
+            20 => 4,
+            _ => round % 3,
+        };
+        let list = &lists[usize::try_from(list).unwrap()];
+        format!("{list}-a always,exit -F arch=b64 -S rmdir -F uid=77 -k only{round}\n")
+    };
+    let mut daemon = Daemon::start(&place, &rules(0));
+    let (made, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut watch = Watch::new("reloads");
+    let mut bpf = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                place.workload().burst(&file, OPENS);
+                made.fetch_add(OPENS, Ordering::Relaxed);
+                // As fast as it can it would fill the disk.
+                poll(&mut [], PollTimeout::from(10_u8)).unwrap();
+            }
+        });
+        let every = replaced / LOOKS;
+        for round in 1..=replaced {
+            let taken = daemon.replace(&rules(round));
+            if !taken {
+                stop.store(true, Ordering::Relaxed);
+            }
+            assert!(taken, "replacement {round} is refused");
+            if round % every == 0 {
+                watch.look(round, &daemon);
+                bpf.push(held(daemon.pid()));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    watch.is_flat();
+    let (warm, later) = bpf.split_at(WARM);
+    assert!(
+        later.last() <= warm.iter().max(),
+        "what it holds of BPF: {bpf:?}"
+    );
+    let Account {
+        summary, code, log, ..
+    } = daemon.end(Signal::SIGTERM);
+    assert_eq!((summary.lost, code), (0, Some(0)), "{summary:?}");
+    assert_eq!(summary.matched, summary.written);
+    let log = fs::read(log).unwrap();
+    let name = format!(" name=\"{}\" ", file.display());
+    let made = usize::try_from(made.into_inner()).unwrap();
+    assert!(made > 0, "nothing was opened meanwhile");
+    assert_eq!(log.find_iter(&name).count(), made, "opens in the log");
+}
+
+/// A program that ends at once: 64-bit ELF, one segment, `exit(0)`. Others spend most of their time in the
+/// dynamic linker.
+fn shortest_program(place: &Place) -> PathBuf {
+    const HEADERS: usize = 64 + 56;
+    // xor edi, edi; mov eax, 60; syscall
+    const CODE: [u8; 9] = [0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
+    const BASE: usize = 0x40_0000;
+    let mut image = Vec::from(*b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    let size = HEADERS + CODE.len();
+    let word = |value: usize, bytes: usize| value.to_le_bytes()[..bytes].to_vec();
+    for (value, bytes) in [
+        (2, 2),              // an executable
+        (62, 2),             // for x86-64
+        (1, 4),              // version
+        (BASE + HEADERS, 8), // entry
+        (64, 8),             // program headers
+        (0, 8),              // no section headers
+        (0, 4),              // flags
+        (64, 2),             // bytes of this header
+        (56, 2),             // and of a program header,
+        (1, 2),              // of which there is one
+        (0, 2),              // bytes of a section header,
+        (0, 2),              // of which there are none
+        (0, 2),              // names of sections
+        (1, 4),              // a segment to be loaded,
+        (5, 4),              // readable and executable
+        (0, 8),              // from there in the file
+        (BASE, 8),           // to there
+        (BASE, 8),           // which is the same
+        (size, 8),           // bytes in the file
+        (size, 8),           // and in memory
+        (0x1000, 8),         // alignment
+    ] {
+        image.extend(word(value, bytes));
+    }
+    image.extend(CODE);
+    let path = place.work.join("short");
+    fs::write(&path, image).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Each process has a number, a program image and an end of its own, of all of which something is cached.
+pub(crate) fn very_many_short_processes() {
+    const WORKERS: u32 = 2;
+    const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nnum_logs = 2\n\
+                        max_log_file_action = ROTATE\nmax_log_file = 1000\n";
+    let rounds = LOOKS;
+    let each = times(5000, 1_000_000) / rounds / WORKERS;
+    let place = Place::new();
+    let program = shortest_program(&place);
+    let rule = format!(
+        "-a always,exit -F arch=b64 -S execve -F uid={} -k short\n",
+        place.id
+    );
+    let log = place.own.join("audit.log");
+    let daemon = Daemon::start_configured(&place, &rule, &log, CONF);
+    let old = place.own.join("audit.log.1");
+    let mut watch = Watch::new("processes");
+    let mut logged = 0;
+    for round in 1..=rounds {
+        thread::scope(|scope| {
+            for _ in 0..WORKERS {
+                scope.spawn(|| place.workload().spawn(&program, each));
+            }
+        });
+        daemon.flush();
+        daemon.signal(Signal::SIGUSR1);
+        wait_for("the new log", || {
+            (old.exists() && log.exists()).then_some(())
+        });
+        logged += started(&old);
+        fs::remove_file(&old).unwrap();
+        watch.look(round * each * WORKERS, &daemon);
+    }
+    watch.is_flat();
+    let Account { summary, code, .. } = daemon.end(Signal::SIGTERM);
+    let made = u64::from(rounds * each * WORKERS);
+    assert_eq!((summary.matched, summary.written), (made, made));
+    assert_eq!((summary.lost, code), (0, Some(0)));
+    assert_eq!(logged, made, "programs in the log");
+    assert_eq!(started(&log), 0, "all were in the log when it was rotated");
+}
+
+/// Starts of programs in a log.
+fn started(log: &Path) -> u64 {
+    let text = fs::read(log).unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(b"type=SYSCALL ") && line.contains_str(" key=\"short\""));
+    u64::try_from(lines.count()).unwrap()
+}

@@ -1,0 +1,129 @@
+//! A clock that is set while events flow. Only a machine of its own can be treated so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context as _, ensure};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime, clock_settime};
+
+use crate::daemon::Daemon;
+use crate::event;
+use crate::machine::{USER, make_file};
+use crate::reload;
+use crate::suite::{Rules, Session, wait_for};
+
+/// The test.
+pub(crate) const SESSION: Session = Session {
+    name: "clock",
+    engine: "tracepoint",
+    prepare: || make_file(Path::new("/tmp/work/file"), USER),
+    rules: Rules::Text("-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k clock\n"),
+    tests: &[("a_clock_that_is_set", a_clock_that_is_set)],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+/// Seconds by which the clock is set, one after the other: it ends where it would have been.
+const STEPS: [i64; 8] = [-10, -3600, 7200, -90_000, 10, 90_000, -7200, 3600];
+/// An event has the time of the last tick, of 10 ms at most; and the daemon learns of a new time when it
+/// looks next.
+const TOLERANCE_MS: u64 = 20;
+
+/// Milliseconds since 1970.
+fn now_ms() -> anyhow::Result<u64> {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).context("cannot read the clock")?;
+    Ok(u64::try_from(
+        now.tv_sec() * 1000 + now.tv_nsec() / 1_000_000,
+    )?)
+}
+
+/// Sets the clock.
+fn step(seconds: i64) -> anyhow::Result<()> {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).context("cannot read the clock")?;
+    let then = TimeSpec::new(now.tv_sec() + seconds, now.tv_nsec());
+    clock_settime(ClockId::CLOCK_REALTIME, then).context("cannot set the clock")
+}
+
+fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 20;
+    let path = reload::program("clocked", ROUNDS)?;
+    let done = AtomicBool::new(false);
+    let mut timed = Vec::new();
+    let mut processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
+        let load = scope.spawn(|| {
+            let mut processes = Vec::new();
+            while !done.load(Ordering::Relaxed) {
+                processes.push(reload::make_calls(&path)?);
+            }
+            anyhow::Ok(processes)
+        });
+        let set = STEPS.iter().try_for_each(|&seconds| {
+            step(seconds)?;
+            let before = now_ms()?;
+            let process = reload::make_calls(&path)?;
+            timed.push((process, before, now_ms()?));
+            anyhow::Ok(())
+        });
+        done.store(true, Ordering::Relaxed);
+        let processes = load.join().ok().context("a test has panicked")??;
+        set?;
+        Ok(processes)
+    })?;
+    processes.extend(timed.iter().map(|(process, ..)| process));
+
+    let calls = 2 * usize::try_from(ROUNDS)?;
+    let events = wait_for("all events", || {
+        let log = fs::read(daemon.log()).context("cannot read the log")?;
+        let events = event::events(&log)?;
+        Ok((events.len() >= processes.len() * calls).then_some(events))
+    })?;
+    for pair in events.windows(2) {
+        if let [one, next] = pair {
+            ensure!(
+                one.serial + 1 == next.serial,
+                "{} is not followed",
+                one.serial
+            );
+        }
+    }
+    let back = events
+        .windows(2)
+        .filter(|pair| matches!(pair, [one, next] if next.time + 500 < one.time));
+    let wanted_back = STEPS.iter().filter(|&&step| step < 0).count();
+    let back = back.count();
+    ensure!(
+        back == wanted_back,
+        "the time in the log goes back {back} times, not {wanted_back}"
+    );
+    let mut by_process: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for event in &events {
+        let times = by_process.entry(event.field("SYSCALL", "pid")).or_default();
+        times.push(event.time);
+    }
+    for process in &processes {
+        let seen = by_process.get(&process.to_string()).map_or(0, Vec::len);
+        ensure!(seen == calls, "{process}: {seen} events, not {calls}");
+    }
+    for (process, before, after) in timed {
+        let times = by_process.get(&process.to_string());
+        for &time in times.into_iter().flatten() {
+            ensure!(
+                (before.saturating_sub(TOLERANCE_MS)..=after).contains(&time),
+                "{process} ran from {before} to {after}, but has an event of {time}"
+            );
+        }
+        let found = event::ausearch(daemon.log(), "clock", process)?.len();
+        ensure!(found == calls, "ausearch finds {found} events of {process}");
+    }
+    println!(
+        "vm: note {} events, {} processes, the clock set {} times",
+        events.len(),
+        processes.len(),
+        STEPS.len()
+    );
+    Ok(())
+}
