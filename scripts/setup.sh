@@ -16,8 +16,9 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # clang-format-19    formats them
 # gcc libc6-dev      link the Rust binaries and compile the C library libbpf
 # libelf-dev zlib1g-dev pkg-config make   libbpf's own needs
-# auditd             ausearch, auditctl and audisp-syslog, which the tests use; its daemon is not used
-# libauparse-dev     a plugin that reads events with auparse
+# auditd             ausearch, aureport, aulast, auditctl, audisp-syslog and the daemon itself, which the
+#                    tests compare with; it is not left running
+# libauparse-dev     programs that read events with auparse
 # qemu-system-x86 busybox-static   machines for the tests on other kernels, and a shell in them
 # git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
 #                    redis-tools holds the server too, under another name, without making it a service

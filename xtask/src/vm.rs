@@ -31,7 +31,15 @@ use table::Counted;
 
 const BUSYBOX: &str = "/bin/busybox";
 const AUSEARCH: &str = "/usr/sbin/ausearch";
+const AUREPORT: &str = "/usr/sbin/aureport";
+const AULAST: &str = "/usr/bin/aulast";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
+
+/// What programs that use auparse are made with.
+const AUPARSE: &str = "/usr/include/auparse.h";
+
+/// Programs of the tests in C, below `tests/differential`, and what they are linked to.
+const IN_C: [(&str, &[&str]); 2] = [("walk", &["-lauparse"]), ("say", &[])];
 
 /// Names of tests that count instructions start so; filters for them must as well.
 const COUNTING: &str = "count_";
@@ -43,14 +51,18 @@ const RACING: &str = "attack";
 const LISTS: &str = "lists::";
 
 /// What a machine or its kernel is made with, and cannot be without.
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 12] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
+    AUREPORT,
+    AULAST,
+    AUPARSE,
     AUDITCTL,
     "apt-cache",
     "apt-get",
     "dpkg-deb",
+    "gcc",
     "ldd",
 ];
 
@@ -274,11 +286,29 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
         (release.join("tollgate"), "/bin/tollgate"),
         (PathBuf::from(BUSYBOX), BUSYBOX),
         (PathBuf::from(AUSEARCH), AUSEARCH),
+        (PathBuf::from(AUREPORT), AUREPORT),
+        (PathBuf::from(AULAST), AULAST),
         (PathBuf::from(AUDITCTL), AUDITCTL),
     ] {
         archive.program(&from, to)?;
     }
-    archive.file("/etc/passwd", 0o644, b"root:x:0:0::/:/bin/sh\n");
+    for (name, libraries) in IN_C {
+        let program = repository.target().join("vm").join(name);
+        let mut command = repository.command("gcc");
+        command
+            .args(["-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&program);
+        command.arg(format!("tests/differential/{name}.c"));
+        if !succeeds(command.args(libraries))? {
+            return Err(format!("cannot make `{name}`").into());
+        }
+        archive.program(&program, &format!("/bin/{name}"))?;
+    }
+    archive.file(
+        "/etc/passwd",
+        0o644,
+        b"root:x:0:0::/:/bin/sh\nwww-data:x:33:33::/:/bin/sh\n",
+    );
     archive.file("/etc/group", 0o644, b"root:x:0:\n");
     rulesets::pack(repository, &mut archive)?;
     Ok(archive.finish())

@@ -12,6 +12,7 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(test)]
 mod e2e {
+    mod answers;
     mod bench;
     mod calls;
     mod cases;
@@ -37,6 +38,7 @@ mod e2e {
     mod place;
     mod plugin;
     mod privilege;
+    mod recorded;
     mod refusal;
     mod reload;
     mod run;
@@ -116,6 +118,7 @@ mod e2e {
         privilege::a_log_directory_that_becomes_a_link_is_refused,
         privilege::systemd_is_told_of_each_state,
         privilege::the_journal_is_given_priorities,
+        recorded::what_auditd_makes_of_messages_is_kept,
         refusal::broken_rules_attach_nothing,
         refusal::what_cannot_be_denied_is_said,
         refusal::an_unprivileged_user_is_told_so,
@@ -147,6 +150,7 @@ mod e2e {
         load::what_a_full_ring_loses_is_counted,
         load::a_rate_limit_loses_what_is_above_it_and_says_so,
         differential::kernel_and_tollgate_agree,
+        answers::stock_programs_answer_the_same_of_both_logs,
         run::every_step_of_a_command_is_seen,
         run::status_streams_and_signals_are_the_commands_own,
         run::results_are_left_out_where_no_rule_asks,

@@ -290,16 +290,25 @@ impl Daemon {
         Ok(found)
     }
 
+    /// The whole lines that are in the log now: a write may be under way.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub(crate) fn text(&self) -> anyhow::Result<Vec<u8>> {
+        let mut text = fs::read(&self.log).context("cannot read the log")?;
+        text.truncate(text.rfind_byte(b'\n').map_or(0, |end| end + 1));
+        Ok(text)
+    }
+
     /// Events of a process that are in the log now.
     ///
     /// # Errors
     /// When the log cannot be read.
     pub(crate) fn logged(&self, pid: u32) -> anyhow::Result<Vec<Event>> {
-        let text = fs::read(&self.log).context("cannot read the log")?;
-        // A write may be under way.
-        let whole = text.rfind_byte(b'\n').map_or(0, |end| end + 1);
-        let mut events = event::events(text.get(..whole).unwrap_or_default())?;
-        events.retain(|event| event.field("SYSCALL", "pid") == pid.to_string());
+        let mut events = event::events(&self.text()?)?;
+        events.retain(|event| {
+            event.is_of_tollgate() && event.field("SYSCALL", "pid") == pid.to_string()
+        });
         Ok(events)
     }
 
@@ -361,7 +370,8 @@ impl Daemon {
     fn end(&self) -> anyhow::Result<(String, ExitStatus)> {
         let (line, status) = self.account()?;
         let written = count(&line, "written ")?;
-        let events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
+        let mut events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
+        events.retain(Event::is_of_tollgate);
         let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
         ensure!(logged == written, "the log holds {logged} events: {line}");
         Ok((line, status))

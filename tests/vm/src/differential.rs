@@ -4,6 +4,8 @@
 //! Each test is a family of calls. Its workload is the only one of a group of its own, which the rules
 //! of both auditors name; [`steps`] says what a workload is.
 
+#[path = "../../differential/answers.rs"]
+mod answers;
 mod attributes;
 mod compare;
 mod exec;
@@ -16,11 +18,13 @@ mod objects;
 mod open;
 mod sockets;
 pub(crate) mod steps;
+mod stock;
 pub(crate) mod uring;
 
 use std::fs;
 
 use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
 
 use crate::daemon::Daemon;
 use crate::program::Entry;
@@ -34,11 +38,12 @@ use uring::Worker;
 /// The group of all workloads.
 const GROUP: u32 = 4242;
 
-/// Calls of the 64-bit table.
+/// Calls of the 64-bit table. The daemon reads messages of the kernel's audit, too, beside whoever they are
+/// sent to.
 pub(crate) const SESSION: Session = Session {
     name: "differential",
     engine: "fentry",
-    prepare: || Ok(()),
+    prepare: stock::prepare,
     rules: Rules::Text(RULES),
     tests: &[
         ("open", |daemon| {
@@ -60,6 +65,7 @@ pub(crate) const SESSION: Session = Session {
         ("objects", |daemon| {
             agree(daemon, &SESSION, "objects", &objects::runs())
         }),
+        ("stock_programs", stock::programs_answer_the_same),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -68,6 +74,7 @@ pub(crate) const SESSION: Session = Session {
 /// Calls of the 32-bit table, of programs of 64 bits and of 32 bits.
 pub(crate) const SESSION_32: Session = Session {
     name: "differential_32",
+    prepare: || Ok(()),
     rules: Rules::Text(RULES_32),
     tests: &[
         ("open_int80", |daemon| {
@@ -144,6 +151,7 @@ pub(crate) const SESSION_32: Session = Session {
 /// Operations of `io_uring`, which rules about the same calls are about as well.
 pub(crate) const SESSION_URING: Session = Session {
     name: "differential_uring",
+    prepare: || Ok(()),
     rules: Rules::Text(RULES_URING),
     tests: &[
         ("uring_submitter", |daemon| {
@@ -177,6 +185,7 @@ pub(crate) const SESSION_URING: Session = Session {
 /// The same operations, by the list that is their own.
 pub(crate) const SESSION_URING_LIST: Session = Session {
     name: "differential_uring_list",
+    prepare: || Ok(()),
     rules: Rules::Text(RULES_URING_LIST),
     tests: &[
         ("uring_list_submitter", |daemon| {
@@ -210,6 +219,7 @@ pub(crate) const SESSION_URING_LIST: Session = Session {
 /// File systems that the filesystem list leaves out, and one that it does not.
 pub(crate) const SESSION_LEFT_OUT: Session = Session {
     name: "differential_left_out",
+    prepare: || Ok(()),
     rules: Rules::Text(RULES_LEFT_OUT),
     tests: &[("left_out", |daemon| {
         agree(daemon, &SESSION_LEFT_OUT, "left_out", &left_out::runs())
@@ -295,8 +305,7 @@ const KEY: &str = "differential";
 
 /// Runs a workload before both and fails unless they agree.
 fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow::Result<()> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("no kernel release")?;
-    let line = release.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
+    let line = line_of_kernel()?;
     let setting = Setting {
         test,
         line: &line,
@@ -316,7 +325,13 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
     judge(&comparison, &mut Known::read(setting)?)
 }
 
-/// The daemon's log when all events of these processes are in it: the last call of each is its end.
+/// Which kernel this is, as 6.12.
+fn line_of_kernel() -> anyhow::Result<String> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("no kernel release")?;
+    Ok(release.splitn(3, '.').take(2).collect::<Vec<_>>().join("."))
+}
+
+/// The daemon's events when all of these processes are in its log: the last call of each is its end.
 fn log_of(daemon: &Daemon, pids: &[u32]) -> anyhow::Result<Vec<u8>> {
     wait_for("the end of each process in the log", || {
         for &pid in pids {
@@ -327,7 +342,13 @@ fn log_of(daemon: &Daemon, pids: &[u32]) -> anyhow::Result<Vec<u8>> {
         }
         Ok(Some(()))
     })?;
-    fs::read(daemon.log()).context("cannot read the log")
+    let mut events = Vec::new();
+    for line in daemon.text()?.lines_with_terminator() {
+        if answers::is_of_tollgate(line.trim_end())? {
+            events.extend_from_slice(line);
+        }
+    }
+    Ok(events)
 }
 
 /// Shows what is not permitted, and fails for it.

@@ -77,6 +77,12 @@ pub(crate) fn show(events: &[Event]) -> String {
 }
 
 impl Event {
+    /// Whether it is one of tollgate's own, not a message of the kernel's audit.
+    pub(crate) const fn is_of_tollgate(&self) -> bool {
+        const FIRST_SERIAL: u32 = 0x8000_0000;
+        self.serial >= FIRST_SERIAL
+    }
+
     /// Every value of a field in the records of a kind, decoded.
     pub(crate) fn fields(&self, kind: &str, name: &str) -> Vec<String> {
         let mut values = Vec::new();

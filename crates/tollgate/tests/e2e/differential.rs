@@ -59,8 +59,14 @@ pub(crate) fn kernel_and_tollgate_agree() {
     drop(lock);
 
     needs(!theirs.is_empty(), "a kernel audit that sends events");
+    judge(&theirs, &ours);
+}
+
+/// Fails for a difference that is not permitted, and for a permitted one that no event shows.
+#[track_caller]
+pub(crate) fn judge(theirs: &[Event], ours: &[Event]) {
     let mut known = Known::all(include_str!("known.txt"));
-    let unknown: Vec<(Difference, String)> = differences(&theirs, &ours)
+    let unknown: Vec<(Difference, String)> = differences(theirs, ours)
         .into_iter()
         .filter(|(difference, _)| !known.iter_mut().any(|known| known.permits(difference)))
         .collect();
@@ -81,62 +87,74 @@ pub(crate) fn kernel_and_tollgate_agree() {
     }
 }
 
+/// One event as both have it; one that only one of them has is nothing for the other.
+pub(crate) type Pair<'a> = (Option<&'a Event>, Option<&'a Event>);
+
 /// All differences, each with the events that show it.
 pub(crate) fn differences(theirs: &[Event], ours: &[Event]) -> Vec<(Difference, String)> {
-    let by_pid = |events: &[Event]| {
-        let mut tasks: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
-        for event in events {
-            tasks
-                .entry(event.syscall("pid").parse().unwrap())
-                .or_default()
-                .push(event.clone());
-        }
-        tasks
-    };
-    let (theirs, mut ours) = (by_pid(theirs), by_pid(ours));
-    let mut found = Vec::new();
-    for (pid, theirs) in &theirs {
-        found.extend(differences_of_task(
-            theirs,
-            &ours.remove(pid).unwrap_or_default(),
-        ));
-    }
-    for ours in ours.values() {
-        found.extend(differences_of_task(&[], ours));
-    }
-    found
+    let tasks = tasks(theirs, ours);
+    let of_each = tasks.iter().map(|pairs| differences_of_task(pairs));
+    of_each.flatten().collect()
 }
 
-/// The events of one task come in one order: they are compared side by side.
-fn differences_of_task(theirs: &[Event], ours: &[Event]) -> Vec<(Difference, String)> {
+/// The events of each task, side by side.
+pub(crate) fn tasks<'a>(theirs: &'a [Event], ours: &'a [Event]) -> Vec<Vec<Pair<'a>>> {
+    let mut tasks: BTreeMap<u32, [Vec<&Event>; 2]> = BTreeMap::new();
+    for (side, events) in [theirs, ours].into_iter().enumerate() {
+        for event in events {
+            let pid = event.syscall("pid").parse().unwrap();
+            tasks.entry(pid).or_default()[side].push(event);
+        }
+    }
+    let tasks = tasks.into_values();
+    tasks.map(|[theirs, ours]| pairs(&theirs, &ours)).collect()
+}
+
+/// The events of one task come in one order.
+fn pairs<'a>(theirs: &[&'a Event], ours: &[&'a Event]) -> Vec<Pair<'a>> {
     let same = |left: &Event, right: &Event| {
         ["arch", "syscall", "exit", "a0", "a1"]
             .iter()
             .all(|field| left.syscall(field) == right.syscall(field))
     };
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     let mut rest = ours;
-    let mut started = false;
-    for their in theirs {
+    for &their in theirs {
         let Some(at) = rest.iter().position(|our| same(their, our)) else {
-            found.push((alone(their, Some(call(their)), None), their.to_string()));
+            pairs.push((Some(their), None));
             continue;
         };
-        for our in &rest[..at] {
-            found.push((alone(our, None, Some(call(our))), our.to_string()));
-        }
-        let events = format!("{their}{}", rest[at]);
-        started |= their.all("EXECVE").count() != 0;
-        for mut difference in compare(their, &rest[at]) {
-            if started && difference.field == "proctitle" {
-                difference.field = "proctitle-after-exec".into();
-            }
-            found.push((difference, events.clone()));
-        }
+        pairs.extend(rest[..at].iter().map(|&our| (None, Some(our))));
+        pairs.push((Some(their), Some(rest[at])));
         rest = &rest[at + 1..];
     }
-    for our in rest {
-        found.push((alone(our, None, Some(call(our))), our.to_string()));
+    pairs.extend(rest.iter().map(|&our| (None, Some(our))));
+    pairs
+}
+
+fn differences_of_task(pairs: &[Pair<'_>]) -> Vec<(Difference, String)> {
+    let mut found = Vec::new();
+    let mut started = false;
+    for pair in pairs {
+        match *pair {
+            (Some(their), Some(our)) => {
+                let events = format!("{their}{our}");
+                started |= their.all("EXECVE").count() != 0;
+                for mut difference in compare(their, our) {
+                    if started && difference.field == "proctitle" {
+                        difference.field = "proctitle-after-exec".into();
+                    }
+                    found.push((difference, events.clone()));
+                }
+            }
+            (Some(their), None) => {
+                found.push((alone(their, Some(call(their)), None), their.to_string()));
+            }
+            (None, Some(our)) => {
+                found.push((alone(our, None, Some(call(our))), our.to_string()));
+            }
+            (None, None) => {}
+        }
     }
     found
 }

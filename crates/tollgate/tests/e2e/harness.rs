@@ -106,6 +106,14 @@ pub(crate) fn needs(present: bool, what: &str) {
     }
 }
 
+/// Skips the test unless programs can be made that use auparse.
+pub(crate) fn needs_auparse() {
+    needs(
+        Path::new("/usr/include/auparse.h").exists(),
+        "auparse.h, of Debian's package libauparse-dev",
+    );
+}
+
 /// Asks until the answer is there; fails when that takes more than ten seconds.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {

@@ -20,6 +20,9 @@ use super::place::Place;
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 const AUDITD: &str = "/usr/sbin/auditd";
 
+/// Lines as the kernel gives them.
+const RAW: &str = "log_format = RAW\nname_format = NONE\n";
+
 /// Whoever changes the kernel's audit on this machine holds this.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -117,30 +120,18 @@ impl KernelAudit {
     /// Loads the rules and starts `auditd`. Only who holds the lock may.
     #[track_caller]
     pub(crate) fn start(lock: &Lock, place: &Place, rules: &str) -> Self {
-        needs(
-            Path::new(AUDITD).exists(),
-            "auditd, of Debian's package auditd",
-        );
+        Self::start_with(lock, place, rules, RAW)
+    }
+
+    /// The same, with these lines of `auditd.conf` about the format of the log.
+    #[track_caller]
+    pub(crate) fn start_with(lock: &Lock, place: &Place, rules: &str, format: &str) -> Self {
         let before = State::unused(lock);
-        let directory = place.own.join("auditd");
-        let plugins = directory.join("plugins.d");
-        fs::create_dir_all(&plugins).unwrap();
-        let log = directory.join("audit.log");
-        let (config, rule_file) = (directory.join("auditd.conf"), directory.join("rules"));
-        fs::write(&config, configuration(&log, &plugins)).unwrap();
-        for (path, mode) in [(&directory, 0o750), (&plugins, 0o750), (&config, 0o640)] {
-            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        }
+        let rule_file = place.own.join("rules-of-kernel");
         fs::write(&rule_file, rules).unwrap();
         let backlog = before.number("backlog_limit");
-        let child = Command::new(AUDITD)
-            .args(["-n", "-s", "nochange", "-c"])
-            .arg(&directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let (mut auditd, log) = auditd(place, format);
+        let child = auditd.stdin(Stdio::null()).spawn().unwrap();
         let audit = Self {
             child,
             log,
@@ -221,10 +212,32 @@ impl Drop for KernelAudit {
     }
 }
 
-fn configuration(log: &Path, plugins: &Path) -> String {
+/// An `auditd` that is to write lines in this format, and its log.
+#[track_caller]
+pub(crate) fn auditd(place: &Place, format: &str) -> (Command, PathBuf) {
+    needs(
+        Path::new(AUDITD).exists(),
+        "auditd, of Debian's package auditd",
+    );
+    let directory = place.own.join("auditd");
+    let plugins = directory.join("plugins.d");
+    fs::create_dir_all(&plugins).unwrap();
+    let log = directory.join("audit.log");
+    let config = directory.join("auditd.conf");
+    fs::write(&config, configuration(&log, &plugins, format)).unwrap();
+    for (path, mode) in [(&directory, 0o750), (&plugins, 0o750), (&config, 0o640)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = Command::new(AUDITD);
+    command.args(["-n", "-s", "nochange", "-c"]).arg(&directory);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    (command, log)
+}
+
+fn configuration(log: &Path, plugins: &Path, format: &str) -> String {
     format!(
-        "local_events = yes\nwrite_logs = yes\nlog_file = {}\nlog_group = root\nlog_format = RAW\n\
-         flush = NONE\nmax_log_file = 100\nnum_logs = 2\nname_format = NONE\n\
+        "local_events = yes\nwrite_logs = yes\nlog_file = {}\nlog_group = root\n{format}\
+         flush = NONE\nmax_log_file = 100\nnum_logs = 2\n\
          max_log_file_action = IGNORE\nspace_left = 2\nspace_left_action = IGNORE\n\
          admin_space_left = 1\nadmin_space_left_action = IGNORE\ndisk_full_action = IGNORE\n\
          disk_error_action = IGNORE\noverflow_action = IGNORE\nq_depth = 2000\nplugin_dir = {}\n\

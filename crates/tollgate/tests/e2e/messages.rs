@@ -1,11 +1,13 @@
 //! Messages of the kernel's audit: in the log among the events, and the kernel's audit as it was before.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use bstr::ByteSlice as _;
+use bstr::{BString, ByteSlice as _};
 use nix::sys::signal::Signal;
 
+use super::answers::relayed;
 use super::daemon::Daemon;
 use super::event::{Event, ausearch};
 use super::harness::wait_for;
@@ -15,6 +17,8 @@ use super::step::{Step, step};
 
 /// What `auditd` asks for in every configuration.
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\n";
+/// The other format, with a node.
+const ENRICHED: &str = "log_format = ENRICHED\nname_format = HOSTNAME\n";
 /// tollgate's serials begin here, and the kernel's below.
 const FIRST_SERIAL: u32 = 0x8000_0000;
 /// A login uid that nobody has.
@@ -119,16 +123,30 @@ pub(crate) fn what_programs_and_the_kernel_say_is_in_the_log() {
 pub(crate) fn beside_auditd_messages_are_read_and_nothing_is_changed() {
     let lock = Lock::take();
     let place = Place::new();
-    let auditd = KernelAudit::start(&lock, &place, "-a never,task\n");
+    let auditd = KernelAudit::start_with(&lock, &place, &rule(&place), ENRICHED);
     let before = State::ask();
-    let daemon = start(&place, "auto");
+    let log = place.own.join("audit.log");
+    let conf = format!("space_left = 2\nadmin_space_left = 1\n{ENRICHED}");
+    let daemon = Daemon::start_with_messages(&place, &rule(&place), &log, &conf, "auto");
     assert_eq!(State::ask(), before);
-    let text = format!("e2e-{}", place.id);
-    auditctl(&["-m", &text]);
-    logged(&daemon, &text);
-    wait_for("the message in the log of auditd", || {
-        auditd.text().contains_str(&text).then_some(())
-    });
+    let marks = ["first", "last"].map(|word| format!("{word}-{}", place.id));
+    for text in &marks {
+        auditctl(&["-m", text]);
+        logged(&daemon, text);
+        wait_for("the message in the log of auditd", || {
+            auditd.text().contains_str(text).then_some(())
+        });
+        place.workload().run(&[rmdir()]);
+    }
+    let (ours, theirs) = (fs::read(&log).unwrap(), auditd.text());
+    let lines = relayed(&ours, &marks);
+    let call = |line: &&BString| line.contains_str(" SYSCALL=rmdir ");
+    assert_eq!(
+        lines.iter().filter(call).count(),
+        1,
+        "what its rule records"
+    );
+    assert_eq!(lines, relayed(&theirs, &marks));
     assert_eq!(daemon.stop_with(Signal::SIGTERM).code, Some(0));
     assert_eq!(State::ask(), before);
     auditd.stop();

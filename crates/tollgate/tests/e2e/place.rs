@@ -3,6 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -62,6 +63,18 @@ impl Place {
         fs::copy(from, &path).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         chown(&path, Some(self.id), Some(self.id)).unwrap();
+        path
+    }
+
+    /// A program of ours, compiled from C with these options, or a library.
+    #[track_caller]
+    pub(crate) fn compiled(&self, name: &str, text: &str, options: &[&str]) -> PathBuf {
+        let (source, path) = (self.own.join(format!("{name}.c")), self.own.join(name));
+        fs::write(&source, text).unwrap();
+        let mut command = Command::new("gcc");
+        command.args(["-Wall", "-Wextra", "-Werror", "-o"]);
+        let built = command.args([&path, &source]).args(options).status();
+        assert!(built.unwrap().success(), "{name}.c");
         path
     }
 

@@ -5,7 +5,6 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -13,7 +12,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::daemon::Daemon;
-use super::harness::{needs, wait_for};
+use super::harness::{needs, needs_auparse, wait_for};
 use super::place::Place;
 use super::step::{Step, step};
 
@@ -269,20 +268,9 @@ pub(crate) fn stock_audisp_syslog_passes_events_on() {
 }
 
 pub(crate) fn a_plugin_that_feeds_auparse_sees_every_event() {
-    needs(
-        Path::new("/usr/include/auparse.h").exists(),
-        "auparse.h, of Debian's package libauparse-dev",
-    );
+    needs_auparse();
     let place = Place::new();
-    let (source, plugin) = (place.own.join("plugin.c"), place.own.join("plugin"));
-    fs::write(&source, include_str!("auparse_plugin.c")).unwrap();
-    let built = Command::new("gcc")
-        .args(["-Wall", "-Werror", "-o"])
-        .args([&plugin, &source])
-        .arg("-lauparse")
-        .status()
-        .unwrap();
-    assert!(built.success());
+    let plugin = place.compiled("plugin", include_str!("auparse_plugin.c"), &["-lauparse"]);
     for format in ["RAW", "ENRICHED"] {
         let out = place.own.join(format);
         let lines = format!("path = {}\nargs = {}\n", plugin.display(), out.display());

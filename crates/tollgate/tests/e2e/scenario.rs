@@ -89,7 +89,11 @@ pub(crate) fn run(place: &Place) {
     };
     workload.run(&[step!("open", "program", 0), by_fd]);
     workload.run(&[execve("./program", &[b"program", b"by", b"32 bits"]).in_32_bits()]);
-    workload.program(&["sh", "-c", "ls -l /nonexistent; cat /etc/hostname | wc -l"]);
+    workload.program(&[
+        "sh",
+        "-c",
+        "ls -l /nonexistent; cat /etc/hostname; wc -l /etc/hostname",
+    ]);
     watched(place);
 }
 

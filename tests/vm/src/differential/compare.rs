@@ -12,6 +12,8 @@ use audit::record::decode;
 use audit::table;
 use bstr::{BString, ByteSlice as _};
 
+use super::answers::Both;
+
 /// The kernel takes the time when a call starts, and tollgate for most calls when it ends: a task may
 /// wait for a processor in between, and an emulated one is slow, or taken away: with four machines on two
 /// processors of the host it was 132 ms once.
@@ -47,6 +49,8 @@ pub(crate) struct Pair {
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) pairs: Vec<Pair>,
+    /// All events, those of one process in their order.
+    pub(crate) both: Vec<Both>,
     pub(crate) events: usize,
     pub(crate) records: usize,
     pub(crate) fields: usize,
@@ -221,6 +225,7 @@ impl Comparison {
     /// An event that only one of them has.
     fn alone(&mut self, their: Option<&Event>, our: Option<&Event>) {
         self.events += 1;
+        self.both.push(both(their, our));
         let Some(event) = their.or(our) else { return };
         let exit = |event: &Event| event.field("exit").to_owned();
         let difference = Difference {
@@ -238,6 +243,7 @@ impl Comparison {
 
     fn pair(&mut self, their: &Event, our: &Event) {
         self.events += 1;
+        self.both.push(both(Some(their), Some(our)));
         let call = their.call();
         let mut differences = Vec::new();
         let mut differ = |record: &str, field: &str, kernel: Option<String>, tollgate| {
@@ -344,6 +350,18 @@ fn pair_records<'a>(
         .collect();
     let records = |list: Vec<(usize, &'a Record)>| list.into_iter().map(|(_, it)| it).collect();
     (pairs, records(rest), records(left))
+}
+
+fn both(their: Option<&Event>, our: Option<&Event>) -> Both {
+    let lines = |event: Option<&Event>| -> Vec<BString> {
+        let records = event.map(|event| event.records.as_slice());
+        let lines = records.unwrap_or_default().iter();
+        lines.map(|record| record.line.clone()).collect()
+    };
+    Both {
+        kernel: lines(their),
+        tollgate: lines(our),
+    }
 }
 
 fn text(their: Option<&Event>, our: Option<&Event>) -> Vec<String> {

@@ -38,11 +38,15 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(30);
 
 /// Types of messages.
 mod message {
+    use std::ops::RangeInclusive;
+
     pub(super) const ERROR: u16 = 2;
     pub(super) const GET: u16 = 1000;
     pub(super) const SET: u16 = 1001;
     pub(super) const ADD_RULE: u16 = 1011;
-    /// `AUDIT_FIRST_USER_MSG`: all below are control messages.
+    /// `AUDIT_USER` and `AUDIT_LOGIN`: records, too.
+    pub(super) const EARLY_RECORDS: RangeInclusive<u16> = 1005..=1006;
+    /// `AUDIT_FIRST_USER_MSG`: all others below are control messages.
     pub(super) const FIRST_RECORD: u16 = 1100;
     /// `AUDIT_TEST`: a record that only says what it was sent.
     pub(super) const MARK: u16 = 1120;
@@ -247,7 +251,8 @@ impl KernelAudit {
             if let Some(answer) = wanted(kind, payload) {
                 return Ok(answer);
             }
-            if kind >= message::FIRST_RECORD && ![message::EOE, message::REPLACE].contains(&kind) {
+            let is_record = kind >= message::FIRST_RECORD || message::EARLY_RECORDS.contains(&kind);
+            if is_record && ![message::EOE, message::REPLACE].contains(&kind) {
                 write_record(&mut self.log, kind, payload);
             }
         }

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use audit::conf::auditd::{Action, NameFormat, Overflow, Settings, SizeAction, Space};
-use bstr::BStr;
+use audit::ids::MsgType;
+use audit::record::encode;
+use bstr::{BStr, ByteVec as _};
 use tempfile::TempDir;
 
 use super::machine::Urgency;
@@ -147,6 +150,43 @@ fn lines_have_the_format_and_the_node_that_are_asked_for() {
     assert_eq!(kinds, expected);
 }
 
+/// What `auditd` 3.0.9 makes of the same messages is kept by `crates/tollgate/tests/e2e/recorded.rs`.
+#[test]
+fn lines_are_those_of_auditd_for_the_same_messages() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd");
+    let messages = fs::read_to_string(kept.join("messages.txt")).unwrap();
+    for (name, log_format, name_format) in [
+        ("raw.log", Format::Raw, NameFormat::None),
+        ("raw-node.log", Format::Raw, NameFormat::User),
+        ("enriched.log", Format::Enriched, NameFormat::None),
+        ("enriched-node.log", Format::Enriched, NameFormat::User),
+    ] {
+        let mut place = Place::new(Settings {
+            log_format,
+            name_format,
+            name: Some("web1".into()),
+            ..settings()
+        });
+        let mut lines = Vec::new();
+        for message in messages.lines() {
+            let (kind, text) = message.split_once(' ').unwrap();
+            let kind = MsgType(kind.parse().unwrap());
+            encode::relayed(kind, &Vec::unescape_bytes(text), &mut lines);
+        }
+        place.journal.append(&lines, 1, &mut ());
+        let ours = fs::read(place.directory.path().join("audit.log")).unwrap();
+        let ours = ours
+            .lines()
+            .filter(|line| !line.contains_str("type=DAEMON_"));
+        let theirs = fs::read(kept.join(name)).unwrap();
+        let (ours, theirs): (Vec<&[u8]>, Vec<&[u8]>) = (ours.collect(), theirs.lines().collect());
+        assert_eq!(ours.len(), theirs.len(), "{name}");
+        for (ours, theirs) in ours.into_iter().zip(theirs) {
+            assert_eq!(ours.as_bstr(), theirs.as_bstr(), "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_log_without_configuration_holds_events_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -274,7 +314,7 @@ fn the_group_of_the_log_may_read_it() {
     };
     let keep = Keep::configured(settings, None).unwrap();
     let _journal = Journal::open(keep, Box::new(Noted::default()), None).unwrap();
-    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let expected = if group == 0 {
         (0o700, 0o600)
     } else {

@@ -1,0 +1,195 @@
+//! One run, two logs: stock programs answer the same of tollgate's as of the kernel's, but for the differences
+//! that [`super::known`] lists.
+
+#[path = "../../../../tests/differential/answers.rs"]
+mod compare;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bstr::{BString, ByteSlice as _};
+use nix::sys::signal::Signal;
+
+use super::daemon::Daemon;
+use super::differential::{judge, tasks};
+use super::event::{Event, events};
+use super::harness::{needs_auparse, wait_for};
+use super::kernel_audit::{KernelAudit, Lock, auditctl};
+use super::place::Place;
+use super::scenario;
+use compare::{Both, Logs, Outcome};
+
+/// What `auditd` asks for in every configuration.
+const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\n";
+/// tollgate's serials begin here, and the kernel's below.
+const FIRST_SERIAL: u32 = 0x8000_0000;
+/// Number that tells the group of those who log in from the ids of the workloads.
+const LOGIN: u32 = 800_000;
+/// No login uid.
+const UNSET: u32 = u32::MAX;
+
+const SESSION: &str = include_str!("../../../../tests/differential/session.txt");
+const REFUSED: &str = include_str!("../../../../tests/differential/refused.txt");
+const WALK: &str = include_str!("../../../../tests/differential/walk.c");
+const SAY: &str = include_str!("../../../../tests/differential/say.c");
+
+/// Both auditors at work.
+struct Run<'a> {
+    place: &'a Place,
+    kernel: KernelAudit,
+    daemon: Daemon,
+}
+
+impl Run<'_> {
+    /// Writes a message and waits until it is in both logs.
+    #[track_caller]
+    fn mark(&self, text: &str) {
+        auditctl(&["-m", text]);
+        wait_for(text, || {
+            let in_log = |log: &[u8]| log.contains_str(text);
+            let ours = fs::read(&self.daemon.log).unwrap();
+            (in_log(&ours) && in_log(&self.kernel.text())).then_some(())
+        });
+    }
+
+    /// Messages of one who logs in.
+    #[track_caller]
+    fn login(&self, say: &Path, auid: u32, text: &str) {
+        let file = self.place.own.join("messages");
+        fs::write(&file, text).unwrap();
+        let mut command = Command::new(say);
+        command.args([(self.place.id + LOGIN).to_string(), auid.to_string()]);
+        let said = command.stdin(File::open(file).unwrap()).status();
+        assert!(said.unwrap().success());
+    }
+}
+
+pub(crate) fn stock_programs_answer_the_same_of_both_logs() {
+    needs_auparse();
+    let lock = Lock::take();
+    let place = Place::new();
+    let walk = place.compiled("walk", WALK, &["-lauparse"]);
+    let say = place.compiled("say", SAY, &[]);
+    scenario::prepare(&place);
+    // A message of a task with an audit context comes with records of its call, and none has a context where
+    // messages are all that the kernel's audit is used for.
+    let spared = format!("-a never,task -F gid={}\n", place.id + LOGIN);
+    let rules = spared + &scenario::rules(&place);
+    let kernel = KernelAudit::start(&lock, &place, &rules);
+    let log = place.own.join("audit.log");
+    let daemon = Daemon::start_with_messages(&place, &rules, &log, CONF, "multicast");
+    let run = Run {
+        place: &place,
+        kernel,
+        daemon,
+    };
+    let marks = ["begin", "end"].map(|word| format!("{word}-{}", place.id));
+    run.mark(&marks[0]);
+    run.login(&say, UNSET, REFUSED);
+    run.login(&say, 33, SESSION);
+    run.mark(&format!("middle-{}", place.id));
+    let middle = next_second();
+    scenario::run(&place);
+    // A message stands before events of the same tick of the clock that are not in the log yet.
+    run.daemon.flush();
+    run.mark(&marks[1]);
+
+    let Run { kernel, daemon, .. } = run;
+    let theirs_text = kernel.text();
+    let mut theirs = kernel.stop();
+    theirs.retain(|event| scenario::holds(&place, event));
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!((stopped.code, stopped.summary.lost), (Some(0), 0));
+    drop(lock);
+    let ours_text = fs::read(&stopped.log).unwrap();
+    let mut ours = stopped.events.clone();
+    ours.retain(|event| event.serial >= FIRST_SERIAL && event.records[0].kind == "SYSCALL");
+    judge(&theirs, &ours);
+
+    let lines = |event: Option<&Event>| -> Vec<BString> {
+        let records = event.map(|event| event.records.iter());
+        let lines = records.into_iter().flatten().map(|record| &record.line);
+        lines.cloned().collect()
+    };
+    let both = |&(their, our): &_| Both {
+        kernel: lines(their),
+        tollgate: lines(our),
+    };
+    let events: Vec<Both> = tasks(&theirs, &ours).iter().flatten().map(both).collect();
+    let logs = Logs {
+        kernel: &theirs_text,
+        tollgate: &ours_text,
+        marks: [&marks[0], &marks[1]],
+        events: &events,
+    };
+    let values = values(&place, &theirs, &theirs_text, middle);
+    let directory = place.own.join("answers");
+    let Outcome {
+        same,
+        permitted,
+        wrong,
+    } = compare::compare(&directory, &walk, "tracepoint", &logs, &values).unwrap();
+    assert!(
+        wrong.is_empty(),
+        "of {} answers, {} are wrong:\n{}",
+        same + permitted + wrong.len(),
+        wrong.len(),
+        wrong.join("\n")
+    );
+    assert_eq!(relayed(&ours_text, &marks), relayed(&theirs_text, &marks));
+}
+
+/// Waits for a second in which nothing has happened yet.
+fn next_second() -> u64 {
+    let now = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs()
+    };
+    let before = now();
+    wait_for("the next second", || {
+        Some(now()).filter(|&now| now > before)
+    })
+}
+
+/// What the words of the questions stand for.
+fn values(place: &Place, theirs: &[Event], log: &[u8], middle: u64) -> Vec<(&'static str, String)> {
+    let work = place.work.display();
+    let started = theirs.iter().find(|event| event.all("EXECVE").count() != 0);
+    let started = started.unwrap();
+    let login = events(log).into_iter().find(|event| {
+        let records = &event.records;
+        records[0].kind == "LOGIN" && records[0].value("auid") == "33"
+    });
+    vec![
+        ("key", "calls".into()),
+        ("other", "tree".into()),
+        ("uid", place.id.to_string()),
+        ("gid", place.id.to_string()),
+        ("pid", started.syscall("pid").into()),
+        ("ppid", started.syscall("ppid").into()),
+        ("file", format!("{work}/tree/secret")),
+        ("word", "secret".into()),
+        ("exe", format!("{work}/program")),
+        ("comm", "program".into()),
+        ("session", login.unwrap().records[0].value("ses").into()),
+        ("middle", compare::date(middle)),
+    ]
+}
+
+/// What the kernel has written between two messages, as it stands in a log.
+pub(crate) fn relayed(log: &[u8], marks: &[String; 2]) -> Vec<BString> {
+    let of_kernel = |line: &&[u8]| !compare::is_of_tollgate(line).unwrap();
+    let lines: Vec<&[u8]> = log.lines().filter(of_kernel).collect();
+    let [first, last] = [&marks[0], &marks[1]].map(|mark| {
+        let at = lines.iter().position(|line| line.contains_str(mark));
+        at.unwrap()
+    });
+    lines[first..=last]
+        .iter()
+        .map(|&line| line.into())
+        .collect()
+}
