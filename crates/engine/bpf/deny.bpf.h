@@ -34,13 +34,7 @@ __noinline int deny_call(struct scratch *s, const struct wire_call *call)
 	event->pid = task->tgid;
 	event->objects = 0;
 	fill_args(event->args, task_regs(task), event->abi);
-	if (facts & WIRE_FACT_TASK) {
-		fill_task(event, task);
-		if (facts & WIRE_FACT_MARK)
-			event->rule = task_mark(task);
-	}
-	if (facts & WIRE_FACT_CREDS)
-		fill_creds(event, task);
+	fill_task_facts(event, task, facts);
 	if (facts & WIRE_FACT_EXE)
 		watch_exe(s);
 	verdict = run_rules(s, s->hits ? call->tests : call->tests_unwatched);
@@ -81,9 +75,12 @@ static __always_inline int deny_known(int before)
 	return deny_call(s, call);
 }
 
-/* Where an open has come to what it opens, or makes: `last` is the name that it is to have below `dentry`. */
+/*
+ * Where an open has come to what it opens, with `flags`, or makes: `last` is the name that it is to have below
+ * `dentry` then, and the flags are those of the call.
+ */
 static __always_inline int deny_opened(const struct dentry *dentry, const struct vfsmount *mnt,
-				       __u64 last, __u64 flags, __u32 flags_known)
+				       __u64 last, __u32 flags)
 {
 	struct task_struct *task = current();
 	struct wire_call *call;
@@ -99,7 +96,7 @@ static __always_inline int deny_opened(const struct dentry *dentry, const struct
 	s->hits = 0;
 	if (seen_compares(call))
 		glance(s, dentry, mnt, last, last ? 2 : 1);
-	if (!flags_known) {
+	if (last) {
 		fill_args(s->event.args, task_regs(task), task_abi(task));
 		s->event.abi = task_abi(task);
 		s->event.flags = 0;
@@ -122,7 +119,7 @@ int deny_open(__u64 *ctx)
 	if ((int)ctx[1] || has_room())
 		return ctx[1];
 	return deny_opened(FOLLOW(file, file, f_path.dentry), FOLLOW(file, file, f_path.mnt), 0,
-			   file->f_flags, 1);
+			   file->f_flags);
 }
 
 /* fmod_ret on security_path_mknod(dir, dentry, mode, dev), v2.6.29: an open is about to make a file. */
@@ -135,7 +132,7 @@ int deny_create(__u64 *ctx)
 	if ((int)ctx[4] || has_room())
 		return ctx[4];
 	return deny_opened(FOLLOW(path, dir, dentry), FOLLOW(path, dir, mnt),
-			   (__u64)&dentry->d_name, 0, 0);
+			   (__u64)&dentry->d_name, 0);
 }
 
 /* fmod_ret on security_bprm_check(bprm), v5.5. */

@@ -215,13 +215,10 @@ static __always_inline void find_objects(struct scratch *s, const struct wire_ca
 		resolve_objects(s, call);
 }
 
-/* Facts that the rules of this call look at, and no others. */
-static __always_inline void fill_facts(struct scratch *s, struct task_struct *task,
-				       const struct wire_call *call, struct seen *seen)
+/* Of the facts that rules look at, those about the task. */
+static __always_inline void fill_task_facts(struct wire_event *event, struct task_struct *task,
+					    __u32 facts)
 {
-	struct wire_event *event = &s->event;
-	__u32 facts = call->facts;
-
 	if (facts & WIRE_FACT_TASK) {
 		fill_task(event, task);
 		if (facts & WIRE_FACT_MARK)
@@ -229,6 +226,16 @@ static __always_inline void fill_facts(struct scratch *s, struct task_struct *ta
 	}
 	if (facts & WIRE_FACT_CREDS)
 		fill_creds(event, task);
+}
+
+/* Facts that the rules of this call look at, and no others. */
+static __always_inline void fill_facts(struct scratch *s, struct task_struct *task,
+				       const struct wire_call *call, struct seen *seen)
+{
+	struct wire_event *event = &s->event;
+	__u32 facts = call->facts;
+
+	fill_task_facts(event, task, facts);
 	if (facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW))
 		event->open_perm = open_perm(event, call, seen);
 	else if (facts & WIRE_FACT_SADDR)

@@ -86,7 +86,7 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         reads: Reads::default(),
         open_gate: O_ACCMODE,
         refusals: sides.refusals,
-        denies: plan.denies_any(),
+        denies: plan.denying() != 0,
     };
     for (call, rules) in &plan.calls {
         let abi = if call.arch == Arch::I386 {

@@ -99,15 +99,7 @@ fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
         let events = event::events(&log)?;
         Ok((events.len() >= processes.len() * calls).then_some(events))
     })?;
-    for pair in events.windows(2) {
-        if let [one, next] = pair {
-            ensure!(
-                one.serial + 1 == next.serial,
-                "{} is not followed",
-                one.serial
-            );
-        }
-    }
+    event::expect_dense(&events)?;
     let back = events
         .windows(2)
         .filter(|pair| matches!(pair, [one, next] if next.time + 500 < one.time));

@@ -70,6 +70,23 @@ pub(crate) fn ausearch(log: &Path, key: &str, pid: u32) -> anyhow::Result<Vec<Ev
     Ok(found)
 }
 
+/// Whether no serial is missing.
+///
+/// # Errors
+/// Names the one that is not followed by the next.
+pub(crate) fn expect_dense(events: &[Event]) -> anyhow::Result<()> {
+    for pair in events.windows(2) {
+        if let [one, next] = pair {
+            ensure!(
+                one.serial + 1 == next.serial,
+                "{} is not followed",
+                one.serial
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Events for people.
 pub(crate) fn show(events: &[Event]) -> String {
     let lines: Vec<String> = events.iter().map(Event::summary).collect();

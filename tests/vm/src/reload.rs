@@ -163,15 +163,7 @@ fn no_event_is_lost_or_doubled(daemon: &Daemon) -> anyhow::Result<()> {
         let shown = event.summary();
         ensure!(shown == "openat=3 NORMAL:file", "{shown}");
     }
-    for pair in events.windows(2) {
-        if let [one, next] = pair {
-            ensure!(
-                one.serial + 1 == next.serial,
-                "{} is not followed",
-                one.serial
-            );
-        }
-    }
+    event::expect_dense(&events)?;
     for (key, _) in LISTS {
         let with_key = |event: &&Event| event.field("SYSCALL", "key") == key;
         let events = events.iter().filter(with_key).count();

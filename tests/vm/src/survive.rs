@@ -92,15 +92,7 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
     let log = fs::read(survivor.log()).context("cannot read the log")?;
     ensure!(log.ends_with(b"\n"), "the log has a torn end");
     let events = event::events(&log)?;
-    for pair in events.windows(2) {
-        if let [one, next] = pair {
-            ensure!(
-                one.serial + 1 == next.serial,
-                "{} is not followed",
-                one.serial
-            );
-        }
-    }
+    event::expect_dense(&events)?;
     let rounds = usize::try_from(ROUNDS)?;
     for number in ["257", "84"] {
         let mut by_process: BTreeMap<String, usize> = BTreeMap::new();

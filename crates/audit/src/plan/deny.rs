@@ -5,16 +5,13 @@
 //! the rules are asked as if the call were to succeed, and when the ring has no room for what they would
 //! keep, the call fails with `EPERM`.
 
-use bstr::{BStr, BString, ByteSlice as _};
+use bstr::{BStr, BString};
 
 use crate::rule::{Action, Field, List, field};
 use crate::table;
 
 use super::inner::Inner;
 use super::{Call, CallPlan, Plan, RuleId, Subject, Test, Unsupported};
-
-/// Between the keys of one rule, as records have them.
-const KEY_SEPARATOR: &[u8] = &[1];
 
 /// The functions that may refuse a call; none for calls that nothing refuses.
 ///
@@ -89,10 +86,10 @@ impl Plan {
         rules.slots.iter().any(|slot| self.is_denied(slot.rule))
     }
 
-    /// Whether some rule has calls denied.
+    /// How many rules have calls denied.
     #[must_use]
-    pub fn denies_any(&self) -> bool {
-        self.rules.iter().any(|planned| planned.denies)
+    pub fn denying(&self) -> usize {
+        self.rules.iter().filter(|planned| planned.denies).count()
     }
 
     /// Whether a rule has its calls denied.
@@ -147,13 +144,9 @@ impl Plan {
 impl super::PlannedRule {
     /// The first of its keys that is one of these.
     fn denied_by(&self, keys: &[BString]) -> Option<BString> {
-        let all = self.key.as_ref()?;
-        if self.rule.action != Action::Always {
-            return None;
-        }
-        let mut own = all.split_str(KEY_SEPARATOR);
-        own.find(|own| keys.iter().any(|key| key == own))
-            .map(BString::from)
+        let mut own = self.rule.keys.iter();
+        let is_always = self.rule.action == Action::Always;
+        own.find(|key| is_always && keys.contains(key)).cloned()
     }
 }
 
@@ -202,7 +195,7 @@ mod tests {
         assert_eq!(plan.unsupported, []);
         let denies: Vec<bool> = plan.rules.iter().map(|rule| rule.denies).collect();
         assert_eq!(denies, [true, false, false]);
-        assert!(plan.denies_any() && plan.calls.values().all(|rules| plan.denies(rules)));
+        assert!(plan.denying() == 1 && plan.calls.values().all(|rules| plan.denies(rules)));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn check(plan: &Plan, sides: Sides) -> Result<(), EngineError> {
             most: MOST_FUNCTIONS,
         });
     }
-    if !on_functions && plan.denies_any() {
+    if !on_functions && plan.denying() != 0 {
         return Err(EngineError::CannotDeny);
     }
     let mut calls = plan.calls.iter();

@@ -16,6 +16,7 @@ use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 use super::daemon::{Account, Daemon};
+use super::event;
 use super::harness::wait_for;
 use super::place::Place;
 use super::reload::{held, lists};
@@ -182,10 +183,9 @@ pub(crate) fn rules_are_replaced_very_often() {
     assert_eq!((summary.lost, code), (0, Some(0)), "{summary:?}");
     assert_eq!(summary.matched, summary.written);
     let log = fs::read(log).unwrap();
-    let name = format!(" name=\"{}\" ", file.display());
     let made = usize::try_from(made.into_inner()).unwrap();
     assert!(made > 0, "nothing was opened meanwhile");
-    assert_eq!(log.find_iter(&name).count(), made, "opens in the log");
+    event::expect_opens(&log, &file, made);
 }
 
 /// A program that ends at once: 64-bit ELF, one segment, `exit(0)`. Others spend most of their time in the

@@ -60,6 +60,30 @@ pub(crate) fn events(log: &[u8]) -> Vec<Event> {
     events
 }
 
+/// Looks whether no serial of a call is missing in a log, or there twice.
+#[track_caller]
+pub(crate) fn expect_dense(log: &[u8]) {
+    let serials: Vec<u64> = log
+        .lines()
+        .filter(|line| line.starts_with(b"type=SYSCALL "))
+        .map(|line| {
+            let (_, rest) = line.split_once_str(":").unwrap();
+            let (serial, _) = rest.split_once_str(")").unwrap();
+            serial.to_str().unwrap().parse().unwrap()
+        })
+        .collect();
+    for pair in serials.windows(2) {
+        assert_eq!(pair[0] + 1, pair[1], "serials follow each other");
+    }
+}
+
+/// Looks whether a log has so many PATH records of a file by its whole name.
+#[track_caller]
+pub(crate) fn expect_opens(log: &[u8], file: &Path, made: usize) {
+    let name = format!(" name=\"{}\" ", file.display());
+    assert_eq!(log.find_iter(&name).count(), made, "opens in the log");
+}
+
 #[track_caller]
 fn record(line: &[u8]) -> (String, u32, Record) {
     let decoded = decode::line(line).unwrap_or_else(|error| panic!("{error}: {}", line.as_bstr()));

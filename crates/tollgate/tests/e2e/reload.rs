@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 
 use super::calls;
 use super::daemon::{Account, Daemon};
+use super::event;
 use super::harness::wait_for;
 use super::place::Place;
 use super::step::{CWD, step};
@@ -91,26 +92,14 @@ pub(crate) fn no_event_is_lost_or_doubled() {
     assert_eq!(summary.matched, summary.written);
 
     let log = fs::read(log).unwrap();
-    let name = format!(" name=\"{}\" ", file.display());
     let made = usize::try_from(made.into_inner()).unwrap();
-    assert_eq!(log.find_iter(&name).count(), made, "opens in the log");
+    event::expect_opens(&log, &file, made);
     for key in ["plain", "below", "above", "more", "both"] {
         let key = format!(" key=\"{key}\"");
         assert_ne!(log.find_iter(&key).count(), 0, "events with{key}");
     }
     assert_eq!(log.find_iter(" key=\"other\"").count(), 0);
-    let serials: Vec<u64> = log
-        .lines()
-        .filter(|line| line.starts_with(b"type=SYSCALL "))
-        .map(|line| {
-            let (_, rest) = line.split_once_str(":").unwrap();
-            let (serial, _) = rest.split_once_str(")").unwrap();
-            serial.to_str().unwrap().parse().unwrap()
-        })
-        .collect();
-    for pair in serials.windows(2) {
-        assert_eq!(pair[0] + 1, pair[1], "serials follow each other");
-    }
+    event::expect_dense(&log);
 }
 
 pub(crate) fn hooks_follow_the_rules() {
@@ -181,11 +170,7 @@ pub(crate) fn rules_that_cannot_be_loaded_leave_the_old_ones() {
     assert!(daemon.replace(&old.replace("old", "new")));
     place.workload().run(&[step!("rmdir", "missing")]);
     let stopped = daemon.stop();
-    let keys: Vec<_> = stopped
-        .events
-        .iter()
-        .map(super::event::Event::key)
-        .collect();
+    let keys: Vec<_> = stopped.events.iter().map(event::Event::key).collect();
     let expected = ["old", "old", "old", "new"].map(|key| Some(key.into()));
     assert_eq!(keys, expected);
 }

@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 
 use super::calls;
 use super::daemon::{Account, Asked, Daemon, program};
+use super::event;
 use super::harness::needs;
 use super::place::Place;
 use super::step::step;
@@ -108,20 +109,8 @@ fn each_once(log: &Path, file: &Path, made: usize) {
             line.as_bstr()
         );
     }
-    let serials: Vec<u64> = log
-        .lines()
-        .filter(|line| line.starts_with(b"type=SYSCALL "))
-        .map(|line| {
-            let (_, rest) = line.split_once_str(":").unwrap();
-            let (serial, _) = rest.split_once_str(")").unwrap();
-            serial.to_str().unwrap().parse().unwrap()
-        })
-        .collect();
-    for pair in serials.windows(2) {
-        assert_eq!(pair[0] + 1, pair[1], "serials follow each other");
-    }
-    let name = format!(" name=\"{}\" ", file.display());
-    assert_eq!(log.find_iter(&name).count(), made, "opens in the log");
+    event::expect_dense(&log);
+    event::expect_opens(&log, file, made);
 }
 
 pub(crate) fn what_a_killed_daemon_leaves_is_written_once() {

@@ -70,7 +70,7 @@ pub(super) fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: 
 
 /// Says which rules deny what could not be recorded, and what of theirs cannot be denied.
 pub(super) fn tell_denials(plan: &Plan) {
-    let denies = plan.rules.iter().filter(|planned| planned.denies).count();
+    let denies = plan.denying();
     if denies == 0 {
         return;
     }

@@ -15,7 +15,7 @@ impl Measure {
     pub(super) fn of(plan: &Plan) -> Self {
         Self {
             calls: plan.calls.len(),
-            denying: plan.rules.iter().filter(|rule| rule.denies).count(),
+            denying: plan.denying(),
         }
     }
 }
