@@ -114,9 +114,9 @@ pub(crate) struct Goal {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
-    /// The median, divided by that of the reference, at most this.
+    /// The median, divided by that of the reference, to two decimals, at most this.
     AtMost(f64),
-    /// The median, divided by that of the reference, at least this.
+    /// The median, divided by that of the reference, to two decimals, at least this.
     AtLeast(f64),
     /// This and nothing else, in every round.
     Exactly(f64),
@@ -173,7 +173,11 @@ impl Quantity {
     }
 
     fn judge(&self, series: &Series, bound: Bound) -> Option<(String, String, bool)> {
-        let ratio = || self.compare(series).map(|comparison| comparison.ratio);
+        // What is shown is what is judged: two decimals, of which the second is noise already.
+        let ratio = || {
+            let ratio = self.compare(series)?.ratio;
+            Some((ratio * 100.0).round() / 100.0)
+        };
         let all = |wanted: f64| {
             let same = |value: &f64| value.total_cmp(&wanted).is_eq();
             series.samples.iter().all(same)
@@ -378,6 +382,17 @@ pub(crate) mod tests {
             let outcomes = quantity(bound).outcomes();
             assert_eq!(outcomes.len(), 1, "{bound:?}");
             assert_eq!(outcomes[0].1, reached, "{bound:?}");
+        }
+        let mut near = quantity(Bound::AtMost(1.3));
+        for (added, reached) in [(0.4, true), (0.6, false)] {
+            for series in near
+                .variants
+                .iter_mut()
+                .filter(|series| series.name == "tollgate")
+            {
+                series.samples = vec![130.0 + added; 3];
+            }
+            assert_eq!(near.outcomes()[0].1, reached, "{added}");
         }
         let mut same = quantity(Bound::Equal);
         for series in &mut same.variants {

@@ -58,11 +58,11 @@ impl Case for Redis {
     }
 
     fn seconds(&self) -> u32 {
-        4
+        6
     }
 
     fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
-        let requests: u32 = if brief { 500 } else { 50_000 };
+        let requests: u32 = if brief { 500 } else { 150_000 };
         let program = server(place)?;
         let directory = place.nobodys("redis")?;
         let (values, spent) = in_state(place, variant, || {
