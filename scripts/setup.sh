@@ -20,14 +20,15 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 #                    tests compare with; it is not left running
 # libauparse-dev     programs that read events with auparse
 # qemu-system-x86 busybox-static   machines for the tests on other kernels, and a shell in them
+# checkpolicy        makes a policy for SELinux in one of them
 # git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
 #                    redis-tools holds the server too, under another name, without making it a service
 # fio sysbench       cases of `tollgate bench`
 # chromium-headless-shell   looks at the page that it writes
 # systemd            systemd-analyze, which looks at the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
-packages="$packages libauparse-dev qemu-system-x86 busybox-static git golang-go python3"
-packages="$packages redis-tools strace fio sysbench chromium-headless-shell systemd"
+packages="$packages libauparse-dev qemu-system-x86 busybox-static checkpolicy git golang-go"
+packages="$packages python3 redis-tools strace fio sysbench chromium-headless-shell systemd"
 # dpkg-dev lintian debootstrap   build the package, look at it, and install it in a Debian of its own
 if [ "${1:-}" = packaging ]; then
 	packages="$packages dpkg-dev lintian debootstrap"

@@ -34,6 +34,7 @@ const AUSEARCH: &str = "/usr/sbin/ausearch";
 const AUREPORT: &str = "/usr/sbin/aureport";
 const AULAST: &str = "/usr/bin/aulast";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
+const CHECKPOLICY: &str = "checkpolicy";
 
 /// What programs that use auparse are made with.
 const AUPARSE: &str = "/usr/include/auparse.h";
@@ -47,11 +48,14 @@ const COUNTING: &str = "count_";
 /// The same for those whose processors must run at the same time.
 const RACING: &str = "attack";
 
+/// The same for those in which SELinux refuses something.
+const LABELLED: &str = "avc";
+
 /// Tests with random rule lists.
 const LISTS: &str = "lists::";
 
 /// What a machine or its kernel is made with, and cannot be without.
-const TOOLS: [&str; 12] = [
+const TOOLS: [&str; 13] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
@@ -61,6 +65,7 @@ const TOOLS: [&str; 12] = [
     AUDITCTL,
     "apt-cache",
     "apt-get",
+    CHECKPOLICY,
     "dpkg-deb",
     "gcc",
     "ldd",
@@ -195,11 +200,18 @@ impl Options {
     /// The machines that have such tests.
     fn purposes(&self) -> Vec<Purpose> {
         if self.filter.is_empty() {
-            vec![Purpose::Testing, Purpose::Racing, Purpose::Counting]
+            vec![
+                Purpose::Testing,
+                Purpose::Labelled,
+                Purpose::Racing,
+                Purpose::Counting,
+            ]
         } else if self.filter.starts_with(COUNTING) {
             vec![Purpose::Counting]
         } else if self.filter.starts_with(RACING) {
             vec![Purpose::Racing]
+        } else if self.filter.starts_with(LABELLED) {
+            vec![Purpose::Labelled]
         } else {
             vec![Purpose::Testing]
         }
@@ -260,7 +272,7 @@ fn run_all(
 ) -> Result<Vec<(Tally, Counts)>, Box<dyn Error + Send + Sync>> {
     match purpose {
         Purpose::Racing => machines.iter().map(Machine::run).collect(),
-        Purpose::Testing | Purpose::Counting => thread::scope(|scope| {
+        Purpose::Testing | Purpose::Labelled | Purpose::Counting => thread::scope(|scope| {
             let running: Vec<_> = machines
                 .iter()
                 .map(|machine| scope.spawn(|| machine.run()))
@@ -310,6 +322,14 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
         b"root:x:0:0::/:/bin/sh\nwww-data:x:33:33::/:/bin/sh\n",
     );
     archive.file("/etc/group", 0o644, b"root:x:0:\n");
+    let policy = repository.target().join("vm").join("selinux.policy");
+    let mut command = repository.command(CHECKPOLICY);
+    // Both kernels read this version.
+    command.args(["-c", "33", "-U", "allow", "-o"]).arg(&policy);
+    if !succeeds(command.arg("tests/vm/selinux/policy.conf"))? {
+        return Err("cannot make a policy for SELinux".into());
+    }
+    archive.file("/etc/selinux.policy", 0o644, &fs::read(policy)?);
     rulesets::pack(repository, &mut archive)?;
     Ok(archive.finish())
 }
@@ -356,7 +376,13 @@ mod tests {
         assert_eq!(purposes("count_fentry::"), [Purpose::Counting]);
         assert_eq!(purposes("fentry"), [Purpose::Testing]);
         assert_eq!(purposes("attack::names"), [Purpose::Racing]);
-        let all = [Purpose::Testing, Purpose::Racing, Purpose::Counting];
+        assert_eq!(purposes("avc::"), [Purpose::Labelled]);
+        let all = [
+            Purpose::Testing,
+            Purpose::Labelled,
+            Purpose::Racing,
+            Purpose::Counting,
+        ];
         assert_eq!(options(&[]).unwrap().purposes(), all);
     }
 

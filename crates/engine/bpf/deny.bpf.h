@@ -14,10 +14,10 @@
 #define TOLLGATE_DENY_BPF_H
 
 /*
- * The answer to a call of which `s->hit` has the watches that it hits, and `s->event.open_perm` what it opens
- * for. A function of its own, which the verifier walks once.
+ * The answer to a call, `key` in the call table, of which `s->hit` has the watches that it hits, and
+ * `s->event.open_perm` what it opens for. A function of its own, which the verifier walks once.
  */
-__noinline int deny_call(struct scratch *s, const struct wire_call *call)
+__noinline int deny_call(struct scratch *s, const struct wire_call *call, __u32 key)
 {
 	struct task_struct *task = current();
 	struct wire_event *event;
@@ -33,7 +33,10 @@ __noinline int deny_call(struct scratch *s, const struct wire_call *call)
 	event->success = 1;
 	event->pid = task->tgid;
 	event->objects = 0;
-	fill_args(event->args, task_regs(task), event->abi);
+	if (key < WIRE_URING_FIRST)
+		fill_args(event->args, task_regs(task), event->abi);
+	else
+		__builtin_memset(event->args, 0, sizeof(event->args));
 	fill_task_facts(event, task, facts);
 	if (facts & WIRE_FACT_EXE)
 		watch_exe(s);
@@ -72,12 +75,13 @@ static __always_inline int deny_known(int before)
 	s->hits = 0;
 	if (seen)
 		seen_hits(s, seen);
-	return deny_call(s, call);
+	return deny_call(s, call, key);
 }
 
 /*
  * Where an open has come to what it opens, with `flags`, or makes: `last` is the name that it is to have below
- * `dentry` then, and the flags are those of the call.
+ * `dentry` then, and the flags are those of the call. An operation of io_uring has none there: it makes an empty
+ * file before it is refused.
  */
 static __always_inline int deny_opened(const struct dentry *dentry, const struct vfsmount *mnt,
 				       __u64 last, __u32 flags)
@@ -87,7 +91,8 @@ static __always_inline int deny_opened(const struct dentry *dentry, const struct
 	struct scratch *s;
 	__u32 key = deniable(task, &call);
 
-	if (key == WIRE_NO_CALL || call->facts & WIRE_FACT_EXEC)
+	if (key == WIRE_NO_CALL || call->facts & WIRE_FACT_EXEC ||
+	    (last && key >= WIRE_URING_FIRST))
 		return 0;
 	s = scratch();
 	if (!s)
@@ -104,7 +109,7 @@ static __always_inline int deny_opened(const struct dentry *dentry, const struct
 	} else {
 		s->event.open_perm = ACC_MODE(flags);
 	}
-	return deny_call(s, call);
+	return deny_call(s, call, key);
 }
 
 /*

@@ -326,6 +326,14 @@ struct task_struct {
 	__u64 self_exec_id;
 };
 
+struct sk_buff {
+	unsigned char *data;
+};
+
+struct audit_buffer {
+	struct sk_buff *skb;
+};
+
 struct linux_binprm {
 	struct cred *cred;
 	const char *filename;

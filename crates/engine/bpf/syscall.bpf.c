@@ -42,6 +42,7 @@
 #include "detail.bpf.h"
 #include "uring.bpf.h"
 #include "deny.bpf.h"
+#include "avc.bpf.h"
 
 #define O_ACCMODE	 3 /* none of the bits: opened to read */
 #define NR_EXIT_64	 60

@@ -58,6 +58,7 @@ enum wire_cut {
 	WIRE_CUT_WATCHES, /* an object was below more watches than are compared */
 	WIRE_CUT_SEEN, /* what hooks inside the kernel saw did not fit */
 	WIRE_CUT_MARK, /* what was decided about a new task could not be kept with it */
+	WIRE_CUT_CALL, /* a record of a security module stands without its call */
 	WIRE_CUT_MAX,
 };
 
@@ -67,7 +68,7 @@ struct wire_counts {
 	__u64 delivered; /* of them, put into the ring */
 	__u64 lost[WIRE_LOST_MAX];
 	__u64 cut[WIRE_CUT_MAX];
-	__u64 _pad[3]; /* to whole cache lines */
+	__u64 _pad[2]; /* to whole cache lines */
 };
 _Static_assert(sizeof(struct wire_counts) == 128, "wire_counts layout");
 
@@ -241,6 +242,7 @@ _Static_assert(sizeof(struct wire_entry) == 48, "wire_entry layout");
 #define WIRE_EVENT_STARTED     32 /* the call started a program: argv follows */
 #define WIRE_EVENT_CWD	       64
 #define WIRE_EVENT_URING       128 /* through io_uring: args are those of no call */
+#define WIRE_EVENT_STAMPED     256 /* of a record of the kernel's: type and text are the detail */
 
 /*
  * One audited syscall. Behind it follow, without gaps: `objects` times a wire_object, its name and its

@@ -24,7 +24,7 @@ pub(crate) const ITEMS: usize = 8;
 pub(crate) const URING_FIRST: u32 = 2048;
 pub(crate) const CALLS: u32 = 2176;
 pub(crate) const LOST: usize = 4;
-pub(crate) const CUT: usize = 7;
+pub(crate) const CUT: usize = 8;
 
 pub(crate) const COMM_LEN: usize = 16;
 
@@ -36,6 +36,7 @@ pub(crate) const EVENT_CWD_DELETED: u16 = 16;
 pub(crate) const EVENT_STARTED: u16 = 32;
 pub(crate) const EVENT_CWD: u16 = 64;
 pub(crate) const EVENT_URING: u16 = 128;
+pub(crate) const EVENT_STAMPED: u16 = 256;
 
 pub(crate) const OBJECT_INODE: u8 = 1;
 pub(crate) const OBJECT_PARENT: u8 = 2;
@@ -146,7 +147,7 @@ pub(crate) struct WireCounts {
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
     pub(crate) cut: [u64; CUT],
-    _pad: [u64; 3],
+    _pad: [u64; 2],
 }
 
 #[derive(
@@ -462,6 +463,7 @@ mod tests {
             ("WIRE_EVENT_CWD_DELETED", u64::from(EVENT_CWD_DELETED)),
             ("WIRE_EVENT_STARTED", u64::from(EVENT_STARTED)),
             ("WIRE_EVENT_CWD", u64::from(EVENT_CWD)),
+            ("WIRE_EVENT_STAMPED", u64::from(EVENT_STAMPED)),
             ("WIRE_OBJECT_INODE", u64::from(OBJECT_INODE)),
             ("WIRE_OBJECT_PARENT", u64::from(OBJECT_PARENT)),
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),

@@ -3,8 +3,9 @@
 use audit::event::{Argv, Background, Event, Task, Time, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
 use audit::plan::uring::Operation;
+use audit::record::decode;
 use smallvec::SmallVec;
-use zerocopy::FromBytes as _;
+use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::abi::{self, WireAux, WireEvent, WireObject};
 use crate::aux;
@@ -26,6 +27,9 @@ pub enum DecodeError {
     /// The sample was written by another version of the kernel side.
     #[error("event sample has version {0}, this program reads {ours}", ours = abi::VERSION)]
     Version(u16),
+    /// The event belongs to a record of the kernel's, and does not say to which.
+    #[error("event sample has no stamp of the kernel's")]
+    Stamp,
     /// The rule that the event names is not in the plan.
     #[error("event sample names rule {0}, which the plan does not have")]
     Rule(u32),
@@ -69,6 +73,15 @@ pub fn ticks(sample: &[u8]) -> Result<u64, DecodeError> {
 /// [`DecodeError::Short`] when the sample has no header.
 pub fn chosen_by(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
     Ok(Epoch::and_rule(header(sample)?.0.rule))
+}
+
+/// Whether a sample is the call in which a security module has made a record. The event has the time and the
+/// serial of that record, and no rule has chosen it.
+///
+/// # Errors
+/// [`DecodeError::Short`] when the sample has no header.
+pub fn is_stamped(sample: &[u8]) -> Result<bool, DecodeError> {
+    Ok(header(sample)?.0.flags & abi::EVENT_STAMPED != 0)
 }
 
 fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {
@@ -138,8 +151,13 @@ impl Decoder {
         if head.version != abi::VERSION {
             return Err(DecodeError::Version(head.version));
         }
-        let key = context.keys.of(head.rule);
-        let key = key.ok_or(DecodeError::Rule(head.rule))?;
+        let stamped = head.flags & abi::EVENT_STAMPED != 0;
+        let key = if stamped {
+            None
+        } else {
+            let key = context.keys.of(head.rule);
+            key.ok_or(DecodeError::Rule(head.rule))?
+        };
         let mut rest = Rest {
             bytes: rest,
             have: sample.len(),
@@ -149,6 +167,11 @@ impl Decoder {
             objects.push(rest.object()?);
         }
         let details = rest.details(head.details)?;
+        let (time, serial) = if stamped {
+            stamp(details)?
+        } else {
+            (context.time, context.serial)
+        };
         let exe = rest.take(usize::from(head.exe_len), "exe")?;
         let cwd = rest.take(usize::from(head.cwd_len), "cwd")?;
         let proctitle = rest.take(usize::from(head.proctitle_len), "proctitle")?;
@@ -185,8 +208,8 @@ impl Decoder {
         let items = call.items(&objects);
         let uring_op = (head.flags & abi::EVENT_URING != 0).then_some(head.uring_op);
         Ok(Event {
-            time: context.time,
-            serial: context.serial,
+            time,
+            serial,
             arch: if head.abi == abi::B32 {
                 Arch::I386
             } else {
@@ -231,6 +254,14 @@ impl Decoder {
             background,
         })
     }
+}
+
+/// What the text of a record begins with, which is the one detail.
+fn stamp(details: &[WireAux]) -> Result<(Time, Serial), DecodeError> {
+    let [text] = details else {
+        return Err(DecodeError::Stamp);
+    };
+    decode::stamp(text.word.as_bytes()).map_err(|_none| DecodeError::Stamp)
 }
 
 fn until_nul(bytes: &[u8]) -> &[u8] {

@@ -1,5 +1,6 @@
 //! The engine: a plan in force, the programs attached for it, and the ring of events.
 
+mod avc;
 mod detach;
 mod limits;
 mod now;
@@ -49,6 +50,8 @@ pub struct Options {
     pub uring: bool,
     /// Whether events carry what records have no room for, such as [`audit::event::Item::path`].
     pub context: bool,
+    /// Whether there is room for what [`Engine::accompany`] sends.
+    pub avc: bool,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             ring_bytes: 64 << 20,
             uring: true,
             context: false,
+            avc: false,
         }
     }
 }
@@ -68,6 +72,8 @@ pub struct Engine<'s> {
     /// What the stubs that are gone were skipped.
     skipped_stubs: u64,
     heartbeat: Option<Heartbeat>,
+    /// What sends the calls of security modules' records.
+    avc: Option<Held>,
     kind: EngineKind,
     counters: Mapped<WireCounts>,
     unsent: Unsent,
@@ -204,6 +210,7 @@ impl<'s> Engine<'s> {
             reaper: Reaper::default(),
             skipped_stubs: 0,
             heartbeat: None,
+            avc: None,
             kind,
             counters,
             unsent,

@@ -42,6 +42,7 @@ impl<'a> Call<'a> {
         }
         let enoent = self.returned && self.head.exit.cast_signed() == -2;
         let done = self.head.success != 0;
+        let under_way = self.head.flags & abi::EVENT_STAMPED != 0;
         for object in objects
             .iter()
             .rev()
@@ -56,7 +57,7 @@ impl<'a> Call<'a> {
             .iter()
             .filter(|object| object.wire.effect == abi::EFFECT_DELETE)
         {
-            if done || (self.returned && !enoent && objects.len() == 1) {
+            if done || under_way || (self.returned && !enoent && objects.len() == 1) {
                 items.extend(item(object, NameType::Delete, None));
             }
         }
@@ -64,7 +65,7 @@ impl<'a> Call<'a> {
             .iter()
             .filter(|object| object.wire.effect == abi::EFFECT_CREATE)
         {
-            if done {
+            if done || under_way {
                 items.extend(item(object, NameType::Create, None));
             }
         }

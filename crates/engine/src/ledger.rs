@@ -32,7 +32,7 @@ const OBJECT: &str = env!("TOLLGATE_OBJECT");
 /// What a header begins with.
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
 /// Version of everything that is pinned, this header and the names among it.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// How far events have come.
 #[derive(

@@ -49,7 +49,7 @@ mod watch;
 pub use attach::Attached;
 pub use child::unblock_signals;
 pub use clock::{Clock, Moment};
-pub use decode::{Context, DecodeError, Decoder, chosen_by, ticks};
+pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};
 pub use engine::{Detaching, Engine, Options};
 pub use error::EngineError;
 pub use kaudit::{

@@ -2,7 +2,7 @@
 
 mod address;
 mod deny;
-mod shape;
+pub(crate) mod shape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

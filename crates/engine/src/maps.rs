@@ -99,10 +99,12 @@ pub(crate) fn size(
         Sees::Calls => 1,
     };
     let paths = if options.context { slots } else { 1 };
+    let avc = if options.avc { cpus } else { 1 };
     for (name, map, entries) in [
         ("tlg_ring", &mut maps.tlg_ring, options.ring_bytes),
         ("tlg_counts", &mut maps.tlg_counts, cpus),
         ("tlg_scratch", &mut maps.tlg_scratch, cpus),
+        ("tlg_avc_scratch", &mut maps.tlg_avc_scratch, avc),
         ("tlg_seen", &mut maps.tlg_seen, slots),
         ("tlg_paths", &mut maps.tlg_paths, paths),
         ("tlg_tests", &mut maps.tlg_tests, both(room.tests)),
@@ -289,7 +291,7 @@ where
 }
 
 /// Writes consecutive elements of an array with one call.
-fn put_all<V>(
+pub(crate) fn put_all<V>(
     name: &'static str,
     map: &impl MapCore,
     first: u32,

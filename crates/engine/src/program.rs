@@ -146,6 +146,7 @@ programs! {
     DenyTrace => deny_trace,
     DenyModule => deny_module,
     DenyModuleData => deny_module_data,
+    AvcCall => avc_call,
 }
 
 impl Program {

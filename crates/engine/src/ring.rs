@@ -19,6 +19,7 @@ use libbpf_rs::MapInfo;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::abi::LOST;
+use crate::decode;
 use crate::ledger::{Ledger, Mark, Receipt};
 use crate::memory::{Access, Memory, page};
 
@@ -117,7 +118,10 @@ impl Events {
             if let Some(sample) = sample {
                 take(sample);
                 count += 1;
-                self.taken.set(self.taken.get() + 1);
+                // What belongs to a record of the kernel's was chosen by no rule.
+                if decode::is_stamped(sample) != Ok(true) {
+                    self.taken.set(self.taken.get() + 1);
+                }
             }
             self.read.set(self.read.get() + length);
         }

@@ -119,6 +119,8 @@ pub enum Cut {
     Seen,
     /// What the task list decided about a new task could not be kept: its calls are decided one by one.
     Mark,
+    /// A record of a security module stands without its call: the ring had no room for it.
+    Call,
 }
 
 impl Cut {
@@ -131,6 +133,7 @@ impl Cut {
         Self::Watches,
         Self::Seen,
         Self::Mark,
+        Self::Call,
     ];
 
     /// The part, for people.
@@ -144,6 +147,7 @@ impl Cut {
             Self::Watches => "too deep for watches",
             Self::Seen => "too much for the hooks inside the kernel",
             Self::Mark => "new task not marked",
+            Self::Call => "refusal without its call",
         }
     }
 }

@@ -35,6 +35,11 @@ impl Planner {
         Self { modules, deny }
     }
 
+    /// Whether something refuses calls by labels, and has the kernel's audit make records of it.
+    pub(crate) fn has_security_module(&self) -> bool {
+        !self.modules.is_empty()
+    }
+
     /// Compiles rules.
     pub(crate) fn plan(&self, rules: Vec<Listed>) -> Plan {
         let mut plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);

@@ -100,6 +100,11 @@ impl Event {
         self.serial >= FIRST_SERIAL
     }
 
+    /// Its records, as they stand in the log.
+    pub(crate) fn lines(&self) -> &[BString] {
+        &self.records
+    }
+
     /// Every value of a field in the records of a kind, decoded.
     pub(crate) fn fields(&self, kind: &str, name: &str) -> Vec<String> {
         let mut values = Vec::new();

@@ -22,7 +22,8 @@ pub(crate) const STRANGER: u32 = 1002;
 /// On the kernel's command line: only tests whose name holds what follows are run.
 const FILTER: &str = "vm.filter=";
 /// On the kernel's command line: what this machine is for, when it is not for most of the tests.
-const PURPOSES: [(&str, Purpose); 2] = [
+const PURPOSES: [(&str, Purpose); 3] = [
+    ("vm.labels", Purpose::Labelled),
     ("vm.counts", Purpose::Counting),
     ("vm.races", Purpose::Racing),
 ];
@@ -33,6 +34,8 @@ pub(crate) enum Purpose {
     Testing,
     /// Its processors run at the same time.
     Racing,
+    /// SELinux is there.
+    Labelled,
     /// Its clocks count instructions.
     Counting,
 }

@@ -11,6 +11,7 @@
 )]
 
 mod attack;
+mod avc;
 mod blind;
 mod clock;
 mod count;
@@ -73,6 +74,16 @@ const TESTING: &[Session] = &[
 /// Those in which something happens while a call runs. `cargo xtask vm` knows them by their name.
 const RACING: &[Session] = &[attack::SESSION];
 
+/// Those in which SELinux refuses something. `cargo xtask vm` knows them by their name.
+const LABELLED: &[Session] = &[
+    avc::SESSION,
+    Session {
+        name: "avc_tracepoint",
+        engine: "tracepoint",
+        ..avc::SESSION
+    },
+];
+
 /// Those that take minutes, run when a filter names them.
 const LONG: &[Session] = &[rulesets::SESSION, rulesets::SESSION_ALL_CALLS];
 
@@ -85,6 +96,7 @@ fn main() -> ExitCode {
             let sessions = match wishes.purpose {
                 Purpose::Counting => count::SESSIONS,
                 Purpose::Racing => RACING,
+                Purpose::Labelled => LABELLED,
                 Purpose::Testing if wishes.filter.starts_with("rulesets") => LONG,
                 Purpose::Testing => TESTING,
             };

@@ -32,6 +32,9 @@ const COUNTING_OPTIONS: &str = "init_on_alloc=0 vm.counts";
 
 const RACING_OPTIONS: &str = "vm.races";
 
+/// SELinux refuses what its policy does not allow, and no other module does.
+const LABELLED_OPTIONS: &str = "lsm=selinux,bpf selinux=1 enforcing=1 vm.labels";
+
 const KVM: [&str; 4] = ["-accel", "kvm", "-cpu", "host"];
 
 /// What a machine is for.
@@ -42,6 +45,8 @@ pub(crate) enum Purpose {
     /// Has one thread of a program change what the call of another is given: the processors run at the
     /// same time, and QEMU may lose the race that [`Machine::run`] speaks of.
     Racing,
+    /// Has SELinux refuse things.
+    Labelled,
     /// Counts instructions: one processor, whose clocks all advance by a nanosecond with each
     /// instruction, and that skips the time in which it would sleep.
     Counting,
@@ -134,13 +139,19 @@ impl Machine<'_> {
     fn start(&self) -> Result<Child, String> {
         // Page tables of five levels only make emulation slower.
         let emulated = |accelerator| ["-accel", accelerator, "-cpu", "max,la57=off"];
-        let (accelerator, processors, options) = match self.purpose {
-            Purpose::Counting => (emulated("tcg"), ["-smp", "1"], COUNTING_OPTIONS),
-            Purpose::Racing if has_kvm() => (KVM, ["-smp", "2"], RACING_OPTIONS),
-            Purpose::Racing => (emulated("tcg"), ["-smp", "2"], RACING_OPTIONS),
+        let options = match self.purpose {
+            Purpose::Testing => "",
+            Purpose::Racing => RACING_OPTIONS,
+            Purpose::Labelled => LABELLED_OPTIONS,
+            Purpose::Counting => COUNTING_OPTIONS,
+        };
+        let (accelerator, processors) = match self.purpose {
+            Purpose::Counting => (emulated("tcg"), ["-smp", "1"]),
+            Purpose::Racing if has_kvm() => (KVM, ["-smp", "2"]),
+            Purpose::Racing => (emulated("tcg"), ["-smp", "2"]),
             // Programs of the engine share areas of one processor each: two show when they do not.
-            Purpose::Testing if has_kvm() => (KVM, ["-smp", "2"], ""),
-            Purpose::Testing => (emulated("tcg,thread=single"), ["-smp", "2"], ""),
+            Purpose::Testing | Purpose::Labelled if has_kvm() => (KVM, ["-smp", "2"]),
+            Purpose::Testing | Purpose::Labelled => (emulated("tcg,thread=single"), ["-smp", "2"]),
         };
         let mut command = Command::new(QEMU);
         if self.purpose == Purpose::Counting {

@@ -99,12 +99,7 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
     cursor.literal(b"type=", "`type=`")?;
     let kind = cursor.word("a blank after the type")?;
     cursor.literal(b"msg=audit(", "`msg=audit(`")?;
-    let sec = cursor.number("seconds")?;
-    cursor.literal(b".", "`.` after the seconds")?;
-    let milli = cursor.milli()?;
-    cursor.literal(b":", "`:` before the serial")?;
-    let serial = cursor.number("a serial of 32 bits")?;
-    cursor.literal(b"):", "`):` after the serial")?;
+    let (time, serial) = cursor.stamp()?;
 
     let start = cursor.at;
     let text = cursor.rest();
@@ -112,8 +107,8 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
     Ok(Record {
         node,
         kind,
-        time: Time { sec, milli },
-        serial: Serial(serial),
+        time,
+        serial,
         body: Part {
             text: body,
             column: start + 1,
@@ -123,6 +118,16 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
             column: start + body.len() + 2,
         },
     })
+}
+
+/// When an event happened, and its serial: what the kernel's text of a record begins with, from `audit(` on.
+///
+/// # Errors
+/// [`DecodeError::Expected`] when it does not.
+pub fn stamp(text: &[u8]) -> Result<(Time, Serial), DecodeError> {
+    let mut cursor = Cursor { line: text, at: 0 };
+    cursor.literal(b"audit(", "`audit(`")?;
+    cursor.stamp()
 }
 
 impl<'a> Record<'a> {
@@ -264,6 +269,17 @@ impl<'a> Cursor<'a> {
         parse(self.digits()).ok_or(error)
     }
 
+    /// What stands behind `audit(`, up to the colon.
+    fn stamp(&mut self) -> Result<(Time, Serial), DecodeError> {
+        let sec = self.number("seconds")?;
+        self.literal(b".", "`.` after the seconds")?;
+        let milli = self.milli()?;
+        self.literal(b":", "`:` before the serial")?;
+        let serial = self.number("a serial of 32 bits")?;
+        self.literal(b"):", "`):` after the serial")?;
+        Ok((Time { sec, milli }, Serial(serial)))
+    }
+
     fn milli(&mut self) -> Result<u16, DecodeError> {
         let error = self.expected("three digits of milliseconds");
         match self.digits() {
@@ -292,6 +308,21 @@ mod tests {
             Err(error) => error,
         };
         error.to_string()
+    }
+
+    #[test]
+    fn a_stamp_is_read() {
+        let found = stamp(b"audit(1700000000.042:7): avc:  denied\0").unwrap();
+        let time = Time {
+            sec: 1_700_000_000,
+            milli: 42,
+        };
+        assert_eq!(found, (time, Serial(7)));
+        let broken = stamp(b"audit(1700000000.042:7)\0").unwrap_err();
+        assert_eq!(
+            broken.to_string(),
+            "column 23: expected `):` after the serial"
+        );
     }
 
     #[test]

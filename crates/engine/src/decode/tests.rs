@@ -231,6 +231,52 @@ fn a_failed_unlink_names_its_object_only_when_there_was_one() {
 }
 
 #[test]
+fn a_call_under_way_has_the_stamp_of_its_record() {
+    let mut sample = Sample::new().object(
+        abi::PLACE_PATH,
+        abi::EFFECT_DELETE,
+        abi::OBJECT_NAMED,
+        b"/d/f",
+    );
+    sample.head.flags = abi::EVENT_STAMPED;
+    (sample.head.success, sample.head.rule) = (0, u32::MAX);
+    let mut detail = WireAux {
+        kind: 1400,
+        ..WireAux::default()
+    };
+    let text = b"audit(1700000000.042:7): \0";
+    detail.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
+    sample.tail.extend_from_slice(detail.as_bytes());
+    sample.head.details = 1;
+    let time = Time {
+        sec: 1_700_000_000,
+        milli: 42,
+    };
+    sample.decoded(|event| {
+        assert_eq!((event.time, event.serial), (time, Serial(7)));
+        assert_eq!((event.exit, event.key), (None, None));
+        assert!(
+            event.details.is_empty(),
+            "the record itself comes elsewhere"
+        );
+    });
+    assert_eq!(
+        sample.items(),
+        [
+            named("/d/", NameType::Parent),
+            named("/d/f", NameType::Delete)
+        ]
+    );
+    sample.head.details = 0;
+    let bytes = [sample.head.as_bytes(), &sample.tail].concat();
+    let words = aligned(&bytes);
+    let keys = Keys::keyless();
+    let mut decoder = Decoder::default();
+    let error = decoder.event(words.as_bytes(), context(&keys));
+    assert_eq!(error.unwrap_err(), DecodeError::Stamp);
+}
+
+#[test]
 fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
     let sample = Sample::new()
         .object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, 0, b"")

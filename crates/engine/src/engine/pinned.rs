@@ -153,7 +153,8 @@ impl<'s> Engine<'s> {
     /// Whether its programs were loaded with such options.
     #[must_use]
     pub fn has(&self, options: Options) -> bool {
-        (self.ledger.fixed().context != 0) == options.context
+        let same = (self.ledger.fixed().context != 0) == options.context;
+        same && (!options.avc || self.has_areas_for_calls())
     }
 
     /// Whether all that audits outlives this process.

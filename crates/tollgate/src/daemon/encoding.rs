@@ -54,6 +54,13 @@ impl Encoding {
         }
     }
 
+    /// From now on calls come for what security modules record.
+    pub(super) fn expect_calls(&mut self) {
+        if let Some(messages) = &mut self.messages {
+            messages.expect_calls();
+        }
+    }
+
     /// Passes on all messages that were taken.
     pub(super) fn all_messages(&mut self) {
         if let Some(messages) = &mut self.messages {
@@ -119,6 +126,13 @@ impl Encoding {
         self.empty_at = None;
     }
 
+    /// Passes on the calls that still wait for a record of the kernel's audit.
+    pub(super) fn last_messages(&mut self) {
+        if let Some(messages) = &mut self.messages {
+            messages.last(&mut self.batch);
+        }
+    }
+
     pub(super) fn take(&mut self, sample: &[u8]) {
         let (Ok(jiffies), Ok(rule)) = (engine::ticks(sample), engine::chosen_by(sample)) else {
             self.drained.undecodable += 1;
@@ -134,6 +148,13 @@ impl Encoding {
             self.drained.undecodable += 1;
             return;
         };
+        if engine::is_stamped(sample) == Ok(true) {
+            // Without messages there is no record that it could belong to.
+            if let Some(messages) = &mut self.messages {
+                messages.call(&event, &self.exclude);
+            }
+            return;
+        }
         if let Some(messages) = &mut self.messages {
             messages.up_to(time, &mut self.batch);
         }

@@ -2,22 +2,24 @@
 //!
 //! They come over netlink a moment after they were made, with a time and a serial of the kernel's own. Each
 //! waits until the ring has given the events that are older, so that the log is in the order of time as far
-//! as the two streams tell.
+//! as the two streams tell. That of a security module is joined by its call, which comes through the ring.
+
+mod held;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::fs;
 
-use audit::event::{Task, Time};
-use audit::ids::{Auid, MsgType, Serial};
+use audit::event::{Event, Task, Time};
+use audit::ids::{Auid, MsgType};
 use audit::plan::exclude::Exclude;
-use audit::plan::{eval, message};
-use audit::record::{decode, encode};
+use audit::plan::message;
+use audit::record::decode;
 use bstr::ByteSlice as _;
-use engine::{Message, MessageStream};
+use engine::MessageStream;
 use nix::errno::Errno;
 
 use super::pipeline::Batch;
+use held::Held;
 
 /// Messages taken between two looks at the ring.
 const AT_ONCE: usize = 256;
@@ -43,16 +45,6 @@ pub(super) struct Messages {
     stream: MessageStream,
     held: Held,
     pub(super) counts: MessageCounts,
-}
-
-/// Lines that wait for the ring.
-#[derive(Debug, Default)]
-struct Held {
-    lines: Vec<u8>,
-    /// Bytes of the lines that were passed on.
-    passed: usize,
-    /// Stamp of each line that was not, and where it ends.
-    waiting: VecDeque<(Time, Serial, usize)>,
 }
 
 impl Messages {
@@ -84,7 +76,7 @@ impl Messages {
             held,
             counts,
         } = self;
-        if held.lines.len() > HELD_BYTES {
+        if held.len() > HELD_BYTES {
             return Ok(true);
         }
         let received = stream.receive(AT_ONCE, |message| match message {
@@ -102,65 +94,30 @@ impl Messages {
         }
     }
 
+    /// From now on calls come for what security modules record.
+    pub(super) fn expect_calls(&mut self) {
+        self.held.expect_calls();
+    }
+
+    /// Takes the call of a record that has come or will come.
+    pub(super) fn call(&mut self, call: &Event<'_>, exclude: &Exclude) {
+        self.held.call(call, exclude);
+    }
+
     /// Passes on those that are not younger than an event.
     pub(super) fn up_to(&mut self, time: Time, batch: &mut Batch) {
-        self.held.pass(batch, |of_message| of_message <= time);
+        self.held.pass(batch, Some(time));
     }
 
     /// Passes on all that were taken.
     pub(super) fn all(&mut self, batch: &mut Batch) {
-        self.held.pass(batch, |_| true);
-    }
-}
-
-impl Held {
-    fn take(
-        &mut self,
-        message: Message<'_>,
-        exclude: &Exclude,
-        user: &message::Messages,
-        counts: &mut MessageCounts,
-    ) {
-        let start = self.lines.len();
-        encode::relayed(message.kind, message.text, &mut self.lines);
-        let line = self.lines.get(start..).unwrap_or_default();
-        let Ok(record) = decode::line(line) else {
-            self.lines.truncate(start);
-            counts.refused += 1;
-            return;
-        };
-        counts.received += 1;
-        let (time, serial) = (record.time, record.serial);
-        let asked = user.asks_about(message.kind);
-        if asked || !exclude.is_empty() {
-            let sender = Sender::of(&record);
-            let task = sender.task();
-            let sent = eval::other::Sender { task, label: None };
-            if asked && !user.keeps(message.kind, &sent) {
-                self.lines.truncate(start);
-            }
-            exclude.strike(&sent.task, &mut self.lines, start);
-            if self.lines.len() == start {
-                counts.excluded += 1;
-                return;
-            }
-        }
-        self.waiting.push_back((time, serial, self.lines.len()));
+        self.held.pass(batch, None);
     }
 
-    fn pass(&mut self, batch: &mut Batch, is_due: impl Fn(Time) -> bool) {
-        while let Some(&(time, serial, end)) = self.waiting.front()
-            && is_due(time)
-        {
-            let line = self.lines.get(self.passed..end).unwrap_or_default();
-            batch.message(line, (time, serial));
-            self.passed = end;
-            self.waiting.pop_front();
-        }
-        if self.waiting.is_empty() {
-            self.lines.clear();
-            self.passed = 0;
-        }
+    /// Passes on the calls whose records do not come.
+    pub(super) fn last(&mut self, batch: &mut Batch) {
+        self.held.pass(batch, None);
+        self.held.last(batch);
     }
 }
 
@@ -231,152 +188,4 @@ fn real_gid(about: &str) -> Option<u32> {
     let status = fs::read_to_string(format!("{about}/status")).ok()?;
     let gids = status.lines().find_map(|line| line.strip_prefix("Gid:"))?;
     gids.split_whitespace().next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use audit::ids::Arch;
-    use audit::plan::Plan;
-    use audit::plan::list::RuleList;
-    use audit::rule::parse_file;
-
-    use super::*;
-    use crate::host::ThisMachine;
-
-    const USER: MsgType = MsgType::USER;
-    const LOGIN: MsgType = MsgType(1006);
-
-    fn time(milli: u16) -> Time {
-        Time { sec: 5, milli }
-    }
-
-    fn plan(rules: &str) -> Plan {
-        let (lines, _) = parse_file(rules.as_bytes(), &ThisMachine);
-        let mut list = RuleList::default();
-        for line in lines {
-            list.obey(0, line.number, line.command).unwrap();
-        }
-        Plan::compile(list.into_rules(), &[Arch::X86_64])
-    }
-
-    fn held(rules: &str, messages: &[(MsgType, &str)]) -> (Held, MessageCounts) {
-        let (mut held, mut counts) = (Held::default(), MessageCounts::default());
-        let Plan {
-            exclude,
-            messages: user,
-            ..
-        } = plan(rules);
-        for &(kind, text) in messages {
-            let text = text.as_bytes();
-            held.take(Message { kind, text }, &exclude, &user, &mut counts);
-        }
-        (held, counts)
-    }
-
-    #[test]
-    fn user_list_is_asked_about_what_programs_send() {
-        let text = "audit(5.000:1): pid=7 uid=3 auid=3 ses=1 msg='op=x'";
-        let rules = "-a never,user -F uid=3\n";
-        let (sent, counts) = held(
-            rules,
-            &[
-                (MsgType(1112), text),
-                (MsgType(2100), text),
-                (MsgType(1005), text),
-            ],
-        );
-        assert_eq!((counts.received, counts.excluded), (3, 3));
-        assert!(sent.lines.is_empty());
-        let (_, of_kernel) = held(rules, &[(MsgType(1701), text)]);
-        assert_eq!((of_kernel.received, of_kernel.excluded), (1, 0));
-        let other = "audit(5.000:1): pid=7 uid=4 auid=3 ses=1 msg='op=x'";
-        let (_, others) = held(rules, &[(MsgType(1112), other)]);
-        assert_eq!((others.received, others.excluded), (1, 0));
-    }
-
-    #[test]
-    fn messages_wait_for_what_is_older() {
-        let (mut held, counts) = held(
-            "",
-            &[
-                (USER, "audit(5.100:1): pid=1 uid=0 auid=0 ses=1 msg='a'"),
-                (LOGIN, "audit(5.200:2): pid=1 uid=0 "),
-                (MsgType(1423), "audit(5.200:2): domain=1"),
-                (MsgType(4000), "audit(5.300:3): x=1"),
-            ],
-        );
-        assert_eq!((counts.received, counts.refused), (4, 0));
-        let mut batch = Batch::default();
-        held.pass(&mut batch, |of| of <= time(99));
-        assert!(batch.text.is_empty());
-        held.pass(&mut batch, |of| of <= time(200));
-        assert_eq!(
-            batch.text.as_bstr(),
-            "type=USER msg=audit(5.100:1): pid=1 uid=0 auid=0 ses=1 msg='a'\n\
-             type=LOGIN msg=audit(5.200:2): pid=1 uid=0\n\
-             type=LANDLOCK_ACCESS msg=audit(5.200:2): domain=1\n"
-        );
-        assert_eq!(batch.origins.len(), 2, "records of one event count once");
-        held.pass(&mut batch, |_| true);
-        assert!(
-            batch
-                .text
-                .ends_with(b"type=UNKNOWN[4000] msg=audit(5.300:3): x=1\n")
-        );
-        assert!(held.lines.is_empty());
-    }
-
-    #[test]
-    fn text_that_is_no_record_is_counted_and_left_out() {
-        let (held, counts) = held(
-            "",
-            &[
-                (USER, ""),
-                (USER, "audit(5:1): x"),
-                (USER, "audit(5.100:99999999999): x"),
-                (USER, "audit(5.100:1) x"),
-            ],
-        );
-        assert_eq!((counts.received, counts.refused), (0, 4));
-        assert!(held.lines.is_empty() && held.waiting.is_empty());
-    }
-
-    #[test]
-    fn nothing_that_a_program_says_makes_another_line() {
-        let (held, counts) = held(
-            "",
-            &[(
-                USER,
-                "audit(5.100:1): msg='a\ntype=USER msg=audit(1.1:1): \x1dUID=\"root\"'",
-            )],
-        );
-        assert_eq!((counts.received, counts.refused), (1, 0));
-        assert_eq!(held.lines.iter().filter(|&&byte| byte == b'\n').count(), 1);
-        assert!(!held.lines.contains(&0x1d));
-    }
-
-    #[test]
-    fn the_exclude_list_holds_for_messages() {
-        let messages = [
-            (
-                USER,
-                "audit(5.100:1): pid=0 uid=7 auid=1000 ses=1 msg='uid=0'",
-            ),
-            (
-                LOGIN,
-                "audit(5.100:2): pid=0 uid=0 old-auid=4294967295 auid=5",
-            ),
-        ];
-        for (rule, left) in [
-            ("-a always,exclude -F msgtype=LOGIN\n", 1),
-            ("-a always,exclude -F uid=7\n", 1),
-            ("-a always,exclude -F auid=5\n", 1),
-            ("-a always,exclude -F uid=0 -F auid=1000\n", 2),
-            ("-a always,exclude -F msgtype>=USER\n", 0),
-        ] {
-            let (held, counts) = held(rule, &messages);
-            assert_eq!(held.waiting.len(), left, "{rule}");
-            assert_eq!(counts.excluded, u64::try_from(2 - left).unwrap(), "{rule}");
-        }
-    }
 }

@@ -314,6 +314,7 @@ impl Reader {
             }
             state.borrow_mut().all_messages();
         }
+        state.borrow_mut().last_messages();
         Ok(())
     }
 

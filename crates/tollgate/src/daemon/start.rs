@@ -155,6 +155,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         options: Options {
             uring: settings.uring,
             context: settings.json.is_some(),
+            avc: opened.messages.is_some() && store.planner().has_security_module(),
             ..Options::default()
         },
         messages: opened.messages,

@@ -46,8 +46,26 @@ impl<'s> Begun<'s> {
 }
 
 impl Reader {
-    /// Goes on where another daemon has ended, or starts; pins what audits.
+    /// Begins, with the calls of what security modules record where that can be.
     pub(super) fn begin<'s>(&mut self, places: &mut Places<'s>) -> anyhow::Result<Begun<'s>> {
+        let mut begun = self.begin_alone(places)?;
+        if !self.options.avc {
+            return Ok(begun);
+        }
+        match begun.engine.accompany(places) {
+            Ok(()) => begun.state.get_mut().expect_calls(),
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                warn(&format!(
+                    "records of security modules, such as AVC, stand without their calls: {error:#}"
+                ));
+            }
+        }
+        Ok(begun)
+    }
+
+    /// Goes on where another daemon has ended, or starts; pins what audits.
+    fn begin_alone<'s>(&mut self, places: &mut Places<'s>) -> anyhow::Result<Begun<'s>> {
         let Pinning {
             pins,
             found,

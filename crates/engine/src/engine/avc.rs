@@ -1,0 +1,49 @@
+//! Calls in which a security module has refused something: sent beside the records that the kernel's audit
+//! makes of that.
+
+use audit::ids::{Arch, Syscall};
+use audit::plan::Call;
+use libbpf_rs::MapCore as _;
+
+use super::Engine;
+use crate::abi::{self, WireShape};
+use crate::attach;
+use crate::error::EngineError;
+use crate::load::Places;
+use crate::lower::shape;
+use crate::maps;
+use crate::program::Program;
+
+impl<'s> Engine<'s> {
+    /// Has the call sent in which a security module makes a record, such as AVC, for which the kernel's audit
+    /// knows no call: see [`crate::is_stamped`]. It lasts as long as this process.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the kernel has no programs on functions, or was not prepared for this with
+    /// [`super::Options::avc`]. All else goes on.
+    pub fn accompany(&mut self, places: &mut Places<'s>) -> Result<(), EngineError> {
+        self.objects.load_more(places, &[Program::AvcCall].into())?;
+        // In the order of `enum wire_abi`.
+        let calls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
+            let numbers = (0..abi::SYSCALLS).map(Syscall);
+            numbers.map(move |syscall| Call { arch, syscall })
+        });
+        let shapes: Vec<[WireShape; abi::OBJECTS]> = calls.map(shape::of).collect();
+        let own = &self.objects.first().maps;
+        maps::put_all("tlg_shapes", &own.tlg_shapes, 0, &shapes)?;
+        let program = self.program(Program::AvcCall)?;
+        let held = attach::place(program, None).map_err(|source| EngineError::Attach {
+            program: program.name().to_string_lossy().into_owned(),
+            hook: "`audit_log_start`".to_owned(),
+            source: source.into(),
+        })?;
+        self.avc = Some(held);
+        Ok(())
+    }
+
+    /// Whether there is an area on each CPU in which such a call can be built.
+    pub(super) fn has_areas_for_calls(&self) -> bool {
+        let own = &self.objects.first().maps;
+        own.tlg_avc_scratch.max_entries() == own.tlg_scratch.max_entries()
+    }
+}

@@ -1,0 +1,189 @@
+//! Refusals of SELinux, with the calls in which they happen: beside those that the kernel's audit records when
+//! it audits calls.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+use audit::record::decode;
+use bstr::{BStr, BString, ByteSlice as _, ByteVec as _};
+use nix::mount::{MsFlags, mount};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+
+use crate::daemon::Daemon;
+use crate::differential::kernel::KernelAudit;
+use crate::event::{self, Event};
+use crate::suite::{Rules, Session, wait_for};
+
+/// The tests.
+pub(crate) const SESSION: Session = Session {
+    name: "avc",
+    engine: "fentry",
+    prepare,
+    rules: Rules::Text("-a always,exit -F arch=b64 -S rmdir -k rule\n"),
+    tests: &[
+        ("a_refusal_has_its_call", a_refusal_has_its_call),
+        ("ausearch_finds_it_by_name", ausearch_finds_it_by_name),
+        ("a_rule_about_the_call_holds", a_rule_about_the_call_holds),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+};
+
+const POLICY: &str = "/etc/selinux.policy";
+const SELINUX: &str = "/sys/fs/selinux";
+const BUSYBOX: &str = "/bin/busybox";
+/// What the kernel's audit has recorded.
+const BY_KERNEL: &str = "/tmp/avc.kernel.log";
+
+/// What SELinux refuses, in a directory of its own: `tests/vm/selinux/policy.conf` does not allow it.
+const REFUSED: [&[&str]; 3] = [
+    &["rmdir", "/tmp/work/labelled/directory"],
+    &["ln", "file", "/tmp/work/labelled/link"],
+    &["cat", "./fifo"],
+];
+const WORK: &str = "/tmp/work/labelled";
+
+fn prepare() -> anyhow::Result<()> {
+    if Path::new(BY_KERNEL).exists() {
+        return Ok(());
+    }
+    for session in ["avc", "avc_tracepoint"] {
+        let settings = "kernel_messages = \"unicast\"\n";
+        fs::write(format!("/tmp/{session}.toml"), settings).context("no settings")?;
+    }
+    fs::create_dir_all(Path::new(WORK).join("directory")).context("no directory")?;
+    fs::write(Path::new(WORK).join("file"), "text").context("no file")?;
+    mkfifo(&Path::new(WORK).join("fifo"), Mode::S_IRUSR).context("no fifo")?;
+    let fs_type = Some("selinuxfs");
+    mount(fs_type, SELINUX, fs_type, MsFlags::empty(), None::<&str>)
+        .context("cannot mount selinuxfs")?;
+    let policy = fs::read(POLICY).context("no policy")?;
+    fs::write(Path::new(SELINUX).join("load"), policy).context("cannot load the policy")?;
+    // Without any rule the kernel does not note what calls name.
+    let rules = Path::new("/tmp/avc.kernel.rules");
+    let rule = "-a always,exit -F arch=b64 -S reboot -F uid=54321\n";
+    fs::write(rules, rule).context("no rules")?;
+    let audit = KernelAudit::start(rules)?;
+    let processes = refuse_all()?;
+    let log = audit.stop()?;
+    let found = refusals(&log, &processes)?;
+    ensure!(found.len() == REFUSED.len(), "{}", log.as_bstr());
+    fs::write(BY_KERNEL, found.join(&b'\n')).context("cannot keep the kernel's log")
+}
+
+/// Does all that is refused; gives the processes.
+fn refuse_all() -> anyhow::Result<Vec<u32>> {
+    let mut processes = Vec::new();
+    for words in REFUSED {
+        let mut command = Command::new(BUSYBOX);
+        command.args(words).current_dir(WORK);
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().context("cannot start busybox")?;
+        processes.push(child.id());
+        let status = child.wait().context("cannot wait for busybox")?;
+        ensure!(!status.success(), "{words:?} was not refused");
+    }
+    Ok(processes)
+}
+
+/// The events with an AVC of these processes, one text for each: what must be alike.
+fn refusals(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
+    let events = event::events(log)?;
+    let mut found = Vec::new();
+    for process in processes {
+        let pid = process.to_string();
+        let its = |event: &&Event| event.fields("AVC", "pid").contains(&pid);
+        for event in events.iter().filter(its) {
+            found.push(told(event)?);
+        }
+    }
+    Ok(found)
+}
+
+/// What the records of an event say, but for what differs from one run to the next. How the call will end is
+/// not known when it is sent; labels of tasks and objects are not known to programs of the kernel, nor are
+/// inodes of what a call has named by text.
+fn told(event: &Event) -> anyhow::Result<BString> {
+    const OTHER: [&str; 5] = ["pid", "ppid", "ino", "success", "exit"];
+    const KNOWN_OF_PATH: [&str; 3] = ["item", "name", "nametype"];
+    // Whether a name leads to something is not known either.
+    let kind_of_name = |value: &BStr| value.replace("UNKNOWN", "NORMAL");
+    let mut text = Vec::new();
+    for line in event.lines() {
+        let record = decode::line(line)?;
+        text.push(record.kind.to_owned());
+        for field in record.fields() {
+            let field = field?;
+            let name = field.name.to_str_lossy();
+            let is_address =
+                record.kind == "SYSCALL" && matches!(&*name, "a0" | "a1" | "a2" | "a3");
+            let is_label = matches!(&*name, "subj" | "obj");
+            let is_of_inode = record.kind == "PATH" && !KNOWN_OF_PATH.contains(&&*name);
+            if !OTHER.contains(&&*name) && !is_address && !is_label && !is_of_inode {
+                let value = kind_of_name(field.value).into_string_lossy();
+                text.push(format!("{name}={value}").into());
+            }
+        }
+    }
+    Ok(text.join(&b' ').into())
+}
+
+fn a_refusal_has_its_call(daemon: &Daemon) -> anyhow::Result<()> {
+    let processes = refuse_all()?;
+    let found = wait_for("the refusals", || {
+        let found = refusals(&daemon.text()?, &processes)?;
+        Ok((found.len() == REFUSED.len()).then_some(found))
+    })?;
+    let by_kernel = fs::read(BY_KERNEL).context("no log of the kernel's")?;
+    for (found, by_kernel) in found.iter().zip(by_kernel.lines()) {
+        ensure!(
+            found == by_kernel,
+            "{found}\nkernel: {}",
+            by_kernel.as_bstr()
+        );
+    }
+    ensure!(
+        daemon.text()?.contains_str("success=no exit=-13"),
+        "no rule has recorded the end"
+    );
+    Ok(())
+}
+
+/// The name stands in no AVC: it is that of the call.
+fn ausearch_finds_it_by_name(daemon: &Daemon) -> anyhow::Result<()> {
+    refuse_all()?;
+    wait_for("what ausearch finds", || {
+        let output = Command::new("/usr/sbin/ausearch")
+            .args(["-m", "AVC", "-f", "/tmp/work/labelled/link", "--raw", "-if"])
+            .arg(daemon.log())
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start ausearch")?;
+        let found = event::events(&output.stdout)?;
+        Ok(found
+            .iter()
+            .any(|event| event.field("SYSCALL", "syscall") == "86")
+            .then_some(()))
+    })
+}
+
+/// It has an event of its own, with its key and the end of the call.
+fn a_rule_about_the_call_holds(daemon: &Daemon) -> anyhow::Result<()> {
+    let [process, ..] = *refuse_all()? else {
+        anyhow::bail!("nothing was refused");
+    };
+    let events = daemon.events("rule", process, 1)?;
+    let [event] = events.as_slice() else {
+        anyhow::bail!("{}", event::show(&events));
+    };
+    let exit = event.field("SYSCALL", "exit");
+    ensure!(
+        event.is_of_tollgate() && exit == "-13",
+        "{}",
+        event.summary()
+    );
+    Ok(())
+}
