@@ -324,6 +324,38 @@ fn low_space_is_acted_upon_once_and_in_order() {
     );
 }
 
+/// Lines of `auditd` that monitoring scripts look for, with what stands behind them in a log that is not full.
+#[test]
+fn the_state_is_told_in_the_words_of_auditd() {
+    let mut place = Place::new(Settings {
+        q_depth: 77,
+        space_left: Space::Mebibytes(5),
+        ..settings()
+    });
+    place.journal.append(&EVENT.repeat(100), 100, &mut ());
+    let report = place.journal.report();
+    for line in [
+        "writing to logs = yes",
+        "current log size = 12 KiB",
+        "max log size = 1024 KiB",
+        "space left on partition = yes",
+        "space_left setting = 5 MiB",
+        "logging suspended = no",
+        "file system space action performed = no",
+        "admin space action performed = no",
+        "disk error detected = no",
+        "listening for network connections = no",
+        "Number of active plugins = 0",
+        "current plugin queue depth = 0",
+        "max plugin queue depth used = 0",
+        "plugin queue size = 77",
+        "plugin queue overflow detected = no",
+        "plugin queueing suspended = no",
+    ] {
+        assert!(report.lines().any(|told| told == line), "{line}: {report}");
+    }
+}
+
 #[test]
 fn the_group_of_the_log_may_read_it() {
     let directory = tempfile::tempdir().unwrap();
