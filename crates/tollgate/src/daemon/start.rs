@@ -124,7 +124,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     settings.log.is_free()?;
     let mut manager = Manager::of_environment();
     say_who_else_audits();
-    let limits = Arc::new(Limits::default());
+    let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = Opened::before_rights_are_given_up(&settings, &keep, server.as_ref())?;
     let signals = opened.signals;
