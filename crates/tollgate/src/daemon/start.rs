@@ -84,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) json: Option<json::Settings>,
     /// Called once, when auditing has begun.
     pub(crate) ready: Box<dyn FnOnce()>,
+    /// Called at `SIGHUP`: says what it does not read again.
+    pub(crate) unread: Box<dyn Fn()>,
 }
 
 /// Whether there is a control socket.
@@ -209,6 +211,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
                 manager.reloading();
+                (settings.unread)();
                 tend.signal(&signal);
                 rules::reload(&settings.rules, settings.partial, &mut store, &mut live);
                 manager.ready(&auditing);
