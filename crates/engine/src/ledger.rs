@@ -383,3 +383,36 @@ fn object() -> [u8; 16] {
 }
 
 const _: () = assert!(size_of::<Header>() <= 4096, "a page holds the header");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hash of what `wire.h` says to the compiler.
+    fn wire() -> u64 {
+        let mut header = include_str!("../bpf/wire.h");
+        let mut code = String::new();
+        while let Some((before, comment)) = header.split_once("/*") {
+            code.push_str(before);
+            (_, header) = comment.split_once("*/").unwrap();
+        }
+        code.push_str(header);
+        let bytes = code
+            .split_whitespace()
+            .flat_map(|word| word.bytes().chain([b' ']));
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+
+    /// A daemon must not read what one of another format has left in the ring, and knows that by the version.
+    #[test]
+    fn another_wire_has_another_version() {
+        const KNOWN: (u16, u64) = (1, 0xa1f8_bb4c_9531_1065);
+        let found = (abi::VERSION, wire());
+        assert_eq!(
+            found, KNOWN,
+            "raise `WIRE_VERSION` in wire.h and `VERSION` in abi.rs, and put both here: {found:#x?}"
+        );
+    }
+}

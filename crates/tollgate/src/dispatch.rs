@@ -126,19 +126,16 @@ impl Dispatcher {
     }
 
     /// Lines of the state report.
-    pub(crate) fn report(&self) -> String {
+    pub(crate) fn report(&self, q_depth: u32) -> String {
         let queues: Vec<(usize, usize)> = self.feeds.iter().map(Feed::queue).collect();
-        let now = queues.iter().map(|(now, _)| now / 1024).max().unwrap_or(0);
-        let deepest = queues
-            .iter()
-            .map(|(_, most)| most / 1024)
-            .max()
-            .unwrap_or(0);
+        let now = queues.iter().map(|(now, _)| *now).max().unwrap_or(0);
+        let deepest = queues.iter().map(|(_, most)| *most).max().unwrap_or(0);
         let lost = self.feeds.iter().any(|feed| feed.lost() != 0);
         let yes_no = |is: bool| if is { "yes" } else { "no" };
         let mut text = format!(
-            "Number of active plugins = {}\ncurrent plugin queue depth = {now} KiB\n\
-             max plugin queue depth used = {deepest} KiB\nplugin queue overflow detected = {}\n\
+            "Number of active plugins = {}\ncurrent plugin queue depth = {now}\n\
+             max plugin queue depth used = {deepest}\nplugin queue size = {q_depth}\n\
+             plugin queue overflow detected = {}\n\
              plugin queueing suspended = {}\n",
             self.feeds.len(),
             yes_no(lost),

@@ -126,6 +126,7 @@ mod e2e {
         control::rules_come_and_go,
         control::a_file_is_loaded_at_once_or_not_at_all,
         control::what_is_locked_outlives_the_daemon,
+        control::a_change_of_the_settings_file_is_told_at_hup,
         control::only_root_may_ask,
         control::hostile_clients_disturb_nobody,
         control::messages_and_flushes_reach_the_log,

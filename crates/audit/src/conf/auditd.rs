@@ -68,8 +68,6 @@ pub struct Settings {
     pub max_restarts: u32,
     /// Directory of the plugins' own configuration.
     pub plugin_dir: BString,
-    /// Time after which readers take an event for complete.
-    pub end_of_event_timeout: Duration,
     /// Time between two state reports, zero for none.
     pub report_interval: Duration,
     /// Keys that were set and have no effect, in `auditd` neither.
@@ -202,7 +200,6 @@ impl Default for Settings {
             overflow_action: Overflow::Syslog,
             max_restarts: 10,
             plugin_dir: "/etc/audit/plugins.d".into(),
-            end_of_event_timeout: Duration::from_secs(2),
             report_interval: Duration::ZERO,
             idle: Vec::new(),
         }

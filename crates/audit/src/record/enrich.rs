@@ -5,14 +5,14 @@
 //! ```
 //!
 //! The tail begins with one byte, 0x1d, and repeats each field that holds a user, a group, an arch, a
-//! syscall or a socket address, in the order of the record, its name in capitals. A field that does
-//! not fit is left out whole.
+//! syscall or a socket address, in the order of the record, its name in capitals. It ends before the
+//! first field that does not fit.
 //!
 //! # Source
 //! `format_enrich` in `src/auditd-event.c`, `parse_up_record` in `auparse/ellist.c` and
-//! `auparse/interpret.c`, audit-userspace 3.0.9. Two things differ, on purpose: the tail never holds a
-//! control character, which `auditd` takes from socket paths as they are, and a syscall has its name
-//! wherever it stands in the record.
+//! `auparse/interpret.c`, audit-userspace 3.0.9. Three things differ, on purpose: the tail never holds a
+//! control character, which `auditd` takes from socket paths as they are, a syscall has its name
+//! wherever it stands in the record, and no field is cut, of which `auditd` keeps what fits.
 
 mod address;
 
@@ -24,10 +24,6 @@ use crate::table;
 
 /// Byte that ends the kernel's text.
 const SEPARATOR: u8 = 0x1d;
-/// What `auditd` formats a line in, newline included.
-const BUFFER_BYTES: usize = 8970 + 255;
-/// When less is left, nothing is added any more.
-const LEAST_ROOM: usize = 24;
 
 /// Users and groups of this machine.
 pub trait Accounts {
@@ -47,8 +43,8 @@ enum Kind {
     Address,
 }
 
-/// Appends `line`, which has no newline, and its tail.
-pub fn line(line: &[u8], accounts: &mut impl Accounts, out: &mut Vec<u8>) {
+/// Appends `line`, which has no newline, and a tail of at most `room` bytes.
+pub fn line(line: &[u8], room: usize, accounts: &mut impl Accounts, out: &mut Vec<u8>) {
     out.extend_from_slice(line);
     let record_type = record_type(line);
     // These have no such field, and are half of all records.
@@ -56,13 +52,14 @@ pub fn line(line: &[u8], accounts: &mut impl Accounts, out: &mut Vec<u8>) {
         return;
     }
     let mut tail = Tail {
+        end: out.len().saturating_add(room),
         out,
-        room: BUFFER_BYTES.saturating_sub(line.len()),
-        begun: 0,
+        begun: false,
+        full: false,
     };
     let mut arch = None;
     for (name, value) in fields(line) {
-        if tail.room <= LEAST_ROOM {
+        if tail.full {
             return;
         }
         let Some(kind) = kind(name, record_type) else {
@@ -148,10 +145,13 @@ fn trimmed(mut value: &[u8]) -> &[u8] {
 
 /// The tail under way.
 struct Tail<'a> {
+    /// How long `out` may become.
+    end: usize,
     out: &'a mut Vec<u8>,
-    room: usize,
-    /// Fields that were tried.
-    begun: usize,
+    /// Whether a field is there.
+    begun: bool,
+    /// Whether a field did not fit.
+    full: bool,
 }
 
 impl Tail<'_> {
@@ -188,24 +188,16 @@ impl Tail<'_> {
     }
 
     fn field(&mut self, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
-        self.begun += 1;
-        if self.begun == 1 {
-            self.out.push(SEPARATOR);
-            self.room -= 1;
-        }
         let start = self.out.len();
-        if self.begun > 1 {
-            self.out.push(b' ');
-        }
-        let text = self.out.len();
+        self.out.push(if self.begun { b' ' } else { SEPARATOR });
         self.out.extend(name.iter().map(u8::to_ascii_uppercase));
         self.out.push(b'=');
         value(self.out);
-        // One blank and one NUL are counted in `auditd`.
-        if self.out.len() - text + 2 >= self.room {
+        self.full = self.out.len() > self.end;
+        if self.full {
             self.out.truncate(start);
         } else {
-            self.room -= self.out.len() - start;
+            self.begun = true;
         }
     }
 }

@@ -9,7 +9,10 @@ use anyhow::Context as _;
 use audit::record::decode::DecodeError;
 use audit::record::gather::{Gathered, Gatherer};
 
-use super::report::{self, Exit, say};
+use super::report::{self, Exit, say, warn};
+use crate::control;
+use crate::control::client::Client;
+use crate::control::wire::{Answer, Request};
 use crate::sink::json::{Schema, records};
 
 /// Longest line that is read; what is longer is no record.
@@ -32,6 +35,9 @@ pub(crate) struct Args {
         hide_possible_values = true
     )]
     schema: Schema,
+    /// Where a daemon may listen that is to write what it has seen before its log is read
+    #[arg(long, value_name = "SOCKET", default_value = control::SOCKET)]
+    control: PathBuf,
 }
 
 /// Runs the command. The status is 1 when some lines were no records.
@@ -50,6 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let files = if args.files.is_empty() {
         &input[..]
     } else {
+        flush(&args.control);
         &args.files
     };
     for path in files {
@@ -77,6 +84,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => Exit::Failure,
     }
     .into())
+}
+
+/// Has the daemon write what it has seen, if there is one that answers: its log may be what is read.
+fn flush(control: &Path) {
+    // Without a daemon, or for somebody who may not ask it, logs are read as they are.
+    let Ok(mut client) = Client::connect(control) else {
+        return;
+    };
+    let why = match client.ask(Request::Flush) {
+        Ok(Answer::Done) => return,
+        Ok(Answer::Refused(refusal)) => refusal.reason,
+        Ok(_) => "it answers what was not asked".to_owned(),
+        Err(error) => format!("{error:#}"),
+    };
+    warn(&format!(
+        "the last events of the daemon may not be in its log yet: {why}"
+    ));
 }
 
 /// Whether somebody still reads the output.

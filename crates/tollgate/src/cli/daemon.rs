@@ -1,5 +1,6 @@
 //! `tollgate daemon`: audits this machine.
 
+use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -11,7 +12,7 @@ use audit::plan::hook::EngineKind;
 use bstr::BString;
 use nix::unistd::setsid;
 
-use super::report::{self, Exit, say};
+use super::report::{self, Exit, say, warn};
 use crate::config;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
@@ -112,6 +113,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None
     };
     let detached = args.detached;
+    let native = args.config.clone().unwrap_or_else(|| config::NATIVE.into());
+    let text = fs::read(&native).ok();
     let Some(file) = settings(args)? else {
         return Ok(Exit::Config.into());
     };
@@ -165,6 +168,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 let _gone = io::stdout()
                     .write_all(READY)
                     .and_then(|()| io::stdout().flush());
+            }
+        }),
+        unread: Box::new(move || {
+            if fs::read(&native).ok() != text {
+                let shown = native.display();
+                warn(&format!(
+                    "`{shown}` has changed: it is read when the daemon starts"
+                ));
             }
         }),
     })

@@ -6,11 +6,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use audit::ids::MsgType;
 use audit::record::quote;
 
@@ -42,11 +41,12 @@ pub(crate) struct Limits {
     sysrq: Outlet,
 }
 
-/// A file that is opened before it is needed, because it may be out of reach then.
+/// A file that is opened before it is needed, because it is out of reach of a daemon that has given up its
+/// rights.
 #[derive(Debug)]
 struct Outlet {
     path: PathBuf,
-    file: OnceLock<File>,
+    file: io::Result<File>,
 }
 
 /// Counts records of the second under way.
@@ -64,44 +64,41 @@ pub(super) struct Losses {
 }
 
 impl Outlet {
-    fn new(path: &Path) -> Self {
+    fn open(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            file: OnceLock::new(),
+            file: OpenOptions::new().write(true).open(path),
         }
     }
 
-    fn open(&self) -> anyhow::Result<()> {
-        if self.file.get().is_none() {
-            let file = OpenOptions::new().write(true).open(&self.path);
-            let file = file.with_context(|| format!("cannot open `{}`", self.path.display()))?;
-            // Another thread may have been faster.
-            let _opened = self.file.set(file);
+    /// Whether it is open.
+    fn check(&self) -> anyhow::Result<()> {
+        match &self.file {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("cannot open `{}`: {error}", self.path.display()),
         }
-        Ok(())
     }
 
     fn write(&self, text: &str) -> io::Result<()> {
-        match self.file.get() {
-            Some(mut file) => file.write_all(text.as_bytes()),
-            None => Err(io::ErrorKind::NotFound.into()),
+        match &self.file {
+            Ok(file) => (&*file).write_all(text.as_bytes()),
+            Err(error) => Err(error.kind().into()),
         }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self::over(KMSG.as_ref(), SYSRQ.as_ref())
     }
 }
 
 impl Limits {
+    /// No limits. What `-f` may ask for at any time is opened now: this is made before rights are given up.
+    pub(super) fn new() -> Self {
+        Self::over(KMSG.as_ref(), SYSRQ.as_ref())
+    }
+
     fn over(kmsg: &Path, sysrq: &Path) -> Self {
         Self {
             rate: AtomicU32::new(0),
             failure: AtomicU8::new(SILENT),
-            kmsg: Outlet::new(kmsg),
-            sysrq: Outlet::new(sysrq),
+            kmsg: Outlet::open(kmsg),
+            sysrq: Outlet::open(sysrq),
         }
     }
 
@@ -112,11 +109,11 @@ impl Limits {
     pub(super) fn set(&self, rate: u32, failure: u8) -> anyhow::Result<()> {
         if failure == PANIC {
             self.sysrq
-                .open()
+                .check()
                 .context("`-f 2` cannot take the machine down")?;
         }
         if failure != SILENT
-            && let Err(error) = self.kmsg.open()
+            && let Err(error) = self.kmsg.check()
         {
             // What is lost is told in the log, too.
             say(&format!(
@@ -269,6 +266,20 @@ mod tests {
                 (kmsg, sysrq)
             );
         }
+    }
+
+    #[test]
+    fn the_failure_mode_is_obeyed_when_its_files_are_out_of_reach() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path());
+        let path = |name: &str| directory.path().join(name);
+        for (name, away) in [("kmsg", "a"), ("sysrq", "b")] {
+            fs::rename(path(name), path(away)).unwrap();
+        }
+        limits.set(0, PANIC).unwrap();
+        Losses::default().tell(&lost(7, 0), &limits, Instant::now());
+        assert!(!fs::read(path("a")).unwrap().is_empty());
+        assert_eq!(fs::read(path("b")).unwrap(), b"c");
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) json: Option<json::Settings>,
     /// Called once, when auditing has begun.
     pub(crate) ready: Box<dyn FnOnce()>,
+    /// Called at `SIGHUP`: says what it does not read again.
+    pub(crate) unread: Box<dyn Fn()>,
 }
 
 /// Whether there is a control socket.
@@ -124,7 +126,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     settings.log.is_free()?;
     let mut manager = Manager::of_environment();
     say_who_else_audits();
-    let limits = Arc::new(Limits::default());
+    let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = Opened::before_rights_are_given_up(&settings, &keep, server.as_ref())?;
     let signals = opened.signals;
@@ -210,6 +212,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
                 manager.reloading();
+                (settings.unread)();
                 tend.signal(&signal);
                 rules::reload(&settings.rules, settings.partial, &mut store, &mut live);
                 manager.ready(&auditing);

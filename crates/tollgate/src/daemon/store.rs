@@ -19,6 +19,7 @@ use nix::errno::Errno;
 use super::change::{self, Author};
 use super::locked::{LockFile, Locked};
 use super::losses::Limits;
+use crate::cli::report::say;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{
@@ -270,7 +271,13 @@ impl Store {
                     && text.iter().all(|byte| (b' '..=b'~').contains(byte)) =>
             {
                 let record = (MsgType::USER, change::message(author, &text));
-                done(self.record(vec![record], auditing).map(|()| Answer::Done))
+                let recorded = self.record(vec![record], auditing);
+                // Who searches for it at once is to find it.
+                done(
+                    recorded
+                        .and_then(|()| auditing.flush())
+                        .map(|()| Answer::Done),
+                )
             }
             _ => Answer::Refused(Refusal::because(
                 Errno::EINVAL,
@@ -409,7 +416,12 @@ impl Store {
         self.lock.write(&Locked {
             settings: state.settings.clone(),
             rules: state.rules.listed().map(RuleForm::new).collect(),
-        })
+        })?;
+        say(
+            "rules and settings are locked until the machine starts again; no LSM program keeps root's own \
+             tools from programs, maps, pins and the log",
+        );
+        Ok(())
     }
 
     fn is_recording(&self) -> bool {

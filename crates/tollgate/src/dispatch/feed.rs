@@ -139,12 +139,10 @@ impl Feed {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Bytes that wait, and that ever waited.
+    /// Entries of `q_depth` that are taken, and that ever were.
     pub(crate) fn queue(&self) -> (usize, usize) {
-        (
-            self.shared.queued.load(Ordering::Relaxed),
-            self.shared.deepest.load(Ordering::Relaxed),
-        )
+        let entries = |bytes: &AtomicUsize| bytes.load(Ordering::Relaxed).div_ceil(ENTRY_BYTES);
+        (entries(&self.shared.queued), entries(&self.shared.deepest))
     }
 
     /// Has it read its configuration again, and lets it be started as often as a new one.

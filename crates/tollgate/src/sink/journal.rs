@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::conf::auditd::{Flush, Format, Settings};
-use audit::record::enrich;
+use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
 use engine::Span;
 
@@ -298,8 +298,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Appends one line with all that it is to have.
+    /// Appends one line with all that it is to have, and no more than readers take as one line.
+    ///
+    /// # Source
+    /// `replace_event_msg` in `src/auditd-event.c`, audit-userspace 3.0.9: the newline is not counted.
     fn line(&mut self, line: &[u8], out: &mut Vec<u8>) {
+        let end = out.len() + MAX_LINE_BYTES;
         if let Some(node) = &self.keep.node {
             out.extend_from_slice(b"node=");
             out.extend_from_slice(node);
@@ -307,8 +311,12 @@ impl Journal {
         }
         match self.keep.format() {
             Format::Raw => out.extend_from_slice(line),
-            Format::Enriched => enrich::line(line, &mut self.names, out),
+            Format::Enriched => {
+                let room = end.saturating_sub(out.len() + line.len());
+                enrich::line(line, room, &mut self.names, out);
+            }
         }
+        out.truncate(end);
         out.push(b'\n');
     }
 

@@ -15,7 +15,6 @@ use nix::sys::signal::Signal;
 
 use super::daemon::{Account, Asked, Daemon, program};
 use super::event::events;
-use super::harness::wait_for;
 use super::place::Place;
 use super::step::{Step, step};
 
@@ -50,12 +49,10 @@ fn mkdir() -> Step {
 /// Keys of the events in the log, once all are there.
 #[track_caller]
 fn keys(daemon: &Daemon) -> Vec<String> {
-    // A message is written after all events before it.
+    // A message is in the log when it is answered, after all events before it.
     must(daemon, "-m end");
-    let text = wait_for("the message in the log", || {
-        let text = fs::read(&daemon.log).unwrap();
-        text.contains_str("text=end ").then_some(text)
-    });
+    let text = fs::read(&daemon.log).unwrap();
+    assert!(text.contains_str("text=end "), "{}", text.as_bstr());
     let keys = events(&text)
         .iter()
         .filter(|event| event.all("SYSCALL").count() == 1)
@@ -213,6 +210,22 @@ pub(crate) fn what_is_locked_outlives_the_daemon() {
     check(&daemon);
     place.workload().run(&[rmdir()]);
     assert_eq!(keys(&daemon), ["locked"]);
+    let said = daemon.end(Signal::SIGTERM).said;
+    let unguarded = "no LSM program keeps root's own tools from";
+    assert!(said.iter().any(|line| line.contains(unguarded)), "{said:?}");
+}
+
+pub(crate) fn a_change_of_the_settings_file_is_told_at_hup() {
+    let place = Place::new();
+    let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={}", place.id);
+    let mut daemon = Daemon::start_with_settings(&place, &rule, "delay_ms = 10\n");
+    let conf = place.own.join("tollgate.toml");
+    let told = "has changed: it is read when the daemon starts";
+    assert!(daemon.replace(&format!("{rule} -k first\n")));
+    assert!(!daemon.has_said(told));
+    fs::write(conf, "delay_ms = 20\n").unwrap();
+    assert!(daemon.replace(&format!("{rule} -k second\n")));
+    assert!(daemon.has_said(told), "{told}");
     end(daemon);
 }
 
@@ -301,6 +314,15 @@ pub(crate) fn messages_and_flushes_reach_the_log() {
         // No waiting: all is in the log when it is answered.
         assert_eq!(daemon.events().len(), expected);
     }
+    for expected in 11..=20 {
+        place.workload().run(&[rmdir()]);
+        let converted = Asked::of(
+            Command::new(program())
+                .args(["convert", "--control"])
+                .args([&daemon.control, &daemon.log]),
+        );
+        assert_eq!(converted.out.lines().count(), expected, "{converted:?}");
+    }
     let asked = daemon.auditctl(&["-m", "it's 5 o'clock"]);
     assert_eq!((asked.code, asked.said.as_str()), (Some(0), ""));
     refused(&daemon, "-m \u{7}", 255, "Illegal character in audit event");
@@ -312,7 +334,7 @@ pub(crate) fn messages_and_flushes_reach_the_log() {
     assert!(
         status
             .out
-            .contains("\nevents      10 matched, 10 delivered, 10 written\n"),
+            .contains("\nevents      20 matched, 20 delivered, 20 written\n"),
         "{status:?}"
     );
     let stopped = daemon.stop_with(Signal::SIGTERM);
@@ -324,7 +346,7 @@ pub(crate) fn messages_and_flushes_reach_the_log() {
     assert!(line.contains(" uid=0 auid="), "{line}");
     assert!(line.contains(" msg='text=it's 5 o'clock exe=\"/"), "{line}");
     assert!(line.ends_with(" res=success'"), "{line}");
-    assert_eq!(stopped.events.len(), 11);
+    assert_eq!(stopped.events.len(), 21);
 }
 
 pub(crate) fn a_rule_is_added_under_load() {

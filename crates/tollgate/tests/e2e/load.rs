@@ -169,10 +169,14 @@ pub(crate) fn a_rate_limit_loses_what_is_above_it_and_says_so() {
     for (mode, told_by_kernel) in [(0, false), (1, true)] {
         let place = Place::new();
         let rules = format!(
-            "-r 8\n-f {mode}\n-a always,exit -F arch=b64 -S rmdir -F uid={} -k rate\n",
+            "-r 8\n-f {}\n-a always,exit -F arch=b64 -S rmdir -F uid={} -k rate\n",
+            1 - mode,
             place.id
         );
         let daemon = Daemon::start(&place, &rules);
+        // By now it has given up the right to open what the mode needs.
+        let set = daemon.auditctl(&["-f", &mode.to_string()]);
+        assert_eq!(set.code, Some(0), "{set:?}");
         let kernel = kernel_log();
         let steps = vec![step!("rmdir", "/etc/missing"); usize::try_from(CALLS).unwrap()];
         place.workload().run(&steps);

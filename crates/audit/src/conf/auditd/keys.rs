@@ -211,9 +211,8 @@ const KEYS: &[Key] = &[
         Ok(())
     }),
     key("end_of_event_timeout", |draft, (value, _)| {
-        let seconds = number_32(value, 0, INT_MAX)?;
-        draft.settings.end_of_event_timeout = Duration::from_secs(seconds.into());
-        Ok(())
+        number_32(value, 0, INT_MAX)?;
+        draft.idle("end_of_event_timeout")
     }),
     key("report_interval", |draft, (value, _)| {
         draft.settings.report_interval = time(value, MAX_REPORT_INTERVAL)?;

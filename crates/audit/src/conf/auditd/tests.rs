@@ -119,10 +119,32 @@ fn what_debian_installs_is_read_whole() {
             "transport",
             "krb5_principal",
             "distribute_network",
+            "end_of_event_timeout",
         ],
         ..Settings::default()
     };
     assert_eq!(settings, expected);
+}
+
+/// `keywords` in `src/auditd-config.c`, audit-userspace 3.0.9 and 4.2.1.
+const KEYS_OF_AUDITD: &str = "\
+action_mail_acct admin_space_left admin_space_left_action disk_error_action \
+disk_full_action disp_qos dispatcher distribute_network enable_krb5 \
+end_of_event_timeout flush freq krb5_key_file krb5_principal local_events log_file \
+log_format log_group max_log_file max_log_file_action max_restarts name name_format \
+num_logs overflow_action plugin_dir priority_boost q_depth report_interval space_left \
+space_left_action tcp_client_max_idle tcp_client_ports tcp_listen_port tcp_listen_queue \
+tcp_max_per_addr tls_allowed_clients tls_auth tls_cipher_suites tls_crypto_profile \
+tls_key_exchange tls_psk_file tls_psk_identity tls_require_pqc transport use_libwrap \
+verify_email write_logs";
+
+#[test]
+fn every_key_of_auditd_is_known() {
+    for key in KEYS_OF_AUDITD.split_whitespace() {
+        let (_, findings) = read(&format!("{key} = 1"));
+        let unknown = findings.iter().any(|(code, ..)| *code == "unknown-key");
+        assert!(!unknown, "{key}");
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Accounts for Debian {
 
 fn enriched(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    line(text, &mut Debian, &mut out);
+    line(text, usize::MAX, &mut Debian, &mut out);
     out
 }
 
@@ -96,13 +96,21 @@ fn a_socket_path_cannot_write_a_line() {
 }
 
 #[test]
-fn fields_that_do_not_fit_are_left_out_whole() {
-    let mut raw = b"type=SYSCALL msg=audit(1.000:1): uid=33 arch=c000003e gid=4 comm=".to_vec();
-    raw.resize(BUFFER_BYTES - 30, b'x');
-    let tail = enriched(&raw).split_off(raw.len());
-    assert_eq!(tail.as_bstr(), "\x1dUID=\"www-data\"");
-    raw.resize(BUFFER_BYTES - LEAST_ROOM, b'x');
-    assert_eq!(enriched(&raw), raw);
+fn the_tail_ends_before_a_field_that_does_not_fit() {
+    let raw = b"type=SYSCALL msg=audit(1.000:1): uid=33 arch=c000003e gid=4";
+    let tail = |room| {
+        let mut out = Vec::new();
+        line(raw, room, &mut Debian, &mut out);
+        out.split_off(raw.len()).to_str().unwrap().to_owned()
+    };
+    let whole = "\x1dUID=\"www-data\" ARCH=x86_64 GID=\"adm\"";
+    assert_eq!(tail(whole.len()), whole);
+    assert_eq!(tail(whole.len() - 1), "\x1dUID=\"www-data\" ARCH=x86_64");
+    // Nor does a shorter field take the place of one before it.
+    assert_eq!(tail(25), "\x1dUID=\"www-data\"");
+    assert_eq!(tail(15), "\x1dUID=\"www-data\"");
+    assert_eq!(tail(14), "");
+    assert_eq!(tail(0), "");
 }
 
 proptest! {

@@ -21,6 +21,10 @@ struct Engine {
     /// Why the next plan is refused.
     refuses: Option<&'static str>,
     lost: u64,
+    /// Records that were there when all had to be in the log.
+    flushed: usize,
+    /// Whether they never come there.
+    slow: bool,
 }
 
 impl Auditing for Engine {
@@ -57,7 +61,9 @@ impl Auditing for Engine {
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
-        anyhow::bail!("the disk is slow")
+        anyhow::ensure!(!self.slow, "the disk is slow");
+        self.flushed = self.records.len();
+        Ok(())
     }
 
     fn describe(&mut self, status: &mut Status) -> anyhow::Result<()> {
@@ -313,17 +319,21 @@ fn losses_are_counted_from_the_last_reset() {
 fn messages_are_text_and_what_fails_is_told() {
     let mut daemon = Daemon::new();
     let request = Request::Message(Text::new(b"text=it's res=success"));
-    assert_eq!(daemon.ask(request), Answer::Done);
+    assert_eq!(daemon.ask(request.clone()), Answer::Done);
+    assert_eq!(daemon.engine.flushed, 1, "who searches at once finds it");
     let told = daemon.engine.records.pop().unwrap();
     assert_eq!(told, "1005 msg='text=it's res=success'");
     for text in [&b"a\nb"[..], b"\xff", &[b'x'; 9000]] {
         let answer = daemon.ask(Request::Message(Text::new(text)));
         assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
     }
-    let Answer::Refused(refusal) = daemon.ask(Request::Flush) else {
-        panic!("flushed");
-    };
-    assert_eq!(refusal.reason, "the disk is slow");
+    daemon.engine.slow = true;
+    for request in [Request::Flush, request] {
+        let Answer::Refused(refusal) = daemon.ask(request) else {
+            panic!("flushed");
+        };
+        assert_eq!(refusal.reason, "the disk is slow");
+    }
 }
 
 #[test]

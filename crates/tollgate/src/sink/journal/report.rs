@@ -44,7 +44,8 @@ impl Journal {
             put("admin space action performed", &yes_no(self.alarms.admin));
             put("disk error detected", &yes_no(self.alarms.error));
         }
-        text.push_str(&self.dispatcher.report());
+        text.push_str("listening for network connections = no\n");
+        text.push_str(&self.dispatcher.report(conf.q_depth));
         text
     }
 }

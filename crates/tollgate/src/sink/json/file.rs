@@ -101,7 +101,7 @@ impl JsonLog {
         };
         for line in records.split(|&byte| byte == b'\n') {
             self.enriched.clear();
-            enrich::line(line, &mut self.names, &mut self.enriched);
+            enrich::line(line, usize::MAX, &mut self.names, &mut self.enriched);
             let _taken = gatherer.take(&self.enriched, &mut ended);
         }
         gatherer.finish(ended);
