@@ -7,7 +7,7 @@
 #ifndef TOLLGATE_WIRE_H
 #define TOLLGATE_WIRE_H
 
-#define WIRE_VERSION	     1
+#define WIRE_VERSION	     2
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16
 #define WIRE_TAIL_BYTES	     65536 /* capacity behind an event; a power of two */

@@ -5,7 +5,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;

@@ -129,6 +129,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
     let opened = Opened::before_rights_are_given_up(&settings, &keep, server.as_ref())?;
+    let with_calls = opened.messages.is_some() && store.planner().has_security_module();
+    let options = engine_options(&settings, with_calls);
     let signals = opened.signals;
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
     let mut tend = Tend::new(settings.log, &keep, log_orders);
@@ -154,12 +156,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         terminal: settings.terminal,
         json: opened.json,
         delay: settings.delay,
-        options: Options {
-            uring: settings.uring,
-            context: settings.json.is_some(),
-            avc: opened.messages.is_some() && store.planner().has_security_module(),
-            ..Options::default()
-        },
+        options,
         messages: opened.messages,
         limits: Arc::clone(&limits),
         pinning,
@@ -401,6 +398,16 @@ fn wait(
     match poll(&mut wakers, timeout) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno).context("cannot wait for signals"),
+    }
+}
+
+/// What the engine sends; with the calls of security modules' records, or not.
+fn engine_options(settings: &Settings, with_calls: bool) -> Options {
+    Options {
+        uring: settings.uring,
+        context: settings.json.is_some(),
+        avc: with_calls,
+        ..Options::default()
     }
 }
 
