@@ -1,8 +1,8 @@
 #!/bin/sh
 # test-boot.sh ROOT: boots the Debian 12 below ROOT, in which the packages tollgate and auditd are installed,
 # with systemd as its first process, and has scripts/test-service.sh look in there at what systemd does with
-# the service. The machine is emulated, and takes 3 GiB of memory and some five
-# minutes. Called by test-deb.sh; VMLINUZ=FILE boots that kernel and not Debian 12's own.
+# the service. The machine is emulated, and takes 3 GiB of memory and some five minutes. Called by test-deb.sh;
+# VMLINUZ=FILE boots that kernel and not Debian 12's own.
 set -eu
 root=$(realpath "$1")
 here=$(dirname "$0")

@@ -82,7 +82,7 @@ files >"$root.before"
 say 'install, use, remove'
 apt install /tollgate.deb
 inside tollgate --version
-inside tollgate check /usr/share/doc/tollgate/examples/first.rules
+said=$(inside tollgate check /usr/share/doc/tollgate/examples/first.rules 2>&1) || die "$said"
 [ ! -e "$root/usr/sbin/auditctl" ] || die 'the package takes the name auditctl unasked'
 inside tollgate-names take
 inside auditctl -h | grep -q usage || die 'auditctl is not tollgate when it was asked to be'
