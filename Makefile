@@ -48,5 +48,5 @@ install: ## put what `make build` built under DESTDIR/PREFIX (/usr/local) (root)
 deb: build ## build the Debian package in target/debian
 	@sh scripts/deb.sh $(RELEASE)/tollgate $(or $(CARGO_TARGET_DIR),target)/debian
 
-testdeb: deb ## lintian, and install and remove it in a Debian 12 of its own (root, network)
+testdeb: deb ## lintian; install, boot and remove it in a Debian 12 of its own (root, network)
 	@sh scripts/test-deb.sh $(or $(CARGO_TARGET_DIR),target)/debian/tollgate_*.deb

@@ -16,7 +16,7 @@ install -D -m 0644 -t "$root/share/man/man5" man/tollgate.toml.5
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
 install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
 install -d "$root/lib/systemd/system"
-sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate," packaging/tollgate.service \
+sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g" packaging/tollgate.service \
 	>"$root/lib/systemd/system/tollgate.service"
 chmod 0644 "$root/lib/systemd/system/tollgate.service"
 

@@ -29,9 +29,10 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 packages="$packages libauparse-dev qemu-system-x86 busybox-static checkpolicy git golang-go"
 packages="$packages python3 redis-tools strace fio sysbench chromium-headless-shell systemd"
-# dpkg-dev lintian debootstrap   build the package, look at it, and install it in a Debian of its own
+# dpkg-dev lintian debootstrap cpio   build the package, look at it, install it in a Debian of its own, and
+#                    pack that for a machine
 if [ "${1:-}" = packaging ]; then
-	packages="$packages dpkg-dev lintian debootstrap"
+	packages="$packages dpkg-dev lintian debootstrap cpio"
 fi
 
 say() {

@@ -1,7 +1,8 @@
 #!/bin/sh
-# test-deb.sh PACKAGE: what lintian says of a built package, and whether it installs and goes away cleanly in
-# a Debian 12 of its own, alone and beside auditd. Needs root, the network, and `setup.sh packaging`; takes a
-# minute or two, and so is run when it is asked for: `make testdeb`.
+# test-deb.sh PACKAGE: what lintian says of a built package, whether it installs and goes away cleanly in a
+# Debian 12 of its own, alone and beside auditd, and, in test-boot.sh, what systemd does with its service.
+# Needs root, the network, and `setup.sh packaging`; takes some minutes, and so is run when it is asked for:
+# `make testdeb`.
 set -eu
 package=$(realpath "$1")
 mirror=${MIRROR:-http://deb.debian.org/debian}
@@ -15,7 +16,7 @@ die() {
 	exit 1
 }
 
-for tool in lintian debootstrap dpkg-deb; do
+for tool in lintian debootstrap dpkg-deb cpio qemu-system-x86_64; do
 	command -v "$tool" >/dev/null || die "$tool is missing: sh scripts/setup.sh packaging"
 done
 [ "$(id -u)" -eq 0 ] || die 'a chroot needs root'
@@ -81,7 +82,7 @@ files >"$root.before"
 say 'install, use, remove'
 apt install /tollgate.deb
 inside tollgate --version
-inside tollgate check /usr/share/doc/tollgate/examples/first.rules
+said=$(inside tollgate check /usr/share/doc/tollgate/examples/first.rules 2>&1) || die "$said"
 [ ! -e "$root/usr/sbin/auditctl" ] || die 'the package takes the name auditctl unasked'
 inside tollgate-names take
 inside auditctl -h | grep -q usage || die 'auditctl is not tollgate when it was asked to be'
@@ -100,4 +101,10 @@ apt purge tollgate
 [ "$(inside sha256sum /sbin/auditctl)" = "$stock" ] || die 'auditctl of auditd does not come back'
 unchanged "$root.before" 'the package beside auditd'
 rm -f "$root.before"
+
+say 'as a service'
+apt install systemd-sysv /tollgate.deb
+inside systemctl --quiet enable tollgate
+mv "$root/tollgate.deb" "$root/root/tollgate.deb"
+sh "$(dirname "$0")/test-boot.sh" "$root"
 say 'all is well'

@@ -12,7 +12,7 @@ use audit::plan::hook::EngineKind;
 use bstr::BString;
 use nix::unistd::setsid;
 
-use super::report::{self, Exit, say, warn};
+use super::report::{self, Exit, warn};
 use crate::config;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
@@ -225,7 +225,7 @@ fn settings(args: &Args) -> anyhow::Result<Option<native::Settings>> {
     Ok(if read.is_right() {
         Some(read.settings)
     } else {
-        say("nothing is attached: the configuration above is wrong");
+        warn("nothing is attached: the configuration above is wrong");
         None
     })
 }

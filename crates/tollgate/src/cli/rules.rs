@@ -15,7 +15,7 @@ use audit::plan::list::RuleList;
 use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
 use nix::fcntl::OFlag;
 
-use super::report::{self, say};
+use super::report::{self, say, warn};
 use crate::host::{Planner, ThisMachine};
 
 /// What follows when rules cannot be loaded by a program that starts.
@@ -96,7 +96,7 @@ pub(crate) fn list(
 ) -> Option<Listing> {
     report::warnings(&loaded);
     if !loaded.may_load() {
-        say(&format!("{otherwise}: the rules above are wrong"));
+        warn(&format!("{otherwise}: the rules above are wrong"));
         return None;
     }
     let mut listing = Listing::default();
@@ -139,7 +139,7 @@ pub(crate) fn list(
         );
     }
     if refused != 0 {
-        say(&format!(
+        warn(&format!(
             "{otherwise}: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
         ));
         return None;

@@ -282,20 +282,22 @@ impl Sinks {
     fn start(self, exclude: Exclude) -> Result<Running> {
         let log = match self.log {
             None => None,
-            Some(Destination::Stdout) => Some(Outlet::start("tlg-log", |text| {
+            Some(Destination::Stdout) => Some(Outlet::start("tlg-log", |text: &[u8]| {
                 let mut out = io::stdout().lock();
                 out.write_all(text)?;
                 out.flush()
             })?),
-            Some(Destination::File(mut log)) => Some(Outlet::start("tlg-log", move |text| {
-                log.append(text).map_err(|partly| partly.error)
-            })?),
+            Some(Destination::File(mut log)) => {
+                Some(Outlet::start("tlg-log", move |text: &[u8]| {
+                    log.append(text).map_err(|partly| partly.error)
+                })?)
+            }
         };
         let view = match self.view {
             None => None,
             Some(interpret) => {
                 let mut screen = AutoStream::new(io::stderr(), ColorChoice::Auto);
-                let outlet = Outlet::start("tlg-print", move |text| {
+                let outlet = Outlet::start("tlg-print", move |text: &[u8]| {
                     report::unless_closed(screen.write_all(text))
                 })?;
                 let terminal = Terminal::new(interpret, Box::new(outlet.pen()));

@@ -208,15 +208,13 @@ impl Pipeline {
             None => (None, None),
         };
         let json = match self.json {
-            Some(mut log) => {
-                let outlet = Outlet::start("tlg-json", move |records| log.write(records))?;
-                Some(Arc::new(outlet))
-            }
+            Some(log) => Some(Arc::new(Outlet::start("tlg-json", log)?)),
             None => None,
         };
         let counts = Arc::new(Written::default());
         let writer = Writer {
             log: self.log,
+            json: json.clone(),
             counts: Arc::clone(&counts),
             orders: self.log_orders,
             ended_by: Asker::this(),
@@ -329,7 +327,7 @@ impl Running {
         if let Some(print) = self.print {
             joined(print.join())?;
         }
-        // The ring thread, which had it too, has ended.
+        // The other threads that had it have ended.
         let json = self.json.and_then(Arc::into_inner);
         let json = json.map(Outlet::finish).unwrap_or_default();
         let (drained, detaching) = joined(drained)??;
@@ -367,6 +365,7 @@ fn spawn<T: Send + 'static>(
 /// The log thread.
 struct Writer {
     log: Journal,
+    json: Option<Arc<Outlet>>,
     counts: Arc<Written>,
     orders: Receiver<LogOrder>,
     ended_by: Asker,
@@ -461,7 +460,12 @@ impl Writer {
 
     fn obey(&mut self, order: LogOrder) {
         match order {
-            LogOrder::Rotate(asker) => self.log.rotate_now(asker),
+            LogOrder::Rotate(asker) => {
+                self.log.rotate_now(asker);
+                if let Some(json) = &self.json {
+                    json.rotate();
+                }
+            }
             LogOrder::Resume(asker) => self.log.resume_now(asker),
             LogOrder::Configure(keep, asker) => self.log.configure(keep.map(|keep| *keep), asker),
             // Who has asked may have lost patience.

@@ -120,7 +120,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
          control socket no others can come"
     );
     let Some(keep) = settings.log.keep()? else {
-        say("nothing is attached: the configuration above is wrong");
+        warn("nothing is attached: the configuration above is wrong");
         return Ok(Exit::Config.into());
     };
     settings.log.is_free()?;

@@ -21,6 +21,24 @@ pub(crate) struct Outlet {
     thread: JoinHandle<()>,
 }
 
+/// What an outlet's thread writes to.
+pub(crate) trait Sink: Send + 'static {
+    /// Writes the text of whole events.
+    ///
+    /// # Errors
+    /// What keeps it from being written, all of it.
+    fn write(&mut self, text: &[u8]) -> io::Result<()>;
+
+    /// Begins a new log, where that means something.
+    fn rotate(&mut self) {}
+}
+
+impl<W: FnMut(&[u8]) -> io::Result<()> + Send + 'static> Sink for W {
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        self(text)
+    }
+}
+
 /// What became of the events that an outlet was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
@@ -44,6 +62,7 @@ struct Waiting {
     text: Vec<u8>,
     events: u64,
     left_out: u64,
+    rotate: bool,
     closed: bool,
 }
 
@@ -65,19 +84,16 @@ impl Gauge {
 }
 
 impl Outlet {
-    /// Starts a thread that writes with `write`.
+    /// Starts a thread that writes to `sink`.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(crate) fn start(
-        name: &str,
-        write: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start(name: &str, sink: impl Sink) -> anyhow::Result<Self> {
         let shared = Arc::<Shared>::default();
         let its_own = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || its_own.empty(write))
+            .spawn(move || its_own.empty(sink))
             .with_context(|| format!("cannot start thread `{name}`"))?;
         Ok(Self { shared, thread })
     }
@@ -91,6 +107,12 @@ impl Outlet {
     pub(crate) fn append_all(&self, events: u64, text: &[u8]) {
         self.shared
             .append(events, |waiting| waiting.extend_from_slice(text));
+    }
+
+    /// Has the sink begin a new log, behind the events that wait.
+    pub(crate) fn rotate(&self) {
+        self.shared.lock().rotate = true;
+        self.shared.more.notify_one();
     }
 
     /// For others to look at what has become of the events so far.
@@ -143,11 +165,11 @@ impl Shared {
     }
 
     /// The thread: takes what waits and writes it, until the outlet is closed and empty.
-    fn empty(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
+    fn empty(&self, mut sink: impl Sink) {
         let mut text = Vec::new();
         loop {
             let mut waiting = self.lock();
-            while waiting.text.is_empty() && !waiting.closed {
+            while waiting.text.is_empty() && !waiting.rotate && !waiting.closed {
                 waiting = self
                     .more
                     .wait(waiting)
@@ -161,6 +183,7 @@ impl Shared {
             }
             let (events, closed) = (std::mem::take(&mut waiting.events), waiting.closed);
             let left_out = std::mem::take(&mut waiting.left_out);
+            let rotate = std::mem::take(&mut waiting.rotate);
             std::mem::swap(&mut waiting.text, &mut text);
             drop(waiting);
             if left_out != 0 {
@@ -168,20 +191,25 @@ impl Shared {
                 account.unwritten += left_out;
                 "events came faster than they could be written".clone_into(&mut account.reason);
             }
-            if text.is_empty() && closed {
+            if !text.is_empty() {
+                let written = sink.write(&text);
+                let mut account = self.account();
+                match written {
+                    Ok(()) => account.events += events,
+                    Err(error) => {
+                        account.unwritten += events;
+                        account.reason = error.to_string();
+                    }
+                }
+                drop(account);
+                text.clear();
+            }
+            if rotate {
+                sink.rotate();
+            }
+            if closed {
                 return;
             }
-            let written = write(&text);
-            let mut account = self.account();
-            match written {
-                Ok(()) => account.events += events,
-                Err(error) => {
-                    account.unwritten += events;
-                    account.reason = error.to_string();
-                }
-            }
-            drop(account);
-            text.clear();
         }
     }
 }
@@ -199,7 +227,7 @@ impl Write for Pen {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Sender, channel};
 
     use super::*;
 
@@ -224,8 +252,34 @@ mod tests {
     }
 
     #[test]
+    fn a_new_log_begins_behind_what_waits() {
+        struct Parts(Sender<String>);
+        impl Sink for Parts {
+            fn write(&mut self, text: &[u8]) -> io::Result<()> {
+                let text = String::from_utf8_lossy(text).into_owned();
+                self.0.send(text).map_err(io::Error::other)
+            }
+            fn rotate(&mut self) {
+                self.0.send("|".to_owned()).unwrap();
+            }
+        }
+        let (to, from) = channel();
+        let outlet = Outlet::start("test", Parts(to)).unwrap();
+        outlet.append(|text| text.push(b'a'));
+        outlet.rotate();
+        assert_eq!(from.iter().take(2).collect::<String>(), "a|");
+        // Also when nothing is to be written.
+        outlet.rotate();
+        assert_eq!(from.recv().unwrap(), "|");
+        outlet.append(|text| text.push(b'b'));
+        outlet.finish();
+        assert_eq!(from.iter().collect::<String>(), "b");
+    }
+
+    #[test]
     fn what_cannot_be_written_is_counted_with_the_reason() {
-        let outlet = Outlet::start("test", |_| Err(io::ErrorKind::StorageFull.into())).unwrap();
+        let outlet =
+            Outlet::start("test", |_: &[u8]| Err(io::ErrorKind::StorageFull.into())).unwrap();
         outlet.append(|text| text.push(b'x'));
         outlet.append(|text| text.push(b'y'));
         let written = outlet.finish();
@@ -236,7 +290,7 @@ mod tests {
     #[test]
     fn a_reader_that_is_too_slow_makes_nobody_wait() {
         let (to, from) = channel::<()>();
-        let outlet = Outlet::start("test", move |_| {
+        let outlet = Outlet::start("test", move |_: &[u8]| {
             let _closed = from.recv();
             Ok(())
         })

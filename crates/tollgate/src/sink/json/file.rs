@@ -12,10 +12,12 @@ use audit::record::gather::Gatherer;
 use serde::Deserialize;
 
 use super::{Schema, records};
+use crate::cli::report::warn;
 use crate::sink::journal::names::Names;
 use crate::sink::journal::rotate;
 use crate::sink::log::directory::Directory;
 use crate::sink::log::{Access, Log};
+use crate::sink::outlet::Sink;
 
 /// How the JSON log is kept: `[json]` of `tollgate.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -84,11 +86,35 @@ impl JsonLog {
         })
     }
 
+    fn append(&mut self) -> io::Result<()> {
+        let bytes = u64::try_from(self.text.len()).map_err(io::Error::other)?;
+        if self.most != 0 && self.size != 0 && self.size + bytes > self.most {
+            self.begin_new()?;
+        }
+        if let Err(partly) = self.log.append(&self.text) {
+            self.log.take_back(partly.written)?;
+            return Err(partly.error);
+        }
+        self.size += bytes;
+        Ok(())
+    }
+
+    fn begin_new(&mut self) -> io::Result<()> {
+        if self.files == 1 {
+            self.directory.remove(&self.name)?;
+        } else {
+            rotate::rotate(&self.directory, &self.name, self.files)?;
+        }
+        self.log =
+            Log::open_in(&self.directory, &self.name, &Access::PLAIN).map_err(io::Error::other)?;
+        self.size = 0;
+        Ok(())
+    }
+}
+
+impl Sink for JsonLog {
     /// Writes the events of these records. The records of an event stand together.
-    ///
-    /// # Errors
-    /// What the file system answers; nothing of them is in the log then.
-    pub(crate) fn write(&mut self, records: &[u8]) -> io::Result<()> {
+    fn write(&mut self, records: &[u8]) -> io::Result<()> {
         self.names.refresh();
         self.text.clear();
         let mut gatherer = Gatherer::default();
@@ -108,29 +134,13 @@ impl JsonLog {
         self.append()
     }
 
-    fn append(&mut self) -> io::Result<()> {
-        let bytes = u64::try_from(self.text.len()).map_err(io::Error::other)?;
-        if self.most != 0 && self.size != 0 && self.size + bytes > self.most {
-            self.rotate()?;
-        }
-        if let Err(partly) = self.log.append(&self.text) {
-            self.log.take_back(partly.written)?;
-            return Err(partly.error);
-        }
-        self.size += bytes;
-        Ok(())
-    }
-
-    fn rotate(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) {
         if self.files == 1 {
-            self.directory.remove(&self.name)?;
-        } else {
-            rotate::rotate(&self.directory, &self.name, self.files)?;
+            return warn("the JSON log is not rotated: keep is 0");
         }
-        self.log =
-            Log::open_in(&self.directory, &self.name, &Access::PLAIN).map_err(io::Error::other)?;
-        self.size = 0;
-        Ok(())
+        if let Err(error) = self.begin_new() {
+            warn(&format!("cannot rotate the JSON log: {error}"));
+        }
     }
 }
 
@@ -169,6 +179,19 @@ mod tests {
         assert_eq!(event["container"]["id"], "a");
         assert_eq!(event["names"]["uid"], "root");
         assert!(event.get("records").is_none(), "{event}");
+    }
+
+    #[test]
+    fn a_log_without_old_ones_is_not_thrown_away_when_somebody_asks() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 1, 0);
+        let mut log = JsonLog::open(&settings).unwrap();
+        for _ in 0..2 {
+            log.write(EVENT).unwrap();
+            log.rotate();
+        }
+        let text = fs::read_to_string(&settings.file).unwrap();
+        assert_eq!(text.lines().count(), 2);
     }
 
     #[test]
