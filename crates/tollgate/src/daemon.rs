@@ -29,6 +29,6 @@ mod summary;
 mod survive;
 mod tend;
 
-pub(crate) use start::{Control, Settings, run};
+pub(crate) use start::{Control, RuleSource, Settings, run};
 pub(crate) use survive::{PINS, Survival};
 pub(crate) use tend::LogSource;

@@ -35,6 +35,12 @@ impl Planner {
         Self { modules, deny }
     }
 
+    /// The same machine, and other rules that deny.
+    pub(crate) fn denying(&self, deny: Vec<BString>) -> Self {
+        let modules = self.modules.clone();
+        Self { modules, deny }
+    }
+
     /// Whether something refuses calls by labels, and has the kernel's audit make records of it.
     pub(crate) fn has_security_module(&self) -> bool {
         !self.modules.is_empty()

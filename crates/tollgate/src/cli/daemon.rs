@@ -1,6 +1,5 @@
 //! `tollgate daemon`: audits this machine.
 
-use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -13,15 +12,16 @@ use bstr::BString;
 use nix::unistd::setsid;
 
 use super::report::{self, Exit, warn};
+use super::rules;
 use crate::config;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
-use crate::daemon::{self, Control, LogSource, Settings, Survival};
+use crate::daemon::{self, Control, LogSource, RuleSource, Settings, Survival};
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
 /// Arguments of `tollgate daemon`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Settings of the daemon, each of which an option here overrides [default:
     /// /etc/tollgate/tollgate.toml, if it exists]
@@ -113,11 +113,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None
     };
     let detached = args.detached;
-    let native = args.config.clone().unwrap_or_else(|| config::NATIVE.into());
-    let text = fs::read(&native).ok();
-    let Some(file) = settings(args)? else {
+    let Some(file) = settings(args, rules::NOTHING)? else {
         return Ok(Exit::Config.into());
     };
+    let rules = rule_source(args, &file);
+    let (same, begun) = (args.clone(), file.clone());
     let log = LogSource {
         conf: match (&args.auditd_conf, file.auditd_conf, &args.log) {
             (Some(conf), ..) => Some(conf.clone()),
@@ -131,11 +131,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         path: args.log.clone(),
     };
     daemon::run(Settings {
-        rules: match (args.rules.as_slice(), file.rules) {
-            ([], None) => usual_rules(args),
-            ([], Some(rules)) => rules,
-            (rules, _) => rules.to_vec(),
-        },
+        rules,
         control: match &args.control {
             _ if args.no_control => Control::No,
             Some(path) => Control::At(path.clone()),
@@ -156,8 +152,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
             Duration::from_millis(ms.unwrap_or(DELAY_MS))
         },
-        partial: args.partial || file.partial.unwrap_or(false),
-        deny: file.on_loss.deny.into_iter().map(BString::from).collect(),
         uring: !args.no_uring && file.io_uring.unwrap_or(true),
         metrics: file.metrics,
         json: file.json,
@@ -170,15 +164,52 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     .and_then(|()| io::stdout().flush());
             }
         }),
-        unread: Box::new(move || {
-            if fs::read(&native).ok() != text {
-                let shown = native.display();
-                warn(&format!(
-                    "`{shown}` has changed: it is read when the daemon starts"
-                ));
-            }
-        }),
+        rules_again: Box::new(move || rules_again(&same, &begun)),
     })
+}
+
+/// Where the rules come from, and what is to be done about them: what the options say wins.
+fn rule_source(args: &Args, file: &native::Settings) -> RuleSource {
+    RuleSource {
+        files: match (args.rules.as_slice(), &file.rules) {
+            ([], None) => usual_rules(args),
+            ([], Some(rules)) => rules.clone(),
+            (rules, _) => rules.to_vec(),
+        },
+        partial: args.partial || file.partial.unwrap_or(false),
+        deny: file
+            .on_loss
+            .deny
+            .iter()
+            .cloned()
+            .map(BString::from)
+            .collect(),
+    }
+}
+
+/// The same as the configuration file says it now, where the daemon has begun with other settings; what else
+/// they say is told. `None` when the file is wrong, which has been said.
+fn rules_again(args: &Args, begun: &native::Settings) -> Option<RuleSource> {
+    let now = match settings(args, rules::OLD) {
+        Ok(now) => now?,
+        Err(error) => {
+            warn(&format!("{}: {error:#}", rules::OLD));
+            return None;
+        }
+    };
+    let same = native::Settings {
+        rules: now.rules.clone(),
+        partial: now.partial,
+        on_loss: now.on_loss.clone(),
+        ..begun.clone()
+    };
+    if now != same {
+        warn(
+            "of tollgate.toml, `rules`, `partial` and `[on_loss]` are in force now: what else has changed \
+             is read when the daemon starts",
+        );
+    }
+    Some(rule_source(args, &now))
 }
 
 /// The rule file that `auditd` has. Rules can come later when there is a control socket, and then it need
@@ -213,8 +244,8 @@ fn survival(args: &Args, said: Option<native::Place>, log: &LogSource) -> Surviv
     }
 }
 
-/// What the configuration file says; `None` when it is wrong, which has been said.
-fn settings(args: &Args) -> anyhow::Result<Option<native::Settings>> {
+/// What the configuration file says; `None` when it is wrong, which has been said, with what follows.
+fn settings(args: &Args, follows: &str) -> anyhow::Result<Option<native::Settings>> {
     let path = match &args.config {
         Some(path) => path.clone(),
         None if config::exists(config::NATIVE.as_ref()) => config::NATIVE.into(),
@@ -225,7 +256,7 @@ fn settings(args: &Args) -> anyhow::Result<Option<native::Settings>> {
     Ok(if read.is_right() {
         Some(read.settings)
     } else {
-        warn("nothing is attached: the configuration above is wrong");
+        warn(&format!("{follows}: the configuration above is wrong"));
         None
     })
 }

@@ -56,8 +56,8 @@ const QUIT: u32 = Signal::SIGQUIT as u32;
 
 /// What the daemon is to do.
 pub(crate) struct Settings {
-    /// Rule files, read in this order.
-    pub(crate) rules: Vec<PathBuf>,
+    /// Where the rules come from.
+    pub(crate) rules: RuleSource,
     /// Where to listen for commands.
     pub(crate) control: Control,
     /// Engines to try, the best first.
@@ -66,10 +66,6 @@ pub(crate) struct Settings {
     pub(crate) log: LogSource,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
-    /// Load what can be loaded when some rules cannot be honoured.
-    pub(crate) partial: bool,
-    /// Keys of the rules whose calls are denied when they could not be recorded.
-    pub(crate) deny: Vec<BString>,
     /// How to read the messages of the kernel's audit.
     pub(crate) kernel_messages: Messages,
     /// See operations of `io_uring` where the engine can.
@@ -84,8 +80,19 @@ pub(crate) struct Settings {
     pub(crate) json: Option<json::Settings>,
     /// Called once, when auditing has begun.
     pub(crate) ready: Box<dyn FnOnce()>,
-    /// Called at `SIGHUP`: says what it does not read again.
-    pub(crate) unread: Box<dyn Fn()>,
+    /// Called at `SIGHUP`: where the rules come from now; nothing when that is not known, which it says.
+    pub(crate) rules_again: Box<dyn Fn() -> Option<RuleSource>>,
+}
+
+/// Where rules come from, and what is to be done about them.
+#[derive(Clone, Debug)]
+pub(crate) struct RuleSource {
+    /// Rule files, read in this order.
+    pub(crate) files: Vec<PathBuf>,
+    /// Load what can be loaded when some rules cannot be honoured.
+    pub(crate) partial: bool,
+    /// Keys of the rules whose calls are denied when they could not be recorded.
+    pub(crate) deny: Vec<BString>,
 }
 
 /// Whether there is a control socket.
@@ -209,9 +216,10 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
                 manager.reloading();
-                (settings.unread)();
                 tend.signal(&signal);
-                rules::reload(&settings.rules, settings.partial, &mut store, &mut live);
+                if let Some(source) = (settings.rules_again)() {
+                    rules::reload(&source, &mut store, &mut live);
+                }
                 manager.ready(&auditing);
             }
             Some(signal) if tend.signal(&signal) => {}

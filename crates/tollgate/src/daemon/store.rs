@@ -48,7 +48,7 @@ const ENABLED: u8 = 1;
 /// `-e 2`: nothing can be changed until the machine starts again.
 const IMMUTABLE: u8 = 2;
 
-use measure::Measure;
+use measure::{Measure, count};
 use step::Change;
 
 /// What audits, as the store sees it.
@@ -156,13 +156,14 @@ impl Store {
         Ok(store)
     }
 
-    /// Puts other rules in force, those of the rule files.
+    /// Puts other rules in force, those of the rule files, compiled in this way from now on.
     ///
     /// # Errors
     /// When rules may not be changed, or the new ones cannot be put in force.
     pub(super) fn load(
         &mut self,
         rules: RuleList,
+        planner: Planner,
         auditing: &mut dyn Auditing,
     ) -> anyhow::Result<()> {
         ensure!(
@@ -171,7 +172,8 @@ impl Store {
         );
         let state = State {
             rules,
-            ..self.state.clone()
+            planner,
+            settings: self.state.settings.clone(),
         };
         self.put_in_force(state, auditing)
     }
@@ -292,8 +294,8 @@ impl Store {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.since.elapsed().as_secs(),
             rules: count(self.state.rules.rules().len()),
-            calls: count(self.in_force.calls),
-            denying: count(self.in_force.denying),
+            calls: self.in_force.calls,
+            denying: self.in_force.denying,
             ..Status::default()
         };
         // A kernel that does not know the feature has no line for it.
@@ -488,10 +490,6 @@ fn done(answer: anyhow::Result<Answer>) -> Answer {
     answer.unwrap_or_else(|error| {
         Answer::Refused(Refusal::because(Errno::EAGAIN, format!("{error:#}")))
     })
-}
-
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

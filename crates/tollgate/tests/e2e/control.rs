@@ -215,20 +215,6 @@ pub(crate) fn what_is_locked_outlives_the_daemon() {
     assert!(said.iter().any(|line| line.contains(unguarded)), "{said:?}");
 }
 
-pub(crate) fn a_change_of_the_settings_file_is_told_at_hup() {
-    let place = Place::new();
-    let rule = format!("-a always,exit -F arch=b64 -S rmdir -F uid={}", place.id);
-    let mut daemon = Daemon::start_with_settings(&place, &rule, "delay_ms = 10\n");
-    let conf = place.own.join("tollgate.toml");
-    let told = "has changed: it is read when the daemon starts";
-    assert!(daemon.replace(&format!("{rule} -k first\n")));
-    assert!(!daemon.has_said(told));
-    fs::write(conf, "delay_ms = 20\n").unwrap();
-    assert!(daemon.replace(&format!("{rule} -k second\n")));
-    assert!(daemon.has_said(told), "{told}");
-    end(daemon);
-}
-
 pub(crate) fn only_root_may_ask() {
     let place = Place::new();
     let daemon = Daemon::start(&place, "");

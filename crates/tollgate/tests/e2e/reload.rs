@@ -174,3 +174,40 @@ pub(crate) fn rules_that_cannot_be_loaded_leave_the_old_ones() {
     let expected = ["old", "old", "old", "new"].map(|key| Some(key.into()));
     assert_eq!(keys, expected);
 }
+
+pub(crate) fn settings_of_rules_are_read_with_them() {
+    let place = Place::new();
+    let id = place.id;
+    let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k {key}\n");
+    let settings = place.own.join("tollgate.toml");
+    let set = |text: &str| fs::write(&settings, text).unwrap();
+    let mut daemon = Daemon::start_with_settings(&place, &rule("first"), "");
+    // What is known only when a call has ended cannot be denied, and this engine denies nothing.
+    let late = "-a always,exit -F arch=b64 -S mkdir -F exit=0 -k late\n";
+    let rules = format!("{}{late}", rule("second"));
+    for (settings, why) in [
+        ("[on_loss]\ndeny = [\"late\"]\n", "cannot be denied"),
+        (
+            "partial = true\n[on_loss]\ndeny = [\"late\"]\n",
+            "no other can refuse a call",
+        ),
+    ] {
+        set(settings);
+        assert!(!daemon.replace(&rules), "{why}");
+        assert!(daemon.has_said(why), "{why}");
+    }
+    set("partial = true\n");
+    assert!(daemon.replace(&rules));
+    set("rules = 7\n");
+    assert!(!daemon.replace(&rule("wrong")));
+    let told = "what else has changed";
+    assert!(!daemon.has_said(told));
+    place.workload().run(&[step!("rmdir", "missing")]);
+    set("delay_ms = 500\n");
+    assert!(daemon.replace(&rule("last")));
+    assert!(daemon.has_said(told));
+    place.workload().run(&[step!("rmdir", "missing")]);
+    let stopped = daemon.stop();
+    let keys: Vec<_> = stopped.events.iter().map(event::Event::key).collect();
+    assert_eq!(keys, ["second", "last"].map(|key| Some(key.into())));
+}

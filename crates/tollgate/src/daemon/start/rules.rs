@@ -1,13 +1,12 @@
 //! The rules of a daemon: those to begin with, and those of a `SIGHUP`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::plan::Plan;
 use nix::time::{ClockId, clock_getres};
 
-use super::Settings;
+use super::{RuleSource, Settings};
 use crate::cli::report::{say, warn};
 use crate::cli::rules;
 use crate::control::server::Server;
@@ -23,7 +22,7 @@ pub(super) fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Res
     let tick_ns = Duration::from(tick).as_nanos().max(1);
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
     let lock = LockFile::beside(server.map(Server::path))?;
-    let planner = Planner::here(settings.deny.clone());
+    let planner = Planner::here(settings.rules.deny.clone());
     if let Some(locked) = lock.read()? {
         say(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \
@@ -31,8 +30,9 @@ pub(super) fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Res
         );
         return Store::restore(&locked, planner, tick_hz, lock).map(Some);
     }
-    let loaded = rules::load(&settings.rules)?;
-    let Some(listing) = rules::list(loaded, settings.partial, &planner, rules::NOTHING) else {
+    let loaded = rules::load(&settings.rules.files)?;
+    let Some(listing) = rules::list(loaded, settings.rules.partial, &planner, rules::NOTHING)
+    else {
         return Ok(None);
     };
     let said = store::settings(&listing.settings, tick_hz);
@@ -46,24 +46,29 @@ pub(super) fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Res
 }
 
 /// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
-pub(super) fn reload(files: &[PathBuf], partial: bool, store: &mut Store, live: &mut Live) {
-    let loaded = match rules::load(files) {
+pub(super) fn reload(source: &RuleSource, store: &mut Store, live: &mut Live) {
+    let loaded = match rules::load(&source.files) {
         Ok(loaded) => loaded,
         Err(error) => return warn(&format!("{}: {error:#}", rules::OLD)),
     };
-    let Some(listing) = rules::list(loaded, partial, store.planner(), rules::OLD) else {
+    let planner = store.planner().denying(source.deny.clone());
+    let Some(listing) = rules::list(loaded, source.partial, &planner, rules::OLD) else {
         return; // which has been said
     };
-    let (rules, calls) = (listing.plan.rules.len(), listing.plan.calls.len());
+    let plan = listing.plan;
+    let (rules, calls) = (plan.rules.len(), plan.calls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
-    if !listing.plan.records() {
+    if !plan.records() {
         return warn(&format!("{}: the rule files record nothing", rules::OLD));
     }
-    match store.load(listing.rules, live) {
-        Ok(()) => say(&format!(
-            "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
-            live.attached.hooks.len()
-        )),
+    match store.load(listing.rules, planner, live) {
+        Ok(()) => {
+            say(&format!(
+                "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
+                live.attached.hooks.len()
+            ));
+            tell_denials(&plan);
+        }
         Err(error) => warn(&format!("{}: {error:#}", rules::OLD)),
     }
 }

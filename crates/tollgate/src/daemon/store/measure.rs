@@ -6,16 +6,20 @@ use audit::plan::Plan;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measure {
     /// Calls that the rules are about.
-    pub(super) calls: usize,
+    pub(super) calls: u64,
     /// Rules whose calls are denied when they could not be recorded.
-    pub(super) denying: usize,
+    pub(super) denying: u64,
 }
 
 impl Measure {
     pub(super) fn of(plan: &Plan) -> Self {
         Self {
-            calls: plan.calls.len(),
-            denying: plan.denying(),
+            calls: count(plan.calls.len()),
+            denying: count(plan.denying()),
         }
     }
+}
+
+pub(super) fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }

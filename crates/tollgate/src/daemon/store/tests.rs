@@ -280,7 +280,9 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
     assert_eq!(next.step(Step::DeleteAll(None)), Err(Errno::EPERM));
     let mut files = RuleList::default();
     files.push(0, 1, form("-w /x -p w -k x").rule().unwrap());
-    next.store.load(files, &mut next.engine).unwrap_err();
+    next.store
+        .load(files, Planner::default(), &mut next.engine)
+        .unwrap_err();
     assert_eq!(next.keys(), ["a", "a", "b"]);
     let told = next.engine.records.pop().unwrap();
     assert_eq!(told, "1305 op=remove_rule audit_enabled=2 res=0");
