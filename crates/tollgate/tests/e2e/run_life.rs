@@ -223,16 +223,16 @@ def wait(text):
             sys.exit('closed before %r: %r' % (text, seen))
     seen = seen.split(text, 1)[1]
 def sleeps():
-    # The job is there when it has the terminal.
+    # The job is there when it has the terminal and is not stopped any more.
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         group = os.tcgetpgrp(fd)
         try:
-            names = [open('/proc/%s/comm' % p).read() for p in os.listdir('/proc') if p.isdigit()
+            stats = [open('/proc/%s/stat' % p).read() for p in os.listdir('/proc') if p.isdigit()
                      and os.getpgid(int(p)) == group]
         except OSError:
             continue
-        if 'sleep\\n' in names: return
+        if any('(sleep) S' in stat for stat in stats): return
         time.sleep(0.005)
     sys.exit('the job does not get the terminal: %r' % seen)
 wait(b'>')
