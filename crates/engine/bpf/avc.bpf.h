@@ -97,18 +97,12 @@ int avc_call(__u64 *ctx)
 	fill_task(event, task);
 	fill_creds(event, task);
 	fill_names(event, task);
-	for (int i = 0; i < WIRE_OBJECTS; i++)
-		if (shape->object[i].place != WIRE_PLACE_NONE)
-			resolve_object(s, i, &shape->object[i]);
+	resolve_objects(s, shape->object);
 	append_stamp(s, kind, buffer);
 	append_strings(s, task);
 	event->sockaddr_len = 0;
-	append_label(s, task);
-	if (tlg_context)
-		append_context(s);
-	len = event->len = sizeof(*event) + (s->used & TAIL_MASK);
-	if (!has_room() ||
-	    bpf_ringbuf_output(&tlg_ring, event, len & (2 * WIRE_TAIL_BYTES - 1), BPF_RB_NO_WAKEUP))
+	len = end_event(s, task);
+	if (!has_room() || bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
 		count_cut(WIRE_CUT_CALL);
 	wake_reader();
 	return 0;

@@ -212,7 +212,7 @@ static __always_inline void find_objects(struct scratch *s, const struct wire_ca
 	if (seen)
 		seen_take(s, seen);
 	else if (!named_nothing(s, call))
-		resolve_objects(s, call);
+		resolve_objects(s, call->objects);
 }
 
 /* Of the facts that rules look at, those about the task. */
@@ -265,6 +265,16 @@ static __always_inline __u32 decide(struct scratch *s, const struct wire_call *c
 		if (i < s->event.objects)
 			watch_object(s, i);
 	return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
+}
+
+/* Puts behind an event what comes last, and gives the bytes that it has. */
+static __always_inline __u32 end_event(struct scratch *s, const struct task_struct *task)
+{
+	append_label(s, task);
+	if (tlg_context)
+		append_context(s);
+	s->event.len = sizeof(s->event) + (s->used & TAIL_MASK);
+	return s->event.len & (2 * WIRE_TAIL_BYTES - 1);
 }
 
 /*
@@ -327,11 +337,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	event->sockaddr_len = 0;
 	if (seen)
 		seen_append_address(s, seen);
-	append_label(s, task);
-	if (tlg_context)
-		append_context(s);
-	event->len = sizeof(*event) + (s->used & TAIL_MASK);
-	submit(event, event->len & (2 * WIRE_TAIL_BYTES - 1), verdict);
+	submit(event, end_event(s, task), verdict);
 }
 
 /*

@@ -196,11 +196,12 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	return 0;
 }
 
-static __always_inline void resolve_objects(struct scratch *s, const struct wire_call *call)
+/* Notes the objects of a call that has these WIRE_OBJECTS shapes. */
+static __always_inline void resolve_objects(struct scratch *s, const struct wire_shape *shapes)
 {
 	for (int i = 0; i < WIRE_OBJECTS; i++)
-		if (call->objects[i].place != WIRE_PLACE_NONE)
-			resolve_object(s, i, &call->objects[i]);
+		if (shapes[i].place != WIRE_PLACE_NONE)
+			resolve_object(s, i, &shapes[i]);
 }
 
 /* Which watches one object hits. */
