@@ -24,7 +24,9 @@ const LOADS: [(&str, &str, &str); 2] = [
 ];
 
 /// One server may be a tenth faster than the next, by where its memory lies: a sample is of so many.
-const SERVERS: u32 = 3;
+const SERVERS: u32 = 8;
+/// Requests that each of them answers.
+const REQUESTS: u32 = 25_000;
 
 const SERVED: &[(&str, Bound)] = &[("tollgate", Bound::AtLeast(0.93))];
 
@@ -34,7 +36,7 @@ impl Case for Redis {
     }
 
     fn about(&self) -> &'static str {
-        "redis on 127.0.0.1 with 50 clients, three servers in turn, server and clients on CPUs of their own where \
+        "redis on 127.0.0.1 with 50 clients, eight servers in turn, server and clients on CPUs of their own where \
          there are two"
     }
 
@@ -62,11 +64,11 @@ impl Case for Redis {
     }
 
     fn seconds(&self) -> u32 {
-        6
+        8
     }
 
     fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
-        let (servers, requests): (u32, u32) = if brief { (1, 500) } else { (SERVERS, 50_000) };
+        let (servers, requests): (u32, u32) = if brief { (1, 500) } else { (SERVERS, REQUESTS) };
         let program = server(place)?;
         let directory = place.nobodys("redis")?;
         let (spent, state) = in_state(place, variant, || {
