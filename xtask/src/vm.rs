@@ -34,6 +34,7 @@ const AUSEARCH: &str = "/usr/sbin/ausearch";
 const AUREPORT: &str = "/usr/sbin/aureport";
 const AULAST: &str = "/usr/bin/aulast";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
+const BPFTOOL: &str = "/usr/sbin/bpftool";
 const CHECKPOLICY: &str = "checkpolicy";
 
 /// What programs that use auparse are made with.
@@ -55,7 +56,7 @@ const LABELLED: &str = "avc";
 const LISTS: &str = "lists::";
 
 /// What a machine or its kernel is made with, and cannot be without.
-const TOOLS: [&str; 13] = [
+const TOOLS: [&str; 14] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
@@ -63,6 +64,7 @@ const TOOLS: [&str; 13] = [
     AULAST,
     AUPARSE,
     AUDITCTL,
+    BPFTOOL,
     "apt-cache",
     "apt-get",
     CHECKPOLICY,
@@ -301,6 +303,7 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
         (PathBuf::from(AUREPORT), AUREPORT),
         (PathBuf::from(AULAST), AULAST),
         (PathBuf::from(AUDITCTL), AUDITCTL),
+        (PathBuf::from(BPFTOOL), BPFTOOL),
     ] {
         archive.program(&from, to)?;
     }
