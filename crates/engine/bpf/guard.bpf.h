@@ -10,7 +10,7 @@
 #ifndef TOLLGATE_GUARD_BPF_H
 #define TOLLGATE_GUARD_BPF_H
 
-#define GUARD_PLACES	   4
+#define GUARD_PLACES	   8
 #define GUARD_WORDS	   8
 #define FMODE_WRITE	   2 /* include/linux/fs.h */
 #define O_ANY_WRITE	   01003 /* O_ACCMODE and O_TRUNC of include/uapi/asm-generic/fcntl.h */

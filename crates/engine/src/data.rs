@@ -13,7 +13,7 @@ use crate::lower::Reads;
 use crate::watch::{Bits, WORDS};
 
 /// Directories that can be guarded: `GUARD_PLACES` of `bpf/guard.bpf.h`.
-pub(crate) const PLACES: usize = 4;
+pub(crate) const PLACES: usize = 8;
 
 /// The words. The programs read and write them at any time: each is read and written as a whole.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +150,11 @@ impl Data {
     /// Writes what is guarded, for `guard_begin` to look at.
     pub(crate) fn guard(self, places: &[types::guarded; PLACES]) {
         write!(self, tlg_guarded, *places);
+    }
+
+    /// What is guarded.
+    pub(crate) fn guarded(self) -> [types::guarded; PLACES] {
+        read!(self, tlg_guarded)
     }
 
     /// Says that no call is decided about any more by the plan before the one in force.

@@ -155,7 +155,12 @@ impl<'s> Objects<'s> {
             return Ok(());
         }
         let first = self.first.skel.object();
-        let loaded = Loaded::load(places, self.kind, missing.clone(), |open| {
+        let kind = if missing.iter().any(|program| program.is_on_a_function()) {
+            EngineKind::Fentry
+        } else {
+            self.kind
+        };
+        let loaded = Loaded::load(places, kind, missing.clone(), |open| {
             for mut map in open.open_object_mut().maps_mut() {
                 let name = map.name().to_owned();
                 let same = first.maps().find(|other| other.name() == name);

@@ -268,6 +268,11 @@ impl Program {
         Self::GuardTrace,
     ];
 
+    /// Whether it is on a function, whatever the engine: a kernel that refuses it refuses the engine `fentry`.
+    pub(crate) fn is_on_a_function(self) -> bool {
+        self == Self::AvcCall || Self::GUARDS.contains(&self)
+    }
+
     /// What a stub jumps to.
     pub(crate) const fn body(self) -> Option<Self> {
         match self {

@@ -140,6 +140,7 @@ mod e2e {
         survive::other_rules_are_put_in_force_without_a_gap,
         survive::a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it,
         survive::an_orderly_end_leaves_nothing_pinned,
+        survive::what_is_locked_goes_on_after_its_daemon,
         survive::what_cannot_be_read_is_not_misread,
         survive::another_build_writes_what_it_finds,
         survive::one_daemon_at_a_time_uses_what_is_pinned,

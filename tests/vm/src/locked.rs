@@ -22,9 +22,15 @@ use crate::suite::{Rules, Session};
 pub(crate) const SESSION: Session = Session {
     name: "locked",
     engine: "fentry",
-    prepare: || Ok(()),
+    prepare,
     rules: Rules::Text("-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n"),
-    tests: &[("root_changes_nothing", root_changes_nothing)],
+    tests: &[
+        ("root_changes_nothing", root_changes_nothing),
+        (
+            "a_log_elsewhere_is_guarded_as_well",
+            a_log_elsewhere_is_guarded_as_well,
+        ),
+    ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
     stays: true,
@@ -76,27 +82,33 @@ const ATTEMPTS: &[&str] = &[
 const CHATTR: &str = "chattr +i /tmp/kept.log";
 const HAS_CHATTR: &str = "touch /tmp/flags && chattr +i /tmp/flags && chattr -i /tmp/flags";
 
+const DETACH: &str = "for link in /tmp/locked-bpf/tollgate/link-* /tmp/locked-bpf/tollgate/guard-*; do \
+    bpftool link detach pinned $link && exit 0; done; exit 1";
+
 /// What it may do beside it.
 const FREE: &str = "echo x > /tmp/kept.txt && chmod 600 /tmp/kept.txt && mv /tmp/kept.txt /tmp/free && \
     cat /tmp/kept.log > /tmp/copy && mkdir /tmp/beside && mount -t tmpfs none /tmp/beside && \
     umount /tmp/beside && rmdir /tmp/beside && rm /tmp/copy && ls /tmp/locked-bpf/tollgate";
 
-fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
-    const ROUNDS: u32 = 10;
+fn prepare() -> anyhow::Result<()> {
     fs::create_dir_all(BPF).context("cannot make a directory")?;
     let none: Option<&str> = None;
     mount(Some("bpf"), BPF, Some("bpf"), MsFlags::empty(), none)
-        .context("cannot mount a bpf file system")?;
+        .context("cannot mount a bpf file system")
+}
+
+/// What a daemon says that guards.
+fn locked(daemon: &Daemon) -> anyhow::Result<()> {
+    let line = daemon.hear("tollgate: rules and settings are locked", SOON)?;
+    let guards = "root's own tools are kept from programs, maps, pins and the log";
+    ensure!(line.ends_with(guards), "{line}");
+    Ok(())
+}
+
+fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 10;
     let path = reload::program("kept", ROUNDS)?;
     let start = |rules| Daemon::start_pinned("kept", daemon.engine(), rules, PINS);
-    let locked = |kept: &Daemon| {
-        let line = kept.hear("tollgate: rules and settings are locked", SOON)?;
-        ensure!(
-            line.ends_with("root's own tools are kept from programs, maps, pins and the log"),
-            "{line}"
-        );
-        Ok(())
-    };
 
     let mut kept = start(RULES)?;
     locked(&kept)?;
@@ -168,6 +180,20 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The next daemon may write to another file: the one before it stays guarded.
+fn a_log_elsewhere_is_guarded_as_well(daemon: &Daemon) -> anyhow::Result<()> {
+    for name in ["earlier", "later"] {
+        let started = Daemon::start_pinned(name, daemon.engine(), RULES, PINS)?;
+        locked(&started)?;
+        started.kill()?;
+    }
+    for log in ["/tmp/earlier.log", "/tmp/later.log"] {
+        let removed = shell(&format!("rm {log}"))?;
+        ensure!(!removed.status.success(), "root could remove {log}");
+    }
+    Ok(())
+}
+
 /// Every attempt is refused, and what was there is there.
 fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
     let free = shell(FREE)?;
@@ -201,6 +227,9 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         removed == Err(PERM),
         "an attribute of the log can be removed: {removed:?}"
     );
+    // The kernel takes no program off its place while its link is held.
+    let detached = shell(DETACH)?;
+    ensure!(!detached.status.success(), "root could `{DETACH}`");
     ensure!(
         move_mount_to("/tmp/work").is_ok(),
         "no mount can be moved at all"

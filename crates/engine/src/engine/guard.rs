@@ -92,19 +92,29 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// Says which directories and names are guarded from now on.
+    /// Has these guarded from now on, beside what was guarded before.
     fn guard_these(&self, guarded: &[Guarded]) -> Result<(), EngineError> {
-        let mut words = [types::guarded::default(); PLACES];
-        for (word, guarded) in words.iter_mut().zip(guarded) {
+        let mut words = self.data.guarded();
+        let mut free = words.iter_mut().filter(|word| word.ino == 0);
+        for guarded in guarded {
+            let word = free.next().ok_or_else(|| EngineError::Unguarded {
+                directory: guarded.path.clone(),
+                source: io::Error::other(format!("{PLACES} places are guarded already")),
+            })?;
             *word = guarded.words();
         }
         self.data.guard(&words);
         let program = self.program(Program::GuardBegin)?;
         let ran = program.test_run(ProgramInput::default());
-        ran.map(drop).map_err(|error| EngineError::Machine {
+        ran.map_err(|error| EngineError::Machine {
             what: "what is to be guarded",
             source: io::Error::other(error),
-        })
+        })?;
+        // The program has looked which these are: some were guarded before.
+        let mut words = self.data.guarded();
+        leave_one_of_each(&mut words);
+        self.data.guard(&words);
+        Ok(())
     }
 
     /// Keeps others from all maps that are there now, if anything is guarded.
@@ -167,8 +177,22 @@ fn is_guarded(pins: &Pins) -> bool {
     pins.names(GUARD).is_ok_and(|names| !names.is_empty())
 }
 
+/// Empties places that an earlier one says already.
+fn leave_one_of_each(places: &mut [types::guarded]) {
+    let mut known = Vec::new();
+    for place in places {
+        let says = (place.ino, place.dev, place.name, place.mask);
+        if known.contains(&says) {
+            *place = types::guarded::default();
+        } else {
+            known.push(says);
+        }
+    }
+}
+
 /// A directory that is open, and how names in it begin that are guarded.
 struct Guarded {
+    path: PathBuf,
     directory: File,
     name: Vec<u8>,
 }
@@ -176,19 +200,26 @@ struct Guarded {
 impl Guarded {
     /// All names.
     fn all_of(directory: &Path) -> Result<Self, EngineError> {
-        Ok(Self {
-            directory: open(directory)?,
-            name: Vec::new(),
-        })
+        Self::open(directory, Vec::new())
     }
 
     /// The name of a file, and all that go on after it.
     fn like(file: &Path) -> Result<Self, EngineError> {
         let name = file.file_name().map(OsStr::as_bytes).unwrap_or_default();
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
+        let name = name.iter().copied().take(NAME_BYTES).collect();
+        Self::open(above.unwrap_or_else(|| Path::new(".")), name)
+    }
+
+    fn open(path: &Path, name: Vec<u8>) -> Result<Self, EngineError> {
+        let directory = File::open(path).map_err(|source| EngineError::Unguarded {
+            directory: path.to_owned(),
+            source,
+        })?;
         Ok(Self {
-            directory: open(above.unwrap_or_else(|| Path::new(".")))?,
-            name: name.iter().copied().take(NAME_BYTES).collect(),
+            path: path.to_owned(),
+            directory,
+            name,
         })
     }
 
@@ -210,9 +241,43 @@ impl Guarded {
     }
 }
 
-fn open(directory: &Path) -> Result<File, EngineError> {
-    File::open(directory).map_err(|source| EngineError::Unguarded {
-        directory: directory.to_owned(),
-        source,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_compared_as_far_as_it_goes() {
+        let place = tempfile::tempdir().unwrap();
+        let words = |name: &str| Guarded::like(&place.path().join(name)).unwrap().words();
+        let short = words("audit.log");
+        assert_eq!(
+            short.name[..2],
+            [u64::from_le_bytes(*b"audit.lo"), u64::from(b'g')]
+        );
+        assert_eq!(short.mask[..3], [u64::MAX, 0xff, 0]);
+        assert_eq!(words(&"x".repeat(200)).mask[7], u64::MAX >> 8);
+        let all = Guarded::all_of(place.path()).unwrap().words();
+        assert_eq!(all.mask, [0; 8]);
+        assert_ne!(all.fd, 0);
+        let missing = Guarded::like(&place.path().join("missing/audit.log"));
+        assert!(missing.is_err());
+    }
+
+    #[test]
+    fn what_is_guarded_twice_takes_one_place() {
+        let place = |ino, word| types::guarded {
+            ino,
+            mask: [word; 8],
+            ..types::guarded::default()
+        };
+        let mut places = [
+            place(1, 0),
+            place(2, 7),
+            place(1, 0),
+            place(1, 7),
+            place(0, 0),
+        ];
+        leave_one_of_each(&mut places);
+        assert_eq!(places.map(|place| place.ino), [1, 2, 0, 1, 0]);
+    }
 }

@@ -215,13 +215,13 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
                 manager.reloading();
-                tend.signal(&signal);
+                tend.signal(&signal, store.is_locked());
                 if let Some(source) = (settings.rules_again)() {
                     rules::reload(&source, &mut store, &mut live);
                 }
                 manager.ready(&auditing);
             }
-            Some(signal) if tend.signal(&signal) => {}
+            Some(signal) if tend.signal(&signal, store.is_locked()) => {}
             // What is locked is not ended: the next daemon goes on.
             Some(ends) => break ends.ssi_signo == QUIT || store.is_locked(),
             None if ended.read().is_ok() => break false,

@@ -54,6 +54,8 @@ pub(crate) struct Tend {
     to: Sender<LogOrder>,
     every: Option<Duration>,
     due: Instant,
+    /// Where it is.
+    log: PathBuf,
 }
 
 impl LogSource {
@@ -110,6 +112,7 @@ impl Tend {
             to,
             every: None,
             due: Instant::now(),
+            log: PathBuf::new(),
         };
         tend.follow(keep);
         tend
@@ -131,15 +134,15 @@ impl Tend {
         }
     }
 
-    /// Does what a signal asks of the log; whether the daemon is to go on.
-    pub(crate) fn signal(&mut self, signal: &siginfo) -> bool {
+    /// Does what a signal asks of the log; whether the daemon is to go on. What is locked stays where it is.
+    pub(crate) fn signal(&mut self, signal: &siginfo, locked: bool) -> bool {
         let asker = Asker::of(signal.ssi_pid, signal.ssi_uid);
         let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
             Ok(Signal::SIGUSR1) => self.tell(LogOrder::Rotate(asker)),
             Ok(Signal::SIGUSR2) => self.tell(LogOrder::Resume(asker)),
             Ok(Signal::SIGCONT) => self.report(),
-            Ok(Signal::SIGHUP) => self.configure(asker),
+            Ok(Signal::SIGHUP) => self.configure(asker, locked),
             _ => {
                 self.tell(LogOrder::End(asker));
                 return false;
@@ -148,13 +151,23 @@ impl Tend {
         true
     }
 
-    fn configure(&mut self, asker: Asker) {
+    fn configure(&mut self, asker: Asker, locked: bool) {
         if self.source.conf.is_none() {
             return;
         }
         let keep = self.source.keep().unwrap_or_else(|error| {
             warn(&format!("the old configuration stays in force: {error:#}"));
             None
+        });
+        let keep = keep.filter(|keep| {
+            let stays = !locked || keep.path == self.log;
+            if !stays {
+                warn(
+                    "the old configuration stays in force: `-e 2` was given, and the log stays where it is \
+                     until the machine starts again",
+                );
+            }
+            stays
         });
         if let Some(keep) = &keep {
             self.follow(keep);
@@ -163,6 +176,7 @@ impl Tend {
     }
 
     fn follow(&mut self, keep: &Keep) {
+        self.log.clone_from(&keep.path);
         let conf = keep.conf.as_ref();
         self.every = conf
             .map(|conf| conf.report_interval)

@@ -414,6 +414,10 @@ impl Daemon {
         let line = self.hear("tollgate: stopped: ");
         let summary = Summary::parse(&line).unwrap_or_else(|| panic!("no account: {line}"));
         let status = wait_for("the end of the daemon", || self.child.try_wait().unwrap());
+        // Who it has started may live on, and keep its standard error open.
+        while let Ok(line) = self.stderr.recv_timeout(Duration::from_secs(1)) {
+            self.said.push(line);
+        }
         Account {
             summary,
             code: status.code(),
