@@ -103,6 +103,8 @@ mod e2e {
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::stock_ausearch_reads_an_enriched_log,
         json::the_json_log_is_rotated_when_somebody_asks,
+        json::a_flush_waits_for_the_json_log,
+        json::what_the_json_log_lacks_is_told_in_the_log,
         json::the_json_log_tells_more_than_records,
         outside::metrics_are_told_to_who_asks,
         outside::the_status_is_watched_and_has_the_runs_of_programs,
