@@ -21,13 +21,14 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # libauparse-dev     programs that read events with auparse
 # qemu-system-x86 busybox-static   machines for the tests on other kernels, and a shell in them
 # checkpolicy        makes a policy for SELinux in one of them
+# bpftool            what root would take hooks and maps away with
 # git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
 #                    redis-tools holds the server too, under another name, without making it a service
 # fio sysbench       cases of `tollgate bench`
 # chromium-headless-shell   looks at the page that it writes
 # systemd            systemd-analyze, which looks at the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
-packages="$packages libauparse-dev qemu-system-x86 busybox-static checkpolicy git golang-go"
+packages="$packages libauparse-dev qemu-system-x86 busybox-static checkpolicy bpftool git golang-go"
 packages="$packages python3 redis-tools strace fio sysbench chromium-headless-shell systemd"
 # dpkg-dev lintian debootstrap cpio   build the package, look at it, install it in a Debian of its own, and
 #                    pack that for a machine

@@ -34,6 +34,7 @@ const AUSEARCH: &str = "/usr/sbin/ausearch";
 const AUREPORT: &str = "/usr/sbin/aureport";
 const AULAST: &str = "/usr/bin/aulast";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
+const BPFTOOL: &str = "/usr/sbin/bpftool";
 const CHECKPOLICY: &str = "checkpolicy";
 
 /// What programs that use auparse are made with.
@@ -58,7 +59,7 @@ const DYING: &str = "panic";
 const LISTS: &str = "lists::";
 
 /// What a machine or its kernel is made with, and cannot be without.
-const TOOLS: [&str; 13] = [
+const TOOLS: [&str; 14] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
@@ -66,6 +67,7 @@ const TOOLS: [&str; 13] = [
     AULAST,
     AUPARSE,
     AUDITCTL,
+    BPFTOOL,
     "apt-cache",
     "apt-get",
     CHECKPOLICY,
@@ -309,6 +311,7 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
         (PathBuf::from(AUREPORT), AUREPORT),
         (PathBuf::from(AULAST), AULAST),
         (PathBuf::from(AUDITCTL), AUDITCTL),
+        (PathBuf::from(BPFTOOL), BPFTOOL),
     ] {
         archive.program(&from, to)?;
     }

@@ -305,6 +305,12 @@ struct thread_info {
 	__u32 status;
 };
 
+struct mnt_namespace;
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -320,6 +326,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct css_set *cgroups;
+	struct nsproxy *nsproxy;
 	kuid_t loginuid;
 	unsigned int sessionid;
 	__u64 start_boottime;
@@ -332,6 +339,10 @@ struct sk_buff {
 
 struct audit_buffer {
 	struct sk_buff *skb;
+};
+
+struct bpf_map {
+	__u32 id;
 };
 
 struct linux_binprm {

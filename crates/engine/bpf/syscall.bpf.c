@@ -43,6 +43,7 @@
 #include "uring.bpf.h"
 #include "deny.bpf.h"
 #include "avc.bpf.h"
+#include "guard.bpf.h"
 
 #define O_ACCMODE	 3 /* none of the bits: opened to read */
 #define NR_EXIT_64	 60

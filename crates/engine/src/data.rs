@@ -12,6 +12,9 @@ use crate::load::skel::types;
 use crate::lower::Reads;
 use crate::watch::{Bits, WORDS};
 
+/// Directories that can be guarded: `GUARD_PLACES` of `bpf/guard.bpf.h`.
+pub(crate) const PLACES: usize = 4;
+
 /// The words. The programs read and write them at any time: each is read and written as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Data(NonNull<types::bss>);
@@ -142,6 +145,11 @@ impl Data {
         }
         // SAFETY: as above.
         unsafe { count_at.write_volatile(count) };
+    }
+
+    /// Writes what is guarded, for `guard_begin` to look at.
+    pub(crate) fn guard(self, places: &[types::guarded; PLACES]) {
+        write!(self, tlg_guarded, *places);
     }
 
     /// Says that no call is decided about any more by the plan before the one in force.

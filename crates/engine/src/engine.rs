@@ -2,6 +2,7 @@
 
 mod avc;
 mod detach;
+mod guard;
 mod limits;
 mod now;
 mod pinned;
@@ -40,6 +41,7 @@ use crate::stats::{self, Mapped, Runs, Stats, Unsent};
 use crate::watch::{self, Watches};
 
 pub use detach::Detaching;
+pub use guard::locked_in;
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,8 @@ pub struct Engine<'s> {
     heartbeat: Option<Heartbeat>,
     /// What sends the calls of security modules' records.
     avc: Option<Held>,
+    /// What keeps others from what audits.
+    guards: Vec<Held>,
     kind: EngineKind,
     counters: Mapped<WireCounts>,
     unsent: Unsent,
@@ -211,6 +215,7 @@ impl<'s> Engine<'s> {
             skipped_stubs: 0,
             heartbeat: None,
             avc: None,
+            guards: Vec::new(),
             kind,
             counters,
             unsent,
@@ -270,11 +275,7 @@ impl<'s> Engine<'s> {
         self.room.check(&lowered, &watches)?;
         self.objects.load_more(places, &spots.programs())?;
         let epoch = self.epoch.next();
-        if let Some(pins) = &self.pins {
-            self.pin_programs(pins)?;
-            let names: Vec<u64> = maps::names(epoch, &watches).collect();
-            pinned::pin_note(pins, epoch, &names, text)?;
-        }
+        self.pin_plan(epoch, &watches, text)?;
         self.make_room(epoch)?;
         self.write(epoch, &lowered, &watches)?;
 

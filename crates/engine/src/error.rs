@@ -1,6 +1,7 @@
 //! Why an engine could not start, or take another plan.
 
 use std::io;
+use std::path::PathBuf;
 
 use audit::plan::hook::EngineKind;
 
@@ -123,6 +124,15 @@ pub enum EngineError {
     Pinned {
         /// What.
         what: String,
+        /// The answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A directory that is to be guarded cannot be looked at.
+    #[error("cannot guard what is in `{}`", directory.display())]
+    Unguarded {
+        /// The directory.
+        directory: PathBuf,
         /// The answer.
         #[source]
         source: io::Error,

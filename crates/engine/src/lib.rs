@@ -50,7 +50,7 @@ pub use attach::Attached;
 pub use child::unblock_signals;
 pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};
-pub use engine::{Detaching, Engine, Options};
+pub use engine::{Detaching, Engine, Options, locked_in};
 pub use error::EngineError;
 pub use kaudit::{
     AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,

@@ -186,8 +186,16 @@ impl Pins {
     }
 
     fn c_path(&self, name: &str) -> io::Result<CString> {
-        CString::new(self.path().join(name).as_os_str().as_bytes()).map_err(io::Error::other)
+        c_path(&self.path().join(name))
     }
+}
+
+/// A path for the kernel.
+///
+/// # Errors
+/// When there is a zero byte in it.
+pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
 /// Name of the ledger, which is given when all others are, and taken away before them.

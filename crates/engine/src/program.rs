@@ -147,6 +147,24 @@ programs! {
     DenyModule => deny_module,
     DenyModuleData => deny_module_data,
     AvcCall => avc_call,
+    GuardBegin => guard_begin,
+    GuardMap => guard_map,
+    GuardOpen => guard_open,
+    GuardCreate => guard_create,
+    GuardMknod => guard_mknod,
+    GuardMkdir => guard_mkdir,
+    GuardSymlink => guard_symlink,
+    GuardLink => guard_link,
+    GuardUnlink => guard_unlink,
+    GuardRename => guard_rename,
+    GuardSetattr => guard_setattr,
+    GuardSetxattr => guard_setxattr,
+    GuardRemovexattr => guard_removexattr,
+    GuardIoctl => guard_ioctl,
+    GuardUmount => guard_umount,
+    GuardMount => guard_mount,
+    GuardMoveMount => guard_move_mount,
+    GuardTrace => guard_trace,
 }
 
 impl Program {
@@ -228,6 +246,27 @@ impl Program {
             Inner::DenyModuleData => Self::DenyModuleData,
         }
     }
+
+    /// What keeps others from what audits, each in its own place; [`Program::GuardBegin`] tells them what.
+    pub(crate) const GUARDS: &[Self] = &[
+        Self::GuardMap,
+        Self::GuardOpen,
+        Self::GuardCreate,
+        Self::GuardMknod,
+        Self::GuardMkdir,
+        Self::GuardSymlink,
+        Self::GuardLink,
+        Self::GuardUnlink,
+        Self::GuardRename,
+        Self::GuardSetattr,
+        Self::GuardSetxattr,
+        Self::GuardRemovexattr,
+        Self::GuardIoctl,
+        Self::GuardUmount,
+        Self::GuardMount,
+        Self::GuardMoveMount,
+        Self::GuardTrace,
+    ];
 
     /// What a stub jumps to.
     pub(crate) const fn body(self) -> Option<Self> {

@@ -38,6 +38,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// Calls of each test.

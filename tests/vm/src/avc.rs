@@ -30,6 +30,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 const POLICY: &str = "/etc/selinux.policy";

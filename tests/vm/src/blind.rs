@@ -24,6 +24,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop_blind,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 const RULES: &str = "-a always,exit -F arch=b64 -S open -F uid=1001 -k opened\n";

@@ -26,6 +26,7 @@ pub(crate) const SESSION: Session = Session {
     tests: &[("a_clock_that_is_set", a_clock_that_is_set)],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// Seconds by which the clock is set, one after the other: it ends where it would have been.

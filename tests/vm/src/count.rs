@@ -87,6 +87,13 @@ pub(crate) const SESSIONS: &[Session] = &[
         tests: &[("every_call_costs_more", every_call_costs_more)],
         ..FENTRY
     },
+    // The last one: what it locks is locked for all that come after it.
+    Session {
+        name: "count_fentry_locked",
+        rules: Rules::Made(|| format!("{OTHER_CALLS}-e 2\n")),
+        tests: &[("only_opens_cost_more", only_opens_cost_more)],
+        ..FENTRY
+    },
 ];
 
 const FENTRY: Session = Session {
@@ -97,6 +104,7 @@ const FENTRY: Session = Session {
     tests: &[("no_call_costs_more", no_call_costs_more)],
     stop: Daemon::stop,
     after: |_log| same("after", &Call::ALL),
+    stays: false,
 };
 
 /// What is measured.
@@ -385,6 +393,28 @@ fn no_other_call_costs_more(_daemon: &Daemon) -> anyhow::Result<()> {
         &[Call::Watched],
         "at most 5500 above",
         |now, before| *now <= before + MOST_WATCHED,
+    )
+}
+
+/// At most this much more for an open while something is locked: to read, and to write.
+const MOST_LOCKED_TO_READ: u64 = 250;
+const MOST_LOCKED_TO_WRITE: u64 = 1000;
+
+fn only_opens_cost_more(_daemon: &Daemon) -> anyhow::Result<()> {
+    let now = measure("fentry, locked")?;
+    compare(&now, &Call::BUT_OPENAT, "==", u64::eq)?;
+    let (to_read, to_write) = ([Call::Open, Call::ToRead], [Call::ToWrite, Call::Watched]);
+    compare(
+        &now,
+        &to_read,
+        "above, and at most 250 above",
+        |now, before| (before + 1..=before + MOST_LOCKED_TO_READ).contains(now),
+    )?;
+    compare(
+        &now,
+        &to_write,
+        "above, and at most 1000 above",
+        |now, before| (before + 1..=before + MOST_LOCKED_TO_WRITE).contains(now),
     )
 }
 

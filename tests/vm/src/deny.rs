@@ -36,6 +36,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop_denied,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 const DENIED: &str = "/tmp/work/denied";

@@ -69,6 +69,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// Calls of the 32-bit table, of programs of 64 bits and of 32 bits.

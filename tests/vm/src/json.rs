@@ -26,6 +26,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 const FILE: &str = "/tmp/json.events";

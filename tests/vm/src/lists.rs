@@ -46,6 +46,7 @@ pub(crate) const SESSION: Session = Session {
     })],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// On the kernel's command line: which lists, as `SEED:FIRST:COUNT`.

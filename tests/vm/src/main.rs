@@ -21,6 +21,7 @@ mod differential;
 mod event;
 mod json;
 mod lists;
+mod locked;
 mod machine;
 mod panic;
 mod program;
@@ -70,6 +71,7 @@ const TESTING: &[Session] = &[
     differential::SESSION_URING_LIST,
     differential::SESSION_LEFT_OUT,
     lists::SESSION,
+    locked::SESSION,
 ];
 
 /// Those in which something happens while a call runs. `cargo xtask vm` knows them by their name.

@@ -39,6 +39,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// Many rules, as in the sets that are public.

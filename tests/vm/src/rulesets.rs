@@ -58,6 +58,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// Rules about all calls, on tracepoints.

@@ -28,6 +28,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// Belongs to the user.

@@ -42,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) stop: Work,
     /// What is run when it has ended, with its log.
     pub(crate) after: fn(&Path) -> anyhow::Result<()>,
+    /// Whether what audits stays when all daemons have ended, because it is locked.
+    pub(crate) stays: bool,
 }
 
 /// Rules of a session.
@@ -130,8 +132,8 @@ impl Session {
         let started = Instant::now();
         report(ENDS, started, &(self.stop)(&daemon));
         let started = Instant::now();
-        let left = wait_for("the end of all BPF programs", || {
-            Ok(programs()?.is_empty().then_some(()))
+        let left = wait_for("the end of all BPF programs, or their staying", || {
+            Ok((programs()?.is_empty() != self.stays).then_some(()))
         })
         .with_context(|| programs().unwrap_or_default().join(" "));
         report(

@@ -29,6 +29,7 @@ pub(crate) const SESSION: Session = Session {
     )],
     stop: Daemon::stop,
     after: |_log| Ok(()),
+    stays: false,
 };
 
 /// Each as if nothing had happened, under other rules every second time.

@@ -56,6 +56,7 @@ pub(crate) const SESSION: Session = Session {
     ],
     stop: Daemon::stop,
     after,
+    stays: false,
 };
 
 const B64: Arch = Arch::X86_64;

@@ -16,6 +16,7 @@ impl Engine<'_> {
     /// Has no call seen any more, and begins to detach everything. Events already in the ring stay there.
     pub fn detach(&mut self) -> Detaching {
         self.avc = None;
+        self.guards.clear();
         let silent = self.silence().is_ok();
         let mut links = std::mem::take(&mut self.links);
         self.skipped_stubs += attach::skipped(&links);

@@ -13,7 +13,7 @@ use crate::attach::{Held, LINK};
 use crate::error::EngineError;
 use crate::keys::{Epoch, Keys};
 use crate::load::{Objects, Places};
-use crate::maps::Written;
+use crate::maps::{self, Written};
 use crate::note::Note;
 use crate::pins::{HEADER, Pins};
 use crate::probe::Probe;
@@ -21,6 +21,7 @@ use crate::program::Program;
 use crate::spot::Spot;
 use crate::stats::{self, Stats};
 use crate::survive::{MAP, PLAN, Survivors};
+use crate::watch::Watches;
 
 impl<'s> Engine<'s> {
     /// Goes on where a daemon has ended that had everything pinned: its programs stay where they are, and
@@ -134,8 +135,27 @@ impl<'s> Engine<'s> {
         pins.keep(HEADER, &*self.ledger).map_err(pinned(HEADER))
     }
 
+    /// Has what is new with a plan outlive this process, where things are pinned.
+    pub(super) fn pin_plan(
+        &self,
+        epoch: Epoch,
+        watches: &Watches,
+        text: &[u8],
+    ) -> Result<(), EngineError> {
+        let Some(pins) = &self.pins else {
+            return Ok(());
+        };
+        self.pin_programs(pins)?;
+        let names: Vec<u64> = maps::names(epoch, watches).collect();
+        pin_note(pins, epoch, &names, text)?;
+        if self.is_guarded() {
+            self.guard_maps()?;
+        }
+        Ok(())
+    }
+
     /// Gives names to the programs that have none: the kernel counts on them what it skips.
-    pub(super) fn pin_programs(&self, pins: &Pins) -> Result<(), EngineError> {
+    fn pin_programs(&self, pins: &Pins) -> Result<(), EngineError> {
         for program in self.objects.programs() {
             let Some(number) = stats::number(program) else {
                 continue;

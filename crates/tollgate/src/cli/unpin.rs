@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use engine::{Left, Pins};
+use anyhow::ensure;
+use engine::{Left, Pins, locked_in};
 
 use super::report::{Exit, say};
 use crate::daemon::PINS;
@@ -23,6 +24,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let pins = Pins::open(&args.directory)?;
     let shown = args.directory.display();
+    let locked = locked_in(&args.directory);
+    ensure!(
+        matches!(locked, Ok(None)),
+        "what is pinned in `{shown}` is locked until the machine starts again: `-e 2` was given"
+    );
     let unread = match Left::of(&pins)? {
         Left::Nothing => {
             say(&format!("nothing is pinned in `{shown}`"));

@@ -15,7 +15,7 @@ use super::heartbeat::seconds;
 use super::kernel::MessageSource;
 use super::losses::Limits;
 use super::messages::MessageCounts;
-use super::orders::{Orders, PATIENCE, Replaced};
+use super::orders::{Guard, Orders, PATIENCE, Replaced};
 use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
@@ -33,22 +33,30 @@ pub(super) struct Live {
     engine: EngineKind,
     /// What is attached now.
     pub(super) attached: Attached,
-    log: PathBuf,
-    pins: Option<PathBuf>,
+    kept: Kept,
     confinement: Confinement,
     kernel: Option<MessageSource>,
     limits: Arc<Limits>,
     json: Option<Gauge>,
 }
 
+/// Where what a daemon does is to be found.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) log: PathBuf,
+    /// The log for programs, when there is one.
+    pub(super) json: Option<PathBuf>,
+    /// Where what audits is pinned, when it is.
+    pub(super) pins: Option<PathBuf>,
+}
+
 impl Live {
-    /// The pipeline that has been started, where it writes and is pinned, what the daemon has given up, and the kernel's audit
-    /// if that is read.
+    /// The pipeline that has been started, where it writes and is pinned, what the daemon has given up, and
+    /// the kernel's audit if that is read.
     pub(super) fn new(
         running: &Running,
         started: Started,
-        log: PathBuf,
-        pins: Option<PathBuf>,
+        kept: Kept,
         confinement: Confinement,
         kernel: Option<MessageSource>,
         limits: Arc<Limits>,
@@ -58,8 +66,7 @@ impl Live {
             written: running.written(),
             engine: started.engine,
             attached: started.attached,
-            log,
-            pins,
+            kept,
             confinement,
             kernel,
             limits,
@@ -162,6 +169,12 @@ impl Auditing for Live {
         }
     }
 
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+        let Kept { log, json, .. } = &self.kept;
+        let files = [log].into_iter().chain(json).cloned();
+        self.orders.lock(note, files.collect())
+    }
+
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
         self.orders.record(kind, body)
     }
@@ -191,8 +204,8 @@ impl Auditing for Live {
             .collect();
         let absent = self.attached.absent.iter().copied();
         status.absent = absent.map(str::to_owned).collect();
-        status.log = Text::new(self.log.as_os_str().as_bytes());
-        let pins = self.pins.as_ref();
+        status.log = Text::new(self.kept.log.as_os_str().as_bytes());
+        let pins = self.kept.pins.as_ref();
         status.pins = pins.map(|path| Text::new(path.as_os_str().as_bytes()));
         status.confinement = self.confinement.clone();
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {

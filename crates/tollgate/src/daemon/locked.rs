@@ -1,8 +1,9 @@
 //! What `-e 2` has locked, kept for daemons that come after this one until the machine starts again.
 //!
-//! A file beside the control socket: the boot in which it holds, the rules and the settings. It keeps a
-//! restart of the daemon from being a way round `-e 2`, and restores what is locked; it does not keep
-//! out root, who can remove the file.
+//! A file beside the control socket, and a note among what is pinned, which comes first: the boot in which it
+//! holds, the rules and the settings. It keeps a restart of the daemon from being a way round `-e 2`, and
+//! restores what is locked. Root can remove the file; the note is guarded where the kernel lets programs refuse
+//! calls.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -10,6 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
+use engine::locked_in;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
@@ -31,11 +33,13 @@ pub(super) struct Locked {
     pub(super) rules: Vec<RuleForm>,
 }
 
-/// The file.
+/// The file, and the note.
 #[derive(Clone, Debug)]
 pub(super) struct LockFile {
     /// `None` without a control socket.
     path: Option<PathBuf>,
+    /// What was found where this daemon pins.
+    note: Option<Vec<u8>>,
     boot: String,
 }
 
@@ -47,13 +51,23 @@ struct Kept {
 }
 
 impl LockFile {
-    /// The file beside a control socket.
+    /// The file beside a control socket, and the note among what is pinned in a directory.
     ///
     /// # Errors
-    /// When the kernel does not tell which boot this is.
-    pub(super) fn beside(socket: Option<&Path>) -> anyhow::Result<Self> {
+    /// When the note cannot be read, or the kernel does not tell which boot this is.
+    pub(super) fn beside(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
+        let note = pins.map(|pins| {
+            locked_in(pins).with_context(|| {
+                format!(
+                    "cannot read what is locked in `{}`; where it is guarded, only the program that has \
+                     locked it can, until the machine starts again",
+                    pins.display()
+                )
+            })
+        });
         Ok(Self {
             path: socket.map(|socket| socket.with_file_name(NAME)),
+            note: note.transpose()?.flatten(),
             boot: boot_id()?,
         })
     }
@@ -61,8 +75,11 @@ impl LockFile {
     /// What was locked since the machine started; nothing when nothing was.
     ///
     /// # Errors
-    /// When there is a file that cannot be read or is not ours: it may say that all is locked.
+    /// When there is a note or a file that cannot be read or is not ours: it may say that all is locked.
     pub(super) fn read(&self) -> anyhow::Result<Option<Locked>> {
+        if let Some(note) = &self.note {
+            return self.of(note, "what is pinned");
+        }
         let Some(path) = &self.path else {
             return Ok(None);
         };
@@ -87,30 +104,35 @@ impl LockFile {
         file.take(LIMIT_BYTES)
             .read_to_end(&mut text)
             .with_context(|| format!("cannot read `{shown}`"))?;
-        let kept: Kept = serde_json::from_slice(&text).with_context(|| {
+        self.of(&text, &format!("`{shown}`"))
+    }
+
+    /// What such a text says of this boot.
+    fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<Locked>> {
+        let kept: Kept = serde_json::from_slice(text).with_context(|| {
             format!(
-                "`{shown}` says what `-e 2` has locked, and cannot be read; it holds until the \
+                "{shown} says what `-e 2` has locked, and cannot be read; it holds until the \
                  machine starts again"
             )
         })?;
         Ok((kept.boot_id == self.boot).then_some(kept.locked))
     }
 
-    /// Keeps what is locked. Without a control socket there is nothing to keep: rules change by a restart
-    /// only.
+    /// Keeps what is locked in the file; gives what a note is to say. Without a control socket there is no file:
+    /// rules change by a restart only.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn write(&self, locked: &Locked) -> anyhow::Result<()> {
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        let shown = path.display();
+    pub(super) fn write(&self, locked: &Locked) -> anyhow::Result<Vec<u8>> {
         let kept = Kept {
             boot_id: self.boot.clone(),
             locked: locked.clone(),
         };
         let text = serde_json::to_vec(&kept).context("cannot write JSON")?;
+        let Some(path) = &self.path else {
+            return Ok(text);
+        };
+        let shown = path.display();
         let new = path.with_extension("new");
         let written = remove(&new)
             .and_then(|()| {
@@ -122,7 +144,8 @@ impl LockFile {
             })
             .and_then(|mut file: File| file.write_all(&text).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&new, path));
-        written.with_context(|| format!("cannot write `{shown}`, which keeps what is locked"))
+        written.with_context(|| format!("cannot write `{shown}`, which keeps what is locked"))?;
+        Ok(text)
     }
 }
 
@@ -161,7 +184,7 @@ mod tests {
     fn what_is_locked_holds_in_this_boot_only() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("control");
-        let file = LockFile::beside(Some(&socket)).unwrap();
+        let file = LockFile::beside(Some(&socket), None).unwrap();
         assert_eq!(file.read().unwrap(), None);
         file.write(&locked()).unwrap();
         file.write(&locked()).unwrap();
@@ -178,7 +201,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_ours_is_no_way_round() {
         let directory = tempfile::tempdir().unwrap();
-        let file = LockFile::beside(Some(&directory.path().join("control"))).unwrap();
+        let file = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
         fs::write(directory.path().join(NAME), "{").unwrap();
         let error = format!("{:#}", file.read().unwrap_err());
         assert!(error.contains("cannot be read"), "{error}");
@@ -189,8 +212,23 @@ mod tests {
 
     #[test]
     fn without_a_control_socket_nothing_is_kept() {
-        let file = LockFile::beside(None).unwrap();
+        let file = LockFile::beside(None, None).unwrap();
         file.write(&locked()).unwrap();
         assert_eq!(file.read().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_pinned_says_it_before_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("control");
+        let file = LockFile::beside(Some(&socket), None).unwrap();
+        let text = file.write(&locked()).unwrap();
+        fs::write(directory.path().join(NAME), "{").unwrap();
+        let pinned = |text: &[u8]| LockFile {
+            note: Some(text.to_vec()),
+            ..file.clone()
+        };
+        assert_eq!(pinned(&text).read().unwrap(), Some(locked()));
+        pinned(b"{").read().unwrap_err();
     }
 }

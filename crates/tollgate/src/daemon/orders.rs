@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(crate) struct Replaced {
 pub(crate) enum Order {
     /// To audit by another plan.
     Replace(Box<Replace>),
+    /// To lock what audits.
+    Lock(Box<Lock>),
     /// To write a record of its own into the stream of events.
     Record(Record),
     /// To tell when all events so far are in the log.
@@ -64,6 +67,19 @@ pub(crate) struct Replace {
     /// Takes one answer without waiting.
     pub(crate) answer: Sender<anyhow::Result<Replaced>>,
 }
+
+/// What is locked, and who waits for it.
+pub(crate) struct Lock {
+    /// For daemons that come after this one.
+    pub(crate) note: Vec<u8>,
+    /// What is written beside what is pinned.
+    pub(crate) files: Vec<PathBuf>,
+    /// Takes one answer without waiting.
+    pub(crate) answer: Sender<anyhow::Result<Guard>>,
+}
+
+/// Whether what is locked is kept from root's own tools, or why not.
+pub(crate) type Guard = Result<(), String>;
 
 /// Gives orders. Clones give orders to the same thread.
 #[derive(Clone, Debug)]
@@ -104,6 +120,20 @@ impl Orders {
     pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<Replaced> {
         let (answer, answered) = bounded(1);
         self.give(Order::Replace(Box::new(Replace { plan, answer })))?;
+        answered.recv().context("auditing has ended")?
+    }
+
+    /// Has what audits locked: `note` is for daemons that come after this one, the files are to be guarded.
+    ///
+    /// # Errors
+    /// When it cannot be noted, or the pipeline has ended.
+    pub(crate) fn lock(&self, note: Vec<u8>, files: Vec<PathBuf>) -> anyhow::Result<Guard> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Lock(Box::new(Lock {
+            note,
+            files,
+            answer,
+        })))?;
         answered.recv().context("auditing has ended")?
     }
 

@@ -21,7 +21,7 @@ use super::encoding::Encoding;
 use super::heartbeat::Heartbeat;
 use super::losses::Limits;
 use super::messages::{MessageCounts, Messages};
-use super::orders::{Order, Replaced, Taken};
+use super::orders::{Lock, Order, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started, Written};
 use super::rule_counts::RuleCount;
 use super::survive::{self, Pinning};
@@ -137,6 +137,20 @@ impl Reader {
                     let answer = self.replace(&mut engine, &mut places, &state, plan);
                     // Nobody waits any more when the control connection is gone.
                     let _gone = replace.answer.send(answer);
+                }
+                Order::Lock(lock) => {
+                    let Lock {
+                        note,
+                        files,
+                        answer,
+                    } = *lock;
+                    let locked = engine.lock(&note).map_err(anyhow::Error::from);
+                    let guard = locked.map(|()| {
+                        let guard = engine.guard(&mut places, &files);
+                        guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+                    });
+                    // Who has asked waits for the answer.
+                    let _gone = answer.send(guard);
                 }
                 Order::Record(record) => {
                     self.drain_up_to_now(&engine, &state)?;

@@ -24,7 +24,7 @@ use nix::unistd::geteuid;
 
 use super::confine::confine;
 use super::kernel::MessageSource;
-use super::live::Live;
+use super::live::{Kept, Live};
 use super::losses::Limits;
 use super::notify::Manager;
 use super::pipeline::{Pipeline, Running};
@@ -106,8 +106,8 @@ pub(crate) enum Control {
     At(PathBuf),
 }
 
-/// Audits until TERM or INT, or until QUIT, which leaves what audits to the next daemon; reads its rules again
-/// at HUP.
+/// Audits until TERM or INT, or until QUIT, which leaves what audits to the next daemon, as all of them do when
+/// it is locked; reads its rules again at HUP.
 ///
 /// # Errors
 /// What kept the daemon from starting, or made the engine fail.
@@ -117,7 +117,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         return Ok(Exit::NotRoot.into());
     }
     let mut server = listen(&settings.control)?;
-    let Some(mut store) = rules::store(&settings, server.as_ref())? else {
+    let pins = settings.survival.open()?;
+    let Some(mut store) = rules::store(&settings, server.as_ref(), pins.as_ref())? else {
         return Ok(ExitCode::FAILURE);
     };
     let plan = store.plan();
@@ -135,15 +136,16 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     say_who_else_audits();
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
-    let opened = Opened::before_rights_are_given_up(&settings, &keep, server.as_ref())?;
+    let opened =
+        Opened::before_rights_are_given_up(&settings, &keep, server.as_ref(), pins.as_ref())?;
     let with_calls = opened.messages.is_some() && store.planner().has_security_module();
     let options = engine_options(&settings, with_calls);
     let signals = opened.signals;
+    let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
     let mut tend = Tend::new(settings.log, &keep, log_orders);
     let log_path = keep.path.clone();
     let confinement = confine(&settings.engines, &opened.writable)?;
-    let pins = opened.pins;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
     let pinning = Pinning::look(pins, keep.writes().then_some(&log_path))?;
     let machine = Box::new(ThisMachine::new(opened.launcher.clone()));
@@ -189,15 +191,12 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     say(&ready.to_string());
     say(&format!("confined: {confinement}"));
     let auditing = format!("auditing with the engine {}", ready.engine);
-    let mut live = Live::new(
-        &running,
-        started,
-        log_path.clone(),
-        pinned_in.clone(),
-        confinement,
-        source,
-        limits,
-    );
+    let kept = Kept {
+        log: log_path.clone(),
+        json: json_path,
+        pins: pinned_in.clone(),
+    };
+    let mut live = Live::new(&running, started, kept, confinement, source, limits);
     store.begin(&mut live)?;
     if let Some(metrics) = opened.metrics {
         metrics.start()?;
@@ -223,7 +222,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
                 manager.ready(&auditing);
             }
             Some(signal) if tend.signal(&signal) => {}
-            Some(ends) => break ends.ssi_signo == QUIT,
+            // What is locked is not ended: the next daemon goes on.
+            Some(ends) => break ends.ssi_signo == QUIT || store.is_locked(),
             None if ended.read().is_ok() => break false,
             None => {}
         }
@@ -257,7 +257,6 @@ struct Opened {
     launcher: Option<Launcher>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
-    pins: Option<Pins>,
     /// Directories that the daemon goes on writing in.
     writable: Vec<PathBuf>,
 }
@@ -267,12 +266,12 @@ impl Opened {
         settings: &Settings,
         keep: &Keep,
         server: Option<&Server>,
+        pins: Option<&Pins>,
     ) -> anyhow::Result<Self> {
         let (source, messages) = MessageSource::open(settings.kernel_messages)?.unzip();
-        let pins = settings.survival.open()?;
         let json = settings.json.as_ref();
         Ok(Self {
-            writable: writable(keep, json, server, pins.as_ref())?,
+            writable: writable(keep, json, server, pins)?,
             json: json.map(JsonLog::open).transpose()?,
             source,
             messages,
@@ -284,7 +283,6 @@ impl Opened {
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,
-            pins,
         })
     }
 }

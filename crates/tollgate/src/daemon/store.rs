@@ -3,6 +3,7 @@
 //! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
 //! only then. What is refused on the way leaves everything as it was.
 
+mod lock;
 mod measure;
 mod step;
 
@@ -19,7 +20,7 @@ use nix::errno::Errno;
 use super::change::{self, Author};
 use super::locked::{LockFile, Locked};
 use super::losses::Limits;
-use crate::cli::report::say;
+use super::orders::Guard;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{
@@ -64,6 +65,12 @@ pub(super) trait Auditing {
     /// # Errors
     /// When one of them cannot be honoured.
     fn apply(&mut self, settings: &Settings) -> anyhow::Result<()>;
+
+    /// Locks what audits; `note` is for daemons that come after this one.
+    ///
+    /// # Errors
+    /// When it cannot be noted.
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard>;
 
     /// Writes a record of one line, in the stream of events.
     ///
@@ -167,7 +174,7 @@ impl Store {
         auditing: &mut dyn Auditing,
     ) -> anyhow::Result<()> {
         ensure!(
-            self.state.settings.enabled != IMMUTABLE,
+            !self.is_locked(),
             "rules cannot be changed before the machine starts again: `-e 2` was given"
         );
         let state = State {
@@ -194,7 +201,7 @@ impl Store {
     pub(super) fn begin(&mut self, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
         self.in_force = Measure::of(&plan(&self.state));
         auditing.apply(&self.state.settings)?;
-        self.keep_if_locked(&self.state)
+        self.keep_if_locked(&self.state, auditing)
     }
 
     /// What rules are compiled for.
@@ -389,7 +396,7 @@ impl Store {
             let _applied = auditing.apply(&self.state.settings);
             return Err(error);
         }
-        self.keep_if_locked(&state)?;
+        self.keep_if_locked(&state, auditing)?;
         self.state = state;
         Ok(())
     }
@@ -407,22 +414,6 @@ impl Store {
             auditing.replace(plan)?;
             self.in_force = measure;
         }
-        Ok(())
-    }
-
-    /// A daemon that comes after this one must neither forget nor change what is locked.
-    fn keep_if_locked(&self, state: &State) -> anyhow::Result<()> {
-        if state.settings.enabled != IMMUTABLE {
-            return Ok(());
-        }
-        self.lock.write(&Locked {
-            settings: state.settings.clone(),
-            rules: state.rules.listed().map(RuleForm::new).collect(),
-        })?;
-        say(
-            "rules and settings are locked until the machine starts again; no LSM program keeps root's own \
-             tools from programs, maps, pins and the log",
-        );
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use audit::plan::Plan;
+use engine::Pins;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
@@ -17,11 +18,15 @@ use crate::host::Planner;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
-pub(super) fn store(settings: &Settings, server: Option<&Server>) -> anyhow::Result<Option<Store>> {
+pub(super) fn store(
+    settings: &Settings,
+    server: Option<&Server>,
+    pins: Option<&Pins>,
+) -> anyhow::Result<Option<Store>> {
     let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
     let tick_ns = Duration::from(tick).as_nanos().max(1);
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
-    let lock = LockFile::beside(server.map(Server::path))?;
+    let lock = LockFile::beside(server.map(Server::path), pins.map(Pins::path))?;
     let planner = Planner::here(settings.rules.deny.clone());
     if let Some(locked) = lock.read()? {
         say(

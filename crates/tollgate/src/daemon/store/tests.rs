@@ -18,6 +18,8 @@ struct Engine {
     applied: Option<(u8, u8)>,
     /// Whether `-f 2` cannot be honoured.
     cannot_panic: bool,
+    /// What was noted of what is locked.
+    locked: Vec<u8>,
     /// Why the next plan is refused.
     refuses: Option<&'static str>,
     lost: u64,
@@ -34,6 +36,11 @@ impl Auditing for Engine {
         }
         self.plans.push(plan.rules.len());
         Ok(())
+    }
+
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+        self.locked = note;
+        Ok(Err("this is a test".to_owned()))
     }
 
     fn apply(&mut self, settings: &Settings) -> anyhow::Result<()> {
@@ -81,7 +88,7 @@ pub(super) struct Daemon {
 impl Daemon {
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let lock = LockFile::beside(Some(&directory.path().join("control"))).unwrap();
+        let lock = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
         Self {
             store: Store::new(
                 RuleList::default(),
@@ -273,6 +280,7 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
     ] {
         assert_eq!(daemon.step(step), Err(Errno::EPERM));
     }
+    assert!(String::from_utf8_lossy(&daemon.engine.locked).contains("boot_id"));
     let mut next = daemon.restart();
     assert_eq!(next.keys(), ["a", "a", "b"]);
     let settings = next.settings();

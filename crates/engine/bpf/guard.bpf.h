@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What `-e 2` keeps from root's own tools: what is pinned, for with its name a program that audits goes; the
+ * maps that programs go by; and the log. Whoever would change one of them gets EPERM, unless it runs the
+ * program that has locked them: the daemon, or one that is started after it.
+ *
+ * Attached only where something is locked. The kernel asks the next of these only when the ones before it,
+ * and those of deny.bpf.h, have answered 0.
+ */
+#ifndef TOLLGATE_GUARD_BPF_H
+#define TOLLGATE_GUARD_BPF_H
+
+#define GUARD_PLACES	   4
+#define GUARD_WORDS	   8
+#define FMODE_WRITE	   2 /* include/linux/fs.h */
+#define O_ANY_WRITE	   01003 /* O_ACCMODE and O_TRUNC of include/uapi/asm-generic/fcntl.h */
+#define PTRACE_MODE_ATTACH 2 /* include/linux/ptrace.h */
+#define FS_IOC_SETFLAGS	   0x40086602 /* include/uapi/linux/fs.h */
+#define FS_IOC32_SETFLAGS  0x40046602
+#define FS_IOC_FSSETXATTR  0x401c5820
+#define PROC_SUPER_MAGIC   0x9fa0 /* include/uapi/linux/magic.h */
+
+/* Names in a directory: those that begin so. */
+struct guarded {
+	__u64 ino; /* of the directory; 0 where there is none */
+	__u32 dev;
+	__u32 fd; /* 1 + the daemon's descriptor of it, until guard_begin() has looked at it */
+	__u64 name[GUARD_WORDS];
+	__u64 mask[GUARD_WORDS]; /* what of a name is compared: nothing, where all are guarded */
+};
+
+volatile struct guarded tlg_guarded[GUARD_PLACES];
+
+/* The program that may. */
+volatile __u64 tlg_guard_exe_ino;
+volatile __u32 tlg_guard_exe_dev;
+/* The file system that things are pinned on, or 0. */
+volatile __u32 tlg_guard_pins_dev;
+
+/* Numbers of the maps that nobody else may write to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} tlg_guarded_maps SEC(".maps");
+
+/* The namespaces that the machine has started with. */
+extern const void init_nsproxy __ksym __weak;
+
+static __always_inline __u64 exe_inode(__u64 task)
+{
+	__u64 mm = LOAD(task_struct, task, mm);
+	__u64 file = mm ? LOAD(mm_struct, mm, exe_file) : 0;
+
+	return file ? LOAD(file, file, f_inode) : 0;
+}
+
+static __always_inline __u32 inode_dev(__u64 inode)
+{
+	__u64 sb = LOAD(inode, inode, i_sb);
+
+	return LOAD(super_block, sb, s_dev);
+}
+
+/* Whether a task runs the program that may. */
+static __always_inline int runs_daemon(__u64 task)
+{
+	__u64 inode = exe_inode(task);
+
+	return inode && LOAD(inode, inode, i_ino) == tlg_guard_exe_ino &&
+	       inode_dev(inode) == tlg_guard_exe_dev;
+}
+
+static __always_inline int verdict_of(int guarded)
+{
+	return guarded && !runs_daemon((__u64)current()) ? -EPERM : 0;
+}
+
+/*
+ * Whether the directory `inode` is a guarded one, and a name in it, that of `dentry`, as well. Without a
+ * dentry: the directory itself.
+ */
+static __noinline int guards(__u64 inode, __u64 dentry)
+{
+	__u64 name[GUARD_WORDS] = {};
+	__u64 ino = LOAD(inode, inode, i_ino);
+	__u32 dev = inode_dev(inode);
+	__u32 known = 0;
+
+	if (!ino)
+		return 0;
+	for (__u32 i = 0; i < GUARD_PLACES; i++)
+		known |= tlg_guarded[i].ino == ino && tlg_guarded[i].dev == dev;
+	if (!known || !dentry)
+		return known;
+	bpf_probe_read_kernel_str(name, sizeof(name),
+				  (void *)LOAD(qstr, AT(dentry, dentry, d_name), name));
+	for (__u32 i = 0; i < GUARD_PLACES; i++) {
+		volatile struct guarded *place = &tlg_guarded[i];
+		__u64 differ = 0;
+
+		if (place->ino != ino || place->dev != dev)
+			continue;
+		for (__u32 j = 0; j < GUARD_WORDS; j++)
+			differ |= (name[j] ^ place->name[j]) & place->mask[j];
+		if (!differ)
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether what a dentry is about is guarded by its name. */
+static __always_inline int guards_entry(__u64 dentry)
+{
+	__u64 parent = LOAD(dentry, dentry, d_parent);
+
+	return guards(LOAD(dentry, parent, d_inode), dentry);
+}
+
+/* Whether it is a guarded directory. */
+static __always_inline int guards_directory(__u64 dentry)
+{
+	__u64 inode = LOAD(dentry, dentry, d_inode);
+
+	return inode && guards(inode, 0);
+}
+
+/*
+ * Run by the daemon itself through BPF_PROG_TEST_RUN: looks at what its descriptors are of, which need not be
+ * what stat(2) says, and at its own program.
+ */
+SEC("raw_tp/self")
+int guard_begin(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u64 exe = exe_inode((__u64)task);
+
+	for (__u32 i = 0; i < GUARD_PLACES; i++) {
+		volatile struct guarded *place = &tlg_guarded[i];
+		__u64 file, inode;
+
+		if (!place->fd)
+			continue;
+		file = task_file(task, place->fd - 1);
+		inode = file ? LOAD(file, file, f_inode) : 0;
+		place->fd = 0;
+		if (!inode)
+			continue;
+		place->dev = inode_dev(inode);
+		place->ino = LOAD(inode, inode, i_ino);
+		if (!place->mask[0])
+			tlg_guard_pins_dev = place->dev;
+	}
+	tlg_guard_exe_dev = inode_dev(exe);
+	tlg_guard_exe_ino = LOAD(inode, exe, i_ino);
+	return 0;
+}
+
+/* fmod_ret on security_bpf_map(map, fmode), v4.15: somebody is about to have a descriptor of a map. */
+SEC("fmod_ret/security_bpf_map")
+int guard_map(__u64 *ctx)
+{
+	__u32 id = LOAD(bpf_map, ctx[0], id);
+
+	return verdict_of(ctx[1] & FMODE_WRITE && bpf_map_lookup_elem(&tlg_guarded_maps, &id));
+}
+
+/* kernel.ftrace_enabled: 0 stops every program on a function. */
+static __always_inline int is_switch(__u64 dentry)
+{
+	__u64 sb = LOAD(dentry, dentry, d_sb);
+	char name[16] = {};
+
+	if (LOAD(super_block, sb, s_magic) != PROC_SUPER_MAGIC)
+		return 0;
+	bpf_probe_read_kernel_str(name, sizeof(name),
+				  (void *)LOAD(qstr, AT(dentry, dentry, d_name), name));
+	return !__builtin_memcmp(name, "ftrace_enabled", 15);
+}
+
+/* fmod_ret on security_file_open(file), v4.19: something is open, and its length as it was. */
+SEC("fmod_ret/security_file_open")
+int guard_open(__u64 *ctx)
+{
+	const struct file *file = (struct file *)ctx[0];
+	__u64 dentry;
+
+	if (!(file->f_flags & O_ANY_WRITE))
+		return 0;
+	dentry = (__u64)FOLLOW(file, file, f_path.dentry);
+	return verdict_of(guards_entry(dentry) || is_switch(dentry));
+}
+
+/* fmod_ret on security_inode_create(dir, dentry, mode), v5.5; things are pinned by it as well. */
+SEC("fmod_ret/security_inode_create")
+int guard_create(__u64 *ctx)
+{
+	return verdict_of(guards(ctx[0], ctx[1]));
+}
+
+/* fmod_ret on security_inode_mknod(dir, dentry, mode, dev), v5.5. */
+SEC("fmod_ret/security_inode_mknod")
+int guard_mknod(__u64 *ctx)
+{
+	return verdict_of(guards(ctx[0], ctx[1]));
+}
+
+/* fmod_ret on security_inode_mkdir(dir, dentry, mode), v5.5. */
+SEC("fmod_ret/security_inode_mkdir")
+int guard_mkdir(__u64 *ctx)
+{
+	return verdict_of(guards(ctx[0], ctx[1]));
+}
+
+/* fmod_ret on security_inode_symlink(dir, dentry, old_name), v5.5. */
+SEC("fmod_ret/security_inode_symlink")
+int guard_symlink(__u64 *ctx)
+{
+	return verdict_of(guards(ctx[0], ctx[1]));
+}
+
+/* fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5: another name is no way round. */
+SEC("fmod_ret/security_inode_link")
+int guard_link(__u64 *ctx)
+{
+	return verdict_of(guards_entry(ctx[0]) || guards(ctx[1], ctx[2]));
+}
+
+/* fmod_ret on security_inode_unlink(dir, dentry), v5.5. */
+SEC("fmod_ret/security_inode_unlink")
+int guard_unlink(__u64 *ctx)
+{
+	return verdict_of(guards(ctx[0], ctx[1]));
+}
+
+/* fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5. */
+SEC("fmod_ret/security_inode_rename")
+int guard_rename(__u64 *ctx)
+{
+	return verdict_of(guards(ctx[0], ctx[1]) || guards(ctx[2], ctx[3]) ||
+			  guards_directory(ctx[1]));
+}
+
+/* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */
+SEC("fmod_ret/security_inode_setattr")
+int guard_setattr(__u64 *ctx)
+{
+	return verdict_of(guards_entry(ctx[1]) || guards_directory(ctx[1]));
+}
+
+/* fmod_ret on security_inode_setxattr(idmap, dentry, name, value, size, flags), v5.12 form. */
+SEC("fmod_ret/security_inode_setxattr")
+int guard_setxattr(__u64 *ctx)
+{
+	return verdict_of(guards_entry(ctx[1]) || guards_directory(ctx[1]));
+}
+
+/* fmod_ret on security_inode_removexattr(idmap, dentry, name), v5.12 form. */
+SEC("fmod_ret/security_inode_removexattr")
+int guard_removexattr(__u64 *ctx)
+{
+	return verdict_of(guards_entry(ctx[1]) || guards_directory(ctx[1]));
+}
+
+/* fmod_ret on security_file_ioctl(file, cmd, arg), v5.5: chattr(1) needs no file that is open to write. */
+SEC("fmod_ret/security_file_ioctl")
+int guard_ioctl(__u64 *ctx)
+{
+	const struct file *file = (struct file *)ctx[0];
+	__u32 command = ctx[1];
+	__u64 dentry;
+
+	if (command != FS_IOC_SETFLAGS && command != FS_IOC32_SETFLAGS &&
+	    command != FS_IOC_FSSETXATTR)
+		return 0;
+	dentry = (__u64)FOLLOW(file, file, f_path.dentry);
+	return verdict_of(guards_entry(dentry) || guards_directory(dentry));
+}
+
+/* Whether the current task sees the mounts that the machine has started with: those of others are their own. */
+static __always_inline int in_first_namespace(void)
+{
+	__u64 own = LOAD(task_struct, (__u64)current(), nsproxy);
+
+	return !&init_nsproxy || !own ||
+	       LOAD(nsproxy, own, mnt_ns) == LOAD(nsproxy, (__u64)&init_nsproxy, mnt_ns);
+}
+
+/* fmod_ret on security_sb_umount(mnt, flags), v5.5: what is pinned goes with its file system. */
+SEC("fmod_ret/security_sb_umount")
+int guard_umount(__u64 *ctx)
+{
+	__u64 root = LOAD(vfsmount, ctx[0], mnt_root);
+	__u64 sb = LOAD(dentry, root, d_sb);
+
+	return verdict_of(tlg_guard_pins_dev &&
+			  LOAD(super_block, sb, s_dev) == tlg_guard_pins_dev &&
+			  in_first_namespace());
+}
+
+/* fmod_ret on security_sb_mount(dev_name, path, type, flags, data), v5.5: what is hidden is not found. */
+SEC("fmod_ret/security_sb_mount")
+int guard_mount(__u64 *ctx)
+{
+	return verdict_of(guards_directory(LOAD(path, ctx[1], dentry)) && in_first_namespace());
+}
+
+/* fmod_ret on security_move_mount(from_path, to_path), v5.2: the same, with the newer calls. */
+SEC("fmod_ret/security_move_mount")
+int guard_move_mount(__u64 *ctx)
+{
+	return verdict_of(guards_directory(LOAD(path, ctx[1], dentry)) && in_first_namespace());
+}
+
+/* fmod_ret on security_ptrace_access_check(child, mode), v5.5: a debugger would act as the daemon. */
+SEC("fmod_ret/security_ptrace_access_check")
+int guard_trace(__u64 *ctx)
+{
+	return verdict_of(ctx[1] & PTRACE_MODE_ATTACH && runs_daemon(ctx[0]));
+}
+
+#endif /* TOLLGATE_GUARD_BPF_H */

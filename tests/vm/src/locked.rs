@@ -1,0 +1,264 @@
+//! What `-e 2` keeps from root: no ordinary tool takes away, or changes, what audits or what it has written.
+//!
+//! It lasts until the machine ends, so that the session is the last one of its machine.
+
+use std::fs;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sys::ptrace;
+use rustix::fs::{CWD, XattrFlags, removexattr, setxattr};
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
+
+use crate::daemon::{Daemon, TOLLGATE};
+use crate::event;
+use crate::reload;
+use crate::suite::{Rules, Session};
+
+/// The tests. The daemon of the session has nothing to do with them.
+pub(crate) const SESSION: Session = Session {
+    name: "locked",
+    engine: "fentry",
+    prepare: || Ok(()),
+    rules: Rules::Text("-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n"),
+    tests: &[("root_changes_nothing", root_changes_nothing)],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+    stays: true,
+};
+
+const PERM: rustix::io::Errno = rustix::io::Errno::PERM;
+/// Programs are loaded for it, on an emulated processor.
+const SOON: Duration = Duration::from_secs(60);
+const RULES: &str = "-a always,exit -F arch=b64 -S rmdir -F uid=1001 -k kept\n-e 2\n";
+/// Of whoever would like to see less.
+const OTHER_RULES: &str = "-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n";
+const BPF: &str = "/tmp/locked-bpf";
+const PINS: &str = "/tmp/locked-bpf/tollgate";
+
+/// What root may try. Each is one command of busybox's shell.
+const ATTEMPTS: &[&str] = &[
+    "rm /tmp/kept.log",
+    "mv /tmp/kept.log /tmp/moved.log",
+    "mv /tmp/free /tmp/kept.log",
+    "truncate -s 0 /tmp/kept.log",
+    ": > /tmp/kept.log",
+    "echo type=USER >> /tmp/kept.log",
+    "chmod 000 /tmp/kept.log",
+    "chown 1001 /tmp/kept.log",
+    "ln /tmp/kept.log /tmp/another-name",
+    "mkdir /tmp/kept.log.1",
+    "ln -s /tmp/free /tmp/kept.log.2",
+    "mkfifo /tmp/kept.log.3",
+    "touch /tmp/kept.log.4",
+    "mount -t tmpfs none /tmp",
+    "rm /tmp/locked-bpf/tollgate/header",
+    "rm /tmp/locked-bpf/tollgate/locked",
+    "rm /tmp/locked-bpf/tollgate/guard-guard_unlink",
+    "rm /tmp/locked-bpf/tollgate/link-*",
+    "mv /tmp/locked-bpf/tollgate/header /tmp/locked-bpf/header",
+    "mv /tmp/locked-bpf/tollgate /tmp/locked-bpf/moved",
+    "chmod 777 /tmp/locked-bpf/tollgate",
+    "mkdir /tmp/locked-bpf/tollgate/new",
+    "umount -l /tmp/locked-bpf",
+    "mount -t tmpfs none /tmp/locked-bpf/tollgate",
+    "bpftool map update pinned /tmp/locked-bpf/tollgate/map-tlg_tests key 0 0 0 0 value 0 0 0 0 0 0 0 0 \
+     0 0 0 0 0 0 0 0",
+    "bpftool map delete pinned /tmp/locked-bpf/tollgate/map-tlg_names key 0 0 0 0 0 0 0 0",
+    "bpftool map update name tlg_guarded_map key 0 0 0 0 value 0 0 0 0",
+    "echo 0 > /proc/sys/kernel/ftrace_enabled",
+];
+
+/// Where the file system knows such flags, which on Linux 6.1 those in memory do not.
+const CHATTR: &str = "chattr +i /tmp/kept.log";
+const HAS_CHATTR: &str = "touch /tmp/flags && chattr +i /tmp/flags && chattr -i /tmp/flags";
+
+/// What it may do beside it.
+const FREE: &str = "echo x > /tmp/kept.txt && chmod 600 /tmp/kept.txt && mv /tmp/kept.txt /tmp/free && \
+    cat /tmp/kept.log > /tmp/copy && mkdir /tmp/beside && mount -t tmpfs none /tmp/beside && \
+    umount /tmp/beside && rmdir /tmp/beside && rm /tmp/copy && ls /tmp/locked-bpf/tollgate";
+
+fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
+    const ROUNDS: u32 = 10;
+    fs::create_dir_all(BPF).context("cannot make a directory")?;
+    let none: Option<&str> = None;
+    mount(Some("bpf"), BPF, Some("bpf"), MsFlags::empty(), none)
+        .context("cannot mount a bpf file system")?;
+    let path = reload::program("kept", ROUNDS)?;
+    let start = |rules| Daemon::start_pinned("kept", daemon.engine(), rules, PINS);
+    let locked = |kept: &Daemon| {
+        let line = kept.hear("tollgate: rules and settings are locked", SOON)?;
+        ensure!(
+            line.ends_with("root's own tools are kept from programs, maps, pins and the log"),
+            "{line}"
+        );
+        Ok(())
+    };
+
+    let mut kept = start(RULES)?;
+    locked(&kept)?;
+    let mut processes = vec![reload::make_calls(&path)?];
+    let names = pinned()?;
+    ensure_kept(&names)?;
+    let traced = ptrace::seize(kept.pid(), ptrace::Options::empty());
+    ensure!(traced == Err(Errno::EPERM), "a debugger: {traced:?}");
+
+    kept.kill()?;
+    processes.push(reload::make_calls(&path)?);
+    ensure_kept(&names)?;
+    fs::copy(TOLLGATE, "/tmp/copied").context("cannot copy the program")?;
+    let copied = refused(Command::new("/tmp/copied").args(["unpin", PINS]))?;
+    ensure!(
+        copied.contains("locked until the machine starts again"),
+        "{copied}"
+    );
+    let options = [
+        "daemon",
+        "--foreground",
+        "--no-control",
+        "--log",
+        "/tmp/other.log",
+    ];
+    let copied = refused(
+        Command::new("/tmp/copied")
+            .args(options)
+            .args(["--pins", PINS]),
+    )?;
+    ensure!(
+        copied.contains("only the program that has locked it can"),
+        "{copied}"
+    );
+
+    kept = start(OTHER_RULES)?;
+    locked(&kept)?;
+    ensure!(
+        kept.has_said("the rule files are not read"),
+        "it has not said whose rules hold"
+    );
+    processes.push(reload::make_calls(&path)?);
+    ensure_kept(&names)?;
+    // TERM ends a daemon, and not what it has locked.
+    kept.end_of_several()?;
+    processes.push(reload::make_calls(&path)?);
+    ensure_kept(&names)?;
+    let unpinned = refused(Command::new(TOLLGATE).args(["unpin", PINS]))?;
+    ensure!(
+        unpinned.contains("locked until the machine starts again"),
+        "{unpinned}"
+    );
+
+    kept = start(OTHER_RULES)?;
+    kept.end_of_several()?;
+    let log = fs::read(kept.log()).context("cannot read the log")?;
+    let events = event::events(&log)?;
+    event::expect_dense(&events)?;
+    for process in processes {
+        let of_process =
+            |event: &&event::Event| event.field("SYSCALL", "pid") == process.to_string();
+        let calls = reload::calls(&events, "84").into_iter();
+        let seen = calls.filter(of_process).count();
+        ensure!(
+            seen == usize::try_from(ROUNDS)?,
+            "{seen} calls of {process}, not {ROUNDS}"
+        );
+    }
+    Ok(())
+}
+
+/// Every attempt is refused, and what was there is there.
+fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
+    let free = shell(FREE)?;
+    ensure!(free.status.success(), "not free: {}", said(&free));
+    let before = fs::metadata("/tmp/kept.log").context("no log")?.len();
+    let has_chattr = shell(HAS_CHATTR)?.status.success();
+    let chattr = has_chattr.then_some(&CHATTR);
+    for attempt in ATTEMPTS.iter().chain(chattr) {
+        let tried = shell(attempt)?;
+        let said = said(&tried);
+        ensure!(!tried.status.success(), "root could `{attempt}`");
+        // What EPERM is called by busybox, and by its mount.
+        let refused = [
+            "Operation not permitted",
+            "permission denied (are you root?)",
+        ];
+        ensure!(
+            refused.iter().any(|words| said.contains(words)),
+            "`{attempt}`: {said}"
+        );
+    }
+    let (attribute, none) = ("trusted.tollgate", XattrFlags::empty());
+    let set = |file| setxattr(file, attribute, b"1", none);
+    ensure!(set("/tmp/free").is_ok(), "no attribute can be set at all");
+    ensure!(
+        set("/tmp/kept.log") == Err(PERM),
+        "an attribute of the log can be set"
+    );
+    let removed = removexattr("/tmp/kept.log", attribute);
+    ensure!(
+        removed == Err(PERM),
+        "an attribute of the log can be removed: {removed:?}"
+    );
+    ensure!(
+        move_mount_to("/tmp/work").is_ok(),
+        "no mount can be moved at all"
+    );
+    for place in [PINS, "/tmp"] {
+        let moved = move_mount_to(place);
+        ensure!(moved == Err(PERM), "a mount over {place}: {moved:?}");
+    }
+    let after = fs::metadata("/tmp/kept.log").context("no log")?.len();
+    ensure!(after >= before, "the log is shorter");
+    let now = pinned()?;
+    ensure!(
+        names.iter().all(|name| now.contains(name)),
+        "of {names:?} only {now:?} are there"
+    );
+    Ok(())
+}
+
+/// Mounts a directory in a second place, by the newer calls, as newer versions of mount(8) do.
+fn move_mount_to(place: &str) -> rustix::io::Result<()> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = open_tree(CWD, "/tmp/programs", flags)?;
+    move_mount(
+        &tree,
+        "",
+        CWD,
+        place,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )?;
+    unmount(place, UnmountFlags::DETACH)
+}
+
+/// What holds programs and maps; notes about plans come and go.
+fn pinned() -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(PINS).context("cannot list what is pinned")? {
+        let name = entry.context("cannot list what is pinned")?.file_name();
+        let name = name.to_string_lossy().into_owned();
+        if !name.starts_with("plan-") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn shell(command: &str) -> anyhow::Result<Output> {
+    let mut shell = Command::new("/bin/busybox");
+    shell.args(["sh", "-c", command]);
+    shell.output().context("cannot start a shell")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// What a program says that has to fail.
+fn refused(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().context("cannot start a program")?;
+    ensure!(!output.status.success(), "{command:?} has not failed");
+    Ok(said(&output))
+}
