@@ -241,6 +241,12 @@ check 'stop: no failure' [ "$(show Result)" = success ]
 check 'stop: nothing is left' nothing_is_left
 check 'stop: kernel audit is off' kernel_audit_is_off
 
+# -- journald, which switches the kernel's audit on when it starts: Debian's only when it is told to
+mkdir -p /etc/systemd
+printf '[Journal]\nAudit=yes\n' >/etc/systemd/journald.conf
+systemctl restart systemd-journald
+check 'journald: leaves the kernel audit off' kernel_audit_is_off
+
 # -- auditd
 systemctl start tollgate
 check 'auditd: starting it' systemctl start auditd
@@ -269,6 +275,8 @@ check 'purge: nothing runs' nothing_is_left
 check 'purge: systemd knows no unit' [ "$(show LoadState)" = not-found ]
 check 'purge: auditctl is auditd'"'"'s' sh -c '[ ! -L /sbin/auditctl ] && dpkg -S /sbin/auditctl | grep auditd'
 check 'purge: kernel audit is off' kernel_audit_is_off
+systemctl restart systemd-journald
+check 'purge: journald does as it is told' sh -c 'auditctl -s | grep -x "enabled 1"'
 check 'purge: no file' sh -c '! find / -xdev \( -path /proc -o -path /sys -o -path /var/log -o -path /root -o -path /var/lib/dpkg -o -path /usr/local \) -prune -o -name "*tollgate*" -print | grep .'
 check 'purge: nothing in /run' [ ! -e /run/tollgate ]
 

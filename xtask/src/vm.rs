@@ -52,6 +52,9 @@ const RACING: &str = "attack";
 /// The same for those in which SELinux refuses something.
 const LABELLED: &str = "avc";
 
+/// The same for the one that takes its machine down.
+const DYING: &str = "panic";
+
 /// Tests with random rule lists.
 const LISTS: &str = "lists::";
 
@@ -206,6 +209,7 @@ impl Options {
                 Purpose::Testing,
                 Purpose::Labelled,
                 Purpose::Racing,
+                Purpose::Dying,
                 Purpose::Counting,
             ]
         } else if self.filter.starts_with(COUNTING) {
@@ -214,6 +218,8 @@ impl Options {
             vec![Purpose::Racing]
         } else if self.filter.starts_with(LABELLED) {
             vec![Purpose::Labelled]
+        } else if self.filter.starts_with(DYING) {
+            vec![Purpose::Dying]
         } else {
             vec![Purpose::Testing]
         }
@@ -274,20 +280,22 @@ fn run_all(
 ) -> Result<Vec<(Tally, Counts)>, Box<dyn Error + Send + Sync>> {
     match purpose {
         Purpose::Racing => machines.iter().map(Machine::run).collect(),
-        Purpose::Testing | Purpose::Labelled | Purpose::Counting => thread::scope(|scope| {
-            let running: Vec<_> = machines
-                .iter()
-                .map(|machine| scope.spawn(|| machine.run()))
-                .collect();
-            running
-                .into_iter()
-                .map(|machine| {
-                    machine
-                        .join()
-                        .map_err(|_panic| "a machine's thread ended")?
-                })
-                .collect()
-        }),
+        Purpose::Testing | Purpose::Labelled | Purpose::Dying | Purpose::Counting => {
+            thread::scope(|scope| {
+                let running: Vec<_> = machines
+                    .iter()
+                    .map(|machine| scope.spawn(|| machine.run()))
+                    .collect();
+                running
+                    .into_iter()
+                    .map(|machine| {
+                        machine
+                            .join()
+                            .map_err(|_panic| "a machine's thread ended")?
+                    })
+                    .collect()
+            })
+        }
     }
 }
 
@@ -380,10 +388,12 @@ mod tests {
         assert_eq!(purposes("fentry"), [Purpose::Testing]);
         assert_eq!(purposes("attack::names"), [Purpose::Racing]);
         assert_eq!(purposes("avc::"), [Purpose::Labelled]);
+        assert_eq!(purposes("panic::"), [Purpose::Dying]);
         let all = [
             Purpose::Testing,
             Purpose::Labelled,
             Purpose::Racing,
+            Purpose::Dying,
             Purpose::Counting,
         ];
         assert_eq!(options(&[]).unwrap().purposes(), all);

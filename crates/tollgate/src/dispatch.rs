@@ -5,12 +5,13 @@
 //! ```
 //!
 //! [`chunk`] has the bytes that plugins read, [`feed`] the queue and the thread of each, [`process`] the
-//! programs, [`socket`] the one plugin that is a part of the daemon.
+//! programs, [`socket`] the one plugin that is a part of the daemon, and [`tally`] what plugins did not get.
 
 mod chunk;
 mod feed;
 mod process;
 mod socket;
+mod tally;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -29,6 +30,8 @@ use crate::launch::Launcher;
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
 use feed::Feed;
+pub(crate) use feed::Loss;
+pub(crate) use tally::{Missed, Tally};
 
 /// How long plugins may take for what waits at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -46,6 +49,7 @@ pub(crate) struct Dispatcher {
     feeds: Vec<Feed>,
     /// Threads of plugins that get nothing more.
     leaving: Vec<JoinHandle<()>>,
+    tally: Arc<Tally>,
     /// Plugins get nothing until somebody resumes.
     suspended: bool,
     /// What starts programs.
@@ -71,7 +75,9 @@ impl Dispatcher {
     /// Gives whole events to all plugins; the names of those whose queue has become full.
     pub(crate) fn give(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
         if self.suspended {
-            self.feeds.iter().for_each(|feed| feed.lose(events));
+            for feed in &self.feeds {
+                feed.lose(Loss::Suspended, events);
+            }
             return Vec::new();
         }
         let chunk = Arc::new(Chunk::new(log, lines, events));
@@ -116,13 +122,21 @@ impl Dispatcher {
         for (name, plugin) in wanted {
             let (restarts, depth) = (settings.max_restarts, settings.q_depth);
             match Feed::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
-                Ok(feed) => self.feeds.push(feed),
+                Ok(feed) => {
+                    self.tally.add(&name, feed.shared());
+                    self.feeds.push(feed);
+                }
                 Err(error) => {
                     let advice = report::advice(&error);
                     warn(&format!("plugin {name} is left out: {error:#}{advice}"));
                 }
             }
         }
+    }
+
+    /// What plugins did not get, for others to look at.
+    pub(crate) fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.tally)
     }
 
     /// Lines of the state report.

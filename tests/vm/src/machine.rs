@@ -22,10 +22,11 @@ pub(crate) const STRANGER: u32 = 1002;
 /// On the kernel's command line: only tests whose name holds what follows are run.
 const FILTER: &str = "vm.filter=";
 /// On the kernel's command line: what this machine is for, when it is not for most of the tests.
-const PURPOSES: [(&str, Purpose); 3] = [
+const PURPOSES: [(&str, Purpose); 4] = [
     ("vm.labels", Purpose::Labelled),
     ("vm.counts", Purpose::Counting),
     ("vm.races", Purpose::Racing),
+    ("vm.dies", Purpose::Dying),
 ];
 
 /// What a machine is made for; `xtask/src/vm/boot.rs` says how each differs.
@@ -36,6 +37,8 @@ pub(crate) enum Purpose {
     Racing,
     /// SELinux is there.
     Labelled,
+    /// It is taken down.
+    Dying,
     /// Its clocks count instructions.
     Counting,
 }

@@ -23,6 +23,7 @@ mod json;
 mod lists;
 mod locked;
 mod machine;
+mod panic;
 mod program;
 mod raw;
 mod reload;
@@ -95,14 +96,15 @@ fn main() -> ExitCode {
     }
     match machine::prepare() {
         Ok(wishes) => {
-            let sessions = match wishes.purpose {
-                Purpose::Counting => count::SESSIONS,
-                Purpose::Racing => RACING,
-                Purpose::Labelled => LABELLED,
-                Purpose::Testing if wishes.filter.starts_with("rulesets") => LONG,
-                Purpose::Testing => TESTING,
-            };
-            suite::run(sessions, &wishes.filter);
+            let run = |sessions| suite::run(sessions, &wishes.filter);
+            match wishes.purpose {
+                Purpose::Counting => run(count::SESSIONS),
+                Purpose::Racing => run(RACING),
+                Purpose::Labelled => run(LABELLED),
+                Purpose::Dying => panic::run(),
+                Purpose::Testing if wishes.filter.starts_with("rulesets") => run(LONG),
+                Purpose::Testing => run(TESTING),
+            }
         }
         Err(error) => println!("vm: broken {error:#}"),
     }

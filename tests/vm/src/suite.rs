@@ -4,6 +4,7 @@
 //! vm: plan NAME...           the tests that will be run, first of all
 //! vm: ok SECONDS NAME
 //! vm: FAIL SECONDS NAME: WHY
+//! vm: dies NAME              the machine goes down now, which is what the test is about
 //! vm: note TEXT              for people
 //! vm: count N CALL/STATE     instructions that a call executes
 //! vm: broken WHY             nothing could be run
@@ -143,7 +144,8 @@ impl Session {
     }
 }
 
-fn one_line(error: &anyhow::Error) -> String {
+/// An error as a part of a line.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").replace('\n', " | ")
 }
 

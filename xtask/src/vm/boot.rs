@@ -35,6 +35,8 @@ const RACING_OPTIONS: &str = "vm.races";
 /// SELinux refuses what its policy does not allow, and no other module does.
 const LABELLED_OPTIONS: &str = "lsm=selinux,bpf selinux=1 enforcing=1 vm.labels";
 
+const DYING_OPTIONS: &str = "vm.dies";
+
 const KVM: [&str; 4] = ["-accel", "kvm", "-cpu", "host"];
 
 /// What a machine is for.
@@ -47,6 +49,8 @@ pub(crate) enum Purpose {
     Racing,
     /// Has SELinux refuse things.
     Labelled,
+    /// Goes down by a panic of its kernel.
+    Dying,
     /// Counts instructions: one processor, whose clocks all advance by a nanosecond with each
     /// instruction, and that skips the time in which it would sleep.
     Counting,
@@ -143,6 +147,7 @@ impl Machine<'_> {
             Purpose::Testing => "",
             Purpose::Racing => RACING_OPTIONS,
             Purpose::Labelled => LABELLED_OPTIONS,
+            Purpose::Dying => DYING_OPTIONS,
             Purpose::Counting => COUNTING_OPTIONS,
         };
         let (accelerator, processors) = match self.purpose {
@@ -150,8 +155,12 @@ impl Machine<'_> {
             Purpose::Racing if has_kvm() => (KVM, ["-smp", "2"]),
             Purpose::Racing => (emulated("tcg"), ["-smp", "2"]),
             // Programs of the engine share areas of one processor each: two show when they do not.
-            Purpose::Testing | Purpose::Labelled if has_kvm() => (KVM, ["-smp", "2"]),
-            Purpose::Testing | Purpose::Labelled => (emulated("tcg,thread=single"), ["-smp", "2"]),
+            Purpose::Testing | Purpose::Labelled | Purpose::Dying if has_kvm() => {
+                (KVM, ["-smp", "2"])
+            }
+            Purpose::Testing | Purpose::Labelled | Purpose::Dying => {
+                (emulated("tcg,thread=single"), ["-smp", "2"])
+            }
         };
         let mut command = Command::new(QEMU);
         if self.purpose == Purpose::Counting {

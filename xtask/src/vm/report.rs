@@ -18,6 +18,10 @@ const ALARMS: [&str; 8] = [
     "BEGIN PROG LOAD LOG",
 ];
 
+/// The kernel's last words when somebody has asked it to go down, `sysrq_handle_crash` in
+/// `drivers/tty/sysrq.c`, Linux 6.12.
+const LAST_WORDS: &str = "Kernel panic - not syncing: sysrq triggered crash";
+
 /// Lines before an alarm, a silence or an early end that are shown.
 const SHOWN_LINES: usize = 30;
 
@@ -29,6 +33,10 @@ pub(crate) struct Report {
     tally: Tally,
     /// What is wrong with the machine as a whole.
     alarms: Vec<String>,
+    /// The test that takes the machine down, when it does now.
+    dies: Option<String>,
+    /// It was taken down.
+    dead: bool,
     ended: bool,
     lines: Vec<String>,
     /// Instructions that calls execute.
@@ -40,6 +48,17 @@ impl Report {
     pub(crate) fn hear(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end();
         self.lines.push(line.to_owned());
+        if self.dead {
+            // The kernel says how it was before.
+            return None;
+        }
+        if line.contains(LAST_WORDS)
+            && let Some(name) = self.dies.take()
+        {
+            (self.dead, self.ended) = (true, true);
+            self.end_test(&name, "ok");
+            return Some(format!("ok              {name}: {LAST_WORDS}"));
+        }
         let Some((_, said)) = line.split_once("vm: ") else {
             if ALARMS.iter().any(|alarm| line.contains(alarm)) {
                 self.alarms.push(line.to_owned());
@@ -62,6 +81,10 @@ impl Report {
                 Some(format!("{word:<4} {seconds:>6} s  {named}"))
             }
             "count" if self.counts.hear(rest) => None,
+            "dies" => {
+                self.dies = Some(rest.to_owned());
+                None
+            }
             "note" => Some(format!("                {rest}")),
             "end" => {
                 self.ended = true;
@@ -192,6 +215,26 @@ mod tests {
             shown.contains("`c` has ended and was not announced"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn a_machine_may_only_die_when_and_how_it_was_said() {
+        let last = "[    9.1] Kernel panic - not syncing: sysrq triggered crash";
+        let after = "[    9.1] Call Trace:";
+        let (found, shown) = report(&["vm: plan a", "vm: dies a", last, after]);
+        assert_eq!(found, tally(1, 0));
+        assert!(shown.contains("a: Kernel panic"), "{shown}");
+        assert_eq!(report(&["vm: plan a", last, after]).0, tally(0, 3));
+        assert_eq!(report(&["vm: plan a", "vm: dies a"]).0, tally(0, 2));
+        let other = "[    9.1] Kernel panic - not syncing: Attempted to kill init!";
+        assert_eq!(report(&["vm: plan a", "vm: dies a", other]).0, tally(0, 2));
+        let lives = [
+            "vm: plan a",
+            "vm: dies a",
+            "vm: FAIL 60.0 a: it lives",
+            "vm: end",
+        ];
+        assert_eq!(report(&lives).0, tally(0, 1));
     }
 
     #[test]

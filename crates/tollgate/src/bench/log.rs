@@ -218,9 +218,9 @@ impl Tally {
     }
 }
 
-/// The number in a record of lost events.
+/// The number in a record of events that the log lacks.
 fn lost(line: &[u8]) -> Option<u64> {
-    let (_, rest) = line.split_once_str(" lost=")?;
+    let (_, rest) = line.split_once_str(" op=lost-events lost=")?;
     let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
     digits.to_str().ok()?.parse().ok()
 }

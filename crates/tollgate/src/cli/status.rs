@@ -101,6 +101,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         by_rule,
         kernel_messages,
         json,
+        plugins,
         runs,
     } = status;
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}");
@@ -169,6 +170,9 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
     }
     if let Some(JsonCounts { written, left_out }) = json {
         line("JSON", format!("{written} written, {left_out} left out"))?;
+    }
+    for (plugin, lost) in plugins.iter().filter(|(_, lost)| **lost != 0) {
+        line("plugin", format!("{lost} not given to {plugin}"))?;
     }
     for Run {
         hook,
@@ -289,6 +293,7 @@ mod tests {
                 written: 2,
                 left_out: 1,
             }),
+            plugins: [("a.conf".to_owned(), 3), ("b.conf".to_owned(), 0)].into(),
             runs: vec![Run {
                 hook: "sys_exit_one".into(),
                 runs: 10,
@@ -315,6 +320,7 @@ mod tests {
              blind       for 5 s in all\n\
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
              JSON        2 written, 1 left out\n\
+             plugin      3 not given to a.conf\n\
              runs        10 of 420 ns: sys_exit_one\n"
         );
     }

@@ -180,6 +180,8 @@ pub(crate) struct Status {
     pub(crate) kernel_messages: Option<KernelMessages>,
     /// The JSON log, when there is one.
     pub(crate) json: Option<JsonCounts>,
+    /// Events that each plugin did not get, by the names of their files.
+    pub(crate) plugins: BTreeMap<String, u64>,
     /// How often programs have run; empty unless `kernel.bpf_stats_enabled` is 1.
     pub(crate) runs: Vec<Run>,
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use anyhow::{bail, ensure};
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
@@ -14,7 +15,7 @@ use super::heartbeat::seconds;
 use super::kernel::MessageSource;
 use super::losses::Limits;
 use super::messages::MessageCounts;
-use super::orders::{Guard, Orders, Replaced};
+use super::orders::{Guard, Orders, PATIENCE, Replaced};
 use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
@@ -179,7 +180,17 @@ impl Auditing for Live {
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
-        self.orders.flush()
+        let until = Instant::now() + PATIENCE;
+        let json = self.json.as_ref().map(|json| (json, json.read().unwritten));
+        self.orders.flush()?;
+        let Some((json, before)) = json else {
+            return Ok(());
+        };
+        ensure!(json.settle(until), "the JSON log does not keep up");
+        match json.failure(before) {
+            None => Ok(()),
+            Some(reason) => bail!("the JSON log cannot be written to: {reason}"),
+        }
     }
 
     fn describe(&mut self, status: &mut Status) -> anyhow::Result<()> {
@@ -204,6 +215,7 @@ impl Auditing for Live {
         status.counts = self.counts(&account);
         status.by_rule = by_rule(&account);
         status.kernel_messages = self.describe_messages(&account);
+        status.plugins = self.written.plugins.lost();
         status.json = self.json.as_ref().map(|json| {
             let outlet::Written {
                 events, unwritten, ..

@@ -24,7 +24,7 @@ use super::reader::Drained;
 const WAITING: usize = 4;
 
 /// How long to wait for what only waits for the log.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a replacement has done.
 #[derive(Clone, Debug, PartialEq, Eq)]

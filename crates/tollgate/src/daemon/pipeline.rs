@@ -23,23 +23,23 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{
-    Attached, Context, Decoder, Detaching, Keys, MessageStream, Options, Probe, Receipt, Stats,
-};
+use engine::{Attached, Context, Decoder, Detaching, Keys, MessageStream, Options, Probe, Receipt};
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
 use super::losses::Limits;
-use super::messages::{MessageCounts, Messages};
+use super::messages::Messages;
 use super::orders::{Flushed, Orders, orders};
 use super::reader::{Drained, Reader};
 use super::rule_counts::RuleIndex;
+use super::summary::{Outcome, Unwritten};
 use super::survive::Pinning;
 use super::tend::LogOrder;
+use crate::dispatch::Tally;
 use crate::sink::journal::{Appended, Asker, Journal};
 use crate::sink::json::Copied;
 use crate::sink::json::file::JsonLog;
-use crate::sink::outlet::{self, Gauge, Outlet};
+use crate::sink::outlet::{Gauge, Outlet};
 use crate::sink::terminal::Terminal;
 
 /// Batches on their way to the log.
@@ -72,42 +72,6 @@ pub(crate) struct Pipeline {
     pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.
     pub(super) pinning: Pinning,
-}
-
-/// What the pipeline did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    /// Counters of the kernel side.
-    pub(crate) stats: Stats,
-    /// Events written to the log.
-    pub(crate) written: u64,
-    /// Events that could not be written, and the last reason.
-    pub(crate) unwritten: Unwritten,
-    /// Samples that were no events, and what was wrong with the last.
-    pub(crate) undecodable: u64,
-    /// Events that the rate limit kept out.
-    pub(crate) limited: u64,
-    /// Events that the view left out.
-    pub(crate) unshown: u64,
-    /// What became of events for the JSON log.
-    pub(crate) json: outlet::Written,
-    /// How long the engine may have seen nothing.
-    pub(crate) blind: Duration,
-    /// Messages of the kernel's audit that were taken.
-    pub(crate) messages: MessageCounts,
-    /// Messages that could not be written.
-    pub(crate) unwritten_messages: u64,
-    /// Messages that the kernel has lost.
-    pub(crate) lost_messages: u64,
-}
-
-/// Events that could not be written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unwritten {
-    /// How many.
-    pub(crate) events: u64,
-    /// Why, the last time.
-    pub(crate) reason: String,
 }
 
 /// How auditing has begun.
@@ -172,6 +136,8 @@ pub(crate) struct Written {
     pub(crate) messages: AtomicU64,
     /// Messages that could not be written.
     pub(crate) unwritten_messages: AtomicU64,
+    /// What plugins did not get.
+    pub(super) plugins: Arc<Tally>,
     /// Events that could not be written of each rule, until `tlg-ring` takes them. Nobody touches it while
     /// all can be written.
     pub(super) unwritten_rules: Mutex<BTreeMap<RuleIndex, u64>>,
@@ -193,7 +159,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// What kept the engine from attaching; nothing is left running or attached then.
-    pub(crate) fn start(self, ended: Arc<EventFd>) -> anyhow::Result<(Running, Started)> {
+    pub(crate) fn start(mut self, ended: Arc<EventFd>) -> anyhow::Result<(Running, Started)> {
         let (full_to, full_from) = bounded(BATCHES);
         let (empty_to, empty_from) = bounded(BATCHES);
         let (ready_to, ready_from) = bounded(1);
@@ -211,7 +177,13 @@ impl Pipeline {
             Some(log) => Some(Arc::new(Outlet::start("tlg-json", log)?)),
             None => None,
         };
-        let counts = Arc::new(Written::default());
+        if let Some(json) = &json {
+            self.log.tell_of(json.gauge());
+        }
+        let counts = Arc::new(Written {
+            plugins: self.log.plugins(),
+            ..Written::default()
+        });
         let writer = Writer {
             log: self.log,
             json: json.clone(),

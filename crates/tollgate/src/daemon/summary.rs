@@ -2,12 +2,12 @@
 
 use std::fmt::{self, Display};
 use std::path::Path;
+use std::time::Duration;
 
-use engine::{Attached, Cut, Lost};
+use engine::{Attached, Cut, Lost, Stats};
 
 use super::heartbeat::seconds;
 use super::messages::MessageCounts;
-use super::pipeline::Outcome;
 use crate::sink::outlet;
 
 /// The line that tells that auditing has begun.
@@ -45,6 +45,42 @@ impl Display for Ready<'_> {
         }
         Ok(())
     }
+}
+
+/// What the pipeline did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Counters of the kernel side.
+    pub(crate) stats: Stats,
+    /// Events written to the log.
+    pub(crate) written: u64,
+    /// Events that could not be written, and the last reason.
+    pub(crate) unwritten: Unwritten,
+    /// Samples that were no events, and what was wrong with the last.
+    pub(crate) undecodable: u64,
+    /// Events that the rate limit kept out.
+    pub(crate) limited: u64,
+    /// Events that the view left out.
+    pub(crate) unshown: u64,
+    /// What became of events for the JSON log.
+    pub(crate) json: outlet::Written,
+    /// How long the engine may have seen nothing.
+    pub(crate) blind: Duration,
+    /// Messages of the kernel's audit that were taken.
+    pub(crate) messages: MessageCounts,
+    /// Messages that could not be written.
+    pub(crate) unwritten_messages: u64,
+    /// Messages that the kernel has lost.
+    pub(crate) lost_messages: u64,
+}
+
+/// Events that could not be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    /// How many.
+    pub(crate) events: u64,
+    /// Why, the last time.
+    pub(crate) reason: String,
 }
 
 /// The account at the end: matched is written plus lost.
@@ -160,7 +196,6 @@ mod tests {
 
     use engine::Stats;
 
-    use super::super::pipeline::Unwritten;
     use super::*;
 
     #[test]

@@ -43,15 +43,69 @@ pub(crate) struct Feed {
 pub(crate) struct Shared {
     queued: AtomicUsize,
     deepest: AtomicUsize,
-    /// Events that it did not get.
-    lost: AtomicU64,
+    /// Events that it did not get, by reason.
+    lost: [AtomicU64; Loss::ALL.len()],
     pub(crate) control: Control,
+}
+
+/// Why a plugin does not get events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Its queue is full.
+    QueueFull,
+    /// Plugins get nothing until somebody resumes.
+    Suspended,
+    /// It cannot be started, or has ended too often.
+    NotRunning,
+    /// It has not taken them when it was to end, or is a client that takes nothing.
+    TooSlow,
+}
+
+impl Loss {
+    /// All of them, in the order of the enumeration.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::QueueFull,
+        Self::Suspended,
+        Self::NotRunning,
+        Self::TooSlow,
+    ];
+
+    /// As records have it.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue-full",
+            Self::Suspended => "suspended",
+            Self::NotRunning => "not-running",
+            Self::TooSlow => "too-slow",
+        }
+    }
 }
 
 impl Shared {
     /// Counts events that the plugin did not get.
-    pub(crate) fn lose(&self, events: u64) {
-        self.lost.fetch_add(events, Ordering::Relaxed);
+    pub(crate) fn lose(&self, loss: Loss, events: u64) {
+        for (of, count) in Loss::ALL.into_iter().zip(&self.lost) {
+            if of == loss {
+                count.fetch_add(events, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Events that the plugin did not get, by reason.
+    pub(super) fn lost(&self) -> [u64; Loss::ALL.len()] {
+        self.lost
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Whether it has events that it may still lose.
+    pub(super) fn is_busy(&self) -> bool {
+        // What was lost of them is counted before they are taken off.
+        self.queued.load(Ordering::Acquire) != 0
+    }
+
+    fn taken(&self, chunk: &Chunk) {
+        self.queued.fetch_sub(chunk.len(), Ordering::Release);
     }
 }
 
@@ -89,10 +143,10 @@ impl Feed {
                 outlet.begin(&its_own);
                 for chunk in from {
                     outlet.write(&chunk, &its_own);
-                    its_own.queued.fetch_sub(chunk.len(), Ordering::Relaxed);
+                    its_own.taken(&chunk);
                 }
                 outlet.end(&its_own);
-                let lost = its_own.lost.load(Ordering::Relaxed);
+                let lost: u64 = its_own.lost().iter().sum();
                 if lost != 0 {
                     warn(&format!("plugin {its_name} did not get {lost} events"));
                 }
@@ -116,13 +170,13 @@ impl Feed {
             self.told = false;
         } else if queued + chunk.len() > self.most_bytes {
             // A chunk that is longer than the queue still passes through an empty one.
-            self.lose(chunk.events);
+            self.lose(Loss::QueueFull, chunk.events);
             return false;
         }
         let now = self.shared.queued.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
         if self.to.try_send(Arc::clone(chunk)).is_err() {
-            self.shared.queued.fetch_sub(chunk.len(), Ordering::Relaxed);
-            self.lose(chunk.events);
+            self.lose(Loss::QueueFull, chunk.events);
+            self.shared.taken(chunk);
             return false;
         }
         self.shared.deepest.fetch_max(now, Ordering::Relaxed);
@@ -130,13 +184,18 @@ impl Feed {
     }
 
     /// Counts events that it was not given.
-    pub(crate) fn lose(&self, events: u64) {
-        self.shared.lose(events);
+    pub(crate) fn lose(&self, loss: Loss, events: u64) {
+        self.shared.lose(loss, events);
+    }
+
+    /// What it shares with its thread.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Events that it did not get.
     pub(crate) fn lost(&self) -> u64 {
-        self.shared.lost.load(Ordering::Relaxed)
+        self.shared.lost().iter().sum()
     }
 
     /// Entries of `q_depth` that are taken, and that ever were.

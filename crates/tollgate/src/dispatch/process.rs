@@ -15,7 +15,7 @@ use bstr::{BStr, ByteSlice as _};
 use crossbeam_channel::after;
 
 use super::chunk::Chunk;
-use super::feed::Shared;
+use super::feed::{Loss, Shared};
 use crate::cli::report::warn;
 use crate::control::rule::Text;
 use crate::launch::{Launched, Launcher, Program, Sent};
@@ -126,8 +126,13 @@ impl Process {
         };
         let mut at = 0;
         while at < bytes.len() {
-            if shared.control.is_over() || !self.is_running(shared) {
-                shared.lose(chunk.events);
+            let loss = if shared.control.is_over() {
+                Some(Loss::TooSlow)
+            } else {
+                (!self.is_running(shared)).then_some(Loss::NotRunning)
+            };
+            if let Some(loss) = loss {
+                shared.lose(loss, chunk.events);
                 break;
             }
             let Some((_, stream)) = &mut self.running else {

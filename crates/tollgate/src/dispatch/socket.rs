@@ -18,7 +18,7 @@ use audit::conf::plugin::{Format, Plugin, Program};
 use bstr::{BString, ByteSlice as _};
 
 use super::chunk::Chunk;
-use super::feed::Shared;
+use super::feed::{Loss, Shared};
 
 /// How long a program may take nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ impl Socket {
             if let Err(error) = &taken
                 && error.kind() == io::ErrorKind::WouldBlock
             {
-                shared.lose(chunk.events);
+                shared.lose(Loss::TooSlow, chunk.events);
             }
             taken.is_ok()
         });

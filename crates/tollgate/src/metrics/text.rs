@@ -101,6 +101,8 @@ impl Text {
             let help = "Events that the JSON log lacks.";
             self.counter("json_events_left_out_total", help, json.left_out);
         }
+        let help = "Events that a plugin did not get.";
+        self.counters("plugin_events_lost_total", help, "plugin", &status.plugins);
         let help = "Events on their way to the log.";
         self.gauge("backlog_events", help, status.settings.backlog);
         let help = "Time in which the programs may not have run.";
@@ -162,6 +164,7 @@ mod tests {
         let status = Status {
             version: "0.1.0".into(),
             engine: "fentry".into(),
+            plugins: [("a.conf".to_owned(), 3)].into(),
             counts: Counts {
                 matched: 10,
                 delivered: 8,
@@ -184,6 +187,7 @@ mod tests {
             "tollgate_events_lost_total{reason=\"ring full\"} 2",
             "tollgate_events_lost_total{reason=\"a\\\"b\\\\\\n\"} 1",
             "tollgate_events_written_total 7",
+            "tollgate_plugin_events_lost_total{plugin=\"a.conf\"} 3",
             "tollgate_hook_runs_total{hook=\"sys_exit_one\"} 3",
             "tollgate_hook_seconds_total{hook=\"sys_exit_one\"} 1.5",
         ] {

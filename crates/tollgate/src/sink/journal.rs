@@ -7,6 +7,7 @@
 mod act;
 mod flush;
 mod keep;
+mod left_out;
 mod machine;
 pub(crate) mod names;
 mod own;
@@ -30,6 +31,7 @@ use super::log::directory::Directory;
 use super::log::{Access, Log, Partly};
 use act::Alarms;
 use flush::Flusher;
+use left_out::LeftOut;
 use names::Names;
 use own::Own;
 
@@ -61,6 +63,7 @@ pub(crate) struct Journal {
     unflushed: u32,
     /// Events lost since a record said so, and why.
     lost: (u64, String),
+    left_out: LeftOut,
     /// Lines under way.
     lines: Vec<u8>,
 }
@@ -133,6 +136,7 @@ impl Journal {
             dispatcher: Dispatcher::default(),
             unflushed: 0,
             lost: (0, String::new()),
+            left_out: LeftOut::default(),
             lines: Vec::new(),
             keep,
         };
@@ -161,11 +165,13 @@ impl Journal {
     /// When [`Journal::look`] is due, if it is.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         const PERIOD: Duration = Duration::from_millis(500);
-        self.machine.waits().then_some(PERIOD)
+        let programs = self.machine.waits().then_some(PERIOD);
+        programs.into_iter().chain(self.next_telling()).min()
     }
 
-    /// Looks after programs that were run.
+    /// Looks after programs that were run, and what others have lost.
     pub(crate) fn look(&mut self) {
+        self.tell_left_out();
         if self.machine.ended() && std::mem::take(&mut self.until_ended) {
             self.resume();
         }
@@ -179,6 +185,7 @@ impl Journal {
         receipt: &mut dyn Receipt,
     ) -> Appended {
         self.names.refresh();
+        self.tell_left_out();
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         let text = if self.keep.is_plain() {
@@ -226,13 +233,18 @@ impl Journal {
         if self.keep.conf.is_none() {
             return;
         }
-        let record = self.own.record(about);
-        let mut lines = Vec::new();
-        self.line(&record, &mut lines);
+        let lines = self.own_lines(about);
         self.dispatch(&lines, 0);
         if self.keep.writes() && !self.suspended {
             self.write(&lines, 0, &mut ());
         }
+    }
+
+    fn own_lines(&mut self, about: &About<'_>) -> Vec<u8> {
+        let record = self.own.record(about);
+        let mut lines = Vec::new();
+        self.line(&record, &mut lines);
+        lines
     }
 
     /// Rotates now, as USR1 asks.
@@ -266,8 +278,11 @@ impl Journal {
     /// Writes what is left to say, and waits until all is on the disk.
     pub(crate) fn end(&mut self, asker: Asker) -> Appended {
         self.tell_losses();
+        self.wait_for_json();
+        self.tell_all_left_out();
         self.note(&About::End(asker));
         self.dispatcher.end();
+        self.tell_all_left_out();
         match self.log.as_ref().map(Log::sync) {
             Some(Err(error)) => Appended {
                 reason: error.to_string(),
@@ -381,18 +396,23 @@ impl Journal {
 
     /// Says in the log what is missing from it.
     fn tell_losses(&mut self) {
-        let (events, reason) = std::mem::take(&mut self.lost);
-        if events == 0 || self.keep.conf.is_none() || self.suspended {
-            self.lost = (events, reason);
+        if self.lost.0 == 0 || self.keep.conf.is_none() || self.suspended {
             return;
         }
-        let record = self.own.record(&About::Lost(events, &reason));
-        let mut lines = Vec::new();
-        self.line(&record, &mut lines);
-        if self.write(&lines, 1, &mut ()).written == 0 {
-            // The record itself is no event.
-            self.lost = (events, reason);
+        let (events, reason) = self.lost.clone();
+        if self.write_about(&About::Lost(events, &reason)).is_some() {
+            self.lost = (0, String::new());
         }
+    }
+
+    /// Writes a record about losses; gives its line when it is in the log.
+    fn write_about(&mut self, about: &About<'_>) -> Option<Vec<u8>> {
+        let lines = self.own_lines(about);
+        // The record itself is no event.
+        let lost = self.lost.clone();
+        let written = self.write(&lines, 1, &mut ()).written;
+        self.lost = lost;
+        (written != 0).then_some(lines)
     }
 
     /// Brings to the disk what the policy promises.

@@ -1,11 +1,12 @@
 //! An outlet: text of whole events on its way to a file or a screen, written by a thread of its own.
 //!
-//! Whoever appends never waits for the reader: what an outlet cannot take is counted.
+//! Whoever appends never waits for the reader: what an outlet cannot take is counted. Who wants to know what
+//! has become of the events so far can wait for that, by a gauge.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
@@ -52,16 +53,24 @@ pub(crate) struct Written {
 
 #[derive(Debug, Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    state: Mutex<State>,
+    /// There is something to be done.
     more: Condvar,
-    account: Mutex<Written>,
+    /// Something was done.
+    done: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct State {
+    /// Text that waits, and the events in it.
     text: Vec<u8>,
     events: u64,
-    left_out: u64,
+    /// Events that were taken so far, and those of them that were written or could not be.
+    taken: u64,
+    settled: u64,
+    account: Written,
+    /// Up to where of those taken events were last left out, until one that came later is written.
+    failing: Option<u64>,
     rotate: bool,
     closed: bool,
 }
@@ -77,9 +86,36 @@ pub(crate) struct Gauge(Arc<Shared>);
 impl Gauge {
     /// What was written and left out so far.
     pub(crate) fn read(&self) -> Written {
-        let mut account = self.0.account().clone();
-        account.unwritten += self.0.lock().left_out;
-        account
+        self.0.lock().account.clone()
+    }
+
+    /// Whether there are events that may still be left out.
+    pub(crate) fn is_busy(&self) -> bool {
+        let state = self.0.lock();
+        state.settled < state.taken
+    }
+
+    /// Waits until it is known what has become of the events so far, until this time at most; whether it is
+    /// known.
+    pub(crate) fn settle(&self, until: Instant) -> bool {
+        let state = self.0.lock();
+        let taken = state.taken;
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self
+            .0
+            .done
+            .wait_timeout_while(state, left, |state| state.settled < taken);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.settled >= taken
+    }
+
+    /// Why events are not written: the last ones, or others since so many were left out.
+    pub(crate) fn failure(&self, before: u64) -> Option<String> {
+        let State {
+            failing, account, ..
+        } = &*self.0.lock();
+        let fails = failing.is_some() || account.unwritten > before;
+        fails.then(|| account.reason.clone())
     }
 }
 
@@ -130,7 +166,7 @@ impl Outlet {
         self.shared.lock().closed = true;
         self.shared.more.notify_one();
         let ended = self.thread.join();
-        let mut account = self.shared.account().clone();
+        let mut account = self.shared.lock().account.clone();
         if ended.is_err() {
             account.unwritten += 1;
             "the writing thread panicked".clone_into(&mut account.reason);
@@ -140,25 +176,23 @@ impl Outlet {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held; and text is text.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn account(&self) -> MutexGuard<'_, Written> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn append(&self, events: u64, append: impl FnOnce(&mut Vec<u8>)) {
-        let mut waiting = self.lock();
-        if waiting.text.len() > MOST_BYTES {
-            waiting.left_out += events;
+        let mut state = self.lock();
+        if state.text.len() > MOST_BYTES {
+            let at = state.taken;
+            state.leave_out(at, events, "events came faster than they could be written");
             return;
         }
-        let first = waiting.text.is_empty();
-        append(&mut waiting.text);
-        waiting.events += events;
-        drop(waiting);
+        let first = state.text.is_empty();
+        append(&mut state.text);
+        state.events += events;
+        state.taken += events;
+        drop(state);
         if first {
             self.more.notify_one();
         }
@@ -168,40 +202,27 @@ impl Shared {
     fn empty(&self, mut sink: impl Sink) {
         let mut text = Vec::new();
         loop {
-            let mut waiting = self.lock();
-            while waiting.text.is_empty() && !waiting.rotate && !waiting.closed {
-                waiting = self
+            let mut state = self.lock();
+            while state.text.is_empty() && !state.rotate && !state.closed {
+                state = self
                     .more
-                    .wait(waiting)
+                    .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-            if !waiting.closed {
+            if !state.closed {
                 let more = self
                     .more
-                    .wait_timeout_while(waiting, DELAY, |waiting| !waiting.closed);
-                waiting = more.unwrap_or_else(PoisonError::into_inner).0;
+                    .wait_timeout_while(state, DELAY, |state| !state.closed);
+                state = more.unwrap_or_else(PoisonError::into_inner).0;
             }
-            let (events, closed) = (std::mem::take(&mut waiting.events), waiting.closed);
-            let left_out = std::mem::take(&mut waiting.left_out);
-            let rotate = std::mem::take(&mut waiting.rotate);
-            std::mem::swap(&mut waiting.text, &mut text);
-            drop(waiting);
-            if left_out != 0 {
-                let mut account = self.account();
-                account.unwritten += left_out;
-                "events came faster than they could be written".clone_into(&mut account.reason);
-            }
+            let (events, closed) = (std::mem::take(&mut state.events), state.closed);
+            let rotate = std::mem::take(&mut state.rotate);
+            std::mem::swap(&mut state.text, &mut text);
+            drop(state);
             if !text.is_empty() {
                 let written = sink.write(&text);
-                let mut account = self.account();
-                match written {
-                    Ok(()) => account.events += events,
-                    Err(error) => {
-                        account.unwritten += events;
-                        account.reason = error.to_string();
-                    }
-                }
-                drop(account);
+                self.lock().settle(events, written);
+                self.done.notify_all();
                 text.clear();
             }
             if rotate {
@@ -210,6 +231,27 @@ impl Shared {
             if closed {
                 return;
             }
+        }
+    }
+}
+
+impl State {
+    /// Events are left out, behind so many that were taken.
+    fn leave_out(&mut self, at: u64, events: u64, reason: &str) {
+        self.account.unwritten += events;
+        reason.clone_into(&mut self.account.reason);
+        self.failing = Some(at);
+    }
+
+    /// What has become of the oldest events that were taken.
+    fn settle(&mut self, events: u64, written: io::Result<()>) {
+        self.settled += events;
+        match written {
+            Ok(()) => {
+                self.account.events += events;
+                self.failing = self.failing.filter(|&at| at >= self.settled);
+            }
+            Err(error) => self.leave_out(self.settled, events, &error.to_string()),
         }
     }
 }
@@ -285,6 +327,33 @@ mod tests {
         let written = outlet.finish();
         assert_eq!((written.events, written.unwritten), (0, 2));
         assert_eq!(written.reason, "no storage space");
+    }
+
+    #[test]
+    fn what_has_become_of_events_can_be_waited_for() {
+        let (to, from) = channel::<io::Result<()>>();
+        let outlet = Outlet::start("test", move |_: &[u8]| from.recv().unwrap()).unwrap();
+        let gauge = outlet.gauge();
+        let soon = || Instant::now() + DELAY;
+        let late = || Instant::now() + Duration::from_secs(60);
+        assert!(gauge.settle(soon()), "nothing is to be waited for");
+        outlet.append(|text| text.push(b'x'));
+        assert!(gauge.is_busy() && !gauge.settle(soon()));
+        to.send(Ok(())).unwrap();
+        assert!(gauge.settle(late()));
+        assert_eq!((gauge.is_busy(), gauge.failure(0)), (false, None));
+        // The last event is not written until one that comes later is.
+        outlet.append(|text| text.push(b'y'));
+        to.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
+        assert!(gauge.settle(late()));
+        let full = Some("no storage space".to_owned());
+        assert_eq!(gauge.failure(0), full);
+        assert_eq!(gauge.failure(1), full);
+        outlet.append(|text| text.push(b'z'));
+        to.send(Ok(())).unwrap();
+        assert!(gauge.settle(late()));
+        assert_eq!((gauge.failure(0), gauge.failure(1)), (full, None));
+        outlet.finish();
     }
 
     #[test]

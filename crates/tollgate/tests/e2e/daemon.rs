@@ -15,6 +15,7 @@ use bstr::ByteSlice;
 use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use super::event::{self, Event};
 use super::harness::wait_for;
@@ -338,6 +339,15 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn flush(&self) -> String {
         self.ask("flush")
+    }
+
+    /// What `tollgate status --json` shows.
+    #[track_caller]
+    pub(crate) fn status(&self) -> Value {
+        let mut command = Command::new(program());
+        let status = command.args(["status", "--json", "--control"]);
+        let status = Asked::of(status.arg(&self.control));
+        serde_json::from_str(&status.out).unwrap()
     }
 
     /// Asks over the control socket; the answer.

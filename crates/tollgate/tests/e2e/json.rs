@@ -8,9 +8,22 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::daemon::{Asked, Daemon, program};
+use super::event::{self, Event};
 use super::harness::wait_for;
+use super::keeping::{Small, told};
 use super::place::Place;
-use super::step::step;
+use super::step::{Step, step};
+
+fn rule(place: &Place) -> String {
+    format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k json\n",
+        place.id
+    )
+}
+
+fn rmdirs(count: usize) -> Vec<Step> {
+    vec![step!("rmdir", "/etc/missing"); count]
+}
 
 /// The log has every event once, with what no record holds: where an opened object lies, the parent's name
 /// and the control group.
@@ -28,14 +41,7 @@ pub(crate) fn the_json_log_tells_more_than_records() {
     let mut steps = vec![step!("openat", libc::AT_FDCWD, "soft", libc::O_RDONLY, 0)];
     steps.extend(vec![step!("rmdir", "/etc/missing"); 200]);
     place.workload().run(&steps);
-    let mut status = Command::new(program());
-    let status = Asked::of(
-        status
-            .args(["status", "--json", "--control"])
-            .arg(&daemon.control),
-    );
-    let status: Value = serde_json::from_str(&status.out).unwrap();
-    assert_eq!(status["json"]["left_out"], 0);
+    assert_eq!(daemon.status()["json"]["left_out"], 0);
     let stopped = daemon.stop();
 
     let text = fs::read_to_string(&log).unwrap();
@@ -73,10 +79,7 @@ pub(crate) fn the_json_log_tells_more_than_records() {
 /// Each event is in the old log or in the new one.
 pub(crate) fn the_json_log_is_rotated_when_somebody_asks() {
     let place = Place::new();
-    let rules = format!(
-        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k json\n",
-        place.id
-    );
+    let rules = rule(&place);
     let log = place.own.join("json/events.json");
     let old = place.own.join("json/events.json.1");
     let settings = format!("[json]\nfile = \"{}\"\nkeep = 1\n", log.display());
@@ -91,17 +94,85 @@ pub(crate) fn the_json_log_is_rotated_when_somebody_asks() {
             .map(|event| event["serial"].as_u64().unwrap())
             .collect()
     };
-    place
-        .workload()
-        .run(&vec![step!("rmdir", "/etc/missing"); 7]);
+    place.workload().run(&rmdirs(7));
     wait_for("the events", || (serials(&log).len() == 7).then_some(()));
     daemon.signal(Signal::SIGUSR1);
     wait_for("the new log", || (serials(&old).len() == 7).then_some(()));
-    place
-        .workload()
-        .run(&vec![step!("rmdir", "/etc/missing"); 5]);
+    place.workload().run(&rmdirs(5));
     drop(daemon.stop());
     let all = [serials(&old), serials(&log)];
     assert_eq!([all[0].len(), all[1].len()], [7, 5]);
     assert!(all.concat().is_sorted_by(|a, b| a + 1 == *b), "{all:?}");
+}
+
+/// Who asks for it finds what has happened before in both logs.
+pub(crate) fn a_flush_waits_for_the_json_log() {
+    let place = Place::new();
+    let log = place.own.join("json/events.json");
+    let settings = format!("[json]\nfile = \"{}\"\n", log.display());
+    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
+    for round in 1..=20 {
+        place.workload().run(&rmdirs(1));
+        assert_eq!(daemon.flush(), "\"done\"\n");
+        let text = fs::read_to_string(&log).unwrap();
+        assert_eq!(text.lines().count(), 2 * round - 1, "the event");
+        let message = format!("round-{round}.");
+        assert_eq!(daemon.auditctl(&["-m", &message]).code, Some(0));
+        let text = fs::read_to_string(&log).unwrap();
+        assert!(text.contains(&message), "the message");
+    }
+    drop(daemon);
+}
+
+/// What the JSON log lacks stands in the log and in the status, and a flush says that something is missing.
+pub(crate) fn what_the_json_log_lacks_is_told_in_the_log() {
+    let place = Place::new();
+    let path = place.own.join("small");
+    let small = Small::mount(&path, "64k");
+    let log = small.0.join("events.json");
+    let settings = format!("[json]\nfile = \"{}\"\n", log.display());
+    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
+    let ballast = small.0.join("ballast");
+    fs::write(&ballast, vec![0; 64 << 10]).unwrap();
+    let left_out = || daemon.status()["json"]["left_out"].as_u64().unwrap();
+    for run in 1..=3 {
+        place.workload().run(&rmdirs(100));
+        let answer = daemon.flush();
+        assert!(answer.contains("the JSON log cannot be written to: No space"));
+        assert_eq!(left_out(), run * 100);
+    }
+    wait_for("the losses in the log", || {
+        (told_of_json(&daemon.events()) == 300).then_some(())
+    });
+    fs::remove_file(&ballast).unwrap();
+    place.workload().run(&rmdirs(20));
+    assert_eq!(daemon.flush(), "\"done\"\n");
+    assert_eq!(left_out(), 300);
+    // No page is left; at the end of the last one an event may have room.
+    fs::write(&ballast, vec![0; 64 << 10]).unwrap_err();
+    place.workload().run(&rmdirs(100));
+    let ended = daemon.end(Signal::SIGTERM);
+    assert_eq!((ended.summary.written, ended.summary.lost), (420, 0));
+    let before = "left out of the JSON log: ";
+    let counted = ended.said.iter().find_map(|line| {
+        let (_, rest) = line.split_once(before)?;
+        rest.split(' ').next()?.parse::<u64>().ok()
+    });
+    let events = event::events(&fs::read(&ended.log).unwrap());
+    let told = told_of_json(&events);
+    assert!(told > 300 && Some(told) == counted, "{told}, {counted:?}");
+    let written = fs::read_to_string(&log).unwrap().lines().count();
+    assert_eq!(u64::try_from(written).unwrap() + told, 420);
+}
+
+/// Events that records say are not in the JSON log.
+fn told_of_json(events: &[Event]) -> u64 {
+    let own: Vec<&Event> = events
+        .iter()
+        .filter(|event| {
+            let record = &event.records[0];
+            record.kind == "DAEMON_ERR" && record.value("op") == "lost-json-events"
+        })
+        .collect();
+    told(&own)
 }

@@ -43,10 +43,10 @@ fn kinds(events: &[&Event]) -> Vec<String> {
 }
 
 /// A small file system in memory, unmounted when it is dropped.
-struct Small<'a>(&'a Path);
+pub(crate) struct Small<'a>(pub(crate) &'a Path);
 
 impl<'a> Small<'a> {
-    fn mount(path: &'a Path, size: &str) -> Self {
+    pub(crate) fn mount(path: &'a Path, size: &str) -> Self {
         fs::create_dir(path).unwrap();
         let status = Command::new("mount")
             .args([
@@ -166,7 +166,7 @@ pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
 }
 
 /// Lost events that the daemon's own records tell of.
-fn told(own: &[&Event]) -> u64 {
+pub(crate) fn told(own: &[&Event]) -> u64 {
     own.iter()
         .flat_map(|event| &event.records[0].fields)
         .filter(|(name, _)| name == "lost")

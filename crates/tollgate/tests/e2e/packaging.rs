@@ -1,22 +1,40 @@
-//! What is installed beside the program: the unit that systemd starts it by.
+//! What is installed beside the program: the unit that systemd starts it by, a drop-in for journald, and what
+//! shells complete command lines with.
 
-use std::fs;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use bstr::ByteSlice as _;
 
 use super::daemon::{Asked, program};
 use super::harness::needs;
 use super::place::Place;
 
-const VERIFY: &str = "/usr/bin/systemd-analyze";
+const ANALYZE: &str = "/usr/bin/systemd-analyze";
+const JOURNALD: &str = "/lib/systemd/systemd-journald";
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const UNIT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../packaging/tollgate.service"
 );
 
+/// What bash runs to complete a command line: the function that the script has registered for the program,
+/// with the words of the line. The last word is the one to complete.
+const COMPLETE: &str = r#"
+source "$1" && shift || exit
+[[ $(complete -p tollgate) =~ -F\ ([^\ ]+)\ tollgate$ ]] || exit
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
+"${BASH_REMATCH[1]}" tollgate "${@: -1}" "${@: -2:1}"
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+
 pub(crate) fn the_unit_is_right() {
     needs(
-        Path::new(VERIFY).exists(),
+        Path::new(ANALYZE).exists(),
         "systemd-analyze, of Debian's package systemd",
     );
     let place = Place::new();
@@ -26,7 +44,7 @@ pub(crate) fn the_unit_is_right() {
     assert!(unit.contains(installed));
     let here = place.own.join("tollgate.service");
     fs::write(&here, unit.replace(installed, program().to_str().unwrap())).unwrap();
-    let mut verify = Command::new(VERIFY);
+    let mut verify = Command::new(ANALYZE);
     let verified = Asked::of(verify.args(["verify", "--man=no"]).arg(&here));
     // What is wrong with other units of this machine is said as well.
     let about: Vec<&str> = verified
@@ -37,7 +55,143 @@ pub(crate) fn the_unit_is_right() {
     assert!(about.is_empty(), "{about:?}");
     // A mistake would have been found.
     fs::write(&here, unit.replace("Type=notify", "Type=notice")).unwrap();
-    let mut verify = Command::new(VERIFY);
+    let mut verify = Command::new(ANALYZE);
     let verified = Asked::of(verify.args(["verify", "--man=no"]).arg(&here));
     assert!(verified.said.contains("tollgate.service"), "{verified:?}");
+}
+
+/// The drop-in is found where it is installed, has the last word, and says what journald understands.
+pub(crate) fn journald_leaves_the_kernels_audit_as_it_is() {
+    needs(
+        Path::new(ANALYZE).exists() && Path::new(JOURNALD).exists(),
+        "systemd-analyze and journald, of Debian's package systemd",
+    );
+    for prefix in ["/usr", "/usr/local"] {
+        let place = Place::new();
+        let root = install(&place, prefix);
+        let main = root.join("etc/systemd/journald.conf");
+        fs::create_dir_all(main.parent().unwrap()).unwrap();
+        fs::write(main, "[Journal]\nAudit=yes\n").unwrap();
+        let mut analyze = Command::new(ANALYZE);
+        let root = format!("--root={}", root.display());
+        let config = Asked::of(analyze.args(["cat-config", &root, "systemd/journald.conf"]));
+        let said: Vec<&str> = config
+            .out
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .collect();
+        assert_eq!(
+            said,
+            ["[Journal]", "Audit=yes", "[Journal]", "Audit="],
+            "{prefix}"
+        );
+    }
+    // Sections and keys that it knows, as it has them.
+    let journald = fs::read(JOURNALD).unwrap();
+    let knows = |key: &str| journald.contains_str(format!("\0{key}\0"));
+    assert!(knows("Journal.Audit") && !knows("Journal.Audits"));
+}
+
+pub(crate) fn shells_complete_the_commands() {
+    let place = Place::new();
+    let root = install(&place, "/usr");
+    let bash = root.join("usr/share/bash-completion/completions/tollgate");
+    let complete = |words: &[&str]| {
+        let mut command = Command::new("bash");
+        command.args(["--norc", "--noprofile", "-c", COMPLETE, "bash"]);
+        let asked = Asked::of(command.arg(&bash).args(words));
+        assert_eq!(asked.said, "", "{words:?}");
+        asked.out.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let commands = shown_by_help("Commands:");
+    let first = complete(&["tollgate", ""]);
+    let (options, offered): (Vec<String>, Vec<String>) =
+        first.into_iter().partition(|word| word.starts_with('-'));
+    assert_eq!(offered, commands);
+    assert!(options.contains(&"--version".to_owned()));
+    assert_eq!(complete(&["tollgate", "sta"]), ["status"]);
+    let mut options = complete(&["tollgate", "status", "--"]);
+    options.sort_unstable();
+    assert_eq!(options, ["--control", "--help", "--json", "--watch"]);
+    let shells = complete(&["tollgate", "completions", ""]);
+    assert!(shells.ends_with(&["bash", "elvish", "fish", "powershell", "zsh"].map(str::to_owned)));
+
+    let fish = root.join("usr/share/fish/vendor_completions.d/tollgate.fish");
+    let script = "source $argv[1]; complete --do-complete 'tollgate '";
+    let arguments = [
+        "--no-config".as_ref(),
+        "-c".as_ref(),
+        script.as_ref(),
+        fish.as_os_str(),
+    ];
+    if let Some(asked) = if_installed("fish", &arguments) {
+        assert_eq!(asked.said, "");
+        let mut offered: Vec<&str> = asked
+            .out
+            .lines()
+            .filter_map(|line| line.split('\t').next())
+            .filter(|word| !word.starts_with('-'))
+            .collect();
+        let mut commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+        offered.sort_unstable();
+        commands.sort_unstable();
+        assert_eq!(offered, commands);
+    }
+
+    let zsh = root.join("usr/share/zsh/vendor-completions/_tollgate");
+    // What offers is asked for the words and not for a menu.
+    let script = "autoload -U compinit && compinit -D && source $1 && print $_comps[tollgate]\n\
+                  _describe() { print -l ${(P)4} }\n_tollgate_commands";
+    let arguments = [
+        "-f".as_ref(),
+        "-c".as_ref(),
+        script.as_ref(),
+        "zsh".as_ref(),
+        zsh.as_os_str(),
+    ];
+    if let Some(asked) = if_installed("zsh", &arguments) {
+        assert_eq!(asked.said, "");
+        let mut words = asked.out.lines().filter_map(|line| line.split(':').next());
+        assert_eq!(words.next(), Some("_tollgate"));
+        assert!(
+            words.eq(commands.iter().map(String::as_str)),
+            "{}",
+            asked.out
+        );
+    }
+}
+
+/// What a shell answers, where there is this shell.
+fn if_installed(shell: &str, arguments: &[&OsStr]) -> Option<Asked> {
+    match Command::new(shell).arg("-c").arg("exit").status() {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        _ => Some(Asked::of(Command::new(shell).args(arguments))),
+    }
+}
+
+/// First words of the lines of help under a heading.
+fn shown_by_help(heading: &str) -> Vec<String> {
+    let help = Asked::of(Command::new(program()).arg("--help"));
+    help.out
+        .lines()
+        .skip_while(|line| *line != heading)
+        .skip(1)
+        .map_while(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Installs the program below a root of its own, as `make install` does.
+fn install(place: &Place, prefix: &str) -> PathBuf {
+    let root = place.own.join("root");
+    // The program with all that helps to debug it need not be copied.
+    let binary = place.own.join("tollgate");
+    let text = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program().display());
+    fs::write(&binary, text).unwrap();
+    fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
+    let script = Path::new(ROOT).join("scripts/install.sh");
+    let mut command = Command::new("sh");
+    let installed = Asked::of(command.arg(script).arg(&binary).arg(&root).arg(prefix));
+    assert_eq!((installed.code, installed.said.as_str()), (Some(0), ""));
+    root
 }

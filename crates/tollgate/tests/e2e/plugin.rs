@@ -12,7 +12,9 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::daemon::Daemon;
+use super::event::{self, Event};
 use super::harness::{needs, needs_auparse, wait_for};
+use super::keeping::told;
 use super::place::Place;
 use super::step::{Step, step};
 
@@ -78,6 +80,15 @@ fn not_given(said: &[String], plugin: &str) -> usize {
                 .ok()
         })
         .sum()
+}
+
+/// Events that records say a plugin did not get.
+fn told_of_plugins(events: &[Event]) -> u64 {
+    let own: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.records[0].kind == "DAEMON_ERR")
+        .collect();
+    told(&own)
 }
 
 /// Number of lines of a file that hold a text.
@@ -160,9 +171,26 @@ pub(crate) fn a_plugin_that_never_reads_loses_only_its_own_events() {
     let conf = format!("{CONF}log_format = RAW\n{SHORT_QUEUE}");
     let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
     in_steps(&place, 10, || lines_with(&out, "type=SYSCALL "));
+    // A second later nothing more is lost, and all is told, though nothing has happened since.
+    wait_for("the losses in the log", || {
+        let counted = daemon.status()["plugins"]["idle.conf"].as_u64().unwrap();
+        (counted != 0 && told_of_plugins(&daemon.events()) == counted).then_some(())
+    });
+    assert_eq!(daemon.status()["plugins"]["copy.conf"], 0);
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (2000, 0));
     assert_eq!(lines_with(&out, "type=SYSCALL "), 2000);
+    // What still lay in the queue has come to it.
+    let events = event::events(&fs::read(&log).unwrap());
+    let told = usize::try_from(told_of_plugins(&events)).unwrap();
+    assert_eq!(told, not_given(&ended.said, "idle.conf"));
+    assert_eq!(
+        lines_with(&log, "op=lost-plugin-events plugin=\"idle.conf\""),
+        lines_with(&log, "op=lost-")
+    );
+    assert!(lines_with(&log, " reason=\"queue-full\"") > 0);
+    assert_eq!(lines_with(&log, " reason=\"too-slow\""), 1, "at the end");
+    assert!(lines_with(&out, "op=lost-plugin-events") > 0, "others know");
     let full = "the queue of plugin idle.conf is full: events are lost to it";
     assert!(ended.said.iter().any(|line| line.contains(full)));
     assert!(not_given(&ended.said, "idle.conf") > 0);

@@ -32,6 +32,10 @@ pub(crate) enum About<'a> {
     Resumed(Asker),
     /// Events could not be written, and the last reason.
     Lost(u64, &'a str),
+    /// Events are not in the JSON log, and the last reason.
+    LostToJson(u64, &'a str),
+    /// A plugin did not get events, for a reason.
+    LostToPlugin(&'a str, u64, &'a str),
 }
 
 impl Asker {
@@ -113,16 +117,33 @@ impl Own {
                 format!("op=reconfigure state=no-change auid={auid} pid={pid} subj=? res=failed"),
             ),
             About::Lost(events, reason) => {
-                let mut quoted = Vec::new();
-                audit::record::quote::untrusted(reason.as_bytes(), &mut quoted);
-                let quoted = quoted.to_str_lossy();
-                let text = format!("op=lost-events lost={events} reason={quoted} res=failed");
+                let reason = quoted(reason);
+                let text = format!("op=lost-events lost={events} reason={reason} res=failed");
+                ("DAEMON_ERR", text)
+            }
+            About::LostToJson(events, reason) => {
+                let reason = quoted(&reason.replace(' ', "-"));
+                let text = format!("op=lost-json-events lost={events} reason={reason} res=failed");
+                ("DAEMON_ERR", text)
+            }
+            About::LostToPlugin(plugin, events, reason) => {
+                let (plugin, reason) = (quoted(plugin), quoted(reason));
+                let text = format!(
+                    "op=lost-plugin-events plugin={plugin} lost={events} reason={reason} res=failed"
+                );
                 ("DAEMON_ERR", text)
             }
         };
         let Time { sec, milli } = time;
         format!("type={kind} msg=audit({sec}.{milli:03}:{serial}): {text}").into_bytes()
     }
+}
+
+/// As records quote what they do not know.
+fn quoted(text: &str) -> String {
+    let mut quoted = Vec::new();
+    audit::record::quote::untrusted(text.as_bytes(), &mut quoted);
+    quoted.to_str_lossy().into_owned()
 }
 
 fn asked(op: &str, asker: Asker) -> String {
@@ -191,12 +212,22 @@ mod tests {
                 "DAEMON_ERR",
                 "op=lost-events lost=3 reason=6E6F207370616365 res=failed",
             ),
+            (
+                About::LostToJson(4, "no space"),
+                "DAEMON_ERR",
+                "op=lost-json-events lost=4 reason=\"no-space\" res=failed",
+            ),
+            (
+                About::LostToPlugin("a b.conf", 5, "queue-full"),
+                "DAEMON_ERR",
+                "op=lost-plugin-events plugin=6120622E636F6E66 lost=5 reason=\"queue-full\" res=failed",
+            ),
         ] {
             assert_eq!(body(about), (kind.to_owned(), expected.to_owned()));
         }
         let (_, start) = body(About::Start("enriched"));
         assert!(start.starts_with("op=start ver="), "{start}");
         assert!(start.contains(" format=enriched kernel="), "{start}");
-        assert_eq!(own.serial, 7240);
+        assert_eq!(own.serial, 7242);
     }
 }
