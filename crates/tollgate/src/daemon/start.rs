@@ -117,6 +117,11 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         return Ok(Exit::NotRoot.into());
     }
     let mut server = listen(&settings.control)?;
+    let Some(keep) = settings.log.keep()? else {
+        warn("nothing is attached: the configuration above is wrong");
+        return Ok(Exit::Config.into());
+    };
+    settings.log.is_free()?;
     let pins = settings.survival.open()?;
     let Some(mut store) = rules::store(&settings, server.as_ref(), pins.as_ref())? else {
         return Ok(ExitCode::FAILURE);
@@ -127,11 +132,6 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         "the rules record nothing, no rule of the lists exit and io_uring says always, and without a \
          control socket no others can come"
     );
-    let Some(keep) = settings.log.keep()? else {
-        warn("nothing is attached: the configuration above is wrong");
-        return Ok(Exit::Config.into());
-    };
-    settings.log.is_free()?;
     let mut manager = Manager::of_environment();
     say_who_else_audits();
     let limits = Arc::new(Limits::new());
