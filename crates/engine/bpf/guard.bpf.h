@@ -73,6 +73,12 @@ static __always_inline int runs_daemon(__u64 task)
 	       inode_dev(inode) == tlg_guard_exe_dev;
 }
 
+/* Whether something is locked, and a task runs another program than the one that has locked it. */
+static __always_inline int is_foreign(__u64 task)
+{
+	return tlg_guard_exe_ino && !runs_daemon(task);
+}
+
 static __always_inline int verdict_of(int guarded)
 {
 	return guarded && !runs_daemon((__u64)current()) ? -EPERM : 0;
@@ -129,7 +135,8 @@ static __always_inline int guards_directory(__u64 dentry)
 
 /*
  * Run by the daemon itself through BPF_PROG_TEST_RUN: looks at what its descriptors are of, which need not be
- * what stat(2) says, and at its own program.
+ * what stat(2) says, and at its own program. Root can have any program run so: once something is locked, it is
+ * the daemon or nobody.
  */
 SEC("raw_tp/self")
 int guard_begin(struct bpf_raw_tracepoint_args *ctx)
@@ -137,6 +144,8 @@ int guard_begin(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = current();
 	__u64 exe = exe_inode((__u64)task);
 
+	if (is_foreign((__u64)task))
+		return 0;
 	for (__u32 i = 0; i < GUARD_PLACES; i++) {
 		volatile struct guarded *place = &tlg_guarded[i];
 		__u64 file, inode;

@@ -338,6 +338,8 @@ __u64 tlg_jiffies;
 SEC("raw_tp/self")
 int daemon_self(struct bpf_raw_tracepoint_args *ctx)
 {
+	if (is_foreign((__u64)current()))
+		return 0;
 	tlg_self = bpf_get_current_pid_tgid() >> 32;
 	tlg_jiffies = bpf_jiffies64();
 	learn_labels();

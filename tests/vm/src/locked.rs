@@ -3,6 +3,7 @@
 //! It lasts until the machine ends, so that the session is the last one of its machine.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, ope
 
 use crate::daemon::{Daemon, TOLLGATE};
 use crate::event;
+use crate::machine::PROGRAMS;
+use crate::program::{Arg, Entry, Program};
 use crate::reload;
 use crate::suite::{Rules, Session};
 
@@ -114,6 +117,11 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     locked(&kept)?;
     let mut processes = vec![reload::make_calls(&path)?];
     let names = pinned()?;
+    ensure_kept(&names)?;
+    // Whoever runs the programs by which the daemon says who it is does not become the daemon.
+    for program in ["guard_begin", "daemon_self"] {
+        run_program(daemon, program)?;
+    }
     ensure_kept(&names)?;
     let traced = ptrace::seize(kept.pid(), ptrace::Options::empty());
     ensure!(traced == Err(Errno::EPERM), "a debugger: {traced:?}");
@@ -246,6 +254,43 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         "of {names:?} only {now:?} are there"
     );
     Ok(())
+}
+
+/// Has a program run once, by a tool of root's own.
+fn run_program(daemon: &Daemon, name: &str) -> anyhow::Result<()> {
+    const BPF_CALL: u32 = 321;
+    const BPF_PROG_TEST_RUN: i64 = 10;
+    const BPF_PROG_GET_FD_BY_ID: i64 = 13;
+    // What a process opens first.
+    const FIRST: u32 = 3;
+    let shown = shell(&format!("bpftool prog show name {name}"))?;
+    let number = said(&shown)
+        .lines()
+        .rev()
+        .find_map(|line| line.split_once(": ")?.0.parse::<u32>().ok());
+    let number = number.with_context(|| format!("no program {name}: {}", said(&shown)))?;
+    let attributes = |first: u32, bytes: usize| {
+        let mut all = first.to_ne_bytes().to_vec();
+        all.resize(bytes, 0);
+        Arg::Bytes(all)
+    };
+    let path = Path::new(PROGRAMS).join("runner");
+    Program::new(Entry::Syscall)
+        .call(
+            BPF_CALL,
+            vec![
+                BPF_PROG_GET_FD_BY_ID.into(),
+                attributes(number, 64),
+                64.into(),
+            ],
+        )
+        .call(
+            BPF_CALL,
+            vec![BPF_PROG_TEST_RUN.into(), attributes(FIRST, 80), 80.into()],
+        )
+        .write(&path)
+        .context("cannot write a program")?;
+    daemon.run(0, &path, &[]).map(|_pid| ())
 }
 
 /// Mounts a directory in a second place, by the newer calls, as newer versions of mount(8) do.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput, libbpf_sys};
 
 use super::Engine;
-use crate::attach;
+use crate::attach::{self, Held};
 use crate::data::PLACES;
 use crate::descriptor::from_libbpf;
 use crate::error::EngineError;
@@ -62,9 +62,8 @@ impl<'s> Engine<'s> {
         let programs = Program::GUARDS.iter().chain([&Program::GuardBegin]);
         self.objects
             .load_more(places, &programs.copied().collect())?;
-        let pins = self.pins.clone();
         let mut guarded = Vec::new();
-        if let Some(pins) = &pins {
+        if let Some(pins) = &self.pins {
             guarded.push(Guarded::all_of(pins.path())?);
         }
         for file in files {
@@ -72,10 +71,23 @@ impl<'s> Engine<'s> {
         }
         self.guard_these(&guarded)?;
         self.guard_maps()?;
+        let mut named = Vec::new();
+        let attached = self.attach_guards(&mut named);
+        if let (Err(_), Some(pins)) = (&attached, &self.pins) {
+            // What has kept one from its place is what is to be told.
+            let _removed: Vec<_> = named.iter().map(|name| pins.remove(name)).collect();
+        }
+        self.guards.extend(attached?);
+        Ok(())
+    }
+
+    /// Attaches the programs that were not attached by a daemon before this one; notes the names that they get.
+    fn attach_guards(&self, named: &mut Vec<String>) -> Result<Vec<Held>, EngineError> {
+        let mut guards = Vec::new();
         for &program in Program::GUARDS {
             let name = format!("{GUARD}{}", program.name());
-            if pins.as_ref().is_some_and(|pins| pins.has(&name)) {
-                continue; // since a daemon before this one
+            if self.pins.as_ref().is_some_and(|pins| pins.has(&name)) {
+                continue;
             }
             let held = attach::place(self.program(program)?, None);
             let held = held.map_err(|source| EngineError::Attach {
@@ -83,13 +95,17 @@ impl<'s> Engine<'s> {
                 hook: "the function of the kernel that asks security modules".to_owned(),
                 source: source.into(),
             })?;
-            if let Some(pins) = &pins {
-                pins.keep(&name, &held.link)
-                    .map_err(|source| EngineError::Pinned { what: name, source })?;
+            if let Some(pins) = &self.pins {
+                let kept = pins.keep(&name, &held.link);
+                kept.map_err(|source| EngineError::Pinned {
+                    what: name.clone(),
+                    source,
+                })?;
+                named.push(name);
             }
-            self.guards.push(held);
+            guards.push(held);
         }
-        Ok(())
+        Ok(guards)
     }
 
     /// Has these guarded from now on, beside what was guarded before.
