@@ -204,10 +204,12 @@ pub(crate) fn job_control_passes_through() {
 #[track_caller]
 fn dialogue(run: &Run<'_>, command: &Command, steps: &str) -> Option<i32> {
     const TERMINAL: &str = "\
-import os, pty, select, sys, time
+import os, pty, select, signal, sys, time
 steps, words = sys.argv[1], sys.argv[2:]
 pid, fd = pty.fork()
 if pid == 0:
+    # A shell without job control has what it runs in the background ignore these, and it is inherited.
+    for ignored in (signal.SIGINT, signal.SIGQUIT): signal.signal(ignored, signal.SIG_DFL)
     os.environ['PS1'] = '>'
     os.execvp(words[0], words)
 seen = b''
