@@ -10,6 +10,7 @@ use std::thread;
 
 use anyhow::{Context as _, ensure};
 use nix::mount::{MsFlags, mount};
+use nix::poll::{PollTimeout, poll};
 
 use crate::daemon::Daemon;
 use crate::event;
@@ -38,6 +39,10 @@ const LISTS: [&str; 2] = [
     "-a always,exit -F arch=b64 -S openat,rmdir -F uid=1001 -k one\n",
     "-a always,exit -F arch=b64 -S openat,rmdir,chmod -F uid=1001 -k two\n",
 ];
+/// Between two programs of the load. One thread of the host emulates both processors, so that a load
+/// without a pause takes the processor from the daemon that starts: ten seconds and more, for which no ring
+/// has room.
+const PAUSE_MS: u8 = 20;
 const BPF: &str = "/tmp/bpf";
 const PINS: &str = "/tmp/bpf/tollgate";
 const GOES_ON: &str = "tollgate: goes on where the daemon before this one has ended";
@@ -65,10 +70,12 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
             let mut processes = Vec::new();
             while !done.load(Ordering::Relaxed) {
                 processes.push(reload::make_calls(&path)?);
+                poll(&mut [], PollTimeout::from(PAUSE_MS)).context("cannot wait")?;
             }
             anyhow::Ok(processes)
         });
         let killed = (1..=KILLED).try_for_each(|round| {
+            println!("vm: note killed {round} of {KILLED} times");
             survivor.kill()?;
             // Events of a gap.
             reload::make_calls(&path)?;
