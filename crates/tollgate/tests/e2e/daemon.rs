@@ -230,8 +230,6 @@ impl Daemon {
             .arg(rule_file)
             .arg("--auditd-conf")
             .arg(conf_file)
-            .arg("--log")
-            .arg(log)
             .arg("--control")
             .arg(&control)
             .args(["--no-pins", "--kernel-messages", messages])
@@ -298,7 +296,7 @@ impl Daemon {
 
     /// Waits for a line with this text on standard error.
     #[track_caller]
-    fn hear(&mut self, text: &str) -> String {
+    pub(crate) fn hear(&mut self, text: &str) -> String {
         self.hear_either(&[text])
     }
 

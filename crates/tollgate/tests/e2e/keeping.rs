@@ -230,6 +230,45 @@ pub(crate) fn signals_rotate_and_reconfigure_the_log() {
     assert_eq!(kinds(&old), ["DAEMON_START", "SYSCALL"]);
 }
 
+pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
+    let place = Place::new();
+    let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
+    let conf = format!("{SPACE}log_format = RAW\n");
+    let rules = format!("{}-e 2\n", rule(&place));
+    let mut daemon = Daemon::start_configured(&place, &rules, &log, &conf);
+    let file = place.own.join("auditd.conf");
+    let here = fs::read_to_string(&file).unwrap().replace("RAW", "ENRICHED");
+    let elsewhere = here.replace(log.to_str().unwrap(), other.to_str().unwrap());
+    assert_ne!(here, elsewhere);
+    let records = |result: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        let of = |line: &&str| line.starts_with("type=DAEMON_CONFIG ") && line.contains(result);
+        text.lines().filter(of).count()
+    };
+
+    fs::write(&file, elsewhere).unwrap();
+    daemon.signal(Signal::SIGHUP);
+    daemon.hear("the log stays where it is until the machine starts again");
+    wait_for("the record of what was refused", || {
+        (records("res=failed") == 1).then_some(())
+    });
+    place.workload().run(&[rmdir()]);
+    // What does not move it is taken.
+    fs::write(&file, here).unwrap();
+    daemon.signal(Signal::SIGHUP);
+    wait_for("the configuration", || {
+        (records("res=success") == 1).then_some(())
+    });
+    place.workload().run(&[rmdir()]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!((stopped.summary.written, stopped.summary.lost), (2, 0));
+    assert!(!other.exists(), "it has moved all the same");
+    let (events, _own) = apart(&stopped);
+    let enriched = |event: &&Event| event.records[0].line.to_string().contains("\u{1d}ARCH=");
+    let enriched: Vec<bool> = events.iter().map(enriched).collect();
+    assert_eq!(enriched, [false, true], "neither format nor path was taken");
+}
+
 pub(crate) fn stock_ausearch_reads_an_enriched_log() {
     needs(
         Path::new(AUSEARCH).exists(),
