@@ -1,13 +1,16 @@
 //! Metrics for Prometheus, over HTTP on a unix socket or on loopback; off unless `tollgate.toml` says where.
 //!
-//! The thread `tlg-metrics` serves one request after the other, and asks the daemon as `tollgate status` does:
-//! it knows nothing that the control socket does not tell. Who is too slow, or asks for too much, is let go:
-//! nobody can hold the daemon up, and others only for [`PATIENCE`]. [`text`] has the format.
+//! The thread `tlg-metrics` asks the daemon as `tollgate status` does: it knows nothing that the control socket
+//! does not tell. It waits for nobody: who has not asked, or not taken the answer, within [`PATIENCE`] is let
+//! go, and at once when others come, so that no user of the machine keeps Prometheus out. [`text`] has the
+//! format.
 
+mod connection;
 mod text;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -15,19 +18,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use bstr::ByteSlice as _;
 use crossbeam_channel::after;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
+
+use connection::{Connection, Stream};
 
 use crate::cli::report::warn;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request, Status};
 
-/// Longest time from a connection to a whole request, and for the answer to be taken.
+/// Longest time from a connection to its end.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest request with all its headers.
-const REQUEST_LIMIT_BYTES: usize = 8 << 10;
+/// Connections at a time; one more takes the place of the oldest.
+const CONNECTIONS: usize = 16;
+/// Connections taken in before those that are there are looked at.
+const ACCEPTED: usize = 64;
 /// What is short for a while, and then is there again.
 const SHORT: [Errno; 4] = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -97,46 +104,74 @@ impl Metrics {
     /// # Errors
     /// When there is no thread to be had.
     pub(crate) fn start(self) -> anyhow::Result<()> {
+        self.listener
+            .set_nonblocking()
+            .context("cannot serve metrics without waiting")?;
         thread::Builder::new()
             .name("tlg-metrics".to_owned())
-            .spawn(move || while self.serve_next() {})
+            .spawn(move || {
+                let mut connections = Vec::new();
+                while self.serve(&mut connections) {}
+            })
             .context("cannot start thread `tlg-metrics`")?;
         Ok(())
     }
 
-    /// Serves whoever comes next; whether somebody can come after that.
-    fn serve_next(&self) -> bool {
-        let accepted = match &self.listener {
-            Listener::Unix(listener) => listener.accept().map(|(stream, _)| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                self.serve(stream)
-            }),
-            Listener::Loopback(listener) => listener.accept().map(|(stream, _)| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                self.serve(stream)
-            }),
-        };
-        match accepted {
-            // Who has gone away, or was too slow, is no matter of ours.
-            Ok(_served) => true,
-            Err(error) if SHORT.iter().any(|&short| is(&error, short)) => {
-                let _now = after(PATIENCE).recv();
-                true
-            }
-            Err(error) if is(&error, Errno::ECONNABORTED) || is(&error, Errno::EINTR) => true,
-            Err(error) => {
-                warn(&format!("metrics are served no more: {error}"));
-                false
+    /// Waits until there is something to do, and does it; whether somebody can come after that.
+    fn serve(&self, connections: &mut Vec<Connection>) -> bool {
+        self.wait(connections);
+        let now = Instant::now();
+        connections.retain_mut(|one| {
+            now.saturating_duration_since(one.since) < PATIENCE
+                && one.goes_on(|request| self.answer(request))
+        });
+        for _ in 0..ACCEPTED {
+            match self.listener.accept() {
+                Ok(stream) => {
+                    // Who has asked already is answered before somebody else can take its place.
+                    let mut one = Connection::new(stream);
+                    if one.goes_on(|request| self.answer(request)) {
+                        if connections.len() == CONNECTIONS {
+                            connections.remove(0);
+                        }
+                        connections.push(one);
+                    }
+                }
+                Err(error) if is(&error, Errno::EAGAIN) => break,
+                Err(error) if SHORT.iter().any(|&short| is(&error, short)) => {
+                    let _now = after(PATIENCE).recv();
+                    break;
+                }
+                Err(error) if is(&error, Errno::ECONNABORTED) || is(&error, Errno::EINTR) => {}
+                Err(error) => {
+                    warn(&format!("metrics are served no more: {error}"));
+                    return false;
+                }
             }
         }
+        true
     }
 
-    /// Reads a request and answers it.
-    fn serve(&self, mut stream: impl Read + Write) -> io::Result<()> {
-        let answer = answer(&request(&mut stream)?, || self.status());
-        stream.write_all(&answer)
+    /// Waits for somebody who comes, for those who are there, or for the end of patience with the oldest.
+    fn wait(&self, connections: &[Connection]) {
+        let left = connections
+            .first()
+            .map(|oldest| PATIENCE.saturating_sub(oldest.since.elapsed()));
+        let timeout = left.map_or(PollTimeout::NONE, |left| {
+            // Up to a whole millisecond, so that it does not come back too early again and again.
+            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO)
+        });
+        let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);
+        let others = connections
+            .iter()
+            .map(|one| PollFd::new(one.as_fd(), one.awaits()));
+        let mut all: Vec<PollFd<'_>> = others.chain([listener]).collect();
+        // Interrupted, it looks at all of them.
+        let _ready = poll(&mut all, timeout);
+    }
+
+    fn answer(&self, request: &[u8]) -> Vec<u8> {
+        answer(request, || self.status())
     }
 
     fn status(&self) -> anyhow::Result<Status> {
@@ -144,6 +179,40 @@ impl Metrics {
             Answer::Status(status) => Ok(*status),
             Answer::Refused(refusal) => bail!(refusal.reason),
             _ => bail!("the daemon answers what was not asked"),
+        }
+    }
+}
+
+impl Listener {
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(listener) => listener.set_nonblocking(true),
+            Self::Loopback(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    /// Somebody who has come, without waiting for it.
+    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Box::new(stream)
+            }
+            Self::Loopback(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Box::new(stream)
+            }
+        })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener) => listener.as_fd(),
+            Self::Loopback(listener) => listener.as_fd(),
         }
     }
 }
@@ -170,25 +239,6 @@ fn unix(path: &Path) -> anyhow::Result<Listener> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
         .with_context(|| format!("cannot keep others from `{shown}`"))?;
     Ok(Listener::Unix(listener))
-}
-
-/// The first line of a request, once all of it is there.
-fn request(stream: &mut impl Read) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut taken = Vec::new();
-    let mut buffer = [0; 1024];
-    loop {
-        if let Some((head, _)) = taken.split_once_str("\r\n\r\n") {
-            return Ok(head.lines().next().unwrap_or_default().to_owned());
-        }
-        if taken.len() > REQUEST_LIMIT_BYTES || Instant::now() > deadline {
-            return Err(ErrorKind::InvalidData.into());
-        }
-        match stream.read(&mut buffer)? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            read => taken.extend_from_slice(buffer.get(..read).unwrap_or_default()),
-        }
-    }
 }
 
 /// What is answered to a request of this first line.
@@ -219,6 +269,11 @@ fn answer(request: &[u8], status: impl FnOnce() -> anyhow::Result<Status>) -> Ve
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use bstr::ByteSlice as _;
+
     use super::*;
 
     fn head(request: &[u8]) -> String {
@@ -245,13 +300,27 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_an_end_and_a_limit() {
-        let mut whole: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
-        assert_eq!(request(&mut whole).unwrap(), b"GET /metrics HTTP/1.1");
-        let mut cut: &[u8] = b"GET /metrics HTTP/1.1\r\n";
-        request(&mut cut).unwrap_err();
-        let mut endless = io::repeat(b'a');
-        request(&mut endless).unwrap_err();
+    fn who_asks_is_answered_beside_many_who_do_not() {
+        let address = Address::Loopback("127.0.0.1:0".parse().unwrap());
+        let metrics = Metrics::listen(&address, Path::new("/nonexistent")).unwrap();
+        let Listener::Loopback(listener) = &metrics.listener else {
+            panic!("no listener on loopback");
+        };
+        let port = listener.local_addr().unwrap();
+        let idle: Vec<TcpStream> = (0..100)
+            .map(|_| TcpStream::connect(port).unwrap())
+            .collect();
+        metrics.start().unwrap();
+        let mut asker = TcpStream::connect(port).unwrap();
+        // Each of the others would be let go after two seconds.
+        asker
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        asker.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        asker.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        drop(idle);
     }
 
     #[test]

@@ -1,0 +1,164 @@
+//! One who asks for metrics: a request is read, and an answer written, as far as that goes without waiting.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use bstr::ByteSlice as _;
+use nix::poll::PollFlags;
+
+/// Longest request with all its headers.
+pub(super) const REQUEST_LIMIT_BYTES: usize = 8 << 10;
+
+/// A socket of either kind that does not wait.
+pub(super) trait Stream: Read + Write + AsFd + Send {}
+
+impl<T: Read + Write + AsFd + Send> Stream for T {}
+
+/// A connection of one request.
+pub(super) struct Connection {
+    stream: Box<dyn Stream>,
+    /// When it was made.
+    pub(super) since: Instant,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Bytes of the output that are written.
+    written: usize,
+}
+
+impl Connection {
+    /// One that was made just now.
+    pub(super) fn new(stream: Box<dyn Stream>) -> Self {
+        Self {
+            stream,
+            since: Instant::now(),
+            input: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// What to wait for.
+    pub(super) fn awaits(&self) -> PollFlags {
+        if self.output.is_empty() {
+            PollFlags::POLLIN
+        } else {
+            PollFlags::POLLOUT
+        }
+    }
+
+    /// Reads and writes what can be; whether there is more to come. `answer` gets the request's first line.
+    pub(super) fn goes_on(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> bool {
+        let gone = if self.output.is_empty() {
+            self.read(answer)
+        } else {
+            Ok(())
+        };
+        match gone.and_then(|()| self.write()) {
+            Ok(()) => self.output.is_empty() || self.written < self.output.len(),
+            Err(error) => is_later(&error),
+        }
+    }
+
+    fn read(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> io::Result<()> {
+        let mut buffer = [0; 1024];
+        loop {
+            if let Some((head, _)) = self.input.split_once_str("\r\n\r\n") {
+                self.output = answer(head.lines().next().unwrap_or_default());
+                return Ok(());
+            }
+            if self.input.len() > REQUEST_LIMIT_BYTES {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            match self.stream.read(&mut buffer)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                read => self
+                    .input
+                    .extend_from_slice(buffer.get(..read).unwrap_or_default()),
+            }
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        while let Some(left @ [_, ..]) = self.output.get(self.written..) {
+            match self.stream.write(left)? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                written => self.written += written,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Whether it may go better when the socket is ready.
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// A connection, and who has made it.
+    fn pair() -> (Connection, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (Connection::new(Box::new(ours)), theirs)
+    }
+
+    #[test]
+    fn a_request_may_come_in_pieces() {
+        let (mut connection, mut client) = pair();
+        for piece in ["GET /met", "rics HTTP/1.1\r\nHost: x\r\n"] {
+            client.write_all(piece.as_bytes()).unwrap();
+            assert!(connection.goes_on(|_| panic!("not yet")));
+        }
+        client.write_all(b"\r\n").unwrap();
+        assert!(!connection.goes_on(<[u8]>::to_vec));
+        drop(connection);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "GET /metrics HTTP/1.1");
+    }
+
+    #[test]
+    fn an_answer_may_be_taken_in_pieces() {
+        const LONG: usize = 4 << 20;
+        let (mut connection, mut client) = pair();
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        assert!(connection.goes_on(|_| vec![b'x'; LONG]));
+        let mut taken = 0;
+        let mut buffer = vec![0; 64 << 10];
+        while taken < LONG {
+            assert_eq!(connection.awaits(), PollFlags::POLLOUT);
+            taken += client.read(&mut buffer).unwrap();
+            let more = connection.goes_on(|_| panic!("asked twice"));
+            if !more {
+                break;
+            }
+        }
+        drop(connection);
+        taken += client.read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(taken, LONG);
+    }
+
+    #[test]
+    fn a_request_has_an_end_and_a_limit() {
+        let (mut connection, client) = pair();
+        drop(client);
+        assert!(!connection.goes_on(|_| panic!("nothing was asked")));
+        let (mut connection, mut client) = pair();
+        client
+            .write_all(&vec![b'a'; REQUEST_LIMIT_BYTES + 2048])
+            .unwrap();
+        assert!(!connection.goes_on(|_| panic!("no end")));
+    }
+}
