@@ -76,7 +76,7 @@ impl Control {
     }
 
     /// Whether nothing more may be written.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.reach()
             .until
             .is_some_and(|until| until <= Instant::now())
