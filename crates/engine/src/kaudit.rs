@@ -32,6 +32,10 @@ const ANSWER_BYTES: usize = 16 << 10;
 /// `struct audit_rule_data` starts with flags, which hold the list, and the action.
 const AUDIT_FILTER_TASK: u32 = 1;
 const AUDIT_NEVER: u32 = 0;
+/// Its number of fields follows, then the mask of calls of 64 words, then the fields.
+const FIELD_COUNT: usize = 8;
+const FIELDS: usize = 12 + 64 * 4;
+const AUDIT_FILTERKEY: u32 = 210;
 
 /// State of the kernel's own audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub struct KernelAudit {
     pub enabled: bool,
     /// Rules loaded, `-a never,task` left out.
     pub rules: usize,
-    /// Whether `-a never,task` keeps new tasks free of it.
+    /// Whether `-a never,task`, without conditions, keeps all new tasks free of it.
     pub never_task: bool,
     /// Process that reads its records as `auditd` does, 0 for none.
     pub reader: u32,
@@ -63,7 +67,7 @@ impl KernelAudit {
         })?;
         request(&socket, AUDIT_LIST_RULES, |kind, body| {
             if kind == AUDIT_LIST_RULES {
-                if word(body, 0) == Some(AUDIT_FILTER_TASK) && word(body, 4) == Some(AUDIT_NEVER) {
+                if is_never_task(body) {
                     state.never_task = true;
                 } else {
                     state.rules += 1;
@@ -78,6 +82,16 @@ impl KernelAudit {
     pub const fn is_armed(&self) -> bool {
         self.rules != 0 || (self.enabled && !self.never_task)
     }
+}
+
+/// Whether a rule is `-a never,task` for all tasks: a key is no condition.
+fn is_never_task(rule: &[u8]) -> bool {
+    let fields = word(rule, FIELD_COUNT).and_then(|count| usize::try_from(count).ok());
+    word(rule, 0) == Some(AUDIT_FILTER_TASK)
+        && word(rule, 4) == Some(AUDIT_NEVER)
+        && fields.is_some_and(|count| {
+            (0..count).all(|at| word(rule, FIELDS + 4 * at) == Some(AUDIT_FILTERKEY))
+        })
 }
 
 fn open() -> io::Result<OwnedFd> {
@@ -190,6 +204,28 @@ mod tests {
         assert!(!audit(true, 0, true).is_armed());
         assert!(audit(true, 0, false).is_armed());
         assert!(audit(true, 1, true).is_armed());
+    }
+
+    #[test]
+    fn a_condition_leaves_tasks_that_are_not_free() {
+        const AUDIT_UID: u32 = 1;
+        let rule = |list: u32, fields: &[u32]| {
+            let mut words = vec![list, AUDIT_NEVER, u32::try_from(fields.len()).unwrap()];
+            words.extend([0; 64]);
+            words.extend(fields);
+            words.resize(3 + 4 * 64 + 1, 0);
+            words
+                .iter()
+                .flat_map(|word| word.to_ne_bytes())
+                .collect::<Vec<u8>>()
+        };
+        assert!(is_never_task(&rule(AUDIT_FILTER_TASK, &[])));
+        assert!(is_never_task(&rule(AUDIT_FILTER_TASK, &[AUDIT_FILTERKEY])));
+        assert!(!is_never_task(&rule(AUDIT_FILTER_TASK, &[AUDIT_UID])));
+        let both = [AUDIT_FILTERKEY, AUDIT_UID];
+        assert!(!is_never_task(&rule(AUDIT_FILTER_TASK, &both)));
+        assert!(!is_never_task(&rule(AUDIT_FILTER_TASK + 3, &[])));
+        assert!(!is_never_task(&[]));
     }
 
     proptest! {
