@@ -46,6 +46,7 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<End
     // From here on signals wait until they are asked for.
     let signals = SigSet::from_iter([
         Signal::SIGINT,
+        Signal::SIGQUIT,
         Signal::SIGTERM,
         Signal::SIGHUP,
         Signal::SIGCHLD,

@@ -52,7 +52,10 @@ pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
 }
 
 /// All processes that run in the directory, run a program of it, or were marked with it; not this one.
-fn of(work: &Path) -> io::Result<Vec<Pid>> {
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn of(work: &Path) -> io::Result<Vec<Pid>> {
     let mark = format!("{MARK}={}", work.display());
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {

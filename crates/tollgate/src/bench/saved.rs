@@ -89,18 +89,40 @@ impl Saved {
     /// Ends the processes of the benchmark, puts the kernel's audit back, and removes the files.
     ///
     /// # Errors
-    /// The first of what could not be done; the rest is done all the same.
+    /// The first of what could not be done; the rest is done all the same. An audit daemon that somebody has
+    /// started meanwhile, after a benchmark that was killed, keeps its rules.
     pub(crate) fn put_back(&self) -> anyhow::Result<()> {
-        let quiet = self.silence();
+        let quiet = self.leave_readers_of_others().and_then(|()| self.silence());
         let ended = processes::end(&self.work).context("cannot end all processes");
-        let audit = self.put_back_audit();
+        let audit = quiet.and_then(|()| self.put_back_audit());
         let removed = match fs::remove_dir_all(&self.work) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot remove `{}`", self.work.display()))
             }
             _ => Ok(()),
         };
-        quiet.and(ended).and(audit).and(removed)
+        audit.and(ended).and(removed)
+    }
+
+    fn leave_readers_of_others(&self) -> anyhow::Result<()> {
+        if self.audit.is_none() {
+            return Ok(());
+        }
+        let control = AuditControl::open().context("cannot reach the kernel's audit")?;
+        let status = control.status().context("cannot ask the kernel's audit")?;
+        let own = processes::of(&self.work).context("cannot look for processes")?;
+        let is_own = |reader| own.iter().any(|pid| pid.as_raw().cast_unsigned() == reader);
+        if status.pid == 0 || is_own(status.pid) {
+            return Ok(());
+        }
+        // One that has died is forgotten.
+        control.clear_dead_reader().with_context(|| {
+            format!(
+                "an audit daemon is running, process {}, and its rules stay: stop it first (`service auditd \
+                 stop`), and start it again afterwards",
+                status.pid
+            )
+        })
     }
 
     /// Deletes the rules first: without a reader their records would go to the console.
@@ -126,17 +148,17 @@ impl Saved {
             backlog_limit: audit.backlog_limit,
             backlog_wait_time: audit.backlog_wait_time,
         };
+        // Those that a process of the benchmark has added while it was ended. Then the rules first: a task that
+        // starts without `-a never,task` while audit is enabled pays for it as long as it lives.
+        self.silence()?;
+        for rule in &audit.rules {
+            control
+                .add(rule)
+                .context("the kernel does not take one of its rules back")?;
+        }
         control
             .set(&settings)
             .context("cannot put the settings of the kernel's audit back")?;
-        for rule in &audit.rules {
-            match control.add(rule) {
-                Err(error) if error.raw_os_error() != Some(Errno::EEXIST as i32) => {
-                    return Err(error).context("the kernel does not take one of its rules back");
-                }
-                _ => {}
-            }
-        }
         let status = control.status().context("cannot ask the kernel's audit")?;
         if status.pid != 0 {
             control.clear_dead_reader().with_context(|| {

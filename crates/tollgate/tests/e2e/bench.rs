@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use super::daemon::program;
 use super::harness::{needs, wait_for};
-use super::kernel_audit::{Lock, State, auditctl};
+use super::kernel_audit::{KernelAudit, Lock, State, auditctl};
 use super::place::Place;
 
 /// Cases, and the programs without which they are left out.
@@ -264,7 +264,7 @@ pub(crate) fn an_interrupted_one_puts_everything_back() {
         (Signal::SIGINT, "syscalls", "1"),
         (Signal::SIGTERM, "burst", "1"),
         (Signal::SIGHUP, "redis", "0"),
-        (Signal::SIGINT, "loader", "0"),
+        (Signal::SIGQUIT, "loader", "0"),
     ] {
         let mut child = start(&place, &[case], enabled);
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
@@ -294,4 +294,31 @@ pub(crate) fn a_killed_one_is_repaired_later() {
         assert!(said.contains("an earlier benchmark was killed"), "{said}");
         assert_eq!(Machine::look(&place), before, "{words:?}");
     }
+}
+
+/// What a killed benchmark has noted is older than the rules of an `auditd` that runs by now.
+pub(crate) fn an_auditd_of_today_keeps_its_rules() {
+    const NOTE: &str = "/run/tollgate-bench.json";
+    let lock = Lock::take();
+    let place = Place::new();
+    let note = format!(
+        "{{\"work\":\"{}\",\"audit\":{{\"enabled\":0,\"failure\":1,\"rate_limit\":0,\"backlog_limit\":64,\
+         \"backlog_wait_time\":15000,\"rules\":[]}}}}",
+        place.own.join("gone").display()
+    );
+    let rules = "-a always,exit -F arch=b64 -S rmdir -F uid=4242 -k today\n";
+    let audit = KernelAudit::start(&lock, &place, rules);
+    let before = State::ask();
+    fs::write(NOTE, &note).unwrap();
+    let output = bench(&place, &["--restore"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let (now, left) = (State::ask(), fs::read_to_string(NOTE).unwrap());
+    drop(audit);
+    let later = bench(&place, &["--restore"]).output().unwrap();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("an audit daemon is running"), "{said}");
+    assert_eq!(now, before);
+    assert_eq!(left, note, "it is for later");
+    assert!(later.status.success(), "{later:?}");
+    State::unused(&lock);
 }
