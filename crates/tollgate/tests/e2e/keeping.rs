@@ -269,6 +269,42 @@ pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
     assert_eq!(enriched, [false, true], "neither format nor path was taken");
 }
 
+/// The daemon is root without the right to pass over modes: it cannot write a file that is closed to writers.
+pub(crate) fn a_rotation_that_does_not_happen_costs_no_event() {
+    let place = Place::new();
+    let (log, old) = (place.own.join("audit.log"), place.own.join("audit.log.1"));
+    // As a daemon of an older version leaves it when it is killed amid a rotation.
+    fs::write(&log, "").unwrap();
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o400)).unwrap();
+    // Nothing can be renamed to that.
+    fs::create_dir(&old).unwrap();
+    let conf = format!("{SPACE}log_format = RAW\nnum_logs = 2\n");
+    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    place.workload().run(&[rmdir()]);
+    daemon.flush();
+    daemon.signal(Signal::SIGUSR1);
+    daemon.hear("cannot rotate the log");
+    place.workload().run(&[rmdir()]);
+    daemon.flush();
+    let writes = |daemon: &Daemon| {
+        let text = fs::read_to_string(&daemon.log).unwrap();
+        text.matches("type=SYSCALL ").count()
+    };
+    assert_eq!(writes(&daemon), 2);
+    fs::remove_dir(&old).unwrap();
+    daemon.signal(Signal::SIGUSR1);
+    wait_for("the new log", || {
+        (old.is_file() && log.exists()).then_some(())
+    });
+    place.workload().run(&[rmdir()]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!((stopped.summary.written, stopped.summary.lost), (3, 0));
+    let (events, _own) = apart(&stopped);
+    assert_eq!(events.len(), 1, "the others are in the old log");
+    let mode = fs::metadata(&old).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o400, "it is open to writers");
+}
+
 pub(crate) fn stock_ausearch_reads_an_enriched_log() {
     needs(
         Path::new(AUSEARCH).exists(),

@@ -84,19 +84,24 @@ impl Journal {
             return self.machine.tell(Urgency::Notice, text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
-        if let Some(Err(error)) = self.log.take().map(|log| log.close(group)) {
-            self.alarm(&format!("cannot close the old log to writers: {error}"));
-        }
         let rotated = if keeps_all {
             rotate::shift(&self.directory, &self.name)
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs)
         };
-        if let Err(error) = rotated {
-            self.alarm(&format!("cannot rotate the log: {error}"));
-            self.disk_failed("rotate", &error);
+        match rotated {
+            // Only now: what keeps its name is still to be written, also by the daemon after this one.
+            Ok(()) => {
+                if let Some(Err(error)) = self.log.take().map(|log| log.close(group)) {
+                    self.alarm(&format!("cannot close the old log to writers: {error}"));
+                }
+            }
+            Err(error) => {
+                self.alarm(&format!("cannot rotate the log: {error}"));
+                self.disk_failed("rotate", &error);
+            }
         }
-        if self.suspended {
+        if self.suspended || self.log.is_some() {
             return;
         }
         if let Err(error) = self.reopen() {

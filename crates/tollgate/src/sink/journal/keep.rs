@@ -8,7 +8,7 @@ use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
-use crate::sink::log::Access;
+use crate::sink::log::{Access, Closed};
 
 /// How a log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,7 @@ impl Keep {
                 Flush::Sync => OFlag::O_SYNC,
                 Flush::None | Flush::Incremental | Flush::IncrementalAsync => OFlag::empty(),
             },
+            closed: Closed::Reopen,
         }
     }
 }

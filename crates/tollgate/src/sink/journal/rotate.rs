@@ -22,9 +22,12 @@ fn old(name: &Path, number: u32) -> PathBuf {
 /// Makes room for a new log and keeps `num_logs` files in all: the oldest is replaced.
 ///
 /// # Errors
-/// What kept the log from getting its new name; older ones may have moved then, and none is lost.
+/// What kept the log from getting its new name; older ones may have moved then, once: as long as the first
+/// name is free, trying again moves none.
 pub(crate) fn rotate(directory: &Directory, name: &Path, num_logs: u32) -> io::Result<()> {
-    for number in (2..num_logs).rev() {
+    let free = (1..num_logs).find(|&number| !directory.has(&old(name, number)));
+    let last = free.unwrap_or(num_logs - 1);
+    for number in (2..=last).rev() {
         directory.rename(&old(name, number - 1), &old(name, number))?;
     }
     directory.rename(name, &old(name, 1)).map(|_moved| ())
@@ -84,6 +87,20 @@ mod tests {
             rotate(&directory, name, 3).unwrap();
         }
         assert_eq!(names(place.path()), ["a.1=4", "a.2=3"]);
+    }
+
+    #[test]
+    fn what_is_behind_a_free_name_does_not_move() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, name) = (
+            Directory::of(&place.path().join("a")).unwrap(),
+            Path::new("a"),
+        );
+        for (name, text) in [("a", "1"), ("a.2", "2"), ("a.3", "3")] {
+            fs::write(place.path().join(name), text).unwrap();
+        }
+        rotate(&directory, name, 4).unwrap();
+        assert_eq!(names(place.path()), ["a.1=1", "a.2=2", "a.3=3"]);
     }
 
     #[test]

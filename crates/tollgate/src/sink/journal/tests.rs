@@ -243,6 +243,27 @@ fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
 }
 
 #[test]
+fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
+    let settings = Settings {
+        num_logs: 2,
+        max_log_file_action: SizeAction::Rotate,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    let old = place.directory.path().join("audit.log.1");
+    fs::create_dir(&old).unwrap();
+    place.journal.rotate_now(Asker::this());
+    let told = place.noted.taken();
+    assert!(told[0].contains("cannot rotate the log"), "{told:?}");
+    let about = fs::metadata(place.directory.path().join("audit.log")).unwrap();
+    assert_eq!(about.permissions().mode() & 0o777, 0o600);
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    fs::remove_dir(&old).unwrap();
+    place.journal.rotate_now(Asker::this());
+    assert_eq!(place.events("audit.log.1").len(), 2);
+}
+
+#[test]
 fn a_log_of_which_all_is_kept_loses_no_file() {
     let settings = Settings {
         max_log_file_action: SizeAction::KeepLogs,

@@ -12,7 +12,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
-use super::Access;
+use super::{Access, Closed};
 
 /// Bits of a mode that let others than the owner write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -94,13 +94,20 @@ impl Directory {
             | OFlag::O_NONBLOCK
             | OFlag::O_CLOEXEC
             | access.flags;
-        let file = openat(&self.file, name, flags, Mode::from_bits_truncate(0o600))
+        let open = || openat(&self.file, name, flags, Mode::from_bits_truncate(0o600));
+        let mut opened = open();
+        // The daemon is root without the right to pass over modes.
+        if matches!(opened, Err(Errno::EACCES))
+            && access.closed == Closed::Reopen
+            && self.open_to_writers(name).is_ok()
+        {
+            opened = open();
+        }
+        let file = opened
             .map(File::from)
             .with_context(|| format!("cannot open log `{}`", shown()))?;
-        let about = file
-            .metadata()
-            .with_context(|| format!("cannot look at log `{}`", shown()))?;
-        if !about.is_file() || about.nlink() != 1 || about.uid() != geteuid().as_raw() {
+        let own = is_own(&file).with_context(|| format!("cannot look at log `{}`", shown()))?;
+        if !own {
             bail!(
                 "log `{}` is no regular file of our own with one name",
                 shown()
@@ -112,6 +119,22 @@ impl Directory {
                 .with_context(|| format!("cannot give log `{}` to its group", shown()))?;
         }
         Ok(file)
+    }
+
+    /// Opens a log of our own to writers again.
+    fn open_to_writers(&self, name: &Path) -> io::Result<()> {
+        let file = self.look_into(name)?;
+        if is_own(&file)? {
+            fchmod(&file, Mode::from_bits_truncate(0o600))?;
+        }
+        Ok(())
+    }
+
+    /// Opens what is there for reading, whatever it is.
+    fn look_into(&self, name: &Path) -> io::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = openat(&self.file, name, flags, Mode::empty())?;
+        Ok(file.into())
     }
 
     /// Lets the group of the logs into the directory.
@@ -150,6 +173,12 @@ impl Directory {
     pub(crate) fn has(&self, name: &Path) -> bool {
         fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     }
+}
+
+/// Whether it is a regular file of our own that has one name.
+fn is_own(file: &File) -> io::Result<bool> {
+    let about = file.metadata()?;
+    Ok(about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw())
 }
 
 /// Gives an open file to a group.
