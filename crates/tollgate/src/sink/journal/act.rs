@@ -84,6 +84,7 @@ impl Journal {
             return self.machine.tell(Urgency::Notice, text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
+        let disk_full_action = conf.disk_full_action.clone();
         let rotated = if keeps_all {
             rotate::shift(&self.directory, &self.name)
         } else {
@@ -98,7 +99,12 @@ impl Journal {
             }
             Err(error) => {
                 self.alarm(&format!("cannot rotate the log: {error}"));
-                self.disk_failed("rotate", &error);
+                // To rotate is no help then.
+                let in_vain = error.kind() == io::ErrorKind::StorageFull
+                    && disk_full_action == Action::Rotate;
+                if !in_vain {
+                    self.disk_failed("rotate", &error);
+                }
             }
         }
         if self.suspended || self.log.is_some() {
@@ -200,17 +206,20 @@ impl Journal {
 
     /// Does what is due when the disk is full.
     fn full(&mut self) {
-        if std::mem::replace(&mut self.alarms.full, true) {
+        let told = std::mem::replace(&mut self.alarms.full, true);
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let action = conf.disk_full_action.clone();
+        // There is room when the oldest log goes, which takes as many rotations as there may be logs.
+        if told && action != Action::Rotate {
             return;
         }
         let text = "no space left for the log";
-        if let Some(conf) = &self.keep.conf {
-            let action = conf.disk_full_action.clone();
-            if action == Action::Ignore {
-                self.alarm(text);
-            }
-            self.act(&action, text);
+        if action == Action::Ignore {
+            self.alarm(text);
         }
+        self.act(&action, text);
     }
 
     /// Does what is due when the disk does not do what it is asked.

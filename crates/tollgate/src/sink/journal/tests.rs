@@ -1,6 +1,7 @@
 //! The log with a machine that only notes what it is asked to do.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -313,6 +314,30 @@ fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
     fs::remove_file(place.directory.path().join("audit.log")).unwrap();
     place.journal.look();
     assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+}
+
+#[test]
+fn a_full_disk_is_rotated_until_the_oldest_log_goes() {
+    let settings = Settings {
+        num_logs: 3,
+        disk_full_action: Action::Rotate,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    place.journal.append(EVENT, 1, &mut ());
+    for round in 0..3 {
+        let gone = !place
+            .names()
+            .iter()
+            .any(|name| !place.events(name).is_empty());
+        assert!(!gone, "{round}");
+        place
+            .journal
+            .disk_failed("write", &io::ErrorKind::StorageFull.into());
+    }
+    assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
+    let left = place.names().iter().any(|name| !place.events(name).is_empty());
+    assert!(!left, "the oldest log is still there");
 }
 
 #[test]
