@@ -29,7 +29,7 @@ pub(crate) use own::{About, Asker};
 
 use super::log::directory::Directory;
 use super::log::{Access, Log, Partly};
-use act::Alarms;
+use act::{Alarms, Fault};
 use flush::Flusher;
 use left_out::LeftOut;
 use names::Names;
@@ -249,6 +249,8 @@ impl Journal {
 
     /// Rotates now, as USR1 asks.
     pub(crate) fn rotate_now(&mut self, asker: Asker) {
+        // Who asks is told each time.
+        *self.alarms.of(Fault::Rotate) = false;
         self.rotate();
         self.note(&About::Rotated(asker));
     }
@@ -351,6 +353,7 @@ impl Journal {
             Ok(()) => {
                 // Before anything else is done to the log: it may get another name now.
                 receipt.ends();
+                *self.alarms.of(Fault::Write) = false;
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
                 self.look_at_size();
@@ -378,7 +381,7 @@ impl Journal {
         }
         self.size += u64::try_from(whole).unwrap_or_default();
         let reason = partly.error.to_string();
-        self.disk_failed("write", &partly.error);
+        self.disk_failed(Fault::Write, &partly.error);
         let mut appended = self.lose(events - complete, &reason);
         appended.written = complete;
         appended
@@ -435,12 +438,14 @@ impl Journal {
             return;
         };
         let flushed = if conf.flush == Flush::Incremental {
-            log.sync()
+            log.sync().map(|()| true)
         } else {
             log.again().and_then(|file| self.flusher.flush(file))
         };
-        if let Err(error) = flushed {
-            self.disk_failed("fsync", &error);
+        match flushed {
+            Ok(true) => *self.alarms.of(Fault::Flush) = false,
+            Ok(false) => {}
+            Err(error) => self.disk_failed(Fault::Flush, &error),
         }
     }
 

@@ -28,7 +28,44 @@ pub(super) struct Alarms {
     pub(super) space: bool,
     pub(super) admin: bool,
     pub(super) full: bool,
-    pub(super) error: bool,
+    /// What the disk has failed to do, each until it does it again.
+    write: bool,
+    flush: bool,
+    rotate: bool,
+}
+
+/// What the disk may fail to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Write,
+    Flush,
+    Rotate,
+}
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Flush => "fsync",
+            Self::Rotate => "rotate",
+        }
+    }
+}
+
+impl Alarms {
+    /// Whether the disk fails to do something.
+    pub(super) const fn error(&self) -> bool {
+        self.write || self.flush || self.rotate
+    }
+
+    /// Whether it has failed to do this.
+    pub(super) const fn of(&mut self, fault: Fault) -> &mut bool {
+        match fault {
+            Fault::Write => &mut self.write,
+            Fault::Flush => &mut self.flush,
+            Fault::Rotate => &mut self.rotate,
+        }
+    }
 }
 
 impl Journal {
@@ -93,18 +130,22 @@ impl Journal {
         match rotated {
             // Only now: what keeps its name is still to be written, also by the daemon after this one.
             Ok(()) => {
+                self.alarms.rotate = false;
                 if let Some(Err(error)) = self.log.take().map(|log| log.close(group)) {
                     self.alarm(&format!("cannot close the old log to writers: {error}"));
                 }
             }
             Err(error) => {
-                self.alarm(&format!("cannot rotate the log: {error}"));
+                if !self.alarms.rotate {
+                    self.alarm(&format!("cannot rotate the log: {error}"));
+                }
                 // To rotate is no help then.
                 let in_vain = error.kind() == io::ErrorKind::StorageFull
                     && disk_full_action == Action::Rotate;
                 if !in_vain {
-                    self.disk_failed("rotate", &error);
+                    self.disk_failed(Fault::Rotate, &error);
                 }
+                self.alarms.rotate = true;
             }
         }
         if self.suspended || self.log.is_some() {
@@ -223,12 +264,12 @@ impl Journal {
     }
 
     /// Does what is due when the disk does not do what it is asked.
-    pub(super) fn disk_failed(&mut self, what: &str, error: &io::Error) {
+    pub(super) fn disk_failed(&mut self, fault: Fault, error: &io::Error) {
         if error.kind() == io::ErrorKind::StorageFull {
             return self.full();
         }
-        let text = format!("{what}: the disk fails the log: {error}");
-        let told = std::mem::replace(&mut self.alarms.error, true);
+        let text = format!("{}: the disk fails the log: {error}", fault.name());
+        let told = std::mem::replace(self.alarms.of(fault), true);
         if let Some(conf) = &self.keep.conf
             && !told
         {

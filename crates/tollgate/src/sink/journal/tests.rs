@@ -1,7 +1,6 @@
 //! The log with a machine that only notes what it is asked to do.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,6 +14,8 @@ use tempfile::TempDir;
 use super::machine::Urgency;
 use super::*;
 use crate::launch::Runlevel;
+
+mod disk;
 
 /// What was asked of the machine.
 #[derive(Clone, Debug, Default)]
@@ -244,27 +245,6 @@ fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
 }
 
 #[test]
-fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
-    let settings = Settings {
-        num_logs: 2,
-        max_log_file_action: SizeAction::Rotate,
-        ..settings()
-    };
-    let mut place = Place::new(settings);
-    let old = place.directory.path().join("audit.log.1");
-    fs::create_dir(&old).unwrap();
-    place.journal.rotate_now(Asker::this());
-    let told = place.noted.taken();
-    assert!(told[0].contains("cannot rotate the log"), "{told:?}");
-    let about = fs::metadata(place.directory.path().join("audit.log")).unwrap();
-    assert_eq!(about.permissions().mode() & 0o777, 0o600);
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
-    fs::remove_dir(&old).unwrap();
-    place.journal.rotate_now(Asker::this());
-    assert_eq!(place.events("audit.log.1").len(), 2);
-}
-
-#[test]
 fn a_log_of_which_all_is_kept_loses_no_file() {
     let settings = Settings {
         max_log_file_action: SizeAction::KeepLogs,
@@ -314,30 +294,6 @@ fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
     fs::remove_file(place.directory.path().join("audit.log")).unwrap();
     place.journal.look();
     assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
-}
-
-#[test]
-fn a_full_disk_is_rotated_until_the_oldest_log_goes() {
-    let settings = Settings {
-        num_logs: 3,
-        disk_full_action: Action::Rotate,
-        ..settings()
-    };
-    let mut place = Place::new(settings);
-    place.journal.append(EVENT, 1, &mut ());
-    for round in 0..3 {
-        let gone = !place
-            .names()
-            .iter()
-            .any(|name| !place.events(name).is_empty());
-        assert!(!gone, "{round}");
-        place
-            .journal
-            .disk_failed("write", &io::ErrorKind::StorageFull.into());
-    }
-    assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
-    let left = place.names().iter().any(|name| !place.events(name).is_empty());
-    assert!(!left, "the oldest log is still there");
 }
 
 #[test]
