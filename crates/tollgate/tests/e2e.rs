@@ -102,6 +102,7 @@ mod e2e {
         keeping::a_log_that_cannot_be_written_is_acted_upon,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::a_log_that_is_locked_stays_where_it_is,
+        keeping::what_is_locked_is_the_log_that_is_written,
         keeping::a_rotation_that_does_not_happen_costs_no_event,
         keeping::stock_ausearch_reads_an_enriched_log,
         json::the_json_log_is_rotated_when_somebody_asks,

@@ -5,6 +5,7 @@
 //! record says so as soon as one can be written again.
 
 mod act;
+mod configure;
 mod flush;
 mod keep;
 mod left_out;
@@ -28,20 +29,22 @@ pub(crate) use machine::{Machine, ThisMachine};
 pub(crate) use own::{About, Asker};
 
 use super::log::directory::Directory;
-use super::log::{Access, Log, Partly};
+use super::log::{Log, Partly};
 use act::{Alarms, Fault};
 use flush::Flusher;
 use left_out::LeftOut;
 use names::Names;
 use own::Own;
+use rotate::OldLogs;
 
-use crate::cli::report::advice;
 use crate::dispatch::{Dispatcher, Lines};
 use crate::launch::Launcher;
 
 /// A log that is kept.
 pub(crate) struct Journal {
     keep: Keep,
+    /// What becomes of old logs when somebody asks.
+    old_logs: OldLogs,
     directory: Directory,
     name: PathBuf,
     /// Closed while nothing is to be written.
@@ -109,12 +112,13 @@ pub(crate) struct Appended {
 }
 
 impl Journal {
-    /// Opens the log, removes old ones that are too many, and starts the plugins.
+    /// Opens the log, removes old ones that are too many unless all are kept, and starts the plugins.
     ///
     /// # Errors
     /// As [`Log::open`].
     pub(crate) fn open(
         keep: Keep,
+        old_logs: OldLogs,
         machine: Box<dyn Machine>,
         launcher: Option<Launcher>,
     ) -> anyhow::Result<Self> {
@@ -139,6 +143,7 @@ impl Journal {
             left_out: LeftOut::default(),
             lines: Vec::new(),
             keep,
+            old_logs,
         };
         journal.reopen()?;
         journal.remove_excess();
@@ -251,7 +256,7 @@ impl Journal {
     pub(crate) fn rotate_now(&mut self, asker: Asker) {
         // Who asks is told each time.
         *self.alarms.of(Fault::Rotate) = false;
-        self.rotate();
+        self.rotate(self.old_logs);
         self.note(&About::Rotated(asker));
     }
 
@@ -260,21 +265,6 @@ impl Journal {
         self.resume();
         self.dispatcher.resume();
         self.note(&About::Resumed(asker));
-    }
-
-    /// Takes on other settings, as HUP asks; the old ones stay if the new log cannot be opened.
-    pub(crate) fn configure(&mut self, keep: Option<Keep>, asker: Asker) {
-        let changed = keep.is_some_and(|keep| match self.take_on(keep) {
-            Ok(()) => true,
-            Err(error) => {
-                let advice = advice(&error);
-                self.alarm(&format!(
-                    "the old configuration stays in force: {error:#}{advice}"
-                ));
-                false
-            }
-        });
-        self.note(&About::Configured(asker, changed));
     }
 
     /// Writes what is left to say, and waits until all is on the disk.
@@ -292,27 +282,6 @@ impl Journal {
             },
             _ => Appended::default(),
         }
-    }
-
-    fn take_on(&mut self, keep: Keep) -> anyhow::Result<()> {
-        let name = keep.path.file_name().context("the log must be a file")?;
-        let directory = Directory::of(&keep.path)?;
-        let old = (
-            std::mem::replace(&mut self.name, name.into()),
-            std::mem::replace(&mut self.directory, directory),
-            std::mem::replace(&mut self.keep, keep),
-        );
-        if let Err(error) = self.reopen() {
-            (self.name, self.directory, self.keep) = old;
-            return Err(error);
-        }
-        self.suspended = false;
-        self.alarms = Alarms::default();
-        self.remove_excess();
-        if let Some(conf) = &self.keep.conf {
-            self.dispatcher.configure(conf);
-        }
-        Ok(())
     }
 
     /// Appends one line with all that it is to have, and no more than readers take as one line.
@@ -447,28 +416,6 @@ impl Journal {
             Ok(false) => {}
             Err(error) => self.disk_failed(Fault::Flush, &error),
         }
-    }
-
-    /// Opens the log as it is kept.
-    fn reopen(&mut self) -> anyhow::Result<()> {
-        if !self.keep.writes() {
-            self.log = None;
-            return Ok(());
-        }
-        let access = self.keep.access();
-        if let Access {
-            group: Some(group), ..
-        } = access
-            && group != 0
-        {
-            self.directory
-                .admit(group)
-                .context("cannot let the group of the log into its directory")?;
-        }
-        let log = Log::open_in(&self.directory, &self.name, &access)?;
-        self.size = log.size().context("cannot look at the log")?;
-        self.log = Some(log);
-        Ok(())
     }
 }
 

@@ -230,43 +230,120 @@ pub(crate) fn signals_rotate_and_reconfigure_the_log() {
     assert_eq!(kinds(&old), ["DAEMON_START", "SYSCALL"]);
 }
 
+/// What is in the file of the log's configuration, changed.
+fn changed(file: &Path, from: &str, to: &str) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let changed = text.replace(from, to);
+    assert_ne!(text, changed);
+    changed
+}
+
 pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
     let place = Place::new();
     let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
-    let conf = format!("{SPACE}log_format = RAW\n");
+    let conf = format!(
+        "{SPACE}log_format = RAW\nwrite_logs = yes\nnum_logs = 3\nmax_log_file = 8\nmax_log_file_action = ROTATE\n"
+    );
     let rules = format!("{}-e 2\n", rule(&place));
     let mut daemon = Daemon::start_configured(&place, &rules, &log, &conf);
     let file = place.own.join("auditd.conf");
-    let here = fs::read_to_string(&file).unwrap().replace("RAW", "ENRICHED");
-    let elsewhere = here.replace(log.to_str().unwrap(), other.to_str().unwrap());
-    assert_ne!(here, elsewhere);
-    let records = |result: &str| {
+    let here = changed(&file, "RAW", "ENRICHED");
+    let records = |kind: &str, result: &str| {
         let text = fs::read_to_string(&log).unwrap();
-        let of = |line: &&str| line.starts_with("type=DAEMON_CONFIG ") && line.contains(result);
+        let of = |line: &&str| line.starts_with(kind) && line.contains(result);
         text.lines().filter(of).count()
     };
 
-    fs::write(&file, elsewhere).unwrap();
-    daemon.signal(Signal::SIGHUP);
-    daemon.hear("the log stays where it is until the machine starts again");
-    wait_for("the record of what was refused", || {
-        (records("res=failed") == 1).then_some(())
-    });
+    let paths = [&log, &other].map(|path| path.to_str().unwrap());
+    let refused = [
+        ("log_file", paths[0], paths[1]),
+        ("write_logs", "write_logs = yes", "write_logs = no"),
+        ("num_logs", "num_logs = 3", "num_logs = 2"),
+    ];
+    for (number, (key, from, to)) in (1..).zip(refused) {
+        let text = here.replace(from, to);
+        assert_ne!(text, here);
+        fs::write(&file, text).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        daemon.hear(&format!(
+            "`-e 2` was given, and `{key}` stays as it is until the machine starts again"
+        ));
+        wait_for("the record of what was refused", || {
+            (records("type=DAEMON_CONFIG ", "res=failed") == number).then_some(())
+        });
+    }
     place.workload().run(&[rmdir()]);
-    // What does not move it is taken.
+    // What does not move or shorten it is taken.
     fs::write(&file, here).unwrap();
     daemon.signal(Signal::SIGHUP);
     wait_for("the configuration", || {
-        (records("res=success") == 1).then_some(())
+        (records("type=DAEMON_CONFIG ", "res=success") == 1).then_some(())
     });
     place.workload().run(&[rmdir()]);
+    daemon.flush();
+    // More often than there may be logs.
+    for number in 1..=4 {
+        daemon.signal(Signal::SIGUSR1);
+        let oldest = place.own.join(format!("audit.log.{number}"));
+        wait_for("a new log, and all old ones", || {
+            (oldest.exists() && log.exists() && records("type=DAEMON_ROTATE ", "") == 1)
+                .then_some(())
+        });
+    }
+    let oldest = super::event::events(&fs::read(place.own.join("audit.log.4")).unwrap());
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!((stopped.summary.written, stopped.summary.lost), (2, 0));
     assert!(!other.exists(), "it has moved all the same");
-    let (events, _own) = apart(&stopped);
-    let enriched = |event: &&Event| event.records[0].line.to_string().contains("\u{1d}ARCH=");
-    let enriched: Vec<bool> = events.iter().map(enriched).collect();
+    let events = oldest
+        .iter()
+        .filter(|event| event.records[0].kind == "SYSCALL");
+    let enriched = |event: &Event| event.records[0].line.to_string().contains("\u{1d}ARCH=");
+    let enriched: Vec<bool> = events.map(enriched).collect();
     assert_eq!(enriched, [false, true], "neither format nor path was taken");
+}
+
+/// A log that has moved before, and one that could not.
+pub(crate) fn what_is_locked_is_the_log_that_is_written() {
+    let place = Place::new();
+    let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
+    let conf = format!("{SPACE}log_format = RAW\n");
+    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let file = place.own.join("auditd.conf");
+    let first = fs::read_to_string(&file).unwrap();
+    let moved = changed(&file, log.to_str().unwrap(), other.to_str().unwrap());
+    // Nothing can be written to a directory.
+    let in_vain = changed(&file, log.to_str().unwrap(), place.own.to_str().unwrap());
+    let hang_up = |daemon: &Daemon, text: &str, path: &Path, record: &str| {
+        fs::write(&file, text).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        wait_for("the record of HUP", || {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.lines()
+                .last()
+                .is_some_and(|line| line.contains(record))
+                .then_some(())
+        });
+    };
+    hang_up(&daemon, &moved, &other, "state=changed");
+    hang_up(&daemon, &in_vain, &other, "state=no-change");
+    assert_eq!(daemon.auditctl(&["-e", "2"]).code, Some(0));
+    assert_eq!(daemon.status()["log"], other.to_str().unwrap());
+    hang_up(&daemon, &first, &other, "state=no-change");
+    daemon.hear("`log_file` stays as it is");
+    hang_up(
+        &daemon,
+        &moved.replace("RAW", "ENRICHED"),
+        &other,
+        "state=changed",
+    );
+    place.workload().run(&[rmdir()]);
+    daemon.flush();
+    let text = fs::read_to_string(&other).unwrap();
+    assert!(text.contains("\u{1d}ARCH=x86_64"), "{text}");
+    let ended = daemon.end(Signal::SIGTERM);
+    let last = ended.said.iter().find(|line| line.contains("stopped: "));
+    let last = last.unwrap();
+    assert!(last.ends_with(other.to_str().unwrap()), "{last}");
 }
 
 /// The daemon is root without the right to pass over modes: it cannot write a file that is closed to writers.

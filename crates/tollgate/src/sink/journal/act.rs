@@ -14,6 +14,7 @@ use audit::conf::auditd::{Action, Overflow, SizeAction, Space};
 use nix::sys::statvfs::Statvfs;
 
 use super::machine::Urgency;
+use super::rotate::OldLogs;
 use super::{Journal, rotate};
 use crate::launch::Runlevel;
 
@@ -92,12 +93,13 @@ impl Journal {
         }
     }
 
-    /// Removes old logs beyond `num_logs`.
+    /// Removes old logs beyond `num_logs`, unless all are kept.
     pub(super) fn remove_excess(&mut self) {
         let Some(conf) = &self.keep.conf else {
             return;
         };
-        if conf.max_log_file_action != SizeAction::Rotate || conf.num_logs < 2 {
+        let all_kept = self.old_logs == OldLogs::AllKept;
+        if all_kept || conf.max_log_file_action != SizeAction::Rotate || conf.num_logs < 2 {
             return;
         }
         match rotate::remove_excess(&self.directory, &self.name, conf.num_logs) {
@@ -110,8 +112,8 @@ impl Journal {
         }
     }
 
-    /// Starts a new log, and keeps as many old ones as configured.
-    pub(super) fn rotate(&mut self) {
+    /// Starts a new log, and keeps as many old ones as configured, or all.
+    pub(super) fn rotate(&mut self, old_logs: OldLogs) {
         let Some(conf) = &self.keep.conf else {
             return;
         };
@@ -122,7 +124,7 @@ impl Journal {
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
         let disk_full_action = conf.disk_full_action.clone();
-        let rotated = if keeps_all {
+        let rotated = if keeps_all || old_logs == OldLogs::AllKept {
             rotate::shift(&self.directory, &self.name)
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs)
@@ -182,7 +184,7 @@ impl Journal {
                 self.suspend();
             }
             SizeAction::Rotate if conf.num_logs < 2 => {}
-            SizeAction::Rotate | SizeAction::KeepLogs => self.rotate(),
+            SizeAction::Rotate | SizeAction::KeepLogs => self.rotate(OldLogs::AsConfigured),
         }
     }
 
@@ -313,7 +315,7 @@ impl Journal {
                     .as_ref()
                     .is_some_and(|conf| conf.num_logs > 1)
                 {
-                    self.rotate();
+                    self.rotate(OldLogs::AsConfigured);
                 }
             }
             Action::Exec(program) => {

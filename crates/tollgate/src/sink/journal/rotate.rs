@@ -12,6 +12,15 @@ use crate::sink::log::directory::Directory;
 /// More old logs than any disk has room for; where counting them ends.
 const MOST: u32 = 1 << 20;
 
+/// What becomes of old logs when a log is rotated because somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OldLogs {
+    /// The oldest goes when there are as many as configured.
+    AsConfigured,
+    /// None goes: what is locked cannot be rotated away.
+    AllKept,
+}
+
 /// The `number`-th old log.
 fn old(name: &Path, number: u32) -> PathBuf {
     let mut text = OsString::from(name);

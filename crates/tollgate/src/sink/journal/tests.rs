@@ -16,6 +16,7 @@ use super::*;
 use crate::launch::Runlevel;
 
 mod disk;
+mod locked;
 
 /// What was asked of the machine.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +82,8 @@ impl Place {
         let noted = Noted::default();
         let path = directory.path().join("audit.log");
         let keep = Keep::configured(settings, Some(path)).unwrap();
-        let journal = Journal::open(keep, Box::new(noted.clone()), None).unwrap();
+        let journal =
+            Journal::open(keep, OldLogs::AsConfigured, Box::new(noted.clone()), None).unwrap();
         Self {
             directory,
             noted,
@@ -216,7 +218,13 @@ fn a_log_without_configuration_holds_events_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let machine = Box::new(Noted::default());
-    let mut journal = Journal::open(Keep::plain(path.clone()), machine, None).unwrap();
+    let mut journal = Journal::open(
+        Keep::plain(path.clone()),
+        OldLogs::AsConfigured,
+        machine,
+        None,
+    )
+    .unwrap();
     assert_eq!(journal.append(EVENT, 1, &mut ()).written, 1);
     journal.rotate_now(Asker::this());
     journal.end(Asker::this());
@@ -369,7 +377,13 @@ fn the_group_of_the_log_may_read_it() {
         ..settings()
     };
     let keep = Keep::configured(settings, None).unwrap();
-    let _journal = Journal::open(keep, Box::new(Noted::default()), None).unwrap();
+    let _journal = Journal::open(
+        keep,
+        OldLogs::AsConfigured,
+        Box::new(Noted::default()),
+        None,
+    )
+    .unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let expected = if group == 0 {
         (0o700, 0o600)

@@ -48,7 +48,10 @@ fn a_full_disk_is_rotated_until_the_oldest_log_goes() {
             .disk_failed(Fault::Write, &io::ErrorKind::StorageFull.into());
     }
     assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
-    let left = place.names().iter().any(|name| !place.events(name).is_empty());
+    let left = place
+        .names()
+        .iter()
+        .any(|name| !place.events(name).is_empty());
     assert!(!left, "the oldest log is still there");
 }
 
