@@ -147,6 +147,7 @@ impl Journal {
         };
         journal.reopen()?;
         journal.remove_excess();
+        journal.permit_old_logs();
         if let Some(conf) = &journal.keep.conf {
             journal.dispatcher = Dispatcher::start(conf, launcher);
             let format = match journal.keep.format() {

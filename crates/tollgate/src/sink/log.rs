@@ -197,8 +197,7 @@ impl Log {
     /// # Errors
     /// What the kernel answers.
     pub(crate) fn close(self, group: u32) -> io::Result<()> {
-        let mode = if group == 0 { 0o400 } else { 0o440 };
-        directory::permit(&self.file, group, mode)
+        directory::permit(&self.file, group, directory::closed_mode(group))
     }
 
     /// Another descriptor of the same file.

@@ -1,11 +1,12 @@
 //! The log as `auditd.conf` has it kept: rotated, enriched, on a disk that is full.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Group;
 
 use super::daemon::{Daemon, Stopped};
 use super::event::{AUSEARCH, Event};
@@ -380,6 +381,48 @@ pub(crate) fn a_rotation_that_does_not_happen_costs_no_event() {
     assert_eq!(events.len(), 1, "the others are in the old log");
     let mode = fs::metadata(&old).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o400, "it is open to writers");
+}
+
+pub(crate) fn the_group_of_the_log_has_the_old_ones_too() {
+    let place = Place::new();
+    let (log, old) = (place.own.join("audit.log"), place.own.join("audit.log.1"));
+    // What somebody has put there is no log.
+    let (link, target) = (place.own.join("audit.log.2"), place.own.join("target"));
+    fs::write(&target, "").unwrap();
+    symlink(&target, &link).unwrap();
+    let before = fs::metadata(&target).unwrap().mode();
+    let conf = format!("{SPACE}log_format = RAW\nnum_logs = 4\nlog_group = adm\n");
+    fs::write(&old, "").unwrap();
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let adm = Group::from_name("adm").unwrap().unwrap().gid.as_raw();
+    let holds = |group: u32, modes: [u32; 3]| {
+        for (path, mode) in [&place.own, &log, &old].into_iter().zip(modes) {
+            let about = fs::metadata(path).unwrap();
+            let is = (about.gid(), about.mode() & 0o7777);
+            assert_eq!(is, (group, mode), "{}", path.display());
+        }
+        assert_eq!(fs::metadata(&target).unwrap().mode(), before);
+    };
+    holds(adm, [0o750, 0o640, 0o440]);
+    let file = place.own.join("auditd.conf");
+    for (number, (from, to)) in (1..).zip([("adm", "root"), ("root", "adm")]) {
+        let text = changed(
+            &file,
+            &format!("log_group = {from}"),
+            &format!("log_group = {to}"),
+        );
+        fs::write(&file, text).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        wait_for("the configuration", || {
+            let text = fs::read_to_string(&log).unwrap();
+            (text.matches("type=DAEMON_CONFIG ").count() == number).then_some(())
+        });
+        match to {
+            "root" => holds(0, [0o700, 0o600, 0o400]),
+            _ => holds(adm, [0o750, 0o640, 0o440]),
+        }
+    }
+    daemon.stop_with(Signal::SIGTERM);
 }
 
 pub(crate) fn stock_ausearch_reads_an_enriched_log() {

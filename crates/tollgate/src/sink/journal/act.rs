@@ -112,6 +112,16 @@ impl Journal {
         }
     }
 
+    /// Has old logs be of the group that the log is of.
+    pub(super) fn permit_old_logs(&mut self) {
+        if let Some(group) = self.keep.access().group
+            && self.keep.writes()
+            && let Err(error) = rotate::permit(&self.directory, &self.name, group)
+        {
+            self.alarm(&format!("cannot give old logs to log_group: {error}"));
+        }
+    }
+
     /// Starts a new log, and keeps as many old ones as configured, or all.
     pub(super) fn rotate(&mut self, old_logs: OldLogs) {
         let Some(conf) = &self.keep.conf else {

@@ -67,6 +67,7 @@ impl Journal {
         self.suspended = false;
         self.alarms = Alarms::default();
         self.remove_excess();
+        self.permit_old_logs();
         if let Some(conf) = &self.keep.conf {
             self.dispatcher.configure(conf);
         }
@@ -83,7 +84,6 @@ impl Journal {
         if let Access {
             group: Some(group), ..
         } = access
-            && group != 0
         {
             self.directory
                 .admit(group)

@@ -65,6 +65,19 @@ pub(crate) fn remove_excess(directory: &Directory, name: &Path, num_logs: u32) -
     Ok(number - num_logs)
 }
 
+/// Gives old logs to a group.
+///
+/// # Errors
+/// What the kernel answers.
+pub(crate) fn permit(directory: &Directory, name: &Path, group: u32) -> io::Result<()> {
+    for number in 1..MOST {
+        if !directory.permit_old(&old(name, number), group)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
