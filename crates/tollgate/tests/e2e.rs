@@ -105,6 +105,7 @@ mod e2e {
         keeping::what_is_locked_is_the_log_that_is_written,
         keeping::a_rotation_that_does_not_happen_costs_no_event,
         keeping::the_group_of_the_log_has_the_old_ones_too,
+        keeping::another_priority_holds_at_once,
         keeping::stock_ausearch_reads_an_enriched_log,
         json::the_json_log_is_rotated_when_somebody_asks,
         json::a_flush_waits_for_the_json_log,

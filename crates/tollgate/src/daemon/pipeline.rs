@@ -442,6 +442,7 @@ impl Writer {
             // Who has asked may have lost patience.
             LogOrder::Configure(keep, asker, to) => {
                 let changed = self.log.configure(keep.map(|keep| *keep), asker);
+                engine::boost(self.log.nice());
                 let _impatient = to.try_send(changed);
             }
             LogOrder::Lock(to) => drop(to.try_send(self.log.lock())),

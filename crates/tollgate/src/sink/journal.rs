@@ -33,6 +33,7 @@ use super::log::{Log, Partly};
 use act::{Alarms, Fault};
 use flush::Flusher;
 use left_out::LeftOut;
+use machine::RunId;
 use names::Names;
 use own::Own;
 use rotate::OldLogs;
@@ -54,8 +55,8 @@ pub(crate) struct Journal {
     size: u64,
     /// Nothing is written until somebody says that it may be.
     suspended: bool,
-    /// The program of `max_log_file_action` runs, and writing goes on when it has ended.
-    until_ended: bool,
+    /// The program of `max_log_file_action` that runs: writing goes on when it has ended.
+    until_ended: Option<RunId>,
     alarms: Alarms,
     machine: Box<dyn Machine>,
     names: Names,
@@ -131,7 +132,7 @@ impl Journal {
             log: None,
             size: 0,
             suspended: false,
-            until_ended: false,
+            until_ended: None,
             alarms: Alarms::default(),
             machine,
             names: Names::new(),
@@ -178,7 +179,8 @@ impl Journal {
     /// Looks after programs that were run, and what others have lost.
     pub(crate) fn look(&mut self) {
         self.tell_left_out();
-        if self.machine.ended() && std::mem::take(&mut self.until_ended) {
+        let ended = self.machine.ended();
+        if self.until_ended.is_some_and(|run| ended.contains(&run)) {
             self.resume();
         }
     }

@@ -425,6 +425,30 @@ pub(crate) fn the_group_of_the_log_has_the_old_ones_too() {
     daemon.stop_with(Signal::SIGTERM);
 }
 
+pub(crate) fn another_priority_holds_at_once() {
+    let place = Place::new();
+    let log = place.own.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\npriority_boost = 3\n");
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let nice = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+        let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")));
+        let stat = stats
+            .map(|stat| stat.unwrap())
+            .find(|stat| stat.contains("(tlg-log)"))
+            .unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        // The nineteenth field of all, of which two are before the name's end.
+        fields.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
+    };
+    assert_eq!(nice(), -3);
+    let file = place.own.join("auditd.conf");
+    fs::write(&file, changed(&file, "boost = 3", "boost = 7")).unwrap();
+    daemon.signal(Signal::SIGHUP);
+    wait_for("the other priority", || (nice() == -7).then_some(()));
+    daemon.stop_with(Signal::SIGTERM);
+}
+
 pub(crate) fn stock_ausearch_reads_an_enriched_log() {
     needs(
         Path::new(AUSEARCH).exists(),

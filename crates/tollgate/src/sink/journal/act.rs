@@ -83,7 +83,7 @@ impl Journal {
     /// Goes on writing, and warns anew.
     pub(super) fn resume(&mut self) {
         self.suspended = false;
-        self.until_ended = false;
+        self.until_ended = None;
         self.alarms = Alarms::default();
         if self.log.is_none()
             && let Err(error) = self.reopen()

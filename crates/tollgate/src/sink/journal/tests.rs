@@ -20,15 +20,19 @@ mod locked;
 
 /// What was asked of the machine.
 #[derive(Clone, Debug, Default)]
-struct Noted(Arc<Mutex<Vec<String>>>);
+struct Noted {
+    notes: Arc<Mutex<Vec<String>>>,
+    runs: u32,
+    ended: Arc<Mutex<Vec<RunId>>>,
+}
 
 impl Noted {
     fn note(&self, text: String) {
-        self.0.lock().unwrap().push(text);
+        self.notes.lock().unwrap().push(text);
     }
 
     fn taken(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.notes.lock().unwrap())
     }
 }
 
@@ -41,17 +45,18 @@ impl Machine for Noted {
         self.note(format!("mail {to}: {subject}"));
     }
 
-    fn run(&mut self, program: &BStr) -> bool {
+    fn run(&mut self, program: &BStr) -> Option<RunId> {
         self.note(format!("run {program}"));
-        true
+        self.runs += 1;
+        Some(RunId(self.runs))
     }
 
     fn waits(&self) -> bool {
         false
     }
 
-    fn ended(&mut self) -> bool {
-        true
+    fn ended(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.ended.lock().unwrap())
     }
 
     fn go(&mut self, to: Runlevel) {
@@ -300,8 +305,11 @@ fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
     assert_eq!(place.noted.taken(), ["run /sbin/room"]);
     assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
     fs::remove_file(place.directory.path().join("audit.log")).unwrap();
-    place.journal.look();
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    for (ends, written) in [(2, 0), (1, 1)] {
+        *place.noted.ended.lock().unwrap() = vec![RunId(ends)];
+        place.journal.look();
+        assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, written);
+    }
 }
 
 #[test]
