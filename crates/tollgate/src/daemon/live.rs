@@ -1,6 +1,6 @@
 //! The store's view of the running pipeline: orders to it, and what it says of itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use super::orders::{Guard, Orders, PATIENCE, Replaced};
 use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
+use super::tend::LogOrders;
 use crate::control::rule::Text;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
@@ -48,6 +49,8 @@ pub(super) struct Kept {
     pub(super) json: Option<PathBuf>,
     /// Where what audits is pinned, when it is.
     pub(super) pins: Option<PathBuf>,
+    /// Who writes the log.
+    pub(super) log_thread: LogOrders,
 }
 
 impl Live {
@@ -83,6 +86,13 @@ impl Live {
     pub(super) fn look(&mut self) {
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look) {
             self.tell_lost_messages(lost);
+        }
+    }
+
+    /// Knows that the log is there.
+    pub(super) fn log_is(&mut self, log: &Path) {
+        if self.kept.log != log {
+            log.clone_into(&mut self.kept.log);
         }
     }
 
@@ -170,9 +180,15 @@ impl Auditing for Live {
     }
 
     fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+        // What it was told before it has done by then, and what it is told later leaves the log there.
+        self.kept.log = self.kept.log_thread.lock()?;
         let Kept { log, json, .. } = &self.kept;
         let files = [log].into_iter().chain(json).cloned();
-        self.orders.lock(note, files.collect())
+        let locked = self.orders.lock(note, files.collect());
+        if locked.is_err() {
+            self.kept.log_thread.unlock();
+        }
+        locked
     }
 
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {

@@ -435,12 +435,18 @@ impl Writer {
             LogOrder::Rotate(asker) => {
                 self.log.rotate_now(asker);
                 if let Some(json) = &self.json {
-                    json.rotate();
+                    json.rotate(self.log.old_logs());
                 }
             }
             LogOrder::Resume(asker) => self.log.resume_now(asker),
-            LogOrder::Configure(keep, asker) => self.log.configure(keep.map(|keep| *keep), asker),
             // Who has asked may have lost patience.
+            LogOrder::Configure(keep, asker, to) => {
+                let changed = self.log.configure(keep.map(|keep| *keep), asker);
+                engine::boost(self.log.nice());
+                let _impatient = to.try_send(changed);
+            }
+            LogOrder::Lock(to) => drop(to.try_send(self.log.lock())),
+            LogOrder::Unlock => self.log.unlock(),
             LogOrder::Report(to) => drop(to.try_send(self.log.report())),
             LogOrder::End(asker) => self.ended_by = asker,
         }

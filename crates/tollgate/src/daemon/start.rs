@@ -30,7 +30,7 @@ use super::notify::Manager;
 use super::pipeline::{Pipeline, Running};
 use super::summary::{Ready, Summary};
 use super::survive::{Pinning, Survival};
-use super::tend::{self, LogSource, Tend};
+use super::tend::{self, LogOrders, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
 use crate::config::native::Messages;
 use crate::control::server::{self, Server};
@@ -143,13 +143,14 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
-    let mut tend = Tend::new(settings.log, &keep, log_orders);
+    let log_thread = LogOrders::new(log_orders);
+    let mut tend = Tend::new(settings.log, &keep, log_thread.clone());
     let log_path = keep.path.clone();
     let confinement = confine(&settings.engines, &opened.writable)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
     let pinning = Pinning::look(pins, keep.writes().then_some(&log_path))?;
     let machine = Box::new(ThisMachine::new(opened.launcher.clone()));
-    let log = Journal::open(keep, machine, opened.launcher)?;
+    let log = Journal::open(keep, store.old_logs(), machine, opened.launcher)?;
     let ended = Arc::new(event_fd()?);
 
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
@@ -192,9 +193,10 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     say(&format!("confined: {confinement}"));
     let auditing = format!("auditing with the engine {}", ready.engine);
     let kept = Kept {
-        log: log_path.clone(),
+        log: log_path,
         json: json_path,
         pins: pinned_in.clone(),
+        log_thread,
     };
     let mut live = Live::new(&running, started, kept, confinement, source, limits);
     store.begin(&mut live)?;
@@ -215,24 +217,25 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
                 manager.reloading();
-                tend.signal(&signal, store.is_locked());
+                tend.signal(&signal);
                 if let Some(source) = (settings.rules_again)() {
                     rules::reload(&source, &mut store, &mut live);
                 }
                 manager.ready(&auditing);
             }
-            Some(signal) if tend.signal(&signal, store.is_locked()) => {}
+            Some(signal) if tend.signal(&signal) => {}
             // What is locked is not ended: the next daemon goes on.
             Some(ends) => break ends.ssi_signo == QUIT || store.is_locked(),
             None if ended.read().is_ok() => break false,
             None => {}
         }
+        live.log_is(tend.log());
         if let Some(server) = &mut server {
             server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
         }
     };
     manager.stopping();
-    finish(live, running, &log_path, pinned_in.filter(|_| leaves))
+    finish(live, running, tend.log(), pinned_in.filter(|_| leaves))
 }
 
 /// Says what this daemon has taken over, and what the next one can.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use engine::KernelAudit;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
@@ -39,8 +39,12 @@ pub(crate) enum LogOrder {
     Rotate(Asker),
     /// Go on writing.
     Resume(Asker),
-    /// Take on other settings; `None` when they are wrong.
-    Configure(Option<Box<Keep>>, Asker),
+    /// Take on other settings, `None` when they are wrong, and say whether they are in force.
+    Configure(Option<Box<Keep>>, Asker, Sender<bool>),
+    /// Keep old logs, and the settings that say what becomes of them; say where the log is.
+    Lock(Sender<PathBuf>),
+    /// What was to be locked is not.
+    Unlock,
     /// Tell the state.
     Report(Sender<String>),
     /// The end is near, and who wants it.
@@ -51,12 +55,18 @@ pub(crate) enum LogOrder {
 #[derive(Debug)]
 pub(crate) struct Tend {
     source: LogSource,
-    to: Sender<LogOrder>,
+    to: LogOrders,
+    /// Settings of which it is not known yet whether they are in force.
+    asked: Option<(Keep, Receiver<bool>)>,
     every: Option<Duration>,
     due: Instant,
     /// Where it is.
     log: PathBuf,
 }
+
+/// Gives orders to the log thread, which carries them out one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct LogOrders(Sender<LogOrder>);
 
 impl LogSource {
     /// Whether the log is only written, and nothing is said of how it is kept.
@@ -104,12 +114,44 @@ impl LogSource {
     }
 }
 
+impl LogOrders {
+    /// Orders through this.
+    pub(crate) const fn new(to: Sender<LogOrder>) -> Self {
+        Self(to)
+    }
+
+    /// Has the log locked; says where it is.
+    ///
+    /// # Errors
+    /// When the log thread is too busy to say: then it is not locked.
+    pub(super) fn lock(&self) -> anyhow::Result<PathBuf> {
+        let (to, from) = bounded(1);
+        self.tell(LogOrder::Lock(to));
+        let log = from.recv_timeout(PATIENCE);
+        if log.is_err() {
+            self.unlock();
+        }
+        log.context("the log thread is busy")
+    }
+
+    /// What was to be locked is not.
+    pub(super) fn unlock(&self) {
+        self.tell(LogOrder::Unlock);
+    }
+
+    fn tell(&self, order: LogOrder) {
+        // A log thread that has ended needs no orders.
+        let _ended = self.0.send(order);
+    }
+}
+
 impl Tend {
     /// Looks after a log that is kept like this.
-    pub(crate) fn new(source: LogSource, keep: &Keep, to: Sender<LogOrder>) -> Self {
+    pub(crate) fn new(source: LogSource, keep: &Keep, to: LogOrders) -> Self {
         let mut tend = Self {
             source,
             to,
+            asked: None,
             every: None,
             due: Instant::now(),
             log: PathBuf::new(),
@@ -124,8 +166,14 @@ impl Tend {
             .map(|_| self.due.saturating_duration_since(Instant::now()))
     }
 
+    /// Where the log is.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// Does what is due by the clock.
     pub(crate) fn look(&mut self) {
+        self.settle(Duration::ZERO);
         if let Some(every) = self.every
             && self.due <= Instant::now()
         {
@@ -134,45 +182,58 @@ impl Tend {
         }
     }
 
-    /// Does what a signal asks of the log; whether the daemon is to go on. What is locked stays where it is.
-    pub(crate) fn signal(&mut self, signal: &siginfo, locked: bool) -> bool {
+    /// Does what a signal asks of the log; whether the daemon is to go on.
+    pub(crate) fn signal(&mut self, signal: &siginfo) -> bool {
         let asker = Asker::of(signal.ssi_pid, signal.ssi_uid);
         let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
-            Ok(Signal::SIGUSR1) => self.tell(LogOrder::Rotate(asker)),
-            Ok(Signal::SIGUSR2) => self.tell(LogOrder::Resume(asker)),
+            Ok(Signal::SIGUSR1) => self.to.tell(LogOrder::Rotate(asker)),
+            Ok(Signal::SIGUSR2) => self.to.tell(LogOrder::Resume(asker)),
             Ok(Signal::SIGCONT) => self.report(),
-            Ok(Signal::SIGHUP) => self.configure(asker, locked),
+            Ok(Signal::SIGHUP) => self.configure(asker),
             _ => {
-                self.tell(LogOrder::End(asker));
+                self.to.tell(LogOrder::End(asker));
                 return false;
             }
         }
         true
     }
 
-    fn configure(&mut self, asker: Asker, locked: bool) {
+    fn configure(&mut self, asker: Asker) {
         if self.source.conf.is_none() {
             return;
+        }
+        if !self.settle(PATIENCE) {
+            return warn("the log thread is busy: the configuration is not read again");
         }
         let keep = self.source.keep().unwrap_or_else(|error| {
             warn(&format!("the old configuration stays in force: {error:#}"));
             None
         });
-        let keep = keep.filter(|keep| {
-            let stays = !locked || keep.path == self.log;
-            if !stays {
-                warn(
-                    "the old configuration stays in force: `-e 2` was given, and the log stays where it is \
-                     until the machine starts again",
-                );
-            }
-            stays
-        });
-        if let Some(keep) = &keep {
-            self.follow(keep);
+        let (to, from) = bounded(1);
+        let order = LogOrder::Configure(keep.clone().map(Box::new), asker, to);
+        self.to.tell(order);
+        self.asked = keep.map(|keep| (keep, from));
+        if !self.settle(PATIENCE) {
+            warn("the log thread is busy: it takes the configuration on when it can");
         }
-        self.tell(LogOrder::Configure(keep.map(Box::new), asker));
+    }
+
+    /// Follows the log if settings that were asked for are in force, after so long at most; whether that is
+    /// known.
+    fn settle(&mut self, patience: Duration) -> bool {
+        let Some((keep, from)) = self.asked.take() else {
+            return true;
+        };
+        match from.recv_timeout(patience) {
+            Ok(true) => self.follow(&keep),
+            Err(RecvTimeoutError::Timeout) => {
+                self.asked = Some((keep, from));
+                return false;
+            }
+            Ok(false) | Err(RecvTimeoutError::Disconnected) => {}
+        }
+        true
     }
 
     fn follow(&mut self, keep: &Keep) {
@@ -184,14 +245,9 @@ impl Tend {
         self.due = Instant::now() + self.every.unwrap_or_default();
     }
 
-    fn tell(&self, order: LogOrder) {
-        // A log thread that has ended needs no orders.
-        let _ended = self.to.send(order);
-    }
-
     fn report(&self) {
         let (to, from) = bounded(1);
-        self.tell(LogOrder::Report(to));
+        self.to.tell(LogOrder::Report(to));
         let Ok(text) = from.recv_timeout(PATIENCE) else {
             return warn("no state is reported: the log thread is busy");
         };

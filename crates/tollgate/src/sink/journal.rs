@@ -5,6 +5,7 @@
 //! record says so as soon as one can be written again.
 
 mod act;
+mod configure;
 mod flush;
 mod keep;
 mod left_out;
@@ -28,20 +29,23 @@ pub(crate) use machine::{Machine, ThisMachine};
 pub(crate) use own::{About, Asker};
 
 use super::log::directory::Directory;
-use super::log::{Access, Log, Partly};
-use act::Alarms;
+use super::log::{Log, Partly};
+use act::{Alarms, Fault};
 use flush::Flusher;
 use left_out::LeftOut;
+use machine::RunId;
 use names::Names;
 use own::Own;
+use rotate::OldLogs;
 
-use crate::cli::report::advice;
 use crate::dispatch::{Dispatcher, Lines};
 use crate::launch::Launcher;
 
 /// A log that is kept.
 pub(crate) struct Journal {
     keep: Keep,
+    /// What becomes of old logs when somebody asks.
+    old_logs: OldLogs,
     directory: Directory,
     name: PathBuf,
     /// Closed while nothing is to be written.
@@ -51,8 +55,8 @@ pub(crate) struct Journal {
     size: u64,
     /// Nothing is written until somebody says that it may be.
     suspended: bool,
-    /// The program of `max_log_file_action` runs, and writing goes on when it has ended.
-    until_ended: bool,
+    /// The program of `max_log_file_action` that runs: writing goes on when it has ended.
+    until_ended: Option<RunId>,
     alarms: Alarms,
     machine: Box<dyn Machine>,
     names: Names,
@@ -109,12 +113,13 @@ pub(crate) struct Appended {
 }
 
 impl Journal {
-    /// Opens the log, removes old ones that are too many, and starts the plugins.
+    /// Opens the log, removes old ones that are too many unless all are kept, and starts the plugins.
     ///
     /// # Errors
     /// As [`Log::open`].
     pub(crate) fn open(
         keep: Keep,
+        old_logs: OldLogs,
         machine: Box<dyn Machine>,
         launcher: Option<Launcher>,
     ) -> anyhow::Result<Self> {
@@ -127,7 +132,7 @@ impl Journal {
             log: None,
             size: 0,
             suspended: false,
-            until_ended: false,
+            until_ended: None,
             alarms: Alarms::default(),
             machine,
             names: Names::new(),
@@ -139,9 +144,11 @@ impl Journal {
             left_out: LeftOut::default(),
             lines: Vec::new(),
             keep,
+            old_logs,
         };
         journal.reopen()?;
         journal.remove_excess();
+        journal.permit_old_logs();
         if let Some(conf) = &journal.keep.conf {
             journal.dispatcher = Dispatcher::start(conf, launcher);
             let format = match journal.keep.format() {
@@ -172,7 +179,8 @@ impl Journal {
     /// Looks after programs that were run, and what others have lost.
     pub(crate) fn look(&mut self) {
         self.tell_left_out();
-        if self.machine.ended() && std::mem::take(&mut self.until_ended) {
+        let ended = self.machine.ended();
+        if self.until_ended.is_some_and(|run| ended.contains(&run)) {
             self.resume();
         }
     }
@@ -249,7 +257,9 @@ impl Journal {
 
     /// Rotates now, as USR1 asks.
     pub(crate) fn rotate_now(&mut self, asker: Asker) {
-        self.rotate();
+        // Who asks is told each time.
+        *self.alarms.of(Fault::Rotate) = false;
+        self.rotate(self.old_logs);
         self.note(&About::Rotated(asker));
     }
 
@@ -258,21 +268,6 @@ impl Journal {
         self.resume();
         self.dispatcher.resume();
         self.note(&About::Resumed(asker));
-    }
-
-    /// Takes on other settings, as HUP asks; the old ones stay if the new log cannot be opened.
-    pub(crate) fn configure(&mut self, keep: Option<Keep>, asker: Asker) {
-        let changed = keep.is_some_and(|keep| match self.take_on(keep) {
-            Ok(()) => true,
-            Err(error) => {
-                let advice = advice(&error);
-                self.alarm(&format!(
-                    "the old configuration stays in force: {error:#}{advice}"
-                ));
-                false
-            }
-        });
-        self.note(&About::Configured(asker, changed));
     }
 
     /// Writes what is left to say, and waits until all is on the disk.
@@ -290,27 +285,6 @@ impl Journal {
             },
             _ => Appended::default(),
         }
-    }
-
-    fn take_on(&mut self, keep: Keep) -> anyhow::Result<()> {
-        let name = keep.path.file_name().context("the log must be a file")?;
-        let directory = Directory::of(&keep.path)?;
-        let old = (
-            std::mem::replace(&mut self.name, name.into()),
-            std::mem::replace(&mut self.directory, directory),
-            std::mem::replace(&mut self.keep, keep),
-        );
-        if let Err(error) = self.reopen() {
-            (self.name, self.directory, self.keep) = old;
-            return Err(error);
-        }
-        self.suspended = false;
-        self.alarms = Alarms::default();
-        self.remove_excess();
-        if let Some(conf) = &self.keep.conf {
-            self.dispatcher.configure(conf);
-        }
-        Ok(())
     }
 
     /// Appends one line with all that it is to have, and no more than readers take as one line.
@@ -351,6 +325,7 @@ impl Journal {
             Ok(()) => {
                 // Before anything else is done to the log: it may get another name now.
                 receipt.ends();
+                *self.alarms.of(Fault::Write) = false;
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
                 self.look_at_size();
@@ -378,7 +353,7 @@ impl Journal {
         }
         self.size += u64::try_from(whole).unwrap_or_default();
         let reason = partly.error.to_string();
-        self.disk_failed("write", &partly.error);
+        self.disk_failed(Fault::Write, &partly.error);
         let mut appended = self.lose(events - complete, &reason);
         appended.written = complete;
         appended
@@ -435,35 +410,15 @@ impl Journal {
             return;
         };
         let flushed = if conf.flush == Flush::Incremental {
-            log.sync()
+            log.sync().map(|()| true)
         } else {
             log.again().and_then(|file| self.flusher.flush(file))
         };
-        if let Err(error) = flushed {
-            self.disk_failed("fsync", &error);
+        match flushed {
+            Ok(true) => *self.alarms.of(Fault::Flush) = false,
+            Ok(false) => {}
+            Err(error) => self.disk_failed(Fault::Flush, &error),
         }
-    }
-
-    /// Opens the log as it is kept.
-    fn reopen(&mut self) -> anyhow::Result<()> {
-        if !self.keep.writes() {
-            self.log = None;
-            return Ok(());
-        }
-        let access = self.keep.access();
-        if let Access {
-            group: Some(group), ..
-        } = access
-            && group != 0
-        {
-            self.directory
-                .admit(group)
-                .context("cannot let the group of the log into its directory")?;
-        }
-        let log = Log::open_in(&self.directory, &self.name, &access)?;
-        self.size = log.size().context("cannot look at the log")?;
-        self.log = Some(log);
-        Ok(())
     }
 }
 

@@ -21,6 +21,17 @@ pub(crate) struct Access {
     pub(crate) group: Option<u32>,
     /// Further flags of `open(2)`.
     pub(crate) flags: OFlag,
+    /// What to do with a log that is there and closed to writers.
+    pub(crate) closed: Closed,
+}
+
+/// What to do with a log that its owner may not write, as old ones are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// Refuse it: somebody wants it so.
+    Refuse,
+    /// Open it to writers again: whoever was to rotate it has ended amid that.
+    Reopen,
 }
 
 impl Access {
@@ -28,6 +39,7 @@ impl Access {
     pub(crate) const PLAIN: Self = Self {
         group: None,
         flags: OFlag::empty(),
+        closed: Closed::Refuse,
     };
 }
 
@@ -55,10 +67,14 @@ impl Log {
     /// When the path leads through a link at its end, to something that is no regular file, or into a
     /// directory where other users could put one.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        Self::open_at(path, &Access::PLAIN)
+    }
+
+    fn open_at(path: &Path, access: &Access) -> anyhow::Result<Self> {
         let name = path
             .file_name()
             .with_context(|| format!("the log must be a file, `{}` is none", path.display()))?;
-        Self::open_in(&Directory::of(path)?, Path::new(name), &Access::PLAIN)
+        Self::open_in(&Directory::of(path)?, Path::new(name), access)
     }
 
     /// Opens a log in a directory that is open already.
@@ -141,7 +157,11 @@ impl Log {
     /// # Errors
     /// As [`Log::open`], and what `ftruncate(2)` answered.
     pub(crate) fn settle(path: &Path, span: Span) -> anyhow::Result<bool> {
-        let log = Self::open(path)?;
+        let access = Access {
+            closed: Closed::Reopen,
+            ..Access::PLAIN
+        };
+        let log = Self::open_at(path, &access)?;
         let here = log.span(0)?;
         if (here.device, here.inode) != (span.device, span.inode) {
             return Ok(false);
@@ -177,8 +197,7 @@ impl Log {
     /// # Errors
     /// What the kernel answers.
     pub(crate) fn close(self, group: u32) -> io::Result<()> {
-        let mode = if group == 0 { 0o400 } else { 0o440 };
-        directory::permit(&self.file, group, mode)
+        directory::permit(&self.file, group, directory::closed_mode(group))
     }
 
     /// Another descriptor of the same file.

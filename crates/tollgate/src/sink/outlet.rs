@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use crate::sink::journal::rotate::OldLogs;
+
 /// Text of this size waits at most; beyond, events are left out.
 const MOST_BYTES: usize = 16 << 20;
 /// Events that come one after another are written together.
@@ -31,7 +33,7 @@ pub(crate) trait Sink: Send + 'static {
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
 
     /// Begins a new log, where that means something.
-    fn rotate(&mut self) {}
+    fn rotate(&mut self, _old_logs: OldLogs) {}
 }
 
 impl<W: FnMut(&[u8]) -> io::Result<()> + Send + 'static> Sink for W {
@@ -71,7 +73,7 @@ struct State {
     account: Written,
     /// Up to where of those taken events were last left out, until one that came later is written.
     failing: Option<u64>,
-    rotate: bool,
+    rotate: Option<OldLogs>,
     closed: bool,
 }
 
@@ -146,8 +148,8 @@ impl Outlet {
     }
 
     /// Has the sink begin a new log, behind the events that wait.
-    pub(crate) fn rotate(&self) {
-        self.shared.lock().rotate = true;
+    pub(crate) fn rotate(&self, old_logs: OldLogs) {
+        self.shared.lock().rotate = Some(old_logs);
         self.shared.more.notify_one();
     }
 
@@ -203,7 +205,7 @@ impl Shared {
         let mut text = Vec::new();
         loop {
             let mut state = self.lock();
-            while state.text.is_empty() && !state.rotate && !state.closed {
+            while state.text.is_empty() && state.rotate.is_none() && !state.closed {
                 state = self
                     .more
                     .wait(state)
@@ -216,7 +218,7 @@ impl Shared {
                 state = more.unwrap_or_else(PoisonError::into_inner).0;
             }
             let (events, closed) = (std::mem::take(&mut state.events), state.closed);
-            let rotate = std::mem::take(&mut state.rotate);
+            let rotate = state.rotate.take();
             std::mem::swap(&mut state.text, &mut text);
             drop(state);
             if !text.is_empty() {
@@ -225,8 +227,8 @@ impl Shared {
                 self.done.notify_all();
                 text.clear();
             }
-            if rotate {
-                sink.rotate();
+            if let Some(old_logs) = rotate {
+                sink.rotate(old_logs);
             }
             if closed {
                 return;
@@ -301,17 +303,17 @@ mod tests {
                 let text = String::from_utf8_lossy(text).into_owned();
                 self.0.send(text).map_err(io::Error::other)
             }
-            fn rotate(&mut self) {
+            fn rotate(&mut self, _old_logs: OldLogs) {
                 self.0.send("|".to_owned()).unwrap();
             }
         }
         let (to, from) = channel();
         let outlet = Outlet::start("test", Parts(to)).unwrap();
         outlet.append(|text| text.push(b'a'));
-        outlet.rotate();
+        outlet.rotate(OldLogs::AsConfigured);
         assert_eq!(from.iter().take(2).collect::<String>(), "a|");
         // Also when nothing is to be written.
-        outlet.rotate();
+        outlet.rotate(OldLogs::AsConfigured);
         assert_eq!(from.recv().unwrap(), "|");
         outlet.append(|text| text.push(b'b'));
         outlet.finish();

@@ -1,11 +1,12 @@
 //! The log as `auditd.conf` has it kept: rotated, enriched, on a disk that is full.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Group;
 
 use super::daemon::{Daemon, Stopped};
 use super::event::{AUSEARCH, Event};
@@ -230,52 +231,223 @@ pub(crate) fn signals_rotate_and_reconfigure_the_log() {
     assert_eq!(kinds(&old), ["DAEMON_START", "SYSCALL"]);
 }
 
+/// What is in the file of the log's configuration, changed.
+fn changed(file: &Path, from: &str, to: &str) -> String {
+    let text = fs::read_to_string(file).unwrap();
+    let changed = text.replace(from, to);
+    assert_ne!(text, changed);
+    changed
+}
+
 pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
     let place = Place::new();
     let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
-    let conf = format!("{SPACE}log_format = RAW\n");
+    let conf = format!(
+        "{SPACE}log_format = RAW\nwrite_logs = yes\nnum_logs = 3\nmax_log_file = 8\nmax_log_file_action = ROTATE\n"
+    );
     let rules = format!("{}-e 2\n", rule(&place));
     let mut daemon = Daemon::start_configured(&place, &rules, &log, &conf);
     let file = place.own.join("auditd.conf");
-    let here = fs::read_to_string(&file)
-        .unwrap()
-        .replace("RAW", "ENRICHED");
-    let elsewhere = here.replace(log.to_str().unwrap(), other.to_str().unwrap());
-    assert_ne!(here, elsewhere);
-    let records = |result: &str| {
+    let here = changed(&file, "RAW", "ENRICHED");
+    let records = |kind: &str, result: &str| {
         let text = fs::read_to_string(&log).unwrap();
-        let of = |line: &&str| line.starts_with("type=DAEMON_CONFIG ") && line.contains(result);
+        let of = |line: &&str| line.starts_with(kind) && line.contains(result);
         text.lines().filter(of).count()
     };
 
-    fs::write(&file, elsewhere).unwrap();
-    daemon.signal(Signal::SIGHUP);
-    daemon.hear("the log stays where it is until the machine starts again");
-    wait_for("the record of what was refused", || {
-        (records("res=failed") == 1).then_some(())
-    });
+    let paths = [&log, &other].map(|path| path.to_str().unwrap());
+    let refused = [
+        ("log_file", paths[0], paths[1]),
+        ("write_logs", "write_logs = yes", "write_logs = no"),
+        ("num_logs", "num_logs = 3", "num_logs = 2"),
+    ];
+    for (number, (key, from, to)) in (1..).zip(refused) {
+        let text = here.replace(from, to);
+        assert_ne!(text, here);
+        fs::write(&file, text).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        daemon.hear(&format!(
+            "`-e 2` was given, and `{key}` stays as it is until the machine starts again"
+        ));
+        wait_for("the record of what was refused", || {
+            (records("type=DAEMON_CONFIG ", "res=failed") == number).then_some(())
+        });
+    }
     place.workload().run(&[rmdir()]);
-    let calls = || {
-        fs::read_to_string(&log)
-            .unwrap()
-            .matches("type=SYSCALL ")
-            .count()
-    };
-    wait_for("its event", || (calls() == 1).then_some(()));
-    // What does not move it is taken.
+    daemon.flush();
+    // What does not move or shorten it is taken.
     fs::write(&file, here).unwrap();
     daemon.signal(Signal::SIGHUP);
     wait_for("the configuration", || {
-        (records("res=success") == 1).then_some(())
+        (records("type=DAEMON_CONFIG ", "res=success") == 1).then_some(())
     });
     place.workload().run(&[rmdir()]);
+    daemon.flush();
+    // More often than there may be logs.
+    for number in 1..=4 {
+        daemon.signal(Signal::SIGUSR1);
+        let oldest = place.own.join(format!("audit.log.{number}"));
+        wait_for("a new log, and all old ones", || {
+            (oldest.exists() && log.exists() && records("type=DAEMON_ROTATE ", "") == 1)
+                .then_some(())
+        });
+    }
+    let oldest = super::event::events(&fs::read(place.own.join("audit.log.4")).unwrap());
     let stopped = daemon.stop_with(Signal::SIGTERM);
     assert_eq!((stopped.summary.written, stopped.summary.lost), (2, 0));
     assert!(!other.exists(), "it has moved all the same");
-    let (events, _own) = apart(&stopped);
-    let enriched = |event: &&Event| event.records[0].line.to_string().contains("\u{1d}ARCH=");
-    let enriched: Vec<bool> = events.iter().map(enriched).collect();
+    let events = oldest
+        .iter()
+        .filter(|event| event.records[0].kind == "SYSCALL");
+    let enriched = |event: &Event| event.records[0].line.to_string().contains("\u{1d}ARCH=");
+    let enriched: Vec<bool> = events.map(enriched).collect();
     assert_eq!(enriched, [false, true], "neither format nor path was taken");
+}
+
+/// A log that has moved before, and one that could not.
+pub(crate) fn what_is_locked_is_the_log_that_is_written() {
+    let place = Place::new();
+    let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
+    let conf = format!("{SPACE}log_format = RAW\n");
+    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let file = place.own.join("auditd.conf");
+    let first = fs::read_to_string(&file).unwrap();
+    let moved = changed(&file, log.to_str().unwrap(), other.to_str().unwrap());
+    // Nothing can be written to a directory.
+    let in_vain = changed(&file, log.to_str().unwrap(), place.own.to_str().unwrap());
+    let hang_up = |daemon: &Daemon, text: &str, path: &Path, record: &str| {
+        fs::write(&file, text).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        wait_for("the record of HUP", || {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.lines()
+                .last()
+                .is_some_and(|line| line.contains(record))
+                .then_some(())
+        });
+    };
+    hang_up(&daemon, &moved, &other, "state=changed");
+    hang_up(&daemon, &in_vain, &other, "state=no-change");
+    assert_eq!(daemon.auditctl(&["-e", "2"]).code, Some(0));
+    assert_eq!(daemon.status()["log"], other.to_str().unwrap());
+    hang_up(&daemon, &first, &other, "state=no-change");
+    daemon.hear("`log_file` stays as it is");
+    hang_up(
+        &daemon,
+        &moved.replace("RAW", "ENRICHED"),
+        &other,
+        "state=changed",
+    );
+    place.workload().run(&[rmdir()]);
+    daemon.flush();
+    let text = fs::read_to_string(&other).unwrap();
+    assert!(text.contains("\u{1d}ARCH=x86_64"), "{text}");
+    let ended = daemon.end(Signal::SIGTERM);
+    let last = ended.said.iter().find(|line| line.contains("stopped: "));
+    let last = last.unwrap();
+    assert!(last.ends_with(other.to_str().unwrap()), "{last}");
+}
+
+/// The daemon is root without the right to pass over modes: it cannot write a file that is closed to writers.
+pub(crate) fn a_rotation_that_does_not_happen_costs_no_event() {
+    let place = Place::new();
+    let (log, old) = (place.own.join("audit.log"), place.own.join("audit.log.1"));
+    // As a daemon of an older version leaves it when it is killed amid a rotation.
+    fs::write(&log, "").unwrap();
+    fs::set_permissions(&log, fs::Permissions::from_mode(0o400)).unwrap();
+    // Nothing can be renamed to that.
+    fs::create_dir(&old).unwrap();
+    let conf = format!("{SPACE}log_format = RAW\nnum_logs = 2\n");
+    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    place.workload().run(&[rmdir()]);
+    daemon.flush();
+    daemon.signal(Signal::SIGUSR1);
+    daemon.hear("cannot rotate the log");
+    place.workload().run(&[rmdir()]);
+    daemon.flush();
+    let writes = |daemon: &Daemon| {
+        let text = fs::read_to_string(&daemon.log).unwrap();
+        text.matches("type=SYSCALL ").count()
+    };
+    assert_eq!(writes(&daemon), 2);
+    fs::remove_dir(&old).unwrap();
+    daemon.signal(Signal::SIGUSR1);
+    wait_for("the new log", || {
+        (old.is_file() && log.exists()).then_some(())
+    });
+    place.workload().run(&[rmdir()]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!((stopped.summary.written, stopped.summary.lost), (3, 0));
+    let (events, _own) = apart(&stopped);
+    assert_eq!(events.len(), 1, "the others are in the old log");
+    let mode = fs::metadata(&old).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o400, "it is open to writers");
+}
+
+pub(crate) fn the_group_of_the_log_has_the_old_ones_too() {
+    let place = Place::new();
+    let (log, old) = (place.own.join("audit.log"), place.own.join("audit.log.1"));
+    // What somebody has put there is no log.
+    let (link, target) = (place.own.join("audit.log.2"), place.own.join("target"));
+    fs::write(&target, "").unwrap();
+    symlink(&target, &link).unwrap();
+    let before = fs::metadata(&target).unwrap().mode();
+    let conf = format!("{SPACE}log_format = RAW\nnum_logs = 4\nlog_group = adm\n");
+    fs::write(&old, "").unwrap();
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let adm = Group::from_name("adm").unwrap().unwrap().gid.as_raw();
+    let holds = |group: u32, modes: [u32; 3]| {
+        for (path, mode) in [&place.own, &log, &old].into_iter().zip(modes) {
+            let about = fs::metadata(path).unwrap();
+            let is = (about.gid(), about.mode() & 0o7777);
+            assert_eq!(is, (group, mode), "{}", path.display());
+        }
+        assert_eq!(fs::metadata(&target).unwrap().mode(), before);
+    };
+    holds(adm, [0o750, 0o640, 0o440]);
+    let file = place.own.join("auditd.conf");
+    for (number, (from, to)) in (1..).zip([("adm", "root"), ("root", "adm")]) {
+        let text = changed(
+            &file,
+            &format!("log_group = {from}"),
+            &format!("log_group = {to}"),
+        );
+        fs::write(&file, text).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        wait_for("the configuration", || {
+            let text = fs::read_to_string(&log).unwrap();
+            (text.matches("type=DAEMON_CONFIG ").count() == number).then_some(())
+        });
+        match to {
+            "root" => holds(0, [0o700, 0o600, 0o400]),
+            _ => holds(adm, [0o750, 0o640, 0o440]),
+        }
+    }
+    daemon.stop_with(Signal::SIGTERM);
+}
+
+pub(crate) fn another_priority_holds_at_once() {
+    let place = Place::new();
+    let log = place.own.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\npriority_boost = 3\n");
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let nice = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+        let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")));
+        let stat = stats
+            .map(|stat| stat.unwrap())
+            .find(|stat| stat.contains("(tlg-log)"))
+            .unwrap();
+        let (_, fields) = stat.rsplit_once(") ").unwrap();
+        // The nineteenth field of all, of which two are before the name's end.
+        fields.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
+    };
+    assert_eq!(nice(), -3);
+    let file = place.own.join("auditd.conf");
+    fs::write(&file, changed(&file, "boost = 3", "boost = 7")).unwrap();
+    daemon.signal(Signal::SIGHUP);
+    wait_for("the other priority", || (nice() == -7).then_some(()));
+    daemon.stop_with(Signal::SIGTERM);
 }
 
 pub(crate) fn stock_ausearch_reads_an_enriched_log() {

@@ -4,6 +4,7 @@ use super::{Auditing, IMMUTABLE, State, Store};
 use crate::cli::report::say;
 use crate::control::rule::RuleForm;
 use crate::daemon::locked::Locked;
+use crate::sink::journal::rotate::OldLogs;
 
 impl Store {
     /// A daemon that comes after this one must neither forget nor change what is locked, and root's own tools
@@ -30,6 +31,14 @@ impl Store {
             "rules and settings are locked until the machine starts again; {guard}"
         ));
         Ok(())
+    }
+
+    /// What becomes of old logs when the daemon begins: what was locked before keeps them.
+    pub(in crate::daemon) fn old_logs(&self) -> OldLogs {
+        match self.lock.read() {
+            Ok(None) => OldLogs::AsConfigured,
+            Ok(Some(_)) | Err(_) => OldLogs::AllKept,
+        }
     }
 
     /// Whether `-e 2` was given.

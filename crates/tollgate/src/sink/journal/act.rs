@@ -14,6 +14,7 @@ use audit::conf::auditd::{Action, Overflow, SizeAction, Space};
 use nix::sys::statvfs::Statvfs;
 
 use super::machine::Urgency;
+use super::rotate::OldLogs;
 use super::{Journal, rotate};
 use crate::launch::Runlevel;
 
@@ -28,7 +29,44 @@ pub(super) struct Alarms {
     pub(super) space: bool,
     pub(super) admin: bool,
     pub(super) full: bool,
-    pub(super) error: bool,
+    /// What the disk has failed to do, each until it does it again.
+    write: bool,
+    flush: bool,
+    rotate: bool,
+}
+
+/// What the disk may fail to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Write,
+    Flush,
+    Rotate,
+}
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Flush => "fsync",
+            Self::Rotate => "rotate",
+        }
+    }
+}
+
+impl Alarms {
+    /// Whether the disk fails to do something.
+    pub(super) const fn error(&self) -> bool {
+        self.write || self.flush || self.rotate
+    }
+
+    /// Whether it has failed to do this.
+    pub(super) const fn of(&mut self, fault: Fault) -> &mut bool {
+        match fault {
+            Fault::Write => &mut self.write,
+            Fault::Flush => &mut self.flush,
+            Fault::Rotate => &mut self.rotate,
+        }
+    }
 }
 
 impl Journal {
@@ -45,7 +83,7 @@ impl Journal {
     /// Goes on writing, and warns anew.
     pub(super) fn resume(&mut self) {
         self.suspended = false;
-        self.until_ended = false;
+        self.until_ended = None;
         self.alarms = Alarms::default();
         if self.log.is_none()
             && let Err(error) = self.reopen()
@@ -55,12 +93,13 @@ impl Journal {
         }
     }
 
-    /// Removes old logs beyond `num_logs`.
+    /// Removes old logs beyond `num_logs`, unless all are kept.
     pub(super) fn remove_excess(&mut self) {
         let Some(conf) = &self.keep.conf else {
             return;
         };
-        if conf.max_log_file_action != SizeAction::Rotate || conf.num_logs < 2 {
+        let all_kept = self.old_logs == OldLogs::AllKept;
+        if all_kept || conf.max_log_file_action != SizeAction::Rotate || conf.num_logs < 2 {
             return;
         }
         match rotate::remove_excess(&self.directory, &self.name, conf.num_logs) {
@@ -73,8 +112,18 @@ impl Journal {
         }
     }
 
-    /// Starts a new log, and keeps as many old ones as configured.
-    pub(super) fn rotate(&mut self) {
+    /// Has old logs be of the group that the log is of.
+    pub(super) fn permit_old_logs(&mut self) {
+        if let Some(group) = self.keep.access().group
+            && self.keep.writes()
+            && let Err(error) = rotate::permit(&self.directory, &self.name, group)
+        {
+            self.alarm(&format!("cannot give old logs to log_group: {error}"));
+        }
+    }
+
+    /// Starts a new log, and keeps as many old ones as configured, or all.
+    pub(super) fn rotate(&mut self, old_logs: OldLogs) {
         let Some(conf) = &self.keep.conf else {
             return;
         };
@@ -84,19 +133,34 @@ impl Journal {
             return self.machine.tell(Urgency::Notice, text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
-        if let Some(Err(error)) = self.log.take().map(|log| log.close(group)) {
-            self.alarm(&format!("cannot close the old log to writers: {error}"));
-        }
-        let rotated = if keeps_all {
+        let disk_full_action = conf.disk_full_action.clone();
+        let rotated = if keeps_all || old_logs == OldLogs::AllKept {
             rotate::shift(&self.directory, &self.name)
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs)
         };
-        if let Err(error) = rotated {
-            self.alarm(&format!("cannot rotate the log: {error}"));
-            self.disk_failed("rotate", &error);
+        match rotated {
+            // Only now: what keeps its name is still to be written, also by the daemon after this one.
+            Ok(()) => {
+                self.alarms.rotate = false;
+                if let Some(Err(error)) = self.log.take().map(|log| log.close(group)) {
+                    self.alarm(&format!("cannot close the old log to writers: {error}"));
+                }
+            }
+            Err(error) => {
+                if !self.alarms.rotate {
+                    self.alarm(&format!("cannot rotate the log: {error}"));
+                }
+                // To rotate is no help then.
+                let in_vain = error.kind() == io::ErrorKind::StorageFull
+                    && disk_full_action == Action::Rotate;
+                if !in_vain {
+                    self.disk_failed(Fault::Rotate, &error);
+                }
+                self.alarms.rotate = true;
+            }
         }
-        if self.suspended {
+        if self.suspended || self.log.is_some() {
             return;
         }
         if let Err(error) = self.reopen() {
@@ -130,7 +194,7 @@ impl Journal {
                 self.suspend();
             }
             SizeAction::Rotate if conf.num_logs < 2 => {}
-            SizeAction::Rotate | SizeAction::KeepLogs => self.rotate(),
+            SizeAction::Rotate | SizeAction::KeepLogs => self.rotate(OldLogs::AsConfigured),
         }
     }
 
@@ -195,26 +259,29 @@ impl Journal {
 
     /// Does what is due when the disk is full.
     fn full(&mut self) {
-        if std::mem::replace(&mut self.alarms.full, true) {
+        let told = std::mem::replace(&mut self.alarms.full, true);
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let action = conf.disk_full_action.clone();
+        // There is room when the oldest log goes, which takes as many rotations as there may be logs.
+        if told && action != Action::Rotate {
             return;
         }
         let text = "no space left for the log";
-        if let Some(conf) = &self.keep.conf {
-            let action = conf.disk_full_action.clone();
-            if action == Action::Ignore {
-                self.alarm(text);
-            }
-            self.act(&action, text);
+        if action == Action::Ignore {
+            self.alarm(text);
         }
+        self.act(&action, text);
     }
 
     /// Does what is due when the disk does not do what it is asked.
-    pub(super) fn disk_failed(&mut self, what: &str, error: &io::Error) {
+    pub(super) fn disk_failed(&mut self, fault: Fault, error: &io::Error) {
         if error.kind() == io::ErrorKind::StorageFull {
             return self.full();
         }
-        let text = format!("{what}: the disk fails the log: {error}");
-        let told = std::mem::replace(&mut self.alarms.error, true);
+        let text = format!("{}: the disk fails the log: {error}", fault.name());
+        let told = std::mem::replace(self.alarms.of(fault), true);
         if let Some(conf) = &self.keep.conf
             && !told
         {
@@ -258,7 +325,7 @@ impl Journal {
                     .as_ref()
                     .is_some_and(|conf| conf.num_logs > 1)
                 {
-                    self.rotate();
+                    self.rotate(OldLogs::AsConfigured);
                 }
             }
             Action::Exec(program) => {

@@ -9,13 +9,18 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context as _;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 
+/// Flushes that have all ended well.
+const DONE: i32 = -1;
+/// An error without a number.
+const OTHER: i32 = -2;
+
 /// A running thread. One request waits at most: a flush brings all that was written before it.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     to: Option<Sender<File>>,
     thread: Option<JoinHandle<()>>,
-    /// The last error, 0 for none.
-    errno: Arc<AtomicI32>,
+    /// What has become of flushes since that was last asked for: an error, [`DONE`], or 0 for none.
+    outcome: Arc<AtomicI32>,
 }
 
 impl Flusher {
@@ -25,14 +30,22 @@ impl Flusher {
     /// When no thread can be started.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let (to, from) = bounded::<File>(1);
-        let errno = Arc::<AtomicI32>::default();
-        let shared = Arc::clone(&errno);
+        let outcome = Arc::<AtomicI32>::default();
+        let shared = Arc::clone(&outcome);
         let thread = thread::Builder::new()
             .name("tlg-flush".to_owned())
             .spawn(move || {
                 for file in from {
-                    if let Err(error) = file.sync_data() {
-                        shared.store(error.raw_os_error().unwrap_or(-1), Ordering::Relaxed);
+                    match file.sync_data() {
+                        Err(error) => {
+                            let errno = error.raw_os_error().unwrap_or(OTHER);
+                            shared.store(errno, Ordering::Relaxed);
+                        }
+                        Ok(()) => {
+                            // An error that nobody has asked for stays.
+                            let order = Ordering::Relaxed;
+                            let _told = shared.compare_exchange(0, DONE, order, order);
+                        }
                     }
                 }
             })
@@ -40,22 +53,23 @@ impl Flusher {
         Ok(Self {
             to: Some(to),
             thread: Some(thread),
-            errno,
+            outcome,
         })
     }
 
-    /// Asks for a flush.
+    /// Asks for a flush; whether an earlier one has ended well since this was last called.
     ///
     /// # Errors
     /// What an earlier flush answered, once.
-    pub(crate) fn flush(&self, file: File) -> io::Result<()> {
+    pub(crate) fn flush(&self, file: File) -> io::Result<bool> {
         if let Some(to) = &self.to {
             match to.try_send(file) {
                 Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
             }
         }
-        match self.errno.swap(0, Ordering::Relaxed) {
-            0 => Ok(()),
+        match self.outcome.swap(0, Ordering::Relaxed) {
+            0 => Ok(false),
+            DONE => Ok(true),
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }

@@ -8,7 +8,7 @@ use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
-use crate::sink::log::Access;
+use crate::sink::log::{Access, Closed};
 
 /// How a log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,45 @@ impl Keep {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
     }
 
+    /// The first key that says what becomes of records in which other settings differ.
+    pub(super) fn differs(&self, other: &Self) -> Option<&'static str> {
+        if self.path != other.path {
+            return Some("log_file");
+        }
+        let (old, new) = (self.conf.as_ref()?, other.conf.as_ref()?);
+        let keys = [
+            ("write_logs", old.write_logs == new.write_logs),
+            ("num_logs", old.num_logs == new.num_logs),
+            ("max_log_file", old.max_log_file == new.max_log_file),
+            (
+                "max_log_file_action",
+                old.max_log_file_action == new.max_log_file_action,
+            ),
+            ("space_left", old.space_left == new.space_left),
+            (
+                "space_left_action",
+                old.space_left_action == new.space_left_action,
+            ),
+            (
+                "admin_space_left",
+                old.admin_space_left == new.admin_space_left,
+            ),
+            (
+                "admin_space_left_action",
+                old.admin_space_left_action == new.admin_space_left_action,
+            ),
+            (
+                "disk_full_action",
+                old.disk_full_action == new.disk_full_action,
+            ),
+            (
+                "disk_error_action",
+                old.disk_error_action == new.disk_error_action,
+            ),
+        ];
+        keys.iter().find(|(_, same)| !same).map(|(key, _)| *key)
+    }
+
     pub(super) fn access(&self) -> Access {
         let Some(conf) = &self.conf else {
             return Access::PLAIN;
@@ -78,6 +117,7 @@ impl Keep {
                 Flush::Sync => OFlag::O_SYNC,
                 Flush::None | Flush::Incremental | Flush::IncrementalAsync => OFlag::empty(),
             },
+            closed: Closed::Reopen,
         }
     }
 }

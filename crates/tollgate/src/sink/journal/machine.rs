@@ -26,18 +26,22 @@ pub(crate) enum Urgency {
     Notice,
 }
 
+/// A program that was run: none has the number of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunId(pub(super) u32);
+
 /// What can be done to a machine. Nothing here waits for anybody.
 pub(crate) trait Machine: Send {
     /// Tells syslog, and whoever reads what the daemon says.
     fn tell(&mut self, urgency: Urgency, text: &str);
     /// Sends a mail to `action_mail_acct`.
     fn mail(&mut self, to: &BStr, subject: &str, text: &str);
-    /// Runs a program without arguments; whether it has started.
-    fn run(&mut self, program: &BStr) -> bool;
+    /// Runs a program without arguments; `None` when it has not started.
+    fn run(&mut self, program: &BStr) -> Option<RunId>;
     /// Whether a program that was run has not been seen to end.
     fn waits(&self) -> bool;
-    /// Whether a program that was run has ended since this was last asked.
-    fn ended(&mut self) -> bool;
+    /// The programs that have ended since this was last asked.
+    fn ended(&mut self) -> Vec<RunId>;
     /// Sends the machine there.
     fn go(&mut self, to: Runlevel);
 }
@@ -46,7 +50,9 @@ pub(crate) trait Machine: Send {
 #[derive(Debug, Default)]
 pub(crate) struct ThisMachine {
     launcher: Option<Launcher>,
-    programs: Vec<Launched>,
+    programs: Vec<(RunId, Launched)>,
+    /// Programs so far.
+    started: u32,
 }
 
 impl ThisMachine {
@@ -55,22 +61,22 @@ impl ThisMachine {
         Self {
             launcher,
             programs: Vec::new(),
+            started: 0,
         }
     }
 
-    /// Starts a program; whether it has started. Why not is said.
-    fn start(&mut self, name: &BStr, program: Program) -> bool {
-        let Some(launcher) = &self.launcher else {
-            return false;
-        };
-        match launcher.run(program) {
+    /// Starts a program. Why it has not started is said.
+    fn start(&mut self, name: &BStr, program: Program) -> Option<RunId> {
+        match self.launcher.as_ref()?.run(program) {
             Ok((launched, _no_input)) => {
-                self.programs.push(launched);
-                true
+                self.started = self.started.wrapping_add(1);
+                let run = RunId(self.started);
+                self.programs.push((run, launched));
+                Some(run)
             }
             Err(error) => {
                 self.tell(Urgency::Alert, &format!("cannot run `{name}`: {error:#}"));
-                false
+                None
             }
         }
     }
@@ -105,7 +111,7 @@ impl Machine for ThisMachine {
         self.start(SENDMAIL.into(), letter);
     }
 
-    fn run(&mut self, program: &BStr) -> bool {
+    fn run(&mut self, program: &BStr) -> Option<RunId> {
         self.start(program, Program::Action(Text::new(program)))
     }
 
@@ -113,10 +119,11 @@ impl Machine for ThisMachine {
         !self.programs.is_empty()
     }
 
-    fn ended(&mut self) -> bool {
-        let before = self.programs.len();
-        self.programs.retain(|program| !program.has_ended());
-        self.programs.len() < before
+    fn ended(&mut self) -> Vec<RunId> {
+        let ended = self
+            .programs
+            .extract_if(.., |(_, program)| program.has_ended());
+        ended.map(|(run, _)| run).collect()
     }
 
     fn go(&mut self, to: Runlevel) {

@@ -15,17 +15,24 @@ use super::machine::Urgency;
 use super::*;
 use crate::launch::Runlevel;
 
+mod disk;
+mod locked;
+
 /// What was asked of the machine.
 #[derive(Clone, Debug, Default)]
-struct Noted(Arc<Mutex<Vec<String>>>);
+struct Noted {
+    notes: Arc<Mutex<Vec<String>>>,
+    runs: u32,
+    ended: Arc<Mutex<Vec<RunId>>>,
+}
 
 impl Noted {
     fn note(&self, text: String) {
-        self.0.lock().unwrap().push(text);
+        self.notes.lock().unwrap().push(text);
     }
 
     fn taken(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.notes.lock().unwrap())
     }
 }
 
@@ -38,17 +45,18 @@ impl Machine for Noted {
         self.note(format!("mail {to}: {subject}"));
     }
 
-    fn run(&mut self, program: &BStr) -> bool {
+    fn run(&mut self, program: &BStr) -> Option<RunId> {
         self.note(format!("run {program}"));
-        true
+        self.runs += 1;
+        Some(RunId(self.runs))
     }
 
     fn waits(&self) -> bool {
         false
     }
 
-    fn ended(&mut self) -> bool {
-        true
+    fn ended(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.ended.lock().unwrap())
     }
 
     fn go(&mut self, to: Runlevel) {
@@ -79,7 +87,8 @@ impl Place {
         let noted = Noted::default();
         let path = directory.path().join("audit.log");
         let keep = Keep::configured(settings, Some(path)).unwrap();
-        let journal = Journal::open(keep, Box::new(noted.clone()), None).unwrap();
+        let journal =
+            Journal::open(keep, OldLogs::AsConfigured, Box::new(noted.clone()), None).unwrap();
         Self {
             directory,
             noted,
@@ -214,7 +223,13 @@ fn a_log_without_configuration_holds_events_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let machine = Box::new(Noted::default());
-    let mut journal = Journal::open(Keep::plain(path.clone()), machine, None).unwrap();
+    let mut journal = Journal::open(
+        Keep::plain(path.clone()),
+        OldLogs::AsConfigured,
+        machine,
+        None,
+    )
+    .unwrap();
     assert_eq!(journal.append(EVENT, 1, &mut ()).written, 1);
     journal.rotate_now(Asker::this());
     journal.end(Asker::this());
@@ -290,8 +305,11 @@ fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
     assert_eq!(place.noted.taken(), ["run /sbin/room"]);
     assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
     fs::remove_file(place.directory.path().join("audit.log")).unwrap();
-    place.journal.look();
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    for (ends, written) in [(2, 0), (1, 1)] {
+        *place.noted.ended.lock().unwrap() = vec![RunId(ends)];
+        place.journal.look();
+        assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, written);
+    }
 }
 
 #[test]
@@ -367,7 +385,13 @@ fn the_group_of_the_log_may_read_it() {
         ..settings()
     };
     let keep = Keep::configured(settings, None).unwrap();
-    let _journal = Journal::open(keep, Box::new(Noted::default()), None).unwrap();
+    let _journal = Journal::open(
+        keep,
+        OldLogs::AsConfigured,
+        Box::new(Noted::default()),
+        None,
+    )
+    .unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let expected = if group == 0 {
         (0o700, 0o600)

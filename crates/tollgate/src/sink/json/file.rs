@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::{Schema, records};
 use crate::cli::report::warn;
 use crate::sink::journal::names::Names;
-use crate::sink::journal::rotate;
+use crate::sink::journal::rotate::{self, OldLogs};
 use crate::sink::log::directory::Directory;
 use crate::sink::log::{Access, Log};
 use crate::sink::outlet::Sink;
@@ -89,7 +89,7 @@ impl JsonLog {
     fn append(&mut self) -> io::Result<()> {
         let bytes = u64::try_from(self.text.len()).map_err(io::Error::other)?;
         if self.most != 0 && self.size != 0 && self.size + bytes > self.most {
-            self.begin_new()?;
+            self.begin_new(OldLogs::AsConfigured)?;
         }
         if let Err(partly) = self.log.append(&self.text) {
             self.log.take_back(partly.written)?;
@@ -99,8 +99,10 @@ impl JsonLog {
         Ok(())
     }
 
-    fn begin_new(&mut self) -> io::Result<()> {
-        if self.files == 1 {
+    fn begin_new(&mut self, old_logs: OldLogs) -> io::Result<()> {
+        if old_logs == OldLogs::AllKept {
+            rotate::shift(&self.directory, &self.name)?;
+        } else if self.files == 1 {
             self.directory.remove(&self.name)?;
         } else {
             rotate::rotate(&self.directory, &self.name, self.files)?;
@@ -134,11 +136,11 @@ impl Sink for JsonLog {
         self.append()
     }
 
-    fn rotate(&mut self) {
+    fn rotate(&mut self, old_logs: OldLogs) {
         if self.files == 1 {
             return warn("the JSON log is not rotated: keep is 0");
         }
-        if let Err(error) = self.begin_new() {
+        if let Err(error) = self.begin_new(old_logs) {
             warn(&format!("cannot rotate the JSON log: {error}"));
         }
     }
@@ -188,10 +190,22 @@ mod tests {
         let mut log = JsonLog::open(&settings).unwrap();
         for _ in 0..2 {
             log.write(EVENT).unwrap();
-            log.rotate();
+            log.rotate(OldLogs::AsConfigured);
         }
         let text = fs::read_to_string(&settings.file).unwrap();
         assert_eq!(text.lines().count(), 2);
+    }
+
+    #[test]
+    fn what_is_locked_is_not_rotated_away() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 1, 1);
+        let mut log = JsonLog::open(&settings).unwrap();
+        for _ in 0..3 {
+            log.write(EVENT).unwrap();
+            log.rotate(OldLogs::AllKept);
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4);
     }
 
     #[test]

@@ -12,11 +12,15 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
-use super::Access;
+use super::{Access, Closed};
 
 /// Bits of a mode that let others than the owner write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
+/// Bits of a mode that can be set.
+const MODE: u32 = 0o7777;
+/// Mode of a directory that the group of its logs may read.
+const ADMITTED: u32 = 0o750;
 
 /// An open directory in which nobody else can replace files.
 #[derive(Debug)]
@@ -94,13 +98,20 @@ impl Directory {
             | OFlag::O_NONBLOCK
             | OFlag::O_CLOEXEC
             | access.flags;
-        let file = openat(&self.file, name, flags, Mode::from_bits_truncate(0o600))
+        let open = || openat(&self.file, name, flags, Mode::from_bits_truncate(0o600));
+        let mut opened = open();
+        // The daemon is root without the right to pass over modes.
+        if matches!(opened, Err(Errno::EACCES))
+            && access.closed == Closed::Reopen
+            && self.open_to_writers(name).is_ok()
+        {
+            opened = open();
+        }
+        let file = opened
             .map(File::from)
             .with_context(|| format!("cannot open log `{}`", shown()))?;
-        let about = file
-            .metadata()
-            .with_context(|| format!("cannot look at log `{}`", shown()))?;
-        if !about.is_file() || about.nlink() != 1 || about.uid() != geteuid().as_raw() {
+        let own = is_own(&file).with_context(|| format!("cannot look at log `{}`", shown()))?;
+        if !own {
             bail!(
                 "log `{}` is no regular file of our own with one name",
                 shown()
@@ -114,12 +125,56 @@ impl Directory {
         Ok(file)
     }
 
-    /// Lets the group of the logs into the directory.
+    /// Opens a log of our own to writers again.
+    fn open_to_writers(&self, name: &Path) -> io::Result<()> {
+        let file = self.look_into(name)?;
+        if is_own(&file)? {
+            fchmod(&file, Mode::from_bits_truncate(0o600))?;
+        }
+        Ok(())
+    }
+
+    /// Opens what is there for reading, whatever it is.
+    fn look_into(&self, name: &Path) -> nix::Result<File> {
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = openat(&self.file, name, flags, Mode::empty())?;
+        Ok(file.into())
+    }
+
+    /// Lets the group of the logs into the directory. Without one, it is taken from the group that was let in
+    /// before, and otherwise left as somebody has made it.
     ///
     /// # Errors
     /// What the kernel answers.
     pub(crate) fn admit(&self, group: u32) -> io::Result<()> {
-        permit(&self.file, group, 0o750)
+        if group != 0 {
+            return permit(&self.file, group, ADMITTED);
+        }
+        let about = self.file.metadata()?;
+        if about.gid() != 0 && about.mode() & MODE == ADMITTED {
+            permit(&self.file, 0, 0o700)?;
+        }
+        Ok(())
+    }
+
+    /// Gives an old log to a group; `false` when there is nothing of that name. What is no log of our own stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn permit_old(&self, name: &Path, group: u32) -> io::Result<bool> {
+        let file = match self.look_into(name) {
+            Ok(file) => file,
+            Err(Errno::ENOENT) => return Ok(false),
+            Err(Errno::ELOOP) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        };
+        let about = file.metadata()?;
+        let mode = closed_mode(group);
+        if is_own(&file)? && (about.gid(), about.mode() & MODE) != (group, mode) {
+            permit(&file, group, mode)?;
+        }
+        Ok(true)
     }
 
     /// Gives a file another name, which replaces what has it; `false` when there is no such file.
@@ -150,6 +205,17 @@ impl Directory {
     pub(crate) fn has(&self, name: &Path) -> bool {
         fstatat(&self.file, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
     }
+}
+
+/// Mode of a log that nobody writes any more.
+pub(super) const fn closed_mode(group: u32) -> u32 {
+    if group == 0 { 0o400 } else { 0o440 }
+}
+
+/// Whether it is a regular file of our own that has one name.
+fn is_own(file: &File) -> io::Result<bool> {
+    let about = file.metadata()?;
+    Ok(about.is_file() && about.nlink() == 1 && about.uid() == geteuid().as_raw())
 }
 
 /// Gives an open file to a group.
