@@ -237,7 +237,9 @@ pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
     let rules = format!("{}-e 2\n", rule(&place));
     let mut daemon = Daemon::start_configured(&place, &rules, &log, &conf);
     let file = place.own.join("auditd.conf");
-    let here = fs::read_to_string(&file).unwrap().replace("RAW", "ENRICHED");
+    let here = fs::read_to_string(&file)
+        .unwrap()
+        .replace("RAW", "ENRICHED");
     let elsewhere = here.replace(log.to_str().unwrap(), other.to_str().unwrap());
     assert_ne!(here, elsewhere);
     let records = |result: &str| {
