@@ -111,6 +111,7 @@ mod e2e {
         outside::the_status_is_watched_and_has_the_runs_of_programs,
         packaging::the_unit_is_right,
         packaging::journald_leaves_the_kernels_audit_as_it_is,
+        packaging::an_upgrade_restarts_no_daemon_that_has_locked,
         packaging::shells_complete_the_commands,
         plugin::a_plugin_is_given_every_line_and_the_end_of_each_event,
         plugin::a_plugin_that_ends_is_started_again_and_no_line_is_cut,
