@@ -157,6 +157,7 @@ mod e2e {
         endure::very_many_short_processes,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
+        messages::a_daemon_that_leaves_writes_what_it_was_sent,
         load::a_rate_limit_loses_what_is_above_it_and_says_so,
         differential::kernel_and_tollgate_agree,
         answers::stock_programs_answer_the_same_of_both_logs,

@@ -303,6 +303,9 @@ fn finish(
     outcome.lost_messages = lost_messages;
     let summary = Summary(&outcome);
     say(&format!("stopped: {summary}; log {}", log.display()));
+    if left_in.is_some() {
+        live.leave_kernel();
+    }
     if let Some(place) = left_in {
         say(&format!(
             "what audits goes on, for the next daemon: pinned in `{}`",

@@ -8,7 +8,7 @@ use audit::ids::Serial;
 use crossbeam_channel::bounded;
 use engine::{Decoder, Engine, Keys, Pins, Places, Survivors};
 
-use super::{DRAIN, Drained, Reader};
+use super::{DRAIN, Drain, Drained, Reader, last_messages};
 use crate::cli::report::warn;
 use crate::daemon::encoding::Encoding;
 use crate::daemon::losses::{Losses, Rate};
@@ -168,7 +168,8 @@ impl Reader {
     /// Detaches an engine, and has all that it has recorded written.
     fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
         let detaching = engine.detach();
-        self.drain_all(&engine, state)?;
+        while self.drain(&engine, state)? != Drain::Nothing {}
+        last_messages(state)?;
         let (written, is_written) = bounded(1);
         state.borrow_mut().batch.then = Some(written);
         self.pass_on(&engine, state);
