@@ -58,6 +58,12 @@ pub enum PinError {
         #[source]
         source: io::Error,
     },
+    /// What is pinned there lasts as long as the machine.
+    #[error("what is pinned in `{}` is locked until the machine starts again", path.display())]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
 }
 
 impl Pins {
@@ -125,6 +131,21 @@ impl Pins {
         Ok(())
     }
 
+    /// Gives something a name in one step: whatever ends this process, what has had the name or this has it.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn exchange(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
+        let new = format!("{name}-new");
+        self.keep(&new, fd)?;
+        let exchanged = fs::rename(self.path().join(&new), self.path().join(name));
+        if exchanged.is_err() {
+            // That it stays keeps nobody from anything.
+            let _removed = self.remove(&new);
+        }
+        exchanged
+    }
+
     /// What has a name; an error of kind `NotFound` when nothing has.
     ///
     /// # Errors
@@ -167,12 +188,23 @@ impl Pins {
         Ok(names)
     }
 
+    /// Whether what is pinned is locked until the machine starts again.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.has(LOCKED)
+    }
+
     /// Takes all names away, and with them what nobody else holds. [`HEADER`] is the first: without it the
     /// others are nothing.
     ///
     /// # Errors
-    /// [`PinError::Refused`].
+    /// [`PinError::Locked`], with all names in their places, and [`PinError::Refused`].
     pub fn clear(&self) -> Result<(), PinError> {
+        if self.is_locked() {
+            return Err(PinError::Locked {
+                path: self.path().to_owned(),
+            });
+        }
         let clear = || {
             self.remove(HEADER)?;
             self.names("")?
@@ -200,6 +232,8 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
 
 /// Name of the ledger, which is given when all others are, and taken away before them.
 pub(crate) const HEADER: &str = "header";
+/// Name of the note about what is locked.
+pub(crate) const LOCKED: &str = "locked";
 
 fn is_bpf(path: &Path) -> io::Result<bool> {
     Ok(fstatfs(File::open(path)?)?.filesystem_type() == BPF_FS_MAGIC)

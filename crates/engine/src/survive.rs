@@ -52,14 +52,14 @@ pub struct Survivors {
 }
 
 impl Left {
-    /// Looks what was left.
+    /// Looks what was left. Names that are no whole set are taken away, unless they are locked.
     ///
     /// # Errors
-    /// When what is no whole set of names cannot be taken away.
+    /// When they cannot be taken away.
     pub fn of(pins: &Pins) -> Result<Self, PinError> {
         let header = match pins.find(HEADER) {
             Ok(header) => header,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !pins.is_locked() => {
                 // Names without a header were being given, or taken away.
                 pins.clear()?;
                 return Ok(Self::Nothing);

@@ -4,7 +4,7 @@
 //! systemd is told of it; [`pipeline`] the threads between the ring and the log, of
 //! which [`reader`] is the first, with [`encoding`]; [`orders`] what other threads ask of it while it runs;
 //! [`store`] the rules in force and the requests that change them, [`live`] what it orders, [`change`] the
-//! records of that, [`locked`] what `-e 2` leaves to the next daemon;
+//! records of that, [`locked`] what `-e 2` leaves to the next daemon, [`means`] what of it is no rule;
 //! [`kernel`] has the kernel's own audit send its messages, which [`messages`] takes into the stream;
 //! [`losses`] tells what was lost on the way, [`rule_counts`] of which rules, [`heartbeat`] how long the
 //! engine saw nothing; [`survive`] what outlives the daemon, and is taken over by the next; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
@@ -17,6 +17,7 @@ mod kernel;
 mod live;
 mod locked;
 mod losses;
+mod means;
 mod messages;
 mod notify;
 mod orders;
@@ -29,6 +30,7 @@ mod summary;
 mod survive;
 mod tend;
 
+pub(crate) use means::Means;
 pub(crate) use start::{Control, RuleSource, Settings, run};
 pub(crate) use survive::{PINS, Survival};
 pub(crate) use tend::LogSource;

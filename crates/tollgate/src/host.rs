@@ -41,6 +41,11 @@ impl Planner {
         Self { modules, deny }
     }
 
+    /// Keys of the rules that deny.
+    pub(crate) fn denies(&self) -> &[BString] {
+        &self.deny
+    }
+
     /// Whether something refuses calls by labels, and has the kernel's audit make records of it.
     pub(crate) fn has_security_module(&self) -> bool {
         !self.modules.is_empty()

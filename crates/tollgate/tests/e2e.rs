@@ -32,6 +32,7 @@ mod e2e {
     mod known;
     mod life;
     mod load;
+    mod locked;
     mod messages;
     mod outside;
     mod packaging;
@@ -114,6 +115,7 @@ mod e2e {
         outside::metrics_are_told_to_who_asks,
         outside::the_status_is_watched_and_has_the_runs_of_programs,
         packaging::the_unit_is_right,
+        packaging::an_upgrade_restarts_no_daemon_that_has_locked,
         packaging::journald_leaves_the_kernels_audit_as_it_is,
         packaging::shells_complete_the_commands,
         plugin::a_plugin_is_given_every_line_and_the_end_of_each_event,
@@ -150,12 +152,16 @@ mod e2e {
         survive::a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it,
         survive::an_orderly_end_leaves_nothing_pinned,
         survive::what_is_locked_goes_on_after_its_daemon,
+        locked::other_settings_change_nothing,
+        locked::what_cannot_be_gone_on_with_stays,
+        locked::what_cannot_be_locked_is_not_half_done,
         survive::what_cannot_be_read_is_not_misread,
         survive::another_build_writes_what_it_finds,
         survive::one_daemon_at_a_time_uses_what_is_pinned,
         messages::what_programs_and_the_kernel_say_is_in_the_log,
         messages::beside_auditd_messages_are_read_and_nothing_is_changed,
         messages::what_a_killed_daemon_has_changed_is_put_back,
+        messages::a_daemon_that_leaves_writes_what_it_was_sent,
         endure::rules_are_replaced_very_often,
         endure::very_many_short_processes,
         load::a_burst_loses_nothing,

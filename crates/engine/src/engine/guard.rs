@@ -18,12 +18,10 @@ use crate::error::EngineError;
 use crate::load::Places;
 use crate::load::skel::types;
 use crate::note::Note;
-use crate::pins::{Pins, c_path};
+use crate::pins::{LOCKED, Pins, c_path};
 use crate::program::Program;
 use crate::survive::PLAN;
 
-/// Name of the note.
-const LOCKED: &str = "locked";
 /// What names of links begin with that hold a program of the guard.
 const GUARD: &str = "guard-";
 /// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard.bpf.h`, without the last byte.
@@ -39,12 +37,16 @@ impl<'s> Engine<'s> {
         let Some(pins) = &self.pins else {
             return Ok(());
         };
+        let says = locked_in(pins.path()).ok().flatten();
+        if says.is_some_and(|says| says == text) {
+            return Ok(());
+        }
         let note = Note {
             names: Vec::new(),
             text: text.to_vec(),
         };
         note.to_map()
-            .and_then(|map| pins.keep(LOCKED, map))
+            .and_then(|map| pins.exchange(LOCKED, map))
             .map_err(|source| EngineError::Pinned {
                 what: "a note about what is locked".to_owned(),
                 source,

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anstream::ColorChoice;
 use anyhow::Context as _;
-use audit::plan::hook::EngineKind;
 use bstr::BString;
 use nix::unistd::setsid;
 
@@ -16,7 +15,7 @@ use super::rules;
 use crate::config;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
-use crate::daemon::{self, Control, LogSource, RuleSource, Settings, Survival};
+use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
@@ -137,22 +136,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Some(path) => Control::At(path.clone()),
             None => Control::IfFree(control::SOCKET.into()),
         },
-        engines: match args.engine.or(file.engine).unwrap_or(Engine::Auto) {
-            Engine::Fentry => vec![EngineKind::Fentry],
-            Engine::Tracepoint => vec![EngineKind::Tracepoint],
-            Engine::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
+        means: Means {
+            engine: args.engine.or(file.engine).unwrap_or(Engine::Auto),
+            uring: !args.no_uring && file.io_uring.unwrap_or(true),
+            context: file.json.is_some(),
+            kernel_messages: args
+                .kernel_messages
+                .or(file.kernel_messages)
+                .unwrap_or_else(|| usual_messages(&log)),
         },
-        kernel_messages: args
-            .kernel_messages
-            .or(file.kernel_messages)
-            .unwrap_or_else(|| usual_messages(&log)),
         survival: survival(args, file.pins, &log),
         log,
         delay: {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
             Duration::from_millis(ms.unwrap_or(DELAY_MS))
         },
-        uring: !args.no_uring && file.io_uring.unwrap_or(true),
         metrics: file.metrics,
         json: file.json,
         terminal,

@@ -24,9 +24,10 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use audit::plan::hook::EngineKind;
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::metrics::Address;
 use crate::sink::json::file as json;
@@ -80,7 +81,7 @@ pub(crate) enum Place {
 }
 
 /// An engine, or the choice of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {
     /// The first that works here.
@@ -92,7 +93,7 @@ pub(crate) enum Engine {
 }
 
 /// How to read the messages of the kernel's audit: of users, logins, denials and the like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Messages {
     /// As `unicast` where no other process does, as `multicast` beside one.
@@ -112,6 +113,38 @@ pub(crate) enum Messages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u64")]
 pub(crate) struct Delay(pub(crate) u64);
+
+impl Engine {
+    /// Its name here and as an option.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Fentry => "fentry",
+            Self::Tracepoint => "tracepoint",
+        }
+    }
+
+    /// Engines to try, the best first.
+    pub(crate) fn kinds(self) -> Vec<EngineKind> {
+        match self {
+            Self::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
+            Self::Fentry => vec![EngineKind::Fentry],
+            Self::Tracepoint => vec![EngineKind::Tracepoint],
+        }
+    }
+}
+
+impl Messages {
+    /// Its name here and as an option.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Unicast => "unicast",
+            Self::Multicast => "multicast",
+            Self::Off => "off",
+        }
+    }
+}
 
 impl TryFrom<u64> for Delay {
     type Error = String;

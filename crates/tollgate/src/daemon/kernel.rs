@@ -12,6 +12,7 @@ mod saved;
 
 use std::io;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -29,6 +30,8 @@ const SAVED: &str = "/run/tollgate/kernel-audit";
 const BACKLOG_LIMIT: u32 = 8192;
 /// Between two looks at what the kernel has lost.
 const PERIOD: Duration = Duration::from_secs(10);
+/// For what the kernel has to send at the end.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// `-e 0`, `-e 1` and `-e 2` of `auditctl`.
 const OFF: u32 = 0;
 const ON: u32 = 1;
@@ -213,6 +216,30 @@ impl MessageSource {
         self.all_lost
     }
 
+    /// Leaves what was changed to the next daemon, which knows what was before.
+    pub(super) fn leave(&mut self) {
+        if let Some(registered) = &mut self.registered
+            && std::mem::take(&mut registered.ours)
+        {
+            say(
+                "messages of the kernel's audit: until the next daemon, they go to the kernel's log",
+            );
+        }
+    }
+
+    /// Waits until what the kernel has for this reader was sent, for a moment at most.
+    fn settle(&self) {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until
+            && self
+                .control
+                .status()
+                .is_ok_and(|status| status.backlog != 0)
+        {
+            thread::yield_now();
+        }
+    }
+
     /// What there is to say about it.
     pub(super) fn describe(&self, messages: &mut KernelMessages) {
         let how = if self.registered.is_some() {
@@ -240,14 +267,16 @@ impl MessageSource {
 }
 
 impl Drop for MessageSource {
-    /// Leaves the kernel's audit as it was found. What was sent until then can still be read.
+    /// Leaves the kernel's audit as it was found, if it is not left to the next daemon. What was sent until then can still be read.
     fn drop(&mut self) {
-        let Some(registered) = &mut self.registered else {
-            return;
-        };
-        if registered.ours {
-            put_back(&self.control, &mut registered.saved);
+        match &mut self.registered {
+            None => return,
+            Some(registered) if registered.ours => {
+                put_back(&self.control, &mut registered.saved);
+            }
+            Some(_) => {}
         }
+        self.settle();
         if let Err(error) = self.control.unregister() {
             say(&format!("the kernel's audit keeps this reader: {error}"));
         }

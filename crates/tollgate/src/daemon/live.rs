@@ -96,6 +96,13 @@ impl Live {
         }
     }
 
+    /// Has the kernel's audit stay as it is for the next daemon, and not as it was found.
+    pub(super) fn leave_kernel(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.leave();
+        }
+    }
+
     /// Leaves the kernel's audit as it was found; what it has sent until then is still taken. Gives what
     /// it has lost.
     pub(super) fn let_kernel_go(&mut self) -> u64 {

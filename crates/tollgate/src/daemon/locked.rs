@@ -16,7 +16,8 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::control::rule::RuleForm;
+use super::means::Means;
+use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::Settings;
 
 /// Name of the file, in the directory of the control socket.
@@ -28,7 +29,12 @@ const LIMIT_BYTES: u64 = 256 << 20;
 /// What is locked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Locked {
+    /// Those that commands change; what only the daemon of the moment knows is left out.
     pub(super) settings: Settings,
+    /// Those of the start.
+    pub(super) means: Means,
+    /// Keys of the rules whose calls are denied when they could not be recorded.
+    pub(super) deny: Vec<Text>,
     /// In evaluation order.
     pub(super) rules: Vec<RuleForm>,
 }
@@ -122,7 +128,7 @@ impl LockFile {
     /// rules change by a restart only.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When it cannot be written; the file is as it was then.
     pub(super) fn write(&self, locked: &Locked) -> anyhow::Result<Vec<u8>> {
         let kept = Kept {
             boot_id: self.boot.clone(),
@@ -144,8 +150,26 @@ impl LockFile {
             })
             .and_then(|mut file: File| file.write_all(&text).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&new, path));
+        if written.is_err() {
+            // What has kept it from being written is what is to be told.
+            let _removed = remove(&new);
+        }
         written.with_context(|| format!("cannot write `{shown}`, which keeps what is locked"))?;
         Ok(text)
+    }
+
+    /// Takes the file away: what it says is not in force.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub(super) fn take_away(&self) -> anyhow::Result<()> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        remove(path).with_context(|| {
+            let shown = path.display();
+            format!("cannot remove `{shown}`, which says that all is locked, and it is not")
+        })
     }
 }
 
@@ -169,6 +193,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::means::tests::USUAL;
 
     fn locked() -> Locked {
         Locked {
@@ -176,6 +201,8 @@ mod tests {
                 enabled: 2,
                 ..Settings::default()
             },
+            means: USUAL,
+            deny: vec![Text::new(b"key")],
             rules: Vec::new(),
         }
     }
@@ -208,6 +235,21 @@ mod tests {
         fs::remove_file(directory.path().join(NAME)).unwrap();
         std::os::unix::fs::symlink("/dev/null", directory.path().join(NAME)).unwrap();
         file.read().unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_no_trace() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
+        let place = directory.path().join(NAME);
+        fs::create_dir(&place).unwrap();
+        file.write(&locked()).unwrap_err();
+        fs::remove_dir(&place).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        file.write(&locked()).unwrap();
+        file.take_away().unwrap();
+        file.take_away().unwrap();
+        assert_eq!(file.read().unwrap(), None);
     }
 
     #[test]

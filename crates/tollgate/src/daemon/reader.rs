@@ -126,10 +126,7 @@ impl Reader {
             match self.follow(&engine, &state, &wakers)? {
                 Order::Leave if engine.is_pinned() => {
                     self.drain_up_to_now(&engine, &state)?;
-                    self.pass_on(&engine, &state);
-                    let mut drained = state.borrow().account();
-                    drained.stats = engine.stats();
-                    return Ok((drained, None));
+                    return Ok((self.account_at_end(&engine, &state)?, None));
                 }
                 Order::Leave | Order::Stop => break,
                 Order::Replace(replace) => {
@@ -174,7 +171,18 @@ impl Reader {
             }
         }
         let detaching = engine.detach();
-        self.drain_all(&engine, &state)?;
+        while self.drain(&engine, &state)? != Drain::Nothing {}
+        let drained = self.account_at_end(&engine, &state)?;
+        Ok((drained, Some(detaching)))
+    }
+
+    /// Takes the last messages, tells all that was lost, and passes everything on.
+    fn account_at_end(
+        &self,
+        engine: &Engine<'_>,
+        state: &RefCell<Encoding>,
+    ) -> anyhow::Result<Drained> {
+        last_messages(state)?;
         let mut drained = state.borrow().account();
         drained.stats = engine.stats();
         {
@@ -184,8 +192,8 @@ impl Reader {
                 .tell_all(&drained, &self.limits, Instant::now());
             state.record_all(&records, engine.now()?);
         }
-        self.pass_on(&engine, &state);
-        Ok((drained, Some(detaching)))
+        self.pass_on(engine, state);
+        Ok(drained)
     }
 
     /// What wakes this thread beside the ring: orders, and messages.
@@ -319,19 +327,6 @@ impl Reader {
         }
     }
 
-    /// Takes what is left when no call is seen any more.
-    fn drain_all(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
-        while self.drain(engine, state)? != Drain::Nothing {}
-        for _ in 0..LAST_MESSAGES {
-            if !state.borrow_mut().receive()? {
-                break;
-            }
-            state.borrow_mut().all_messages();
-        }
-        state.borrow_mut().last_messages();
-        Ok(())
-    }
-
     /// Takes what the ring holds now and passes it on, so much at most that orders do not wait for long.
     fn drain(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<Drain> {
         let mut taken = 0;
@@ -389,6 +384,19 @@ impl Reader {
         // The log thread outlives this one: it ends when this channel closes.
         let _gone = self.full.send(batch);
     }
+}
+
+/// Takes the messages that have come by now, and passes on the calls whose records do not come any more.
+fn last_messages(state: &RefCell<Encoding>) -> anyhow::Result<()> {
+    let mut state = state.borrow_mut();
+    for _ in 0..LAST_MESSAGES {
+        if !state.receive()? {
+            break;
+        }
+        state.all_messages();
+    }
+    state.last_messages();
+    Ok(())
 }
 
 /// Looks whether the engine's programs run, and says what has changed.

@@ -18,6 +18,7 @@ use engine::{KernelAudit, MessageStream, Options, Pins, Probe};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
@@ -26,13 +27,13 @@ use super::confine::confine;
 use super::kernel::MessageSource;
 use super::live::{Kept, Live};
 use super::losses::Limits;
+use super::means::Means;
 use super::notify::Manager;
-use super::pipeline::{Pipeline, Running};
+use super::pipeline::{Pipeline, Running, Started};
 use super::summary::{Ready, Summary};
 use super::survive::{Pinning, Survival};
 use super::tend::{self, LogOrders, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
-use crate::config::native::Messages;
 use crate::control::server::{self, Server};
 use crate::dispatch;
 use crate::launch::Launcher;
@@ -60,16 +61,12 @@ pub(crate) struct Settings {
     pub(crate) rules: RuleSource,
     /// Where to listen for commands.
     pub(crate) control: Control,
-    /// Engines to try, the best first.
-    pub(crate) engines: Vec<EngineKind>,
+    /// How calls and messages are seen.
+    pub(crate) means: Means,
     /// Log file.
     pub(crate) log: LogSource,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
-    /// How to read the messages of the kernel's audit.
-    pub(crate) kernel_messages: Messages,
-    /// See operations of `io_uring` where the engine can.
-    pub(crate) uring: bool,
     /// Where to serve metrics.
     pub(crate) metrics: Option<Address>,
     /// Whether what audits outlives the daemon.
@@ -111,7 +108,7 @@ pub(crate) enum Control {
 ///
 /// # Errors
 /// What kept the daemon from starting, or made the engine fail.
-pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {
         say(NOT_ROOT);
         return Ok(Exit::NotRoot.into());
@@ -123,7 +120,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     settings.log.is_free()?;
     let pins = settings.survival.open()?;
-    let Some(mut store) = rules::store(&settings, server.as_ref(), pins.as_ref())? else {
+    let Some(mut store) = rules::store(&mut settings, server.as_ref(), pins.as_ref())? else {
         return Ok(ExitCode::FAILURE);
     };
     let plan = store.plan();
@@ -139,28 +136,28 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     let opened =
         Opened::before_rights_are_given_up(&settings, &keep, server.as_ref(), pins.as_ref())?;
     let with_calls = opened.messages.is_some() && store.planner().has_security_module();
-    let options = engine_options(&settings, with_calls);
+    let engines = settings.means.engine.kinds();
+    let options = options(settings.means, with_calls);
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
     let log_thread = LogOrders::new(log_orders);
     let mut tend = Tend::new(settings.log, &keep, log_thread.clone());
     let log_path = keep.path.clone();
-    let confinement = confine(&settings.engines, &opened.writable)?;
+    let confinement = confine(&engines, &opened.writable)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
     let pinning = Pinning::look(pins, keep.writes().then_some(&log_path))?;
     let machine = Box::new(ThisMachine::new(opened.launcher.clone()));
     let log = Journal::open(keep, store.old_logs(), machine, opened.launcher)?;
     let ended = Arc::new(event_fd()?);
 
-    let (rules, calls) = (plan.rules.len(), plan.calls.len());
     let mut kernel = opened.probe.kernel;
-    kernel.uring &= settings.uring;
+    kernel.uring &= options.uring;
     let priced = plan.clone();
     let pipeline = Pipeline {
         plan,
         probe: opened.probe,
-        engines: settings.engines,
+        engines,
         log,
         log_orders: log_orders_from,
         terminal: settings.terminal,
@@ -173,33 +170,24 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
     let source = begun(opened.source)?;
-    if let Some(why_not) = &started.why_not {
-        warn(&format!("engine {why_not}"));
-    }
-    let price = price(&priced, started.engine, kernel);
-    rules::tell_denials(&priced);
-    drop(priced);
-    let ready = Ready {
-        rules,
-        calls,
-        engine: started.engine.name(),
-        attached: &started.attached,
-        price: &price,
-        log: &log_path,
-    };
     let pinned_in = pinned_in.filter(|_| started.pinned);
-    tell_survival(started.adopted, pinned_in.as_deref());
-    say(&ready.to_string());
+    tell_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
+    drop(priced);
     say(&format!("confined: {confinement}"));
-    let auditing = format!("auditing with the engine {}", ready.engine);
+    let auditing = format!("auditing with the engine {}", started.engine.name());
     let kept = Kept {
         log: log_path,
         json: json_path,
         pins: pinned_in.clone(),
         log_thread,
     };
+    let adopted = started.adopted;
     let mut live = Live::new(&running, started, kept, confinement, source, limits);
-    store.begin(&mut live)?;
+    if let Err(error) = store.begin(&mut live) {
+        // What was there before stays.
+        finish(live, running, &log_path, pinned_in.filter(|_| adopted))?;
+        return Err(error);
+    }
     if let Some(metrics) = opened.metrics {
         metrics.start()?;
     }
@@ -238,9 +226,19 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     finish(live, running, tend.log(), pinned_in.filter(|_| leaves))
 }
 
-/// Says what this daemon has taken over, and what the next one can.
-fn tell_survival(adopted: bool, pinned_in: Option<&Path>) {
-    if adopted {
+/// Says how auditing has begun, what this daemon has taken over, and what the next one can.
+fn tell_start(
+    plan: &Plan,
+    started: &Started,
+    kernel: Kernel,
+    log: &Path,
+    pinned_in: Option<&Path>,
+) {
+    if let Some(why_not) = &started.why_not {
+        warn(&format!("engine {why_not}"));
+    }
+    rules::tell_denials(plan);
+    if started.adopted {
         say("goes on where the daemon before this one has ended");
     }
     if let Some(place) = pinned_in {
@@ -249,6 +247,15 @@ fn tell_survival(adopted: bool, pinned_in: Option<&Path>) {
             "what audits outlives this daemon: pinned in `{place}`"
         ));
     }
+    let ready = Ready {
+        rules: plan.rules.len(),
+        calls: plan.calls.len(),
+        engine: started.engine.name(),
+        attached: &started.attached,
+        price: &price(plan, started.engine, kernel),
+        log,
+    };
+    say(&ready.to_string());
 }
 
 /// What must be opened, or looked at, before rights are given up.
@@ -271,9 +278,9 @@ impl Opened {
         server: Option<&Server>,
         pins: Option<&Pins>,
     ) -> anyhow::Result<Self> {
-        let (source, messages) = MessageSource::open(settings.kernel_messages)?.unzip();
+        let (source, messages) = MessageSource::open(settings.means.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
-        Ok(Self {
+        let opened = Self {
             writable: writable(keep, json, server, pins)?,
             json: json.map(JsonLog::open).transpose()?,
             source,
@@ -286,7 +293,9 @@ impl Opened {
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,
-        })
+        };
+        raise_limit();
+        Ok(opened)
     }
 }
 
@@ -297,6 +306,9 @@ fn finish(
     log: &Path,
     left_in: Option<PathBuf>,
 ) -> anyhow::Result<ExitCode> {
+    if left_in.is_some() {
+        live.leave_kernel();
+    }
     let lost_messages = live.let_kernel_go();
     match &left_in {
         Some(_) => running.orders().leave()?,
@@ -410,11 +422,21 @@ fn wait(
     }
 }
 
+/// Programs, maps and links are descriptors, and rules can need more of these than the usual limit allows. Nobody
+/// is started from here on: plugins have the limit that this daemon was started with.
+fn raise_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(errno) = raised {
+        warn(&format!("the limit of open files stays as it is: {errno}"));
+    }
+}
+
 /// What the engine sends; with the calls of security modules' records, or not.
-fn engine_options(settings: &Settings, with_calls: bool) -> Options {
+fn options(means: Means, with_calls: bool) -> Options {
     Options {
-        uring: settings.uring,
-        context: settings.json.is_some(),
+        uring: means.uring,
+        context: means.context,
         avc: with_calls,
         ..Options::default()
     }

@@ -3,13 +3,14 @@
 //! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
 //! only then. What is refused on the way leaves everything as it was.
 
+mod force;
 mod lock;
 mod measure;
 mod step;
 
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
@@ -20,6 +21,7 @@ use nix::errno::Errno;
 use super::change::{self, Author};
 use super::locked::{LockFile, Locked};
 use super::losses::Limits;
+use super::means::Means;
 use super::orders::Guard;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
@@ -105,6 +107,8 @@ struct State {
 pub(super) struct Store {
     state: State,
     in_force: Measure,
+    /// How calls are seen, for as long as this daemon lives.
+    means: Means,
     lock: LockFile,
     /// Rules that came over the socket so far: each has a number, in place of a line.
     numbered: u32,
@@ -122,7 +126,7 @@ impl Store {
         settings: Settings,
         planner: Planner,
         tick_hz: u32,
-        lock: LockFile,
+        (means, lock): (Means, LockFile),
     ) -> Self {
         Self {
             state: State {
@@ -131,6 +135,7 @@ impl Store {
                 planner,
             },
             in_force: Measure::default(),
+            means,
             lock,
             numbered: 0,
             longest_wait: longest_wait(tick_hz),
@@ -142,13 +147,8 @@ impl Store {
     /// With what `-e 2` has locked.
     ///
     /// # Errors
-    /// When a rule of it is none.
-    pub(super) fn restore(
-        locked: &Locked,
-        planner: Planner,
-        tick_hz: u32,
-        lock: LockFile,
-    ) -> anyhow::Result<Self> {
+    /// When a rule of it, or a key, is none.
+    pub(super) fn restore(locked: &Locked, tick_hz: u32, lock: LockFile) -> anyhow::Result<Self> {
         let mut rules = RuleList::default();
         for (number, form) in (1..).zip(&locked.rules) {
             let rule = form.rule().map_err(anyhow::Error::msg)?;
@@ -158,7 +158,10 @@ impl Store {
             pid: std::process::id(),
             ..locked.settings.clone()
         };
-        let mut store = Self::new(rules, settings, planner, tick_hz, lock);
+        let key = |text: &Text| text.bytes().context("a key that is locked is none");
+        let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
+        let (planner, kept) = (Planner::here(deny?), (locked.means, lock));
+        let mut store = Self::new(rules, settings, planner, tick_hz, kept);
         store.numbered = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
         Ok(store)
     }
@@ -387,34 +390,6 @@ impl Store {
         let tried = records.pop().into_iter().collect();
         drop(self.record(tried, auditing));
         Answer::Changed(outcomes)
-    }
-
-    fn put_in_force(&mut self, state: State, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
-        auditing.apply(&state.settings)?;
-        if let Err(error) = self.put_rules_in_force(&state, auditing) {
-            // They were in force a moment ago.
-            let _applied = auditing.apply(&self.state.settings);
-            return Err(error);
-        }
-        self.keep_if_locked(&state, auditing)?;
-        self.state = state;
-        Ok(())
-    }
-
-    fn put_rules_in_force(
-        &mut self,
-        state: &State,
-        auditing: &mut dyn Auditing,
-    ) -> anyhow::Result<()> {
-        let recording = state.settings.enabled != DISABLED;
-        let other_rules = state.rules.rules() != self.state.rules.rules();
-        if recording != self.is_recording() || (recording && other_rules) {
-            let plan = plan(state);
-            let measure = Measure::of(&plan);
-            auditing.replace(plan)?;
-            self.in_force = measure;
-        }
-        Ok(())
     }
 
     fn is_recording(&self) -> bool {

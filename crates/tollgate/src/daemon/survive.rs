@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use audit::ids::{Arch, MsgType};
 use audit::plan::Plan;
 use audit::rule::{Dialect, print};
@@ -40,6 +40,8 @@ pub(crate) enum Survival {
 pub(super) struct Pinning {
     pub(super) pins: Option<Pins>,
     pub(super) found: Found,
+    /// Whether that lasts as long as the machine.
+    pub(super) locked: bool,
     /// What is to be told of what could not be taken over.
     pub(super) lost: Option<Record>,
 }
@@ -88,12 +90,15 @@ impl Pinning {
     /// Nothing may have been written to the log before.
     ///
     /// # Errors
-    /// When the directory, or the log, cannot be read.
+    /// When the directory, or the log, cannot be read, and when what is locked cannot be.
     pub(super) fn look(pins: Option<Pins>, log: Option<&Path>) -> anyhow::Result<Self> {
         let Some(pins) = pins else {
             return Ok(Self::default());
         };
-        let mut found = Self::default();
+        let mut found = Self {
+            locked: pins.is_locked(),
+            ..Self::default()
+        };
         match Left::of(&pins)? {
             Left::Nothing => {}
             Left::Whole(survivors) => {
@@ -103,6 +108,9 @@ impl Pinning {
             Left::Events(survivors) => {
                 settle(&survivors, log)?;
                 found.found = Found::Events(survivors);
+            }
+            Left::Foreign { reason, .. } if found.locked => {
+                return Err(stays(&pins, &anyhow!(reason)));
             }
             Left::Foreign { reason, unread } => {
                 found.lost = Some(given_up(&pins, &reason, unread)?);
@@ -123,6 +131,16 @@ fn settle(survivors: &Survivors, log: Option<&Path>) -> anyhow::Result<()> {
         survivors.settle(written);
     }
     Ok(())
+}
+
+/// Says why this daemon cannot go on with what is locked, and that it stays.
+pub(super) fn stays(pins: &Pins, reason: &anyhow::Error) -> anyhow::Error {
+    anyhow!(
+        "what is pinned in `{}` is locked until the machine starts again, and this daemon cannot go on with it: \
+         {reason:#}; it is left as it is, and what it records waits in the ring: mend that, or start the \
+         program that has locked it",
+        pins.path().display()
+    )
 }
 
 /// Takes away what cannot be taken over, and says so; the record of it.

@@ -131,9 +131,9 @@ pub(crate) fn has_program(id: u32) -> bool {
     answer.is_some_and(|answer| answer[4..8] == id.to_ne_bytes())
 }
 
-/// Writes a word into an array that is pinned there and can be mapped.
+/// Writes a word into an array that is pinned there and can be mapped; the word that was there.
 #[track_caller]
-pub(crate) fn poke(pin: &Path, offset: usize, word: u32) {
+pub(crate) fn poke(pin: &Path, offset: usize, word: u32) -> u32 {
     let mut arena = Arena::new(8192);
     let path = arena.keep_text(pin.as_os_str().as_bytes());
     let attr = arena.keep(&[path.to_ne_bytes(), [0; 8], [0; 8]].concat());
@@ -150,7 +150,10 @@ pub(crate) fn poke(pin: &Path, offset: usize, word: u32) {
     // SAFETY: the tests ask for a word within the page, at a multiple of four.
     let at = unsafe { start.cast::<u8>().add(offset) }.cast::<u32>();
     // SAFETY: as above.
+    let before = unsafe { at.read_volatile() };
+    // SAFETY: as above.
     unsafe { at.write_volatile(word) };
+    before
 }
 
 /// Names of the tracepoints that a process has attached programs to, sorted.

@@ -128,8 +128,15 @@ impl Daemon {
         Self::plain(place, &program(), "", rules, &pins)
     }
 
+    /// Starts this program with these options more.
     #[track_caller]
-    fn plain(place: &Place, program: &Path, name: &str, rules: &str, options: &[&OsStr]) -> Self {
+    pub(crate) fn plain(
+        place: &Place,
+        program: &Path,
+        name: &str,
+        rules: &str,
+        options: &[&OsStr],
+    ) -> Self {
         let (file, log) = (
             place.own.join(format!("{name}rules")),
             place.own.join(format!("{name}audit.log")),
@@ -234,6 +241,10 @@ impl Daemon {
             .arg(&control)
             .args(["--no-pins", "--kernel-messages", messages])
             .envs(environment.iter().cloned());
+        if messages != "off" {
+            // A log of its own may be beside that of auditd.
+            command.arg("--log").arg(log);
+        }
         Self::run(command, rules, log.to_owned(), control)
     }
 

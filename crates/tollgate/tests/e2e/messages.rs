@@ -1,19 +1,25 @@
 //! Messages of the kernel's audit: in the log among the events, and the kernel's audit as it was before.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bstr::{BString, ByteSlice as _};
 use nix::sys::signal::Signal;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, sendto, socket,
+};
 
 use super::answers::relayed;
-use super::daemon::Daemon;
+use super::daemon::{Account, Daemon, program};
 use super::event::{Event, ausearch};
 use super::harness::wait_for;
 use super::kernel_audit::{KernelAudit, Lock, State, auditctl};
 use super::place::Place;
 use super::step::{Step, step};
+use super::survive::{Bpf, opens};
 
 /// What `auditd` asks for in every configuration.
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\n";
@@ -181,4 +187,75 @@ pub(crate) fn what_a_killed_daemon_has_changed_is_put_back() {
     assert_eq!(State::ask(), before);
     daemon.stop_with(Signal::SIGTERM);
     assert_eq!(State::ask(), before);
+}
+
+/// Sends messages of a program to the kernel, as fast as that takes them.
+fn say(texts: impl Iterator<Item = String>) {
+    const AUDIT_USER: u16 = 1005;
+    const NLM_F_REQUEST: u16 = 1;
+    let audit = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkAudit,
+    )
+    .unwrap();
+    for text in texts {
+        let length = u32::try_from(16 + text.len() + 1).unwrap();
+        let mut message = length.to_ne_bytes().to_vec();
+        message.extend(AUDIT_USER.to_ne_bytes());
+        message.extend(NLM_F_REQUEST.to_ne_bytes());
+        message.extend([0; 8]);
+        message.extend(text.as_bytes());
+        // The kernel ends the text in the last byte.
+        message.push(0);
+        let kernel = NetlinkAddr::new(0, 0);
+        sendto(audit.as_raw_fd(), &message, &kernel, MsgFlags::empty()).unwrap();
+    }
+}
+
+pub(crate) fn a_daemon_that_leaves_writes_what_it_was_sent() {
+    const SENT: usize = 4000;
+    let lock = Lock::take();
+    let before = State::unused(&lock);
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    let pins = bpf.pins();
+    let start = || {
+        let options = [
+            "--pins",
+            pins.to_str().unwrap(),
+            "--kernel-messages",
+            "unicast",
+        ];
+        let rules = format!("{}-r 40\n", opens(&place, "left"));
+        Daemon::plain(&place, &program(), "", &rules, &options.map(OsStr::new))
+    };
+    let daemon = start();
+    // What is lost within a second of the record before waits for the next one.
+    place.workload().burst(&file, 20);
+    logged(&daemon, "op=lost-events");
+    place.workload().burst(&file, 20);
+    // It is behind when it is told to leave.
+    daemon.signal(Signal::SIGSTOP);
+    say((0..SENT).map(|number| format!("left-{}-{number}-", place.id)));
+    daemon.signal(Signal::SIGCONT);
+    let Account { summary, log, .. } = daemon.end(Signal::SIGQUIT);
+    let left = State::ask();
+    // The next one knows how the kernel's audit was.
+    start().end(Signal::SIGTERM);
+    assert_eq!(State::ask(), before);
+    let (enabled, reader) = (left.number("enabled"), left.number("pid"));
+    assert_eq!((enabled, reader), (1, 0), "on, for the next daemon");
+    assert_eq!(left.rules, ["-a never,task"], "nobody pays meanwhile");
+    let text = fs::read(&log).unwrap();
+    let missing = |number: &usize| !text.contains_str(format!("left-{}-{number}-", place.id));
+    let missing = (0..SENT).filter(missing).count();
+    let told = text.to_str().unwrap().lines();
+    let told = told.filter_map(|line| line.split_once("op=lost-events lost="));
+    let told = told.map(|(_, rest)| rest.split(' ').next().unwrap().parse::<u64>().unwrap());
+    assert_eq!(told.sum::<u64>(), summary.lost, "{summary:?}");
+    assert_ne!(summary.lost, 0, "the rate was kept");
+    assert_eq!(missing, 0, "messages that it was sent, of {SENT}");
 }

@@ -13,6 +13,7 @@ use bstr::ByteSlice as _;
 use super::daemon::{Asked, program};
 use super::harness::needs;
 use super::place::Place;
+use super::survive::Bpf;
 
 const ANALYZE: &str = "/usr/bin/systemd-analyze";
 const JOURNALD: &str = "/lib/systemd/systemd-journald";
@@ -58,6 +59,48 @@ pub(crate) fn the_unit_is_right() {
     let mut verify = Command::new(ANALYZE);
     let verified = Asked::of(verify.args(["verify", "--man=no"]).arg(&here));
     assert!(verified.said.contains("tollgate.service"), "{verified:?}");
+}
+
+/// What locks may be beside the usual socket, or among what is pinned somewhere.
+pub(crate) fn an_upgrade_restarts_no_daemon_that_has_locked() {
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let own = |name: &str| place.own.join(name).to_str().unwrap().to_owned();
+    let script = fs::read_to_string(Path::new(ROOT).join("packaging/deb/postinst")).unwrap();
+    let mut here = script;
+    for (there, name) in [
+        ("/run/tollgate/locked", "locked"),
+        ("/proc/mounts", "mounts"),
+        ("/run/systemd/system", "systemd"),
+    ] {
+        assert!(here.contains(there), "{there}");
+        here = here.replace(there, &own(name));
+    }
+    let mounts = format!("none /tmp tmpfs rw 0 0\nbpf {} bpf rw 0 0\n", own("bpf"));
+    fs::write(own("mounts"), mounts).unwrap();
+    fs::create_dir(own("systemd")).unwrap();
+    fs::write(own("postinst"), here).unwrap();
+    let stubs =
+        "systemd-tmpfiles() { :; }; systemctl() { :; }; deb-systemd-invoke() { echo \"$@\"; }";
+    let restarts = || {
+        // Only bash takes such names of functions.
+        let text = format!("{stubs}; set -- configure 1.0; . {}", own("postinst"));
+        let asked = Asked::of(Command::new("bash").args(["-c", &text]));
+        assert_eq!(
+            (asked.code, asked.said.as_str()),
+            (Some(0), ""),
+            "{asked:?}"
+        );
+        asked.out == "try-restart tollgate.service\n"
+    };
+    fs::create_dir(bpf.pins()).unwrap();
+    assert!(restarts());
+    for locked in [PathBuf::from(own("locked")), bpf.pins().join("locked")] {
+        fs::create_dir(&locked).unwrap();
+        assert!(!restarts(), "{}", locked.display());
+        fs::remove_dir(&locked).unwrap();
+    }
+    assert!(restarts());
 }
 
 /// The drop-in is found where it is installed, has the last word, and says what journald understands.

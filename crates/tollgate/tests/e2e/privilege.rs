@@ -9,6 +9,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::stat::fstat;
 use nix::unistd::pipe;
@@ -42,6 +43,19 @@ fn rule(place: &Place, call: &str) -> String {
 
 fn rmdir() -> Step {
     step!("rmdir", "/etc/missing")
+}
+
+/// How many files a process may open, and may have itself allowed.
+#[track_caller]
+fn open_files(pid: u32) -> (u64, u64) {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let mut lines = limits.lines();
+    let line = lines.find_map(|line| line.strip_prefix("Max open files"));
+    let mut numbers = line
+        .unwrap()
+        .split_whitespace()
+        .map(|word| word.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
 /// A line of a `status` file in `/proc`.
@@ -86,7 +100,11 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
     );
     fs::write(plugins.join("copy.conf"), lines).unwrap();
     let log = place.own.join("log/audit.log");
+    let (usual, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let few = most / 2;
+    setrlimit(Resource::RLIMIT_NOFILE, few, most).unwrap();
     let mut daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
+    setrlimit(Resource::RLIMIT_NOFILE, usual, most).unwrap();
 
     let admin = (!opens_tracepoints_by_perfmon()).then_some(&SYS_ADMIN);
     let kept: u64 = KEPT.iter().chain(admin).map(|bit| 1 << bit).sum();
@@ -120,6 +138,9 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
     let [launcher] = children(daemon.pid())[..] else {
         panic!("one child, the launcher");
     };
+    // The daemon opens as many files as it may; what it starts has the limit that it was started with.
+    assert_eq!(open_files(daemon.pid()), (most, most));
+    assert_eq!(open_files(launcher), (few, most));
     let launcher = fs::read_to_string(format!("/proc/{launcher}/status")).unwrap();
     assert_eq!(field(&launcher, "CapEff"), field(&own, "CapEff"));
 

@@ -8,7 +8,7 @@ use audit::ids::Serial;
 use crossbeam_channel::bounded;
 use engine::{Decoder, Engine, Keys, Pins, Places, Survivors};
 
-use super::{DRAIN, Drained, Reader};
+use super::{DRAIN, Drain, Drained, Reader, last_messages};
 use crate::cli::report::warn;
 use crate::daemon::encoding::Encoding;
 use crate::daemon::losses::{Losses, Rate};
@@ -69,11 +69,14 @@ impl Reader {
         let Pinning {
             pins,
             found,
+            locked,
             mut lost,
         } = std::mem::take(&mut self.pinning);
         match found {
             Found::Nothing => {}
             Found::Whole(survivors) => match self.adopt(places, &survivors) {
+                Ok((engine, state)) if locked => return Ok(self.go_on(engine, places, state)),
+                Err(error) if locked => return Err(survive::stays(survivors.pins(), &error)),
                 Ok((engine, state)) => return self.take_over(engine, places, state, pins.as_ref()),
                 Err(error) => {
                     let unread = survivors.unread().ok();
@@ -81,6 +84,10 @@ impl Reader {
                     lost = Some(survive::given_up(survivors.pins(), &reason, unread)?);
                 }
             },
+            Found::Events(survivors) if locked => {
+                let other = anyhow!("it was pinned by another build of tollgate");
+                return Err(survive::stays(survivors.pins(), &other));
+            }
             Found::Events(survivors) => {
                 warn(
                     "the daemon before this one had other programs: what they have recorded is \
@@ -115,6 +122,30 @@ impl Reader {
         let mut state = self.encoding(&engine, keys, serial_of(survivors)?)?;
         state.rules = rules;
         Ok((engine, state))
+    }
+
+    /// Goes on with an engine that is locked: its plan is that of this daemon, and is put in force once more only
+    /// to look up what is watched.
+    fn go_on<'s>(
+        &mut self,
+        mut engine: Engine<'s>,
+        places: &mut Places<'s>,
+        state: Encoding,
+    ) -> Begun<'s> {
+        let state = RefCell::new(state);
+        if let Err(error) = self.replace(&mut engine, places, &state, &self.plan) {
+            warn(&format!(
+                "what `-e 2` has locked stays in force as it was found: {error:#}"
+            ));
+        }
+        if !engine.has(self.options) {
+            self.options.avc = false;
+            warn(
+                "records of security modules, such as AVC, stand without their calls: `-e 2` has locked \
+                 programs that were loaded without room for them",
+            );
+        }
+        Begun::new(engine, state, None, true)
     }
 
     /// Puts the plan of this daemon in force in an engine that goes by that of another; starts anew where
@@ -168,7 +199,8 @@ impl Reader {
     /// Detaches an engine, and has all that it has recorded written.
     fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
         let detaching = engine.detach();
-        self.drain_all(&engine, state)?;
+        while self.drain(&engine, state)? != Drain::Nothing {}
+        last_messages(state)?;
         let (written, is_written) = bounded(1);
         state.borrow_mut().batch.then = Some(written);
         self.pass_on(&engine, state);

@@ -10,16 +10,17 @@ use nix::time::{ClockId, clock_getres};
 use super::{RuleSource, Settings};
 use crate::cli::report::{say, warn};
 use crate::cli::rules;
+use crate::control::rule::Text;
 use crate::control::server::Server;
 use crate::daemon::live::Live;
-use crate::daemon::locked::LockFile;
+use crate::daemon::locked::{LockFile, Locked};
 use crate::daemon::store::{self, Store};
 use crate::host::Planner;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
 pub(super) fn store(
-    settings: &Settings,
+    settings: &mut Settings,
     server: Option<&Server>,
     pins: Option<&Pins>,
 ) -> anyhow::Result<Option<Store>> {
@@ -27,14 +28,15 @@ pub(super) fn store(
     let tick_ns = Duration::from(tick).as_nanos().max(1);
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
     let lock = LockFile::beside(server.map(Server::path), pins.map(Pins::path))?;
-    let planner = Planner::here(settings.rules.deny.clone());
     if let Some(locked) = lock.read()? {
         say(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \
              the rule files are not read",
         );
-        return Store::restore(&locked, planner, tick_hz, lock).map(Some);
+        hold(&locked, settings);
+        return Store::restore(&locked, tick_hz, lock).map(Some);
     }
+    let planner = Planner::here(settings.rules.deny.clone());
     let loaded = rules::load(&settings.rules.files)?;
     let Some(listing) = rules::list(loaded, settings.rules.partial, &planner, rules::NOTHING)
     else {
@@ -46,8 +48,24 @@ pub(super) fn store(
         said,
         planner,
         tick_hz,
-        lock,
+        (settings.means, lock),
     )))
+}
+
+/// Has the daemon see calls as the one before it did; says which settings are not taken.
+fn hold(locked: &Locked, settings: &mut Settings) {
+    let mut others = locked.means.others(settings.means);
+    let denies = settings.rules.deny.iter().map(|key| Text::new(key));
+    if !denies.eq(locked.deny.iter().cloned()) {
+        others.push("[on_loss] deny".to_owned());
+    }
+    if !others.is_empty() {
+        warn(&format!(
+            "not taken, because `-e 2` has locked the settings as well: {}",
+            others.join(", ")
+        ));
+    }
+    settings.means = locked.means;
 }
 
 /// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.

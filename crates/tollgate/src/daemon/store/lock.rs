@@ -2,7 +2,8 @@
 
 use super::{Auditing, IMMUTABLE, State, Store};
 use crate::cli::report::say;
-use crate::control::rule::RuleForm;
+use crate::control::rule::{RuleForm, Text};
+use crate::control::wire::Settings;
 use crate::daemon::locked::Locked;
 use crate::sink::journal::rotate::OldLogs;
 
@@ -17,11 +18,26 @@ impl Store {
         if state.settings.enabled != IMMUTABLE {
             return Ok(());
         }
-        let note = self.lock.write(&Locked {
-            settings: state.settings.clone(),
+        let denies = state.planner.denies().iter();
+        let locked = Locked {
+            settings: Settings {
+                pid: 0,
+                lost: 0,
+                backlog: 0,
+                ..state.settings.clone()
+            },
+            means: self.means,
+            deny: denies.map(|key| Text::new(key)).collect(),
             rules: state.rules.listed().map(RuleForm::new).collect(),
-        })?;
-        let guard = match auditing.lock(note)? {
+        };
+        let is_new = self.lock.read()?.is_none();
+        let note = self.lock.write(&locked)?;
+        let guard = match auditing.lock(note) {
+            Ok(guard) => guard,
+            Err(error) if is_new => return Err(self.not_locked(error)),
+            Err(error) => return Err(error),
+        };
+        let guard = match guard {
             Ok(()) => "root's own tools are kept from programs, maps, pins and the log".to_owned(),
             Err(why) => format!(
                 "no LSM program keeps root's own tools from programs, maps, pins and the log: {why}"
@@ -38,6 +54,14 @@ impl Store {
         match self.lock.read() {
             Ok(None) => OldLogs::AsConfigured,
             Ok(Some(_)) | Err(_) => OldLogs::AllKept,
+        }
+    }
+
+    /// Has the next daemon find nothing locked either.
+    fn not_locked(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.lock.take_away() {
+            Ok(()) => error,
+            Err(stays) => error.context(format!("{stays:#}")),
         }
     }
 

@@ -6,6 +6,7 @@ use audit::rule::auditctl::{Request as Asked, arguments};
 use tempfile::TempDir;
 
 use super::*;
+use crate::daemon::means::tests::USUAL;
 use crate::host::{Planner, ThisMachine};
 
 /// What was ordered.
@@ -20,6 +21,8 @@ struct Engine {
     cannot_panic: bool,
     /// What was noted of what is locked.
     locked: Vec<u8>,
+    /// Whether that cannot be noted.
+    cannot_lock: bool,
     /// Why the next plan is refused.
     refuses: Option<&'static str>,
     lost: u64,
@@ -39,6 +42,7 @@ impl Auditing for Engine {
     }
 
     fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+        anyhow::ensure!(!self.cannot_lock, "no room for a note");
         self.locked = note;
         Ok(Err("this is a test".to_owned()))
     }
@@ -82,7 +86,7 @@ impl Auditing for Engine {
 pub(super) struct Daemon {
     store: Store,
     engine: Engine,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Daemon {
@@ -95,10 +99,10 @@ impl Daemon {
                 settings(&[], 250),
                 Planner::here(vec![]),
                 250,
-                lock,
+                (USUAL, lock),
             ),
             engine: Engine::default(),
-            _directory: directory,
+            directory,
         }
     }
 
@@ -107,7 +111,7 @@ impl Daemon {
         let lock = self.store.lock.clone();
         let locked = lock.read().unwrap().unwrap();
         Self {
-            store: Store::restore(&locked, Planner::here(vec![]), 250, lock).unwrap(),
+            store: Store::restore(&locked, 250, lock).unwrap(),
             engine: Engine::default(),
             ..self
         }
@@ -294,6 +298,45 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
     assert_eq!(next.keys(), ["a", "a", "b"]);
     let told = next.engine.records.pop().unwrap();
     assert_eq!(told, "1305 op=remove_rule audit_enabled=2 res=0");
+}
+
+/// What keeps a change from being locked keeps all of it from happening.
+#[test]
+fn what_cannot_be_locked_is_not_half_done() {
+    let steps = [
+        Step::DeleteAll(None),
+        Step::Append(rule("b")),
+        Step::Append(rule("c")),
+        Step::Failure(0),
+        Step::Enabled(2),
+    ];
+    let refused = |daemon: &mut Daemon| {
+        let request = Request::Change {
+            steps: steps.to_vec(),
+            forgive_from: None,
+        };
+        match daemon.ask(request) {
+            Answer::Refused(refusal) => refusal.reason,
+            answer => panic!("{answer:?}"),
+        }
+    };
+    let mut daemon = Daemon::new();
+    daemon.step(Step::Append(rule("a"))).unwrap();
+    let place = daemon.directory.path().join("locked");
+    std::fs::create_dir(&place).unwrap();
+    assert!(refused(&mut daemon).contains("was not written by tollgate"));
+    std::fs::remove_dir(&place).unwrap();
+    daemon.engine.cannot_lock = true;
+    assert!(refused(&mut daemon).contains("no room for a note"));
+    assert_eq!(daemon.engine.plans, [1, 2, 1, 2, 1]);
+    assert_eq!(daemon.engine.applied, Some((1, 1)));
+    assert_eq!(daemon.keys(), ["a"]);
+    assert_eq!(daemon.settings().enabled, 1);
+    assert_eq!(daemon.store.lock.read().unwrap(), None);
+    // The same rules are no change, and others are one.
+    daemon.step(Step::DeleteAll(None)).unwrap();
+    daemon.step(Step::Append(rule("b"))).unwrap();
+    assert_eq!(daemon.engine.plans, [1, 2, 1, 2, 1, 0, 1]);
 }
 
 #[test]
