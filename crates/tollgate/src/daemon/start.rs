@@ -185,7 +185,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let mut live = Live::new(&running, started, kept, confinement, source, limits);
     if let Err(error) = store.begin(&mut live) {
         // What was there before stays.
-        finish(live, running, &log_path, pinned_in.filter(|_| adopted))?;
+        finish(live, running, tend.log(), pinned_in.filter(|_| adopted))?;
         return Err(error);
     }
     if let Some(metrics) = opened.metrics {
