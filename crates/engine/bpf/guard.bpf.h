@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What `-e 2` keeps from root's own tools: what is pinned, for with its name a program that audits goes; the
- * maps that programs go by; and the log. Whoever would change one of them gets EPERM, unless it runs the
- * program that has locked them: the daemon, or one that is started after it.
+ * maps that programs go by; the log; and the daemon's program. Whoever would change one of them gets EPERM,
+ * unless it is the daemon: a process of the program that has locked them, and the one that has said so last.
  *
  * Attached only where something is locked. The kernel asks the next of these only when the ones before it,
  * and those of deny.bpf.h, have answered 0.
@@ -31,9 +31,13 @@ struct guarded {
 
 volatile struct guarded tlg_guarded[GUARD_PLACES];
 
-/* The program that may. */
+/* The program that may. The number of a file that is gone can be given again, with another generation. */
 volatile __u64 tlg_guard_exe_ino;
 volatile __u32 tlg_guard_exe_dev;
+volatile __u32 tlg_guard_exe_generation;
+/* Its process that may: other commands of it, and copies that run beside it, may not. */
+volatile __u32 tlg_guard_tgid;
+volatile __u64 tlg_guard_start; /* a number can be given again, later */
 /* The file system that things are pinned on, or 0. */
 volatile __u32 tlg_guard_pins_dev;
 
@@ -64,24 +68,51 @@ static __always_inline __u32 inode_dev(__u64 inode)
 	return LOAD(super_block, sb, s_dev);
 }
 
-/* Whether a task runs the program that may. */
-static __always_inline int runs_daemon(__u64 task)
+/* Whether it is the file of the program that may. */
+static __always_inline int is_exe(__u64 inode)
 {
-	__u64 inode = exe_inode(task);
-
-	return inode && LOAD(inode, inode, i_ino) == tlg_guard_exe_ino &&
+	return inode && tlg_guard_exe_ino && LOAD(inode, inode, i_ino) == tlg_guard_exe_ino &&
+	       (__u32)LOAD(inode, inode, i_generation) == tlg_guard_exe_generation &&
 	       inode_dev(inode) == tlg_guard_exe_dev;
 }
 
-/* Whether something is locked, and a task runs another program than the one that has locked it. */
+/*
+ * Whether a task runs the program that may, with nobody at it who could have it do something else: who traces a
+ * program when it is started goes on.
+ */
+static __always_inline int runs_daemon(__u64 task)
+{
+	__u64 leader = LOAD(task_struct, task, group_leader);
+
+	return is_exe(exe_inode(task)) && !LOAD(task_struct, leader, ptrace);
+}
+
+static __always_inline int is_daemon(__u64 task)
+{
+	__u64 leader = LOAD(task_struct, task, group_leader);
+
+	return (__u32)LOAD(task_struct, task, tgid) == tlg_guard_tgid &&
+	       LOAD(task_struct, leader, start_boottime) == tlg_guard_start &&
+	       is_exe(exe_inode(task));
+}
+
+static __always_inline void trust(__u64 task)
+{
+	__u64 leader = LOAD(task_struct, task, group_leader);
+
+	tlg_guard_start = LOAD(task_struct, leader, start_boottime);
+	tlg_guard_tgid = LOAD(task_struct, task, tgid);
+}
+
+/* Whether something is locked, and a task is another than the daemon. */
 static __always_inline int is_foreign(__u64 task)
 {
-	return tlg_guard_exe_ino && !runs_daemon(task);
+	return tlg_guard_exe_ino && !is_daemon(task);
 }
 
 static __always_inline int verdict_of(int guarded)
 {
-	return guarded && !runs_daemon((__u64)current()) ? -EPERM : 0;
+	return guarded && !is_daemon((__u64)current()) ? -EPERM : 0;
 }
 
 /*
@@ -133,6 +164,13 @@ static __always_inline int guards_directory(__u64 dentry)
 	return inode && guards(inode, 0);
 }
 
+/* Whether what a dentry is about is not to be changed: guarded by its name, a guarded directory, the program. */
+static __always_inline int guards_object(__u64 dentry)
+{
+	return guards_entry(dentry) || guards_directory(dentry) ||
+	       is_exe(LOAD(dentry, dentry, d_inode));
+}
+
 /*
  * Run by the daemon itself through BPF_PROG_TEST_RUN: looks at what its descriptors are of, which need not be
  * what stat(2) says, and at its own program. Root can have any program run so: once something is locked, it is
@@ -162,8 +200,27 @@ int guard_begin(struct bpf_raw_tracepoint_args *ctx)
 		if (!place->mask[0])
 			tlg_guard_pins_dev = place->dev;
 	}
+	trust((__u64)task);
 	tlg_guard_exe_dev = inode_dev(exe);
+	tlg_guard_exe_generation = LOAD(inode, exe, i_generation);
 	tlg_guard_exe_ino = LOAD(inode, exe, i_ino);
+	return 0;
+}
+
+/*
+ * Run so by a daemon that starts where something is locked, with its descriptor of the directory of pins, which
+ * one daemon at a time has locked: it is the daemon from now on.
+ */
+SEC("raw_tp/self")
+int guard_claim(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u64 file = task_file(task, ctx->args[0]);
+	__u64 inode = file ? LOAD(file, file, f_inode) : 0;
+
+	if (inode && inode_dev(inode) == tlg_guard_pins_dev && guards(inode, 0) &&
+	    runs_daemon((__u64)task))
+		trust((__u64)task);
 	return 0;
 }
 
@@ -198,6 +255,9 @@ int guard_open(__u64 *ctx)
 
 	if (!(file->f_flags & O_ANY_WRITE))
 		return 0;
+	if ((__u64)FOLLOW(file, file, f_inode->i_ino) == tlg_guard_exe_ino &&
+	    is_exe((__u64)FOLLOW(file, file, f_inode)))
+		return verdict_of(1);
 	dentry = (__u64)FOLLOW(file, file, f_path.dentry);
 	return verdict_of(guards_entry(dentry) || is_switch(dentry));
 }
@@ -244,48 +304,68 @@ int guard_unlink(__u64 *ctx)
 	return verdict_of(guards(ctx[0], ctx[1]));
 }
 
-/* fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5. */
+/*
+ * fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5: two names can
+ * change places, and the function is called once for both.
+ */
 SEC("fmod_ret/security_inode_rename")
 int guard_rename(__u64 *ctx)
 {
 	return verdict_of(guards(ctx[0], ctx[1]) || guards(ctx[2], ctx[3]) ||
-			  guards_directory(ctx[1]));
+			  guards_directory(ctx[1]) || guards_directory(ctx[3]));
 }
 
 /* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */
 SEC("fmod_ret/security_inode_setattr")
 int guard_setattr(__u64 *ctx)
 {
-	return verdict_of(guards_entry(ctx[1]) || guards_directory(ctx[1]));
+	return verdict_of(guards_object(ctx[1]));
 }
 
 /* fmod_ret on security_inode_setxattr(idmap, dentry, name, value, size, flags), v5.12 form. */
 SEC("fmod_ret/security_inode_setxattr")
 int guard_setxattr(__u64 *ctx)
 {
-	return verdict_of(guards_entry(ctx[1]) || guards_directory(ctx[1]));
+	return verdict_of(guards_object(ctx[1]));
 }
 
 /* fmod_ret on security_inode_removexattr(idmap, dentry, name), v5.12 form. */
 SEC("fmod_ret/security_inode_removexattr")
 int guard_removexattr(__u64 *ctx)
 {
-	return verdict_of(guards_entry(ctx[1]) || guards_directory(ctx[1]));
+	return verdict_of(guards_object(ctx[1]));
+}
+
+static __always_inline int ioctl_verdict(__u64 *ctx)
+{
+	const struct file *file = (struct file *)ctx[0];
+	__u32 command = ctx[1];
+
+	if (command != FS_IOC_SETFLAGS && command != FS_IOC32_SETFLAGS &&
+	    command != FS_IOC_FSSETXATTR)
+		return 0;
+	return verdict_of(guards_object((__u64)FOLLOW(file, file, f_path.dentry)));
 }
 
 /* fmod_ret on security_file_ioctl(file, cmd, arg), v5.5: chattr(1) needs no file that is open to write. */
 SEC("fmod_ret/security_file_ioctl")
 int guard_ioctl(__u64 *ctx)
 {
-	const struct file *file = (struct file *)ctx[0];
-	__u32 command = ctx[1];
-	__u64 dentry;
+	return ioctl_verdict(ctx);
+}
 
-	if (command != FS_IOC_SETFLAGS && command != FS_IOC32_SETFLAGS &&
-	    command != FS_IOC_FSSETXATTR)
-		return 0;
-	dentry = (__u64)FOLLOW(file, file, f_path.dentry);
-	return verdict_of(guards_entry(dentry) || guards_directory(dentry));
+/* fmod_ret on security_file_ioctl_compat(file, cmd, arg), v6.8, v6.1.75: 32-bit calls; before, they passed above. */
+SEC("fmod_ret/security_file_ioctl_compat")
+int guard_ioctl32(__u64 *ctx)
+{
+	return ioctl_verdict(ctx);
+}
+
+/* fmod_ret on security_inode_file_setattr(dentry, fa), v6.17: the same by a call that is no ioctl. */
+SEC("fmod_ret/security_inode_file_setattr")
+int guard_fileattr(__u64 *ctx)
+{
+	return verdict_of(guards_object(ctx[0]));
 }
 
 /* Whether the current task sees the mounts that the machine has started with: those of others are their own. */
@@ -297,37 +377,62 @@ static __always_inline int in_first_namespace(void)
 	       LOAD(nsproxy, own, mnt_ns) == LOAD(nsproxy, (__u64)&init_nsproxy, mnt_ns);
 }
 
+/*
+ * Whether what is mounted on a mount, or unmounted there, changes the mounts that the machine has started with:
+ * in another namespace it does where the mount is shared, as the first process of many machines makes all.
+ */
+static __always_inline int is_machines(__u64 mount)
+{
+	return in_first_namespace() || LOAD(mount, mount, mnt_group_id);
+}
+
 /* fmod_ret on security_sb_umount(mnt, flags), v5.5: what is pinned goes with its file system. */
 SEC("fmod_ret/security_sb_umount")
 int guard_umount(__u64 *ctx)
 {
 	__u64 root = LOAD(vfsmount, ctx[0], mnt_root);
 	__u64 sb = LOAD(dentry, root, d_sb);
+	__u64 mount = ctx[0] - bpf_core_field_offset(struct mount, mnt);
 
 	return verdict_of(tlg_guard_pins_dev &&
 			  LOAD(super_block, sb, s_dev) == tlg_guard_pins_dev &&
-			  in_first_namespace());
+			  is_machines(LOAD(mount, mount, mnt_parent)));
+}
+
+/* Whether a mount at a path would hide something that is guarded. */
+static __always_inline int mount_verdict(__u64 path)
+{
+	__u64 dentry = LOAD(path, path, dentry);
+	__u64 mount = LOAD(path, path, mnt) - bpf_core_field_offset(struct mount, mnt);
+
+	return verdict_of((guards_directory(dentry) || guards_entry(dentry)) && is_machines(mount));
 }
 
 /* fmod_ret on security_sb_mount(dev_name, path, type, flags, data), v5.5: what is hidden is not found. */
 SEC("fmod_ret/security_sb_mount")
 int guard_mount(__u64 *ctx)
 {
-	return verdict_of(guards_directory(LOAD(path, ctx[1], dentry)) && in_first_namespace());
+	return mount_verdict(ctx[1]);
 }
 
 /* fmod_ret on security_move_mount(from_path, to_path), v5.2: the same, with the newer calls. */
 SEC("fmod_ret/security_move_mount")
 int guard_move_mount(__u64 *ctx)
 {
-	return verdict_of(guards_directory(LOAD(path, ctx[1], dentry)) && in_first_namespace());
+	return mount_verdict(ctx[1]);
 }
 
-/* fmod_ret on security_ptrace_access_check(child, mode), v5.5: a debugger would act as the daemon. */
+/*
+ * fmod_ret on security_ptrace_access_check(child, mode), v5.5: a debugger would act as the daemon. What `tollgate
+ * run` follows begins as that program itself.
+ */
 SEC("fmod_ret/security_ptrace_access_check")
 int guard_trace(__u64 *ctx)
 {
-	return verdict_of(ctx[1] & PTRACE_MODE_ATTACH && runs_daemon(ctx[0]));
+	return ctx[1] & PTRACE_MODE_ATTACH && is_exe(exe_inode(ctx[0])) &&
+			       !runs_daemon((__u64)current())
+		       ? -EPERM
+		       : 0;
 }
 
 #endif /* TOLLGATE_GUARD_BPF_H */

@@ -101,6 +101,7 @@ struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	__u32 i_rdev;
+	__u32 i_generation;
 };
 
 struct hlist_bl_node {
@@ -125,6 +126,7 @@ struct mount {
 	struct dentry *mnt_mountpoint;
 	struct vfsmount mnt;
 	struct list_head mnt_instance;
+	int mnt_group_id;
 };
 
 struct path {
@@ -314,10 +316,12 @@ struct nsproxy {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
+	unsigned int ptrace;
 	unsigned int personality;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
 	const struct cred *real_cred;
 	const struct cred *cred;
 	char comm[16];

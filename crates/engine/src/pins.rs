@@ -24,7 +24,7 @@ pub struct Pins(Arc<Place>);
 struct Place {
     path: PathBuf,
     /// Held for as long as the directory is used, and let go by the kernel however the process ends.
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 /// Why nothing can be pinned in a directory.
@@ -105,7 +105,7 @@ impl Pins {
         })?;
         Ok(Self(Arc::new(Place {
             path: path.to_owned(),
-            _lock: lock,
+            lock,
         })))
     }
 
@@ -113,6 +113,11 @@ impl Pins {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
+    }
+
+    /// The directory, as it is open and locked.
+    pub(crate) fn directory(&self) -> &File {
+        &self.0.lock
     }
 
     /// Gives something a name, which replaces what has it.

@@ -11,6 +11,7 @@ use audit::plan::inner::Inner;
 use nix::errno::Errno;
 
 use crate::function::Functions;
+use crate::program::Program;
 use crate::tracefs::Tracefs;
 
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
@@ -21,6 +22,8 @@ pub struct Probe {
     pub kernel: Kernel,
     /// Nothing when it has not those that the stubs are made for.
     pub(crate) functions: Option<Functions>,
+    /// What has a place here of what keeps others from what audits.
+    pub(crate) guards: Vec<Program>,
     /// The kernel's tracepoints, or why they cannot be looked up.
     pub(crate) tracefs: Result<Tracefs, Errno>,
 }
@@ -32,7 +35,9 @@ impl Probe {
     /// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
     pub fn look() -> libbpf_rs::Result<Self> {
         let btf = Btf::from_vmlinux()?;
-        let wanted: HashSet<&str> = Inner::ALL.iter().map(|inner| inner.function()).collect();
+        let of_guards = Program::GUARDS.iter().filter_map(|guard| guard.needs());
+        let inner = Inner::ALL.iter().map(|inner| inner.function());
+        let wanted: HashSet<&str> = inner.chain(of_guards).collect();
         let mut found: HashSet<&str> = HashSet::new();
         let functions = Functions::read(&btf, |name| {
             found.extend(name.to_str().and_then(|name| wanted.get(name)));
@@ -45,9 +50,15 @@ impl Probe {
             inner: Inner::ALL.iter().copied().filter(has).collect(),
             uring: true,
         };
+        let has_place = |guard: &Program| {
+            guard
+                .needs()
+                .is_none_or(|function| found.contains(function))
+        };
         Ok(Self {
             kernel,
             functions,
+            guards: Program::GUARDS.iter().copied().filter(has_place).collect(),
             tracefs: Tracefs::mount(),
         })
     }

@@ -148,6 +148,7 @@ programs! {
     DenyModuleData => deny_module_data,
     AvcCall => avc_call,
     GuardBegin => guard_begin,
+    GuardClaim => guard_claim,
     GuardMap => guard_map,
     GuardOpen => guard_open,
     GuardCreate => guard_create,
@@ -161,6 +162,8 @@ programs! {
     GuardSetxattr => guard_setxattr,
     GuardRemovexattr => guard_removexattr,
     GuardIoctl => guard_ioctl,
+    GuardIoctl32 => guard_ioctl32,
+    GuardFileattr => guard_fileattr,
     GuardUmount => guard_umount,
     GuardMount => guard_mount,
     GuardMoveMount => guard_move_mount,
@@ -247,7 +250,8 @@ impl Program {
         }
     }
 
-    /// What keeps others from what audits, each in its own place; [`Program::GuardBegin`] tells them what.
+    /// What keeps others from what audits, each in its own place; [`Program::GuardBegin`] tells them what, and
+    /// [`Program::GuardClaim`] who has come after the daemon that has run it.
     pub(crate) const GUARDS: &[Self] = &[
         Self::GuardMap,
         Self::GuardOpen,
@@ -262,6 +266,8 @@ impl Program {
         Self::GuardSetxattr,
         Self::GuardRemovexattr,
         Self::GuardIoctl,
+        Self::GuardIoctl32,
+        Self::GuardFileattr,
         Self::GuardUmount,
         Self::GuardMount,
         Self::GuardMoveMount,
@@ -271,6 +277,15 @@ impl Program {
     /// Whether it is on a function, whatever the engine: a kernel that refuses it refuses the engine `fentry`.
     pub(crate) fn is_on_a_function(self) -> bool {
         self == Self::AvcCall || Self::GUARDS.contains(&self)
+    }
+
+    /// The function that not all kernels have which take such programs, where it is on one.
+    pub(crate) const fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::GuardIoctl32 => Some("security_file_ioctl_compat"),
+            Self::GuardFileattr => Some("security_inode_file_setattr"),
+            _ => None,
+        }
     }
 
     /// What a stub jumps to.

@@ -78,7 +78,11 @@ impl Daemon {
         Self::start_with(TOLLGATE, name, engine, rules, &["--pins", pins])
     }
 
-    fn start_with(
+    /// As [`Self::start_program`], with options of its own.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub(crate) fn start_with(
         program: &str,
         name: &str,
         engine: &str,

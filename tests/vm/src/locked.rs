@@ -2,7 +2,7 @@
 //!
 //! It lasts until the machine ends, so that the session is the last one of its machine.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -11,13 +11,15 @@ use anyhow::{Context as _, ensure};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::ptrace;
-use rustix::fs::{CWD, XattrFlags, removexattr, setxattr};
+use rustix::fs::{
+    CWD, IFlags, RenameFlags, XattrFlags, ioctl_getflags, removexattr, renameat_with, setxattr,
+};
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 
 use crate::daemon::{Daemon, TOLLGATE};
 use crate::event;
 use crate::machine::PROGRAMS;
-use crate::program::{Arg, Entry, Program};
+use crate::program::{Arg, Entry, Program, args};
 use crate::reload;
 use crate::suite::{Rules, Session};
 
@@ -33,6 +35,11 @@ pub(crate) const SESSION: Session = Session {
             "a_log_elsewhere_is_guarded_as_well",
             a_log_elsewhere_is_guarded_as_well,
         ),
+        (
+            "one_daemon_is_let_at_what_is_locked",
+            one_daemon_is_let_at_what_is_locked,
+        ),
+        ("a_machine_that_runs_long", a_machine_that_runs_long),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -47,6 +54,10 @@ const RULES: &str = "-a always,exit -F arch=b64 -S rmdir -F uid=1001 -k kept\n-e
 const OTHER_RULES: &str = "-a always,exit -F arch=b64 -S mkdir -F uid=77 -k nobody\n";
 const BPF: &str = "/tmp/locked-bpf";
 const PINS: &str = "/tmp/locked-bpf/tollgate";
+/// The program of the daemons that lock. That of the session's own daemon is always running, and no file that
+/// runs can be written to, guarded or not.
+const LOCKING: &str = "/tmp/locked-tollgate";
+const CONTROL: &str = "/tmp/locked-control/socket";
 
 /// What root may try. Each is one command of busybox's shell.
 const ATTEMPTS: &[&str] = &[
@@ -64,6 +75,10 @@ const ATTEMPTS: &[&str] = &[
     "mkfifo /tmp/kept.log.3",
     "touch /tmp/kept.log.4",
     "mount -t tmpfs none /tmp",
+    "mount -o bind /tmp/free /tmp/kept.log",
+    "unshare -m --propagation shared mount -t tmpfs none /tmp",
+    "/tmp/locked-tollgate augenrules --rules /tmp/rules.d --output /tmp/kept.log",
+    "chmod 700 /tmp/locked-tollgate",
     "rm /tmp/locked-bpf/tollgate/header",
     "rm /tmp/locked-bpf/tollgate/locked",
     "rm /tmp/locked-bpf/tollgate/guard-guard_unlink",
@@ -73,6 +88,8 @@ const ATTEMPTS: &[&str] = &[
     "chmod 777 /tmp/locked-bpf/tollgate",
     "mkdir /tmp/locked-bpf/tollgate/new",
     "umount -l /tmp/locked-bpf",
+    "unshare -m --propagation shared umount -l /tmp/locked-bpf",
+    "mount -o bind /tmp/free /tmp/locked-bpf/tollgate/header",
     "mount -t tmpfs none /tmp/locked-bpf/tollgate",
     "bpftool map update pinned /tmp/locked-bpf/tollgate/map-tlg_tests key 0 0 0 0 value 0 0 0 0 0 0 0 0 \
      0 0 0 0 0 0 0 0",
@@ -91,13 +108,30 @@ const DETACH: &str = "for link in /tmp/locked-bpf/tollgate/link-* /tmp/locked-bp
 /// What it may do beside it.
 const FREE: &str = "echo x > /tmp/kept.txt && chmod 600 /tmp/kept.txt && mv /tmp/kept.txt /tmp/free && \
     cat /tmp/kept.log > /tmp/copy && mkdir /tmp/beside && mount -t tmpfs none /tmp/beside && \
-    umount /tmp/beside && rmdir /tmp/beside && rm /tmp/copy && ls /tmp/locked-bpf/tollgate";
+    umount /tmp/beside && rmdir /tmp/beside && rm /tmp/copy && ls /tmp/locked-bpf/tollgate && \
+    unshare -m umount -l /tmp/locked-bpf && unshare -m mount -t tmpfs none /tmp && \
+    /tmp/locked-tollgate run --rules /tmp/rules.d/a.rules --log /tmp/run.log -- /bin/busybox true && \
+    rm /tmp/run.log";
+
+/// What it may not do to a program that does not run. Nothing is written where it can.
+const OVERWRITE: &str = ": >> /tmp/locked-tollgate";
 
 fn prepare() -> anyhow::Result<()> {
-    fs::create_dir_all(BPF).context("cannot make a directory")?;
+    for directory in [BPF, "/tmp/rules.d"] {
+        fs::create_dir_all(directory).context("cannot make a directory")?;
+    }
+    fs::write("/tmp/rules.d/a.rules", OTHER_RULES).context("cannot write rules")?;
+    fs::copy(TOLLGATE, LOCKING).context("cannot copy the program")?;
     let none: Option<&str> = None;
+    // As the first process of most machines has them all.
+    mount(none, "/tmp", none, MsFlags::MS_SHARED, none).context("cannot share a mount")?;
     mount(Some("bpf"), BPF, Some("bpf"), MsFlags::empty(), none)
         .context("cannot mount a bpf file system")
+}
+
+fn start(daemon: &Daemon, name: &str, rules: &str) -> anyhow::Result<Daemon> {
+    let options = ["--pins", PINS, "--control", CONTROL];
+    Daemon::start_with(LOCKING, name, daemon.engine(), rules, &options)
 }
 
 /// What a daemon says that guards.
@@ -111,7 +145,7 @@ fn locked(daemon: &Daemon) -> anyhow::Result<()> {
 fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     const ROUNDS: u32 = 10;
     let path = reload::program("kept", ROUNDS)?;
-    let start = |rules| Daemon::start_pinned("kept", daemon.engine(), rules, PINS);
+    let start = |rules| start(daemon, "kept", rules);
 
     let mut kept = start(RULES)?;
     locked(&kept)?;
@@ -119,18 +153,24 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     let names = pinned()?;
     ensure_kept(&names)?;
     // Whoever runs the programs by which the daemon says who it is does not become the daemon.
-    for program in ["guard_begin", "daemon_self"] {
+    for program in ["guard_begin", "guard_claim", "daemon_self"] {
         run_program(daemon, program)?;
     }
     ensure_kept(&names)?;
+    look_again(1)?;
     let traced = ptrace::seize(kept.pid(), ptrace::Options::empty());
     ensure!(traced == Err(Errno::EPERM), "a debugger: {traced:?}");
 
     kept.kill()?;
     processes.push(reload::make_calls(&path)?);
     ensure_kept(&names)?;
-    fs::copy(TOLLGATE, "/tmp/copied").context("cannot copy the program")?;
-    let copied = refused(Command::new("/tmp/copied").args(["unpin", PINS]))?;
+    let overwritten = shell(OVERWRITE)?;
+    ensure!(
+        said(&overwritten).contains("Operation not permitted"),
+        "`{OVERWRITE}`: {}",
+        said(&overwritten)
+    );
+    let copied = refused(Command::new(TOLLGATE).args(["unpin", PINS]))?;
     ensure!(
         copied.contains("locked until the machine starts again"),
         "{copied}"
@@ -142,15 +182,19 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
         "--log",
         "/tmp/other.log",
     ];
-    let copied = refused(
-        Command::new("/tmp/copied")
-            .args(options)
-            .args(["--pins", PINS]),
-    )?;
-    ensure!(
-        copied.contains("only the program that has locked it can"),
-        "{copied}"
-    );
+    // A program that is traced from its start is not the daemon either.
+    let mut traced = Command::new("/bin/busybox");
+    traced
+        .args(["timeout", "60", LOCKING, "run"])
+        .args(["--rules", "/tmp/rules.d/a.rules", "--log", "/tmp/run.log"])
+        .args(["--", LOCKING]);
+    for command in [&mut Command::new(TOLLGATE), &mut traced] {
+        let said = refused(command.args(options).args(["--pins", PINS]))?;
+        ensure!(
+            said.contains("only the program that has locked it can"),
+            "{said}"
+        );
+    }
 
     kept = start(OTHER_RULES)?;
     locked(&kept)?;
@@ -164,7 +208,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     kept.end_of_several()?;
     processes.push(reload::make_calls(&path)?);
     ensure_kept(&names)?;
-    let unpinned = refused(Command::new(TOLLGATE).args(["unpin", PINS]))?;
+    let unpinned = refused(Command::new(LOCKING).args(["unpin", PINS]))?;
     ensure!(
         unpinned.contains("locked until the machine starts again"),
         "{unpinned}"
@@ -191,7 +235,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
 /// The next daemon may write to another file: the one before it stays guarded.
 fn a_log_elsewhere_is_guarded_as_well(daemon: &Daemon) -> anyhow::Result<()> {
     for name in ["earlier", "later"] {
-        let started = Daemon::start_pinned(name, daemon.engine(), RULES, PINS)?;
+        let started = start(daemon, name, RULES)?;
         locked(&started)?;
         started.kill()?;
     }
@@ -199,6 +243,42 @@ fn a_log_elsewhere_is_guarded_as_well(daemon: &Daemon) -> anyhow::Result<()> {
         let removed = shell(&format!("rm {log}"))?;
         ensure!(!removed.status.success(), "root could remove {log}");
     }
+    Ok(())
+}
+
+/// A second daemon of the same program has pins of its own, with the program by which the first one was let.
+fn one_daemon_is_let_at_what_is_locked(daemon: &Daemon) -> anyhow::Result<()> {
+    let lived = start(daemon, "kept", RULES)?;
+    locked(&lived)?;
+    let place = format!("{BPF}/second");
+    let options = ["--pins", &place, "--no-control"];
+    let claim = format!("{PINS}/claim");
+    let pin = format!("mkdir -m 700 {place} && bpftool prog pin pinned {claim} {place}/claim");
+    let pinned = shell(&pin)?;
+    ensure!(pinned.status.success(), "`{pin}`: {}", said(&pinned));
+    let second = Daemon::start_with(LOCKING, "second", daemon.engine(), OTHER_RULES, &options)?;
+    look_again(1).context("the first daemon is let no more")?;
+    second.kill()?;
+    lived.end_of_several()
+}
+
+/// However often rules are put in force, which leaves a note each time, the next daemon goes on.
+fn a_machine_that_runs_long(daemon: &Daemon) -> anyhow::Result<()> {
+    /// More than there is room for in the list of maps.
+    const TIMES: u32 = 300;
+    let lived = start(daemon, "kept", RULES)?;
+    locked(&lived)?;
+    look_again(TIMES)?;
+    lived.end_of_several()
+}
+
+/// Has the daemon put its rules in force again, so many times: it writes to what nobody else may.
+fn look_again(times: u32) -> anyhow::Result<()> {
+    let command = format!(
+        "for time in $(seq {times}); do {LOCKING} auditctl --control {CONTROL} -t || exit 1; done"
+    );
+    let looked = shell(&command)?;
+    ensure!(looked.status.success(), "`-t`: {}", said(&looked));
     Ok(())
 }
 
@@ -235,6 +315,22 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         removed == Err(PERM),
         "an attribute of the log can be removed: {removed:?}"
     );
+    if has_chattr {
+        ensure!(
+            set_immutable("/tmp/flags")?,
+            "a 32-bit program can set no flag at all"
+        );
+        let clear = shell("chattr -i /tmp/flags")?;
+        ensure!(clear.status.success(), "{}", said(&clear));
+        ensure!(
+            !set_immutable("/tmp/kept.log")?,
+            "a 32-bit program can set flags of the log"
+        );
+    }
+    let other = "/tmp/locked-bpf/other";
+    fs::create_dir_all(other).context("cannot make a directory beside the pins")?;
+    let exchanged = renameat_with(CWD, other, CWD, PINS, RenameFlags::EXCHANGE);
+    ensure!(exchanged == Err(PERM), "pins for others: {exchanged:?}");
     // The kernel takes no program off its place while its link is held.
     let detached = shell(DETACH)?;
     ensure!(!detached.status.success(), "root could `{DETACH}`");
@@ -242,7 +338,7 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         move_mount_to("/tmp/work").is_ok(),
         "no mount can be moved at all"
     );
-    for place in [PINS, "/tmp"] {
+    for place in [PINS, "/tmp", "/tmp/kept.log"] {
         let moved = move_mount_to(place);
         ensure!(moved == Err(PERM), "a mount over {place}: {moved:?}");
     }
@@ -256,38 +352,53 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has a program run once, by a tool of root's own.
+/// Has a 32-bit call make a file immutable; whether it is then.
+fn set_immutable(path: &'static str) -> anyhow::Result<bool> {
+    const OPEN: u32 = 5;
+    const IOCTL: u32 = 54;
+    const FS_IOC32_SETFLAGS: i64 = 0x4004_6602;
+    let program = Path::new(PROGRAMS).join("immutable");
+    let flags = Arg::Bytes(IFlags::IMMUTABLE.bits().to_ne_bytes().to_vec());
+    Program::new(Entry::Interrupt)
+        .call(OPEN, args![path, 0])
+        .call(IOCTL, vec![Arg::Result, FS_IOC32_SETFLAGS.into(), flags])
+        .write(&program)
+        .context("cannot write a program")?;
+    let ran = Command::new(&program).status();
+    ensure!(ran.context("cannot start a program")?.success(), "it fails");
+    let file = File::open(path).with_context(|| format!("cannot open {path}"))?;
+    let flags = ioctl_getflags(&file).with_context(|| format!("cannot ask for flags of {path}"))?;
+    Ok(flags.contains(IFlags::IMMUTABLE))
+}
+
+/// Has a program run once, by a tool of root's own, which has the directory of pins open as the daemon has.
 fn run_program(daemon: &Daemon, name: &str) -> anyhow::Result<()> {
+    const OPEN: u32 = 2;
     const BPF_CALL: u32 = 321;
     const BPF_PROG_TEST_RUN: i64 = 10;
     const BPF_PROG_GET_FD_BY_ID: i64 = 13;
-    // What a process opens first.
-    const FIRST: u32 = 3;
+    // What a process opens first, and next.
+    const DIRECTORY: i64 = 3;
+    const PROGRAM: i64 = 4;
     let shown = shell(&format!("bpftool prog show name {name}"))?;
     let number = said(&shown)
         .lines()
         .rev()
         .find_map(|line| line.split_once(": ")?.0.parse::<u32>().ok());
     let number = number.with_context(|| format!("no program {name}: {}", said(&shown)))?;
-    let attributes = |first: u32, bytes: usize| {
-        let mut all = first.to_ne_bytes().to_vec();
-        all.resize(bytes, 0);
-        Arg::Bytes(all)
-    };
+    let find = args![
+        BPF_PROG_GET_FD_BY_ID,
+        Arg::Words(args![i64::from(number), 0, 0]),
+        24
+    ];
+    // The program, its context's size, and its context: an argument.
+    let argument = Arg::Bytes(DIRECTORY.to_ne_bytes().to_vec());
+    let run = Arg::Words(args![PROGRAM, 0, 0, 0, 0, 8, argument, 0, 0, 0]);
     let path = Path::new(PROGRAMS).join("runner");
     Program::new(Entry::Syscall)
-        .call(
-            BPF_CALL,
-            vec![
-                BPF_PROG_GET_FD_BY_ID.into(),
-                attributes(number, 64),
-                64.into(),
-            ],
-        )
-        .call(
-            BPF_CALL,
-            vec![BPF_PROG_TEST_RUN.into(), attributes(FIRST, 80), 80.into()],
-        )
+        .call(OPEN, args![PINS, 0])
+        .call(BPF_CALL, find)
+        .call(BPF_CALL, args![BPF_PROG_TEST_RUN, run, 80])
         .write(&path)
         .context("cannot write a program")?;
     daemon.run(0, &path, &[]).map(|_pid| ())

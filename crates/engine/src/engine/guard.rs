@@ -1,6 +1,7 @@
 //! What `-e 2` locks: a note for daemons that come after this one, and programs that keep root's own tools from
 //! what audits.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -19,9 +20,12 @@ use crate::load::Places;
 use crate::load::skel::types;
 use crate::note::Note;
 use crate::pins::{LOCKED, Pins, c_path};
+use crate::probe::Probe;
 use crate::program::Program;
 use crate::survive::PLAN;
 
+/// Name of the program that a daemon runs that comes after this one.
+const CLAIM: &str = "claim";
 /// What names of links begin with that hold a program of the guard.
 const GUARD: &str = "guard-";
 /// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard.bpf.h`, without the last byte.
@@ -53,15 +57,22 @@ impl<'s> Engine<'s> {
             })
     }
 
-    /// Keeps others than this program from changing what audits: what is pinned and its maps, and these files
-    /// with all in their directories whose names go on after theirs. Pinned like everything else, it ends when
-    /// the machine does; otherwise with this process.
+    /// Keeps others than this process from changing what audits: what is pinned and its maps, the program that
+    /// it runs, and these files with all in their directories whose names go on after theirs. Pinned like
+    /// everything else, it ends when the machine does, and [`Pins::claim`] tells it of a process that comes after
+    /// this one; otherwise with this process.
     ///
     /// # Errors
     /// [`EngineError`] when the kernel has no programs on functions, or a directory is not there. Nothing is
     /// guarded then that was not before.
-    pub fn guard(&mut self, places: &mut Places<'s>, files: &[PathBuf]) -> Result<(), EngineError> {
-        let programs = Program::GUARDS.iter().chain([&Program::GuardBegin]);
+    pub fn guard(
+        &mut self,
+        places: &mut Places<'s>,
+        probe: &Probe,
+        files: &[PathBuf],
+    ) -> Result<(), EngineError> {
+        let tell = [&Program::GuardBegin, &Program::GuardClaim];
+        let programs = probe.guards.iter().chain(tell);
         self.objects
             .load_more(places, &programs.copied().collect())?;
         let mut guarded = Vec::new();
@@ -74,7 +85,7 @@ impl<'s> Engine<'s> {
         self.guard_these(&guarded)?;
         self.guard_maps()?;
         let mut named = Vec::new();
-        let attached = self.attach_guards(&mut named);
+        let attached = self.attach_guards(&probe.guards, &mut named);
         if let (Err(_), Some(pins)) = (&attached, &self.pins) {
             // What has kept one from its place is what is to be told.
             let _removed: Vec<_> = named.iter().map(|name| pins.remove(name)).collect();
@@ -84,9 +95,23 @@ impl<'s> Engine<'s> {
     }
 
     /// Attaches the programs that were not attached by a daemon before this one; notes the names that they get.
-    fn attach_guards(&self, named: &mut Vec<String>) -> Result<Vec<Held>, EngineError> {
+    fn attach_guards(
+        &self,
+        wanted: &[Program],
+        named: &mut Vec<String>,
+    ) -> Result<Vec<Held>, EngineError> {
+        let pin = |pins: &Pins, name: &str, fd: &dyn AsFd| {
+            pins.keep(name, fd).map_err(|source| EngineError::Pinned {
+                what: name.to_owned(),
+                source,
+            })
+        };
+        if let Some(pins) = self.pins.as_ref().filter(|pins| !pins.has(CLAIM)) {
+            pin(pins, CLAIM, self.program(Program::GuardClaim)?)?;
+            named.push(CLAIM.to_owned());
+        }
         let mut guards = Vec::new();
-        for &program in Program::GUARDS {
+        for &program in wanted {
             let name = format!("{GUARD}{}", program.name());
             if self.pins.as_ref().is_some_and(|pins| pins.has(&name)) {
                 continue;
@@ -98,11 +123,7 @@ impl<'s> Engine<'s> {
                 source: source.into(),
             })?;
             if let Some(pins) = &self.pins {
-                let kept = pins.keep(&name, &held.link);
-                kept.map_err(|source| EngineError::Pinned {
-                    what: name.clone(),
-                    source,
-                })?;
+                pin(pins, &name, &held.link)?;
                 named.push(name);
             }
             guards.push(held);
@@ -135,36 +156,41 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// Keeps others from all maps that are there now, if anything is guarded.
+    /// Keeps others from all maps that are there now, and from no other: those of notes come and go.
     pub(super) fn guard_maps(&self) -> Result<(), EngineError> {
-        let own = &self.objects.first().maps;
-        let put = |map: &dyn AsFd| {
-            let number = MapInfo::new(map.as_fd()).map(|about| about.info.id);
-            number
-                .and_then(|number| {
-                    let (key, value) = (number.to_ne_bytes(), 1_u32.to_ne_bytes());
-                    own.tlg_guarded_maps.update(&key, &value, MapFlags::ANY)
-                })
-                .map_err(|source| EngineError::Map {
-                    map: "tlg_guarded_maps",
-                    source,
-                })
-        };
-        for (_, map) in self.objects.maps() {
-            put(&map)?;
-        }
-        put(&*self.ledger)?;
-        let Some(pins) = &self.pins else {
-            return Ok(());
-        };
-        let pinned = |source| EngineError::Pinned {
-            what: "notes".to_owned(),
+        let failed = |source| EngineError::Map {
+            map: "tlg_guarded_maps",
             source,
         };
-        let notes = pins.names(PLAN).map_err(pinned)?;
-        let notes = notes.iter().map(|epoch| format!("{PLAN}{epoch}"));
-        for name in notes.chain(pins.has(LOCKED).then(|| LOCKED.to_owned())) {
-            put(&pins.find(&name).map_err(pinned)?)?;
+        let number =
+            |map: &dyn AsFd| MapInfo::new(map.as_fd()).map(|about| about.info.id.to_ne_bytes());
+        let mut wanted = BTreeSet::new();
+        for (_, map) in self.objects.maps() {
+            wanted.insert(number(&map).map_err(failed)?);
+        }
+        wanted.insert(number(&*self.ledger).map_err(failed)?);
+        if let Some(pins) = &self.pins {
+            let pinned = |source| EngineError::Pinned {
+                what: "notes".to_owned(),
+                source,
+            };
+            let notes = pins.names(PLAN).map_err(pinned)?;
+            let notes = notes.iter().map(|epoch| format!("{PLAN}{epoch}"));
+            for name in notes.chain(pins.has(LOCKED).then(|| LOCKED.to_owned())) {
+                let note = pins.find(&name).map_err(pinned)?;
+                wanted.insert(number(&note).map_err(failed)?);
+            }
+        }
+        let guarded = &self.objects.first().maps.tlg_guarded_maps;
+        let known: Vec<Vec<u8>> = guarded.keys().collect();
+        for gone in known.iter().filter(|key| !wanted.contains(key.as_slice())) {
+            guarded.delete(gone).map_err(failed)?;
+        }
+        for number in &wanted {
+            let yes = 1_u32.to_ne_bytes();
+            guarded
+                .update(number, &yes, MapFlags::ANY)
+                .map_err(failed)?;
         }
         Ok(())
     }
@@ -172,6 +198,35 @@ impl<'s> Engine<'s> {
     /// Whether others are kept from what audits.
     pub(super) fn is_guarded(&self) -> bool {
         !self.guards.is_empty() || self.pins.as_ref().is_some_and(is_guarded)
+    }
+}
+
+impl Pins {
+    /// Has what is guarded there know this process for the daemon, which it is from now on; where nothing is
+    /// guarded, or this is another program than the one that has locked it, nothing happens.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn claim(&self) -> io::Result<()> {
+        let program = match self.find(CLAIM) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found?,
+        };
+        let directory = self.directory().as_raw_fd();
+        let arguments = [u64::try_from(directory).map_err(io::Error::other)?];
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            ctx_in: arguments.as_ptr().cast(),
+            ctx_size_in: size_of_val(&arguments) as u32,
+            ..Default::default()
+        };
+        // SAFETY: the options and the arguments that they point to outlive the call.
+        let answer =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+        if answer < 0 {
+            return Err(io::Error::from_raw_os_error(-answer));
+        }
+        Ok(())
     }
 }
 

@@ -143,7 +143,7 @@ impl Reader {
                     } = *lock;
                     let locked = engine.lock(&note).map_err(anyhow::Error::from);
                     let guard = locked.map(|()| {
-                        let guard = engine.guard(&mut places, &files);
+                        let guard = engine.guard(&mut places, &self.probe, &files);
                         guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                     });
                     // Who has asked waits for the answer.
