@@ -217,7 +217,7 @@ impl Pins {
         let mut options = libbpf_sys::bpf_test_run_opts {
             sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
             ctx_in: arguments.as_ptr().cast(),
-            ctx_size_in: size_of_val(&arguments) as u32,
+            ctx_size_in: u32::try_from(size_of_val(&arguments)).map_err(io::Error::other)?,
             ..Default::default()
         };
         // SAFETY: the options and the arguments that they point to outlive the call.

@@ -120,9 +120,6 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     };
     settings.log.is_free()?;
     let pins = settings.survival.open()?;
-    if let Some(pins) = &pins {
-        pins.claim().context("cannot use what is pinned")?;
-    }
     let Some(mut store) = rules::store(&mut settings, server.as_ref(), pins.as_ref())? else {
         return Ok(ExitCode::FAILURE);
     };

@@ -27,6 +27,10 @@ pub(super) fn store(
     let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
     let tick_ns = Duration::from(tick).as_nanos().max(1);
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
+    if let Some(pins) = pins {
+        // What is locked is for one daemon alone: this one from now on.
+        pins.claim().context("cannot use what is pinned")?;
+    }
     let lock = LockFile::beside(server.map(Server::path), pins.map(Pins::path))?;
     if let Some(locked) = lock.read()? {
         say(
