@@ -274,6 +274,7 @@ pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
         });
     }
     place.workload().run(&[rmdir()]);
+    daemon.flush();
     // What does not move or shorten it is taken.
     fs::write(&file, here).unwrap();
     daemon.signal(Signal::SIGHUP);
