@@ -428,9 +428,10 @@ fn whole_events(lines: &[u8]) -> (usize, u64) {
     let (mut at, mut start) = (0, 0);
     let (mut events, mut stamp) = (0, None);
     for line in lines.split_inclusive(|&byte| byte == b'\n') {
-        let of_line = line.find(b"audit(").map(|at| {
+        let of_line = line.find(b"audit(").and_then(|at| {
             let rest = line.get(at..).unwrap_or_default();
-            rest.split(|&byte| byte == b')').next().unwrap_or_default()
+            // A stamp that is torn may be that of the line before.
+            rest.get(..rest.find_byte(b')')?)
         });
         if of_line.is_some() && of_line != stamp {
             if stamp.is_some() {

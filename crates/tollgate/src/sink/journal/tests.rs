@@ -427,10 +427,14 @@ fn whole_events_of_a_part_are_counted() {
     let text = b"type=A msg=audit(1.000:1): x\ntype=B msg=audit(1.000:1): y\ntype=A msg=audit(1.000:2): x\n";
     assert_eq!(whole_events(text), (58, 1));
     assert_eq!(whole_events(&text[..40]), (0, 0));
-    assert_eq!(whole_events(&text[..80]), (58, 1));
     // What was torn may have been of the same event.
     assert_eq!(whole_events(&text[..60]), (0, 0));
     assert_eq!(whole_events(b""), (0, 0));
+    let third = text.rfind(b"audit(1.000:2)").unwrap() + b"audit(1.000:2)".len();
+    for end in 0..text.len() {
+        let expected = if end < third { (0, 0) } else { (58, 1) };
+        assert_eq!(whole_events(&text[..end]), expected, "{end}");
+    }
 }
 
 #[test]
