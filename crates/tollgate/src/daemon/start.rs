@@ -13,7 +13,6 @@ use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use bstr::BString;
-use crossbeam_channel::bounded;
 use engine::{KernelAudit, MessageStream, Options, Pins, Probe};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,7 +31,7 @@ use super::notify::Manager;
 use super::pipeline::{Pipeline, Running, Started};
 use super::summary::{Ready, Summary};
 use super::survive::{Pinning, Survival};
-use super::tend::{self, LogOrders, LogSource, Tend};
+use super::tend::{self, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
 use crate::control::server::{self, Server};
 use crate::dispatch;
@@ -43,8 +42,6 @@ use crate::sink::json::file::{self as json, JsonLog};
 use crate::sink::log::directory::Directory;
 use crate::sink::terminal::Terminal;
 
-/// Orders to the log thread that wait to be carried out; who gives one more waits.
-const LOG_ORDERS: usize = 4;
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
 
@@ -140,8 +137,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let options = options(settings.means, with_calls);
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
-    let (log_orders, log_orders_from) = bounded(LOG_ORDERS);
-    let log_thread = LogOrders::new(log_orders);
+    let (log_thread, log_orders) = tend::log_orders();
     let mut tend = Tend::new(settings.log, &keep, log_thread.clone());
     let log_path = keep.path.clone();
     let confinement = confine(&engines, &opened.writable)?;
@@ -159,7 +155,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         probe: opened.probe,
         engines,
         log,
-        log_orders: log_orders_from,
+        log_orders,
         terminal: settings.terminal,
         json: opened.json,
         delay: settings.delay,

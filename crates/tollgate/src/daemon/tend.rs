@@ -23,6 +23,9 @@ const STATE: &str = "/run/audit/auditd.state";
 /// Longest time that the log thread may take to tell its state.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Orders to the log thread that wait to be carried out; who gives one more waits.
+const WAITING: usize = 4;
+
 /// Where the log is, and how it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogSource {
@@ -114,12 +117,13 @@ impl LogSource {
     }
 }
 
-impl LogOrders {
-    /// Orders through this.
-    pub(crate) const fn new(to: Sender<LogOrder>) -> Self {
-        Self(to)
-    }
+/// Both ends of the orders to the log thread.
+pub(super) fn log_orders() -> (LogOrders, Receiver<LogOrder>) {
+    let (to, from) = bounded(WAITING);
+    (LogOrders(to), from)
+}
 
+impl LogOrders {
     /// Has the log locked; says where it is.
     ///
     /// # Errors

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Another value for one key.
+type Change = fn(&mut Settings);
+
 #[test]
 fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
     let locked = Settings {
@@ -16,7 +19,7 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
         place.journal.rotate_now(Asker::this());
     }
     assert_eq!(place.names().len(), 5);
-    let changes: [(&str, fn(&mut Settings)); 4] = [
+    let changes: [(&str, Change); 4] = [
         ("num_logs", |conf| conf.num_logs = 2),
         ("write_logs", |conf| conf.write_logs = false),
         ("max_log_file_action", |conf| {
