@@ -21,6 +21,7 @@ use crate::event;
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program, args};
 use crate::reload;
+use crate::run;
 use crate::suite::{Rules, Session};
 
 /// The tests. The daemon of the session has nothing to do with them.
@@ -40,6 +41,8 @@ pub(crate) const SESSION: Session = Session {
             one_daemon_is_let_at_what_is_locked,
         ),
         ("a_machine_that_runs_long", a_machine_that_runs_long),
+        // It lasts as long.
+        ("the_last_setting_of_yama", run::the_last_setting_of_yama),
     ],
     stop: Daemon::stop,
     after: |_log| Ok(()),
@@ -130,8 +133,12 @@ fn prepare() -> anyhow::Result<()> {
 }
 
 fn start(daemon: &Daemon, name: &str, rules: &str) -> anyhow::Result<Daemon> {
+    start_as(daemon.engine(), name, rules)
+}
+
+fn start_as(engine: &str, name: &str, rules: &str) -> anyhow::Result<Daemon> {
     let options = ["--pins", PINS, "--control", CONTROL];
-    Daemon::start_with(LOCKING, name, daemon.engine(), rules, &options)
+    Daemon::start_with(LOCKING, name, engine, rules, &options)
 }
 
 /// What a daemon says that guards.
@@ -196,12 +203,16 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
         );
     }
 
-    kept = start(OTHER_RULES)?;
+    // With the other engine it would begin anew, and nothing would be guarded meanwhile.
+    kept = start_as("tracepoint", "kept", OTHER_RULES)?;
     locked(&kept)?;
-    ensure!(
-        kept.has_said("the rule files are not read"),
-        "it has not said whose rules hold"
-    );
+    for said in [
+        "the rule files are not read",
+        "not taken, because `-e 2` has locked the settings as well: engine = \"tracepoint\"",
+        "goes on where the daemon before this one has ended",
+    ] {
+        ensure!(kept.has_said(said), "not said: {said}");
+    }
     processes.push(reload::make_calls(&path)?);
     ensure_kept(&names)?;
     // TERM ends a daemon, and not what it has locked.

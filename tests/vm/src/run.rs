@@ -124,22 +124,30 @@ fn calls_without_results(_daemon: &Daemon) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 3 is the last: it cannot be taken back.
 fn settings_of_yama(_daemon: &Daemon) -> anyhow::Result<()> {
-    for scope in 0..=3 {
-        fs::write(YAMA, scope.to_string()).context("cannot set ptrace_scope")?;
-        for options in [&[][..], &["--no-result"]] {
-            let (output, events) = run("run_wide", options)?;
-            let said = output.stderr.as_bstr();
-            if scope < 2 {
-                ensure!(output.status.code() == Some(7), "{scope}: {said}");
-                ensure!(events.len() == 3, "{scope}: {events:?}");
-            } else {
-                let named = format!("kernel.yama.ptrace_scope is {scope}");
-                ensure!(output.status.code() == Some(125), "{scope}: {output:?}");
-                ensure!(said.contains_str(&named), "{scope}: {said}");
-                ensure!(events.is_empty(), "{scope}: {events:?}");
-            }
+    (0..=2).try_for_each(setting_of_yama)?;
+    fs::write(YAMA, "1").context("cannot set ptrace_scope")
+}
+
+/// It cannot be taken back: nobody traces anything until the machine ends.
+pub(crate) fn the_last_setting_of_yama(_daemon: &Daemon) -> anyhow::Result<()> {
+    prepare()?;
+    setting_of_yama(3)
+}
+
+fn setting_of_yama(scope: u8) -> anyhow::Result<()> {
+    fs::write(YAMA, scope.to_string()).context("cannot set ptrace_scope")?;
+    for options in [&[][..], &["--no-result"]] {
+        let (output, events) = run("run_wide", options)?;
+        let said = output.stderr.as_bstr();
+        if scope < 2 {
+            ensure!(output.status.code() == Some(7), "{scope}: {said}");
+            ensure!(events.len() == 3, "{scope}: {events:?}");
+        } else {
+            let named = format!("kernel.yama.ptrace_scope is {scope}");
+            ensure!(output.status.code() == Some(125), "{scope}: {output:?}");
+            ensure!(said.contains_str(&named), "{scope}: {said}");
+            ensure!(events.is_empty(), "{scope}: {events:?}");
         }
     }
     Ok(())
