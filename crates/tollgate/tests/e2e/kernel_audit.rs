@@ -73,9 +73,13 @@ impl State {
     #[track_caller]
     pub(crate) fn unused(_: &Lock) -> Self {
         let state = Self::ask();
+        let (enabled, reader) = (state.number("enabled"), state.number("pid"));
         needs(
-            state.number("enabled") == 0 && state.number("pid") == 0 && state.rules == ["No rules"],
-            "the kernel's audit, which somebody else uses",
+            enabled == 0 && reader == 0 && state.rules == ["No rules"],
+            &format!(
+                "the kernel's audit, which somebody else uses (enabled {enabled}, reader {reader}, rules {:?})",
+                state.rules
+            ),
         );
         state
     }
