@@ -10,7 +10,7 @@ mod pinned;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use audit::ids::Serial;
@@ -24,6 +24,7 @@ use crate::data::Data;
 use crate::error::EngineError;
 use crate::heartbeat::Heartbeat;
 use crate::hints::Hints;
+use crate::inherited::Inherited;
 use crate::keys::Epoch;
 use crate::ledger::{Fixed, Ledger, Mark, Receipt};
 use crate::load::skel::types;
@@ -89,8 +90,7 @@ pub struct Engine<'s> {
     ring: Ring,
     ledger: Arc<Ledger>,
     pins: Option<Pins>,
-    /// Programs of daemons before this one: the kernel counts on them what it skips.
-    inherited: Vec<OwnedFd>,
+    inherited: Vec<Inherited>,
     objects: Objects<'s>,
     room: Room,
     seed: u64,
@@ -144,7 +144,7 @@ impl<'s> Engine<'s> {
             EngineKind::Tracepoint => Sees::Calls,
         };
 
-        let mut programs = spots.programs();
+        let mut programs = spots.programs(&Links::default());
         programs.insert(Program::DaemonSelf);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Beat);
@@ -273,7 +273,8 @@ impl<'s> Engine<'s> {
         let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let watches = Watches::find(&plan.watches, self.seed);
         self.room.check(&lowered, &watches)?;
-        self.objects.load_more(places, &spots.programs())?;
+        self.objects
+            .load_more(places, &spots.programs(&self.links))?;
         let epoch = self.epoch.next();
         self.pin_plan(epoch, &watches, text)?;
         self.make_room(epoch)?;
@@ -444,7 +445,7 @@ impl<'s> Engine<'s> {
     pub fn stats(&self) -> Stats {
         let mut stats = self.counters.sum();
         if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
-            let inherited: u64 = self.inherited.iter().map(stats::skipped).sum();
+            let inherited: u64 = self.inherited.iter().map(Inherited::skipped).sum();
             *skipped += self.skipped_stubs + attach::skipped(&self.links) + self.objects.skipped();
             *skipped += inherited;
         }
@@ -459,7 +460,8 @@ impl<'s> Engine<'s> {
             return Vec::new();
         }
         let copies = self.links.values().filter_map(Held::runs);
-        self.objects.runs().chain(copies).collect()
+        let inherited = self.inherited.iter().filter_map(Inherited::runs);
+        stats::by_hook(self.objects.runs().chain(copies).chain(inherited))
     }
 
     /// The ring.

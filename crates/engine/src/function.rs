@@ -193,6 +193,12 @@ fn load_copy(stub: &ProgramMut<'_>, function: Function, side: Side) -> io::Resul
     from_libbpf(program)
 }
 
+/// The kernel's number of what the stubs jump to.
+pub(crate) fn body(jump: &MapMut<'_>) -> Option<u32> {
+    let found = jump.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+    found.try_into().ok().map(u32::from_ne_bytes)
+}
+
 /// Makes `body` what the stubs jump to.
 pub(crate) fn set_body(jump: &MapMut<'_>, body: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
     let fd = body.as_fd().as_raw_fd();

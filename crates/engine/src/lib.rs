@@ -21,6 +21,7 @@ mod error;
 mod function;
 mod heartbeat;
 mod hints;
+mod inherited;
 mod items;
 mod kaudit;
 mod keys;

@@ -199,6 +199,22 @@ impl<'s> Objects<'s> {
         })
     }
 
+    /// The kernel's numbers of the programs that stubs jump to.
+    pub(crate) fn bodies(&self) -> Vec<u32> {
+        let jumps = [
+            Program::CallEnd,
+            Program::BareEnd,
+            Program::CallLast,
+            Program::BareLast,
+            Program::UringEnd,
+        ];
+        let bodies = jumps.into_iter().filter_map(|body| {
+            let (_, jump) = self.jump(body)?;
+            function::body(jump)
+        });
+        bodies.collect()
+    }
+
     /// The object that made the maps.
     pub(crate) const fn first(&self) -> &SyscallSkel<'s> {
         &self.first.skel

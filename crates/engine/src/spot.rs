@@ -10,7 +10,7 @@ use audit::plan::hook::{Hook, tracepoint_name};
 use audit::table;
 use nix::errno::Errno;
 
-use crate::attach::Attached;
+use crate::attach::{Attached, Links};
 use crate::error::EngineError;
 use crate::function::{Function, Functions, Kind, Side};
 use crate::probe::Probe;
@@ -117,9 +117,10 @@ impl Spots {
         Ok(spots)
     }
 
-    /// The programs that must be loaded for them.
-    pub(crate) fn programs(&self) -> BTreeSet<Program> {
-        let stubs = self.hooks.keys().map(|spot| spot.program);
+    /// The programs that must be loaded for them, but for those that are in their places.
+    pub(crate) fn programs(&self, held: &Links) -> BTreeSet<Program> {
+        let new = self.hooks.keys().filter(|spot| !held.contains_key(spot));
+        let stubs = new.map(|spot| spot.program);
         stubs
             .flat_map(|stub| [Some(stub), stub.body()])
             .flatten()

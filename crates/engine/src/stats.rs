@@ -1,6 +1,8 @@
 //! Counters of the kernel side, read through a mapping: a bpf(2) call here could make a program be
 //! skipped that runs on this CPU at that moment.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Sub;
@@ -259,9 +261,36 @@ pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
     })
 }
 
+/// Adds up what is of the same hook: what daemons before this one have loaded, and what this one has.
+pub(crate) fn by_hook(all: impl Iterator<Item = Runs>) -> Vec<Runs> {
+    let mut sums: BTreeMap<String, Runs> = BTreeMap::new();
+    for runs in all {
+        match sums.entry(runs.hook.clone()) {
+            Entry::Vacant(new) => drop(new.insert(runs)),
+            Entry::Occupied(mut sum) => {
+                let sum = sum.get_mut();
+                sum.runs += runs.runs;
+                sum.time_ns += runs.time_ns;
+            }
+        }
+    }
+    sums.into_values().collect()
+}
+
 /// The kernel's number of a program.
 pub(crate) fn number(program: &impl AsFd) -> Option<u32> {
     info(program).map(|info| info.id)
+}
+
+/// The kernel's number of the program that a link runs.
+pub(crate) fn linked(link: &impl AsFd) -> Option<u32> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
+    // SAFETY: as in `info`.
+    let result = unsafe {
+        libbpf_sys::bpf_link_get_info_by_fd(link.as_fd().as_raw_fd(), &raw mut info, &raw mut len)
+    };
+    (result == 0).then_some(info.prog_id)
 }
 
 fn info(program: &impl AsFd) -> Option<libbpf_sys::bpf_prog_info> {

@@ -155,6 +155,7 @@ mod e2e {
         locked::other_settings_change_nothing,
         locked::what_cannot_be_gone_on_with_stays,
         locked::what_cannot_be_locked_is_not_half_done,
+        survive::restarts_add_nothing,
         survive::what_cannot_be_read_is_not_misread,
         survive::another_build_writes_what_it_finds,
         survive::one_daemon_at_a_time_uses_what_is_pinned,

@@ -11,6 +11,7 @@ use super::{Engine, Options};
 use crate::abi;
 use crate::attach::{Held, LINK};
 use crate::error::EngineError;
+use crate::inherited::{self, Inherited};
 use crate::keys::{Epoch, Keys};
 use crate::load::{Objects, Places};
 use crate::maps::{self, Written};
@@ -19,7 +20,7 @@ use crate::pins::{HEADER, Pins};
 use crate::probe::Probe;
 use crate::program::Program;
 use crate::spot::Spot;
-use crate::stats::{self, Stats};
+use crate::stats::Stats;
 use crate::survive::{MAP, PLAN, Survivors};
 use crate::watch::Watches;
 
@@ -68,10 +69,6 @@ impl<'s> Engine<'s> {
             .map_err(pinned("the note about the plan in force"))?;
         engine.halves = Written::found(engine.objects.first(), engine.epoch, note.names);
         engine.unsent.begin(engine.epoch, 1 << abi::RULE_BITS);
-        for name in pins.names(PROGRAM).map_err(pinned("programs"))? {
-            let program = pins.find(&format!("{PROGRAM}{name}"));
-            engine.inherited.push(program.map_err(pinned("a program"))?);
-        }
         for name in pins.names(LINK).map_err(pinned("links"))? {
             // A name that is none was not given by a daemon; it goes with the others at the end.
             if let Some(spot) = Spot::of_name(&name) {
@@ -79,6 +76,9 @@ impl<'s> Engine<'s> {
                 engine.links.insert(spot, held);
             }
         }
+        let bodies = engine.objects.bodies();
+        engine.inherited =
+            Inherited::all(pins, &engine.links, bodies).map_err(pinned("programs"))?;
         engine.skipped_stubs = ledger.skipped();
         engine.reaper.unpin_from(pins.clone());
         engine.pins = Some(pins.clone());
@@ -157,15 +157,8 @@ impl<'s> Engine<'s> {
     /// Gives names to the programs that have none: the kernel counts on them what it skips.
     fn pin_programs(&self, pins: &Pins) -> Result<(), EngineError> {
         for program in self.objects.programs() {
-            let Some(number) = stats::number(program) else {
-                continue;
-            };
-            let name = format!("{PROGRAM}{number}");
-            if pins.has(&name) {
-                continue;
-            }
-            pins.keep(&name, program)
-                .map_err(|source| EngineError::Pinned { what: name, source })?;
+            inherited::pin(pins, program)
+                .map_err(|(what, source)| EngineError::Pinned { what, source })?;
         }
         Ok(())
     }
@@ -197,9 +190,6 @@ impl<'s> Engine<'s> {
         }
     }
 }
-
-/// What names of programs begin with that are no copies; behind it comes their number.
-const PROGRAM: &str = "prog-";
 
 /// The name of a map as it can be pinned: there may be no dots in it.
 fn pinned_name(map: &str) -> String {

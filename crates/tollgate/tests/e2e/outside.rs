@@ -15,7 +15,7 @@ use super::step::step;
 
 const LONGEST: Duration = Duration::from_secs(10);
 /// Has the kernel count the runs of programs.
-const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+pub(crate) const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
 fn rule(place: &Place) -> String {
     format!(
@@ -25,10 +25,10 @@ fn rule(place: &Place) -> String {
 }
 
 /// A setting of the kernel, put back when it is dropped.
-struct Setting(&'static str, String);
+pub(crate) struct Setting(&'static str, String);
 
 impl Setting {
-    fn set(path: &'static str, value: &str) -> Self {
+    pub(crate) fn set(path: &'static str, value: &str) -> Self {
         let before = fs::read_to_string(path).unwrap();
         fs::write(path, value).unwrap();
         Self(path, before)

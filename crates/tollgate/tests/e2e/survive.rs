@@ -1,6 +1,8 @@
 //! What outlives a daemon, and what the next one makes of it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,6 +17,7 @@ use super::calls;
 use super::daemon::{Account, Asked, Daemon, program};
 use super::event;
 use super::harness::needs;
+use super::outside::{BPF_STATS, Setting};
 use super::place::Place;
 use super::step::step;
 
@@ -312,6 +315,51 @@ pub(crate) fn what_is_locked_goes_on_after_its_daemon() {
     let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
     assert_eq!(summary.lost, 0, "{summary:?}");
     each_once(&log, &file, 30);
+}
+
+/// Programs stay that run, and no others: what is pinned does not grow with the number of daemons.
+pub(crate) fn restarts_add_nothing() {
+    let place = Place::new();
+    let bpf = Bpf::mount(&place);
+    let file = place.file("file", "");
+    let rules = opens(&place, "again");
+    let _counted = Setting::set(BPF_STATS, "1");
+    // Notes about plans come and go.
+    let is_note = |name: &OsStr| name.as_bytes().starts_with(b"plan-");
+    let names = || {
+        let names = fs::read_dir(bpf.pins()).unwrap();
+        names
+            .filter(|name| !is_note(&name.as_ref().unwrap().file_name()))
+            .count()
+    };
+    let mut daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+    let mut made = 0;
+    let mut pinned = Vec::new();
+    for round in 0..6 {
+        place.workload().burst(&file, 10);
+        made += 10;
+        daemon.flush();
+        // The first daemon's program goes on, and is counted for whoever has gone on with it.
+        let runs = daemon.status()["runs"].as_array().unwrap().clone();
+        let runs = runs.iter().filter(|runs| runs["runs"].as_u64() >= Some(10));
+        assert_ne!(runs.count(), 0, "round {round}: {}", daemon.status());
+        pinned.push(names());
+        daemon.signal(if round % 2 == 0 {
+            Signal::SIGQUIT
+        } else {
+            Signal::SIGKILL
+        });
+        daemon.wait();
+        daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
+        assert!(daemon.has_said("goes on where the daemon before this one"));
+    }
+    let [_, settled, later @ ..] = &*pinned else {
+        panic!("{pinned:?}");
+    };
+    assert!(later.iter().all(|names| names == settled), "{pinned:?}");
+    let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
+    assert_eq!(summary.lost, 0, "{summary:?}");
+    each_once(&log, &file, made);
 }
 
 pub(crate) fn what_cannot_be_read_is_not_misread() {
