@@ -24,12 +24,13 @@ policy_mark='Written by tollgate: scripts/setup.sh'
 # bpftool            what root would take hooks and maps away with
 # git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
 #                    redis-tools holds the server too, under another name, without making it a service
+# util-linux-extra   fincore, which tells what the page cache holds of a log
 # fio sysbench       cases of `tollgate bench`
 # chromium-headless-shell   looks at the page that it writes
 # systemd            systemd-analyze, which looks at the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 packages="$packages libauparse-dev qemu-system-x86 busybox-static checkpolicy bpftool git golang-go"
-packages="$packages python3 redis-tools strace fio sysbench chromium-headless-shell systemd"
+packages="$packages python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra"
 # dpkg-dev lintian debootstrap cpio   build the package, look at it, install it in a Debian of its own, and
 #                    pack that for a machine
 if [ "${1:-}" = packaging ]; then

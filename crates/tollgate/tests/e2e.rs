@@ -165,6 +165,7 @@ mod e2e {
         messages::a_daemon_that_leaves_writes_what_it_was_sent,
         endure::rules_are_replaced_very_often,
         endure::very_many_short_processes,
+        endure::a_long_log_leaves_the_page_cache,
         load::a_burst_loses_nothing,
         load::what_a_full_ring_loses_is_counted,
         load::a_rate_limit_loses_what_is_above_it_and_says_so,

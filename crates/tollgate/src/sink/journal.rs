@@ -63,8 +63,11 @@ pub(crate) struct Journal {
     own: Own,
     flusher: Flusher,
     dispatcher: Dispatcher,
-    /// Records since the last flush.
+    /// Records since the last flush that `flush` and `freq` ask for.
     unflushed: u32,
+    /// # Units
+    /// Bytes since the last flush that the page cache asks for.
+    cached: u64,
     /// Events lost since a record said so, and why.
     lost: (u64, String),
     left_out: LeftOut,
@@ -140,6 +143,7 @@ impl Journal {
             flusher: Flusher::start()?,
             dispatcher: Dispatcher::default(),
             unflushed: 0,
+            cached: 0,
             lost: (0, String::new()),
             left_out: LeftOut::default(),
             lines: Vec::new(),
@@ -390,35 +394,49 @@ impl Journal {
         (written != 0).then_some(lines)
     }
 
-    /// Brings to the disk what the policy promises.
+    /// Brings to the disk what the policy promises, and what the page cache is not to hold.
     fn flush(&mut self, lines: &[u8]) {
-        let Some(conf) = &self.keep.conf else {
+        let policy = self.due(lines);
+        self.cached += u64::try_from(lines.len()).unwrap_or_default();
+        let is_long = self.cached >= flush::STEP;
+        if is_long {
+            self.cached = 0;
+        }
+        let Some(log) = &self.log else {
             return;
         };
+        let mut flushed = Ok(false);
+        if policy == Flush::Incremental {
+            flushed = log.sync().map(|()| true);
+        }
+        if is_long || policy == Flush::IncrementalAsync {
+            let asked = log.again().and_then(|file| self.flusher.flush(file));
+            flushed = flushed.and_then(|done| asked.map(|earlier| done || earlier));
+        }
+        match flushed {
+            Ok(true) => *self.alarms.of(Fault::Flush) = false,
+            Ok(false) => {}
+            Err(error) => self.disk_failed(Fault::Flush, &error),
+        }
+    }
+
+    /// How the policy wants these lines and those before them flushed now.
+    fn due(&mut self, lines: &[u8]) -> Flush {
+        let Some(conf) = &self.keep.conf else {
+            return Flush::None;
+        };
         if !matches!(conf.flush, Flush::Incremental | Flush::IncrementalAsync) {
-            return;
+            return Flush::None;
         }
         let records = lines.iter().filter(|&&byte| byte == b'\n').count();
         self.unflushed = self
             .unflushed
             .saturating_add(u32::try_from(records).unwrap_or(u32::MAX));
         if self.unflushed < conf.freq {
-            return;
+            return Flush::None;
         }
         self.unflushed = 0;
-        let Some(log) = &self.log else {
-            return;
-        };
-        let flushed = if conf.flush == Flush::Incremental {
-            log.sync().map(|()| true)
-        } else {
-            log.again().and_then(|file| self.flusher.flush(file))
-        };
-        match flushed {
-            Ok(true) => *self.alarms.of(Fault::Flush) = false,
-            Ok(false) => {}
-            Err(error) => self.disk_failed(Fault::Flush, &error),
-        }
+        conf.flush
     }
 }
 

@@ -7,6 +7,7 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -14,12 +15,14 @@ use std::time::Instant;
 use bstr::ByteSlice as _;
 use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::Signal;
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 
 use super::daemon::{Account, Daemon};
 use super::event;
-use super::harness::wait_for;
+use super::harness::{needs, wait_for};
 use super::place::Place;
 use super::reload::{held, lists};
+use super::survive::opens;
 
 /// Makes the tests long.
 const LONG: &str = "TOLLGATE_ENDURE";
@@ -279,4 +282,32 @@ fn started(log: &Path) -> u64 {
         .lines()
         .filter(|line| line.starts_with(b"type=SYSCALL ") && line.contains_str(" key=\"short\""));
     u64::try_from(lines.count()).unwrap()
+}
+
+/// A log of gigabytes must not push out what others read.
+pub(crate) fn a_long_log_leaves_the_page_cache() {
+    const MIB: u64 = 1 << 20;
+    let place = Place::new();
+    needs(
+        statfs(&place.own).unwrap().filesystem_type() != TMPFS_MAGIC,
+        "a directory for tests on a disk",
+    );
+    let file = place.file("file", "");
+    let daemon = Daemon::start(&place, &opens(&place, "long"));
+    // Some 750 bytes each.
+    place.workload().burst(&file, 100_000);
+    daemon.flush();
+    let size = fs::metadata(&daemon.log).unwrap().len();
+    assert!(size > 64 * MIB, "{size}");
+    let mut fincore = Command::new("fincore");
+    fincore.args(["--bytes", "--noheadings", "--output", "RES"]);
+    fincore.arg(&daemon.log);
+    // The newest 32 MiB, what it grew since it was last flushed, and what has come since then.
+    wait_for("the old part of the log to leave", || {
+        let said = fincore.output().unwrap();
+        let resident = String::from_utf8(said.stdout).unwrap();
+        let resident: u64 = resident.trim().parse().unwrap();
+        (resident <= 48 * MIB).then_some(())
+    });
+    assert_eq!(daemon.end(Signal::SIGTERM).code, Some(0));
 }

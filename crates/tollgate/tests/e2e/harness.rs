@@ -82,7 +82,9 @@ pub(crate) fn main(tests: &[Test]) -> ExitCode {
             }
             Err(None) => {
                 failed += 1;
-                println!("FAIL  {seconds:5.1} s  {name}\n{}", PANIC.lock().unwrap());
+                // Copied: what keeps a line from being shown is a panic, too.
+                let said = PANIC.lock().unwrap().clone();
+                println!("FAIL  {seconds:5.1} s  {name}\n{said}");
             }
         }
     }

@@ -282,11 +282,17 @@ impl Journal {
         }
         let text = format!("{}: the disk fails the log: {error}", fault.name());
         let told = std::mem::replace(self.alarms.of(fault), true);
-        if let Some(conf) = &self.keep.conf
-            && !told
-        {
-            let action = conf.disk_error_action.clone();
-            self.act(&action, &text);
+        if told {
+            return;
+        }
+        match &self.keep.conf {
+            Some(conf) => {
+                let action = conf.disk_error_action.clone();
+                self.act(&action, &text);
+            }
+            // What was not written is told by who counts it.
+            None if fault == Fault::Flush => self.alarm(&text),
+            None => {}
         }
     }
 
