@@ -214,6 +214,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
         ensure!(kept.has_said(said), "not said: {said}");
     }
     processes.push(reload::make_calls(&path)?);
+    let names = kept_by_next(&names)?;
     ensure_kept(&names)?;
     // TERM ends a daemon, and not what it has locked.
     kept.end_of_several()?;
@@ -361,6 +362,15 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
         "of {names:?} only {now:?} are there"
     );
     Ok(())
+}
+
+/// What is pinned when a daemon has gone on: programs that nothing runs any more have lost their names.
+fn kept_by_next(names: &[String]) -> anyhow::Result<Vec<String>> {
+    let now = pinned()?;
+    let gone = names.iter().filter(|name| !now.contains(name));
+    let gone: Vec<&String> = gone.filter(|name| !name.starts_with("prog-")).collect();
+    ensure!(gone.is_empty(), "the next daemon has taken away {gone:?}");
+    Ok(now)
 }
 
 /// Has a 32-bit call make a file immutable; whether it is then.
