@@ -201,18 +201,8 @@ impl<'s> Objects<'s> {
 
     /// The kernel's numbers of the programs that stubs jump to.
     pub(crate) fn bodies(&self) -> Vec<u32> {
-        let jumps = [
-            Program::CallEnd,
-            Program::BareEnd,
-            Program::CallLast,
-            Program::BareLast,
-            Program::UringEnd,
-        ];
-        let bodies = jumps.into_iter().filter_map(|body| {
-            let (_, jump) = self.jump(body)?;
-            function::body(jump)
-        });
-        bodies.collect()
+        let jumps = Program::ALL.iter().filter_map(|&body| self.jump(body));
+        jumps.filter_map(|(_, jump)| function::body(jump)).collect()
     }
 
     /// The object that made the maps.

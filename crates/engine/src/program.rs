@@ -16,7 +16,7 @@ macro_rules! programs {
         }
 
         impl Program {
-            const ALL: &[Self] = &[$(Self::$name,)+];
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
 
             /// Its name in the object.
             pub(crate) const fn name(self) -> &'static str {

@@ -157,7 +157,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     let mut kept = start(RULES)?;
     locked(&kept)?;
     let mut processes = vec![reload::make_calls(&path)?];
-    let names = pinned()?;
+    let names = pinned(PINS)?;
     ensure_kept(&names)?;
     // Whoever runs the programs by which the daemon says who it is does not become the daemon.
     for program in ["guard_begin", "guard_claim", "daemon_self"] {
@@ -356,7 +356,7 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
     }
     let after = fs::metadata("/tmp/kept.log").context("no log")?.len();
     ensure!(after >= before, "the log is shorter");
-    let now = pinned()?;
+    let now = pinned(PINS)?;
     ensure!(
         names.iter().all(|name| now.contains(name)),
         "of {names:?} only {now:?} are there"
@@ -366,7 +366,7 @@ fn ensure_kept(names: &[String]) -> anyhow::Result<()> {
 
 /// What is pinned when a daemon has gone on: programs that nothing runs any more have lost their names.
 fn kept_by_next(names: &[String]) -> anyhow::Result<Vec<String>> {
-    let now = pinned()?;
+    let now = pinned(PINS)?;
     let gone = names.iter().filter(|name| !now.contains(name));
     let gone: Vec<&String> = gone.filter(|name| !name.starts_with("prog-")).collect();
     ensure!(gone.is_empty(), "the next daemon has taken away {gone:?}");
@@ -440,9 +440,9 @@ fn move_mount_to(place: &str) -> rustix::io::Result<()> {
 }
 
 /// What holds programs and maps; notes about plans come and go.
-fn pinned() -> anyhow::Result<Vec<String>> {
+pub(crate) fn pinned(pins: &str) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(PINS).context("cannot list what is pinned")? {
+    for entry in fs::read_dir(pins).context("cannot list what is pinned")? {
         let name = entry.context("cannot list what is pinned")?.file_name();
         let name = name.to_string_lossy().into_owned();
         if !name.starts_with("plan-") {

@@ -3,7 +3,6 @@
 //! On tracepoints the end-to-end tests of crate `tollgate` do the same, and more.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +14,7 @@ use nix::poll::{PollTimeout, poll};
 
 use crate::daemon::Daemon;
 use crate::event;
+use crate::locked;
 use crate::machine::{USER, make_file};
 use crate::reload;
 use crate::suite::{Rules, Session};
@@ -52,11 +52,10 @@ const GOES_ON: &str = "tollgate: goes on where the daemon before this one has en
 
 /// How many programs are pinned.
 fn programs() -> anyhow::Result<usize> {
-    let names = fs::read_dir(PINS).context("cannot list what is pinned")?;
-    let is_program = |name: &OsStr| name.as_encoded_bytes().starts_with(PROGRAM.as_bytes());
+    let names = locked::pinned(PINS)?;
     Ok(names
-        .flatten()
-        .filter(|entry| is_program(&entry.file_name()))
+        .iter()
+        .filter(|name| name.starts_with(PROGRAM))
         .count())
 }
 

@@ -15,18 +15,15 @@ use super::daemon::{Account, Asked, Daemon, program};
 use super::event;
 use super::harness::wait_for;
 use super::place::Place;
-use super::survive::{Bpf, each_once, needs_no_guard, opens};
+use super::survive::{self, Bpf, each_once, needs_no_guard, opens};
 
 /// Settings of somebody who would like to see less.
 const OTHERS: &str = "engine = \"fentry\"\nio_uring = false\nkernel_messages = \"multicast\"\n";
 
-/// What is pinned and stays: notes about plans come and go, and each daemon adds programs of its own.
+/// What is pinned and stays: each daemon has programs of its own.
 fn names(pins: &Path) -> Vec<String> {
-    let names = fs::read_dir(pins).unwrap();
-    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names
-        .filter(|name| !name.starts_with("plan-") && !name.starts_with("prog-"))
-        .collect();
+    let mut names = survive::names(pins);
+    names.retain(|name| !name.starts_with("prog-"));
     names.sort();
     names
 }

@@ -1,8 +1,6 @@
 //! What outlives a daemon, and what the next one makes of it.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -47,6 +45,13 @@ impl Drop for Bpf {
     fn drop(&mut self) {
         let _unmounted = Command::new("umount").arg(&self.0).status();
     }
+}
+
+/// What is pinned, but for notes about plans, which come and go.
+pub(crate) fn names(pins: &Path) -> Vec<String> {
+    let names = fs::read_dir(pins).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.starts_with("plan-")).collect()
 }
 
 fn pause(time: Duration) {
@@ -324,14 +329,6 @@ pub(crate) fn restarts_add_nothing() {
     let file = place.file("file", "");
     let rules = opens(&place, "again");
     let _counted = Setting::set(BPF_STATS, "1");
-    // Notes about plans come and go.
-    let is_note = |name: &OsStr| name.as_bytes().starts_with(b"plan-");
-    let names = || {
-        let names = fs::read_dir(bpf.pins()).unwrap();
-        names
-            .filter(|name| !is_note(&name.as_ref().unwrap().file_name()))
-            .count()
-    };
     let mut daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
     let mut made = 0;
     let mut pinned = Vec::new();
@@ -343,7 +340,7 @@ pub(crate) fn restarts_add_nothing() {
         let runs = daemon.status()["runs"].as_array().unwrap().clone();
         let runs = runs.iter().filter(|runs| runs["runs"].as_u64() >= Some(10));
         assert_ne!(runs.count(), 0, "round {round}: {}", daemon.status());
-        pinned.push(names());
+        pinned.push(names(&bpf.pins()).len());
         daemon.signal(if round % 2 == 0 {
             Signal::SIGQUIT
         } else {
