@@ -1,10 +1,10 @@
 //! `tollgate bench`: what auditing costs on this machine, next to none and to the kernel's own.
 //!
-//! It runs as three kinds of process. The first, [`guard`], saves what is about to be changed, starts the
-//! second, and puts everything back when that ends, however it ends. The second, [`measure`], runs the
-//! cases round by round and writes a [`report`]. The third kind is the workloads: this program again or
-//! somebody else's, started anew for each measurement, because a task keeps for life the audit context that
-//! it was or was not given when it was made.
+//! It runs as four kinds of process. The first, [`guard`], saves what is about to be changed, starts the
+//! others, and puts everything back when the measuring one ends, however it ends. A [`keeper`] does that when
+//! the first is killed. The third, [`measure`], runs the cases round by round and writes a [`report`]. The
+//! fourth kind is the workloads: this program again or somebody else's, started anew for each measurement,
+//! because a task keeps for life the audit context that it was or was not given when it was made.
 //!
 //! Method, commands and figures are in `docs/bench.md`.
 
@@ -12,6 +12,7 @@ mod case;
 pub(crate) mod component;
 mod daemon;
 pub(crate) mod guard;
+pub(crate) mod keeper;
 mod log;
 mod machine;
 pub(crate) mod measure;

@@ -197,6 +197,7 @@ mod e2e {
         run_programs::a_redis_server_and_its_benchmark,
         bench::every_case_runs_and_is_shown,
         bench::an_interrupted_one_puts_everything_back,
+        bench::a_killed_one_is_repaired_at_once,
         bench::a_killed_one_is_repaired_later,
         bench::an_auditd_of_today_keeps_its_rules,
     ];

@@ -15,6 +15,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::Options;
+use super::keeper::Keeper;
 use super::place;
 use super::processes::MARK;
 use super::report::Report;
@@ -57,10 +58,12 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<End
     // What the measuring process leaves behind becomes a child of this one, and ends as a zombie of it.
     set_child_subreaper(true).context("cannot adopt processes")?;
 
+    let keeper = Keeper::start()?;
     note.write(&saved)?;
     let outcome = measure(&saved, words, &signals);
     say("putting back what was changed");
     let put_back = saved.put_back();
+    keeper.release();
     if let Err(error) = put_back {
         // The note stays, for the next attempt.
         return Err(

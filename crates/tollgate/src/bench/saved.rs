@@ -1,12 +1,13 @@
 //! What a benchmark changes, written down before it does, and put back after.
 //!
 //! The note lies in a file that is locked while a benchmark runs. When one could not put things back,
-//! because it was killed, the file still has them: the next start, or `--restore`, does it then.
+//! because it was killed, the file still has them: its keeper, the next start, or `--restore`, does it then.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use engine::{AuditControl, AuditSettings};
@@ -19,6 +20,10 @@ use crate::cli::report::say;
 
 /// Where the note is. `/run` is empty after a boot, which undoes the rest.
 const FILE: &str = "/run/tollgate-bench.json";
+
+/// How long somebody else may take to put things back.
+const PATIENCE: Duration = Duration::from_secs(25);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What is put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,16 +179,16 @@ impl Saved {
 pub(crate) struct Note(Flock<File>);
 
 impl Note {
-    /// Takes the lock, and first puts back what an earlier benchmark has left; tells whether there was
-    /// anything.
+    /// Takes the lock, for which it waits as long as putting back may take, and first puts back what an earlier
+    /// benchmark has left; tells whether there was anything.
     ///
     /// # Errors
     /// When another benchmark runs, or something cannot be put back.
     pub(crate) fn take() -> anyhow::Result<(Self, bool)> {
-        Self::take_at(Path::new(FILE))
+        Self::take_at(Path::new(FILE), PATIENCE)
     }
 
-    fn take_at(path: &Path) -> anyhow::Result<(Self, bool)> {
+    fn take_at(path: &Path, patience: Duration) -> anyhow::Result<(Self, bool)> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -193,10 +198,10 @@ impl Note {
             .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
             .open(path)
             .with_context(|| format!("cannot open `{}`", path.display()))?;
-        let file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-            .map_err(|(_, errno)| errno)
-            .with_context(|| format!("another benchmark runs: `{}` is locked", path.display()))?;
-        let mut note = Self(file);
+        let mut note =
+            Self(lock(file, patience).with_context(|| {
+                format!("another benchmark runs: `{}` is locked", path.display())
+            })?);
         let mut text = String::new();
         note.0
             .read_to_string(&mut text)
@@ -236,6 +241,17 @@ impl Note {
     }
 }
 
+fn lock(mut file: File, patience: Duration) -> Result<Flock<File>, Errno> {
+    let began = Instant::now();
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Err((file, Errno::EWOULDBLOCK)) if began.elapsed() < patience => file,
+            outcome => return outcome.map_err(|(_, errno)| errno),
+        };
+        std::thread::park_timeout(BETWEEN_LOOKS);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,22 +268,24 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (path, work) = (place.path().join("note"), place.path().join("work"));
         fs::create_dir_all(work.join("files")).unwrap();
-        let (mut note, left) = Note::take_at(&path).unwrap();
+        let (mut note, left) = Note::take_at(&path, Duration::ZERO).unwrap();
         assert!(!left);
         note.write(&saved(&work)).unwrap();
         drop(note);
-        let (note, left) = Note::take_at(&path).unwrap();
+        let (note, left) = Note::take_at(&path, Duration::ZERO).unwrap();
         assert!(left && !work.exists());
         drop(note);
-        assert!(!Note::take_at(&path).unwrap().1);
+        assert!(!Note::take_at(&path, Duration::ZERO).unwrap().1);
     }
 
     #[test]
     fn two_benchmarks_do_not_run_at_once() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("note");
-        let (_note, _) = Note::take_at(&path).unwrap();
-        let error = Note::take_at(&path).unwrap_err().to_string();
+        let (_note, _) = Note::take_at(&path, Duration::ZERO).unwrap();
+        let error = Note::take_at(&path, Duration::ZERO)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("another benchmark runs"), "{error}");
     }
 
@@ -276,7 +294,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("note");
         fs::write(&path, "{\"work\":\"/").unwrap();
-        assert!(!Note::take_at(&path).unwrap().1);
+        assert!(!Note::take_at(&path, Duration::ZERO).unwrap().1);
         assert_eq!(fs::read(&path).unwrap(), b"");
     }
 

@@ -15,6 +15,7 @@ use super::report::{self, Exit, say};
 use super::rules;
 use crate::bench::component::{self, Component};
 use crate::bench::guard::{self, Ended};
+use crate::bench::keeper;
 use crate::bench::report::{FORM, Report, markdown, page, text};
 use crate::bench::{Case, Options, State, find, listing, measure, workload};
 
@@ -77,6 +78,9 @@ pub(crate) struct Args {
     /// Measures, in that directory; for the first process
     #[arg(long, value_name = "DIR", hide = true)]
     measure: Option<PathBuf>,
+    /// Puts things back when the first process is killed; for that process
+    #[arg(long, hide = true)]
+    keep: bool,
 }
 
 /// Arguments of `tollgate bench-workload`.
@@ -105,6 +109,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.restore {
         guard::restore()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.keep {
+        keeper::keep()?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(work) = &args.measure {

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -203,12 +204,12 @@ fn looks_right(place: &Place, html: &str, samples: usize) {
     assert_eq!(tables, (CASES.len() + 1).to_string(), "tables");
 }
 
-/// Starts a benchmark and gives it back when it is at this case, in this state of the kernel's audit.
+/// Starts a benchmark in a process group of its own, and gives it back when it is at this case, in this state of the kernel's audit.
 #[track_caller]
 fn start(place: &Place, cases: &[&str], enabled: &str) -> Child {
     let mut words = vec!["--brief", "--runs", "50"];
     words.extend(cases);
-    let mut child = bench(place, &words).spawn().unwrap();
+    let mut child = bench(place, &words).process_group(0).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     loop {
         let line = lines.next().expect("it ends before it measures").unwrap();
@@ -274,7 +275,33 @@ pub(crate) fn an_interrupted_one_puts_everything_back() {
     }
 }
 
-/// The next start repairs what a killed one has left, and so does `--restore`.
+/// The process that sees to it that things are put back.
+fn keeper(child: &Child) -> Pid {
+    let id = child.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    let keeper = children.split_whitespace().find(|child| {
+        let words = fs::read(format!("/proc/{child}/cmdline")).unwrap();
+        words.ends_with(b"\0--keep\0")
+    });
+    Pid::from_raw(keeper.expect("no process keeps").parse().unwrap())
+}
+
+/// Killed with all that it has started, it is followed by a process of another session.
+pub(crate) fn a_killed_one_is_repaired_at_once() {
+    let _lock = Lock::take();
+    let place = Place::new();
+    let _foreign = Foreign::load();
+    let before = Machine::look(&place);
+    let mut child = start(&place, &["syscalls"], "1");
+    assert_ne!(Machine::look(&place), before);
+    kill(Pid::from_raw(-child.id().cast_signed()), Signal::SIGKILL).unwrap();
+    child.wait().unwrap();
+    wait_for("the state before", || {
+        (Machine::look(&place) == before).then_some(())
+    });
+}
+
+/// The next start repairs what one has left that was killed with its keeper, and so does `--restore`.
 pub(crate) fn a_killed_one_is_repaired_later() {
     let _lock = Lock::take();
     let place = Place::new();
@@ -285,6 +312,7 @@ pub(crate) fn a_killed_one_is_repaired_later() {
         &["uring", "--brief", "--runs", "1", "--against", "tollgate"],
     ] {
         let mut child = start(&place, &["syscalls"], "1");
+        kill(keeper(&child), Signal::SIGKILL).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert_ne!(Machine::look(&place), before, "it was killed too late");
