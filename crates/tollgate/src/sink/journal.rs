@@ -14,12 +14,13 @@ pub(crate) mod names;
 mod own;
 mod report;
 pub(crate) mod rotate;
+mod write;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Flush, Format, Settings};
+use audit::conf::auditd::{Format, Settings};
 use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
 use engine::Span;
@@ -28,8 +29,8 @@ pub(crate) use keep::Keep;
 pub(crate) use machine::{Machine, ThisMachine};
 pub(crate) use own::{About, Asker};
 
+use super::log::Log;
 use super::log::directory::Directory;
-use super::log::{Log, Partly};
 use act::{Alarms, Fault};
 use flush::Flusher;
 use left_out::LeftOut;
@@ -176,13 +177,16 @@ impl Journal {
     /// When [`Journal::look`] is due, if it is.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         const PERIOD: Duration = Duration::from_millis(500);
-        let programs = self.machine.waits().then_some(PERIOD);
-        programs.into_iter().chain(self.next_telling()).min()
+        let waits = self.machine.waits() || self.flusher.is_busy();
+        let others = waits.then_some(PERIOD);
+        others.into_iter().chain(self.next_telling()).min()
     }
 
-    /// Looks after programs that were run, and what others have lost.
+    /// Looks after programs that were run, flushes, and what others have lost.
     pub(crate) fn look(&mut self) {
         self.tell_left_out();
+        let flushed = self.flusher.outcome();
+        self.flushed(flushed);
         let ended = self.machine.ended();
         if self.until_ended.is_some_and(|run| ended.contains(&run)) {
             self.resume();
@@ -282,12 +286,16 @@ impl Journal {
         self.note(&About::End(asker));
         self.dispatcher.end();
         self.tell_all_left_out();
-        match self.log.as_ref().map(Log::sync) {
-            Some(Err(error)) => Appended {
-                reason: error.to_string(),
-                ..Appended::default()
-            },
-            _ => Appended::default(),
+        let earlier = self.flusher.end();
+        let synced = self.log.as_ref().map_or(Ok(()), Log::sync);
+        let reason = match earlier.and(synced) {
+            Err(error) => error.to_string(),
+            Ok(()) if *self.alarms.of(Fault::Flush) => "the disk has failed the log".to_owned(),
+            Ok(()) => String::new(),
+        };
+        Appended {
+            reason,
+            ..Appended::default()
         }
     }
 
@@ -311,56 +319,6 @@ impl Journal {
         }
         out.truncate(end);
         out.push(b'\n');
-    }
-
-    /// Writes lines, and does what is due then.
-    fn write(&mut self, lines: &[u8], events: u64, receipt: &mut dyn Receipt) -> Appended {
-        let Some(log) = &mut self.log else {
-            return self.lose(events, "the log is closed");
-        };
-        let appended = log
-            .span(lines.len())
-            .map_err(|error| Partly { written: 0, error })
-            .and_then(|span| {
-                receipt.begins(span);
-                log.append(lines)
-            });
-        match appended {
-            Ok(()) => {
-                // Before anything else is done to the log: it may get another name now.
-                receipt.ends();
-                *self.alarms.of(Fault::Write) = false;
-                self.size += u64::try_from(lines.len()).unwrap_or_default();
-                self.flush(lines);
-                self.look_at_size();
-                self.look_at_space();
-                Appended {
-                    written: events,
-                    ..Appended::default()
-                }
-            }
-            Err(partly) => self.written_partly(lines, events, &partly),
-        }
-    }
-
-    /// Takes back what is no whole event, and does what is due.
-    fn written_partly(&mut self, lines: &[u8], events: u64, partly: &Partly) -> Appended {
-        let (whole, complete) = whole_events(lines.get(..partly.written).unwrap_or(lines));
-        let complete = complete.min(events);
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.take_back(partly.written - whole)
-        {
-            self.machine.tell(
-                machine::Urgency::Alert,
-                &format!("the log has a torn end: {error}"),
-            );
-        }
-        self.size += u64::try_from(whole).unwrap_or_default();
-        let reason = partly.error.to_string();
-        self.disk_failed(Fault::Write, &partly.error);
-        let mut appended = self.lose(events - complete, &reason);
-        appended.written = complete;
-        appended
     }
 
     fn lose(&mut self, events: u64, reason: &str) -> Appended {
@@ -393,73 +351,6 @@ impl Journal {
         self.lost = lost;
         (written != 0).then_some(lines)
     }
-
-    /// Brings to the disk what the policy promises, and what the page cache is not to hold.
-    fn flush(&mut self, lines: &[u8]) {
-        let policy = self.due(lines);
-        self.cached += u64::try_from(lines.len()).unwrap_or_default();
-        let is_long = self.cached >= flush::STEP;
-        if is_long {
-            self.cached = 0;
-        }
-        let Some(log) = &self.log else {
-            return;
-        };
-        let mut flushed = Ok(false);
-        if policy == Flush::Incremental {
-            flushed = log.sync().map(|()| true);
-        }
-        if is_long || policy == Flush::IncrementalAsync {
-            let asked = log.again().and_then(|file| self.flusher.flush(file));
-            flushed = flushed.and_then(|done| asked.map(|earlier| done || earlier));
-        }
-        match flushed {
-            Ok(true) => *self.alarms.of(Fault::Flush) = false,
-            Ok(false) => {}
-            Err(error) => self.disk_failed(Fault::Flush, &error),
-        }
-    }
-
-    /// How the policy wants these lines and those before them flushed now.
-    fn due(&mut self, lines: &[u8]) -> Flush {
-        let Some(conf) = &self.keep.conf else {
-            return Flush::None;
-        };
-        if !matches!(conf.flush, Flush::Incremental | Flush::IncrementalAsync) {
-            return Flush::None;
-        }
-        let records = lines.iter().filter(|&&byte| byte == b'\n').count();
-        self.unflushed = self
-            .unflushed
-            .saturating_add(u32::try_from(records).unwrap_or(u32::MAX));
-        if self.unflushed < conf.freq {
-            return Flush::None;
-        }
-        self.unflushed = 0;
-        conf.flush
-    }
-}
-
-/// Bytes of the events that are whole in a part of a batch, and how many those are. The last event in
-/// it may go on behind it, so that it counts as broken.
-fn whole_events(lines: &[u8]) -> (usize, u64) {
-    let (mut at, mut start) = (0, 0);
-    let (mut events, mut stamp) = (0, None);
-    for line in lines.split_inclusive(|&byte| byte == b'\n') {
-        let of_line = line.find(b"audit(").and_then(|at| {
-            let rest = line.get(at..).unwrap_or_default();
-            // A stamp that is torn may be that of the line before.
-            rest.get(..rest.find_byte(b')')?)
-        });
-        if of_line.is_some() && of_line != stamp {
-            if stamp.is_some() {
-                events += 1;
-            }
-            (start, stamp) = (at, of_line);
-        }
-        at += line.len();
-    }
-    (start, events)
 }
 
 #[cfg(test)]

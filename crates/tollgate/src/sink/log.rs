@@ -124,16 +124,17 @@ impl Log {
         Ok(())
     }
 
-    /// Takes back the last `bytes` that were written, so that the log ends with a whole event.
+    /// Cuts off what is behind `size` bytes, so that the log ends with a whole event.
     ///
     /// # Errors
     /// What `ftruncate(2)` answered; the next batch starts on a line of its own then.
-    pub(crate) fn take_back(&mut self, bytes: usize) -> io::Result<()> {
-        let bytes = u64::try_from(bytes).map_err(io::Error::other)?;
-        let len = self.size()?;
-        self.file.set_len(len.saturating_sub(bytes))?;
-        self.torn = false;
-        Ok(())
+    pub(crate) fn cut(&mut self, size: u64) -> io::Result<()> {
+        let cut = self.size().and_then(|len| match len > size {
+            true => self.file.set_len(size),
+            false => Ok(()),
+        });
+        self.torn = cut.is_err();
+        cut
     }
 
     /// What so many bytes will take in the file when they are appended.

@@ -107,6 +107,34 @@ pub(crate) fn what_a_full_disk_loses_is_counted_and_told() {
     drop(stopped);
 }
 
+/// What has no room is written to the log that follows when the oldest has gone.
+pub(crate) fn a_full_disk_that_is_rotated_loses_nothing() {
+    let place = Place::new();
+    let path = place.own.join("small");
+    let small = Small::mount(&path, "512k");
+    let log = small.0.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\nnum_logs = 3\ndisk_full_action = ROTATE\n");
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    place.workload().run(&vec![rmdir(); 400]);
+    daemon.flush();
+    // In one batch, of which about half has room.
+    daemon.signal(Signal::SIGSTOP);
+    place.workload().run(&vec![rmdir(); 400]);
+    daemon.signal(Signal::SIGCONT);
+    daemon.flush();
+    assert!(!small.0.join("audit.log.3").exists());
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    let summary = &stopped.summary;
+    assert_eq!(
+        (summary.matched, summary.written, summary.lost),
+        (800, 800, 0)
+    );
+    assert_eq!(stopped.code, Some(0));
+    let (events, _own) = apart(&stopped);
+    assert!(!events.is_empty(), "the newest log holds the rest");
+    drop(stopped);
+}
+
 /// A write fails by a limit of the process, as it would on a disk that fails.
 pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
     let place = Place::new();

@@ -11,6 +11,7 @@
 use std::io;
 
 use audit::conf::auditd::{Action, Overflow, SizeAction, Space};
+use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
 use super::machine::Urgency;
@@ -33,6 +34,7 @@ pub(super) struct Alarms {
     write: bool,
     flush: bool,
     rotate: bool,
+    pub(super) open: bool,
 }
 
 /// What the disk may fail to do.
@@ -41,6 +43,7 @@ pub(super) enum Fault {
     Write,
     Flush,
     Rotate,
+    Open,
 }
 
 impl Fault {
@@ -49,6 +52,7 @@ impl Fault {
             Self::Write => "write",
             Self::Flush => "fsync",
             Self::Rotate => "rotate",
+            Self::Open => "open",
         }
     }
 }
@@ -56,7 +60,7 @@ impl Fault {
 impl Alarms {
     /// Whether the disk fails to do something.
     pub(super) const fn error(&self) -> bool {
-        self.write || self.flush || self.rotate
+        self.write || self.flush || self.rotate || self.open
     }
 
     /// Whether it has failed to do this.
@@ -65,6 +69,7 @@ impl Alarms {
             Fault::Write => &mut self.write,
             Fault::Flush => &mut self.flush,
             Fault::Rotate => &mut self.rotate,
+            Fault::Open => &mut self.open,
         }
     }
 }
@@ -75,9 +80,9 @@ impl Journal {
     }
 
     /// Closes the log: nothing is written until somebody resumes.
-    fn suspend(&mut self) {
-        self.log = None;
+    pub(super) fn suspend(&mut self) {
         self.suspended = true;
+        drop(self.close());
     }
 
     /// Goes on writing, and warns anew.
@@ -85,12 +90,19 @@ impl Journal {
         self.suspended = false;
         self.until_ended = None;
         self.alarms = Alarms::default();
-        if self.log.is_none()
-            && let Err(error) = self.reopen()
-        {
-            self.alarm(&format!("cannot resume logging: {error:#}"));
-            self.suspended = true;
+        if self.log.is_none() {
+            self.open_again("resume logging");
         }
+    }
+
+    /// Opens the log; nothing is written when that fails, and what is due then is done.
+    fn open_again(&mut self, purpose: &str) {
+        let Err(error) = self.reopen() else {
+            return;
+        };
+        self.alarm(&format!("cannot {purpose}: {error:#}"));
+        self.suspended = true;
+        self.disk_failed(Fault::Open, &cause(&error));
     }
 
     /// Removes old logs beyond `num_logs`, unless all are kept.
@@ -143,7 +155,7 @@ impl Journal {
             // Only now: what keeps its name is still to be written, also by the daemon after this one.
             Ok(()) => {
                 self.alarms.rotate = false;
-                if let Some(Err(error)) = self.log.take().map(|log| log.close(group)) {
+                if let Some(Err(error)) = self.close().map(|log| log.close(group)) {
                     self.alarm(&format!("cannot close the old log to writers: {error}"));
                 }
             }
@@ -163,10 +175,7 @@ impl Journal {
         if self.suspended || self.log.is_some() {
             return;
         }
-        if let Err(error) = self.reopen() {
-            self.alarm(&format!("cannot open a log after rotating: {error:#}"));
-            self.suspended = true;
-        }
+        self.open_again("open a log after rotating");
     }
 
     /// Does what is due when the log has grown.
@@ -355,6 +364,18 @@ impl Journal {
             }
         }
     }
+}
+
+/// What the kernel has answered, or what else was wrong.
+fn cause(error: &anyhow::Error) -> io::Error {
+    let answered = error.chain().find_map(|cause| {
+        let errno = cause.downcast_ref::<Errno>().map(|errno| *errno as i32);
+        errno.or_else(|| cause.downcast_ref::<io::Error>()?.raw_os_error())
+    });
+    answered.map_or_else(
+        || io::Error::other(error.to_string()),
+        io::Error::from_raw_os_error,
+    )
 }
 
 fn is_below(room: &Statvfs, level: Space) -> bool {

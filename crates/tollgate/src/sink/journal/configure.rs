@@ -77,7 +77,7 @@ impl Journal {
     /// Opens the log as it is kept.
     pub(super) fn reopen(&mut self) -> anyhow::Result<()> {
         if !self.keep.writes() {
-            self.log = None;
+            drop(self.close());
             return Ok(());
         }
         let access = self.keep.access();
@@ -90,8 +90,10 @@ impl Journal {
                 .context("cannot let the group of the log into its directory")?;
         }
         let log = Log::open_in(&self.directory, &self.name, &access)?;
-        self.size = log.size().context("cannot look at the log")?;
-        self.log = Some(log);
+        let size = log.size().context("cannot look at the log")?;
+        drop(self.close());
+        self.alarms.open = false;
+        (self.log, self.size) = (Some(log), size);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use bstr::{BStr, ByteVec as _};
 use tempfile::TempDir;
 
 use super::machine::Urgency;
+use super::write::whole_events;
 use super::*;
 use crate::launch::Runlevel;
 

@@ -91,8 +91,9 @@ impl JsonLog {
         if self.most != 0 && self.size != 0 && self.size + bytes > self.most {
             self.begin_new(OldLogs::AsConfigured)?;
         }
+        let at = self.log.span(self.text.len())?.offset;
         if let Err(partly) = self.log.append(&self.text) {
-            self.log.take_back(partly.written)?;
+            self.log.cut(at)?;
             return Err(partly.error);
         }
         self.size += bytes;

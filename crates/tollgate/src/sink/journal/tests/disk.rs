@@ -2,6 +2,7 @@
 
 use std::io;
 
+use audit::conf::auditd::Flush;
 use nix::errno::Errno;
 
 use super::super::act::Fault;
@@ -74,4 +75,79 @@ fn a_disk_that_fails_is_told_of_once_until_it_does_not() {
     place.journal.disk_failed(Fault::Flush, &error);
     place.journal.append(EVENT, 1, &mut ());
     assert!(place.journal.report().contains(fails));
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_again_is_acted_upon() {
+    let settings = Settings {
+        num_logs: 2,
+        disk_error_action: Action::Halt,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    let log = place.directory.path().join("audit.log");
+    fs::rename(&log, place.directory.path().join("moved")).unwrap();
+    fs::create_dir(&log).unwrap();
+    place.journal.suspend();
+    for _ in 0..2 {
+        place.journal.resume_now(Asker::this());
+        let told = place.noted.taken();
+        assert!(told[0].contains("cannot resume logging"), "{told:?}");
+        assert_eq!(told.last().unwrap(), "go Halt");
+        assert!(place.journal.report().contains("disk error detected = yes"));
+        assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
+    }
+    fs::remove_dir(&log).unwrap();
+    place.journal.resume_now(Asker::this());
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    assert!(place.journal.report().contains("disk error detected = no"));
+
+    // The new log, after the old one has its new name.
+    fs::remove_dir_all(place.directory.path()).unwrap();
+    place.journal.rotate_now(Asker::this());
+    let told = place.noted.taken();
+    assert!(told[0].contains("after rotating"), "{told:?}");
+    assert_eq!(told.last().unwrap(), "go Halt");
+}
+
+/// A file that cannot be brought to a disk.
+fn pipe() -> fs::File {
+    std::os::fd::OwnedFd::from(io::pipe().unwrap().1).into()
+}
+
+#[test]
+fn a_flush_that_fails_is_acted_upon_without_another_write() {
+    let settings = Settings {
+        disk_error_action: Action::Halt,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    assert_eq!(place.journal.next_look(), None);
+    place.journal.flusher.flush(pipe());
+    assert!(place.journal.next_look().is_some());
+    while !place.noted.taken().contains(&"go Halt".to_owned()) {
+        place.journal.look();
+    }
+    assert_eq!(place.journal.next_look(), None);
+    place.journal.flusher.flush(pipe());
+    assert_ne!(place.journal.end(Asker::this()).reason, "");
+}
+
+#[test]
+fn a_log_that_is_closed_is_brought_to_the_disk() {
+    for flush in [Flush::IncrementalAsync, Flush::Incremental, Flush::None] {
+        let mut place = Place::new(Settings {
+            flush,
+            freq: 50,
+            num_logs: 3,
+            ..settings()
+        });
+        place.journal.append(EVENT, 1, &mut ());
+        assert!(!place.journal.flusher.is_busy());
+        place.journal.rotate(OldLogs::AsConfigured);
+        // That of the old log, however it is flushed; one policy waits for it.
+        let waits = flush == Flush::Incremental;
+        assert_eq!(place.journal.flusher.is_busy(), !waits, "{flush:?}");
+        assert_eq!(place.journal.unflushed, 0);
+    }
 }
