@@ -15,21 +15,26 @@ use super::heartbeat::seconds;
 use super::kernel::MessageSource;
 use super::losses::Limits;
 use super::messages::MessageCounts;
-use super::orders::{Guard, Orders, PATIENCE, Replaced};
+use super::orders::{Accounts, Guard, Orders, PATIENCE, Replaced};
 use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
 use super::tend::LogOrders;
+use crate::cli::report::warn;
 use crate::control::rule::Text;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
 use crate::sink::outlet::{self, Gauge};
 
+/// How long the main thread looks whether the ring is drained, and serves nobody meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// A running pipeline.
 #[derive(Debug)]
 pub(super) struct Live {
     orders: Orders,
+    accounts: Accounts,
     written: Arc<Written>,
     engine: EngineKind,
     /// What is attached now.
@@ -66,6 +71,7 @@ impl Live {
     ) -> Self {
         Self {
             orders: running.orders(),
+            accounts: Accounts::new(running.orders()),
             written: running.written(),
             engine: started.engine,
             attached: started.attached,
@@ -115,10 +121,14 @@ impl Live {
         kernel.all_lost()
     }
 
-    /// That nothing can be recorded any more is told by the daemon's end.
     fn tell_lost_messages(&self, lost: u32) {
         let body = format!("op=lost-messages lost={lost} reason=\"kernel-backlog\" res=failed");
-        drop(self.orders.record(MsgType::DAEMON_ERR, body.into_bytes()));
+        let recorded = self.orders.record(MsgType::DAEMON_ERR, body.into_bytes());
+        if let Err(error) = recorded {
+            warn(&format!(
+                "it is not recorded that the kernel has lost {lost} messages: {error:#}"
+            ));
+        }
     }
 
     fn describe_messages(&self, account: &Drained) -> Option<KernelMessages> {
@@ -144,8 +154,8 @@ impl Live {
     }
 
     /// Whether the ring is drained: its thread answers only between two drains, and waits for the log.
-    pub(super) fn is_alive(&self) -> bool {
-        self.orders.account().is_ok()
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.accounts.is_answered(LOOK)
     }
 
     fn counts(&self, account: &Drained) -> Counts {
@@ -234,7 +244,7 @@ impl Auditing for Live {
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
             self.tell_lost_messages(lost);
         }
-        let account = self.orders.account()?;
+        let account = self.accounts.account()?;
         status.counts = self.counts(&account);
         status.by_rule = by_rule(&account);
         status.kernel_messages = self.describe_messages(&account);

@@ -23,6 +23,7 @@ use super::locked::{LockFile, Locked};
 use super::losses::Limits;
 use super::means::Means;
 use super::orders::Guard;
+use crate::cli::report::warn;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{
@@ -368,14 +369,13 @@ impl Store {
         // What switches recording off is the last to be recorded, and what switches it on the first.
         let was_recording = self.is_recording();
         if was_recording && state.settings.enabled == DISABLED {
-            drop(self.record(records.clone(), auditing));
+            self.record_if_possible(records.clone(), auditing);
         }
         if let Err(error) = self.put_in_force(state, auditing) {
             return Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}")));
         }
         self.numbered = numbered;
-        // The change is in force: that nothing can be recorded any more is told by the daemon's end.
-        drop(self.record(records, auditing));
+        self.record_if_possible(records, auditing);
         Answer::Changed(outcomes)
     }
 
@@ -388,8 +388,18 @@ impl Store {
         } = change;
         // What came before the refused step has not happened.
         let tried = records.pop().into_iter().collect();
-        drop(self.record(tried, auditing));
+        self.record_if_possible(tried, auditing);
         Answer::Changed(outcomes)
+    }
+
+    /// Records what has been done, or tried, already; says what cannot be recorded.
+    fn record_if_possible(&self, records: Vec<(MsgType, Vec<u8>)>, auditing: &mut dyn Auditing) {
+        for record in records {
+            let text = String::from_utf8_lossy(&record.1).into_owned();
+            if let Err(error) = self.record(vec![record], auditing) {
+                warn(&format!("not recorded: `{text}`: {error:#}"));
+            }
+        }
     }
 
     fn is_recording(&self) -> bool {
