@@ -25,6 +25,7 @@ use crate::control::rule::Text;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
+use crate::sink::journal::Held;
 use crate::sink::outlet::{self, Gauge};
 
 /// How long the main thread looks whether the ring is drained, and serves nobody meanwhile.
@@ -196,16 +197,21 @@ impl Auditing for Live {
         }
     }
 
-    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+    fn lock_log(&mut self) -> anyhow::Result<Held> {
         // What it was told before it has done by then, and what it is told later leaves the log there.
-        self.kept.log = self.kept.log_thread.lock()?;
+        let keep = self.kept.log_thread.lock()?;
+        self.kept.log.clone_from(&keep.path);
+        Ok(keep.held())
+    }
+
+    fn unlock_log(&mut self) {
+        self.kept.log_thread.unlock();
+    }
+
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
         let Kept { log, json, .. } = &self.kept;
         let files = [log].into_iter().chain(json).cloned();
-        let locked = self.orders.lock(note, files.collect());
-        if locked.is_err() {
-            self.kept.log_thread.unlock();
-        }
-        locked
+        self.orders.lock(note, files.collect())
     }
 
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {

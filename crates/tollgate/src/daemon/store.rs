@@ -30,6 +30,7 @@ use crate::control::wire::{
     Answer, Counts, Feature, Outcome, Refusal, Request, Settings, Status, Step,
 };
 use crate::host::Planner;
+use crate::sink::journal::Held;
 
 /// Source of rules that came over the socket, where others have the index of their file.
 const SOCKET: usize = usize::MAX;
@@ -68,6 +69,15 @@ pub(super) trait Auditing {
     /// # Errors
     /// When one of them cannot be honoured.
     fn apply(&mut self, settings: &Settings) -> anyhow::Result<()>;
+
+    /// Has the log stay where it is, and kept as it is; says what is held of it.
+    ///
+    /// # Errors
+    /// When its thread is too busy to say: it is not held then.
+    fn lock_log(&mut self) -> anyhow::Result<Held>;
+
+    /// What was to be locked is not.
+    fn unlock_log(&mut self);
 
     /// Locks what audits; `note` is for daemons that come after this one.
     ///

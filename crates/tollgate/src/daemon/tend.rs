@@ -45,8 +45,8 @@ pub(crate) enum LogOrder {
     Resume(Asker),
     /// Take on other settings, `None` when they are wrong, and say whether they are in force.
     Configure(Option<Box<Keep>>, Asker, Sender<bool>),
-    /// Keep old logs, and the settings that say what becomes of them; say where the log is.
-    Lock(Sender<PathBuf>),
+    /// Keep old logs, and the settings that say what becomes of them; say how the log is kept.
+    Lock(Sender<Box<Keep>>),
     /// What was to be locked is not.
     Unlock,
     /// Tell the state.
@@ -125,11 +125,11 @@ pub(super) fn log_orders() -> (LogOrders, Receiver<LogOrder>) {
 }
 
 impl LogOrders {
-    /// Has the log locked; says where it is.
+    /// Has the log locked; says how it is kept.
     ///
     /// # Errors
     /// When the log thread is too busy to say: then it is not locked.
-    pub(super) fn lock(&self) -> anyhow::Result<PathBuf> {
+    pub(super) fn lock(&self) -> anyhow::Result<Box<Keep>> {
         let (to, from) = bounded(1);
         self.tell(LogOrder::Lock(to));
         let log = from.recv_timeout(PATIENCE);
