@@ -106,13 +106,14 @@ impl Dispatcher {
         let mut wanted = wanted(settings);
         let until = Instant::now() + PATIENCE;
         self.leaving.retain(|thread| !thread.is_finished());
-        for feed in std::mem::take(&mut self.feeds) {
+        let (restarts, depth) = (settings.max_restarts, settings.q_depth);
+        for mut feed in std::mem::take(&mut self.feeds) {
             let same = wanted
                 .iter()
                 .position(|(name, plugin)| *name == feed.name && *plugin == feed.plugin);
             if let Some(at) = same {
                 wanted.remove(at);
-                feed.renew();
+                feed.renew(restarts, depth);
                 self.feeds.push(feed);
             } else {
                 // Nobody waits for it here: events go on.
@@ -120,7 +121,6 @@ impl Dispatcher {
             }
         }
         for (name, plugin) in wanted {
-            let (restarts, depth) = (settings.max_restarts, settings.q_depth);
             match Feed::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
                 Ok(feed) => {
                     self.tally.add(&name, feed.shared());

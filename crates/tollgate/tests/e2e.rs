@@ -154,6 +154,7 @@ mod e2e {
         survive::an_orderly_end_leaves_nothing_pinned,
         survive::what_is_locked_goes_on_after_its_daemon,
         locked::other_settings_change_nothing,
+        locked::a_restart_moves_stops_and_shortens_no_log,
         locked::what_cannot_be_gone_on_with_stays,
         locked::what_cannot_be_locked_is_not_half_done,
         survive::restarts_add_nothing,

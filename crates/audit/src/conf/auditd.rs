@@ -7,6 +7,7 @@
 //! # Source
 //! `auditd.conf(5)`, and `src/auditd-config.c` of audit-userspace 4.2.1; 3.0.9 where it differs.
 
+mod fate;
 mod keys;
 mod value;
 

@@ -15,21 +15,27 @@ use super::heartbeat::seconds;
 use super::kernel::MessageSource;
 use super::losses::Limits;
 use super::messages::MessageCounts;
-use super::orders::{Guard, Orders, PATIENCE, Replaced};
+use super::orders::{Accounts, Guard, Orders, PATIENCE, Replaced};
 use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
 use super::tend::LogOrders;
+use crate::cli::report::warn;
 use crate::control::rule::Text;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
+use crate::sink::journal::Held;
 use crate::sink::outlet::{self, Gauge};
+
+/// How long the main thread looks whether the ring is drained, and serves nobody meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A running pipeline.
 #[derive(Debug)]
 pub(super) struct Live {
     orders: Orders,
+    accounts: Accounts,
     written: Arc<Written>,
     engine: EngineKind,
     /// What is attached now.
@@ -66,6 +72,7 @@ impl Live {
     ) -> Self {
         Self {
             orders: running.orders(),
+            accounts: Accounts::new(running.orders()),
             written: running.written(),
             engine: started.engine,
             attached: started.attached,
@@ -115,10 +122,14 @@ impl Live {
         kernel.all_lost()
     }
 
-    /// That nothing can be recorded any more is told by the daemon's end.
     fn tell_lost_messages(&self, lost: u32) {
         let body = format!("op=lost-messages lost={lost} reason=\"kernel-backlog\" res=failed");
-        drop(self.orders.record(MsgType::DAEMON_ERR, body.into_bytes()));
+        let recorded = self.orders.record(MsgType::DAEMON_ERR, body.into_bytes());
+        if let Err(error) = recorded {
+            warn(&format!(
+                "it is not recorded that the kernel has lost {lost} messages: {error:#}"
+            ));
+        }
     }
 
     fn describe_messages(&self, account: &Drained) -> Option<KernelMessages> {
@@ -144,8 +155,8 @@ impl Live {
     }
 
     /// Whether the ring is drained: its thread answers only between two drains, and waits for the log.
-    pub(super) fn is_alive(&self) -> bool {
-        self.orders.account().is_ok()
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.accounts.is_answered(LOOK)
     }
 
     fn counts(&self, account: &Drained) -> Counts {
@@ -186,16 +197,21 @@ impl Auditing for Live {
         }
     }
 
-    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+    fn lock_log(&mut self) -> anyhow::Result<Held> {
         // What it was told before it has done by then, and what it is told later leaves the log there.
-        self.kept.log = self.kept.log_thread.lock()?;
+        let keep = self.kept.log_thread.lock()?;
+        self.kept.log.clone_from(&keep.path);
+        Ok(keep.held())
+    }
+
+    fn unlock_log(&mut self) {
+        self.kept.log_thread.unlock();
+    }
+
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
         let Kept { log, json, .. } = &self.kept;
         let files = [log].into_iter().chain(json).cloned();
-        let locked = self.orders.lock(note, files.collect());
-        if locked.is_err() {
-            self.kept.log_thread.unlock();
-        }
-        locked
+        self.orders.lock(note, files.collect())
     }
 
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
@@ -234,7 +250,7 @@ impl Auditing for Live {
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
             self.tell_lost_messages(lost);
         }
-        let account = self.orders.account()?;
+        let account = self.accounts.account()?;
         status.counts = self.counts(&account);
         status.by_rule = by_rule(&account);
         status.kernel_messages = self.describe_messages(&account);

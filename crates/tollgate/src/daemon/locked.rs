@@ -1,7 +1,7 @@
 //! What `-e 2` has locked, kept for daemons that come after this one until the machine starts again.
 //!
 //! A file beside the control socket, and a note among what is pinned, which comes first: the boot in which it
-//! holds, the rules and the settings. It keeps a restart of the daemon from being a way round `-e 2`, and
+//! holds, the rules and the settings, those of the log included. It keeps a restart of the daemon from being a way round `-e 2`, and
 //! restores what is locked. Root can remove the file; the note is guarded where the kernel lets programs refuse
 //! calls.
 
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::means::Means;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::Settings;
+use crate::sink::journal::Held;
 
 /// Name of the file, in the directory of the control socket.
 const NAME: &str = "locked";
@@ -35,6 +36,10 @@ pub(super) struct Locked {
     pub(super) means: Means,
     /// Keys of the rules whose calls are denied when they could not be recorded.
     pub(super) deny: Vec<Text>,
+    /// Where the log is, and what becomes of records there. Older daemons have not noted it: what is found then is
+    /// taken, and noted.
+    #[serde(default)]
+    pub(super) log: Option<Held>,
     /// In evaluation order.
     pub(super) rules: Vec<RuleForm>,
 }
@@ -194,6 +199,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::daemon::means::tests::USUAL;
+    use crate::sink::journal::Keep;
 
     fn locked() -> Locked {
         Locked {
@@ -203,6 +209,7 @@ mod tests {
             },
             means: USUAL,
             deny: vec![Text::new(b"key")],
+            log: Some(Keep::plain("/log".into()).held()),
             rules: Vec::new(),
         }
     }
@@ -223,6 +230,25 @@ mod tests {
             ..file
         };
         assert_eq!(later.read().unwrap(), None);
+    }
+
+    /// Written before the log was noted.
+    #[test]
+    fn a_note_of_an_older_daemon_is_read() {
+        let file = LockFile::beside(None, None).unwrap();
+        let text = String::from_utf8(file.write(&locked()).unwrap()).unwrap();
+        let log = r#""log":{"path":"/log","conf":null},"#;
+        let older = text.replacen(log, "", 1);
+        assert_ne!(older, text);
+        let expected = Locked {
+            log: None,
+            ..locked()
+        };
+        let pinned = LockFile {
+            note: Some(older.into_bytes()),
+            ..file
+        };
+        assert_eq!(pinned.read().unwrap(), Some(expected));
     }
 
     #[test]

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
+/// How long after it was not alive it is looked again: the manager counts from what it has heard last.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// The service manager.
 #[derive(Debug, Default)]
 pub(super) struct Manager {
@@ -70,10 +73,18 @@ impl Manager {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        self.due = self.every.map(|every| now + every);
-        if is_alive() {
+        let is_alive = is_alive();
+        if is_alive {
             self.tell("WATCHDOG=1");
         }
+        self.due = self.every.map(|every| {
+            if is_alive {
+                now + every
+            } else {
+                // Looking may have taken its time.
+                Instant::now() + AGAIN.min(every)
+            }
+        });
     }
 
     fn tell(&self, state: &str) {
@@ -125,6 +136,10 @@ mod tests {
         manager.look(|| panic!("it is not due"));
         manager.due = Some(Instant::now());
         manager.look(|| false);
+        assert!(
+            manager.next().unwrap() <= AGAIN,
+            "it may live again by then"
+        );
         manager.stopping();
         assert_eq!(heard(), "STOPPING=1\nSTATUS=stopping");
     }

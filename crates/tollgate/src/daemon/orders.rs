@@ -2,7 +2,8 @@
 //! it has counted, or the end.
 //!
 //! Orders travel on a bounded channel; an eventfd wakes the thread, which may be asleep. Whoever orders
-//! waits while an earlier order is carried out: orders come from people, not from events.
+//! waits while an earlier order is carried out: orders come from people, not from events. Where the log does not
+//! keep up, an order that finds no room in time is not given.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,21 +11,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use audit::ids::MsgType;
 use audit::plan::Plan;
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use engine::Attached;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::reader::Drained;
 
-/// Orders that wait to be carried out; who gives one more waits.
+/// Orders that wait to be carried out; who gives one more waits, for [`PATIENCE`] at most.
 const WAITING: usize = 4;
 
 /// How long to wait for what only waits for the log.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+const BUSY: &str = "the log does not keep up";
 
 /// What a replacement has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +91,15 @@ pub(crate) struct Orders {
     waker: Arc<EventFd>,
 }
 
+/// Asks for accounts, one at a time: an order that is not carried out in time stays, and there is no second one
+/// beside it.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    orders: Orders,
+    /// Where the answer comes to a question that was given up.
+    open: Option<Receiver<Drained>>,
+}
+
 /// Takes orders.
 pub(crate) struct Taken {
     from: Receiver<Order>,
@@ -116,7 +128,7 @@ impl Orders {
     ///
     /// # Errors
     /// What kept the new plan from being put in force: the old one is in force then, whole. Also when
-    /// the pipeline has ended.
+    /// the pipeline has ended, or takes no order because the log does not keep up.
     pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<Replaced> {
         let (answer, answered) = bounded(1);
         self.give(Order::Replace(Box::new(Replace { plan, answer })))?;
@@ -126,7 +138,7 @@ impl Orders {
     /// Has what audits locked: `note` is for daemons that come after this one, the files are to be guarded.
     ///
     /// # Errors
-    /// When it cannot be noted, or the pipeline has ended.
+    /// When it cannot be noted, or the pipeline has ended, or takes no order because the log does not keep up.
     pub(crate) fn lock(&self, note: Vec<u8>, files: Vec<PathBuf>) -> anyhow::Result<Guard> {
         let (answer, answered) = bounded(1);
         self.give(Order::Lock(Box::new(Lock {
@@ -140,7 +152,7 @@ impl Orders {
     /// Has a record written after all events so far.
     ///
     /// # Errors
-    /// When the pipeline has ended.
+    /// When the pipeline has ended, or takes no order because the log does not keep up.
     pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
         self.give(Order::Record(Record { kind, body }))
     }
@@ -154,20 +166,8 @@ impl Orders {
         self.give(Order::Flush(answer))?;
         answered
             .recv_timeout(PATIENCE)
-            .context("the log does not keep up")?
+            .context(BUSY)?
             .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
-    }
-
-    /// What the ring thread has counted so far.
-    ///
-    /// # Errors
-    /// When it is too busy to say, or the pipeline has ended.
-    pub(crate) fn account(&self) -> anyhow::Result<Drained> {
-        let (answer, answered) = bounded(1);
-        self.give(Order::Account(answer))?;
-        answered
-            .recv_timeout(PATIENCE)
-            .context("the log does not keep up")
     }
 
     /// Has the pipeline end; [`super::pipeline::Running::join`] waits for it.
@@ -195,8 +195,15 @@ impl Orders {
     }
 
     fn give(&self, order: Order) -> anyhow::Result<()> {
-        self.to.send(order).ok().context("auditing has ended")?;
-        self.wake()
+        self.give_within(order, PATIENCE)
+    }
+
+    fn give_within(&self, order: Order, patience: Duration) -> anyhow::Result<()> {
+        match self.to.send_timeout(order, patience) {
+            Ok(()) => self.wake(),
+            Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
+            Err(SendTimeoutError::Disconnected(_)) => bail!("auditing has ended"),
+        }
     }
 
     fn wake(&self) -> anyhow::Result<()> {
@@ -204,6 +211,50 @@ impl Orders {
             .write(1)
             .context("cannot wake the thread of the ring")?;
         Ok(())
+    }
+}
+
+impl Accounts {
+    /// Asks by these orders.
+    pub(super) const fn new(orders: Orders) -> Self {
+        Self { orders, open: None }
+    }
+
+    /// What the ring thread has counted so far.
+    ///
+    /// # Errors
+    /// When it is too busy to say, or the pipeline has ended.
+    pub(crate) fn account(&mut self) -> anyhow::Result<Drained> {
+        if self.open.is_some() {
+            // What was counted for a question of long ago is no answer to this one.
+            self.answer(PATIENCE)?;
+        }
+        self.answer(PATIENCE)
+    }
+
+    /// Whether it answers within such a time, be it what was asked before.
+    pub(super) fn is_answered(&mut self, patience: Duration) -> bool {
+        self.answer(patience).is_ok()
+    }
+
+    /// The answer to the question that is open, or to a new one.
+    fn answer(&mut self, patience: Duration) -> anyhow::Result<Drained> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let (answer, open) = bounded(1);
+                self.orders.give_within(Order::Account(answer), patience)?;
+                open
+            }
+        };
+        match open.recv_timeout(patience) {
+            Ok(drained) => Ok(drained),
+            Err(RecvTimeoutError::Timeout) => {
+                self.open = Some(open);
+                bail!(BUSY)
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("auditing has ended"),
+        }
     }
 }
 
@@ -257,6 +308,39 @@ mod tests {
         assert!(matches!(taken.next().unwrap(), Some(Order::Stop)));
         assert!(taken.next().unwrap().is_none());
         assert_eq!(asking.join().unwrap(), "not these");
+    }
+
+    /// As when the log stalls: nobody takes orders.
+    #[test]
+    fn who_asks_in_vain_waits_so_long_and_asks_once() {
+        const SHORT: Duration = Duration::from_millis(1);
+        let (orders, taken) = orders().unwrap();
+        let mut accounts = Accounts::new(orders.clone());
+        for _ in 0..=WAITING {
+            assert!(!accounts.is_answered(SHORT));
+        }
+        let Some(Order::Account(answer)) = taken.next().unwrap() else {
+            panic!("nothing was asked");
+        };
+        assert!(taken.next().unwrap().is_none(), "it was asked twice");
+        answer.send(Drained::default()).unwrap();
+        assert!(accounts.is_answered(SHORT), "the answer is lost");
+        let record = || {
+            Order::Record(Record {
+                kind: MsgType::USER,
+                body: Vec::new(),
+            })
+        };
+        for _ in 0..WAITING {
+            orders.give_within(record(), SHORT).unwrap();
+        }
+        let full = orders.give_within(record(), SHORT).unwrap_err();
+        assert_eq!(full.to_string(), BUSY);
+        assert!(!accounts.is_answered(SHORT));
+        for _ in 0..WAITING {
+            assert!(matches!(taken.next().unwrap(), Some(Order::Record(_))));
+        }
+        assert!(taken.next().unwrap().is_none(), "what was refused is given");
     }
 
     #[test]

@@ -445,7 +445,7 @@ impl Writer {
                 engine::boost(self.log.nice());
                 let _impatient = to.try_send(changed);
             }
-            LogOrder::Lock(to) => drop(to.try_send(self.log.lock())),
+            LogOrder::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),
             LogOrder::Unlock => self.log.unlock(),
             LogOrder::Report(to) => drop(to.try_send(self.log.report())),
             LogOrder::End(asker) => self.ended_by = asker,

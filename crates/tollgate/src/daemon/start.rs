@@ -111,13 +111,14 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         return Ok(Exit::NotRoot.into());
     }
     let mut server = listen(&settings.control)?;
-    let Some(keep) = settings.log.keep()? else {
+    let Some(mut keep) = settings.log.keep()? else {
         warn("nothing is attached: the configuration above is wrong");
         return Ok(Exit::Config.into());
     };
     settings.log.is_free()?;
     let pins = settings.survival.open()?;
-    let Some(mut store) = rules::store(&mut settings, server.as_ref(), pins.as_ref())? else {
+    let Some(mut store) = rules::store(&mut settings, &mut keep, server.as_ref(), pins.as_ref())?
+    else {
         return Ok(ExitCode::FAILURE);
     };
     let plan = store.plan();

@@ -23,12 +23,14 @@ use super::locked::{LockFile, Locked};
 use super::losses::Limits;
 use super::means::Means;
 use super::orders::Guard;
+use crate::cli::report::warn;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{
     Answer, Counts, Feature, Outcome, Refusal, Request, Settings, Status, Step,
 };
 use crate::host::Planner;
+use crate::sink::journal::Held;
 
 /// Source of rules that came over the socket, where others have the index of their file.
 const SOCKET: usize = usize::MAX;
@@ -67,6 +69,15 @@ pub(super) trait Auditing {
     /// # Errors
     /// When one of them cannot be honoured.
     fn apply(&mut self, settings: &Settings) -> anyhow::Result<()>;
+
+    /// Has the log stay where it is, and kept as it is; says what is held of it.
+    ///
+    /// # Errors
+    /// When its thread is too busy to say: it is not held then.
+    fn lock_log(&mut self) -> anyhow::Result<Held>;
+
+    /// What was to be locked is not.
+    fn unlock_log(&mut self);
 
     /// Locks what audits; `note` is for daemons that come after this one.
     ///
@@ -368,14 +379,13 @@ impl Store {
         // What switches recording off is the last to be recorded, and what switches it on the first.
         let was_recording = self.is_recording();
         if was_recording && state.settings.enabled == DISABLED {
-            drop(self.record(records.clone(), auditing));
+            self.record_if_possible(records.clone(), auditing);
         }
         if let Err(error) = self.put_in_force(state, auditing) {
             return Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}")));
         }
         self.numbered = numbered;
-        // The change is in force: that nothing can be recorded any more is told by the daemon's end.
-        drop(self.record(records, auditing));
+        self.record_if_possible(records, auditing);
         Answer::Changed(outcomes)
     }
 
@@ -388,8 +398,18 @@ impl Store {
         } = change;
         // What came before the refused step has not happened.
         let tried = records.pop().into_iter().collect();
-        drop(self.record(tried, auditing));
+        self.record_if_possible(tried, auditing);
         Answer::Changed(outcomes)
+    }
+
+    /// Records what has been done, or tried, already; says what cannot be recorded.
+    fn record_if_possible(&self, records: Vec<(MsgType, Vec<u8>)>, auditing: &mut dyn Auditing) {
+        for record in records {
+            let text = String::from_utf8_lossy(&record.1).into_owned();
+            if let Err(error) = self.record(vec![record], auditing) {
+                warn(&format!("not recorded: `{text}`: {error:#}"));
+            }
+        }
     }
 
     fn is_recording(&self) -> bool {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use engine::KernelAudit;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
@@ -20,10 +20,11 @@ use crate::sink::journal::{Asker, Keep};
 
 /// Where `auditd` writes its state at CONT, and scripts look for it.
 const STATE: &str = "/run/audit/auditd.state";
-/// Longest time that the log thread may take to tell its state.
+/// Longest time that the log thread may take to tell its state, or to have room for an order.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Orders to the log thread that wait to be carried out; who gives one more waits.
+/// Orders to the log thread that wait to be carried out; who gives one more waits, those that may be refused for
+/// [`PATIENCE`] at most.
 const WAITING: usize = 4;
 
 /// Where the log is, and how it is kept.
@@ -44,8 +45,8 @@ pub(crate) enum LogOrder {
     Resume(Asker),
     /// Take on other settings, `None` when they are wrong, and say whether they are in force.
     Configure(Option<Box<Keep>>, Asker, Sender<bool>),
-    /// Keep old logs, and the settings that say what becomes of them; say where the log is.
-    Lock(Sender<PathBuf>),
+    /// Keep old logs, and the settings that say what becomes of them; say how the log is kept.
+    Lock(Sender<Box<Keep>>),
     /// What was to be locked is not.
     Unlock,
     /// Tell the state.
@@ -124,11 +125,11 @@ pub(super) fn log_orders() -> (LogOrders, Receiver<LogOrder>) {
 }
 
 impl LogOrders {
-    /// Has the log locked; says where it is.
+    /// Has the log locked; says how it is kept.
     ///
     /// # Errors
     /// When the log thread is too busy to say: then it is not locked.
-    pub(super) fn lock(&self) -> anyhow::Result<PathBuf> {
+    pub(super) fn lock(&self) -> anyhow::Result<Box<Keep>> {
         let (to, from) = bounded(1);
         self.tell(LogOrder::Lock(to));
         let log = from.recv_timeout(PATIENCE);
@@ -141,6 +142,12 @@ impl LogOrders {
     /// What was to be locked is not.
     pub(super) fn unlock(&self) {
         self.tell(LogOrder::Unlock);
+    }
+
+    /// Gives an order, unless there is no room for one in time; whether there was, also when nobody needs it.
+    fn offer(&self, order: LogOrder, patience: Duration) -> bool {
+        let refused = self.0.send_timeout(order, patience);
+        !matches!(refused, Err(SendTimeoutError::Timeout(_)))
     }
 
     fn tell(&self, order: LogOrder) {
@@ -191,8 +198,8 @@ impl Tend {
         let asker = Asker::of(signal.ssi_pid, signal.ssi_uid);
         let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
-            Ok(Signal::SIGUSR1) => self.to.tell(LogOrder::Rotate(asker)),
-            Ok(Signal::SIGUSR2) => self.to.tell(LogOrder::Resume(asker)),
+            Ok(Signal::SIGUSR1) => self.ask(LogOrder::Rotate(asker), "no new log is begun"),
+            Ok(Signal::SIGUSR2) => self.ask(LogOrder::Resume(asker), "nothing is resumed"),
             Ok(Signal::SIGCONT) => self.report(),
             Ok(Signal::SIGHUP) => self.configure(asker),
             _ => {
@@ -201,6 +208,12 @@ impl Tend {
             }
         }
         true
+    }
+
+    fn ask(&self, order: LogOrder, undone: &str) {
+        if !self.to.offer(order, PATIENCE) {
+            warn(&format!("the log thread is busy: {undone}"));
+        }
     }
 
     fn configure(&mut self, asker: Asker) {
@@ -216,7 +229,9 @@ impl Tend {
         });
         let (to, from) = bounded(1);
         let order = LogOrder::Configure(keep.clone().map(Box::new), asker, to);
-        self.to.tell(order);
+        if !self.to.offer(order, PATIENCE) {
+            return warn("the log thread is busy: the configuration is not taken on");
+        }
         self.asked = keep.map(|keep| (keep, from));
         if !self.settle(PATIENCE) {
             warn("the log thread is busy: it takes the configuration on when it can");
@@ -251,7 +266,7 @@ impl Tend {
 
     fn report(&self) {
         let (to, from) = bounded(1);
-        self.to.tell(LogOrder::Report(to));
+        self.to.offer(LogOrder::Report(to), PATIENCE);
         let Ok(text) = from.recv_timeout(PATIENCE) else {
             return warn("no state is reported: the log thread is busy");
         };
@@ -280,4 +295,23 @@ fn write_state(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot open `{}`", path.display()))?;
     file.write_all(text.as_bytes())
         .with_context(|| format!("cannot write `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when the log stalls: nobody takes orders.
+    #[test]
+    fn who_finds_no_room_does_not_wait_for_ever() {
+        let (orders, taken) = log_orders();
+        let offer = || orders.offer(LogOrder::Rotate(Asker::this()), Duration::from_millis(1));
+        for _ in 0..WAITING {
+            assert!(offer());
+        }
+        assert!(!offer());
+        assert_eq!(taken.len(), WAITING);
+        drop(taken);
+        assert!(offer(), "nobody is busy");
+    }
 }

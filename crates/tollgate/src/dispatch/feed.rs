@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use audit::conf::plugin::{Plugin, Program};
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Sender, unbounded};
 
 use super::chunk::Chunk;
 use super::process::{Control, Process};
@@ -33,7 +33,8 @@ pub(crate) struct Feed {
     to: Sender<Arc<Chunk>>,
     thread: JoinHandle<()>,
     shared: Arc<Shared>,
-    most_bytes: usize,
+    /// Entries of its queue.
+    q_depth: usize,
     /// It was said that its queue is full, and it has not been empty since.
     pub(crate) told: bool,
 }
@@ -121,10 +122,10 @@ impl Feed {
         q_depth: u32,
         launcher: Option<&Launcher>,
     ) -> anyhow::Result<Self> {
-        let q_depth = usize::try_from(q_depth).unwrap_or(usize::MAX);
-        // A chunk has one record or more: no fewer fit than into the queue of `auditd`.
-        let (to, from) = bounded::<Arc<Chunk>>(q_depth);
+        // Bounded by what gives: by the entries that there are now, in number and in bytes.
+        let (to, from) = unbounded::<Arc<Chunk>>();
         let shared = Arc::<Shared>::default();
+        shared.control.limit(max_restarts);
         let its_own = Arc::clone(&shared);
         let its_name = name.to_owned();
         let mut outlet = match &plugin.program {
@@ -132,7 +133,6 @@ impl Feed {
                 name,
                 path.as_ref(),
                 &plugin,
-                max_restarts,
                 launcher.context("programs are not started here")?.clone(),
             ))),
             Program::Socket => Outlet::Socket(Socket::bind(&plugin)?),
@@ -158,7 +158,7 @@ impl Feed {
             to,
             thread,
             shared,
-            most_bytes: q_depth.saturating_mul(ENTRY_BYTES),
+            q_depth: entries(q_depth),
             told: false,
         })
     }
@@ -166,15 +166,17 @@ impl Feed {
     /// Gives it events, or loses them; whether they were taken.
     pub(crate) fn give(&mut self, chunk: &Arc<Chunk>) -> bool {
         let queued = self.shared.queued.load(Ordering::Relaxed);
+        let most_bytes = self.q_depth.saturating_mul(ENTRY_BYTES);
         if queued == 0 {
             self.told = false;
-        } else if queued + chunk.len() > self.most_bytes {
-            // A chunk that is longer than the queue still passes through an empty one.
+        } else if queued + chunk.len() > most_bytes || self.to.len() >= self.q_depth {
+            // A chunk has one record or more: no fewer fit than into the queue of `auditd`. One that is longer than
+            // the queue still passes through an empty one.
             self.lose(Loss::QueueFull, chunk.events);
             return false;
         }
         let now = self.shared.queued.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
-        if self.to.try_send(Arc::clone(chunk)).is_err() {
+        if self.to.send(Arc::clone(chunk)).is_err() {
             self.lose(Loss::QueueFull, chunk.events);
             self.shared.taken(chunk);
             return false;
@@ -204,8 +206,15 @@ impl Feed {
         (entries(&self.shared.queued), entries(&self.shared.deepest))
     }
 
-    /// Has it read its configuration again, and lets it be started as often as a new one.
-    pub(crate) fn renew(&self) {
+    /// Has it read its configuration again, and lets it be started as often as a new one, with such a queue from
+    /// now on.
+    ///
+    /// # Source
+    /// `increase_queue_depth` in `audisp/queue.c`, audit-userspace 3.0.9,
+    /// which makes no queue shorter.
+    pub(crate) fn renew(&mut self, max_restarts: u32, q_depth: u32) {
+        self.q_depth = entries(q_depth);
+        self.shared.control.limit(max_restarts);
         self.shared.control.renew();
     }
 
@@ -214,6 +223,10 @@ impl Feed {
         self.shared.control.end_by(until);
         self.thread
     }
+}
+
+fn entries(q_depth: u32) -> usize {
+    usize::try_from(q_depth).unwrap_or(usize::MAX)
 }
 
 /// Where events go.
@@ -240,5 +253,51 @@ impl Outlet {
         if let Self::Process(process) = self {
             process.end(shared);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chunk::Lines;
+    use super::*;
+
+    /// A plugin that takes nothing, and whose configuration is read again.
+    #[test]
+    fn a_queue_is_as_deep_as_was_said_last() {
+        let (to, from) = unbounded();
+        let mut feed = Feed {
+            name: "idle.conf".to_owned(),
+            plugin: plugin(),
+            to,
+            thread: thread::spawn(|| {}),
+            shared: Arc::default(),
+            q_depth: 2,
+            told: false,
+        };
+        let line = |bytes: usize| {
+            let line = format!("type=USER msg=audit(1.000:1): {}\n", "x".repeat(bytes));
+            Arc::new(Chunk::new(line.as_bytes(), Lines::Raw, 1))
+        };
+        let (short, long) = (line(1), line(2 * ENTRY_BYTES));
+        let given =
+            |feed: &mut Feed, chunk, times: u32| (0..times).filter(|_| feed.give(chunk)).count();
+        assert_eq!(given(&mut feed, &short, 9), 2);
+        feed.renew(3, 5);
+        assert_eq!(given(&mut feed, &long, 1), 1);
+        assert_eq!(given(&mut feed, &short, 9), 2);
+        feed.renew(3, 9);
+        assert_eq!(given(&mut feed, &long, 9), 3, "by bytes");
+        feed.renew(3, 2);
+        assert_eq!(given(&mut feed, &short, 9), 0);
+        assert_eq!((feed.lost(), from.len()), (7 + 7 + 6 + 9, 8));
+        for chunk in from.try_iter() {
+            feed.shared.taken(&chunk);
+        }
+        assert_eq!(given(&mut feed, &long, 2), 1, "through an empty one");
+    }
+
+    fn plugin() -> Plugin {
+        let text = b"active = yes\npath = builtin_af_unix\nargs = 0600 /socket string\n";
+        audit::conf::plugin::parse(text).0
     }
 }

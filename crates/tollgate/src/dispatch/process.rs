@@ -34,7 +34,6 @@ pub(super) struct Process {
     launcher: Launcher,
     program: Program,
     format: Format,
-    max_restarts: u32,
     starts: u32,
     /// It has ended too often, or cannot be started.
     given_up: bool,
@@ -50,6 +49,8 @@ pub(crate) struct Control(Mutex<Reach>);
 #[derive(Debug, Default)]
 struct Reach {
     running: Option<Arc<Launched>>,
+    /// How often it may be started again.
+    max_restarts: u32,
     /// It is to be started as often as a new one.
     renewed: bool,
     /// It is not to be started again, and gets nothing after this.
@@ -70,6 +71,11 @@ impl Control {
         }
     }
 
+    /// Lets it be started again so often.
+    pub(super) fn limit(&self, max_restarts: u32) {
+        self.reach().max_restarts = max_restarts;
+    }
+
     /// Has it end, at the latest then.
     pub(super) fn end_by(&self, until: Instant) {
         self.reach().until = Some(until);
@@ -85,13 +91,7 @@ impl Control {
 
 impl Process {
     /// A program that is to run; the launcher looks whether it may.
-    pub(super) fn new(
-        name: &str,
-        path: &BStr,
-        plugin: &Plugin,
-        max_restarts: u32,
-        launcher: Launcher,
-    ) -> Self {
+    pub(super) fn new(name: &str, path: &BStr, plugin: &Plugin, launcher: Launcher) -> Self {
         Self {
             name: name.to_owned(),
             launcher,
@@ -101,7 +101,6 @@ impl Process {
                 args: plugin.args.iter().map(|arg| Text::new(arg)).collect(),
             },
             format: plugin.format,
-            max_restarts,
             starts: 0,
             given_up: false,
             running: None,
@@ -174,7 +173,7 @@ impl Process {
             return false;
         }
         let name = &self.name;
-        if self.starts > self.max_restarts {
+        if self.starts > reach.max_restarts {
             self.given_up = true;
             warn(&format!(
                 "plugin {name} has ended too often, see max_restarts: it gets nothing until HUP"
@@ -187,7 +186,7 @@ impl Process {
                 reach.running = Some(Arc::clone(&launched));
                 self.running = Some((launched, stream));
                 if self.starts > 0 {
-                    let (again, most) = (self.starts, self.max_restarts);
+                    let (again, most) = (self.starts, reach.max_restarts);
                     warn(&format!(
                         "plugin {name} has ended, and was started again: {again} of {most} times"
                     ));

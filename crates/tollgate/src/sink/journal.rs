@@ -25,7 +25,7 @@ use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
 use engine::Span;
 
-pub(crate) use keep::Keep;
+pub(crate) use keep::{Held, Keep};
 pub(crate) use machine::{Machine, ThisMachine};
 pub(crate) use own::{About, Asker};
 

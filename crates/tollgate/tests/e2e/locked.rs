@@ -79,6 +79,73 @@ pub(crate) fn other_settings_change_nothing() {
     each_once(&place.own.join("audit.log"), &file, bursts * 10);
 }
 
+/// What the log says of how it is kept, and what others would like: elsewhere, nowhere, or shortened.
+pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
+    const KEPT: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\nwrite_logs = yes\n\
+                        num_logs = 5\nmax_log_file = 99\nmax_log_file_action = KEEP_LOGS\n";
+    let place = Place::new();
+    let file = place.file("file", "");
+    let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
+    let rules = opens(&place, "other");
+    Daemon::start_configured(&place, &locked(&place), &log, KEPT).end(Signal::SIGTERM);
+    // More than a MiB, after which a log of others is rotated.
+    let old = "type=USER msg=audit(1.000:1): pid=1 uid=0 auid=0 ses=1 msg='old'\n".repeat(1 << 15);
+    fs::write(&log, &old).unwrap();
+
+    let none = KEPT.replace("write_logs = yes", "write_logs = no");
+    let short = KEPT
+        .replace("num_logs = 5", "num_logs = 2")
+        .replace("99", "1")
+        .replace("KEEP_LOGS", "ROTATE");
+    let elsewhere = format!("log_file = {}", other.display());
+    let configured: [(&Path, &str, &[&str]); 4] = [
+        (&other, KEPT, &[&elsewhere]),
+        (&log, &none, &["write_logs = no"]),
+        (
+            &log,
+            &short,
+            &[
+                "num_logs = 2",
+                "max_log_file = 1",
+                "max_log_file_action = rotate",
+            ],
+        ),
+        (&log, KEPT, &[]),
+    ];
+    let starts = configured.map(|(log, conf, told)| (Some((log, conf)), told));
+    let only_written: (_, &[&str]) = (None, &["no auditd.conf"]);
+    let mut bursts = 0;
+    for (conf, told) in [only_written].into_iter().chain(starts) {
+        let mut daemon = match conf {
+            Some((log, conf)) => Daemon::start_configured(&place, &rules, log, conf),
+            None => Daemon::plain(&place, &program(), "", &rules, &[]),
+        };
+        let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
+        assert_eq!(daemon.has_said(not_taken), !told.is_empty(), "{told:?}");
+        for told in told {
+            assert!(daemon.has_said(told), "not told: {told}");
+        }
+        assert_eq!(daemon.status()["log"], log.to_str().unwrap());
+        if conf.is_some() && !told.is_empty() {
+            let (key, _) = told[0].split_once(' ').unwrap();
+            daemon.signal(Signal::SIGHUP);
+            daemon.hear(&format!("`{key}` stays as it is"));
+        }
+        place.workload().burst(&file, 10);
+        bursts += 1;
+        assert_eq!(daemon.end(Signal::SIGTERM).code, Some(0));
+        let text = fs::read(&log).unwrap();
+        assert!(
+            text.starts_with(old.as_bytes()),
+            "it was shortened: {told:?}"
+        );
+        let name = format!(" name=\"{}\" ", file.display());
+        assert_eq!(text.find_iter(&name).count(), bursts * 10, "{told:?}");
+    }
+    let old_log = place.own.join("audit.log.1");
+    assert!(!other.exists() && !old_log.exists(), "it was moved");
+}
+
 /// The same command line, ended when it does not end by itself.
 fn start_with_limit(place: &Place, pins: &Path, limit: &str) -> Asked {
     let own = |name: &str| place.own.join(name);

@@ -247,11 +247,18 @@ pub(crate) fn a_plugin_that_crashes_is_given_up_until_hup() {
             .then_some(())
     });
     assert_eq!(lines_with(&starts, "started"), 4, "and three times again");
+    let file = place.own.join("auditd.conf");
+    let other = fs::read_to_string(&file).unwrap();
+    let other = other.replace("max_restarts = 3", "max_restarts = 1");
+    fs::write(&file, other).unwrap();
     daemon.replace(&rule(&place));
-    wait_for("another start", || {
+    wait_for("another two starts", || {
         place.workload().run(&rmdirs(1));
         events += 1;
-        (lines_with(&starts, "started") > 4).then_some(())
+        daemon.listen();
+        daemon
+            .has_said("plugin crash.conf has ended, and was started again: 1 of 1 times")
+            .then_some(())
     });
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (events, 0));

@@ -287,3 +287,58 @@ fn a_key_that_is_set_twice_is_named() {
     assert_eq!(settings.num_logs, 4);
     assert_eq!(findings, [("set-twice", 4, 1)]);
 }
+
+/// Printed, then read, it is the same.
+#[test]
+fn what_becomes_of_records_is_read_as_it_is_written() {
+    let others = [
+        Action::Ignore,
+        Action::Syslog,
+        Action::Rotate,
+        Action::Exec("/sbin/room".into()),
+        Action::Suspend,
+        Action::Single,
+        Action::Halt,
+    ];
+    let sizes = [
+        SizeAction::Ignore,
+        SizeAction::Syslog,
+        SizeAction::Exec("/sbin/room".into()),
+        SizeAction::Suspend,
+        SizeAction::Rotate,
+        SizeAction::KeepLogs,
+    ];
+    for ((number, action), size) in (0..).zip(&others).zip(sizes.iter().cycle()) {
+        let of = |not: &[Action]| {
+            if not.contains(action) {
+                Action::Email
+            } else {
+                action.clone()
+            }
+        };
+        let settings = Settings {
+            write_logs: number % 2 == 0,
+            num_logs: number,
+            max_log_file: 8,
+            max_log_file_action: size.clone(),
+            space_left: Space::Percent(20),
+            space_left_action: of(&[Action::Halt]),
+            admin_space_left: Space::Mebibytes(50),
+            admin_space_left_action: action.clone(),
+            disk_full_action: action.clone(),
+            disk_error_action: match action {
+                Action::Rotate => Action::Ignore,
+                action => action.clone(),
+            },
+            ..Settings::default()
+        };
+        let mut text = Vec::new();
+        for (key, value) in settings.fate() {
+            text.extend([key.as_bytes(), b" = ", &value, b"\n"].concat());
+        }
+        let (read, findings) = parse(&text, &Machine);
+        assert_eq!(findings, []);
+        assert_eq!(read, settings);
+        assert_eq!(Settings::default().with_fate_of(read), settings);
+    }
+}

@@ -16,11 +16,13 @@ use crate::daemon::live::Live;
 use crate::daemon::locked::{LockFile, Locked};
 use crate::daemon::store::{self, Store};
 use crate::host::Planner;
+use crate::sink::journal::Keep;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
 pub(super) fn store(
     settings: &mut Settings,
+    keep: &mut Keep,
     server: Option<&Server>,
     pins: Option<&Pins>,
 ) -> anyhow::Result<Option<Store>> {
@@ -37,7 +39,7 @@ pub(super) fn store(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \
              the rule files are not read",
         );
-        hold(&locked, settings);
+        hold(&locked, settings, keep)?;
         return Store::restore(&locked, tick_hz, lock).map(Some);
     }
     let planner = Planner::here(settings.rules.deny.clone());
@@ -56,12 +58,20 @@ pub(super) fn store(
     )))
 }
 
-/// Has the daemon see calls as the one before it did; says which settings are not taken.
-fn hold(locked: &Locked, settings: &mut Settings) {
+/// Has the daemon see calls, and keep its log, as the one before it did; says which settings are not taken.
+fn hold(locked: &Locked, settings: &mut Settings, keep: &mut Keep) -> anyhow::Result<()> {
     let mut others = locked.means.others(settings.means);
     let denies = settings.rules.deny.iter().map(|key| Text::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());
+    }
+    if let Some(log) = &locked.log {
+        let (held, of_log) = keep
+            .clone()
+            .hold(log)
+            .context("cannot read what `-e 2` has locked of the log")?;
+        *keep = held;
+        others.extend(of_log);
     }
     if !others.is_empty() {
         warn(&format!(
@@ -70,6 +80,7 @@ fn hold(locked: &Locked, settings: &mut Settings) {
         ));
     }
     settings.means = locked.means;
+    Ok(())
 }
 
 /// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.

@@ -5,6 +5,7 @@ use crate::cli::report::say;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::Settings;
 use crate::daemon::locked::Locked;
+use crate::sink::journal::Held;
 use crate::sink::journal::rotate::OldLogs;
 
 impl Store {
@@ -18,6 +19,15 @@ impl Store {
         if state.settings.enabled != IMMUTABLE {
             return Ok(());
         }
+        let log = auditing.lock_log()?;
+        let locked = self.keep(state, log, auditing);
+        if locked.is_err() {
+            auditing.unlock_log();
+        }
+        locked
+    }
+
+    fn keep(&self, state: &State, log: Held, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
         let denies = state.planner.denies().iter();
         let locked = Locked {
             settings: Settings {
@@ -28,6 +38,7 @@ impl Store {
             },
             means: self.means,
             deny: denies.map(|key| Text::new(key)).collect(),
+            log: Some(log),
             rules: state.rules.listed().map(RuleForm::new).collect(),
         };
         let is_new = self.lock.read()?.is_none();

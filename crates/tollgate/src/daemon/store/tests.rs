@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::daemon::means::tests::USUAL;
 use crate::host::{Planner, ThisMachine};
+use crate::sink::journal::Keep;
 
 /// What was ordered.
 #[derive(Default)]
@@ -21,6 +22,8 @@ struct Engine {
     cannot_panic: bool,
     /// What was noted of what is locked.
     locked: Vec<u8>,
+    /// Whether the log stays as it is.
+    log_is_held: bool,
     /// Whether that cannot be noted.
     cannot_lock: bool,
     /// Why the next plan is refused.
@@ -39,6 +42,15 @@ impl Auditing for Engine {
         }
         self.plans.push(plan.rules.len());
         Ok(())
+    }
+
+    fn lock_log(&mut self) -> anyhow::Result<Held> {
+        self.log_is_held = true;
+        Ok(Keep::plain("/log".into()).held())
+    }
+
+    fn unlock_log(&mut self) {
+        self.log_is_held = false;
     }
 
     fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
@@ -285,6 +297,9 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
         assert_eq!(daemon.step(step), Err(Errno::EPERM));
     }
     assert!(String::from_utf8_lossy(&daemon.engine.locked).contains("boot_id"));
+    assert!(daemon.engine.log_is_held);
+    let noted = daemon.store.lock.read().unwrap().unwrap();
+    assert_eq!(noted.log, Some(Keep::plain("/log".into()).held()));
     let mut next = daemon.restart();
     assert_eq!(next.keys(), ["a", "a", "b"]);
     let settings = next.settings();
@@ -325,9 +340,11 @@ fn what_cannot_be_locked_is_not_half_done() {
     let place = daemon.directory.path().join("locked");
     std::fs::create_dir(&place).unwrap();
     assert!(refused(&mut daemon).contains("was not written by tollgate"));
+    assert!(!daemon.engine.log_is_held);
     std::fs::remove_dir(&place).unwrap();
     daemon.engine.cannot_lock = true;
     assert!(refused(&mut daemon).contains("no room for a note"));
+    assert!(!daemon.engine.log_is_held);
     assert_eq!(daemon.engine.plans, [1, 2, 1, 2, 1]);
     assert_eq!(daemon.engine.applied, Some((1, 1)));
     assert_eq!(daemon.keys(), ["a"]);

@@ -1,7 +1,5 @@
 //! How the log is kept from now on: other settings, and what `-e 2` has locked.
 
-use std::path::PathBuf;
-
 use anyhow::{Context as _, bail};
 
 use super::act::Alarms;
@@ -31,10 +29,10 @@ impl Journal {
     }
 
     /// Keeps old logs, and all settings that say what becomes of them, until the machine starts again; says
-    /// where the log is.
-    pub(crate) fn lock(&mut self) -> PathBuf {
+    /// how the log is kept.
+    pub(crate) fn lock(&mut self) -> Keep {
         self.old_logs = OldLogs::AllKept;
-        self.keep.path.clone()
+        self.keep.clone()
     }
 
     /// What was to be locked is not.

@@ -1,5 +1,7 @@
 //! How a log is kept: what `auditd.conf` says, or nothing but where it is.
 
+mod held;
+
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
@@ -7,6 +9,8 @@ use anyhow::Context as _;
 use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
+
+pub(crate) use held::Held;
 
 use crate::sink::log::{Access, Closed};
 
@@ -65,45 +69,6 @@ impl Keep {
     /// Whether there is a log at all.
     pub(crate) fn writes(&self) -> bool {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
-    }
-
-    /// The first key that says what becomes of records in which other settings differ.
-    pub(super) fn differs(&self, other: &Self) -> Option<&'static str> {
-        if self.path != other.path {
-            return Some("log_file");
-        }
-        let (old, new) = (self.conf.as_ref()?, other.conf.as_ref()?);
-        let keys = [
-            ("write_logs", old.write_logs == new.write_logs),
-            ("num_logs", old.num_logs == new.num_logs),
-            ("max_log_file", old.max_log_file == new.max_log_file),
-            (
-                "max_log_file_action",
-                old.max_log_file_action == new.max_log_file_action,
-            ),
-            ("space_left", old.space_left == new.space_left),
-            (
-                "space_left_action",
-                old.space_left_action == new.space_left_action,
-            ),
-            (
-                "admin_space_left",
-                old.admin_space_left == new.admin_space_left,
-            ),
-            (
-                "admin_space_left_action",
-                old.admin_space_left_action == new.admin_space_left_action,
-            ),
-            (
-                "disk_full_action",
-                old.disk_full_action == new.disk_full_action,
-            ),
-            (
-                "disk_error_action",
-                old.disk_error_action == new.disk_error_action,
-            ),
-        ];
-        keys.iter().find(|(_, same)| !same).map(|(key, _)| *key)
     }
 
     pub(super) fn access(&self) -> Access {

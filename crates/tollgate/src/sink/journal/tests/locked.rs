@@ -13,7 +13,7 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
         ..settings()
     };
     let mut place = Place::new(locked.clone());
-    let path = place.journal.lock();
+    let path = place.journal.lock().path;
     for _ in 0..4 {
         place.journal.append(EVENT, 1, &mut ());
         place.journal.rotate_now(Asker::this());
