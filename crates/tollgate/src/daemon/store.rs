@@ -25,9 +25,7 @@ use super::means::Means;
 use super::orders::Guard;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
-use crate::control::wire::{
-    Answer, Counts, Feature, Outcome, Refusal, Request, Settings, Status, Step,
-};
+use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
 use crate::host::Planner;
 
 /// Source of rules that came over the socket, where others have the index of their file.
@@ -86,7 +84,7 @@ pub(super) trait Auditing {
     /// When the log is too slow, or auditing has ended.
     fn flush(&mut self) -> anyhow::Result<()>;
 
-    /// Fills in what it knows: engine, hooks, counts.
+    /// Fills in what it knows: engine, hooks, counts, and what waits to be written.
     ///
     /// # Errors
     /// When auditing has ended, or is too busy to say.
@@ -315,12 +313,8 @@ impl Store {
             locked: feature.locked,
         });
         auditing.describe(&mut status)?;
-        let Counts {
-            delivered, written, ..
-        } = status.counts;
         let lost: u64 = status.counts.lost.values().sum();
         status.settings.lost = lost.saturating_sub(self.lost_before);
-        status.settings.backlog = delivered.saturating_sub(written);
         Ok(status)
     }
 
