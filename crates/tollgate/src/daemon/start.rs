@@ -29,7 +29,7 @@ use super::losses::Limits;
 use super::means::Means;
 use super::notify::Manager;
 use super::pipeline::{Pipeline, Running, Started};
-use super::summary::{Ready, Summary};
+use super::summary::{Ready, Rules, Summary};
 use super::survive::{Pinning, Survival};
 use super::tend::{self, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
@@ -149,7 +149,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 
     let mut kernel = opened.probe.kernel;
     kernel.uring &= options.uring;
-    let priced = plan.clone();
+    let priced = (plan.clone(), store.loaded());
     let pipeline = Pipeline {
         plan,
         probe: opened.probe,
@@ -224,7 +224,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 
 /// Says how auditing has begun, what this daemon has taken over, and what the next one can.
 fn tell_start(
-    plan: &Plan,
+    (plan, loaded): &(Plan, Rules),
     started: &Started,
     kernel: Kernel,
     log: &Path,
@@ -244,7 +244,7 @@ fn tell_start(
         ));
     }
     let ready = Ready {
-        rules: plan.rules.len(),
+        rules: *loaded,
         calls: plan.calls.len(),
         engine: started.engine.name(),
         attached: &started.attached,

@@ -23,6 +23,7 @@ use super::locked::{LockFile, Locked};
 use super::losses::Limits;
 use super::means::Means;
 use super::orders::Guard;
+use super::summary::Rules;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
@@ -384,6 +385,16 @@ impl Store {
         let tried = records.pop().into_iter().collect();
         drop(self.record(tried, auditing));
         Answer::Changed(outcomes)
+    }
+
+    /// How many rules are loaded, and whether they are gone by.
+    pub(super) fn loaded(&self) -> Rules {
+        let rules = self.state.rules.rules().len();
+        if self.is_recording() {
+            Rules::InForce(rules)
+        } else {
+            Rules::Disabled(rules)
+        }
     }
 
     fn is_recording(&self) -> bool {
