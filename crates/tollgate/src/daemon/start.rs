@@ -22,6 +22,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
+use super::change::Author;
 use super::confine::confine;
 use super::kernel::MessageSource;
 use super::live::{Kept, Live};
@@ -200,11 +201,11 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
+                // Read at once: who has sent the signal may end now.
+                let author = Author::of_signal(&signal);
                 manager.reloading();
                 tend.signal(&signal);
-                if let Some(source) = (settings.rules_again)() {
-                    rules::reload(&source, &mut store, &mut live);
-                }
+                rules::reload((settings.rules_again)(), author, &mut store, &mut live);
                 manager.ready(&auditing);
             }
             Some(signal) if tend.signal(&signal) => {}

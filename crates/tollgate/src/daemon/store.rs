@@ -3,6 +3,7 @@
 //! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
 //! only then. What is refused on the way leaves everything as it was.
 
+mod files;
 mod force;
 mod lock;
 mod measure;
@@ -10,11 +11,10 @@ mod step;
 
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
-use audit::rule::Command;
 use engine::LoginuidImmutable;
 use nix::errno::Errno;
 
@@ -50,6 +50,7 @@ const ENABLED: u8 = 1;
 /// `-e 2`: nothing can be changed until the machine starts again.
 const IMMUTABLE: u8 = 2;
 
+pub(super) use files::settings;
 use measure::{Measure, count};
 use step::Change;
 
@@ -163,28 +164,6 @@ impl Store {
         let mut store = Self::new(rules, settings, planner, tick_hz, kept);
         store.numbered = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
         Ok(store)
-    }
-
-    /// Puts other rules in force, those of the rule files, compiled in this way from now on.
-    ///
-    /// # Errors
-    /// When rules may not be changed, or the new ones cannot be put in force.
-    pub(super) fn load(
-        &mut self,
-        rules: RuleList,
-        planner: Planner,
-        auditing: &mut dyn Auditing,
-    ) -> anyhow::Result<()> {
-        ensure!(
-            !self.is_locked(),
-            "rules cannot be changed before the machine starts again: `-e 2` was given"
-        );
-        let state = State {
-            rules,
-            planner,
-            settings: self.state.settings.clone(),
-        };
-        self.put_in_force(state, auditing)
     }
 
     /// Sets what `-r` and `-f` ask for.
@@ -327,15 +306,7 @@ impl Store {
         forgive_from: usize,
         auditing: &mut dyn Auditing,
     ) -> Answer {
-        let mut change = Change {
-            state: self.state.clone(),
-            author,
-            longest_wait: self.longest_wait,
-            numbered: self.numbered,
-            outcomes: Vec::new(),
-            records: Vec::new(),
-            added: Vec::new(),
-        };
+        let mut change = self.copy(author);
         if let Ok(status) = self.status(auditing) {
             change.state.settings = status.settings;
         }
@@ -353,6 +324,34 @@ impl Store {
             change.outcomes.truncate(first + 1);
             return self.refused(change, auditing);
         }
+        match self.conclude(change, auditing) {
+            Ok(outcomes) => Answer::Changed(outcomes),
+            Err(error) => Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}"))),
+        }
+    }
+
+    /// A change that is nothing yet.
+    fn copy(&self, author: Author) -> Change {
+        Change {
+            state: self.state.clone(),
+            author,
+            longest_wait: self.longest_wait,
+            numbered: self.numbered,
+            outcomes: Vec::new(),
+            records: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+
+    /// Puts a change in force, and records it.
+    ///
+    /// # Errors
+    /// When it cannot be put in force.
+    fn conclude(
+        &mut self,
+        change: Change,
+        auditing: &mut dyn Auditing,
+    ) -> anyhow::Result<Vec<Outcome>> {
         let Change {
             state,
             outcomes,
@@ -365,13 +364,11 @@ impl Store {
         if was_recording && state.settings.enabled == DISABLED {
             drop(self.record(records.clone(), auditing));
         }
-        if let Err(error) = self.put_in_force(state, auditing) {
-            return Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}")));
-        }
+        self.put_in_force(state, auditing)?;
         self.numbered = numbered;
         // The change is in force: that nothing can be recorded any more is told by the daemon's end.
         drop(self.record(records, auditing));
-        Answer::Changed(outcomes)
+        Ok(outcomes)
     }
 
     /// Leaves all as it is; tells of what was tried.
@@ -397,7 +394,8 @@ impl Store {
         }
     }
 
-    fn is_recording(&self) -> bool {
+    /// Whether `-e 0` is not in force.
+    pub(super) fn is_recording(&self) -> bool {
         self.state.settings.enabled != DISABLED
     }
 
@@ -425,31 +423,6 @@ fn plan(state: &State) -> Plan {
 
 fn compiled(state: &State) -> Plan {
     state.planner.plan(state.rules.clone().into_rules())
-}
-
-/// The settings of a kernel that has just started, changed by what rule files say.
-pub(super) fn settings(said: &[Command], tick_hz: u32) -> Settings {
-    let mut settings = Settings {
-        enabled: ENABLED,
-        failure: 1,
-        pid: std::process::id(),
-        backlog_limit: 64,
-        backlog_wait_time: WAIT_SECONDS.saturating_mul(tick_hz),
-        ..Settings::default()
-    };
-    for command in said {
-        match *command {
-            Command::Enabled(level) => settings.enabled = level,
-            Command::Failure(mode) => settings.failure = mode,
-            Command::Rate(rate) => settings.rate_limit = rate,
-            Command::Backlog(limit) => settings.backlog_limit = limit,
-            Command::BacklogWait(ticks) => {
-                settings.backlog_wait_time = ticks.min(longest_wait(tick_hz));
-            }
-            _ => {}
-        }
-    }
-    settings
 }
 
 const fn longest_wait(tick_hz: u32) -> u32 {
