@@ -148,6 +148,7 @@ mod e2e {
         reload::hooks_follow_the_rules,
         reload::settings_of_rules_are_read_with_them,
         reload::rules_that_cannot_be_loaded_leave_the_old_ones,
+        reload::rule_files_set_and_record_what_auditctl_does,
         survive::what_a_killed_daemon_leaves_is_written_once,
         survive::other_rules_are_put_in_force_without_a_gap,
         survive::a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use anyhow::{Context as _, ensure};
+use audit::rule::{Command, Place};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -77,6 +78,26 @@ pub(crate) enum Step {
     BacklogLimit(u32),
     /// How long to wait, in ticks.
     BacklogWaitTime(u32),
+}
+
+impl Step {
+    /// What a command is to the daemon; nothing when it is about reading a file, or for the kernel.
+    pub(crate) fn of(command: &Command) -> Option<Self> {
+        Some(match command {
+            Command::Add { rule, place } => match place {
+                Place::Tail => Self::Append(RuleForm::new(rule)),
+                Place::Head => Self::Prepend(RuleForm::new(rule)),
+            },
+            Command::Delete(rule) => Self::Delete(RuleForm::new(rule)),
+            Command::DeleteAll(key) => Self::DeleteAll(key.as_ref().map(|key| Text::new(key))),
+            Command::Enabled(level) => Self::Enabled(*level),
+            Command::Failure(mode) => Self::Failure(*mode),
+            Command::Rate(rate) => Self::RateLimit(*rate),
+            Command::Backlog(limit) => Self::BacklogLimit(*limit),
+            Command::BacklogWait(ticks) => Self::BacklogWaitTime(*ticks),
+            _ => return None,
+        })
+    }
 }
 
 /// What travels back.

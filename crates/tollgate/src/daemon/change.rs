@@ -8,6 +8,7 @@ use audit::ids::Auid;
 use audit::record::quote;
 use audit::rule::Rule;
 use bstr::{BString, ByteSlice as _};
+use nix::sys::signalfd::siginfo;
 
 use crate::control::server::Peer;
 
@@ -20,7 +21,7 @@ pub(super) struct Author {
 }
 
 impl Author {
-    /// What the kernel knows of a process that waits for its answer.
+    /// What the kernel knows of a process, which is best asked while that waits for its answer.
     pub(super) fn of(peer: Peer) -> Self {
         let number = |file: &str| {
             let text = fs::read_to_string(format!("/proc/{}/{file}", peer.pid)).ok()?;
@@ -31,6 +32,15 @@ impl Author {
             auid: number("loginuid").unwrap_or(Auid::UNSET.0),
             ses: number("sessionid").unwrap_or(u32::MAX),
         }
+    }
+
+    /// The sender of a signal.
+    pub(super) fn of_signal(signal: &siginfo) -> Self {
+        Self::of(Peer {
+            // Nobody, where it was not a process.
+            pid: signal.ssi_pid.cast_signed(),
+            uid: signal.ssi_uid,
+        })
     }
 
     /// # Source
@@ -69,6 +79,14 @@ pub(super) fn rule(author: &Author, op: &str, rule: &Rule, done: bool) -> Vec<u8
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12.
 pub(super) fn locked(author: &Author, op: &str) -> Vec<u8> {
     format!("{} op={op} audit_enabled=2 res=0", author.sender()).into_bytes()
+}
+
+/// Rules of the rule files were to be added, and none was.
+///
+/// # Source
+/// The words of `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, when rules are locked, without that.
+pub(super) fn not_added(author: &Author) -> Vec<u8> {
+    format!("{} op=add_rule res=0", author.sender()).into_bytes()
 }
 
 /// A setting was changed.
@@ -155,6 +173,10 @@ mod tests {
         assert_eq!(
             text(locked(&AUTHOR, "add_rule")),
             "pid=7 uid=0 auid=1000 ses=3 op=add_rule audit_enabled=2 res=0"
+        );
+        assert_eq!(
+            text(not_added(&AUTHOR)),
+            "pid=7 uid=0 auid=1000 ses=3 op=add_rule res=0"
         );
         assert_eq!(
             text(equivalent(&AUTHOR, &"/a".into(), &"/b c".into())),

@@ -252,6 +252,8 @@ impl Auditing for Live {
         }
         let account = self.accounts.account()?;
         status.counts = self.counts(&account);
+        let unwritten = self.written.unwritten.load(Ordering::Relaxed);
+        status.settings.backlog = account.waiting(status.counts.written, unwritten);
         status.by_rule = by_rule(&account);
         status.kernel_messages = self.describe_messages(&account);
         status.plugins = self.written.plugins.lost();

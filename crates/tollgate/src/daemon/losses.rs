@@ -249,6 +249,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_does_not_wait() {
+        let mut counted = lost(3, 2);
+        counted.undecodable = 1;
+        counted.stats.delivered = 10;
+        assert_eq!(counted.waiting(4, 0), 3);
+        assert_eq!(counted.waiting(4, 3), 0);
+        assert_eq!(counted.waiting(8, 3), 0, "counted a moment later");
+    }
+
+    #[test]
     fn the_failure_mode_decides_who_hears_of_losses() {
         for (mode, kmsg, sysrq) in [
             (SILENT, "", ""),

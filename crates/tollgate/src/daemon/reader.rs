@@ -67,6 +67,20 @@ impl Drained {
             ("not decodable", self.undecodable),
         ])
     }
+
+    /// Events that the kernel has delivered and of which nothing is known yet: neither that so many are
+    /// written or could not be, nor that they were lost before.
+    pub(super) fn waiting(&self, written: u64, unwritten: u64) -> u64 {
+        let Self {
+            stats,
+            undecodable,
+            limited,
+            ..
+        } = self;
+        let known = written + unwritten + undecodable + limited;
+        // The log thread goes on between the counts.
+        stats.delivered.saturating_sub(known)
+    }
 }
 
 /// How much of the ring was taken.

@@ -22,6 +22,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
+use super::change::Author;
 use super::confine::confine;
 use super::kernel::MessageSource;
 use super::live::{Kept, Live};
@@ -29,7 +30,7 @@ use super::losses::Limits;
 use super::means::Means;
 use super::notify::Manager;
 use super::pipeline::{Pipeline, Running, Started};
-use super::summary::{Ready, Summary};
+use super::summary::{Ready, Rules, Summary};
 use super::survive::{Pinning, Survival};
 use super::tend::{self, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
@@ -150,7 +151,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 
     let mut kernel = opened.probe.kernel;
     kernel.uring &= options.uring;
-    let priced = plan.clone();
+    let priced = (plan.clone(), store.loaded());
     let pipeline = Pipeline {
         plan,
         probe: opened.probe,
@@ -201,11 +202,11 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         let signal = signals.read_signal().context("cannot read signals")?;
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
+                // Read at once: who has sent the signal may end now.
+                let author = Author::of_signal(&signal);
                 manager.reloading();
                 tend.signal(&signal);
-                if let Some(source) = (settings.rules_again)() {
-                    rules::reload(&source, &mut store, &mut live);
-                }
+                rules::reload((settings.rules_again)(), author, &mut store, &mut live);
                 manager.ready(&auditing);
             }
             Some(signal) if tend.signal(&signal) => {}
@@ -225,7 +226,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 
 /// Says how auditing has begun, what this daemon has taken over, and what the next one can.
 fn tell_start(
-    plan: &Plan,
+    (plan, loaded): &(Plan, Rules),
     started: &Started,
     kernel: Kernel,
     log: &Path,
@@ -245,7 +246,7 @@ fn tell_start(
         ));
     }
     let ready = Ready {
-        rules: plan.rules.len(),
+        rules: *loaded,
         calls: plan.calls.len(),
         engine: started.engine.name(),
         attached: &started.attached,

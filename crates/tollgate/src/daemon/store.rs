@@ -3,6 +3,7 @@
 //! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
 //! only then. What is refused on the way leaves everything as it was.
 
+mod files;
 mod force;
 mod lock;
 mod measure;
@@ -10,11 +11,10 @@ mod step;
 
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
-use audit::rule::Command;
 use engine::LoginuidImmutable;
 use nix::errno::Errno;
 
@@ -23,12 +23,11 @@ use super::locked::{LockFile, Locked};
 use super::losses::Limits;
 use super::means::Means;
 use super::orders::Guard;
+use super::summary::Rules;
 use crate::cli::report::warn;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
-use crate::control::wire::{
-    Answer, Counts, Feature, Outcome, Refusal, Request, Settings, Status, Step,
-};
+use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
 use crate::host::Planner;
 use crate::sink::journal::Held;
 
@@ -53,6 +52,7 @@ const ENABLED: u8 = 1;
 /// `-e 2`: nothing can be changed until the machine starts again.
 const IMMUTABLE: u8 = 2;
 
+pub(super) use files::settings;
 use measure::{Measure, count};
 use step::Change;
 
@@ -97,7 +97,7 @@ pub(super) trait Auditing {
     /// When the log is too slow, or auditing has ended.
     fn flush(&mut self) -> anyhow::Result<()>;
 
-    /// Fills in what it knows: engine, hooks, counts.
+    /// Fills in what it knows: engine, hooks, counts, and what waits to be written.
     ///
     /// # Errors
     /// When auditing has ended, or is too busy to say.
@@ -175,28 +175,6 @@ impl Store {
         let mut store = Self::new(rules, settings, planner, tick_hz, kept);
         store.numbered = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
         Ok(store)
-    }
-
-    /// Puts other rules in force, those of the rule files, compiled in this way from now on.
-    ///
-    /// # Errors
-    /// When rules may not be changed, or the new ones cannot be put in force.
-    pub(super) fn load(
-        &mut self,
-        rules: RuleList,
-        planner: Planner,
-        auditing: &mut dyn Auditing,
-    ) -> anyhow::Result<()> {
-        ensure!(
-            !self.is_locked(),
-            "rules cannot be changed before the machine starts again: `-e 2` was given"
-        );
-        let state = State {
-            rules,
-            planner,
-            settings: self.state.settings.clone(),
-        };
-        self.put_in_force(state, auditing)
     }
 
     /// Sets what `-r` and `-f` ask for.
@@ -326,12 +304,8 @@ impl Store {
             locked: feature.locked,
         });
         auditing.describe(&mut status)?;
-        let Counts {
-            delivered, written, ..
-        } = status.counts;
         let lost: u64 = status.counts.lost.values().sum();
         status.settings.lost = lost.saturating_sub(self.lost_before);
-        status.settings.backlog = delivered.saturating_sub(written);
         Ok(status)
     }
 
@@ -343,15 +317,7 @@ impl Store {
         forgive_from: usize,
         auditing: &mut dyn Auditing,
     ) -> Answer {
-        let mut change = Change {
-            state: self.state.clone(),
-            author,
-            longest_wait: self.longest_wait,
-            numbered: self.numbered,
-            outcomes: Vec::new(),
-            records: Vec::new(),
-            added: Vec::new(),
-        };
+        let mut change = self.copy(author);
         if let Ok(status) = self.status(auditing) {
             change.state.settings = status.settings;
         }
@@ -369,6 +335,34 @@ impl Store {
             change.outcomes.truncate(first + 1);
             return self.refused(change, auditing);
         }
+        match self.conclude(change, auditing) {
+            Ok(outcomes) => Answer::Changed(outcomes),
+            Err(error) => Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}"))),
+        }
+    }
+
+    /// A change that is nothing yet.
+    fn copy(&self, author: Author) -> Change {
+        Change {
+            state: self.state.clone(),
+            author,
+            longest_wait: self.longest_wait,
+            numbered: self.numbered,
+            outcomes: Vec::new(),
+            records: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+
+    /// Puts a change in force, and records it.
+    ///
+    /// # Errors
+    /// When it cannot be put in force.
+    fn conclude(
+        &mut self,
+        change: Change,
+        auditing: &mut dyn Auditing,
+    ) -> anyhow::Result<Vec<Outcome>> {
         let Change {
             state,
             outcomes,
@@ -381,12 +375,10 @@ impl Store {
         if was_recording && state.settings.enabled == DISABLED {
             self.record_if_possible(records.clone(), auditing);
         }
-        if let Err(error) = self.put_in_force(state, auditing) {
-            return Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}")));
-        }
+        self.put_in_force(state, auditing)?;
         self.numbered = numbered;
         self.record_if_possible(records, auditing);
-        Answer::Changed(outcomes)
+        Ok(outcomes)
     }
 
     /// Leaves all as it is; tells of what was tried.
@@ -402,17 +394,33 @@ impl Store {
         Answer::Changed(outcomes)
     }
 
-    /// Records what has been done, or tried, already; says what cannot be recorded.
+    /// Records what has been done, or tried, already; says what cannot be recorded. Nobody waits for the log once
+    /// more when it has not kept up.
     fn record_if_possible(&self, records: Vec<(MsgType, Vec<u8>)>, auditing: &mut dyn Auditing) {
-        for record in records {
-            let text = String::from_utf8_lossy(&record.1).into_owned();
-            if let Err(error) = self.record(vec![record], auditing) {
+        let mut refused = None;
+        for (kind, body) in records {
+            let text = String::from_utf8_lossy(&body).into_owned();
+            if refused.is_none() {
+                refused = self.record(vec![(kind, body)], auditing).err();
+            }
+            if let Some(error) = &refused {
                 warn(&format!("not recorded: `{text}`: {error:#}"));
             }
         }
     }
 
-    fn is_recording(&self) -> bool {
+    /// How many rules are loaded, and whether they are gone by.
+    pub(super) fn loaded(&self) -> Rules {
+        let rules = self.state.rules.rules().len();
+        if self.is_recording() {
+            Rules::InForce(rules)
+        } else {
+            Rules::Disabled(rules)
+        }
+    }
+
+    /// Whether `-e 0` is not in force.
+    pub(super) fn is_recording(&self) -> bool {
         self.state.settings.enabled != DISABLED
     }
 
@@ -440,31 +448,6 @@ fn plan(state: &State) -> Plan {
 
 fn compiled(state: &State) -> Plan {
     state.planner.plan(state.rules.clone().into_rules())
-}
-
-/// The settings of a kernel that has just started, changed by what rule files say.
-pub(super) fn settings(said: &[Command], tick_hz: u32) -> Settings {
-    let mut settings = Settings {
-        enabled: ENABLED,
-        failure: 1,
-        pid: std::process::id(),
-        backlog_limit: 64,
-        backlog_wait_time: WAIT_SECONDS.saturating_mul(tick_hz),
-        ..Settings::default()
-    };
-    for command in said {
-        match *command {
-            Command::Enabled(level) => settings.enabled = level,
-            Command::Failure(mode) => settings.failure = mode,
-            Command::Rate(rate) => settings.rate_limit = rate,
-            Command::Backlog(limit) => settings.backlog_limit = limit,
-            Command::BacklogWait(ticks) => {
-                settings.backlog_wait_time = ticks.min(longest_wait(tick_hz));
-            }
-            _ => {}
-        }
-    }
-    settings
 }
 
 const fn longest_wait(tick_hz: u32) -> u32 {

@@ -392,7 +392,7 @@ impl Daemon {
         let text = fs::read(&self.log).unwrap();
         // A write may be under way.
         let whole = text.rfind_byte(b'\n').map_or(0, |end| end + 1);
-        event::events(&text[..whole])
+        event::but_changes(&text[..whole])
     }
 
     /// Ends it with TERM; fails unless nothing was lost.
@@ -417,7 +417,7 @@ impl Daemon {
         let Account {
             summary, code, log, ..
         } = self.end(signal);
-        let events = event::events(&fs::read(&log).unwrap());
+        let events = event::but_changes(&fs::read(&log).unwrap());
         Stopped {
             summary,
             code,

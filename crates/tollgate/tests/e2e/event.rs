@@ -60,12 +60,22 @@ pub(crate) fn events(log: &[u8]) -> Vec<Event> {
     events
 }
 
-/// Looks whether no serial of a call is missing in a log, or there twice.
+/// The same, but for what tells of changes of rules and settings.
+#[track_caller]
+pub(crate) fn but_changes(log: &[u8]) -> Vec<Event> {
+    let mut events = events(log);
+    events.retain(|event| event.all("CONFIG_CHANGE").count() == 0);
+    events
+}
+
+/// Looks whether no serial of a call, or of a change of rules, is missing in a log, or there twice.
 #[track_caller]
 pub(crate) fn expect_dense(log: &[u8]) {
     let serials: Vec<u64> = log
         .lines()
-        .filter(|line| line.starts_with(b"type=SYSCALL "))
+        .filter(|line| {
+            line.starts_with(b"type=SYSCALL ") || line.starts_with(b"type=CONFIG_CHANGE ")
+        })
         .map(|line| {
             let (_, rest) = line.split_once_str(":").unwrap();
             let (serial, _) = rest.split_once_str(")").unwrap();

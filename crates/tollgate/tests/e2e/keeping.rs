@@ -348,8 +348,9 @@ pub(crate) fn what_is_locked_is_the_log_that_is_written() {
         daemon.signal(Signal::SIGHUP);
         wait_for("the record of HUP", || {
             let text = fs::read_to_string(path).unwrap_or_default();
+            // What becomes of the rules is told after it.
             text.lines()
-                .last()
+                .rfind(|line| line.starts_with("type=DAEMON_"))
                 .is_some_and(|line| line.contains(record))
                 .then_some(())
         });

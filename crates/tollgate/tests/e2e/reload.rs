@@ -95,10 +95,10 @@ pub(crate) fn no_event_is_lost_or_doubled() {
     let made = usize::try_from(made.into_inner()).unwrap();
     event::expect_opens(&log, &file, made);
     for key in ["plain", "below", "above", "more", "both"] {
-        let key = format!(" key=\"{key}\"");
+        let key = format!(" key=\"{key}\"\n");
         assert_ne!(log.find_iter(&key).count(), 0, "events with{key}");
     }
-    assert_eq!(log.find_iter(" key=\"other\"").count(), 0);
+    assert_eq!(log.find_iter(" key=\"other\"\n").count(), 0);
     event::expect_dense(&log);
 }
 
@@ -210,4 +210,83 @@ pub(crate) fn settings_of_rules_are_read_with_them() {
     let stopped = daemon.stop();
     let keys: Vec<_> = stopped.events.iter().map(event::Event::key).collect();
     assert_eq!(keys, ["second", "last"].map(|key| Some(key.into())));
+}
+
+/// Texts of the changes that the log tells of, once all are there, without who has asked, who is the same.
+#[track_caller]
+fn changes(daemon: &Daemon) -> Vec<String> {
+    daemon.flush();
+    let log = fs::read(&daemon.log).unwrap();
+    let (auid, ses) = ["loginuid", "sessionid"]
+        .map(|file| fs::read_to_string(format!("/proc/self/{file}")).unwrap())
+        .into();
+    let asked = format!("auid={auid} ses={ses} ");
+    let process = format!("pid={} uid=0 ", std::process::id());
+    let text = |event: event::Event| {
+        let line = event.one("CONFIG_CHANGE").line.to_string();
+        let (_, text) = line.split_once("): ").unwrap();
+        assert!(text.contains(&asked), "{text}");
+        text.replacen(&asked, "", 1).replacen(&process, "", 1)
+    };
+    event::events(&log)
+        .into_iter()
+        .filter(|event| event.all("SYSCALL").count() == 0)
+        .map(text)
+        .collect()
+}
+
+pub(crate) fn rule_files_set_and_record_what_auditctl_does() {
+    let place = Place::new();
+    let id = place.id;
+    let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k {key}\n");
+    let mut daemon = Daemon::start(&place, &format!("-r 2000\n-f 0\n-e 0\n{}", rule("old")));
+    assert!(daemon.has_said("auditing nothing: `-e 0` is in force, and 1 rules are loaded"));
+    let is_set = |daemon: &Daemon, expected: &[&str]| {
+        let status = daemon.auditctl(&["-s"]).out;
+        for line in expected {
+            assert!(status.lines().any(|told| told == *line), "{line}: {status}");
+        }
+    };
+    is_set(&daemon, &["enabled 0", "failure 0", "rate_limit 2000"]);
+
+    let new = format!("-D\n-b 111\n-f 1\n{}-e 1\n", rule("new"));
+    assert!(daemon.replace(&new));
+    let set = [
+        "enabled 1",
+        "failure 1",
+        "rate_limit 2000",
+        "backlog_limit 111",
+    ];
+    is_set(&daemon, &set);
+    assert_eq!(
+        changes(&daemon),
+        [
+            "op=set audit_backlog_limit=111 old=64 res=1",
+            "op=set audit_failure=1 old=0 res=1",
+            "op=remove_rule key=\"old\" list=4 res=1",
+            "op=add_rule key=\"new\" list=4 res=1",
+            "op=set audit_enabled=1 old=0 res=1",
+        ]
+    );
+    let told = changes(&daemon).len();
+
+    // Nothing of it.
+    let wrong = format!("-r 7\n{}-a always,exit -S nosuch\n", rule("wrong"));
+    assert!(!daemon.replace(&wrong));
+    is_set(&daemon, &set);
+    assert_eq!(changes(&daemon)[told..], ["op=add_rule res=0"]);
+
+    let locked = format!("-r 7000\n{}-e 2\n", rule("locked"));
+    assert!(daemon.replace(&locked));
+    is_set(&daemon, &["enabled 2", "failure 1", "rate_limit 7000"]);
+    assert!(!daemon.replace(&new));
+    let last = changes(&daemon).pop();
+    assert_eq!(last.as_deref(), Some("op=add_rule audit_enabled=2 res=0"));
+    let back = daemon.auditctl(&["-e", "1"]);
+    assert_eq!(back.code, Some(255), "{back:?}");
+    place.workload().run(&[step!("rmdir", "missing")]);
+    let Account { log, .. } = daemon.end(Signal::SIGTERM);
+    let events = event::but_changes(&fs::read(log).unwrap());
+    let keys: Vec<_> = events.iter().map(event::Event::key).collect();
+    assert_eq!(keys, [Some("locked".into())]);
 }

@@ -3,13 +3,12 @@
 
 use std::io;
 
+use audit::rule::Command;
 use audit::rule::auditctl::Request as Asked;
-use audit::rule::{Command, Place};
 use bstr::BString;
 use nix::errno::Errno;
 
 use super::file::Mistakes;
-use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::{Refusal, Step};
 
 /// The lines of a rule file on their way.
@@ -44,7 +43,7 @@ impl Batch {
                     if self.mistakes != Mistakes::Stop && self.forgive_from.is_none() {
                         self.forgive_from = Some(self.steps.len());
                     }
-                    match step(command) {
+                    match Step::of(command) {
                         Some(step) => self.steps.push((number, step)),
                         None if *command == Command::LoginuidImmutable => self.others.push(request),
                         None => {}
@@ -54,24 +53,6 @@ impl Batch {
             }
         }
     }
-}
-
-/// What a command is to the daemon; nothing when it is about reading a file, or for the kernel.
-pub(super) fn step(command: &Command) -> Option<Step> {
-    Some(match command {
-        Command::Add { rule, place } => match place {
-            Place::Tail => Step::Append(RuleForm::new(rule)),
-            Place::Head => Step::Prepend(RuleForm::new(rule)),
-        },
-        Command::Delete(rule) => Step::Delete(RuleForm::new(rule)),
-        Command::DeleteAll(key) => Step::DeleteAll(key.as_ref().map(|key| Text::new(key))),
-        Command::Enabled(level) => Step::Enabled(*level),
-        Command::Failure(mode) => Step::Failure(*mode),
-        Command::Rate(rate) => Step::RateLimit(*rate),
-        Command::Backlog(limit) => Step::BacklogLimit(*limit),
-        Command::BacklogWait(ticks) => Step::BacklogWaitTime(*ticks),
-        _ => return None,
-    })
 }
 
 pub(super) const fn is_setting(request: &Asked) -> bool {

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{self, kill};
 use nix::unistd::Pid;
 
-use super::batch::{Batch, complaint, errno, is_setting, step, with_reason};
+use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
 use super::{message, shown, usage};
 use crate::cli::rules;
@@ -191,7 +191,7 @@ impl<'s> Live<'s> {
         match request {
             Asked::Command(Command::LoginuidImmutable) => lock_loginuids()?,
             Asked::Command(command) => {
-                if let Some(step) = step(command) {
+                if let Some(step) = Step::of(command) {
                     return self.change(&step);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use engine::Pins;
 use nix::time::{ClockId, clock_getres};
@@ -12,6 +12,7 @@ use crate::cli::report::{say, warn};
 use crate::cli::rules;
 use crate::control::rule::Text;
 use crate::control::server::Server;
+use crate::daemon::change::Author;
 use crate::daemon::live::Live;
 use crate::daemon::locked::{LockFile, Locked};
 use crate::daemon::store::{self, Store};
@@ -83,32 +84,53 @@ fn hold(locked: &Locked, settings: &mut Settings, keep: &mut Keep) -> anyhow::Re
     Ok(())
 }
 
-/// Reads the rule files again and puts them in force; says so, or why the old rules stay in force.
-pub(super) fn reload(source: &RuleSource, store: &mut Store, live: &mut Live) {
-    let loaded = match rules::load(&source.files) {
-        Ok(loaded) => loaded,
-        Err(error) => return warn(&format!("{}: {error:#}", rules::OLD)),
-    };
-    let planner = store.planner().denying(source.deny.clone());
+/// Reads the rule files again, if it is known which, and puts them in force, with the settings that they name;
+/// says so, or why the old rules stay in force, and records it as a change over the socket.
+pub(super) fn reload(
+    source: Option<RuleSource>,
+    author: Author,
+    store: &mut Store,
+    live: &mut Live,
+) {
+    let is_loaded = source.is_some_and(|source| {
+        load(source, author, store, live).unwrap_or_else(|error| {
+            warn(&format!("{}: {error:#}", rules::OLD));
+            false
+        })
+    });
+    if !is_loaded {
+        store.tell_not_loaded(&author, live);
+    }
+}
+
+/// The same; whether they are in force: why they are not is said, or the error.
+fn load(
+    source: RuleSource,
+    author: Author,
+    store: &mut Store,
+    live: &mut Live,
+) -> anyhow::Result<bool> {
+    let loaded = rules::load(&source.files)?;
+    let planner = store.planner().denying(source.deny);
     let Some(listing) = rules::list(loaded, source.partial, &planner, rules::OLD) else {
-        return; // which has been said
+        return Ok(false);
     };
     let plan = listing.plan;
     let (rules, calls) = (plan.rules.len(), plan.calls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
-    if !plan.records() {
-        return warn(&format!("{}: the rule files record nothing", rules::OLD));
-    }
-    match store.load(listing.rules, planner, live) {
-        Ok(()) => {
-            say(&format!(
-                "rules replaced: {rules} rules, {calls} syscalls, {} hooks",
-                live.attached.hooks.len()
-            ));
-            tell_denials(&plan);
+    ensure!(plan.records(), "the rule files record nothing");
+    store.load(author, (listing.rules, &listing.settings), planner, live)?;
+    say(&format!(
+        "rules replaced: {rules} rules, {calls} syscalls, {} hooks{}",
+        live.attached.hooks.len(),
+        if store.is_recording() {
+            ""
+        } else {
+            "; `-e 0` is in force: nothing is recorded"
         }
-        Err(error) => warn(&format!("{}: {error:#}", rules::OLD)),
-    }
+    ));
+    tell_denials(&plan);
+    Ok(true)
 }
 
 /// Says which rules deny what could not be recorded, and what of theirs cannot be denied.

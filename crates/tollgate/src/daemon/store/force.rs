@@ -75,7 +75,8 @@ impl Store {
     /// Whether another plan belongs to a state.
     fn has_other_rules(&self, state: &State) -> bool {
         let recording = state.settings.enabled != DISABLED;
-        let other_rules = state.rules.rules() != self.state.rules.rules();
+        let other_rules = state.rules.rules() != self.state.rules.rules()
+            || state.planner.denies() != self.state.planner.denies();
         recording != self.is_recording() || (recording && other_rules)
     }
 }

@@ -1,6 +1,9 @@
 //! One step after another of a change, on a copy of the state.
 
+use std::mem;
+
 use audit::ids::MsgType;
+use audit::plan::list::RuleList;
 use audit::rule::{Command, Place, Rule};
 use nix::errno::Errno;
 
@@ -142,6 +145,17 @@ impl Change {
             self.records.push((MsgType::CONFIG_CHANGE, body));
         }
         Ok(Outcome::Left(left))
+    }
+
+    /// Has these rules in place of all others.
+    pub(super) fn replace_rules(&mut self, rules: RuleList) {
+        let before = mem::replace(&mut self.state.rules, rules);
+        let after = self.state.rules.clone();
+        for (op, rules) in [("remove_rule", before), ("add_rule", after)] {
+            for listed in rules.rules() {
+                self.tell(op, &listed.rule, true);
+            }
+        }
     }
 
     /// The rule that travelled, unless rules may not be changed or it is none.

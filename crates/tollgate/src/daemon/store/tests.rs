@@ -1,8 +1,10 @@
 //! Requests to a store, with an engine that only counts.
 
+mod files;
+
 use audit::plan::security::SecurityModule;
-use audit::rule::Dialect;
 use audit::rule::auditctl::{Request as Asked, arguments};
+use audit::rule::{Command, Dialect};
 use tempfile::TempDir;
 
 use super::*;
@@ -130,11 +132,7 @@ impl Daemon {
     }
 
     pub(super) fn ask(&mut self, request: Request) -> Answer {
-        let peer = Peer {
-            pid: std::process::id().cast_signed(),
-            uid: 0,
-        };
-        self.store.obey(peer, request, &mut self.engine)
+        self.store.obey(author().peer, request, &mut self.engine)
     }
 
     fn change(&mut self, steps: &[Step], forgive_from: Option<usize>) -> Vec<Outcome> {
@@ -171,6 +169,13 @@ impl Daemon {
             answer => panic!("{answer:?}"),
         }
     }
+}
+
+fn author() -> Author {
+    Author::of(Peer {
+        pid: std::process::id().cast_signed(),
+        uid: 0,
+    })
 }
 
 fn form(line: &str) -> RuleForm {
@@ -308,7 +313,7 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
     let mut files = RuleList::default();
     files.push(0, 1, form("-w /x -p w -k x").rule().unwrap());
     next.store
-        .load(files, Planner::default(), &mut next.engine)
+        .load(author(), (files, &[]), Planner::default(), &mut next.engine)
         .unwrap_err();
     assert_eq!(next.keys(), ["a", "a", "b"]);
     let told = next.engine.records.pop().unwrap();
