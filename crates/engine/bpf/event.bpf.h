@@ -372,6 +372,7 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 	if ((__u32)task->tgid == tlg_self)
 		return;
 	if (tlg_hooked && call->facts & SEEN_FACTS) {
+		seen_settle(task, thread);
 		seen = seen_find(thread, key, &call);
 		if (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED && !seen &&
 		    !tlg_seen_short && !seen_forget(thread, key))
