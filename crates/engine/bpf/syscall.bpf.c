@@ -164,6 +164,8 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
 		flags |= WIRE_EVENT_SCRIPT;
 	syscall_end(task, abi, nr, 0, flags, thread);
+	/* Of an exec that no rule has asked about, too: the next one may end before it leaves its own. */
+	bpf_map_delete_elem(&tlg_entries, &thread);
 	return 0;
 }
 

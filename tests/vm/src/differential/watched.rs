@@ -1,5 +1,5 @@
 //! Rules that need a watch, and what could keep an object from them: operations of `io_uring` that are done
-//! in the middle of a call or on the way out of it.
+//! in the middle of a call or on the way out of it, and what a call before has left.
 //!
 //! Without the object there is no event at all, so that these are looked for in tollgate's log.
 
@@ -19,6 +19,7 @@ pub(crate) const SESSION: Session = Session {
     tests: &[
         ("operations_on_the_way_out", operations_on_the_way_out),
         ("an_operation_inside_an_exec", an_operation_inside_an_exec),
+        ("an_exec_behind_another", an_exec_behind_another),
     ],
     ..super::SESSION
 };
@@ -26,6 +27,7 @@ pub(crate) const SESSION: Session = Session {
 const RULES: &str = "\
 -a always,exit -F arch=b64 -S openat,openat2 -F path=/tmp/w/file -F gid=4242 -k watched
 -a always,exit -F arch=b64 -S execve -F path=/tmp/w/busybox -F gid=4242 -k watched
+-a always,exit -F arch=b64 -S execve -F path=/tmp/w/text -F gid=4242 -k watched
 -a always,exit -F arch=b64 -S exit,exit_group -F gid=4242 -k watched
 ";
 
@@ -100,5 +102,18 @@ fn an_operation_inside_an_exec(daemon: &Daemon) -> anyhow::Result<()> {
         execs == ["execve=0 (true) NORMAL:/tmp/w/busybox"],
         "{execs:?}"
     );
+    Ok(())
+}
+
+/// The process has started by an exec of which there is no event: nothing of it is in that of one which fails.
+fn an_exec_behind_another(daemon: &Daemon) -> anyhow::Result<()> {
+    let events = logged(
+        daemon,
+        "behind_an_exec",
+        &run(vec![step!("execve", "/tmp/w/text", 0, 0)]),
+    )?;
+    let fields = |event: &Event| ["exit", "a1", "a2"].map(|name| event.field("SYSCALL", name));
+    let fields: Vec<_> = events.iter().map(fields).collect();
+    ensure!(fields == [["-8", "0", "0"]], "{fields:?}");
     Ok(())
 }
