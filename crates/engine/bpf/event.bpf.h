@@ -369,7 +369,7 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		return;
 	if (call->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
 		return;
-	if ((__u32)task->tgid == tlg_self)
+	if (is_self(task))
 		return;
 	if (tlg_hooked && call->facts & SEEN_FACTS) {
 		seen_settle(task, thread);

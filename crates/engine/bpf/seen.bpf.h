@@ -241,7 +241,7 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 	*call = call_now(key);
 	if (!*call || (*call)->tests == WIRE_NO_CALL || !((*call)->facts & SEEN_FACTS))
 		return WIRE_NO_CALL;
-	if ((__u32)task->tgid == tlg_self)
+	if (is_self(task))
 		return WIRE_NO_CALL;
 	return key;
 }
