@@ -372,8 +372,9 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 	if (is_self(task))
 		return;
 	if (tlg_hooked && call->facts & SEEN_FACTS) {
-		seen_settle(task, thread);
 		seen = seen_find(thread, key, &call);
+		if (!seen)
+			seen_settle(task, thread);
 		if (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED && !seen &&
 		    !tlg_seen_short && !seen_forget(thread, key))
 			return;
