@@ -369,10 +369,12 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		return;
 	if (call->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
 		return;
-	if ((__u32)task->tgid == tlg_self)
+	if (is_self(task))
 		return;
 	if (tlg_hooked && call->facts & SEEN_FACTS) {
 		seen = seen_find(thread, key, &call);
+		if (!seen)
+			seen_settle(task, thread);
 		if (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED && !seen &&
 		    !tlg_seen_short && !seen_forget(thread, key))
 			return;

@@ -308,6 +308,7 @@ struct thread_info {
 };
 
 struct mnt_namespace;
+struct io_uring_task;
 
 struct nsproxy {
 	struct mnt_namespace *mnt_ns;
@@ -331,6 +332,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct css_set *cgroups;
 	struct nsproxy *nsproxy;
+	struct io_uring_task *io_uring;
 	kuid_t loginuid;
 	unsigned int sessionid;
 	__u64 start_boottime;

@@ -20,7 +20,7 @@ static __always_inline int see_names(const struct filename *first, const struct 
 	if (key == WIRE_NO_CALL)
 		return 0;
 	seen = seen_find(task->pid, key, &call);
-	if (!seen || !seen->uring)
+	if (!seen || key < WIRE_URING_FIRST)
 		seen = seen_claim(task, key, call);
 	if (!seen)
 		return 0;

@@ -91,7 +91,7 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
 	if (call->facts & WIRE_FACT_WATCHED && !s->hits)
 		return 0;
 	seen = seen_find(task->pid, key, &call);
-	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused || seen->uring))
+	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused || key >= WIRE_URING_FIRST))
 		seen = seen_claim(task, key, call);
 	if (!seen)
 		return 0;
@@ -184,7 +184,7 @@ int open_refused(__u64 *ctx)
 	if (key == WIRE_NO_CALL)
 		return 0;
 	seen = seen_find(task->pid, key, &call);
-	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->uring))
+	if (!seen || !(call->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
 		seen = seen_claim(task, key, call);
 	s = scratch();
 	if (!seen || !s)

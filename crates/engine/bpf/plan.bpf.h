@@ -11,7 +11,9 @@
 #ifndef TOLLGATE_PLAN_BPF_H
 #define TOLLGATE_PLAN_BPF_H
 
-__u32 tlg_self; /* tgid of the daemon, which is never audited; learnt by daemon_self */
+/* The daemon, which is never audited; learnt by daemon_self. */
+__u32 tlg_self;
+__u64 tlg_self_start; /* when it was killed, its number can be given again */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -47,6 +49,13 @@ static __always_inline struct wire_call *call_of(__u32 epoch, __u32 key)
 static __always_inline struct wire_call *call_now(__u32 key)
 {
 	return call_of(tlg_epoch, key);
+}
+
+/* Whether a task is the daemon's. */
+static __always_inline int is_self(const struct task_struct *task)
+{
+	return (__u32)task->tgid == tlg_self &&
+	       FOLLOW(task_struct, task, group_leader)->start_boottime == tlg_self_start;
 }
 
 static __always_inline int named(const volatile __u64 (*bits)[WIRE_SYSCALLS / 64], __u32 abi,

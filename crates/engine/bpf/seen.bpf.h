@@ -7,22 +7,25 @@
  * the thread's number, a few places further when one is taken: no update copies a slot, and nothing is
  * allocated. When all places are taken, the oldest call gives way, if it is old: it hangs, or has died
  * inside. A call without a slot has its names read from user memory at its end, marked so.
+ *
+ * An operation of io_uring has a slot beside that of the call: the kernel does it on the way out of any call,
+ * or in the middle of an exec.
  */
 #ifndef TOLLGATE_SEEN_BPF_H
 #define TOLLGATE_SEEN_BPF_H
 
-#define PF_IO_WORKER	  0x10 /* include/linux/sched.h */
-#define NR_IO_URING_ENTER 426 /* of both ABIs */
-#define SEEN_SLOTS	  1024 /* a power of two */
-#define SEEN_PROBES	  4
-#define SEEN_TEXT	  8192 /* names of one call together; a power of two */
-#define SHORT_TEXT	  64 /* a name that is copied faster than a helper does */
-#define SEEN_ADDRESS	  128 /* struct sockaddr_storage */
-#define SEEN_FACTS	  (WIRE_FACT_SEEN | WIRE_FACT_AUX)
-#define SEEN_OLD	  10000 /* ticks after which a slot is taken from a call that has not ended */
+#define PF_IO_WORKER   0x10 /* include/linux/sched.h */
+#define SEEN_SLOTS     1024 /* a power of two */
+#define SEEN_PROBES    4
+#define SEEN_TEXT      8192 /* names of one call together; a power of two */
+#define SHORT_TEXT     64 /* a name that is copied faster than a helper does */
+#define SEEN_ADDRESS   128 /* struct sockaddr_storage */
+#define SEEN_FACTS     (WIRE_FACT_SEEN | WIRE_FACT_AUX)
+#define SEEN_OLD       10000 /* ticks after which a slot is taken from a call that has not ended */
+#define SEEN_OPERATION 0x80000000U /* beside the number of a thread: its operation of io_uring */
 
 struct seen {
-	__u32 thread; /* whose call it is; 0 when the slot is free */
+	__u32 thread; /* whose call it is, or with SEEN_OPERATION whose operation; 0 when the slot is free */
 	__u32 call; /* index in the call table */
 	__u32 epoch; /* of the plan that it was made under, and that decides about the call */
 	__u64 since; /* kernel ticks */
@@ -43,7 +46,6 @@ struct seen {
 	__u32 address_len;
 	__u8 address[SEEN_ADDRESS]; /* of a socket */
 	__u32 may_delete; /* how often the kernel has allowed this call to remove something */
-	__u32 uring; /* an operation of io_uring, not a call, is under way */
 	__u32 refused; /* the item added last is what an open found and may not have: its name is to come */
 	__u32 details;
 	struct wire_aux detail[WIRE_AUX];
@@ -74,7 +76,13 @@ static __always_inline struct seen *seen_at(__u32 index)
 	return bpf_map_lookup_elem(&tlg_seen, &key);
 }
 
-/* The slot that a thread has, or NULL. */
+/* What stands in the slot of a thread's call, or of its operation. */
+static __always_inline __u32 seen_owner(__u32 thread, __u32 key)
+{
+	return key < WIRE_URING_FIRST ? thread : thread | SEEN_OPERATION;
+}
+
+/* The slot that an owner has, or NULL. */
 static __always_inline struct seen *seen_of(__u32 thread)
 {
 	for (__u32 i = 0; i < SEEN_PROBES; i++) {
@@ -92,7 +100,7 @@ static __always_inline struct seen *seen_of(__u32 thread)
  */
 static __always_inline struct seen *seen_find(__u32 thread, __u32 key, struct wire_call **call)
 {
-	struct seen *seen = seen_of(thread);
+	struct seen *seen = seen_of(seen_owner(thread, key));
 	struct wire_call *before;
 
 	if (!seen || seen->call != key)
@@ -112,7 +120,7 @@ static __always_inline struct seen *seen_find(__u32 thread, __u32 key, struct wi
 static __always_inline struct seen *seen_claim(const struct task_struct *task, __u32 key,
 					       const struct wire_call *call)
 {
-	__u32 thread = task->pid;
+	__u32 thread = seen_owner(task->pid, key);
 	__u64 now = bpf_jiffies64();
 	struct seen *seen = NULL;
 
@@ -145,7 +153,7 @@ static __always_inline struct seen *seen_claim(const struct task_struct *task, _
 	seen->epoch = call->epoch;
 	seen->since = now;
 	seen->items = seen->text_used = seen->open_flags = seen->hits = 0;
-	seen->may_delete = seen->refused = seen->uring = 0;
+	seen->may_delete = seen->refused = 0;
 	seen->details = seen->opened = 0;
 	seen->mnt = 0;
 	seen->address_len = 0;
@@ -163,21 +171,50 @@ static __always_inline struct seen *seen_slot(const struct task_struct *task, __
 	return seen ? seen : seen_claim(task, key, *call);
 }
 
-/* Gives back the slot of a thread, unless it has been taken from it. */
-static __always_inline void seen_free(struct seen *seen, __u32 thread)
+/* Gives back the slot of a thread's call, or operation, unless it has been taken from it. */
+static __always_inline void seen_free(struct seen *seen, __u32 owner)
 {
-	__sync_val_compare_and_swap(&seen->thread, thread, 0);
+	__sync_val_compare_and_swap(&seen->thread, owner, 0);
 }
 
 /* Frees the slot of a call which the plan in force does not decide about. Returns whether there was one. */
 static __always_inline __u32 seen_forget(__u32 thread, __u32 key)
 {
-	struct seen *seen = seen_of(thread);
+	__u32 owner = seen_owner(thread, key);
+	struct seen *seen = seen_of(owner);
 
 	if (!seen || seen->call != key)
 		return 0;
-	seen_free(seen, thread);
+	seen_free(seen, owner);
 	return 1;
+}
+
+/*
+ * Whether the current task may do operations of io_uring, itself or as a worker: what it submits it does in
+ * io_uring_enter, or on its way out of any call or interrupt.
+ */
+static __always_inline int does_operations(const struct task_struct *task)
+{
+	if (!tlg_uring)
+		return 0;
+	/* Loaded as it stands: a cast costs every open more. */
+	return task->flags & PF_IO_WORKER ||
+	       (bpf_core_field_exists(task->io_uring) && task->io_uring);
+}
+
+/*
+ * Frees the slot of an operation in the middle of which the hooks were replaced: none is under way when a call
+ * of the same thread ends. The call has no slot then, for the hooks took it for the operation.
+ */
+static __always_inline void seen_settle(const struct task_struct *task, __u32 thread)
+{
+	struct seen *seen;
+
+	if (!does_operations(task))
+		return;
+	seen = seen_of(thread | SEEN_OPERATION);
+	if (seen)
+		seen_free(seen, thread | SEEN_OPERATION);
 }
 
 /*
@@ -189,21 +226,23 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 	__u32 nr = task_regs(task)->orig_ax;
 	__u32 key = task_abi(task) * WIRE_SYSCALLS + nr;
 
-	if (tlg_uring && (task->flags & PF_IO_WORKER || nr == NR_IO_URING_ENTER)) {
-		struct seen *seen = seen_of(task->pid);
+	if (does_operations(task)) {
+		struct seen *seen = seen_of(task->pid | SEEN_OPERATION);
 
-		if (!seen || !seen->uring)
-			return WIRE_NO_CALL;
-		key = seen->call;
-		*call = call_now(key);
-		return *call && (*call)->facts & SEEN_FACTS ? key : WIRE_NO_CALL;
+		if (seen) {
+			key = seen->call;
+			*call = call_now(key);
+			return *call && (*call)->facts & SEEN_FACTS ? key : WIRE_NO_CALL;
+		}
+		if (task->flags & PF_IO_WORKER)
+			return WIRE_NO_CALL; /* its registers are those of who has started it */
 	}
 	if (nr >= WIRE_SYSCALLS)
 		return WIRE_NO_CALL;
 	*call = call_now(key);
 	if (!*call || (*call)->tests == WIRE_NO_CALL || !((*call)->facts & SEEN_FACTS))
 		return WIRE_NO_CALL;
-	if ((__u32)task->tgid == tlg_self)
+	if (is_self(task))
 		return WIRE_NO_CALL;
 	return key;
 }
@@ -212,8 +251,10 @@ static __always_inline __u32 seen_call(struct task_struct *task, struct wire_cal
 static __always_inline struct seen *seen_current(struct wire_call **call)
 {
 	struct task_struct *task = current();
-	__u32 key = seen_call(task, call);
+	__u32 key;
 
+	*call = NULL; /* the verifier lets nobody copy what was never set */
+	key = seen_call(task, call);
 	return key == WIRE_NO_CALL ? NULL : seen_find(task->pid, key, call);
 }
 

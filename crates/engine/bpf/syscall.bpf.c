@@ -164,6 +164,8 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
 		flags |= WIRE_EVENT_SCRIPT;
 	syscall_end(task, abi, nr, 0, flags, thread);
+	/* Of an exec that no rule has asked about, too: the next one may end before it leaves its own. */
+	bpf_map_delete_elem(&tlg_entries, &thread);
 	return 0;
 }
 
@@ -338,9 +340,12 @@ __u64 tlg_jiffies;
 SEC("raw_tp/self")
 int daemon_self(struct bpf_raw_tracepoint_args *ctx)
 {
-	if (is_foreign((__u64)current()))
+	struct task_struct *task = current();
+
+	if (is_foreign((__u64)task))
 		return 0;
-	tlg_self = bpf_get_current_pid_tgid() >> 32;
+	tlg_self_start = FOLLOW(task_struct, task, group_leader)->start_boottime;
+	tlg_self = task->tgid;
 	tlg_jiffies = bpf_jiffies64();
 	learn_labels();
 	tlg_preempt = -1;

@@ -35,15 +35,12 @@ int stub_uring_enter(__u64 *ctx)
 {
 	struct task_struct *task = current();
 	struct wire_call *call;
-	struct seen *seen;
 	__u32 key;
 
 	call = uring_call(((struct io_kiocb *)ctx[0])->opcode, &key);
-	if (!call || call->tests == WIRE_NO_CALL || (__u32)task->tgid == tlg_self)
+	if (!call || call->tests == WIRE_NO_CALL || is_self(task))
 		return 0;
-	seen = seen_claim(task, key, call);
-	if (seen)
-		seen->uring = 1;
+	seen_claim(task, key, call);
 	return 0;
 }
 
@@ -79,7 +76,7 @@ int uring_end(__u64 *ctx)
 	__u32 key;
 
 	call = uring_call(req->opcode, &key);
-	if (!call || (__u32)task->tgid == tlg_self)
+	if (!call || is_self(task))
 		return 0;
 	if (call->tests == WIRE_NO_CALL) {
 		seen_forget(task->pid, key);
@@ -93,8 +90,7 @@ int uring_end(__u64 *ctx)
 	call_event(task, call, WIRE_B64, 0, result, WIRE_EVENT_RETURNED | WIRE_EVENT_URING,
 		   req->opcode, seen);
 out:
-	if (seen)
-		seen_free(seen, task->pid);
+	seen_forget(task->pid, key);
 	return 0;
 }
 
@@ -115,7 +111,7 @@ int uring_complete(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	op = LOAD(io_kiocb, req, opcode);
 	call = uring_call(op, &key);
-	if (!call || call->tests == WIRE_NO_CALL || (__u32)task->tgid == tlg_self)
+	if (!call || call->tests == WIRE_NO_CALL || is_self(task))
 		return 0;
 	call_event(task, call, WIRE_B64, 0, (__s32)LOAD(io_kiocb, req, cqe.res),
 		   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, op, NULL);

@@ -20,6 +20,7 @@ mod sockets;
 pub(crate) mod steps;
 mod stock;
 pub(crate) mod uring;
+pub(crate) mod watched;
 
 use std::fs;
 
@@ -177,6 +178,14 @@ pub(crate) const SESSION_URING: Session = Session {
                 &SESSION_URING,
                 "uring_poller",
                 &uring::runs(Worker::Poller)?,
+            )
+        }),
+        ("uring_chain", |daemon| {
+            agree(
+                daemon,
+                &SESSION_URING,
+                "uring_chain",
+                &uring::runs(Worker::Chain)?,
             )
         }),
     ],

@@ -70,6 +70,7 @@ const TESTING: &[Session] = &[
     differential::SESSION_URING,
     differential::SESSION_URING_LIST,
     differential::SESSION_LEFT_OUT,
+    differential::watched::SESSION,
     lists::SESSION,
     locked::SESSION,
 ];

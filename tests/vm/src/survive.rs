@@ -44,6 +44,8 @@ const LISTS: [&str; 2] = [
 /// without a pause takes the processor from the daemon that starts: ten seconds and more, for which no ring
 /// has room.
 const PAUSE_MS: u8 = 20;
+/// The next process gets a number behind this one.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 const BPF: &str = "/tmp/bpf";
 const PINS: &str = "/tmp/bpf/tollgate";
 /// What names of programs begin with.
@@ -77,8 +79,8 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
     };
     let mut survivor = start(0)?;
     let done = AtomicBool::new(false);
-    let mut pinned = Vec::new();
-    let processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
+    let (mut pinned, mut dead, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
+    let mut processes = thread::scope(|scope| -> anyhow::Result<Vec<u32>> {
         let load = scope.spawn(|| {
             let mut processes = Vec::new();
             while !done.load(Ordering::Relaxed) {
@@ -89,9 +91,13 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
         });
         let killed = (1..=KILLED).try_for_each(|round| {
             println!("vm: note killed {round} of {KILLED} times");
+            let number = survivor.pid();
             survivor.kill()?;
-            // Events of a gap.
-            reload::make_calls(&path)?;
+            // Events of a gap. Whoever gets the number of the daemon is not the daemon.
+            fs::write(LAST_PID, (number.as_raw() - 1).to_string())
+                .context("cannot choose a number")?;
+            gaps.push(reload::make_calls(&path)?);
+            dead.push(number.as_raw().unsigned_abs());
             survivor = start(round)?;
             pinned.push(programs()?);
             ensure!(
@@ -105,6 +111,11 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
         killed?;
         Ok(processes)
     })?;
+    processes.extend(gaps);
+    ensure!(
+        dead.iter().any(|number| processes.contains(number)),
+        "nobody has got the number of a daemon: {dead:?}"
+    );
     // The rules differ in one call: its programs come once.
     let most = pinned.iter().skip(3).max();
     ensure!(
@@ -129,9 +140,10 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
         }
         for process in &processes {
             let seen = by_process.get(&process.to_string()).copied().unwrap_or(0);
+            let same = processes.iter().filter(|other| *other == process).count();
             ensure!(
-                seen == rounds,
-                "call {number} of {process}: {seen} times, not {rounds}"
+                seen == same * rounds,
+                "call {number} of {process}: {seen} times, not {same} times {rounds}"
             );
         }
     }

@@ -1,9 +1,9 @@
 //! The same operations through `io_uring`: by the submitter, by its workers, and by the thread that polls
-//! the queue.
+//! the queue; and by the submitter on its way out of another call, where what an operation waited for is there.
 //!
 //! One operation is under way at a time, and its completion is waited for, so that both auditors see
 //! them in one order. All entries of the queue are the first one: the kernel's list of them is full of
-//! zeros.
+//! zeros. Those of a chain are the first two, in turn.
 //!
 //! # Source
 //! `struct io_uring_sqe` in `include/uapi/linux/io_uring.h`, `struct io_rings` in
@@ -14,7 +14,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use super::steps::{Run, Step, Store, Who, step};
+use super::steps::{self, Run, Step, Store, Who, numbers, step};
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program};
 
@@ -32,6 +32,7 @@ const HOW: u64 = 0x800;
 /// Codes of operations.
 mod op {
     pub(super) const NOP: u64 = 0;
+    pub(super) const POLL_ADD: u64 = 6;
     pub(super) const CONNECT: u64 = 16;
     pub(super) const FALLOCATE: u64 = 17;
     pub(super) const OPENAT: u64 = 18;
@@ -49,7 +50,21 @@ mod op {
 const CWD: u64 = 0xffff_ff9c;
 const O_CREAT_RDWR: u64 = 0o102;
 const AT_REMOVEDIR: u64 = 0x200;
-const SETUP_SQPOLL: u8 = 2;
+const SETUP_SQPOLL: u32 = 1 << 1;
+const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
+const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
+/// Milliseconds after which the thread that polls sleeps.
+const PATIENCE: u32 = 1;
+/// Flags of an entry, where they lie in its first word.
+const LINKED: u64 = 1 << 10;
+const BY_WORKER: u64 = 1 << 12;
+const ENTRY_BYTES: u64 = 64;
+const POLLIN: u64 = 1;
+const IN_OPEN: i32 = 0x20;
+/// Descriptors behind that of the queues.
+const SOCKET: u64 = 4;
+const EVENTS: u64 = 5;
+const NOTES: u64 = 6;
 const ENTER_GETEVENTS: i32 = 1;
 const ENTER_SQ_WAKEUP: i32 = 2;
 
@@ -60,6 +75,8 @@ pub(crate) struct Layout {
     pub(crate) submitted: u64,
     /// How many completions have been taken.
     reaped: u64,
+    /// Which entry is the first, which the second and so on.
+    list: u64,
 }
 
 impl Layout {
@@ -84,6 +101,7 @@ impl Layout {
         Ok(Self {
             submitted: word(11)?,
             reaped: word(20)?,
+            list: word(16)?,
         })
     }
 
@@ -112,6 +130,9 @@ pub(super) enum Worker {
     /// The thread that polls the queue. It sleeps after a millisecond without work, and each call of
     /// ours wakes it.
     Poller,
+    /// The task that submits, on its way out of another call: a chain begins with waiting for what that call
+    /// brings about.
+    Chain,
 }
 
 /// One operation.
@@ -180,11 +201,9 @@ fn of_descriptor(code: u64, fd: u64, address: u64, length: u64) -> Operation {
 }
 
 fn operations() -> Vec<Operation> {
-    // The descriptor behind that of the queues.
-    let socket = 4;
     let missing_socket = Operation {
         code: op::CONNECT,
-        fd: socket,
+        fd: SOCKET,
         words: [110, DATA_AT + OLD, 0],
         data: bytes(OLD, b"\x01\0/tmp/w/nosocket"),
     };
@@ -213,9 +232,9 @@ fn operations() -> Vec<Operation> {
         operation(op::UNLINKAT, "full", 0, AT_REMOVEDIR),
         missing_socket,
         of_descriptor(op::NOP, 0, 0, 0),
-        of_descriptor(op::FALLOCATE, socket, 4096, 0),
-        of_descriptor(op::SHUTDOWN, socket, 0, 2),
-        of_descriptor(op::CLOSE, socket, 0, 0),
+        of_descriptor(op::FALLOCATE, SOCKET, 4096, 0),
+        of_descriptor(op::SHUTDOWN, SOCKET, 0, 2),
+        of_descriptor(op::CLOSE, SOCKET, 0, 0),
     ]
 }
 
@@ -262,17 +281,20 @@ impl Queue {
 
     /// Steps that make it.
     pub(crate) fn made(&self) -> Vec<Step> {
+        self.made_with(if self.polled { SETUP_SQPOLL } else { 0 })
+    }
+
+    fn made_with(&self, flags: u32) -> Vec<Step> {
         let (read_write, shared, own) = (3, 1, 0x32);
         let ring = || Arg::Saved("ring");
         let data = Arg::Number(DATA_AT.cast_signed());
         let (queues, entries) = (0, 0x1000_0000);
-        // Flags, the thread's CPU and its patience in milliseconds are the third to fifth word.
-        let mut parameters = vec![0; 120];
-        if self.polled {
-            (parameters[8], parameters[16]) = (SETUP_SQPOLL, 1);
-        }
+        let mut parameters = vec![0; 30];
+        // The fourth word is the thread's CPU.
+        (parameters[2], parameters[4]) = (flags, PATIENCE);
+        let parameters = numbers(parameters.into_iter().map(u32::to_ne_bytes));
         vec![
-            step!("io_uring_setup", 8, Arg::Bytes(parameters)).save("ring"),
+            step!("io_uring_setup", 8, parameters).save("ring"),
             step!("mmap", 0, 4096, read_write, shared, ring(), queues).save(RINGS),
             step!("mmap", 0, 512, read_write, shared, ring(), entries).save(ENTRY),
             step!("mmap", data, 4096, read_write, own, -1, 0).save(DATA),
@@ -281,20 +303,90 @@ impl Queue {
 
     /// Has an operation done, by a worker or by whoever can, and waits for it.
     pub(crate) fn give(&mut self, operation: Operation, by_worker: bool) -> Step {
-        let Operation {
-            code,
-            fd,
-            words: [second, third, fourth],
-            mut data,
-        } = operation;
-        let first = code | (u64::from(by_worker) << 12) | (fd << 32);
-        data.extend(words(ENTRY, 0, [first, second, third, fourth, 0, 0, 0, 0]));
+        let flags = if by_worker { BY_WORKER } else { 0 };
+        let mut data = entry(0, operation, flags);
         data.extend(self.layout.counts(self.given + 1, self.given));
         self.given += 1;
         let wakes = if self.polled { ENTER_SQ_WAKEUP } else { 0 };
         let flags = ENTER_GETEVENTS | wakes;
         step!("io_uring_enter", Arg::Saved("ring"), 1, 1, flags, 0, 0).storing(data)
     }
+
+    /// Steps that make chains of two possible.
+    fn chains(&self) -> Vec<Step> {
+        let pairs = words(RINGS, self.layout.list, [1 << 32; 4]);
+        vec![
+            step!("eventfd2", 0, 0),
+            step!("inotify_init1", 0),
+            step!("inotify_add_watch", NOTES.cast_signed(), "other", IN_OPEN).storing(pairs),
+        ]
+    }
+
+    /// Has an operation done when a call has made a descriptor ready to read, and waits for it.
+    fn give_chain(&mut self, operation: Operation, fd: u64, call: Step) -> [Step; 3] {
+        let mut wait = of_descriptor(op::POLL_ADD, fd, 0, 0);
+        wait.words[2] = POLLIN << 32;
+        let mut data = entry(0, wait, LINKED);
+        data.extend(entry(ENTRY_BYTES, operation, 0));
+        data.extend(self.layout.counts(self.given + 2, self.given));
+        self.given += 2;
+        let enter = |submit: i32, complete: i32, flags: i32| {
+            let ring = Arg::Saved("ring");
+            step!("io_uring_enter", ring, submit, complete, flags, 0, 0)
+        };
+        [
+            enter(2, 0, 0).storing(data),
+            call,
+            enter(0, 2, ENTER_GETEVENTS),
+        ]
+    }
+}
+
+/// An operation in the queue.
+fn entry(at: u64, operation: Operation, flags: u64) -> Vec<Store> {
+    let Operation {
+        code,
+        fd,
+        words: [second, third, fourth],
+        mut data,
+    } = operation;
+    let first = code | flags | (fd << 32);
+    data.extend(words(ENTRY, at, [first, second, third, fourth, 0, 0, 0, 0]));
+    data
+}
+
+/// Each operation when a call that no rule names lets it go on, and one when a call does that rules name.
+fn chained(queue: &mut Queue) -> Vec<Step> {
+    let number = || Arg::Bytes(1_u64.to_ne_bytes().to_vec());
+    let events = EVENTS.cast_signed();
+    let mut steps = queue.chains();
+    for operation in operations() {
+        let call = step!("write", events, number(), 8);
+        steps.extend(queue.give_chain(operation, EVENTS, call));
+        steps.push(step!("read", events, number(), 8));
+    }
+    let open = operation(op::OPENAT, "file", 0, 0);
+    let call = step!("openat", steps::CWD, "other", 0);
+    steps.extend(queue.give_chain(open, NOTES, call));
+    steps
+}
+
+/// Steps after which an open of `file` may go on, and does not before the kernel is asked for completions, or
+/// takes back what there is to do.
+///
+/// # Errors
+/// When the kernel has no `io_uring`.
+pub(super) fn open_that_waits() -> anyhow::Result<Vec<Step>> {
+    let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
+    let mut steps = queue.made_with(SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN);
+    steps.push(step!("socket", 1, 1, 0));
+    steps.extend(queue.chains());
+    let one = Arg::Bytes(1_u64.to_ne_bytes().to_vec());
+    let call = step!("write", EVENTS.cast_signed(), one, 8);
+    let open = operation(op::OPENAT, "file", 0, 0);
+    let [submit, call, _] = queue.give_chain(open, EVENTS, call);
+    steps.extend([submit, call]);
+    Ok(steps)
 }
 
 /// A program that has the worker do everything, and then makes one call of its own.
@@ -306,8 +398,12 @@ pub(super) fn runs(worker: Worker) -> anyhow::Result<Vec<Run>> {
     let mut queue = Queue::new(layout, worker == Worker::Poller);
     let mut steps = queue.made();
     steps.push(step!("socket", 1, 1, 0));
-    for operation in operations() {
-        steps.push(queue.give(operation, worker == Worker::Pool));
+    if worker == Worker::Chain {
+        steps.extend(chained(&mut queue));
+    } else {
+        for operation in operations() {
+            steps.push(queue.give(operation, worker == Worker::Pool));
+        }
     }
     steps.push(step!("openat", -100, "file", 0));
     if worker == Worker::Poller {
