@@ -24,6 +24,7 @@ mod e2e {
     mod exec;
     mod field;
     mod fork;
+    mod full;
     mod harness;
     mod hostile;
     mod json;
@@ -99,8 +100,8 @@ mod e2e {
         life::daemon_is_not_audited,
         life::two_daemons_see_the_same,
         life::kernel_audit_is_left_alone,
-        keeping::what_a_full_disk_loses_is_counted_and_told,
-        keeping::a_full_disk_that_is_rotated_loses_nothing,
+        full::what_a_full_disk_loses_is_counted_and_told,
+        full::a_full_disk_that_is_rotated_loses_nothing,
         keeping::a_log_that_cannot_be_written_is_acted_upon,
         keeping::signals_rotate_and_reconfigure_the_log,
         keeping::a_log_that_is_locked_stays_where_it_is,

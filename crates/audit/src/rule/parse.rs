@@ -110,7 +110,7 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
         );
         None
     } else if let Some(given) = mounts {
-        let advice = "mounts below a watched directory are not followed yet";
+        let advice = "what is mounted below a watched directory belongs to the watch anyway";
         left_out(given, "unsupported", advice, findings);
         None
     } else if let Some(given) = nested {

@@ -15,21 +15,21 @@ use super::place::Place;
 use super::step::{Step, step};
 
 /// What `auditd` asks for in every configuration.
-const SPACE: &str = "space_left = 2\nadmin_space_left = 1\n";
+pub(crate) const SPACE: &str = "space_left = 2\nadmin_space_left = 1\n";
 
-fn rule(place: &Place) -> String {
+pub(crate) fn rule(place: &Place) -> String {
     format!(
         "-a always,exit -F arch=b64 -S rmdir -F uid={} -k keeping\n",
         place.id
     )
 }
 
-fn rmdir() -> Step {
+pub(crate) fn rmdir() -> Step {
     step!("rmdir", "/etc/missing")
 }
 
 /// Events of the workload, and those of the daemon.
-fn apart(stopped: &Stopped) -> (Vec<&Event>, Vec<&Event>) {
+pub(crate) fn apart(stopped: &Stopped) -> (Vec<&Event>, Vec<&Event>) {
     stopped
         .events
         .iter()
@@ -69,70 +69,6 @@ impl Drop for Small<'_> {
     fn drop(&mut self) {
         let _status = Command::new("umount").arg("-l").arg(self.0).status();
     }
-}
-
-pub(crate) fn what_a_full_disk_loses_is_counted_and_told() {
-    let place = Place::new();
-    let path = place.own.join("small");
-    let small = Small::mount(&path, "512k");
-    let ballast = small.0.join("ballast");
-    fs::write(&ballast, vec![0; 300 << 10]).unwrap();
-    let log = small.0.join("audit.log");
-    let conf = format!("{SPACE}log_format = RAW\ndisk_full_action = SYSLOG\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    // Some 800 bytes each: more than there is room for.
-    place.workload().run(&vec![rmdir(); 1000]);
-    // None of them may come into the room that is made now: it would be full again, and the last
-    // losses could not be told.
-    daemon.flush();
-    fs::remove_file(&ballast).unwrap();
-    place.workload().run(&vec![rmdir(); 20]);
-    let stopped = daemon.stop_with(Signal::SIGTERM);
-    let summary = &stopped.summary;
-    assert_eq!(summary.matched, 1020);
-    assert_eq!(summary.written + summary.lost, 1020);
-    assert!(
-        summary.lost > 0 && summary.written >= 20,
-        "{}",
-        summary.lost
-    );
-    assert_eq!(stopped.code, Some(3), "a loss is not success");
-    let (events, own) = apart(&stopped);
-    assert_eq!(u64::try_from(events.len()).unwrap(), summary.written);
-    // The call, its directory, its path, its title: no event is in the log in part.
-    for event in &events {
-        assert_eq!(event.records.len(), 4, "{event}");
-    }
-    assert_eq!(told(&own), summary.lost);
-    drop(stopped);
-}
-
-/// What has no room is written to the log that follows when the oldest has gone.
-pub(crate) fn a_full_disk_that_is_rotated_loses_nothing() {
-    let place = Place::new();
-    let path = place.own.join("small");
-    let small = Small::mount(&path, "512k");
-    let log = small.0.join("audit.log");
-    let conf = format!("{SPACE}log_format = RAW\nnum_logs = 3\ndisk_full_action = ROTATE\n");
-    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
-    place.workload().run(&vec![rmdir(); 400]);
-    daemon.flush();
-    // In one batch, of which about half has room.
-    daemon.signal(Signal::SIGSTOP);
-    place.workload().run(&vec![rmdir(); 400]);
-    daemon.signal(Signal::SIGCONT);
-    daemon.flush();
-    assert!(!small.0.join("audit.log.3").exists());
-    let stopped = daemon.stop_with(Signal::SIGTERM);
-    let summary = &stopped.summary;
-    assert_eq!(
-        (summary.matched, summary.written, summary.lost),
-        (800, 800, 0)
-    );
-    assert_eq!(stopped.code, Some(0));
-    let (events, _own) = apart(&stopped);
-    assert!(!events.is_empty(), "the newest log holds the rest");
-    drop(stopped);
 }
 
 /// A write fails by a limit of the process, as it would on a disk that fails.

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use crossbeam_channel::{Sender, bounded};
@@ -24,6 +25,8 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 pub(super) const STEP: u64 = 8 << 20;
 /// How much of a log stays in the page cache, for who reads it soon: all of one that is rotated as by default.
 const KEPT: u64 = 32 << 20;
+
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Flushes that have all ended well.
 const DONE: i32 = -1;
@@ -87,7 +90,10 @@ impl Flusher {
                 for file in from {
                     // Before it begins: what is written from now on needs another.
                     of_thread.waits.swap(false, Ordering::AcqRel);
-                    of_thread.ended(cached.sync(&file));
+                    let outcome = cached.sync(&file);
+                    // An old log that was removed leaves the disk now.
+                    drop(file);
+                    of_thread.ended(outcome);
                 }
             })
             .context("cannot start thread `tlg-flush`")?;
@@ -118,6 +124,17 @@ impl Flusher {
         self.shared.under_way.fetch_add(1, Ordering::Relaxed);
         if to.send(file).is_err() {
             self.shared.ended(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+    }
+
+    /// Waits until no flush is under way: what was removed takes no room any more.
+    pub(crate) fn wait(&self) {
+        let runs = || {
+            let thread = self.thread.as_ref();
+            thread.is_some_and(|thread| !thread.is_finished())
+        };
+        while self.shared.under_way.load(Ordering::Acquire) != 0 && runs() {
+            thread::park_timeout(BETWEEN_LOOKS);
         }
     }
 

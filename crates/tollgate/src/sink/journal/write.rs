@@ -58,6 +58,7 @@ impl Journal {
                 return appended;
             }
             rotations -= 1;
+            self.flusher.wait();
         }
     }
 
