@@ -375,7 +375,7 @@ impl Daemon {
         let (line, status) = self.account()?;
         let written = count(&line, "written ")?;
         let mut events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
-        events.retain(Event::is_of_tollgate);
+        events.retain(|event| event.is_of_tollgate() && !event.is_change());
         let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
         ensure!(logged == written, "the log holds {logged} events: {line}");
         Ok((line, status))

@@ -100,6 +100,12 @@ impl Event {
         self.serial >= FIRST_SERIAL
     }
 
+    /// Whether it tells of a change of rules or settings, which is nothing that was matched.
+    pub(crate) fn is_change(&self) -> bool {
+        let first = self.lines().first();
+        first.is_some_and(|line| line.contains_str("type=CONFIG_CHANGE "))
+    }
+
     /// Its records, as they stand in the log.
     pub(crate) fn lines(&self) -> &[BString] {
         &self.records
