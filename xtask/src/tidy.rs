@@ -5,6 +5,7 @@
 
 mod docs;
 mod edges;
+mod paths;
 mod source;
 
 use std::collections::BTreeMap;
@@ -82,6 +83,7 @@ fn findings(files: &[File]) -> Vec<Finding> {
         if is_bpf_source(path) {
             findings.extend(source::licence(path, text));
         }
+        findings.extend(paths::exist(path, text, &by_path));
     }
     findings.extend(edges::edges(&by_path));
     findings.extend(docs::changelog(
