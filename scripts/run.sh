@@ -1,26 +1,26 @@
 #!/bin/sh
-# `make run`: audits with examples/first.rules and shows the records as they come.
-# As root it audits this machine: on a terminal until Ctrl-C, without one for 10 seconds.
-# Without root it audits a small example command, by `tollgate run`.
+# `make run`: audits with examples/first.rules and prints events as they happen.
+# As root it audits this machine: on a terminal until Ctrl-C, otherwise for 10 seconds.
+# Without root it audits a small example command with `tollgate run`.
 #
-# Exit status: 0 when the audit ended well and there were events; else 1.
+# Exit status: 0 if the daemon ended normally and recorded events, else 1.
 set -eu
 
 seconds=10
 ready_line='tollgate: auditing'
-logs=/var/log/tollgate-demo # only root can plant anything here
+logs=/var/log/tollgate-demo # only root can write here
 
 say() {
 	printf 'run: %s\n' "$*" >&2
 }
 
-# The daemon sees Ctrl-C too, but a shell starts background commands deaf to it.
+# Background commands of a shell ignore SIGINT, so Ctrl-C does not reach the daemon.
 end_daemon() {
 	kill -TERM "$daemon" 2>/dev/null || true
 }
 
-# relay: passes the daemon's standard error on, and writes one word to the pipe "state":
-# "ready" when the daemon has attached, "ended" when it ended before.
+# relay: copies the daemon's standard error, and writes one word to the pipe "state":
+# "ready" once the daemon has attached, "ended" if it exited before.
 relay() {
 	trap '' HUP INT TERM
 	state=ended
@@ -40,7 +40,7 @@ relay() {
 	fi
 }
 
-# Real calls of a real program, so that something is there to see at once.
+# A few calls, so that there is something to see at once.
 harmless_commands() {
 	say 'running: ls -l /etc/hostname; touch, chmod and rm of a file of its own'
 	scratch=$(mktemp -d "$target/run.XXXXXX")
@@ -51,7 +51,7 @@ harmless_commands() {
 	rmdir "$scratch"
 }
 
-# count_events LOG: with the stock reader where it is installed.
+# count_events LOG: counts with ausearch if it is installed.
 count_events() {
 	if command -v ausearch >/dev/null; then
 		ausearch -if "$1" --raw 2>/dev/null </dev/null | grep -c '^type=SYSCALL' || true
@@ -60,10 +60,10 @@ count_events() {
 	fi
 }
 
-# The command of who has no root: files made, changed, moved and removed, and one that is refused.
+# Without root: a command that creates, changes, moves and removes files, and one denied open.
 example_command() {
 	"${MAKE:-make}" build || {
-		say 'see `make setup` for what the build needs'
+		say 'run `make setup` for what the build needs'
 		return 1
 	}
 	say 'without root: auditing one command; with root, `make run` audits the machine'
@@ -108,10 +108,10 @@ state=
 read -r state <"$pipes/state" || true
 if [ "$state" = ready ]; then
 	if [ -t 0 ]; then
-		say 'now use this machine in another shell and watch; Ctrl-C ends the audit'
+		say 'use this machine in another shell and watch; Ctrl-C stops auditing'
 		harmless_commands
 	else
-		say "no terminal: ending after $seconds s"
+		say "no terminal: stopping after $seconds s"
 		harmless_commands
 		(
 			sleep "$seconds"
@@ -121,7 +121,7 @@ if [ "$state" = ready ]; then
 	fi
 fi
 
-# A signal ends `wait` before the daemon has ended.
+# A signal interrupts `wait` before the daemon has exited.
 status=0
 while kill -0 "$daemon" 2>/dev/null; do
 	status=0
@@ -133,7 +133,7 @@ fi
 wait "$relay" || true
 
 if [ "$state" != ready ] || [ "$status" -ne 0 ]; then
-	say "the daemon ended with status $status"
+	say "the daemon exited with status $status"
 	exit 1
 fi
 events=$(count_events "$log")

@@ -1,8 +1,7 @@
 #!/bin/sh
-# setup.sh [packages | packaging]: installs the Debian packages that the build and the tests need and
-# this machine lacks, and says how to get Rust where it is missing or too old; with the word
-# `packages` it leaves Rust alone, for a root who has none; with `packaging` it installs what
-# `make deb` and `make testdeb` need as well. Changes nothing when nothing is missing.
+# setup.sh [packages | packaging]: installs missing Debian packages for build and tests, and tells how to get
+# Rust if it is missing or too old. `packages` skips Rust; `packaging` also installs what `make deb` and
+# `make testdeb` need. Changes nothing if nothing is missing.
 #
 # Exit status: 0 ready to build; 1 something is missing that this script could not install.
 set -eu
@@ -12,27 +11,27 @@ policy=/usr/sbin/policy-rc.d
 policy_saved=$policy.tollgate-saved
 policy_mark='Written by tollgate: scripts/setup.sh'
 
-# clang-19           compiles the BPF programs; clang 14, Debian 12's default, is too old for them
+# clang-19           compiles the BPF programs; clang 14, Debian 12's default, is too old
 # clang-format-19    formats them
-# gcc libc6-dev      link the Rust binaries and compile the C library libbpf
-# libelf-dev zlib1g-dev pkg-config make   libbpf's own needs
-# auditd             ausearch, aureport, aulast, auditctl, audisp-syslog and the daemon itself, which the
-#                    tests compare with; it is not left running
-# libauparse-dev     programs that read events with auparse
-# qemu-system-x86 busybox-static   machines for the tests on other kernels, and a shell in them
-# checkpolicy        makes a policy for SELinux in one of them
-# bpftool            what root would take hooks and maps away with
-# git golang-go python3 redis-tools strace   real programs that `tollgate run` must leave as they are;
-#                    redis-tools holds the server too, under another name, without making it a service
-# util-linux-extra   fincore, which tells what the page cache holds of a log
-# fio sysbench       cases of `tollgate bench`
+# gcc libc6-dev      link the Rust binaries and compile libbpf
+# libelf-dev zlib1g-dev pkg-config make   needed by libbpf
+# auditd             ausearch, aureport, aulast, auditctl, audisp-syslog and the daemon, for comparison in
+#                    tests; it is not left running
+# libauparse-dev     test programs that use auparse
+# qemu-system-x86 busybox-static   test machines with other kernels, and their shell
+# checkpolicy        compiles the SELinux policy of one test machine
+# bpftool            the tool with which root could remove hooks and maps
+# git golang-go python3 redis-tools strace   programs that must work unchanged under `tollgate run`;
+#                    redis-tools has the server under another name, without a service
+# util-linux-extra   fincore, which reports what the page cache holds of a log
+# fio sysbench       workloads of `tollgate bench`
 # chromium-headless-shell   looks at the page that it writes
-# systemd            systemd-analyze, which looks at the unit
+# systemd            systemd-analyze verifies the unit
 packages='clang-19 clang-format-19 gcc libc6-dev libelf-dev zlib1g-dev pkg-config make auditd'
 packages="$packages libauparse-dev qemu-system-x86 busybox-static checkpolicy bpftool git golang-go"
 packages="$packages python3 redis-tools strace fio sysbench chromium-headless-shell systemd util-linux-extra"
-# dpkg-dev lintian debootstrap cpio   build the package, look at it, install it in a Debian of its own, and
-#                    pack that for a machine
+# dpkg-dev lintian debootstrap cpio   build and check the package, install it in a separate Debian, and pack
+#                    that for a test machine
 if [ "${1:-}" = packaging ]; then
 	packages="$packages dpkg-dev lintian debootstrap cpio"
 fi
@@ -45,30 +44,30 @@ complain() {
 	printf 'setup: %s\n' "$*" >&2
 }
 
-# missing_packages: those of $packages that are not fully installed, on one line.
+# missing_packages: prints the packages that are not fully installed, on one line.
 missing_packages() {
-	lacking=
+	missing_list=
 	for package in $packages; do
 		status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=absent
-		[ "$status" = installed ] || lacking="$lacking $package"
+		[ "$status" = installed ] || missing_list="$missing_list $package"
 	done
-	printf '%s' "${lacking# }"
+	printf '%s' "${missing_list# }"
 }
 
 auditd_runs() {
 	grep -qsx auditd /proc/[0-9]*/comm
 }
 
-# Installing auditd would start it, and auditd arms the kernel's audit: every syscall of this
-# machine would pay from then on. invoke-rc.d and deb-systemd-invoke ask policy-rc.d first, so
-# that for the time of the installation it answers "no" for auditd and as before for the rest.
+# Installing auditd would start it and enable the kernel's audit, which makes every syscall of this
+# machine slower. invoke-rc.d and deb-systemd-invoke ask policy-rc.d first: during the installation
+# it refuses auditd, and answers as before for other services.
 forbid_auditd() {
 	if [ -e "$policy" ] || [ -L "$policy" ]; then
 		mv "$policy" "$policy_saved" || return 1
 	fi
 	cat >"$policy" <<-EOF || return 1
 		#!/bin/sh
-		# $policy_mark; removed when the installation ends.
+		# $policy_mark; removed after the installation.
 		case "\$*" in
 		*auditd*) exit 101 ;;
 		esac
@@ -85,7 +84,7 @@ policy_forbids_auditd() {
 	[ "$answer" -eq 101 ]
 }
 
-# Also cleans up after a run that was killed.
+# Also cleans up after a killed run.
 restore_policy() {
 	if grep -qs "$policy_mark" "$policy"; then
 		rm -f "$policy"
@@ -95,7 +94,7 @@ restore_policy() {
 	fi
 }
 
-# The package enables auditd for the next boot as well.
+# The package also enables auditd for the next boot.
 disable_auditd() {
 	if command -v systemctl >/dev/null; then
 		systemctl --quiet disable auditd.service 2>/dev/null || true
@@ -104,7 +103,7 @@ disable_auditd() {
 	fi
 }
 
-# apt_get WORD...: no questions, and no restart of services that use updated libraries.
+# apt_get WORD...: without questions, and without restarting services that use updated libraries.
 apt_get() {
 	DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
 		apt-get -q -y -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" </dev/null
@@ -121,7 +120,7 @@ install_packages() {
 		trap 'exit 1' HUP INT TERM
 		restore_policy
 		if ! policy_forbids_auditd && ! forbid_auditd; then
-			complain "cannot write $policy, without which installing auditd would start it"
+			complain "cannot write $policy; without it, installing auditd would start its daemon"
 			exit 1
 		fi
 		;;
@@ -129,7 +128,7 @@ install_packages() {
 
 	say "installing $1"
 	if ! apt_get update; then
-		complain 'apt-get update failed; are the package sources right and is there a network?'
+		complain 'apt-get update failed; check the package sources and the network'
 		exit 1
 	fi
 	# Unquoted: a list of words.
@@ -155,17 +154,17 @@ install_packages() {
 
 need_packages() {
 	if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-		complain "this is not a Debian system; install what your distribution calls: $packages"
+		complain "this is not a Debian system; install your distribution's packages of: $packages"
 		return 0
 	fi
 	missing=$(missing_packages)
 	if [ -z "$missing" ]; then
-		say 'all Debian packages are there'
+		say 'all Debian packages are installed'
 	elif [ "$(id -u)" -eq 0 ]; then
 		install_packages "$missing"
 	else
 		complain "missing: $missing"
-		complain 'installing packages needs root; run this, then again what you ran:'
+		complain 'installing packages needs root; run this, then repeat your command:'
 		complain '  sudo sh scripts/setup.sh packages'
 		return 1
 	fi
@@ -176,7 +175,7 @@ how_to_get_rust() {
 	complain "$1; tollgate needs Rust 1.$rust_minor or newer, and Debian 12's rustc is older"
 	complain 'install rustup, the Rust toolchain installer, as https://rustup.rs describes'
 	if [ -n "${SUDO_USER:-}" ]; then
-		complain "or, where $SUDO_USER has it already: sudo env PATH=\"\$PATH\" HOME=\"\$HOME\" make ..."
+		complain "or, if $SUDO_USER has it already: sudo env PATH=\"\$PATH\" HOME=\"\$HOME\" make ..."
 	fi
 }
 
@@ -188,7 +187,7 @@ need_rust() {
 	fi
 	# "cargo 1.95.0 (f2d3ce0bd 2026-03-21)"; the first call may make rustup fetch the toolchain.
 	if ! version=$(cargo --version </dev/null); then
-		how_to_get_rust 'cargo does not start'
+		how_to_get_rust 'cargo --version fails'
 		return 1
 	fi
 	version=${version#cargo }
@@ -198,19 +197,19 @@ need_rust() {
 	minor=${minor%%.*}
 	case $major$minor in
 	'' | *[!0-9]*)
-		how_to_get_rust "cargo's version '$version' is not understood"
+		how_to_get_rust "unexpected version of cargo: '$version'"
 		return 1
 		;;
 	esac
 	if [ "$major" -eq 1 ] && [ "$minor" -lt "$rust_minor" ]; then
 		how_to_get_rust "cargo $version is too old"
 		if command -v rustup >/dev/null; then
-			complain 'rustup is there: run rustup update stable'
+			complain 'run: rustup update stable'
 		fi
 		return 1
 	fi
 	if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
-		complain 'rustfmt or clippy is missing; run rustup component add rustfmt clippy'
+		complain 'rustfmt or clippy is missing; run: rustup component add rustfmt clippy'
 		return 1
 	fi
 	say "cargo $version is new enough"

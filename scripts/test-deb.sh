@@ -1,8 +1,7 @@
 #!/bin/sh
-# test-deb.sh PACKAGE: what lintian says of a built package, whether it installs and goes away cleanly in a
-# Debian 12 of its own, alone and beside auditd, and, in test-boot.sh, what systemd does with its service.
-# Needs root, the network, and `setup.sh packaging`; takes some minutes, and so is run when it is asked for:
-# `make testdeb`.
+# test-deb.sh PACKAGE: runs lintian on a built package, installs and removes it in a Debian 12 made with
+# debootstrap, alone and beside auditd, and tests the systemd service (test-boot.sh).
+# Needs root, the network, and `setup.sh packaging`; takes some minutes. Run by `make testdeb`.
 set -eu
 package=$(realpath "$1")
 mirror=${MIRROR:-http://deb.debian.org/debian}
@@ -19,7 +18,7 @@ die() {
 for tool in lintian debootstrap dpkg-deb cpio qemu-system-x86_64; do
 	command -v "$tool" >/dev/null || die "$tool is missing: sh scripts/setup.sh packaging"
 done
-[ "$(id -u)" -eq 0 ] || die 'a chroot needs root'
+[ "$(id -u)" -eq 0 ] || die 'chroot needs root'
 
 say 'lintian'
 lintian --allow-root --fail-on error --tag-display-limit 0 "$package"
@@ -39,7 +38,7 @@ debootstrap --variant=minbase --include=ca-certificates bookworm "$root" "$mirro
 }
 rm -f "$root.log"
 mount -t proc proc "$root/proc"
-# Nothing is started in there: auditd would arm the audit of this machine's kernel.
+# Start no service in the chroot: auditd would enable this machine's kernel audit.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 0755 "$root/usr/sbin/policy-rc.d"
 
@@ -54,25 +53,25 @@ apt() {
 	}
 }
 
-# files: everything but what apt and dpkg keep for themselves.
+# files: all files except the databases of apt and dpkg.
 files() {
 	(cd "$root" && find . -xdev \( -path ./proc -o -path ./var/lib/dpkg -o -path ./var/lib/apt \
 		-o -path ./var/cache -o -path ./var/log -o -path ./tmp -o -path ./etc/ld.so.cache \) -prune \
 		-o -print | grep -v '^./apt.log$\|^./tollgate.deb$' | sort)
 }
 
-# unchanged BEFORE WHAT: fails when the files are not those that they were.
+# unchanged BEFORE WHAT: fails if the list of files differs from BEFORE.
 unchanged() {
 	files >"$root.after"
 	if ! diff "$1" "$root.after"; then
 		rm -f "$root.before" "$root.after"
-		die "$2 leaves this behind"
+		die "$2 leaves these files behind"
 	fi
 	rm -f "$root.after"
 }
 
 cp "$package" "$root/tollgate.deb"
-# The libraries that it needs stay: they are others' packages.
+# Install the libraries first: they stay when the package is removed.
 libraries=$(dpkg-deb -f "$package" Depends | sed 's/([^)]*)//g; s/,/ /g')
 # Unquoted: a list of words.
 # shellcheck disable=SC2086
@@ -82,10 +81,10 @@ files >"$root.before"
 say 'install, use, remove'
 apt install /tollgate.deb
 inside tollgate --version
-said=$(inside tollgate check /usr/share/doc/tollgate/examples/first.rules 2>&1) || die "$said"
-[ ! -e "$root/usr/sbin/auditctl" ] || die 'the package takes the name auditctl unasked'
-inside tollgate-names take
-inside auditctl -h | grep -q usage || die 'auditctl is not tollgate when it was asked to be'
+output=$(inside tollgate check /usr/share/doc/tollgate/examples/first.rules 2>&1) || die "$output"
+[ ! -e "$root/usr/sbin/auditctl" ] || die 'the package installs auditctl without being asked'
+inside tollgate-alternatives install
+inside auditctl -h | grep -q usage || die 'auditctl does not run tollgate after tollgate-alternatives install'
 apt purge tollgate
 unchanged "$root.before" 'the package'
 
@@ -94,11 +93,11 @@ apt install auditd
 stock=$(inside sha256sum /sbin/auditctl)
 files >"$root.before"
 apt install /tollgate.deb
-[ "$(inside sha256sum /sbin/auditctl)" = "$stock" ] || die 'the package replaces auditctl unasked'
-inside tollgate-names take
-[ "$(inside readlink -f /sbin/auditctl)" = /usr/sbin/tollgate ] || die 'auditctl is not tollgate'
+[ "$(inside sha256sum /sbin/auditctl)" = "$stock" ] || die 'the package replaces auditctl without being asked'
+inside tollgate-alternatives install
+[ "$(inside readlink -f /sbin/auditctl)" = /usr/sbin/tollgate ] || die 'auditctl does not run tollgate'
 apt purge tollgate
-[ "$(inside sha256sum /sbin/auditctl)" = "$stock" ] || die 'auditctl of auditd does not come back'
+[ "$(inside sha256sum /sbin/auditctl)" = "$stock" ] || die 'removing the package does not restore auditctl'
 unchanged "$root.before" 'the package beside auditd'
 rm -f "$root.before"
 
@@ -107,4 +106,4 @@ apt install systemd-sysv /tollgate.deb
 inside systemctl --quiet enable tollgate
 mv "$root/tollgate.deb" "$root/root/tollgate.deb"
 sh "$(dirname "$0")/test-boot.sh" "$root"
-say 'all is well'
+say 'passed'

@@ -1,7 +1,7 @@
 #!/bin/sh
-# test-service.sh: inside of the machine that test-boot.sh boots, whether systemd and tollgate.service get on
-# with each other, from the boot with auditd beside it to the removal of the package. A line for each thing
-# that was looked at; `all is done` at the end, whatever was found.
+# test-service.sh: tests tollgate.service under systemd, from the boot beside auditd to the removal of the
+# package. Runs in the machine that test-boot.sh boots. Prints `ok` or `FAILED` for each check, and
+# `test-service: done` at the end.
 set -u
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
@@ -9,7 +9,7 @@ log=/var/log/audit/machine.log
 watched=/srv/watched
 tmp=$(mktemp -d)
 
-# check WHAT COMMAND...: says whether the command succeeds, and what it had to say when it does not.
+# check WHAT COMMAND...: prints whether the command succeeds; if not, also its output.
 check() {
 	what=$1
 	shift
@@ -21,7 +21,7 @@ check() {
 	fi
 }
 
-# soon COMMAND...: waits until the command succeeds; a minute, here in an emulator, is not long.
+# soon COMMAND...: waits up to a minute (this is an emulator) until the command succeeds.
 soon() {
 	end=$(($(date +%s) + 60))
 	until "$@"; do
@@ -34,12 +34,12 @@ fails() {
 	! "$@"
 }
 
-# told TEXT: whether the daemon has said so to the journal since the mark.
-told() {
+# logged TEXT: whether the daemon has written TEXT to the journal since the mark.
+logged() {
 	journalctl --sync
-	journalctl -q -u tollgate --after-cursor="$mark" -o cat >"$tmp/told"
-	cat "$tmp/told"
-	grep -q -F -e "$1" "$tmp/told"
+	journalctl -q -u tollgate --after-cursor="$mark" -o cat >"$tmp/journal"
+	cat "$tmp/journal"
+	grep -q -F -e "$1" "$tmp/journal"
 }
 
 set_mark() {
@@ -50,12 +50,12 @@ show() {
 	systemctl show --value -p "$1" "${2:-tollgate}"
 }
 
-# found KEY TEXT: whether ausearch finds TEXT in an event with this key, in the log of auditd.conf.
+# found KEY TEXT: whether ausearch finds TEXT in an event with this key in the log of auditd.conf.
 found() {
 	ausearch --input-logs -k "$1" --raw </dev/null | grep -F -e "$2"
 }
 
-# begin NAME: files are made from here on, each an event.
+# begin NAME: starts to create files in the background; each is an event.
 begin() {
 	rm -f "$tmp/stop" "$watched"/*
 	generation=$1
@@ -68,26 +68,26 @@ begin() {
 			done
 			sleep 0.1
 		done
-		echo "$number" >"$tmp/made"
+		echo "$number" >"$tmp/created"
 	) &
 }
 
-# whole: whether each file that was made since then is in the log once, and none else.
+# whole: whether each created file is in the log exactly once, and no other file.
 whole() {
 	touch "$tmp/stop"
 	wait
 	tollgate auditctl -m "end of $generation"
-	made=$(cat "$tmp/made")
+	created=$(cat "$tmp/created")
 	cat $log.[1-9] $log 2>/dev/null | sed -n "s/.*name=\"$(echo $watched | sed 's,/,\\/,g')\/\($generation-[0-9]*\)\".*nametype=CREATE.*/\1/p" |
 		sort >"$tmp/logged"
-	seq -f "$generation-%.0f" "$made" | sort >"$tmp/expected"
-	echo "$made files were made, $(wc -l <"$tmp/logged") are in the log"
+	seq -f "$generation-%.0f" "$created" | sort >"$tmp/expected"
+	echo "$created files were created, $(wc -l <"$tmp/logged") are in the log"
 	tollgate status
-	[ "$made" -gt 20 ] && cmp "$tmp/expected" "$tmp/logged"
+	[ "$created" -gt 20 ] && cmp "$tmp/expected" "$tmp/logged"
 }
 
-# dense: whether no serial of the daemon's is missing in the log, from the first to the last. They are above
-# 2^31, which is too much for mawk to count in.
+# dense: whether the daemon's serial numbers in the log have no gap. They are above 2^31, too large for
+# mawk's integers.
 dense() {
 	cat $log.[1-9] $log 2>/dev/null | sed -n 's/.*msg=audit([0-9.]*:\([0-9]*\)).*/\1/p' |
 		awk '{ at = $1 - 2147483648 }
@@ -105,7 +105,7 @@ new_main() {
 	[ "$pid" != 0 ] && [ "$pid" != "$1" ] && [ "$(show ActiveState)" = active ]
 }
 
-nothing_is_left() {
+nothing_left() {
 	ls -lR /sys/fs/bpf
 	[ ! -e /sys/fs/bpf/tollgate ] || [ -z "$(ls -A /sys/fs/bpf/tollgate)" ] || return 1
 	mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
@@ -130,7 +130,7 @@ before_sysinit() {
 priorities() {
 	journalctl -q -u tollgate -o json | grep '"_COMM":"tollgate"\|"SYSLOG_IDENTIFIER":"tollgate"' >"$tmp/lines"
 	[ -s "$tmp/lines" ] || return 1
-	# No priority is left in the text, and what is wrong is more than information.
+	# The text has no priority prefix, and errors have a higher priority than information.
 	grep '"MESSAGE":"<[0-9]>' "$tmp/lines" && return 1
 	cat "$tmp/lines"
 	grep '"PRIORITY":"6"' "$tmp/lines" | grep -q 'engine fentry' || return 1
@@ -143,72 +143,72 @@ echo "ok booted in $uptime s: $(uname -r), $(systemctl --version | head -n 1)"
 # -- the boot, with both enabled
 mark=$(journalctl -q -n 1 -b -o export --no-pager | sed -n 's/^__CURSOR=//p')
 check 'boot: both were enabled' systemctl is-enabled auditd tollgate
-check 'boot: tollgate audits' systemctl is-active tollgate
-check 'boot: auditd does not' fails systemctl is-active auditd
+check 'boot: tollgate is active' systemctl is-active tollgate
+check 'boot: auditd is not active' fails systemctl is-active auditd
 check 'boot: before sysinit.target' before_sysinit
 check 'boot: no unit has failed' sh -c '! systemctl --failed --no-legend | grep .'
-check 'nothing makes calls expensive' [ "$(/sbin/auditctl -l)" = '-a never,task' ]
+check 'boot: the kernel has only the rule never,task' [ "$(/sbin/auditctl -l)" = '-a never,task' ]
 systemctl disable auditd >/dev/null 2>&1
 
 # -- enable --now
 check 'disable --now' systemctl disable --now tollgate
-check 'disable: nothing is left' nothing_is_left
+check 'disable: no pins, hooks or processes left' nothing_left
 check 'disable: kernel audit is off' kernel_audit_is_off
 set_mark
 check 'enable --now' systemctl enable --now tollgate
 check 'enable: active' [ "$(show ActiveState)" = active ]
-check 'enable: engine fentry' told 'engine fentry'
-check 'enable: confined' told 'confined: '
-check 'enable: pinned' told 'pinned in'
+check 'enable: engine fentry' logged 'engine fentry'
+check 'enable: confined' logged 'confined: '
+check 'enable: pinned' logged 'pinned in'
 check 'enable: systemd shows the state' [ "$(show StatusText)" = 'auditing with the engine fentry' ]
 
 # -- events
 echo x >$watched/first
 check 'log: an event of the watched directory' soon grep -q 'name="/srv/watched/first"' $log
 check 'log: ausearch finds it' soon found watched 'name="/srv/watched/first"'
-check 'log: messages of systemd' soon sh -c 'ausearch --input-logs -m SERVICE_START </dev/null | grep tollgate'
+check 'log: records of systemd' soon sh -c 'ausearch --input-logs -m SERVICE_START </dev/null | grep tollgate'
 check 'plugin: gets the event' soon grep -q 'name="/srv/watched/first"' /var/log/plugin.out
 
 # -- reload
 echo '-w /srv/other -p wa -k other' >/etc/audit/rules.d/60-other.rules
 check 'reload' systemctl reload tollgate
-check 'reload: the new rules are in force' sh -c 'tollgate auditctl -l | grep -e "-k other"'
+check 'reload: the new rules are loaded' sh -c 'tollgate auditctl -l | grep -e "-k other"'
 echo x >/srv/other/second
-check 'reload: and record' soon found other 'name="/srv/other/second"'
+check 'reload: the new rules record events' soon found other 'name="/srv/other/second"'
 set_mark
 echo '-w' >/etc/audit/rules.d/70-wrong.rules
 systemctl reload tollgate
-check 'reload: wrong rules are said' soon told 'the old rules stay in force'
-check 'reload: and change nothing' sh -c 'tollgate auditctl -l | grep -e "-k other"'
+check 'reload: wrong rules are reported' soon logged 'the old rules stay in force'
+check 'reload: wrong rules change nothing' sh -c 'tollgate auditctl -l | grep -e "-k other"'
 rm /etc/audit/rules.d/70-wrong.rules
 systemctl reload tollgate
 check 'journal: lines have their priority' priorities
 
-# -- restart, kill, watchdog, package installed anew: nothing is lost
+# -- restart, kill, watchdog, reinstalled package: no event is lost
 rm -f $log.*
-check 'restart: an orderly end before' systemctl stop tollgate
+check 'restart: stop before' systemctl stop tollgate
 : >$log
 systemctl start tollgate
 begin restart
 for _time in 1 2; do
 	check 'restart' systemctl restart tollgate
 done
-check 'restart: no event is missing or doubled' whole
+check 'restart: no event is missing or duplicated' whole
 check 'restart: serials are dense' dense
 
 begin kill
-check 'kill -9: systemd did not restart it yet' [ "$(show NRestarts)" = 0 ]
+check 'kill -9: no restart before' [ "$(show NRestarts)" = 0 ]
 for time in 1 2; do
 	pid=$(show MainPID)
 	systemctl kill --kill-whom=main -s KILL tollgate
-	check 'kill -9: it comes back' soon new_main "$pid"
-	check 'kill -9: systemd did it' restarts $time
+	check 'kill -9: restarted' soon new_main "$pid"
+	check 'kill -9: restarted by systemd' restarts $time
 done
-check 'kill -9: no event is missing or doubled' whole
+check 'kill -9: no event is missing or duplicated' whole
 check 'kill -9: serials are dense' dense
-check 'kill -9: plugin lives again' soon grep -q "kill-$(cat "$tmp/made")\"" /var/log/plugin.out
+check 'kill -9: plugin restarted' soon grep -q "kill-$(cat "$tmp/created")\"" /var/log/plugin.out
 
-check 'watchdog: wanted' [ "$(show WatchdogUSec)" = 1min ]
+check 'watchdog: configured' [ "$(show WatchdogUSec)" = 1min ]
 mkdir -p /run/systemd/system/tollgate.service.d
 printf '[Service]\nWatchdogSec=20\n' >/run/systemd/system/tollgate.service.d/watchdog.conf
 systemctl daemon-reload
@@ -217,31 +217,31 @@ begin watchdog
 pid=$(show MainPID)
 set_mark
 kill -STOP "$pid"
-check 'watchdog: a daemon that hangs is restarted' soon new_main "$pid"
-check 'watchdog: because of it' told "Failed with result 'watchdog'"
-check 'watchdog: no event is missing or doubled' whole
+check 'watchdog: restarts a daemon that hangs' soon new_main "$pid"
+check 'watchdog: reported by systemd' logged "Failed with result 'watchdog'"
+check 'watchdog: no event is missing or duplicated' whole
 check 'watchdog: serials are dense' dense
 rm -r /run/systemd/system/tollgate.service.d
 systemctl daemon-reload
 
-begin anew
+begin reinstall
 pid=$(show MainPID)
 set_mark
-check 'installed anew' dpkg --install /root/tollgate.deb
-check 'installed anew: another daemon' new_main "$pid"
-check 'installed anew: goes on' told 'goes on where the daemon before this one has ended'
-check 'installed anew: no event is missing or doubled' whole
-check 'installed anew: serials are dense' dense
+check 'reinstalled' dpkg --install /root/tollgate.deb
+check 'reinstalled: new daemon' new_main "$pid"
+check 'reinstalled: continues' logged 'goes on where the daemon before this one has ended'
+check 'reinstalled: no event is missing or duplicated' whole
+check 'reinstalled: serials are dense' dense
 
 systemd-analyze --no-pager security tollgate | tail -n 1 | sed 's/^/ok systemd-analyze security: /'
 
 # -- stop
 check 'stop' systemctl stop tollgate
 check 'stop: no failure' [ "$(show Result)" = success ]
-check 'stop: nothing is left' nothing_is_left
+check 'stop: no pins, hooks or processes left' nothing_left
 check 'stop: kernel audit is off' kernel_audit_is_off
 
-# -- journald, which switches the kernel's audit on when it starts: Debian's only when it is told to
+# -- journald, which enables the kernel's audit when it starts (Debian's only if configured)
 mkdir -p /etc/systemd
 printf '[Journal]\nAudit=yes\n' >/etc/systemd/journald.conf
 systemctl restart systemd-journald
@@ -249,35 +249,35 @@ check 'journald: leaves the kernel audit off' kernel_audit_is_off
 
 # -- auditd
 systemctl start tollgate
-check 'auditd: starting it' systemctl start auditd
-check 'auditd: ends tollgate' [ "$(show ActiveState)/$(show ActiveState auditd)" = inactive/active ]
-check 'auditd: gets its messages' sh -c 'auditctl -s | grep -x "pid $(cat /run/auditd.pid)"'
+check 'auditd: start' systemctl start auditd
+check 'auditd: stops tollgate' [ "$(show ActiveState)/$(show ActiveState auditd)" = inactive/active ]
+check 'auditd: is registered' sh -c 'auditctl -s | grep -x "pid $(cat /run/auditd.pid)"'
 set_mark
-check 'auditd: starting tollgate' systemctl start tollgate
-check 'auditd: is ended' [ "$(show ActiveState)/$(show ActiveState auditd)" = active/inactive ]
-check 'auditd: the rules that it leaves are said' told "the kernel's own audit is armed as well"
+check 'auditd: start tollgate' systemctl start tollgate
+check 'auditd: is stopped' [ "$(show ActiveState)/$(show ActiveState auditd)" = active/inactive ]
+check 'auditd: its remaining rules are reported' logged "the kernel's own audit is armed as well"
 systemctl stop tollgate
 auditctl -D >/dev/null
 auditctl -e 0 >/dev/null
 systemctl start tollgate
 
-# -- names
-check 'names: take' tollgate-names take
-check 'names: auditctl is tollgate' sh -c '[ "$(auditctl -l)" = "$(tollgate auditctl -l)" ]'
-check 'names: lists its rules' sh -c 'auditctl -l | grep -e "-k watched"'
+# -- alternatives
+check 'alternatives: install' tollgate-alternatives install
+check 'alternatives: auditctl runs tollgate' sh -c '[ "$(auditctl -l)" = "$(tollgate auditctl -l)" ]'
+check 'alternatives: auditctl lists its rules' sh -c 'auditctl -l | grep -e "-k watched"'
 echo '-w /srv/third -p wa -k third' >/etc/audit/rules.d/70-third.rules
-check 'names: augenrules loads' augenrules --load
-check 'names: into tollgate' sh -c 'auditctl -l | grep -e "-k third"'
+check 'alternatives: augenrules --load' augenrules --load
+check 'alternatives: augenrules loads into tollgate' sh -c 'auditctl -l | grep -e "-k third"'
 
 # -- remove
 check 'purge' apt-get -q -y --no-download purge tollgate
-check 'purge: nothing runs' nothing_is_left
-check 'purge: systemd knows no unit' [ "$(show LoadState)" = not-found ]
+check 'purge: no pins, hooks or processes left' nothing_left
+check 'purge: unit is gone' [ "$(show LoadState)" = not-found ]
 check 'purge: auditctl is auditd'"'"'s' sh -c '[ ! -L /sbin/auditctl ] && dpkg -S /sbin/auditctl | grep auditd'
 check 'purge: kernel audit is off' kernel_audit_is_off
 systemctl restart systemd-journald
-check 'purge: journald does as it is told' sh -c 'auditctl -s | grep -x "enabled 1"'
-check 'purge: no file' sh -c '! find / -xdev \( -path /proc -o -path /sys -o -path /var/log -o -path /root -o -path /var/lib/dpkg -o -path /usr/local \) -prune -o -name "*tollgate*" -print | grep .'
-check 'purge: nothing in /run' [ ! -e /run/tollgate ]
+check 'purge: journald enables the kernel audit again' sh -c 'auditctl -s | grep -x "enabled 1"'
+check 'purge: no file left' sh -c '! find / -xdev \( -path /proc -o -path /sys -o -path /var/log -o -path /root -o -path /var/lib/dpkg -o -path /usr/local \) -prune -o -name "*tollgate*" -print | grep .'
+check 'purge: /run/tollgate is gone' [ ! -e /run/tollgate ]
 
-echo 'all is done'
+echo 'test-service: done'
