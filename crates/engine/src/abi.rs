@@ -299,7 +299,7 @@ pub(crate) use word;
 
 #[cfg(test)]
 mod tests {
-    use audit::plan::filesystem::Filesystems;
+    use audit::plan::filesystem_list::FilesystemList;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
@@ -471,7 +471,7 @@ mod tests {
             ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
             ("WIRE_OBJECT_LEFT_OUT", u64::from(OBJECT_LEFT_OUT)),
             ("WIRE_OBJECT_REMOVED", u64::from(OBJECT_REMOVED)),
-            ("WIRE_FILESYSTEMS", Filesystems::MOST as u64),
+            ("WIRE_FILESYSTEMS", FilesystemList::MOST as u64),
             ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
             ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
             ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),

@@ -1,8 +1,8 @@
 //! Ring bytes to events. Total: any bytes give an event or an error, never a panic.
 
-use audit::event::{Argv, Background, Event, Task, Time, reported_exit};
+use audit::event::{Argv, Event, Task, TaskContext, Timestamp, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
-use audit::plan::uring::Operation;
+use audit::plan::uring::UringOp;
 use audit::record::decode;
 use smallvec::SmallVec;
 use zerocopy::{FromBytes as _, IntoBytes as _};
@@ -41,7 +41,7 @@ pub struct Context<'a> {
     /// Keys of the rules of the plans that the event may be of.
     pub keys: &'a Keys,
     /// Time of the event; see [`ticks`].
-    pub time: Time,
+    pub time: Timestamp,
     /// Serial that the event gets.
     pub serial: Serial,
 }
@@ -193,7 +193,7 @@ impl Decoder {
         let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
         let background = background.map(|(parent_comm, cgroup)| {
             turn_path(cgroup, false, &mut self.cgroup);
-            Background {
+            TaskContext {
                 parent_comm: until_nul(parent_comm),
                 cgroup: &self.cgroup,
             }
@@ -215,7 +215,7 @@ impl Decoder {
             } else {
                 Arch::X86_64
             },
-            syscall: match uring_op.map(Operation::numbered) {
+            syscall: match uring_op.map(UringOp::numbered) {
                 Some(operation) => operation.map_or(Syscall::NONE, |known| known.call().syscall),
                 None => Syscall(head.nr),
             },
@@ -247,17 +247,17 @@ impl Decoder {
                 bytes: argv,
             }),
             sockaddr: (!sockaddr.is_empty()).then_some(sockaddr),
-            details: details.iter().filter_map(aux::detail).collect(),
+            aux_records: details.iter().filter_map(aux::detail).collect(),
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),
-            background,
+            task_context: background,
         })
     }
 }
 
 /// What the text of a record begins with, which is the one detail.
-fn stamp(details: &[WireAux]) -> Result<(Time, Serial), DecodeError> {
+fn stamp(details: &[WireAux]) -> Result<(Timestamp, Serial), DecodeError> {
     let [text] = details else {
         return Err(DecodeError::Stamp);
     };

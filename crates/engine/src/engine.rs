@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Sides};
+use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
@@ -95,7 +95,7 @@ pub struct Engine<'s> {
     room: Room,
     seed: u64,
     /// How calls are seen by the plan in force.
-    sides: Sides,
+    sides: HookSelection,
     hints: Hints,
     epoch: Epoch,
     /// What the halves of the maps hold.
@@ -128,7 +128,7 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let sides = Sides::of(plan, kind, kernel);
+        let sides = HookSelection::of(plan, kind, kernel);
         limits::check(plan, sides)?;
         let lowered = lower::lower(plan, sides);
         let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
@@ -191,7 +191,7 @@ impl<'s> Engine<'s> {
     fn over(
         objects: Objects<'s>,
         kind: EngineKind,
-        sides: Sides,
+        sides: HookSelection,
         ledger: Arc<Ledger>,
     ) -> Result<Self, EngineError> {
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };

@@ -1,7 +1,7 @@
 //! PATH items of a call: the objects that the kernel side saw, in the roles and the order in which the
 //! kernel's audit lists them.
 
-use audit::event::{Inode, Item, NameSource, NameType};
+use audit::event::{Inode, NameSource, NameType, PathItem};
 use audit::ids::Dev;
 use smallvec::SmallVec;
 
@@ -30,7 +30,7 @@ impl<'a> Call<'a> {
     ///
     /// # Source
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
-    pub(crate) fn items(&self, objects: &[Object<'a>]) -> SmallVec<[Item<'a>; 5]> {
+    pub(crate) fn items(&self, objects: &[Object<'a>]) -> SmallVec<[PathItem<'a>; 5]> {
         let mut items = SmallVec::new();
         if objects.iter().any(is_seen) {
             items.extend(
@@ -73,7 +73,7 @@ impl<'a> Call<'a> {
     }
 
     /// A hook inside the kernel has seen the item as it is.
-    fn seen(&self, object: &Object<'a>, objects: &[Object<'a>]) -> Option<Item<'a>> {
+    fn seen(&self, object: &Object<'a>, objects: &[Object<'a>]) -> Option<PathItem<'a>> {
         let wire = object.wire;
         if is_left_out(object) {
             return left_out(object);
@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
             abi::PART_CREATE => (named.name, NameType::Create),
             _ => (named.name, NameType::Unknown),
         };
-        Some(Item {
+        Some(PathItem {
             name,
             source: source(named),
             inode: (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode)),
@@ -100,10 +100,10 @@ impl<'a> Call<'a> {
     }
 
     /// The directory of an object that the call makes or removes.
-    fn parent(&self, object: &Object<'a>) -> Option<Item<'a>> {
+    fn parent(&self, object: &Object<'a>) -> Option<PathItem<'a>> {
         let name = object.name?;
         let known = object.wire.flags & abi::OBJECT_PARENT != 0;
-        Some(Item {
+        Some(PathItem {
             name: Some(directory(name, self.cwd)),
             source: source(object),
             inode: known.then(|| inode(&object.wire.parent)),
@@ -112,7 +112,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn used(&self, object: &Object<'a>, items: &mut SmallVec<[Item<'a>; 5]>) {
+    fn used(&self, object: &Object<'a>, items: &mut SmallVec<[PathItem<'a>; 5]>) {
         let wire = object.wire;
         if is_left_out(object) {
             items.extend(left_out(object));
@@ -121,7 +121,7 @@ impl<'a> Call<'a> {
         let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
         let done = self.head.success != 0;
         match wire.place {
-            abi::PLACE_FD => items.extend(facts.map(|facts| Item {
+            abi::PLACE_FD => items.extend(facts.map(|facts| PathItem {
                 name: None,
                 source: NameSource::Kernel,
                 inode: Some(facts),
@@ -140,7 +140,7 @@ impl<'a> Call<'a> {
                     // The interpreter of a script is its first argument, as the script spelt it.
                     let interpreter = self.argv.split(|&byte| byte == 0).next();
                     items.extend(item(&named, NameType::Normal, None));
-                    items.extend(interpreter.map(|name| Item {
+                    items.extend(interpreter.map(|name| PathItem {
                         name: Some(name),
                         source: NameSource::Kernel,
                         inode: facts,
@@ -182,7 +182,7 @@ fn is_left_out(object: &Object<'_>) -> bool {
 }
 
 /// What the kernel's audit lists of such an object: the name that the call gave, if it gave one of its own.
-fn left_out<'a>(object: &Object<'a>) -> Option<Item<'a>> {
+fn left_out<'a>(object: &Object<'a>) -> Option<PathItem<'a>> {
     item(object, NameType::Unknown, None)
 }
 
@@ -202,8 +202,8 @@ fn source(object: &Object<'_>) -> NameSource {
     }
 }
 
-fn item<'a>(object: &Object<'a>, nametype: NameType, inode: Option<Inode>) -> Option<Item<'a>> {
-    Some(Item {
+fn item<'a>(object: &Object<'a>, nametype: NameType, inode: Option<Inode>) -> Option<PathItem<'a>> {
+    Some(PathItem {
         name: Some(object.name?),
         source: source(object),
         inode,

@@ -38,7 +38,7 @@ mod task;
 mod trace;
 
 use audit::event::Event;
-use audit::plan::{CallPlan, Plan, Subject};
+use audit::plan::{Operand, Plan, SyscallPlan};
 use audit::rule::Field;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -146,8 +146,8 @@ impl Started {
 }
 
 /// Whether some rule of a call can only be decided when the call has ended.
-fn asks_for_result(rules: &CallPlan) -> bool {
+fn asks_for_result(rules: &SyscallPlan) -> bool {
     let tests = || rules.slots.iter().flat_map(|slot| &slot.tests);
-    let of_end = [Field::Exit, Field::Success, Field::SaddrFam].map(Subject::Field);
-    tests().any(|test| of_end.contains(&test.subject))
+    let of_end = [Field::Exit, Field::Success, Field::SaddrFam].map(Operand::Field);
+    tests().any(|test| of_end.contains(&test.operand))
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
-use audit::plan::Call;
+use audit::plan::SyscallId;
 use audit::plan::function::{candidates, shared_with};
 use audit::plan::hook::{Hook, tracepoint_name};
 use audit::table;
@@ -194,13 +194,18 @@ impl<'k> Finder<'k> {
             Hook::UringEnter(name) => self.operation(Program::StubUringEnter, Side::Enter, name),
             Hook::UringExit(name) => self.operation(Program::StubUringEnd, Side::Exit, name),
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
-            Hook::Inner(inner) => Ok(own(Program::of_inner(inner))),
+            Hook::InternalHook(inner) => Ok(own(Program::of_inner(inner))),
             Hook::Fork => Ok(own(Program::TaskFork)),
         }
     }
 
     /// A tracepoint of the `syscalls` system.
-    fn event(&self, program: Program, side: &str, call: Call) -> Result<Vec<Spot>, EngineError> {
+    fn event(
+        &self,
+        program: Program,
+        side: &str,
+        call: SyscallId,
+    ) -> Result<Vec<Spot>, EngineError> {
         let tracefs = self
             .tracefs
             .map_err(|errno| EngineError::Tracefs(errno.into()))?;
@@ -218,7 +223,7 @@ impl<'k> Finder<'k> {
     /// The functions that do the work of a call.
     fn call(
         &self,
-        call: Call,
+        call: SyscallId,
         side: Side,
         stub: impl Fn(Kind) -> Program,
     ) -> Result<Vec<Spot>, EngineError> {

@@ -374,7 +374,7 @@ pub fn die_by(signal: Signal) {
 
 /// Whether any call of the plan has a rule that asks for its result.
 pub(super) fn asks_for_result(plan: &Plan) -> bool {
-    plan.calls
+    plan.syscalls
         .iter()
         .any(|(call, rules)| hook::returns(*call) && super::asks_for_result(rules))
 }

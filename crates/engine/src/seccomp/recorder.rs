@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use audit::event::{Argv, Event, Inode, Time, reported_exit, succeeded};
+use audit::event::{Argv, Event, Inode, Timestamp, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
-use audit::plan::address::{self, Address};
-use audit::plan::eval::{Observed, ObservedObject};
-use audit::plan::shape::{self, Effect, Object, Place};
+use audit::plan::eval::{EventFacts, ObjectFacts};
+use audit::plan::objects::{self, ObjectArg, ObjectEffect, ObjectRef};
+use audit::plan::sockaddr::{self, SyscallSockaddr};
 use audit::plan::verdict::Verdict;
-use audit::plan::{Call, CallPlan, Facts, Plan, Subject, hook};
+use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
 use audit::table;
 use nix::errno::Errno;
 use nix::unistd::{Pid, getegid, geteuid};
@@ -38,12 +38,12 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug)]
 struct Traits {
     name: &'static str,
-    objects: &'static [Object],
+    objects: &'static [ObjectArg],
     /// The supervisor waits for its end.
     waits: bool,
     starts: bool,
     /// The socket address that it may have.
-    address: Option<Address>,
+    address: Option<SyscallSockaddr>,
     groups: bool,
     paths: Paths,
 }
@@ -51,7 +51,7 @@ struct Traits {
 /// Makes events of stopped calls.
 pub(super) struct Recorder<'a, O> {
     plan: &'a Plan,
-    traits: HashMap<Call, Traits>,
+    traits: HashMap<SyscallId, Traits>,
     observer: &'a mut O,
     pub(super) tasks: Tasks,
     serial: Serial,
@@ -64,7 +64,7 @@ pub(super) struct Recorder<'a, O> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
     pub(super) tid: Pid,
-    pub(super) call: Call,
+    pub(super) call: SyscallId,
     pub(super) args: [u64; 6],
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Begun {
     stop: Stop,
     /// Its end is to be waited for.
     pub(super) waits: bool,
-    time: Time,
+    time: Timestamp,
     objects: Vec<Seen>,
     cwd: Option<Vec<u8>>,
     open_how_flags: u64,
@@ -105,7 +105,7 @@ pub(super) enum End {
 impl<'a, O: Observer> Recorder<'a, O> {
     pub(super) fn new(plan: &'a Plan, results: Results, observer: &'a mut O) -> Self {
         let traits = plan
-            .calls
+            .syscalls
             .iter()
             .map(|(call, rules)| (*call, Traits::of(*call, rules, results)))
             .collect();
@@ -145,7 +145,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
     /// An exec is tried, which some rule names or none: see [`Self::will_run`].
     pub(super) fn will_exec(&mut self, stop: Stop) {
         let Stop { tid, call, args } = stop;
-        let traits = Traits::of(call, &CallPlan::default(), Results::Unneeded);
+        let traits = Traits::of(call, &SyscallPlan::default(), Results::Unneeded);
         let named = object::named(traits.objects, traits.name, &args, Memory(tid));
         let mut program = None;
         if let (Ok(mut named), Ok(thread)) = (named, self.tasks.thread(tid, now(), self.execs))
@@ -193,9 +193,9 @@ impl<'a, O: Observer> Recorder<'a, O> {
             .given();
             let named = begun.address.as_deref().and_then(socket::file_name);
             let effect = if traits.name == "bind" {
-                Effect::Create
+                ObjectEffect::Create
             } else {
-                Effect::Use
+                ObjectEffect::Use
             };
             begun
                 .objects
@@ -222,7 +222,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         };
         if let Ok(thread) = thread {
             for seen in &mut begun.objects {
-                seen.may_create = creates && matches!(seen.object.place, Place::Opened { .. });
+                seen.may_create = creates && matches!(seen.object.place, ObjectRef::Opened { .. });
                 seen.before(thread, traits.paths, traits.waits);
                 seen.may_create &= seen.inode.is_none();
             }
@@ -254,7 +254,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let known = Known::of(begun, end, &found, &traits);
         let observed_objects = known.observed();
         let task = found.who.task(found.image);
-        let observed = Observed {
+        let observed = EventFacts {
             arch: call.arch,
             syscall: call.syscall,
             exit: known.exit,
@@ -304,11 +304,11 @@ impl<'a, O: Observer> Recorder<'a, O> {
                 bytes: &arguments.bytes,
             }),
             sockaddr: known.begun.address.as_deref(),
-            details: [].into_iter().collect(),
+            aux_records: [].into_iter().collect(),
             cwd: if items.is_empty() { None } else { cwd },
             items,
             proctitle: found.image.title(),
-            background: None,
+            task_context: None,
         };
         self.observer.event(&event);
         self.serial = self.serial.next();
@@ -342,11 +342,11 @@ impl Known {
         let moves = begun
             .objects
             .iter()
-            .any(|seen| seen.object.effect == Effect::Delete);
+            .any(|seen| seen.object.effect == ObjectEffect::Delete);
         for seen in &mut begun.objects {
             match (seen.object.place, seen.object.effect) {
-                (Place::Opened { .. }, _) => seen.opened(found.thread, exit, traits.paths),
-                (_, Effect::Create) if succeeded(exit) && !moves => seen.made(found.thread),
+                (ObjectRef::Opened { .. }, _) => seen.opened(found.thread, exit, traits.paths),
+                (_, ObjectEffect::Create) if succeeded(exit) && !moves => seen.made(found.thread),
                 _ => {}
             }
         }
@@ -378,19 +378,19 @@ impl Known {
     }
 
     /// Objects that rules may ask about: those that have an item.
-    fn observed(&self) -> Vec<ObservedObject<'_>> {
+    fn observed(&self) -> Vec<ObjectFacts<'_>> {
         let mut all = Vec::new();
         for seen in &self.begun.objects {
-            if seen.object.effect != Effect::Use || seen.may_create {
-                all.push(ObservedObject {
+            if seen.object.effect != ObjectEffect::Use || seen.may_create {
+                all.push(ObjectFacts {
                     path: &seen.parent_path,
                     name: None,
                     inode: seen.parent,
                     label: None,
                 });
             }
-            if !matches!(seen.object.place, Place::Text(_)) {
-                all.push(ObservedObject {
+            if !matches!(seen.object.place, ObjectRef::Text(_)) {
+                all.push(ObjectFacts {
                     path: &seen.path,
                     name: seen.name.as_deref(),
                     inode: seen.inode,
@@ -398,7 +398,7 @@ impl Known {
                 });
             }
         }
-        all.extend(self.interpreters.iter().map(|interpreter| ObservedObject {
+        all.extend(self.interpreters.iter().map(|interpreter| ObjectFacts {
             path: &interpreter.path,
             name: Some(&interpreter.name),
             inode: interpreter.inode,
@@ -409,24 +409,24 @@ impl Known {
 }
 
 impl Traits {
-    fn of(call: Call, rules: &CallPlan, results: Results) -> Self {
+    fn of(call: SyscallId, rules: &SyscallPlan, results: Results) -> Self {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         Self {
             name,
-            objects: shape::objects(call.arch, call.syscall),
+            objects: objects::objects(call.arch, call.syscall),
             waits: hook::returns(call)
                 && (results == Results::Wanted || super::asks_for_result(rules)),
             starts: hook::starts(call),
-            address: address::of(call.arch, call.syscall),
+            address: sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
             paths: paths(rules),
         }
     }
 }
 
-fn paths(rules: &CallPlan) -> Paths {
+fn paths(rules: &SyscallPlan) -> Paths {
     let mut tests = rules.slots.iter().flat_map(|slot| &slot.tests);
-    if tests.any(|test| matches!(test.subject, Subject::Path | Subject::Dir)) {
+    if tests.any(|test| matches!(test.operand, Operand::Path | Operand::Dir)) {
         Paths::Wanted
     } else {
         Paths::Unneeded
@@ -446,17 +446,17 @@ fn creates(name: &str, args: &[u64; 6], how: u64) -> bool {
 }
 
 /// The clock that the kernel's audit uses.
-pub(super) fn now() -> Time {
+pub(super) fn now() -> Timestamp {
     let wall_ns = clock::wall_ns().unwrap_or(0);
-    Time {
+    Timestamp {
         sec: wall_ns / 1_000_000_000,
         milli: u16::try_from(wall_ns / 1_000_000 % 1000).unwrap_or(0),
     }
 }
 
 /// The call as the kernel tells it: machine and number.
-pub(super) const fn call(arch: u32, number: u32) -> Call {
-    Call {
+pub(super) const fn call(arch: u32, number: u32) -> SyscallId {
+    SyscallId {
         arch: Arch(arch),
         syscall: Syscall(number),
     }

@@ -11,7 +11,7 @@ use nix::sys::stat::stat;
 use nix::unistd::{Pid, getpgid, getpgrp};
 
 use audit::ids::Arch;
-use audit::plan::Call;
+use audit::plan::SyscallId;
 
 use super::filter;
 use super::launch::{Page, Started};
@@ -75,7 +75,7 @@ struct Tracer<'a, O> {
     awake: bool,
     several_cpus: bool,
     /// `ptrace`, which fails for who is traced.
-    refused: Vec<Call>,
+    refused: Vec<SyscallId>,
     told_of_tracer: bool,
 }
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use audit::plan::Plan;
-use audit::plan::list::RuleList;
-use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{Command, Diagnostic, RuleLine, Severity, parse_file};
 use nix::fcntl::OFlag;
 
 use super::report::{self, say, warn};
@@ -34,7 +34,7 @@ pub(crate) struct SourceFile {
     /// Its text; the spans of lines and findings count in it.
     pub(crate) bytes: Vec<u8>,
     /// The lines that ask for something and hold no error.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<RuleLine>,
     /// What is to be said about it.
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
@@ -80,7 +80,7 @@ pub(crate) fn plan(loaded: Loaded, partial: bool, otherwise: &str) -> anyhow::Re
     let Some(Listing { plan, .. }) = list(loaded, partial, &planner, otherwise) else {
         return Ok(None);
     };
-    if plan.calls.is_empty() {
+    if plan.syscalls.is_empty() {
         bail!("the rules record nothing: no rule of the exit list says always");
     }
     Ok(Some(plan))
@@ -127,11 +127,11 @@ pub(crate) fn list(
     let mut refused = 0;
     for rule in &listing.plan.unsupported {
         let forgiving = of(rule.source, rule.line, &rule.reason);
-        if rule.loses && !forgiving && !partial {
+        if rule.loses_records && !forgiving && !partial {
             refused += 1;
         }
     }
-    for (source, line, field) in listing.plan.without_labels() {
+    for (source, line, field) in listing.plan.unmatchable_label_rules() {
         let _forgiving = of(
             source,
             line,
@@ -234,7 +234,7 @@ impl SourceFile {
 }
 
 /// The note that a line deserves which sets the kernel's own audit: tollgate leaves that alone.
-fn without_effect(line: &Line) -> Option<Diagnostic> {
+fn without_effect(line: &RuleLine) -> Option<Diagnostic> {
     let option = match line.command {
         Command::Backlog(_) => "-b",
         Command::BacklogWait(_) => "--backlog_wait_time",

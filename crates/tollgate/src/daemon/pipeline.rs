@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::event::{Event, Time};
+use audit::event::{Event, Timestamp};
 use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
@@ -107,7 +107,7 @@ pub(super) struct Batch {
     /// Where each of the events comes from, in their order.
     pub(super) origins: Vec<Origin>,
     /// Stamp of the last one, if it is a message: another record may follow.
-    message: Option<(Time, Serial)>,
+    message: Option<(Timestamp, Serial)>,
     /// The same for the JSON log, when there is one.
     pub(super) copied: Option<Copied>,
     /// Who is told when it is written.
@@ -149,7 +149,7 @@ pub(super) struct Shown {
     pub(super) words: Vec<u64>,
     /// Of the rules that chose it.
     pub(super) keys: Arc<Keys>,
-    pub(super) time: Time,
+    pub(super) time: Timestamp,
     pub(super) serial: Serial,
 }
 
@@ -245,7 +245,7 @@ impl Batch {
     }
 
     /// Appends a line of a message: one of the event before, if it has the same stamp.
-    pub(super) fn message(&mut self, line: &[u8], stamp: (Time, Serial)) {
+    pub(super) fn message(&mut self, line: &[u8], stamp: (Timestamp, Serial)) {
         let begins = self.message.replace(stamp) != Some(stamp);
         if begins {
             self.origins.push(Origin::Message);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
 use audit::plan::explain::explain;
-use audit::plan::hook::{EngineKind, Kernel};
+use audit::plan::hook::{EngineKind, KernelFeatures};
 use bstr::BString;
 use engine::{KernelAudit, MessageStream, Options, Pins, Probe};
 use nix::errno::Errno;
@@ -228,7 +228,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 fn tell_start(
     (plan, loaded): &(Plan, Rules),
     started: &Started,
-    kernel: Kernel,
+    kernel: KernelFeatures,
     log: &Path,
     pinned_in: Option<&Path>,
 ) {
@@ -247,7 +247,7 @@ fn tell_start(
     }
     let ready = Ready {
         rules: *loaded,
-        calls: plan.calls.len(),
+        calls: plan.syscalls.len(),
         engine: started.engine.name(),
         attached: &started.attached,
         price: &price(plan, started.engine, kernel),
@@ -462,7 +462,7 @@ fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
     }
 }
 
-fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
+fn price(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> String {
     let price = explain(plan, engine, kernel).price;
     match price.paying_syscall_ns {
         Some(paying) => format!(

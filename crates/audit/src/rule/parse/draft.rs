@@ -3,10 +3,11 @@
 
 use std::ops::Range;
 
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
 use super::super::{
-    Action, Command, Dialect, Field, FieldTest, Host, List, Op, Place, Rule, SyscallMask, Value,
+    Action, Command, Dialect, Field, FieldTest, Insertion, List, Op, Rule, RuleHost, SyscallMask,
+    Value,
 };
 use super::fields::{self, Fields};
 use super::keys::{self, Keys};
@@ -20,7 +21,7 @@ const KEY_DEPENDS: &[u8] = b"Key field needs a watch, syscall or exe path given 
 
 #[derive(Clone, Copy)]
 enum Verb {
-    Add(Place),
+    Add(Insertion),
     Delete,
 }
 
@@ -28,8 +29,8 @@ impl Verb {
     /// What `auditctl` calls it.
     const fn called(self) -> &'static [u8] {
         match self {
-            Self::Add(Place::Tail) => b"Append",
-            Self::Add(Place::Head) => b"Add",
+            Self::Add(Insertion::Append) => b"Append",
+            Self::Add(Insertion::Prepend) => b"Add",
             Self::Delete => b"Delete",
         }
     }
@@ -43,7 +44,7 @@ struct Target {
 }
 
 pub(in crate::rule) struct Draft<'h> {
-    host: &'h dyn Host,
+    host: &'h dyn RuleHost,
     dialect: Dialect,
     target: Option<Target>,
     /// Whether a condition without a list was reported: once is enough.
@@ -66,7 +67,7 @@ pub(in crate::rule) struct Draft<'h> {
 }
 
 impl<'h> Draft<'h> {
-    pub(in crate::rule) fn new(host: &'h dyn Host, dialect: Dialect) -> Self {
+    pub(in crate::rule) fn new(host: &'h dyn RuleHost, dialect: Dialect) -> Self {
         Self {
             host,
             dialect,
@@ -76,7 +77,7 @@ impl<'h> Draft<'h> {
             mask: None,
             early_syscall: None,
             masked: false,
-            perm_names: dialect == Dialect::Four,
+            perm_names: dialect == Dialect::V4,
             arch: None,
             keys: Keys::default(),
             labelled: false,
@@ -103,10 +104,10 @@ impl<'h> Draft<'h> {
     pub(in crate::rule) fn take(&mut self, given: &Given, findings: &mut Findings<'_>) {
         let word = &given.value;
         match given.flag {
-            Flag::Append => self.target(given, Verb::Add(Place::Tail), findings),
-            Flag::Insert => self.target(given, Verb::Add(Place::Head), findings),
+            Flag::Append => self.target(given, Verb::Add(Insertion::Append), findings),
+            Flag::Insert => self.target(given, Verb::Add(Insertion::Prepend), findings),
             Flag::Delete => self.target(given, Verb::Delete, findings),
-            Flag::Watch => self.watch(given, Verb::Add(Place::Tail), findings),
+            Flag::Watch => self.watch(given, Verb::Add(Insertion::Append), findings),
             Flag::Unwatch => self.watch(given, Verb::Delete, findings),
             Flag::Perm => self.perms(given, findings),
             Flag::Key => self.key_option(given, findings),
@@ -158,7 +159,7 @@ impl<'h> Draft<'h> {
             keys: self.keys.into_texts(),
         };
         Some(match verb {
-            Verb::Add(place) => Command::Add { rule, place },
+            Verb::Add(insertion) => Command::Add { rule, insertion },
             Verb::Delete => Command::Delete(rule),
         })
     }
@@ -170,7 +171,7 @@ impl<'h> Draft<'h> {
         };
         let target = self.target;
         let on_exclude = target.is_some_and(|target| target.list == List::Exclude);
-        if on_exclude && self.dialect == Dialect::Three {
+        if on_exclude && self.dialect == Dialect::V3 {
             let text = condition::NOT_ON_EXCLUDE;
             findings.transcript.refuses_late(&[text]);
         } else if !self.labelled {
@@ -214,7 +215,9 @@ impl<'h> Draft<'h> {
         if let Some(early) = self.early_syscall.take() {
             if list == List::Task {
                 findings.refuses(match verb {
-                    Verb::Add(Place::Head) => &[b"Error: syscall auditing requested for task list"],
+                    Verb::Add(Insertion::Prepend) => {
+                        &[b"Error: syscall auditing requested for task list"]
+                    }
                     _ => &[b"Syscall auditing requested for task list"],
                 });
             }
@@ -250,7 +253,7 @@ impl<'h> Draft<'h> {
                 self.fields.push(test, &given.value.span, findings);
             }
         }
-        if self.dialect == Dialect::Three {
+        if self.dialect == Dialect::V3 {
             return;
         }
         if let Some(early) = early {
@@ -285,8 +288,8 @@ impl<'h> Draft<'h> {
         condition::check_perm_list(list, &given.name, findings);
         if self.fields.is_empty() {
             findings.refuses(match self.dialect {
-                Dialect::Three => &[b"Permissions should be preceeded by other fields"],
-                Dialect::Four => &[b"Permissions should be preceded by other fields"],
+                Dialect::V3 => &[b"Permissions should be preceeded by other fields"],
+                Dialect::V4 => &[b"Permissions should be preceded by other fields"],
             });
             if !findings.failed() {
                 findings.error(
@@ -435,7 +438,7 @@ impl<'h> Draft<'h> {
 
     /// Names the syscalls that `perm` is about, when it is known what they are called; no arch may follow.
     fn narrow(&mut self, bits: u32) {
-        self.masked |= self.arch.is_some() && self.dialect == Dialect::Four;
+        self.masked |= self.arch.is_some() && self.dialect == Dialect::V4;
         if let (true, Some(arch)) = (self.perm_names, self.arch) {
             narrow::insert(bits, arch, self.mask.get_or_insert_with(SyscallMask::none));
         }
