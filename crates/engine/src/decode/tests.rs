@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes as _;
 
 use super::*;
-use crate::items::directory;
+use crate::decode::path_items::directory;
 use audit::event::NameType;
 
 fn context(keys: &Keys) -> Context<'_> {

@@ -1,6 +1,6 @@
 //! PATH items of a call: its objects in the roles and the order in which the kernel's audit lists them.
 //!
-//! Unlike [`crate::items`], this knows what was there before the call: directories, what a rename
+//! Unlike [`crate::decode::path_items`], this knows what was there before the call: directories, what a rename
 //! replaces, and whether a failed call had found its object.
 
 use audit::event::{Inode, Item, NameSource, NameType, succeeded};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::exec::Interpreter;
 use super::object::Seen;
-use crate::items::directory;
+use crate::decode::path_items::directory;
 
 /// A call and how it ended.
 #[derive(Clone, Copy, Debug)]

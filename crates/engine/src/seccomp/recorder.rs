@@ -19,7 +19,7 @@ use super::memory::Memory;
 use super::object::{self, Paths, Seen};
 use super::task::{Execs, Found, Tasks};
 use super::{Observer, Results, socket};
-use crate::clock;
+use crate::ring::clock;
 
 /// What was seen, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
