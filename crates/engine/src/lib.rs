@@ -5,7 +5,7 @@
 //! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`Pins`] has names for
 //! what outlives it, and [`Survivors`] are what a daemon before this one has left there.
 //!
-//! All `unsafe` of the workspace is here. What events mean, how they are written and where they go is
+//! What events mean, how they are written and where they go is
 //! left to the crates `audit` and `tollgate`.
 
 mod abi;
@@ -17,11 +17,9 @@ mod epoch;
 mod error;
 mod handover;
 mod hooks;
-mod kaudit;
 mod load;
 mod options;
 mod ring;
-pub mod seccomp;
 mod skeleton;
 mod stats;
 mod sys;
@@ -37,10 +35,6 @@ pub use handover::pins::{PinError, Pins};
 pub use handover::{Left, Survivors};
 pub use hooks::attach_point::Attached;
 pub use hooks::kernel_probe::Probe;
-pub use kaudit::{
-    AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,
-    MessageError, MessageStream,
-};
 pub use load::{Places, Storage};
 pub use options::Options;
 pub use ring::checkpoint::{Mark, Receipt, Span};

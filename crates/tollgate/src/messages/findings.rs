@@ -1,143 +1,81 @@
-//! What the commands say about mistakes, and the status they end with.
+//! Findings in a file that the user wrote, drawn over the line that they are about.
 //!
-//! Findings about rule text are drawn over the line they are about. The line comes from a file that
-//! anyone may have written: whatever could move the cursor or reorder text is shown escaped.
+//! Anyone may have written the file: characters that could move the cursor or reorder text are escaped.
 
-mod voice;
-
-use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::process::ExitCode;
+use std::path::PathBuf;
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
-use nix::errno::Errno;
 
-use super::rules::{Loaded, SourceFile};
-pub(crate) use voice::{Priority, is_journal, utter};
+use super::{Priority, emit, escape_control, stderr_is_journal};
 
-/// How a command ends. A command line that cannot be read ends with 2, which is clap's doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// 0: what was asked for is done, and nothing is wrong.
-    Success,
-    /// 1: it could not be done, or what was looked at is wrong.
-    Failure,
-    /// 3: the daemon ended well, but events were lost, or it was blind for a time.
-    Lost,
-    /// 4: not allowed, as `auditctl` and `auditd` say it.
-    NotRoot,
-    /// 6: the configuration is wrong, as `auditd` says it.
-    Config,
+/// The text of a file and the findings about it.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceText {
+    /// The path as the user gave it.
+    pub(crate) path: PathBuf,
+    /// The text; spans of findings are byte offsets in it.
+    pub(crate) bytes: Vec<u8>,
+    /// The findings, in the order of the text.
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Success => Self::SUCCESS,
-            Exit::Failure => Self::FAILURE,
-            Exit::Lost => Self::from(3),
-            Exit::NotRoot => Self::from(4),
-            Exit::Config => Self::from(6),
-        }
+impl SourceText {
+    /// Returns the number of findings of a severity.
+    pub(crate) fn count(&self, severity: Severity) -> usize {
+        self.diagnostics
+            .iter()
+            .filter(|finding| finding.severity == severity)
+            .count()
     }
 }
 
-/// Says a line on standard error. That nobody listens is no reason to stop auditing.
-pub(crate) fn say(line: &str) {
-    utter(Priority::Info, line);
-}
-
-/// Says that something may be wrong.
-pub(crate) fn warn(line: &str) {
-    utter(Priority::Warning, line);
-}
-
-/// Says on one line of stderr what stopped the program.
-pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
-    utter(Priority::Error, &printable(&format!("{error:#}")));
-    Exit::Failure.into()
-}
-
-/// What helps where a running daemon may not write: it has given up to write anywhere else than where it
-/// did at its start.
-pub(crate) fn advice(error: &anyhow::Error) -> &'static str {
-    let refused = error.chain().any(|cause| {
-        let of_io = cause.downcast_ref::<io::Error>();
-        of_io.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-            || cause.downcast_ref() == Some(&Errno::EACCES)
-    });
-    if refused {
-        "; a running daemon writes only below the directories that it was started with: restart it"
-    } else {
-        ""
-    }
-}
-
-/// A closed pipe is not a failure: whoever read it has seen enough.
+/// Draws every finding about a file. The text is coloured; an `anstream` writer strips colours where
+/// they are not supported.
 ///
 /// # Errors
-/// Any other error of `written`.
-pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
-}
-
-/// Draws every finding about a file. Colours are for `out` to strip where they are not wanted:
-/// `anstream` does.
-///
-/// # Errors
-/// What `out` answers.
-pub(crate) fn findings(file: &SourceFile, out: &mut impl Write) -> io::Result<()> {
+/// Errors of `out`.
+pub(crate) fn write_findings(file: &SourceText, out: &mut impl Write) -> io::Result<()> {
     for finding in &file.diagnostics {
         writeln!(out, "{}\n", draw(file, finding, &Renderer::styled()))?;
     }
     Ok(())
 }
 
-/// Draws what is wrong with rule files, or probably wrong, on stderr.
-pub(crate) fn warnings(loaded: &Loaded) {
-    loaded.files.iter().for_each(file_warnings);
-}
-
-/// The same for one file, of rules or of configuration.
-pub(crate) fn file_warnings(file: &SourceFile) {
+/// Prints errors and warnings about a file on standard error; notes are left out.
+pub(crate) fn print_findings(file: &SourceText) {
     let mut err = anstream::stderr().lock();
-    let said = file
+    let shown = file
         .diagnostics
         .iter()
         .filter(|found| found.severity >= Severity::Warning);
-    for finding in said {
-        if is_journal() {
+    for finding in shown {
+        if stderr_is_journal() {
             let priority = match finding.severity {
                 Severity::Error => Priority::Error,
                 Severity::Warning | Severity::Note => Priority::Warning,
             };
-            utter(priority, &draw(file, finding, &Renderer::plain()));
+            emit(priority, &draw(file, finding, &Renderer::plain()));
             continue;
         }
-        // When stderr is gone there is nobody to tell.
-        drop(writeln!(
-            err,
-            "{}\n",
-            draw(file, finding, &Renderer::styled())
-        ));
+        let text = draw(file, finding, &Renderer::styled());
+        // Nothing can report that stderr is closed.
+        drop(writeln!(err, "{text}\n"));
     }
 }
 
-fn draw(file: &SourceFile, finding: &Diagnostic, renderer: &Renderer) -> String {
+fn draw(file: &SourceText, finding: &Diagnostic, renderer: &Renderer) -> String {
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
         Severity::Note => Level::NOTE,
     };
-    let path = printable(&file.path.to_string_lossy()).into_owned();
-    let excerpt = Excerpt::of(&file.bytes, &finding.span);
+    let path = escape_control(&file.path.to_string_lossy()).into_owned();
+    let excerpt = Excerpt::new(&file.bytes, &finding.span);
     let line = usize::try_from(finding.line).unwrap_or(usize::MAX);
     let column = usize::try_from(finding.column).unwrap_or(usize::MAX);
     let snippet = Snippet::source(excerpt.text)
@@ -146,8 +84,8 @@ fn draw(file: &SourceFile, finding: &Diagnostic, renderer: &Renderer) -> String 
     let title = level
         .primary_title(finding.message.as_str())
         .id(finding.code);
-    // A snippet that has a path counts the column in what is shown, which is only right when that
-    // is the line itself. Otherwise the place is given apart.
+    // annotate-snippets counts the column in the excerpt, which is right only if the excerpt is the
+    // whole line. Otherwise the position is given separately.
     let group = if excerpt.exact {
         title.element(snippet.path(path))
     } else {
@@ -159,22 +97,22 @@ fn draw(file: &SourceFile, finding: &Diagnostic, renderer: &Renderer) -> String 
     renderer.render(&[group])
 }
 
-/// A part of a line, as it is shown, and where in it a finding is.
+/// The part of a line that is shown, and the position of a finding in it.
 #[derive(Debug, PartialEq, Eq)]
 struct Excerpt {
     text: String,
     span: Range<usize>,
-    /// Whether it is the whole line, byte for byte, and a column is a byte.
+    /// Whether the text is the whole line unchanged and each column is one byte.
     exact: bool,
 }
 
 impl Excerpt {
-    /// Bytes of a line that are shown before and from the start of the span.
+    /// Bytes shown before the start of the span, and from there on.
     const BEFORE: usize = 120;
     const AFTER: usize = 200;
 
-    /// The line around `span`, cut to what a terminal can show.
-    fn of(bytes: &[u8], span: &Range<usize>) -> Self {
+    /// Cuts the line around `span` to a length that a terminal can show.
+    fn new(bytes: &[u8], span: &Range<usize>) -> Self {
         let (head, tail) = bytes.split_at(span.start.min(bytes.len()));
         let head = head
             .rsplit(|&byte| byte == b'\n')
@@ -198,7 +136,7 @@ impl Excerpt {
         let marked = tail.len().min(span.len()).min(Self::AFTER);
         let (marked, rest) = tail.split_at(marked);
         push_escaped(marked, &mut text);
-        // An empty span is pointed at by the byte after it, or by the end of the line.
+        // An empty span is marked at the byte after it, or at the end of the line.
         let end = text.len();
         let rest = rest
             .get(..Self::AFTER - marked.len())
@@ -215,8 +153,8 @@ impl Excerpt {
     }
 }
 
-/// Appends bytes of a file: letters and digits of any script and printable ASCII as they are, all
-/// else as escapes.
+/// Appends bytes of a file: printable ASCII and alphanumeric characters of any script unchanged, all
+/// others escaped.
 fn push_escaped(bytes: &[u8], out: &mut String) {
     for (start, end, char) in bytes.char_indices() {
         if char.is_ascii_graphic() || char == ' ' || (char.is_alphanumeric() && !char.is_ascii()) {
@@ -230,29 +168,20 @@ fn push_escaped(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// Text for a terminal, with control characters escaped.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::new();
-    for char in text.chars() {
-        if char.is_control() {
-            out.extend(char.escape_default());
-        } else {
-            out.push(char);
-        }
-    }
-    Cow::Owned(out)
-}
-
 #[cfg(test)]
 mod tests {
+    use audit::rule::parse_file;
+
     use super::*;
+    use crate::host::ThisMachine;
 
     #[track_caller]
     fn drawn(text: &[u8]) -> String {
-        let file = SourceFile::parse("a.rules".into(), text.to_vec());
+        let file = SourceText {
+            path: "a.rules".into(),
+            bytes: text.to_vec(),
+            diagnostics: parse_file(text, &ThisMachine).1,
+        };
         let drawn: Vec<String> = file
             .diagnostics
             .iter()
@@ -294,13 +223,13 @@ error[unknown-field]: unknown field `audi`
             drawn.contains("a.rules:1:1") && drawn.len() < 1000,
             "{drawn}"
         );
-        let excerpt = Excerpt::of(&[b'x'; 1000], &(500..510));
+        let excerpt = Excerpt::new(&[b'x'; 1000], &(500..510));
         assert_eq!(excerpt.span, 123..133);
         assert_eq!(excerpt.text.len(), 3 + 120 + 200 + 3);
     }
 
     #[test]
-    fn each_broken_rule_says_file_line_and_column() {
+    fn each_broken_rule_shows_file_line_and_column() {
         let mut long = b"-a always,exit -k ".to_vec();
         long.resize(100_000, b'x');
         let cases: [(&[u8], &str); 8] = [
@@ -313,9 +242,9 @@ error[unknown-field]: unknown field `audi`
             (b"-D\r\n-w /x\r\n", "a.rules:2:6"),
             (b"-D\n-x", "a.rules:2:1"),
         ];
-        for (text, place) in cases {
+        for (text, position) in cases {
             let drawn = drawn(text);
-            assert!(drawn.contains(place), "{place}: {drawn}");
+            assert!(drawn.contains(position), "{position}: {drawn}");
         }
     }
 
@@ -329,17 +258,5 @@ error[unknown-field]: unknown field `audi`
         ] {
             assert!(drawn(text).contains("a.rules:1:"));
         }
-    }
-
-    #[test]
-    fn control_characters_of_names_are_escaped() {
-        assert_eq!(printable("a\u{1b}[m\n"), r"a\u{1b}[m\n");
-        assert_eq!(printable("a"), "a");
-    }
-
-    #[test]
-    fn a_closed_pipe_is_success() {
-        assert!(unless_closed(Err(io::ErrorKind::BrokenPipe.into())).is_ok());
-        assert!(unless_closed(Err(io::ErrorKind::StorageFull.into())).is_err());
     }
 }
