@@ -64,6 +64,6 @@ pub use passing::{receive_with, send_with};
 pub use pins::{PinError, Pins};
 pub use probe::Probe;
 pub use ring::{Events, Ring, Wake};
-pub use stats::{Cut, Lost, Runs, Stats};
+pub use stats::{Lost, Runs, Stats, Truncation};
 pub use survive::{Left, Survivors};
 pub use thread::boost;
