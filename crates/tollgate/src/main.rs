@@ -12,7 +12,9 @@ mod daemon;
 mod dispatch;
 mod host;
 mod launch;
+mod messages;
 mod metrics;
+mod rule_files;
 mod sink;
 
 use std::process::ExitCode;
@@ -26,6 +28,6 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        Err(error) => cli::report::failure(&error),
+        Err(error) => messages::print_error(&error),
     }
 }
