@@ -63,7 +63,7 @@ fn accepts_skipped(ci: Option<&OsStr>, tests: Tally) -> bool {
 /// tests need an audit that nobody uses.
 fn put_back(repository: &Repository) -> Result<bool, Box<dyn Error>> {
     succeeds(
-        Command::new(repository.target().join("release/tollgate")).args(["bench", "--restore"]),
+        Command::new(repository.target().join("release/tollgate-bench")).arg("--restore"),
     )
 }
 

@@ -4,23 +4,25 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
-use audit::rule::Command;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use super::report::{self, Exit, say};
-use super::rules;
-use crate::bench::component::{self, Component};
-use crate::bench::guard::{self, Ended};
-use crate::bench::keeper;
-use crate::bench::report::{FORM, Report, markdown, page, text};
-use crate::bench::{Case, Options, State, find, listing, measure, workload};
+use crate::component::{self, Component};
+use crate::guard::{self, Ended};
+use crate::keeper;
+use crate::place;
+use crate::report::{FORM, Report, markdown, page, text};
+use crate::{Case, Options, State, find, listing, measure, say, workload};
 
-/// Arguments of `tollgate bench`.
-#[derive(Debug, clap::Args)]
+/// Exit status of a user without the rights, as `auditctl` has it.
+const NOT_ROOT: u8 = 4;
+
+/// Measures what auditing costs on this machine, next to none and to the kernel's own.
+#[derive(Debug, clap::Parser)]
+#[command(name = "tollgate-bench", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// What to measure [default: all; see --list]
     #[arg(value_name = "CASE")]
@@ -81,14 +83,9 @@ pub(crate) struct Args {
     /// Puts things back when the first process is killed; for that process
     #[arg(long, hide = true)]
     keep: bool,
-}
-
-/// Arguments of `tollgate bench-workload`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Workload {
-    /// The workload and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<String>,
+    /// Runs a workload; for the second process
+    #[arg(long, hide = true, value_name = "WORD", num_args = 1.., exclusive = true)]
+    workload: Vec<String>,
 }
 
 /// Measures, or does what is asked instead.
@@ -96,6 +93,10 @@ pub(crate) struct Workload {
 /// # Errors
 /// What kept it from measuring, or could not be put back.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if !args.workload.is_empty() {
+        workload::run(&args.workload)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.list {
         return list();
     }
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut options = options(args)?;
     if !geteuid().is_root() {
         say("measuring needs root: it loads audit rules and BPF programs, and starts daemons");
-        return Ok(Exit::NotRoot.into());
+        return Ok(ExitCode::from(NOT_ROOT));
     }
     if args.restore {
         guard::restore()?;
@@ -137,15 +138,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ended::Interrupted(signal) => Ok(interrupted(signal)),
         Ended::Failed => Ok(ExitCode::FAILURE),
     }
-}
-
-/// Runs a workload.
-///
-/// # Errors
-/// When it cannot be done.
-pub(crate) fn workload(args: &Workload) -> anyhow::Result<ExitCode> {
-    workload::run(&args.words)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn options(args: &Args) -> anyhow::Result<Options> {
@@ -185,25 +177,32 @@ fn options(args: &Args) -> anyhow::Result<Options> {
 
 /// The rules of a file, without its other lines: those set the kernel's audit, and one could lock it.
 fn own_rules(path: &Path) -> anyhow::Result<String> {
-    let loaded = rules::load(&[path.to_owned()])?;
-    report::warnings(&loaded);
-    if !loaded.may_load() {
-        bail!("the rules of `{}` are wrong", path.display());
+    let shown = path.display();
+    let status = Command::new(place::tollgate()?)
+        .arg("check")
+        .arg(path)
+        .stdout(io::stderr())
+        .status()
+        .context("cannot run `tollgate check`")?;
+    if !status.success() {
+        bail!("the rules of `{shown}` are wrong");
     }
-    let mut text = String::new();
-    for file in &loaded.files {
-        for line in &file.lines {
-            if let Command::Add { .. } = line.command {
-                let bytes = file.bytes.get(line.span.clone()).unwrap_or_default();
-                text.push_str(&String::from_utf8_lossy(bytes));
-                text.push('\n');
-            }
-        }
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read `{shown}`"))?;
+    let rules = only_rules(&text);
+    if rules.is_empty() {
+        bail!("`{shown}` holds no rule");
     }
-    if text.is_empty() {
-        bail!("`{}` holds no rule", path.display());
-    }
-    Ok(text)
+    Ok(rules)
+}
+
+/// The lines that add a rule.
+fn only_rules(text: &str) -> String {
+    let adds = |line: &&str| {
+        let first = line.split_whitespace().next();
+        matches!(first, Some("-a" | "-A" | "-w"))
+    };
+    let lines = text.lines().filter(adds);
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Status of a program that a signal has ended, as shells tell it.
@@ -217,7 +216,7 @@ fn finish(args: &Args, mut report: Report) -> anyhow::Result<ExitCode> {
         report.add(read(file)?);
     }
     report.summarise();
-    report::unless_closed(
+    unless_closed(
         io::stdout()
             .lock()
             .write_all(text::render(&report).as_bytes()),
@@ -267,7 +266,7 @@ fn list() -> anyhow::Result<ExitCode> {
             text.extend([format!("{:<9} lacks {packages}\n", "")]);
         }
     }
-    report::unless_closed(io::stdout().lock().write_all(text.as_bytes()))
+    unless_closed(io::stdout().lock().write_all(text.as_bytes()))
         .context("cannot list the cases")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -288,4 +287,35 @@ fn install(options: &Options) -> anyhow::Result<()> {
     }
     say(&format!("installing {}", packages.join(", ")));
     component::install(&packages)
+}
+
+/// A closed pipe is no failure: its reader has seen enough.
+fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_options_is_sound() {
+        Args::command().debug_assert();
+        let args = Args::parse_from(["tollgate-bench", "--workload", "calls", "7", "/w"]);
+        assert_eq!(args.workload, ["calls", "7", "/w"]);
+    }
+
+    #[test]
+    fn lines_that_set_the_kernels_audit_are_left_out() {
+        let text = "-D\n-b 8192\n-a always,exit -S open\n# -w /no\n  -w /etc -p wa\n-e 2\n";
+        assert_eq!(
+            only_rules(text),
+            "-a always,exit -S open\n  -w /etc -p wa\n"
+        );
+    }
 }

@@ -115,7 +115,7 @@ struct Policy {
 impl Policy {
     const PATH: &str = "/usr/sbin/policy-rc.d";
     const TEXT: &str =
-        "#!/bin/sh\n# Written by tollgate bench --install, which removes it.\nexit 101\n";
+        "#!/bin/sh\n# Written by tollgate-bench --install, which removes it.\nexit 101\n";
 
     /// Says no for the time of an installation; a policy that is there already stays.
     fn forbid() -> anyhow::Result<Self> {

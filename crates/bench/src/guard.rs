@@ -21,7 +21,7 @@ use super::processes::MARK;
 use super::report::Report;
 use super::saved::{Note, Saved};
 use super::state::State;
-use crate::cli::report::say;
+use crate::say;
 
 /// How a benchmark has ended. Everything is put back by then.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<End
     if let Err(error) = put_back {
         // The note stays, for the next attempt.
         return Err(
-            error.context("not everything is put back; `tollgate bench --restore` tries again")
+            error.context("not everything is put back; `tollgate-bench --restore` tries again")
         );
     }
     note.clear()?;

@@ -26,7 +26,7 @@ impl Keeper {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut child = Command::new(program)
-            .args(["bench", "--keep"])
+            .arg("--keep")
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! `tollgate bench`: what auditing costs on this machine, next to none and to the kernel's own.
+//! `tollgate-bench`: measures the overhead of auditing, by tollgate and by the kernel, against none.
 //!
 //! It runs as four kinds of process. The first, [`guard`], saves what is about to be changed, starts the
 //! others, and puts everything back when the measuring one ends, however it ends. A [`keeper`] does that when
@@ -8,42 +8,65 @@
 //!
 //! Method, commands and figures are in `docs/bench.md`.
 
+#![forbid(unsafe_code)]
+
 mod case;
-pub(crate) mod component;
+mod cli;
+mod component;
 mod daemon;
-pub(crate) mod guard;
-pub(crate) mod keeper;
+mod guard;
+mod keeper;
 mod log;
 mod machine;
-pub(crate) mod measure;
+mod measure;
 mod observer;
 mod place;
 mod processes;
-pub(crate) mod report;
-pub(crate) mod saved;
+mod report;
+mod saved;
 mod state;
 mod statistics;
 mod variant;
-pub(crate) mod workload;
+mod workload;
 
-pub(crate) use case::{Case, find, listing};
-pub(crate) use state::State;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use case::{Case, find, listing};
+use state::State;
 
 /// What is measured, how often and against what.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+struct Options {
     /// In the order of the listing.
-    pub(crate) cases: Vec<&'static dyn Case>,
+    cases: Vec<&'static dyn Case>,
     /// [`State::Off`] is among them: it is what the others are divided by.
-    pub(crate) against: Vec<State>,
+    against: Vec<State>,
     /// Rules that take the place of the ten, in cases that measure what calls pay which no rule names.
-    pub(crate) rules: Option<String>,
+    rules: Option<String>,
     /// Measurements of each configuration.
-    pub(crate) runs: u32,
+    runs: u32,
     /// What `--engine` of the daemon is given.
-    pub(crate) engine: String,
+    engine: String,
     /// As little work as shows that a case works here; its figures mean nothing.
-    pub(crate) brief: bool,
+    brief: bool,
     /// Workloads of our own run before all ordinary programs.
-    pub(crate) fifo: bool,
+    fifo: bool,
+}
+
+fn main() -> ExitCode {
+    match cli::run(&cli::Args::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints a line on standard error. A closed pipe is ignored: it must not stop the restoration.
+fn say(line: &str) {
+    let _closed = writeln!(io::stderr(), "tollgate-bench: {line}");
 }

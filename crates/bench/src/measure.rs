@@ -18,7 +18,7 @@ use super::report::{FORM, Goal, Measured, Quantity, Report, Series};
 use super::state::State;
 use super::variant::Variant;
 use super::{Case, Options};
-use crate::cli::report::say;
+use crate::say;
 
 /// What is missing for a case as a whole.
 pub(crate) fn lacking(case: &dyn Case) -> Vec<Component> {
@@ -130,11 +130,9 @@ pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
 
 /// The command line, without what the first process has added.
 fn command() -> Vec<String> {
-    env::args()
-        .take_while(|word| word != "--measure")
-        .enumerate()
-        .map(|(index, word)| if index == 0 { "tollgate".into() } else { word })
-        .collect()
+    let words = env::args().take_while(|word| word != "--measure").skip(1);
+    let name = ["tollgate", "bench"].map(str::to_owned);
+    name.into_iter().chain(words).collect()
 }
 
 /// Measures a case: all its variants in each round. Each round starts with another one, so that what
@@ -261,7 +259,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::find;
+    use crate::find;
 
     #[test]
     fn samples_stand_in_the_order_of_the_rounds() {

@@ -1,5 +1,6 @@
 //! The directory that a benchmark works in, and the workloads that run there.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use anyhow::{Context as _, ensure};
 
 use super::component::{CHRT, SETPRIV, TASKSET};
-use super::workload::FILE;
+use super::workload::{self, FILE};
 
 /// The report, in the directory.
 pub(crate) const REPORT: &str = "report.json";
@@ -66,7 +67,11 @@ pub(crate) struct Place {
     /// tollgate.
     pub(crate) program: PathBuf,
     /// A copy of it that nobody may run.
+    pub(crate) copy: PathBuf,
+    /// A copy of this program that nobody may run.
     pub(crate) workload: PathBuf,
+    /// The workload that is a program of its own.
+    pub(crate) uring: PathBuf,
     /// The engine that is asked for.
     pub(crate) engine: String,
     /// Own workloads run before all ordinary programs.
@@ -80,13 +85,19 @@ impl Place {
     /// # Errors
     /// What cannot be made.
     pub(crate) fn make(work: &Path, engine: &str, fifo: bool) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let workload = work.join("workload");
+        let this = std::env::current_exe().context("cannot find this program")?;
+        let program = tollgate()?;
+        let [copy, workload, uring] =
+            ["tollgate", "workload", "workload-uring"].map(|name| work.join(name));
         let make = || -> std::io::Result<()> {
             fs::create_dir(work)?;
             mode(work, 0o755)?;
-            fs::copy(&program, &workload)?;
-            mode(&workload, 0o755)?;
+            fs::copy(&program, &copy)?;
+            fs::copy(&this, &workload)?;
+            fs::write(&uring, workload::URING_PROGRAM)?;
+            for file in [&copy, &workload, &uring] {
+                mode(file, 0o755)?;
+            }
             for (name, bits) in [("files", 0o755), ("log", 0o700), ("watched", 0o755)] {
                 fs::create_dir(work.join(name))?;
                 mode(&work.join(name), bits)?;
@@ -102,7 +113,9 @@ impl Place {
         Ok(Self {
             work: work.to_owned(),
             program,
+            copy,
             workload,
+            uring,
             engine: engine.to_owned(),
             fifo,
         })
@@ -178,6 +191,11 @@ impl Place {
         Ok(command)
     }
 
+    /// What starts a workload of our own, before its words.
+    pub(crate) fn workload_words(&self) -> [&OsStr; 2] {
+        [self.workload.as_os_str(), workload::OPTION.as_ref()]
+    }
+
     /// Runs a workload of our own; returns what it printed.
     ///
     /// # Errors
@@ -195,23 +213,28 @@ impl Place {
         placement: Placement,
         words: &[&str],
     ) -> anyhow::Result<Command> {
-        if self.fifo {
-            return self.urgent_workload(placement, words);
-        }
-        let mut command = self.as_nobody(placement)?;
-        self.name_workload(&mut command, words);
+        let mut command = self.own_as_nobody(placement)?;
+        command.args(self.workload_words()).args(words);
         Ok(command)
     }
 
-    /// The same before all ordinary programs.
+    /// As [`Self::as_nobody`], for a workload of our own: in the class `SCHED_FIFO` with `--fifo`.
     ///
     /// # Errors
     /// When the programs that place it are missing.
-    pub(crate) fn urgent_workload(
-        &self,
-        placement: Placement,
-        words: &[&str],
-    ) -> anyhow::Result<Command> {
+    pub(crate) fn own_as_nobody(&self, placement: Placement) -> anyhow::Result<Command> {
+        if self.fifo {
+            self.fifo_as_nobody(placement)
+        } else {
+            self.as_nobody(placement)
+        }
+    }
+
+    /// As [`Self::as_nobody`], in the class `SCHED_FIFO`: before all ordinary programs.
+    ///
+    /// # Errors
+    /// When the programs that place it are missing.
+    pub(crate) fn fifo_as_nobody(&self, placement: Placement) -> anyhow::Result<Command> {
         let command = self.as_nobody(placement)?;
         // The class is taken while the process may, before it becomes nobody's.
         let mut chrt = CHRT.command()?;
@@ -219,15 +242,7 @@ impl Place {
         chrt.args(command.get_args())
             .current_dir(self.files())
             .stdin(Stdio::null());
-        self.name_workload(&mut chrt, words);
         Ok(chrt)
-    }
-
-    fn name_workload(&self, command: &mut Command, words: &[&str]) {
-        command
-            .arg(&self.workload)
-            .arg(super::workload::COMMAND)
-            .args(words);
     }
 }
 
@@ -281,7 +296,7 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
 
 fn shown(command: &Command) -> String {
     let name = command.get_args().collect::<Vec<_>>();
-    name.join(std::ffi::OsStr::new(" ")).display().to_string()
+    name.join(OsStr::new(" ")).display().to_string()
 }
 
 fn said(shown: &str, output: &Output) -> anyhow::Result<String> {
@@ -307,6 +322,17 @@ pub(crate) fn figure(printed: &str, name: &str) -> anyhow::Result<f64> {
         .with_context(|| format!("the workload has not printed `{name}`"))?;
     word.parse()
         .with_context(|| format!("the workload has printed `{name}={word}`"))
+}
+
+/// tollgate, which lies beside this program.
+///
+/// # Errors
+/// When it does not.
+pub(crate) fn tollgate() -> anyhow::Result<PathBuf> {
+    let this = std::env::current_exe().context("cannot find this program")?;
+    let program = this.with_file_name("tollgate");
+    ensure!(program.is_file(), "`{}` is missing", program.display());
+    Ok(program)
 }
 
 /// CPUs of this machine.

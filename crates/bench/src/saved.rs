@@ -16,7 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::processes;
-use crate::cli::report::say;
+use crate::say;
 
 /// Where the note is. `/run` is empty after a boot, which undoes the rest.
 const FILE: &str = "/run/tollgate-bench.json";

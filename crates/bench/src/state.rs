@@ -412,7 +412,7 @@ fn plugin_configuration(place: &Place) -> String {
     format!(
         "active = yes\ndirection = out\npath = {}\ntype = always\nargs = {} {}\nformat = string\n",
         place.workload.display(),
-        workload::COMMAND,
+        workload::OPTION,
         workload::PLUGIN
     )
 }

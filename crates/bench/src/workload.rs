@@ -1,6 +1,6 @@
 //! The workloads of our own: each runs in a process of its own, as a user without rights.
 //!
-//! They print `name=value` words. `tollgate bench-workload` runs them; it is for [`super::place`] alone.
+//! They print `name=value` words. `--workload` runs them; it is for [`super::place`] alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -12,13 +12,12 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use engine::uring::{Load, Operation, Submission};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
 use super::observer;
 
-/// The command that runs workloads.
-pub(crate) const COMMAND: &str = "bench-workload";
+/// The option that runs workloads.
+pub(crate) const OPTION: &str = "--workload";
 /// Name of the file that is opened, in the directory that workloads start in.
 pub(crate) const FILE: &str = "file1";
 /// Opens and closes a file: `open-close PAIRS`.
@@ -29,8 +28,8 @@ pub(crate) const LOAD: &str = "load";
 pub(crate) const OBSERVE: &str = "observe";
 /// Times calls: `calls CALLS FILE-TO-WRITE`.
 pub(crate) const CALLS: &str = "calls";
-/// Keeps `io_uring` busy: `uring nop|read call|poll MILLISECONDS FILE`.
-pub(crate) const URING: &str = "uring";
+/// A program that keeps `io_uring` busy: `nop|read enter|sqpoll MILLISECONDS FILE`.
+pub(crate) const URING_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/workload-uring"));
 /// Deletes files in the directory that it starts in, whose names are numbers: `delete FILES`.
 pub(crate) const DELETE: &str = "delete";
 /// Reads records as a plugin of auditd does, and counts events.
@@ -48,8 +47,6 @@ const LOWER_DESCRIPTORS: usize = 32;
 const REPETITIONS: u32 = 25;
 /// An open takes ten times as long as the shortest call.
 const FEWER_OPENS: u32 = 10;
-/// Times that a ring is run: the best counts.
-const WINDOWS: u32 = 3;
 
 /// Runs the workload that the words name.
 ///
@@ -63,14 +60,9 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<()> {
         [LOAD, ms] => load(Duration::from_millis(count(ms)?.into())),
         [OBSERVE, ms] => observer::observe(Duration::from_millis(count(ms)?.into())),
         [CALLS, calls, written] => timed(count(calls)?, Path::new(written)),
-        [URING, operation, submission, ms, file] => {
-            uring(operation, submission, count(ms)?, Path::new(file))
-        }
         [DELETE, files] => delete(count(files)?),
         [PLUGIN, ..] => plugin(),
-        _ => bail!(
-            "workloads: {OPEN_CLOSE}, {LOAD}, {OBSERVE}, {CALLS}, {URING}, {DELETE}, {PLUGIN}"
-        ),
+        _ => bail!("workloads: {OPEN_CLOSE}, {LOAD}, {OBSERVE}, {CALLS}, {DELETE}, {PLUGIN}"),
     }
 }
 
@@ -164,26 +156,6 @@ fn time(calls: u32, mut call: impl FnMut() -> io::Result<()>) -> io::Result<f64>
     Ok(started.elapsed().as_secs_f64() * 1e9 / f64::from(calls))
 }
 
-fn uring(operation: &str, submission: &str, ms: u32, file: &Path) -> anyhow::Result<()> {
-    let submission = match submission {
-        "call" => Submission::Call,
-        "poll" => Submission::Poll,
-        other => bail!("`{other}` is neither call nor poll"),
-    };
-    let operation = match operation {
-        "nop" => Operation::Nop,
-        "read" => Operation::Read(File::open(file)?),
-        other => bail!("`{other}` is neither nop nor read"),
-    };
-    let mut load = Load::new(operation, submission).context("cannot make a ring of io_uring")?;
-    let window = Duration::from_millis(u64::from(ms)) / WINDOWS;
-    let mut best: f64 = 0.0;
-    for _ in 0..WINDOWS {
-        best = best.max(load.run(window).context("an operation has failed")?);
-    }
-    tell(&format!("rate={best:.0}\n"))
-}
-
 fn delete(files: u32) -> anyhow::Result<()> {
     let started = Instant::now();
     for number in 0..files {
@@ -231,7 +203,12 @@ fn waited_ns(schedstat: &File) -> anyhow::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
+
     use super::*;
+    use crate::place::{figure, output};
 
     #[test]
     fn wrong_words_are_refused() {
@@ -244,6 +221,36 @@ mod tests {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
             assert!(run(&words).is_err(), "{words:?}");
         }
+    }
+
+    /// Rings are forbidden in some containers: that is no fault of the workload.
+    #[test]
+    fn uring_runs_both_operations_in_both_ways() {
+        let place = tempfile::tempdir().unwrap();
+        let (program, file) = (place.path().join("uring"), place.path().join("file"));
+        fs::write(&program, URING_PROGRAM).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let run = |operation, submission| {
+            let mut command = Command::new(&program);
+            output(command.args([operation, submission, "15"]).arg(&file))
+        };
+        let is_forbidden = |why: &str| {
+            ["Operation not permitted", "Function not implemented"]
+                .iter()
+                .any(|errno| why.contains(errno))
+        };
+        fs::write(&file, [7; 3 * 4096]).unwrap();
+        for submission in ["enter", "sqpoll"] {
+            for operation in ["nop", "read"] {
+                match run(operation, submission) {
+                    Ok(printed) => assert!(figure(&printed, "rate").unwrap() > 0.0),
+                    Err(why) => assert!(is_forbidden(&why.to_string()), "{why}"),
+                }
+            }
+        }
+        assert!(run("read", "call").is_err());
+        fs::write(&file, "").unwrap();
+        assert!(run("read", "enter").is_err(), "an empty file");
     }
 
     #[test]

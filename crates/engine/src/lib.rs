@@ -44,7 +44,6 @@ mod stats;
 mod survive;
 mod thread;
 mod tracefs;
-pub mod uring;
 mod watch;
 
 pub use attach::Attached;

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use super::Finding;
 
 /// Every crate with those it may use, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 5] = [
+const ALLOWED: [(&str, &[&str]); 6] = [
     ("audit", &[]),
+    ("bench", &["audit", "engine"]),
     ("engine", &["audit"]),
     ("tollgate", &["audit", "engine"]),
     ("vm", &["audit"]),

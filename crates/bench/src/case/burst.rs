@@ -9,12 +9,12 @@ use std::time::Instant;
 use anyhow::Context as _;
 
 use super::{Case, Figure, Sample, in_state, mib};
-use crate::bench::Options;
-use crate::bench::place::{Beside, Place, Placement, UID, figure};
-use crate::bench::report::Bound;
-use crate::bench::state::State;
-use crate::bench::variant::Variant;
-use crate::bench::workload::{self, DELETE};
+use crate::Options;
+use crate::place::{Beside, Place, Placement, UID, figure};
+use crate::report::Bound;
+use crate::state::State;
+use crate::variant::Variant;
+use crate::workload::DELETE;
 
 #[derive(Debug)]
 pub(crate) struct Burst;
@@ -130,8 +130,8 @@ struct Done {
 fn delete(place: &Place, directory: &Path, files: u32) -> anyhow::Result<Done> {
     let mut command = place.as_nobody(Placement::OneCpu)?;
     command
-        .arg(&place.workload)
-        .args([workload::COMMAND, DELETE, &files.to_string()])
+        .args(place.workload_words())
+        .args([DELETE, &files.to_string()])
         .current_dir(directory);
     let child = Beside::start(&mut command)?;
     Ok(Done {

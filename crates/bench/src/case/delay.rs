@@ -12,14 +12,14 @@ use anyhow::{Context as _, ensure};
 
 use super::loader::RULES;
 use super::{Case, Figure, Sample, in_state};
-use crate::bench::Options;
-use crate::bench::observer::{Mark, Observed};
-use crate::bench::place::{Beside, Place, Placement, output};
-use crate::bench::report::Bound;
-use crate::bench::state::State;
-use crate::bench::statistics::percentile;
-use crate::bench::variant::Variant;
-use crate::bench::workload::{LOAD, OBSERVE};
+use crate::Options;
+use crate::observer::{Mark, Observed};
+use crate::place::{Beside, Place, Placement, output};
+use crate::report::Bound;
+use crate::state::State;
+use crate::statistics::percentile;
+use crate::variant::Variant;
+use crate::workload::{LOAD, OBSERVE};
 
 #[derive(Debug)]
 pub(crate) struct Delay;
@@ -77,7 +77,8 @@ impl Case for Delay {
             let load = [LOAD, &loaded_ms.to_string()];
             let loader = Beside::start(&mut place.workload_command(Placement::OneCpu, &load)?)?;
             let words = [OBSERVE, &marked_ms.to_string()];
-            let mut observer = place.urgent_workload(Placement::LastCpu, &words)?;
+            let mut observer = place.fifo_as_nobody(Placement::LastCpu)?;
+            observer.args(place.workload_words()).args(words);
             let log = File::open(place.log()).context("cannot open the log")?;
             let printed = output(observer.stdin(log))?;
             loader.output()?;

@@ -5,11 +5,11 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::{Case, Figure, Sample, in_state, plain};
-use crate::bench::Options;
-use crate::bench::component::{Component, FIO};
-use crate::bench::place::{Place, Placement, output};
-use crate::bench::report::Bound;
-use crate::bench::variant::Variant;
+use crate::Options;
+use crate::component::{Component, FIO};
+use crate::place::{Place, Placement, output};
+use crate::report::Bound;
+use crate::variant::Variant;
 
 #[derive(Debug)]
 pub(crate) struct Fio;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::loader::RULES;
 use super::{Case, Figure, Sample, in_state, mib};
-use crate::bench::Options;
-use crate::bench::observer::pause;
-use crate::bench::place::Place;
-use crate::bench::report::Bound;
-use crate::bench::state::State;
-use crate::bench::variant::Variant;
+use crate::Options;
+use crate::observer::pause;
+use crate::place::Place;
+use crate::report::Bound;
+use crate::state::State;
+use crate::variant::Variant;
 
 #[derive(Debug)]
 pub(crate) struct Idle;

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use super::{Case, Figure, Sample, in_state};
-use crate::bench::Options;
-use crate::bench::component::{AUSEARCH, Component};
-use crate::bench::log::{Found, Wanted};
-use crate::bench::place::{Place, Placement, figure};
-use crate::bench::report::Bound;
-use crate::bench::state::State;
-use crate::bench::variant::{Outlet, Variant};
-use crate::bench::workload::OPEN_CLOSE;
+use crate::Options;
+use crate::component::{AUSEARCH, Component};
+use crate::log::{Found, Wanted};
+use crate::place::{Place, Placement, figure};
+use crate::report::Bound;
+use crate::state::State;
+use crate::variant::{Outlet, Variant};
+use crate::workload::OPEN_CLOSE;
 
 #[derive(Debug)]
 pub(crate) struct Loader;

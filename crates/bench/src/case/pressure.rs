@@ -6,13 +6,13 @@ use anyhow::Context as _;
 
 use super::loader::{RULES, as_float};
 use super::{Case, Figure, Sample, in_state, mib};
-use crate::bench::Options;
-use crate::bench::log::{Tally, Wanted};
-use crate::bench::place::{Beside, Place, Placement, figure};
-use crate::bench::report::Bound;
-use crate::bench::state::{Account, State};
-use crate::bench::variant::Variant;
-use crate::bench::workload::OPEN_CLOSE;
+use crate::Options;
+use crate::log::{Tally, Wanted};
+use crate::place::{Beside, Place, Placement, figure};
+use crate::report::Bound;
+use crate::state::{Account, State};
+use crate::variant::Variant;
+use crate::workload::OPEN_CLOSE;
 
 #[derive(Debug)]
 pub(crate) struct Pressure;

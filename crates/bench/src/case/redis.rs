@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::{Case, Figure, Sample, in_state, plain};
-use crate::bench::Options;
-use crate::bench::component::{self, Component};
-use crate::bench::daemon::{Daemon, wait_until};
-use crate::bench::place::{Place, Placement, output};
-use crate::bench::report::Bound;
-use crate::bench::variant::Variant;
+use crate::Options;
+use crate::component::{self, Component};
+use crate::daemon::{Daemon, wait_until};
+use crate::place::{Place, Placement, output};
+use crate::report::Bound;
+use crate::variant::Variant;
 
 #[derive(Debug)]
 pub(crate) struct Redis;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::{Case, Figure, Sample, in_state};
-use crate::bench::Options;
-use crate::bench::place::{Place, Placement, figure};
-use crate::bench::state::State;
-use crate::bench::variant::Variant;
-use crate::bench::workload::CALLS;
+use crate::Options;
+use crate::place::{Place, Placement, figure};
+use crate::state::State;
+use crate::variant::Variant;
+use crate::workload::CALLS;
 
 #[derive(Debug)]
 pub(crate) struct Rules;

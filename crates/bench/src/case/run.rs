@@ -11,13 +11,13 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 
 use super::{Case, Figure, Sample, in_state};
-use crate::bench::Options;
-use crate::bench::component::{Component, STRACE};
-use crate::bench::place::{Place, Placement, figure, output};
-use crate::bench::report::Bound;
-use crate::bench::state::State;
-use crate::bench::variant::Variant;
-use crate::bench::workload::{CALLS, COMMAND, FILE, OPEN_CLOSE};
+use crate::Options;
+use crate::component::{Component, STRACE};
+use crate::place::{Place, Placement, figure, output};
+use crate::report::Bound;
+use crate::state::State;
+use crate::variant::Variant;
+use crate::workload::{CALLS, FILE, OPEN_CLOSE};
 
 #[derive(Debug)]
 pub(crate) struct Run;
@@ -139,7 +139,7 @@ impl Followed<'_> {
                 command.arg(&log);
             }
             FOLLOWED | NO_RESULT => {
-                command.arg(&self.place.workload).args(["run", "--rules"]);
+                command.arg(&self.place.copy).args(["run", "--rules"]);
                 command
                     .arg(self.directory.join(rules))
                     .arg("--log")
@@ -151,7 +151,7 @@ impl Followed<'_> {
             }
             _ => {}
         }
-        output(command.arg(&self.place.workload).arg(COMMAND).args(words))
+        output(command.args(self.place.workload_words()).args(words))
     }
 
     /// Tells when tollgate's log lacks calls; strace has none of that form.

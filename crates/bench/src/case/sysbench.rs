@@ -8,11 +8,11 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
 use super::{Case, Figure, Sample, in_state, plain};
-use crate::bench::Options;
-use crate::bench::component::{self, Component};
-use crate::bench::place::{Place, Placement, output};
-use crate::bench::report::Bound;
-use crate::bench::variant::Variant;
+use crate::Options;
+use crate::component::{self, Component};
+use crate::place::{Place, Placement, output};
+use crate::report::Bound;
+use crate::variant::Variant;
 
 #[derive(Debug)]
 pub(crate) struct Sysbench;

@@ -6,12 +6,12 @@
 use std::path::Path;
 
 use super::{Case, Figure, Sample, in_state, plain, unkept_rules};
-use crate::bench::Options;
-use crate::bench::place::{Place, Placement, UID, figure};
-use crate::bench::report::Bound;
-use crate::bench::state::State;
-use crate::bench::variant::Variant;
-use crate::bench::workload::CALLS;
+use crate::Options;
+use crate::place::{Place, Placement, UID, figure};
+use crate::report::Bound;
+use crate::state::State;
+use crate::variant::Variant;
+use crate::workload::CALLS;
 
 #[derive(Debug)]
 pub(crate) struct Syscalls;
@@ -66,7 +66,7 @@ impl Case for Syscalls {
     fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let calls = if brief { "100" } else { "10000" };
         // What is opened to write is `FILE` as well: it must not be in a watched directory.
-        let written = place.files().join(crate::bench::workload::FILE);
+        let written = place.files().join(crate::workload::FILE);
         let written = written.display().to_string();
         let (printed, spent) = in_state(place, variant, || {
             place.workload(Placement::OneCpu, &[CALLS, calls, &written])

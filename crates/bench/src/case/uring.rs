@@ -6,11 +6,10 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::{Case, Figure, Sample, in_state, plain};
-use crate::bench::Options;
-use crate::bench::place::{Place, Placement, figure};
-use crate::bench::report::Bound;
-use crate::bench::variant::Variant;
-use crate::bench::workload::URING;
+use crate::Options;
+use crate::place::{Place, Placement, figure, output};
+use crate::report::Bound;
+use crate::variant::Variant;
 
 #[derive(Debug)]
 pub(crate) struct Uring;
@@ -26,10 +25,10 @@ const LITTLE: &[(&str, Bound)] = &[("tollgate", Bound::AtLeast(0.97))];
 
 /// Figure, operation, who submits.
 const LOADS: [(&str, &str, &str); 4] = [
-    ("NOP", "nop", "call"),
-    ("NOP, SQPOLL", "nop", "poll"),
-    ("read", "read", "call"),
-    ("read, SQPOLL", "read", "poll"),
+    ("NOP", "nop", "enter"),
+    ("NOP, SQPOLL", "nop", "sqpoll"),
+    ("read", "read", "enter"),
+    ("read, SQPOLL", "read", "sqpoll"),
 ];
 
 impl Case for Uring {
@@ -81,11 +80,12 @@ impl Case for Uring {
         let file = file.display().to_string();
         let (values, spent) = in_state(place, variant, || {
             let rate = |(name, operation, submission)| {
-                let words = [URING, operation, submission, ms, &file];
+                let words = [operation, submission, ms, &file];
                 // The polling thread wants a CPU of its own.
                 let mut best: f64 = 0.0;
                 for _ in 0..processes {
-                    let printed = place.workload(Placement::Free, &words)?;
+                    let mut command = place.own_as_nobody(Placement::Free)?;
+                    let printed = output(command.arg(&place.uring).args(words))?;
                     best = best.max(figure(&printed, "rate")?);
                 }
                 Ok((name, best))

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::table::{ratio, shown};
 use super::{Better, Quantity, Series};
-use crate::bench::statistics::Summary;
+use crate::statistics::Summary;
 
 /// Widths and heights, in pixels of the picture.
 const WIDTH: f64 = 880.0;
@@ -114,8 +114,8 @@ fn row(quantity: &Quantity, series: &Series, scale: &Scale, middle: f64) -> Mark
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::Bound;
-    use crate::bench::report::tests::quantity;
+    use crate::report::Bound;
+    use crate::report::tests::quantity;
 
     #[test]
     fn every_sample_is_a_dot_and_every_configuration_a_row() {

@@ -76,7 +76,7 @@ fn code(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::tests::report;
+    use crate::report::tests::report;
 
     #[test]
     fn tables_are_markdown() {

@@ -111,7 +111,7 @@ th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px soli
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::tests::report;
+    use crate::report::tests::report;
 
     #[test]
     fn the_page_needs_nothing_but_itself() {

@@ -1,7 +1,7 @@
 //! Cells of the tables, which all forms of the report share.
 
-use crate::bench::report::{Measured, Quantity, Report, Series};
-use crate::bench::statistics::{Direction, Summary};
+use crate::report::{Measured, Quantity, Report, Series};
+use crate::statistics::{Direction, Summary};
 
 /// A table: its heading, and rows as wide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ fn grouped(digits: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::tests::report;
+    use crate::report::tests::report;
 
     #[test]
     fn numbers_are_as_exact_as_they_can_be_read() {

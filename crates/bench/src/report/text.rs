@@ -77,7 +77,7 @@ fn draw(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::tests::report;
+    use crate::report::tests::report;
 
     #[test]
     fn the_report_says_what_was_found_and_what_is_doubtful() {
