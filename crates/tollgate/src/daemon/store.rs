@@ -24,7 +24,7 @@ use super::losses::Limits;
 use super::means::Means;
 use super::orders::Guard;
 use super::summary::Rules;
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};

@@ -16,7 +16,7 @@ use crossbeam_channel::after;
 
 use super::chunk::Chunk;
 use super::feed::{Loss, Shared};
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::control::rule::Text;
 use crate::launch::{Launched, Launcher, Program, Sent};
 

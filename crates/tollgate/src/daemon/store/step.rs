@@ -8,7 +8,7 @@ use audit::rule::{Command, Place, Rule};
 use nix::errno::Errno;
 
 use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::{Outcome, Refusal, Settings, Step};
 use crate::daemon::change::{self, Author};
@@ -191,7 +191,7 @@ impl Change {
                 continue;
             };
             if !rule.loses {
-                say(&format!(
+                info(&format!(
                     "rule {number} of the control socket: {}",
                     rule.reason
                 ));

@@ -6,7 +6,7 @@ use super::act::Alarms;
 use super::own::{About, Asker};
 use super::rotate::OldLogs;
 use super::{Journal, Keep};
-use crate::cli::report::advice;
+use crate::messages::advice;
 use crate::sink::log::directory::Directory;
 use crate::sink::log::{Access, Log};
 
