@@ -9,9 +9,9 @@ mod stream;
 
 use std::io;
 
-pub use control::{AuditControl, AuditSettings, AuditStatus};
+pub use control::{AuditSocket, AuditSettings, AuditStatus};
 pub use feature::LoginuidImmutable;
-pub use stream::{Message, MessageError, MessageStream};
+pub use stream::{Message, RecordError, RecordStream};
 
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto,

@@ -53,8 +53,8 @@ pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};
 pub use engine::{Detaching, Engine, Options, locked_in};
 pub use error::EngineError;
 pub use kaudit::{
-    AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,
-    MessageError, MessageStream,
+    AuditSocket, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,
+    RecordError, RecordStream,
 };
 pub use keys::{Epoch, Keys};
 pub use ledger::{Mark, Receipt, Span};

@@ -43,7 +43,7 @@ use audit::rule::Field;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
-pub use launch::{Command, Started, die_by};
+pub use launch::{Command, Started, exit_by_signal};
 pub use recorder::Counts;
 
 /// How calls are stopped.

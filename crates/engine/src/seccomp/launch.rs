@@ -363,7 +363,7 @@ pub(super) fn want_descriptors() {
 }
 
 /// Ends this process by a signal, as the command ended; returns when the signal does not do that.
-pub fn die_by(signal: Signal) {
+pub fn exit_by_signal(signal: Signal) {
     let _core = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: the default action runs no code of ours.
     let _old = unsafe { libc::signal(signal as libc::c_int, libc::SIG_DFL) };
