@@ -15,7 +15,7 @@ use crate::guard::{self, Ended};
 use crate::keeper;
 use crate::place;
 use crate::report::{FORM, Report, markdown, page, text};
-use crate::{Case, Options, State, find, listing, measure, say, workload};
+use crate::{Case, Options, State, find, info, listing, measure, workload};
 
 /// Exit status of a user without the rights, as `auditctl` has it.
 const NOT_ROOT: u8 = 4;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut options = options(args)?;
     if !geteuid().is_root() {
-        say("measuring needs root: it loads audit rules and BPF programs, and starts daemons");
+        info("measuring needs root: it loads audit rules and BPF programs, and starts daemons");
         return Ok(ExitCode::from(NOT_ROOT));
     }
     if args.restore {
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         install(&options)?;
     }
     for line in measure::leave_out(&mut options) {
-        say(&format!("left out: {line}"));
+        info(&format!("left out: {line}"));
     }
     if options.cases.is_empty() {
         bail!("no case can be measured here");
@@ -207,7 +207,7 @@ fn only_rules(text: &str) -> String {
 
 /// Status of a program that a signal has ended, as shells tell it.
 fn interrupted(signal: Signal) -> ExitCode {
-    say("interrupted: everything is put back, and nothing is reported");
+    info("interrupted: everything is put back, and nothing is reported");
     ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
 }
 
@@ -282,10 +282,10 @@ fn install(options: &Options) -> anyhow::Result<()> {
     }
     let packages = component::packages(&missing);
     if packages.is_empty() {
-        say("nothing is missing");
+        info("nothing is missing");
         return Ok(());
     }
-    say(&format!("installing {}", packages.join(", ")));
+    info(&format!("installing {}", packages.join(", ")));
     component::install(&packages)
 }
 

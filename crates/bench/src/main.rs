@@ -60,13 +60,13 @@ fn main() -> ExitCode {
     match cli::run(&cli::Args::parse()) {
         Ok(code) => code,
         Err(error) => {
-            say(&format!("{error:#}"));
+            info(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Prints a line on standard error. A closed pipe is ignored: it must not stop the restoration.
-fn say(line: &str) {
+fn info(line: &str) {
     let _closed = writeln!(io::stderr(), "tollgate-bench: {line}");
 }

@@ -24,9 +24,9 @@ use audit::conf::auditd::Settings;
 use audit::conf::plugin::{self, Plugin, is_plugin};
 use bstr::ByteSlice as _;
 
-use crate::messages::{self, print_findings, warn};
 use crate::config::{Configured, Trust};
 use crate::launch::Launcher;
+use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
 use feed::Feed;

@@ -11,7 +11,9 @@ mod daemon;
 mod dispatch;
 mod host;
 mod launch;
+mod messages;
 mod metrics;
+mod rule_files;
 mod sink;
 
 use std::process::ExitCode;

@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use bstr::BString;
 use nix::unistd::setsid;
 
-use crate::messages::{self, Exit, warn};
-use crate::rule_files;
 use crate::config;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
 use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
+use crate::messages::{self, Exit, warn};
+use crate::rule_files;
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 

@@ -22,12 +22,15 @@ use audit::event::Event;
 use audit::plan::Plan;
 use audit::plan::exclude::Exclude;
 use audit::record::encode;
-use engine::seccomp::{Backend, CommandSpec, CommandStatus, Observer, RunSummary, ResultCapture, RunError, exit_by_signal};
 use nix::errno::Errno;
+use trace::{
+    Backend, CommandSpec, CommandStatus, Observer, ResultCapture, RunError, RunSummary,
+    exit_by_signal,
+};
 
 use self::account::Account;
 use crate::messages::{self, info};
-use crate::rule_files::{self, RuleFiles, RuleFile};
+use crate::rule_files::{self, RuleFile, RuleFiles};
 use crate::sink::Accounts;
 use crate::sink::json;
 use crate::sink::log::Log;
@@ -114,7 +117,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
-    let Some(mut plan) = rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)? else {
+    let Some(mut plan) =
+        rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)?
+    else {
         return Ok(Err(NotRun::Ours));
     };
     if !plan.forks.is_empty() {

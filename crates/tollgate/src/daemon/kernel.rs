@@ -16,12 +16,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use engine::{AuditSocket, AuditSettings, AuditSummary, RecordStream};
+use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
-use crate::messages::info;
 use crate::config::native::Messages;
 use crate::control::wire::KernelMessages;
+use crate::messages::info;
 use saved::{Before, Saved};
 
 /// Where it is kept what was before: there is one kernel's audit on a machine.

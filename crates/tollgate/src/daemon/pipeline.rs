@@ -23,7 +23,8 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{Attached, Context, Decoder, Detaching, Keys, RecordStream, Options, Probe, Receipt};
+use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe, Receipt};
+use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 

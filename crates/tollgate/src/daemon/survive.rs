@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use super::orders::Record;
 use super::rule_counts::RuleCounts;
-use crate::messages::{info, warn};
 use crate::control::rule::Text;
+use crate::messages::{info, warn};
 use crate::sink::log::Log;
 
 /// Where things are pinned unless something else is said.

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
-use engine::AuditSummary;
+use netlink::AuditSummary;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;
 
-use crate::messages::{self, warn};
 use crate::config;
+use crate::messages::{self, warn};
 use crate::sink::journal::{Asker, Keep};
 
 /// Where `auditd` writes its state at CONT, and scripts look for it.

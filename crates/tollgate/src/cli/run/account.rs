@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use engine::seccomp::RunStats;
+use trace::RunStats;
 
 use crate::messages::info;
 use crate::sink::outlet::Written;

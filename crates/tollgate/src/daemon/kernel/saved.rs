@@ -13,9 +13,9 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::messages::info;
 use crate::control::server::private;
 use crate::daemon::locked::boot_id;
+use crate::messages::info;
 
 /// Longer files are not of ours.
 const LIMIT_BYTES: u64 = 4096;

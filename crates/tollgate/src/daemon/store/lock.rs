@@ -1,10 +1,10 @@
 //! What `-e 2` does.
 
 use super::{Auditing, IMMUTABLE, State, Store};
-use crate::messages::info;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::Settings;
 use crate::daemon::locked::Locked;
+use crate::messages::info;
 use crate::sink::journal::Held;
 use crate::sink::journal::rotate::OldLogs;
 

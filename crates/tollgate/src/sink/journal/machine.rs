@@ -6,10 +6,10 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::messages::{Priority, stderr_is_journal, emit};
 use crate::control::rule::Text;
 use crate::host::SENDMAIL;
 use crate::launch::{Launched, Launcher, Program, Runlevel};
+use crate::messages::{Priority, emit, stderr_is_journal};
 
 /// Where syslog listens.
 const SYSLOG: &str = "/dev/log";
