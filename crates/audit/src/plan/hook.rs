@@ -160,10 +160,10 @@ impl HookSelection {
             kernel,
         };
         let any_open = |call, rules: &SyscallPlan| {
-            inner::of(call).contains(&InternalHook::OpenObject) && !needs_watch(rules)
+            inner::of(call).contains(&InternalHook::OpenFilp) && !needs_watch(rules)
         };
         let mut operations = sides.operations(plan);
-        sides.refusals = kernel.inner.contains(InternalHook::OpenRefused)
+        sides.refusals = kernel.inner.contains(InternalHook::OpenMayOpen)
             && (plan
                 .syscalls
                 .iter()
@@ -322,10 +322,10 @@ impl HookSelection {
     /// Hooks that show what a call names.
     fn inner(self, call: SyscallId) -> impl Iterator<Item = Hook> {
         let shown = inner::of(call);
-        let refused = self.refusals && shown.contains(&InternalHook::OpenObject);
+        let refused = self.refusals && shown.contains(&InternalHook::OpenFilp);
         let shown = shown.iter().copied();
         shown
-            .chain(refused.then_some(InternalHook::OpenRefused))
+            .chain(refused.then_some(InternalHook::OpenMayOpen))
             .map(Hook::InternalHook)
     }
 

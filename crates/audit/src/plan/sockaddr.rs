@@ -77,8 +77,8 @@ mod tests {
         for arch in [Arch::X86_64, Arch::I386] {
             for syscall in (0..1024).map(Syscall) {
                 let seen = inner::of(SyscallId { arch, syscall });
-                let hooked = seen.contains(&InternalHook::SocketAddress)
-                    || seen.contains(&InternalHook::SocketAnswer);
+                let hooked = seen.contains(&InternalHook::SockaddrKernel)
+                    || seen.contains(&InternalHook::SockaddrUser);
                 assert_eq!(of(arch, syscall).is_some(), hooked, "{syscall:?}");
             }
         }

@@ -13,14 +13,14 @@ pub(super) fn place(call: SyscallId) -> u8 {
         Some(SyscallSockaddr::At(way, place)) => {
             let answer = match way {
                 SockaddrDirection::Given => 0,
-                SockaddrDirection::Answer => abi::ADDRESS_ANSWER,
+                SockaddrDirection::Answer => abi::ADDRESS_OUTPUT,
             };
             answer
                 | match place {
                     SockaddrSource::Argument(4) => abi::ADDRESS_FIFTH,
                     SockaddrSource::Argument(_) => abi::ADDRESS_SECOND,
-                    SockaddrSource::Message => abi::ADDRESS_MESSAGE,
-                    SockaddrSource::Messages => abi::ADDRESS_MESSAGES,
+                    SockaddrSource::Message => abi::ADDRESS_MSGHDR,
+                    SockaddrSource::Messages => abi::ADDRESS_MMSGHDR,
                 }
         }
     }

@@ -10,7 +10,7 @@ use audit::plan::explain::{Note, RuleCost, bits, call_name, shortened};
 use audit::plan::hook::Hook;
 use audit::plan::inner::InternalHook;
 use audit::plan::rule_list::RuleEntry;
-use audit::plan::{PlannedRule, SyscallId};
+use audit::plan::{SyscallId, PlannedRule};
 use audit::rule::{Dialect, print};
 use bstr::ByteSlice as _;
 
@@ -282,7 +282,7 @@ fn price(explained: &Explained) -> String {
                         .into(),
                     "       some 5000 for one that is recorded (counted in VMs, see docs/bench.md)".into(),
                 ]);
-                if explanation.hooks.contains(&Hook::InternalHook(InternalHook::OpenObject)) {
+                if explanation.hooks.contains(&Hook::InternalHook(InternalHook::OpenFilp)) {
                     lines.push(
                         "       but some 220 on every other way to open a file: all pass one function"
                             .into(),

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The filter, run on an event that user space has made up: for the test that it agrees with the plain
+ * evaluator. An object of its own, which only that test loads.
+ */
+#include "kernel.bpf.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "wire.h"
+#include "load.bpf.h"
+#include "ring.bpf.h"
+#include "scratch.bpf.h"
+#include "task.bpf.h"
+#include "path.bpf.h"
+#include "watch.bpf.h"
+#include "plan.bpf.h"
+#include "filesystem.bpf.h"
+#include "object.bpf.h"
+#include "filter.bpf.h"
+
+/* What the filter is asked, and its answer. */
+struct filter_test_case {
+	struct wire_event event;
+	struct wire_object object[WIRE_ITEMS];
+	__u32 hits;
+	__u32 hit[HITS_MAX];
+	__u32 exe_hits;
+	__u32 exe_hit[HITS_MAX];
+	__u32 first; /* index of the call's first test */
+	__u32 verdict;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct filter_test_case);
+} tlg_filter_test SEC(".maps");
+
+/* raw_tp, v4.17: never attached, only run by BPF_PROG_TEST_RUN, in the task that asks. */
+SEC("raw_tp/trial")
+int filter_test_run(void *ctx)
+{
+	__u32 key = 0;
+	struct filter_test_case *test = bpf_map_lookup_elem(&tlg_filter_test, &key);
+	struct scratch *s = bpf_map_lookup_elem(&tlg_scratch, &key);
+
+	if (!test || !s)
+		return 0;
+	s->event = test->event;
+	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
+		s->object[i].at = i * sizeof(struct wire_object);
+		*(struct wire_object *)tail_at(s, i * sizeof(struct wire_object)) = test->object[i];
+	}
+	for (__u32 i = 0; i < HITS_MAX; i++) {
+		s->hit[i] = test->hit[i];
+		s->exe_hit[i] = test->exe_hit[i];
+	}
+	s->hits = test->hits;
+	s->exe_hits = test->exe_hits;
+	test->verdict = run_rules(s, test->first);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";
