@@ -5,6 +5,8 @@
 
 mod docs;
 mod edges;
+mod lexer;
+mod modules;
 mod source;
 
 use std::collections::BTreeMap;
@@ -84,6 +86,7 @@ fn findings(files: &[File]) -> Vec<Finding> {
         }
     }
     findings.extend(edges::edges(&by_path));
+    findings.extend(modules::cycles(&by_path));
     findings.extend(docs::changelog(
         "CHANGELOG.md",
         by_path.get("CHANGELOG.md").copied(),
