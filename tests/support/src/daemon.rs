@@ -148,9 +148,9 @@ impl Daemon {
         output.clone()
     }
 
-    /// Whether it has printed this in a line that was waited for, or in one before it.
+    /// Whether it has printed this so far.
     pub fn has_printed(&self, text: &str) -> bool {
-        lock(&self.output).iter().any(|line| line.contains(text))
+        self.output().iter().any(|line| line.contains(text))
     }
 
     /// Waits until it prints a line with one of these texts; returns the line.

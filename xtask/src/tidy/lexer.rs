@@ -65,12 +65,18 @@ fn without_comments(text: &str) -> String {
             rest = rest.get(first.len_utf8()..).unwrap_or_default();
         } else {
             let (skipped, after) = rest.split_at(length);
-            let blanks = skipped.chars().map(|char| if char == '\n' { char } else { ' ' });
+            let blanks = skipped
+                .chars()
+                .map(|char| if char == '\n' { char } else { ' ' });
             code.extend(blanks);
             rest = after;
         }
         // `br"..."`: the prefix is no identifier.
-        before = if first == 'b' && !is_word(before) { ' ' } else { first };
+        before = if first == 'b' && !is_word(before) {
+            ' '
+        } else {
+            first
+        };
     }
     code
 }
@@ -109,7 +115,11 @@ fn string(text: &str) -> usize {
 
 /// The length of `r"..."` or `r#"..."#`.
 fn raw_string(text: &str) -> Option<usize> {
-    let hashes = text.get(1..)?.bytes().take_while(|&byte| byte == b'#').count();
+    let hashes = text
+        .get(1..)?
+        .bytes()
+        .take_while(|&byte| byte == b'#')
+        .count();
     let body = text.get(1 + hashes..)?.strip_prefix('"')?;
     let end = format!("\"{}", "#".repeat(hashes));
     let at = body.find(&end)?;
@@ -137,12 +147,16 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
-        code_of(text).split_whitespace().map(str::to_owned).collect()
+        code_of(text)
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]
     fn comments_and_strings_are_blanks() {
-        let text = "a // b\n/* c /* d */ e */ f \"g \\\" h\" r#\"i \" j\"# 'k' '\\'' l<'m> br\"n\"\n";
+        let text =
+            "a // b\n/* c /* d */ e */ f \"g \\\" h\" r#\"i \" j\"# 'k' '\\'' l<'m> br\"n\"\n";
         assert_eq!(words(text), ["a", "f", "l<'m>", "b"]);
         assert_eq!(code_of(text).lines().count(), 2);
     }

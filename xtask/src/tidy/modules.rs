@@ -25,7 +25,9 @@ pub(super) fn cycles(files: &BTreeMap<&str, &str>) -> Vec<Finding> {
     }
     let paths = |package: &str, file: &str| {
         let path = format!("{package}/src/{file}");
-        files.get_key_value(path.as_str()).map_or("", |(&path, _)| path)
+        files
+            .get_key_value(path.as_str())
+            .map_or("", |(&path, _)| path)
     };
     let mut findings = Vec::new();
     for (package, sources) in &crates {
@@ -121,7 +123,8 @@ fn depth(file: &str) -> usize {
 
 /// Whether a file holds tests only.
 fn is_test(file: &str) -> bool {
-    file.split('/').any(|part| part == "tests.rs" || part == "tests")
+    file.split('/')
+        .any(|part| part == "tests.rs" || part == "tests")
 }
 
 /// The top-level modules that code names, each with its line. `depth` is that of the module of the file.
@@ -234,8 +237,10 @@ mod tests {
         ]);
         assert_eq!(
             found,
-            ["c/src/a.rs:2: modules form a cycle: a -> b (c/src/a.rs:2), b -> c (c/src/b/deep.rs:3), \
-              c -> a (c/src/c.rs:1)"]
+            [
+                "c/src/a.rs:2: modules form a cycle: a -> b (c/src/a.rs:2), b -> c (c/src/b/deep.rs:3), \
+              c -> a (c/src/c.rs:1)"
+            ]
         );
     }
 
