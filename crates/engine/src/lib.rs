@@ -5,65 +5,41 @@
 //! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`Pins`] has names for
 //! what outlives it, and [`Survivors`] are what a daemon before this one has left there.
 //!
-//! All `unsafe` of the workspace is here. What events mean, how they are written and where they go is
+//! What events mean, how they are written and where they go is
 //! left to the crates `audit` and `tollgate`.
 
 mod abi;
 mod attach;
-mod aux;
-mod child;
-mod clock;
-mod data;
+mod compile;
 mod decode;
-mod descriptor;
 mod engine;
+mod epoch;
 mod error;
-mod function;
-mod heartbeat;
-mod hints;
-mod inherited;
-mod items;
-mod kaudit;
-mod keys;
-mod ledger;
+mod handover;
+mod hooks;
 mod load;
-mod lower;
-mod maps;
-mod memory;
-mod note;
-mod passing;
-mod pins;
-mod probe;
-mod program;
-mod reap;
-mod refusal;
+mod options;
 mod ring;
-pub mod seccomp;
-mod spot;
+mod skeleton;
 mod stats;
-mod survive;
-mod thread;
-mod tracefs;
-pub mod uring;
-mod watch;
+mod sys;
 
-pub use attach::Attached;
-pub use child::unblock_signals;
-pub use clock::{Clock, Moment};
+pub use decode::rule_keys::Keys;
 pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};
-pub use engine::{Detaching, Engine, Options, locked_in};
+pub use engine::{Detaching, Engine};
+pub use epoch::Epoch;
 pub use error::EngineError;
-pub use kaudit::{
-    AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,
-    MessageError, MessageStream,
-};
-pub use keys::{Epoch, Keys};
-pub use ledger::{Mark, Receipt, Span};
+pub use handover::lock_note::locked_in;
+pub use handover::pins::{PinError, Pins};
+pub use handover::{Left, Survivors};
+pub use hooks::attach_point::Attached;
+pub use hooks::kernel_probe::Probe;
 pub use load::{Places, Storage};
-pub use passing::{receive_with, send_with};
-pub use pins::{PinError, Pins};
-pub use probe::Probe;
+pub use options::Options;
+pub use ring::checkpoint::{Mark, Receipt, Span};
+pub use ring::clock::{Clock, Moment};
 pub use ring::{Events, Ring, Wake};
 pub use stats::{Cut, Lost, Runs, Stats};
-pub use survive::{Left, Survivors};
-pub use thread::boost;
+pub use sys::fd_passing::{receive_with, send_with};
+pub use sys::priority::boost;
+pub use sys::signal_mask::unblock_signals;

@@ -17,8 +17,8 @@ use audit::rule::{Diagnostic, Severity};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-use crate::cli::rules::SourceFile;
 use crate::host::ThisMachine;
+use crate::messages::SourceText;
 
 /// Where `auditd` has its configuration.
 pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
@@ -52,7 +52,7 @@ pub(crate) struct Configured<T> {
     /// What it says; counts only when nothing is wrong with it.
     pub(crate) settings: T,
     /// Its text, and what is to be said about it.
-    pub(crate) file: SourceFile,
+    pub(crate) file: SourceText,
 }
 
 impl<T> Configured<T> {
@@ -69,10 +69,9 @@ impl<T> Configured<T> {
         let (settings, diagnostics) = parse(&bytes);
         Ok(Self {
             settings,
-            file: SourceFile {
+            file: SourceText {
                 path: path.to_owned(),
                 bytes,
-                lines: Vec::new(),
                 diagnostics,
             },
         })

@@ -24,9 +24,9 @@ use audit::conf::auditd::Settings;
 use audit::conf::plugin::{self, Plugin, is_plugin};
 use bstr::ByteSlice as _;
 
-use crate::cli::report::{self, file_warnings, warn};
 use crate::config::{Configured, Trust};
 use crate::launch::Launcher;
+use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
 use feed::Feed;
@@ -127,7 +127,7 @@ impl Dispatcher {
                     self.feeds.push(feed);
                 }
                 Err(error) => {
-                    let advice = report::advice(&error);
+                    let advice = messages::permission_hint(&error);
                     warn(&format!("plugin {name} is left out: {error:#}{advice}"));
                 }
             }
@@ -180,7 +180,7 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
     for (name, read) in configured(settings) {
         match read {
             Ok(read) => {
-                file_warnings(&read.file);
+                print_findings(&read.file);
                 if !read.is_right() {
                     warn(&format!("plugin {name} is left out: its file is wrong"));
                 } else if read.settings.active {

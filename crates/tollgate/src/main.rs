@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod cli;
 mod config;
 mod control;
@@ -12,7 +11,9 @@ mod daemon;
 mod dispatch;
 mod host;
 mod launch;
+mod messages;
 mod metrics;
+mod rule_files;
 mod sink;
 
 use std::process::ExitCode;
@@ -26,6 +27,6 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        Err(error) => cli::report::failure(&error),
+        Err(error) => messages::print_error(&error),
     }
 }

@@ -10,12 +10,12 @@ use anyhow::Context as _;
 use bstr::BString;
 use nix::unistd::setsid;
 
-use super::report::{self, Exit, warn};
-use super::rules;
 use crate::config;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
 use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
+use crate::messages::{self, Exit, warn};
+use crate::rule_files;
 use crate::sink::Accounts;
 use crate::sink::terminal::{Interpret, Terminal};
 
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None
     };
     let detached = args.detached;
-    let Some(file) = settings(args, rules::NOTHING)? else {
+    let Some(file) = settings(args, rule_files::NOTHING_ATTACHED)? else {
         return Ok(Exit::Config.into());
     };
     let rules = rule_source(args, &file);
@@ -188,10 +188,10 @@ fn rule_source(args: &Args, file: &native::Settings) -> RuleSource {
 /// The same as the configuration file says it now, where the daemon has begun with other settings; what else
 /// they say is told. `None` when the file is wrong, which has been said.
 fn rules_again(args: &Args, begun: &native::Settings) -> Option<RuleSource> {
-    let now = match settings(args, rules::OLD) {
+    let now = match settings(args, rule_files::RULES_UNCHANGED) {
         Ok(now) => now?,
         Err(error) => {
-            warn(&format!("{}: {error:#}", rules::OLD));
+            warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
             return None;
         }
     };
@@ -250,7 +250,7 @@ fn settings(args: &Args, follows: &str) -> anyhow::Result<Option<native::Setting
         None => return Ok(Some(native::Settings::default())),
     };
     let read = config::read_native(&path)?;
-    report::file_warnings(&read.file);
+    messages::print_findings(&read.file);
     Ok(if read.is_right() {
         Some(read.settings)
     } else {

@@ -22,12 +22,15 @@ use audit::event::Event;
 use audit::plan::Plan;
 use audit::plan::exclude::Exclude;
 use audit::record::encode;
-use engine::seccomp::{Carrier, Command, Ending, Observer, Outcome, Results, RunError, die_by};
 use nix::errno::Errno;
+use trace::{
+    Backend, CommandSpec, CommandStatus, Observer, ResultCapture, RunError, RunSummary,
+    exit_by_signal,
+};
 
 use self::account::Account;
-use super::report::{self, say};
-use super::rules::{self, Loaded, SourceFile};
+use crate::messages::{self, info};
+use crate::rule_files::{self, RuleFile, RuleFiles};
 use crate::sink::Accounts;
 use crate::sink::json;
 use crate::sink::log::Log;
@@ -98,35 +101,37 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(not_run)) => return not_run.into(),
         Err(error) => {
-            let _failure = report::failure(&error);
+            let _failure = messages::print_error(&error);
             return NotRun::Ours.into();
         }
     };
     match outcome.ending {
-        Ending::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        Ending::Signal(signal) => {
-            die_by(signal);
+        CommandStatus::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        CommandStatus::Signal(signal) => {
+            exit_by_signal(signal);
             // A signal that does not end us is told as shells do.
             ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
         }
-        Ending::NotStarted(errno) => not_started(args, errno).into(),
+        CommandStatus::NotStarted(errno) => not_started(args, errno).into(),
     }
 }
 
-fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
-    let Some(mut plan) = rules::plan(loaded(args)?, args.partial, rules::NOTHING)? else {
+fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
+    let Some(mut plan) =
+        rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)?
+    else {
         return Ok(Err(NotRun::Ours));
     };
     if !plan.forks.is_empty() {
-        say(
+        info(
             "rules of the task list are about tasks of the whole machine: they have no effect here",
         );
     }
     if !plan.operations.is_empty() {
-        say("operations of io_uring are not seen here: rules of the io_uring list have no effect");
+        info("operations of io_uring are not seen here: rules of the io_uring list have no effect");
     }
     if plan.filesystems.conditions().next().is_some() {
-        say(
+        info(
             "on which file system a name is, is not looked at here: rules of the filesystem list have no effect",
         );
     }
@@ -136,14 +141,14 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
         Err(errno) => return Ok(Err(not_started(args, errno))),
     };
     let results = if args.no_result {
-        Results::Unneeded
+        ResultCapture::Unneeded
     } else {
-        Results::Wanted
+        ResultCapture::Wanted
     };
-    let carrier = Carrier::of(&plan, results);
+    let carrier = Backend::of(&plan, results);
     let sinks = Sinks::open(args)?;
     let blocked = signals::block().context("cannot block signals")?;
-    let command = Command {
+    let command = CommandSpec {
         program,
         args: strings(&args.command)?,
         blocked,
@@ -156,7 +161,7 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
     let mut running = sinks.start(plan.exclude.clone())?;
     signals::forward(started.child())?;
     if running.view.is_some() {
-        say(&ready(&plan, carrier));
+        info(&ready(&plan, carrier));
     }
     let followed = started.follow(&plan, results, &mut running);
     let account = running.finish();
@@ -165,13 +170,13 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
     Ok(Ok(outcome))
 }
 
-fn loaded(args: &Args) -> Result<Loaded> {
+fn loaded(args: &Args) -> Result<RuleFiles> {
     if !args.rules.is_empty() {
-        return rules::load(&args.rules);
+        return rule_files::read(&args.rules);
     }
     let name = PathBuf::from("<the rules built in>");
-    let built_in = SourceFile::parse(name, FIRST_RULES.as_bytes().to_vec());
-    Ok(Loaded {
+    let built_in = RuleFile::parse(name, FIRST_RULES.as_bytes().to_vec());
+    Ok(RuleFiles {
         files: vec![built_in],
     })
 }
@@ -180,7 +185,7 @@ fn loaded(args: &Args) -> Result<Loaded> {
 fn refuse(error: RunError) -> Result<NotRun> {
     let advice = why::advice(&error);
     let error = anyhow::Error::from(error);
-    say(&match advice {
+    info(&match advice {
         Some(advice) => format!("{error:#}: {advice}"),
         None => format!("{error:#}"),
     });
@@ -189,7 +194,7 @@ fn refuse(error: RunError) -> Result<NotRun> {
 
 fn not_started(args: &Args, errno: Errno) -> NotRun {
     let name = args.command.first().map(|name| name.to_string_lossy());
-    say(&format!(
+    info(&format!(
         "cannot run `{}`: {}",
         name.unwrap_or_default(),
         errno.desc()
@@ -231,10 +236,10 @@ fn strings(words: &[OsString]) -> Result<Vec<CString>> {
         .context("an argument holds a NUL byte")
 }
 
-fn ready(plan: &Plan, carrier: Carrier) -> String {
+fn ready(plan: &Plan, carrier: Backend) -> String {
     let how = match carrier {
-        Carrier::Trace => "with results",
-        Carrier::Notify => "without results",
+        Backend::Trace => "with results",
+        Backend::Notify => "without results",
     };
     format!(
         "auditing {} calls for {} rules in one command, engine seccomp, {how}",
@@ -298,7 +303,7 @@ impl Sinks {
             Some(interpret) => {
                 let mut screen = AutoStream::new(io::stderr(), ColorChoice::Auto);
                 let outlet = Outlet::start("tlg-print", move |text: &[u8]| {
-                    report::unless_closed(screen.write_all(text))
+                    messages::ignore_broken_pipe(screen.write_all(text))
                 })?;
                 let terminal = Terminal::new(interpret, Box::new(outlet.pen()));
                 Some((outlet, terminal))
@@ -351,6 +356,6 @@ impl Observer for Running {
     }
 
     fn remark(&mut self, text: &str) {
-        say(text);
+        info(text);
     }
 }

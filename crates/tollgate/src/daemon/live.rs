@@ -20,11 +20,11 @@ use super::pipeline::{Running, Started, Written};
 use super::reader::Drained;
 use super::store::Auditing;
 use super::tend::LogOrders;
-use crate::cli::report::warn;
 use crate::control::rule::Text;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
+use crate::messages::warn;
 use crate::sink::journal::Held;
 use crate::sink::outlet::{self, Gauge};
 

@@ -25,7 +25,7 @@ use super::orders::{Lock, Order, Replaced, Taken};
 use super::pipeline::{Batch, Shown, Started, Written};
 use super::rule_counts::RuleCount;
 use super::survive::{self, Pinning};
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::sink::outlet::Outlet;
 use begin::Begun;
 
@@ -416,6 +416,6 @@ fn last_messages(state: &RefCell<Encoding>) -> anyhow::Result<()> {
 /// Looks whether the engine's programs run, and says what has changed.
 fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
     if let Some(change) = heartbeat.look(engine.runs(), Instant::now()) {
-        say(&change.to_string());
+        info(&change.to_string());
     }
 }

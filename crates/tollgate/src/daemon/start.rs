@@ -13,7 +13,8 @@ use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use bstr::BString;
-use engine::{KernelAudit, MessageStream, Options, Pins, Probe};
+use engine::{Options, Pins, Probe};
+use netlink::{AuditSummary, RecordStream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -33,10 +34,10 @@ use super::pipeline::{Pipeline, Running, Started};
 use super::summary::{Ready, Rules, Summary};
 use super::survive::{Pinning, Survival};
 use super::tend::{self, LogSource, Tend};
-use crate::cli::report::{Exit, say, warn};
 use crate::control::server::{self, Server};
 use crate::dispatch;
 use crate::launch::Launcher;
+use crate::messages::{Exit, info, warn};
 use crate::metrics::{Address, Metrics};
 use crate::sink::journal::{Journal, Keep, ThisMachine};
 use crate::sink::json::file::{self as json, JsonLog};
@@ -108,7 +109,7 @@ pub(crate) enum Control {
 /// What kept the daemon from starting, or made the engine fail.
 pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {
-        say(NOT_ROOT);
+        info(NOT_ROOT);
         return Ok(Exit::NotRoot.into());
     }
     let mut server = listen(&settings.control)?;
@@ -171,7 +172,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let pinned_in = pinned_in.filter(|_| started.pinned);
     tell_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
     drop(priced);
-    say(&format!("confined: {confinement}"));
+    info(&format!("confined: {confinement}"));
     let auditing = format!("auditing with the engine {}", started.engine.name());
     let kept = Kept {
         log: log_path,
@@ -237,11 +238,11 @@ fn tell_start(
     }
     rules::tell_denials(plan);
     if started.adopted {
-        say("goes on where the daemon before this one has ended");
+        info("goes on where the daemon before this one has ended");
     }
     if let Some(place) = pinned_in {
         let place = place.display();
-        say(&format!(
+        info(&format!(
             "what audits outlives this daemon: pinned in `{place}`"
         ));
     }
@@ -253,13 +254,13 @@ fn tell_start(
         price: &price(plan, started.engine, kernel),
         log,
     };
-    say(&ready.to_string());
+    info(&ready.to_string());
 }
 
 /// What must be opened, or looked at, before rights are given up.
 struct Opened {
     source: Option<MessageSource>,
-    messages: Option<MessageStream>,
+    messages: Option<RecordStream>,
     signals: SignalFd,
     probe: Probe,
     launcher: Option<Launcher>,
@@ -315,14 +316,14 @@ fn finish(
     let (mut outcome, detaching) = running.join()?;
     outcome.lost_messages = lost_messages;
     let summary = Summary(&outcome);
-    say(&format!("stopped: {summary}; log {}", log.display()));
+    info(&format!("stopped: {summary}; log {}", log.display()));
     if let Some(place) = left_in {
-        say(&format!(
+        info(&format!(
             "what audits goes on, for the next daemon: pinned in `{}`",
             place.display()
         ));
     } else if live.attached.hooks.len() > SLOW_TO_DETACH {
-        say(&format!("detaching {} hooks", live.attached.hooks.len()));
+        info(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
         detaching.finish()?;
@@ -452,7 +453,7 @@ fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
         Control::No => Ok(None),
         Control::At(path) => Server::listen(path).map(Some),
         Control::IfFree(path) if server::is_taken(path) => {
-            say(&format!(
+            info(&format!(
                 "another daemon listens at `{}`: this one takes no commands",
                 path.display()
             ));
@@ -475,8 +476,8 @@ fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
 
 /// Something else that makes every syscall pay is worth a line: people would blame us for it.
 fn say_who_else_audits() {
-    match KernelAudit::ask() {
-        Ok(kernel) if kernel.is_armed() => warn(&format!(
+    match AuditSummary::ask() {
+        Ok(kernel) if kernel.slows_syscalls() => warn(&format!(
             "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \
              `auditctl -D; auditctl -a never,task` makes tasks started from then on free of it",
             if kernel.enabled {

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
-use engine::LoginuidImmutable;
+use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 
 use super::change::{self, Author};
@@ -24,11 +24,11 @@ use super::losses::Limits;
 use super::means::Means;
 use super::orders::Guard;
 use super::summary::Rules;
-use crate::cli::report::warn;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::server::Peer;
 use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
 use crate::host::Planner;
+use crate::messages::warn;
 use crate::sink::journal::Held;
 
 /// Source of rules that came over the socket, where others have the index of their file.

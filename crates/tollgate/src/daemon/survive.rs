@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use super::orders::Record;
 use super::rule_counts::RuleCounts;
-use crate::cli::report::{say, warn};
 use crate::control::rule::Text;
+use crate::messages::{info, warn};
 use crate::sink::log::Log;
 
 /// Where things are pinned unless something else is said.
@@ -70,7 +70,7 @@ impl Survival {
             Self::IfPossible(path) => match Pins::open(path) {
                 Ok(pins) => Ok(Some(pins)),
                 Err(error @ PinError::Busy { .. }) => {
-                    say(&format!("{error}: auditing ends with this one"));
+                    info(&format!("{error}: auditing ends with this one"));
                     Ok(None)
                 }
                 Err(error) => {

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
-use engine::KernelAudit;
+use netlink::AuditSummary;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;
 
-use crate::cli::report::{self, warn};
 use crate::config;
+use crate::messages::{self, warn};
 use crate::sink::journal::{Asker, Keep};
 
 /// Where `auditd` writes its state at CONT, and scripts look for it.
@@ -86,7 +86,7 @@ impl LogSource {
         let conf = match (&self.conf, &self.path) {
             (Some(conf), _) => {
                 let read = config::read_auditd(conf)?;
-                report::file_warnings(&read.file);
+                messages::print_findings(&read.file);
                 if !read.is_right() {
                     return Ok(None);
                 }
@@ -107,7 +107,7 @@ impl LogSource {
             return Ok(());
         }
         // Without the kernel's audit there is no auditd either.
-        let reader = KernelAudit::ask().map_or(0, |kernel| kernel.reader);
+        let reader = AuditSummary::ask().map_or(0, |kernel| kernel.reader);
         let name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
         if name.trim_end() == "auditd" {
             bail!(

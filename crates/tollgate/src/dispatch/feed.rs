@@ -14,8 +14,8 @@ use crossbeam_channel::{Sender, unbounded};
 use super::chunk::Chunk;
 use super::process::{Control, Process};
 use super::socket::Socket;
-use crate::cli::report::warn;
 use crate::launch::Launcher;
+use crate::messages::warn;
 
 /// Longest record that `auditd` takes: what an entry of `q_depth` may be.
 ///

@@ -16,9 +16,9 @@ use crossbeam_channel::after;
 
 use super::chunk::Chunk;
 use super::feed::{Loss, Shared};
-use crate::cli::report::warn;
 use crate::control::rule::Text;
 use crate::launch::{Launched, Launcher, Program, Sent};
+use crate::messages::warn;
 
 /// How long a plugin may take to end by itself when its input ends, and then at TERM.
 const TO_END: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ use audit::ids::Arch;
 use audit::rule::auditctl::{self, Answer as Read, Request as Asked, Signal};
 use audit::rule::{Command, Dialect, Host as _, listing};
 use bstr::{BString, ByteSlice as _};
-use engine::LoginuidImmutable;
+use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 use nix::sys::signal::{self, kill};
 use nix::unistd::Pid;
@@ -18,11 +18,11 @@ use nix::unistd::Pid;
 use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
 use super::{message, shown, usage};
-use crate::cli::rules;
 use crate::control::client::Client;
 use crate::control::rule::Text;
 use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
 use crate::host::ThisMachine;
+use crate::rule_files;
 
 /// Status when rules may not be changed, or nobody can be asked.
 const CANNOT: u8 = 1;
@@ -110,7 +110,7 @@ impl<'s> Live<'s> {
         if self.status()?.enabled == 2 {
             return Err(Failed::with(CANNOT, IMMUTABLE));
         }
-        let bytes = rules::bytes(path)
+        let bytes = rule_files::read_bytes(path)
             .map_err(|error| Failed::with(CANNOT, file::unreadable(path, &error)))?;
         let mut batch = Batch::default();
         let mut failed = false;

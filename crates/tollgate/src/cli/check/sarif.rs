@@ -9,25 +9,30 @@ use std::io::{self, Write};
 use audit::rule::{Diagnostic, Severity, codes};
 use serde_json::{Value, json};
 
-use crate::cli::rules::{Loaded, SourceFile};
+use crate::rule_files::{RuleFile, RuleFiles};
 
 /// Writes all findings of all files as one run.
-pub(super) fn write(loaded: &Loaded, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(loaded: &RuleFiles, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &log(loaded))?;
     writeln!(out)
 }
 
-fn log(loaded: &Loaded) -> Value {
+fn log(loaded: &RuleFiles) -> Value {
     let used: BTreeSet<&str> = loaded
         .files
         .iter()
-        .flat_map(|file| file.diagnostics.iter().map(|finding| finding.code))
+        .flat_map(|file| file.source.diagnostics.iter().map(|finding| finding.code))
         .collect();
     let rules: Vec<Value> = used.into_iter().map(rule).collect();
     let results: Vec<Value> = loaded
         .files
         .iter()
-        .flat_map(|file| file.diagnostics.iter().map(|finding| result(file, finding)))
+        .flat_map(|file| {
+            file.source
+                .diagnostics
+                .iter()
+                .map(|finding| result(file, finding))
+        })
         .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -53,7 +58,7 @@ fn rule(code: &str) -> Value {
     })
 }
 
-fn result(file: &SourceFile, finding: &Diagnostic) -> Value {
+fn result(file: &RuleFile, finding: &Diagnostic) -> Value {
     let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -79,11 +84,11 @@ fn result(file: &SourceFile, finding: &Diagnostic) -> Value {
 
 /// The path as a reference that is relative where the path is: everything but what stands for
 /// itself in a URI is escaped.
-fn uri(file: &SourceFile) -> String {
+fn uri(file: &RuleFile) -> String {
     use std::os::unix::ffi::OsStrExt as _;
 
     let mut out = String::new();
-    for &byte in file.path.as_os_str().as_bytes() {
+    for &byte in file.source.path.as_os_str().as_bytes() {
         let is_plain = byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
         if is_plain {
             out.push(char::from(byte));
@@ -104,10 +109,10 @@ fn hex(byte: u8) -> impl Iterator<Item = char> {
 }
 
 /// Column in characters, from 1; bytes that are no text count one each.
-fn column(file: &SourceFile, finding: &Diagnostic) -> usize {
+fn column(file: &RuleFile, finding: &Diagnostic) -> usize {
     let before = usize::try_from(finding.column.saturating_sub(1)).unwrap_or_default();
     let start = finding.span.start.saturating_sub(before);
-    let prefix = file.bytes.get(start..finding.span.start);
+    let prefix = file.source.bytes.get(start..finding.span.start);
     String::from_utf8_lossy(prefix.unwrap_or_default())
         .chars()
         .count()
@@ -121,8 +126,8 @@ mod tests {
     #[test]
     fn findings_are_results_with_rule_and_place() {
         let text = "-w /x -p w\n-a always,exit -F foo=1\n";
-        let loaded = Loaded {
-            files: vec![SourceFile::parse("a b.rules".into(), text.into())],
+        let loaded = RuleFiles {
+            files: vec![RuleFile::parse("a b.rules".into(), text.into())],
         };
         let log = log(&loaded);
         assert_eq!(log["version"], "2.1.0");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::cli::rules::SourceFile;
+use crate::rule_files::RuleFile;
 
 /// Numbers of the lines that say something: neither empty nor a comment.
 fn speaking(text: &[u8]) -> BTreeSet<u32> {
@@ -21,16 +21,16 @@ fn speaking(text: &[u8]) -> BTreeSet<u32> {
 
 #[track_caller]
 fn every_line_is_accounted_for(path: &Path) {
-    let file = SourceFile::parse(path.to_owned(), std::fs::read(path).unwrap());
+    let file = RuleFile::parse(path.to_owned(), std::fs::read(path).unwrap());
     let settings = file
         .lines
         .iter()
         .filter(|line| !matches!(line.command, audit::rule::Command::Add { .. }));
     let mut accounted: BTreeSet<u32> = settings.map(|line| line.number).collect();
-    accounted.extend(file.diagnostics.iter().map(|found| found.line));
-    let expected = speaking(&file.bytes);
+    accounted.extend(file.source.diagnostics.iter().map(|found| found.line));
+    let expected = speaking(&file.source.bytes);
 
-    let parts = (path.to_owned(), file.lines, file.diagnostics);
+    let parts = (path.to_owned(), file.lines, file.source.diagnostics);
     let explained = Explained::new([parts], EngineKind::Tracepoint, Kernel::OLD);
     accounted.extend(explained.plan.rules.iter().map(|rule| rule.line));
     let plan = &explained.plan;

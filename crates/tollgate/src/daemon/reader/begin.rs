@@ -9,12 +9,12 @@ use crossbeam_channel::bounded;
 use engine::{Decoder, Engine, Keys, Pins, Places, Survivors};
 
 use super::{DRAIN, Drain, Drained, Reader, last_messages};
-use crate::cli::report::warn;
 use crate::daemon::encoding::Encoding;
 use crate::daemon::losses::{Losses, Rate};
 use crate::daemon::pipeline::{Batch, Started};
 use crate::daemon::rule_counts::RuleCounts;
 use crate::daemon::survive::{self, Found, Pinning};
+use crate::messages::warn;
 
 /// An engine that audits, and what its events need.
 pub(super) struct Begun<'s> {

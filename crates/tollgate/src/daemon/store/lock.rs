@@ -1,10 +1,10 @@
 //! What `-e 2` does.
 
 use super::{Auditing, IMMUTABLE, State, Store};
-use crate::cli::report::say;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::Settings;
 use crate::daemon::locked::Locked;
+use crate::messages::info;
 use crate::sink::journal::Held;
 use crate::sink::journal::rotate::OldLogs;
 
@@ -54,7 +54,7 @@ impl Store {
                 "no LSM program keeps root's own tools from programs, maps, pins and the log: {why}"
             ),
         };
-        say(&format!(
+        info(&format!(
             "rules and settings are locked until the machine starts again; {guard}"
         ));
         Ok(())

@@ -8,10 +8,10 @@ use audit::rule::{Command, Place, Rule};
 use nix::errno::Errno;
 
 use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
-use crate::cli::report::say;
 use crate::control::rule::{RuleForm, Text};
 use crate::control::wire::{Outcome, Refusal, Settings, Step};
 use crate::daemon::change::{self, Author};
+use crate::messages::info;
 
 /// A change on its way: the state that it leads to, and what came of the steps.
 pub(super) struct Change {
@@ -191,7 +191,7 @@ impl Change {
                 continue;
             };
             if !rule.loses {
-                say(&format!(
+                info(&format!(
                     "rule {number} of the control socket: {}",
                     rule.reason
                 ));

@@ -6,7 +6,7 @@ use super::act::Alarms;
 use super::own::{About, Asker};
 use super::rotate::OldLogs;
 use super::{Journal, Keep};
-use crate::cli::report::advice;
+use crate::messages::permission_hint;
 use crate::sink::log::directory::Directory;
 use crate::sink::log::{Access, Log};
 
@@ -17,7 +17,7 @@ impl Journal {
         let changed = keep.is_some_and(|keep| match self.take_on(keep) {
             Ok(()) => true,
             Err(error) => {
-                let advice = advice(&error);
+                let advice = permission_hint(&error);
                 self.alarm(&format!(
                     "the old configuration stays in force: {error:#}{advice}"
                 ));

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::cli::report::{Priority, is_journal, utter};
 use crate::control::rule::Text;
 use crate::host::SENDMAIL;
 use crate::launch::{Launched, Launcher, Program, Runlevel};
+use crate::messages::{Priority, emit, stderr_is_journal};
 
 /// Where syslog listens.
 const SYSLOG: &str = "/dev/log";
@@ -88,8 +88,8 @@ impl Machine for ThisMachine {
             Urgency::Alert => (Priority::Alert, 25),
             Urgency::Notice => (Priority::Warning, 29),
         };
-        utter(said, text);
-        if is_journal() {
+        emit(said, text);
+        if stderr_is_journal() {
             return; // which is syslog, too, and would have it twice
         }
         // A machine without syslog has heard it above; one whose syslog is stuck makes nobody wait.

@@ -12,7 +12,7 @@ use audit::record::gather::Gatherer;
 use serde::Deserialize;
 
 use super::{Schema, records};
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::sink::journal::names::Names;
 use crate::sink::journal::rotate::{self, OldLogs};
 use crate::sink::log::directory::Directory;

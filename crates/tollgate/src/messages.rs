@@ -1,0 +1,112 @@
+//! Messages on standard error, findings in the user's files, and exit statuses.
+//!
+//! [`findings`] draws findings over the line of a file that they are about; [`stderr`] adds the priority
+//! that the journal reads.
+
+mod findings;
+mod stderr;
+
+use std::borrow::Cow;
+use std::io;
+use std::process::ExitCode;
+
+use nix::errno::Errno;
+
+pub(crate) use findings::{SourceText, print_findings, write_findings};
+pub(crate) use stderr::{Priority, emit, stderr_is_journal};
+
+/// The exit status of a command. clap exits with 2 on a malformed command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 0: success.
+    Success,
+    /// 1: the command failed, or found errors in what it checked.
+    Failure,
+    /// 3: the daemon stopped normally, but events were lost or hooks were disabled for a time.
+    Lost,
+    /// 4: permission denied, as in `auditctl` and `auditd`.
+    NotRoot,
+    /// 6: configuration error, as in `auditd`.
+    Config,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Success => Self::SUCCESS,
+            Exit::Failure => Self::FAILURE,
+            Exit::Lost => Self::from(3),
+            Exit::NotRoot => Self::from(4),
+            Exit::Config => Self::from(6),
+        }
+    }
+}
+
+/// Prints an informational line on standard error. Write errors are ignored: auditing goes on.
+pub(crate) fn info(line: &str) {
+    emit(Priority::Info, line);
+}
+
+/// Prints a warning.
+pub(crate) fn warn(line: &str) {
+    emit(Priority::Warning, line);
+}
+
+/// Prints the error that ended the program, on one line.
+pub(crate) fn print_error(error: &anyhow::Error) -> ExitCode {
+    emit(Priority::Error, &escape_control(&format!("{error:#}")));
+    Exit::Failure.into()
+}
+
+/// Returns a hint to append where Landlock denied a write: a running daemon can write only below the
+/// directories that were configured when it started.
+pub(crate) fn permission_hint(error: &anyhow::Error) -> &'static str {
+    let denied = error.chain().any(|cause| {
+        let io_error = cause.downcast_ref::<io::Error>();
+        io_error.is_some_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+            || cause.downcast_ref() == Some(&Errno::EACCES)
+    });
+    if denied {
+        "; a running daemon can write only below the directories configured when it started: restart it"
+    } else {
+        ""
+    }
+}
+
+/// Treats a closed pipe as success: the reader has seen enough.
+///
+/// # Errors
+/// Any other error of `written`.
+pub(crate) fn ignore_broken_pipe(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// Escapes control characters, for a terminal.
+pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for char in text.chars() {
+        if char.is_control() {
+            out.extend(char.escape_default());
+        } else {
+            out.push(char);
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(escape_control("a\u{1b}[m\n"), r"a\u{1b}[m\n");
+        assert_eq!(escape_control("a"), "a");
+    }
+}

@@ -1,0 +1,380 @@
+//! Who makes a call: identity, program and terminal of a stopped task, from `/proc` and its pidfd.
+//!
+//! Ids, the task's name and its working directory are read for each event. What only an exec changes is
+//! kept for the program's image. Login uid, session and terminal are read again when the coarse clock has ticked.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileExt as _;
+
+use audit::event::{Task, Time};
+use audit::ids::Auid;
+use bstr::ByteSlice as _;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
+use nix::sys::stat::{Mode, fstatat};
+use nix::unistd::Pid;
+
+use crate::ids::{Ids, Source, whole};
+
+/// Threads that are remembered; beyond, all are forgotten and looked at anew.
+const MOST_THREADS: usize = 4096;
+/// The kernel's audit shows no more of a command line.
+const TITLE_BYTES: usize = 128;
+
+/// Tasks that made calls.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    threads: HashMap<i32, Thread>,
+    images: HashMap<i32, Image>,
+}
+
+/// One thread, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) tid: Pid,
+    pub(crate) tgid: Pid,
+    /// `/proc/TID`.
+    pub(crate) dir: OwnedFd,
+    ids: Source,
+    comm: File,
+    cmdline: File,
+    /// What was last read, for calls that their task does not survive.
+    last: Who,
+}
+
+/// What belongs to a program that a process runs.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    exe: Option<Vec<u8>>,
+    title: Vec<u8>,
+    /// Execution domain.
+    pub(crate) personality: u32,
+    auid: u32,
+    ses: u32,
+    tty: Vec<u8>,
+    read: Option<Time>,
+    /// This thread is about to become another program, or to fail: what is read now may be of either.
+    unsettled: Option<Pid>,
+}
+
+/// All that an event says of its task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Who {
+    ids: Ids,
+    comm: Vec<u8>,
+    /// Supplementary groups, where they were asked for.
+    pub(crate) groups: Vec<u32>,
+}
+
+/// A task as it was found.
+pub(crate) struct Found<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) image: &'a Image,
+    pub(crate) who: &'a Who,
+}
+
+/// How much is seen of execs and of the ends of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Execs {
+    /// [`Tasks::forget_image`] and [`Tasks::forget`] are told of all.
+    Told,
+    /// [`Tasks::will_exec`] is told of attempts, and nobody of ends.
+    Attempted,
+}
+
+impl Tasks {
+    /// Looks at a task that is stopped.
+    ///
+    /// # Errors
+    /// When the task has gone, or may not be looked at.
+    pub(crate) fn look(&mut self, tid: Pid, time: Time, groups: bool) -> io::Result<Found<'_>> {
+        if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid.as_raw()) {
+            self.threads.clear();
+            self.images.clear();
+        }
+        let known = self
+            .threads
+            .get(&tid.as_raw())
+            .and_then(|thread| thread.ids.read().ok());
+        let ids = match known {
+            Some(ids) => ids,
+            // New, or another task under an old number.
+            None => self.meet(tid)?,
+        };
+        let thread = self.threads.get_mut(&tid.as_raw()).ok_or(Errno::ESRCH)?;
+        let image = self.images.entry(thread.tgid.as_raw()).or_default();
+        image.refresh(thread, time);
+        thread.last.ids = ids;
+        thread.read_comm()?;
+        thread.last.groups.clear();
+        if groups {
+            thread.last.groups = thread.groups().unwrap_or_default();
+        }
+        Ok(Found {
+            who: &thread.last,
+            thread,
+            image,
+        })
+    }
+
+    /// What was last found of a task, which may have gone.
+    pub(crate) fn last(&self, tid: Pid) -> Option<Found<'_>> {
+        let thread = self.threads.get(&tid.as_raw())?;
+        let image = self.images.get(&thread.tgid.as_raw())?;
+        Some(Found {
+            who: &thread.last,
+            thread,
+            image,
+        })
+    }
+
+    /// A task that is stopped, looked at before if it is known.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub(crate) fn thread(&mut self, tid: Pid, time: Time, execs: Execs) -> io::Result<&Thread> {
+        let known = self.threads.get(&tid.as_raw());
+        // Where ends of tasks are not seen either, an old number may have a new owner.
+        let stale = |thread: &Thread| execs == Execs::Attempted && thread.ids.read().is_err();
+        if known.is_none_or(stale) {
+            self.look(tid, time, false)?;
+        }
+        Ok(self.threads.get(&tid.as_raw()).ok_or(Errno::ESRCH)?)
+    }
+
+    fn meet(&mut self, tid: Pid) -> io::Result<Ids> {
+        let (thread, ids) = match Thread::open(tid) {
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                self.threads.clear();
+                Thread::open(tid)?
+            }
+            other => other?,
+        };
+        // What is known of the process may be of another one, which had the number before.
+        let leader = self.threads.get(&thread.tgid.as_raw());
+        if thread.tgid == tid || leader.is_none_or(|leader| leader.ids.read().is_err()) {
+            self.images.remove(&thread.tgid.as_raw());
+        }
+        self.threads.insert(tid.as_raw(), thread);
+        Ok(ids)
+    }
+
+    /// The thread's process may run another program from now on.
+    pub(crate) fn will_exec(&mut self, tid: Pid, time: Time) {
+        let Ok(thread) = self.thread(tid, time, Execs::Attempted) else {
+            return; // it has been killed
+        };
+        let tgid = thread.tgid.as_raw();
+        if let Some(image) = self.images.get_mut(&tgid) {
+            image.unsettled = Some(tid);
+        }
+    }
+
+    /// The process runs another program from now on.
+    pub(crate) fn forget_image(&mut self, tgid: Pid) {
+        self.images.remove(&tgid.as_raw());
+    }
+
+    /// The thread has ended.
+    pub(crate) fn forget(&mut self, tid: Pid) {
+        self.threads.remove(&tid.as_raw());
+        self.images.remove(&tid.as_raw());
+    }
+}
+
+impl Who {
+    /// The task as an event has it.
+    pub(crate) fn task<'a>(&'a self, image: &'a Image) -> Task<'a> {
+        let Ids {
+            tgid,
+            ppid,
+            uid: [uid, euid, suid, fsuid],
+            gid: [gid, egid, sgid, fsgid],
+        } = self.ids;
+        Task {
+            ppid,
+            pid: tgid,
+            auid: Auid(image.auid),
+            uid,
+            gid,
+            euid,
+            suid,
+            fsuid,
+            egid,
+            sgid,
+            fsgid,
+            ses: image.ses,
+            tty: &image.tty,
+            comm: &self.comm,
+            exe: image.exe.as_deref(),
+            subj: None,
+        }
+    }
+}
+
+impl Image {
+    /// First bytes of the command line.
+    pub(crate) fn title(&self) -> &[u8] {
+        &self.title
+    }
+
+    fn refresh(&mut self, thread: &Thread, time: Time) {
+        let new = self.read.is_none();
+        if new || self.unsettled.is_some() {
+            self.exe = thread.link("exe");
+            self.title = thread.title();
+        }
+        // Its exec has succeeded or failed, since it makes another call.
+        self.unsettled = self.unsettled.filter(|&by| by != thread.tid);
+        if self.read == Some(time) {
+            return;
+        }
+        self.read = Some(time);
+        self.auid = thread.number("loginuid").unwrap_or(Auid::UNSET.0);
+        self.ses = thread.number("sessionid").unwrap_or(u32::MAX);
+        self.tty = thread.tty();
+        if new {
+            let hex = thread.text("personality").unwrap_or_default();
+            let hex = std::str::from_utf8(hex.trim_ascii()).unwrap_or_default();
+            self.personality = u32::from_str_radix(hex, 16).unwrap_or(0);
+        }
+    }
+}
+
+impl Thread {
+    fn open(tid: Pid) -> io::Result<(Self, Ids)> {
+        let dir = open_path(&format!("/proc/{tid}"))?;
+        let file = |name: &str| -> io::Result<File> {
+            let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+            Ok(File::from(openat(&dir, name, flags, Mode::empty())?))
+        };
+        let (ids_from, ids) = Source::open(tid, || file("status"))?;
+        let (comm, cmdline) = (file("comm")?, file("cmdline")?);
+        let tgid = Pid::from_raw(i32::try_from(ids.tgid).unwrap_or(tid.as_raw()));
+        let thread = Self {
+            tid,
+            tgid,
+            dir,
+            ids: ids_from,
+            comm,
+            cmdline,
+            last: Who::default(),
+        };
+        Ok((thread, ids))
+    }
+
+    /// Where a link of its directory leads.
+    pub(crate) fn link(&self, name: &str) -> Option<Vec<u8>> {
+        let to = readlinkat(&self.dir, name).ok()?;
+        Some(to.into_vec())
+    }
+
+    fn read_comm(&mut self) -> io::Result<()> {
+        let mut bytes = [0; 64];
+        let len = self.comm.read_at(&mut bytes, 0)?;
+        let text = bytes.get(..len).unwrap_or_default();
+        self.last.comm.clear();
+        let name = text.strip_suffix(b"\n").unwrap_or(text);
+        self.last.comm.extend_from_slice(name);
+        Ok(())
+    }
+
+    /// The whole command line.
+    pub(crate) fn arguments(&self) -> Option<Vec<u8>> {
+        self.text("cmdline")
+    }
+
+    fn title(&self) -> Vec<u8> {
+        let mut bytes = [0; TITLE_BYTES];
+        let len = self.cmdline.read_at(&mut bytes, 0).unwrap_or(0);
+        bytes.get(..len).unwrap_or_default().to_vec()
+    }
+
+    fn text(&self, name: &str) -> Option<Vec<u8>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let file = File::from(openat(&self.dir, name, flags, Mode::empty()).ok()?);
+        whole(&file).ok()
+    }
+
+    fn number(&self, name: &str) -> Option<u32> {
+        let text = self.text(name)?;
+        std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+    }
+
+    fn groups(&self) -> Option<Vec<u32>> {
+        let status = self.text("status")?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(b"Groups:"))?;
+        let numbers = std::str::from_utf8(line).ok()?.split_whitespace();
+        Some(numbers.filter_map(|number| number.parse().ok()).collect())
+    }
+
+    /// Name of the controlling terminal, from its device number.
+    ///
+    /// # Source
+    /// `proc_pid_stat(5)`; `Documentation/admin-guide/devices.txt`.
+    fn tty(&self) -> Vec<u8> {
+        let stat = self.text("stat").unwrap_or_default();
+        // The name of the task, in parentheses, may hold anything.
+        let after = stat.rfind_byte(b')').and_then(|at| stat.get(at + 1..));
+        let field = after
+            .and_then(|rest| std::str::from_utf8(rest).ok())
+            .and_then(|rest| rest.split_whitespace().nth(4));
+        let number = field.and_then(|field| field.parse::<i32>().ok());
+        tty_name(number.unwrap_or(0).cast_unsigned())
+    }
+
+    /// What the caller's name leads to from one of its directories: `cwd/NAME`, `fd/3/NAME`.
+    pub(crate) fn stat(&self, path: &[u8], flags: AtFlags) -> Result<libc::stat, Errno> {
+        fstatat(&self.dir, OsStr::from_bytes(path), flags)
+    }
+}
+
+fn tty_name(number: u32) -> Vec<u8> {
+    let (major, minor) = (
+        (number >> 8) & 0xfff,
+        (number & 0xff) | ((number >> 12) & 0xff_ff00),
+    );
+    let name = match (major, minor) {
+        (0, _) => String::new(),
+        (4, 0..64) => format!("tty{minor}"),
+        (4, _) => format!("ttyS{}", minor - 64),
+        (136..144, _) => format!("pts{}", (major - 136) * 256 + minor),
+        (204, 64..) => format!("ttyAMA{}", minor - 64),
+        (229, _) => format!("hvc{minor}"),
+        _ => "?".to_owned(),
+    };
+    name.into_bytes()
+}
+
+fn open_path(path: &str) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(open(path, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_have_the_names_that_drivers_give_them() {
+        let device = |major: u32, minor: u32| (major << 8) | minor;
+        for (number, name) in [
+            (0, ""),
+            (device(136, 3), "pts3"),
+            (device(137, 1), "pts257"),
+            (device(4, 1), "tty1"),
+            (device(4, 64), "ttyS0"),
+            (device(229, 0), "hvc0"),
+            (device(9, 9), "?"),
+        ] {
+            assert_eq!(tty_name(number), name.as_bytes());
+        }
+    }
+}
