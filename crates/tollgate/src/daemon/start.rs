@@ -38,7 +38,7 @@ use crate::control::server::{self, Server};
 use crate::dispatch;
 use crate::launch::Launcher;
 use crate::messages::{Exit, info, warn};
-use crate::metrics::{MetricsAddress, Metrics};
+use crate::metrics::{Address, Metrics};
 use crate::sink::journal::{Journal, Keep, ThisMachine};
 use crate::sink::json::file::{self as json, JsonLog};
 use crate::sink::log::directory::Directory;
@@ -67,7 +67,7 @@ pub(crate) struct Settings {
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Where to serve metrics.
-    pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) metrics: Option<Address>,
     /// Whether what audits outlives the daemon.
     pub(crate) survival: Survival,
     /// A view for people.
@@ -337,7 +337,7 @@ fn finish(
 }
 
 /// What serves metrics, where that is wanted.
-fn metrics(address: Option<&MetricsAddress>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
+fn metrics(address: Option<&Address>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
     let Some(address) = address else {
         return Ok(None);
     };
