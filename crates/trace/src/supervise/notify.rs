@@ -10,10 +10,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgid, getpgrp};
 
+use super::{CommandStatus, RunSummary};
+use crate::launch::RunError;
 use crate::launch::TracedCommand;
 use crate::ptrace::{Change, wait};
+use crate::recorder::Observer;
 use crate::recorder::{End, Recorder, Stop, call};
-use crate::{CommandStatus, Observer, RunSummary, RunError};
 
 /// Follows the command until nobody is left whom the filter could stop.
 pub(crate) fn follow<O: Observer>(
@@ -162,7 +164,8 @@ fn ending(child: Pid, early: Option<Change>) -> CommandStatus {
         match change {
             Ok(Some(Change::Exited(code))) => return CommandStatus::Code(code),
             Ok(Some(Change::Killed(signal))) => {
-                return Signal::try_from(signal).map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
+                return Signal::try_from(signal)
+                    .map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
             }
             Ok(Some(_)) if getpgid(Some(child)) == Ok(getpgrp()) => {
                 let _stopped = raise(Signal::SIGSTOP);
