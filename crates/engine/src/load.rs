@@ -22,37 +22,37 @@ use libbpf_rs::{MapCore as _, MapMut, OpenObject, ProgramMut};
 use crate::error::EngineError;
 use crate::hooks::program::{self, Program};
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
-use crate::stats::{self, Runs};
+use crate::stats::{self, ProgramRuns};
 
 /// Objects that engines can load between them: more than there are programs.
 const OBJECTS: usize = 256;
 
 /// Where libbpf keeps its objects; lives longer than the engines.
-pub struct Storage(Box<[MaybeUninit<OpenObject>]>);
+pub struct ObjectStorage(Box<[MaybeUninit<OpenObject>]>);
 
-impl Default for Storage {
+impl Default for ObjectStorage {
     fn default() -> Self {
         Self(Box::new_uninit_slice(OBJECTS))
     }
 }
 
-impl Storage {
+impl ObjectStorage {
     /// The places that are free.
-    pub fn places(&mut self) -> Places<'_> {
-        Places(self.0.iter_mut())
+    pub fn places(&mut self) -> ObjectSlots<'_> {
+        ObjectSlots(self.0.iter_mut())
     }
 }
 
-impl fmt::Debug for Storage {
+impl fmt::Debug for ObjectStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Storage").finish_non_exhaustive()
     }
 }
 
-/// Places of a [`Storage`] that hold no object yet.
-pub struct Places<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
+/// Places of a [`ObjectStorage`] that hold no object yet.
+pub struct ObjectSlots<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
 
-impl fmt::Debug for Places<'_> {
+impl fmt::Debug for ObjectSlots<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Places").field(&self.0.len()).finish()
     }
@@ -77,7 +77,7 @@ impl<'s> Objects<'s> {
     /// # Errors
     /// [`EngineError`] when the kernel refuses a program or a map.
     pub(crate) fn load(
-        places: &mut Places<'s>,
+        places: &mut ObjectSlots<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
@@ -97,7 +97,7 @@ impl<'s> Objects<'s> {
     /// # Errors
     /// [`EngineError`] when a map is missing, or the kernel refuses a program.
     pub(crate) fn over(
-        places: &mut Places<'s>,
+        places: &mut ObjectSlots<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         map: impl Fn(&str) -> io::Result<OwnedFd>,
@@ -136,7 +136,7 @@ impl<'s> Objects<'s> {
     /// [`EngineError`] when the kernel refuses one; none is loaded then.
     pub(crate) fn load_more(
         &mut self,
-        places: &mut Places<'s>,
+        places: &mut ObjectSlots<'s>,
         wanted: &BTreeSet<Program>,
     ) -> Result<(), EngineError> {
         let missing = |program: &&Program| self.find(**program).is_none();
@@ -180,11 +180,11 @@ impl<'s> Objects<'s> {
     fn jump(&self, body: Program) -> Option<(&'static str, &MapMut<'s>)> {
         let maps = &self.first.skel.maps;
         Some(match body {
-            Program::CallEnd => ("tlg_call_end", &maps.tlg_call_end),
-            Program::BareEnd => ("tlg_bare_end", &maps.tlg_bare_end),
-            Program::CallLast => ("tlg_call_last", &maps.tlg_call_last),
-            Program::BareLast => ("tlg_bare_last", &maps.tlg_bare_last),
-            Program::UringEnd => ("tlg_uring_end", &maps.tlg_uring_end),
+            Program::SysExitFn => ("tlg_tail_exit", &maps.tlg_tail_exit),
+            Program::SysExitFn0 => ("tlg_tail_exit0", &maps.tlg_tail_exit0),
+            Program::NoreturnFn => ("tlg_tail_noret", &maps.tlg_tail_noret),
+            Program::NoreturnFn0 => ("tlg_tail_noret0", &maps.tlg_tail_noret0),
+            Program::UringExit => ("tlg_tail_uring", &maps.tlg_tail_uring),
             _ => return None,
         })
     }
@@ -215,7 +215,7 @@ impl<'s> Objects<'s> {
     }
 
     /// What the kernel has counted of each.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = Runs> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = ProgramRuns> {
         let runs =
             |program: &ProgramMut<'s>| stats::runs(&program.name().to_string_lossy(), program);
         self.programs().filter_map(runs)
@@ -233,7 +233,7 @@ impl<'s> Objects<'s> {
 
 impl<'s> Loaded<'s> {
     fn load(
-        places: &mut Places<'s>,
+        places: &mut ObjectSlots<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
@@ -241,7 +241,7 @@ impl<'s> Loaded<'s> {
         let place = places
             .0
             .next()
-            .ok_or(EngineError::Places { most: OBJECTS })?;
+            .ok_or(EngineError::NoObjectSlot { most: OBJECTS })?;
         let mut open = SyscallSkelBuilder::default()
             .open(place)
             .map_err(EngineError::Open)?;

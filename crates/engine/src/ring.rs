@@ -25,7 +25,7 @@ use crate::abi::LOST;
 use crate::decode;
 use crate::sys::mapped_memory::{Access, Memory, page};
 
-use checkpoint::{Ledger, Mark, Receipt};
+use checkpoint::{Ledger, Position, CommitToken};
 
 /// Bits of a record's first word, its length.
 ///
@@ -123,7 +123,7 @@ impl Events {
                 take(sample);
                 count += 1;
                 // What belongs to a record of the kernel's was chosen by no rule.
-                if decode::is_stamped(sample) != Ok(true) {
+                if decode::has_kernel_stamp(sample) != Ok(true) {
                     self.taken.set(self.taken.get() + 1);
                 }
             }
@@ -187,14 +187,14 @@ impl Events {
 
     /// What says of the events that were read by now when they are written: the next one has this serial,
     /// and so many were told to be lost, by reason.
-    pub(crate) fn receipt(&self, serial: Serial, told: [u64; LOST + 1]) -> Receipt {
-        let mark = Mark {
+    pub(crate) fn receipt(&self, serial: Serial, told: [u64; LOST + 1]) -> CommitToken {
+        let mark = Position {
             place: self.place(),
             taken: self.taken.get(),
             told,
             serial: serial.0.into(),
         };
-        Receipt::new(Arc::clone(&self.ledger), mark)
+        CommitToken::new(Arc::clone(&self.ledger), mark)
     }
 }
 

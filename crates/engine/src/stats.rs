@@ -11,34 +11,34 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use libbpf_rs::libbpf_sys;
 use zerocopy::FromBytes;
 
-use crate::abi::{self, CUT, LOST, WireCounts};
+use crate::abi::{self, LOST, TRUNC, WireCounts};
 use crate::epoch::Epoch;
 use crate::sys::mapped_memory::{Access, Memory};
 
 /// What the kernel side has counted since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct EngineStats {
     /// Events that a rule chose to record.
     pub matched: u64,
     /// Of them, those put into the ring. `matched` is `delivered` plus those of `lost` for which the ring
     /// was full, denied or not.
     pub delivered: u64,
-    /// Events lost, by reason; see [`Lost`].
+    /// Events lost, by reason; see [`LossReason`].
     pub lost: [u64; LOST + 1],
-    /// Parts of delivered events that could not be read; see [`Cut`].
-    pub cut: [u64; CUT],
+    /// Parts of delivered events that could not be read; see [`Truncation`].
+    pub cut: [u64; TRUNC],
 }
 
-impl Stats {
+impl EngineStats {
     /// Events lost, for whatever reason.
     #[must_use]
-    pub fn all_lost(&self) -> u64 {
+    pub fn total_lost(&self) -> u64 {
         self.lost.iter().sum()
     }
 }
 
 /// What was counted since: each count is at least what it was.
-impl Sub for Stats {
+impl Sub for EngineStats {
     type Output = Self;
 
     fn sub(mut self, before: Self) -> Self {
@@ -55,7 +55,7 @@ impl Sub for Stats {
 
 /// How often a program has run, and for how long, as the kernel counts while `kernel.bpf_stats_enabled` is 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Runs {
+pub struct ProgramRuns {
     /// The program; of a copy that is on one function, its hook.
     pub hook: String,
     /// How often.
@@ -65,9 +65,9 @@ pub struct Runs {
     pub time_ns: u64,
 }
 
-/// Why an event was lost: index into [`Stats::lost`].
+/// Why an event was lost: index into [`EngineStats::lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LossReason {
     /// The reader was too slow and the ring was full.
     RingFull,
     /// The CPU has no area to build events in.
@@ -80,7 +80,7 @@ pub enum Lost {
     Skipped,
 }
 
-impl Lost {
+impl LossReason {
     /// All reasons, in index order.
     pub const ALL: [Self; LOST + 1] = [
         Self::RingFull,
@@ -103,9 +103,9 @@ impl Lost {
     }
 }
 
-/// What part of an event is missing: index into [`Stats::cut`].
+/// What part of an event is missing: index into [`EngineStats::cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum Truncation {
     /// A name in user memory could not be read.
     Name,
     /// Arguments of a program were too long, or could not be read.
@@ -125,9 +125,9 @@ pub enum Cut {
     Call,
 }
 
-impl Cut {
+impl Truncation {
     /// All parts, in index order.
-    pub const ALL: [Self; CUT] = [
+    pub const ALL: [Self; TRUNC] = [
         Self::Name,
         Self::Argv,
         Self::Path,
@@ -186,15 +186,15 @@ impl<T: Copy + FromBytes> Mapped<T> {
 
 impl Mapped<WireCounts> {
     /// Sums over all CPUs.
-    pub(crate) fn sum(&self) -> Stats {
-        let mut stats = Stats::default();
+    pub(crate) fn sum(&self) -> EngineStats {
+        let mut stats = EngineStats::default();
         for counts in (0..self.len).filter_map(|cpu| self.get(cpu)) {
             stats.matched += counts.matched;
             stats.delivered += counts.delivered;
             for (to, from) in stats.lost.iter_mut().zip(counts.lost) {
                 *to += from;
             }
-            for (to, from) in stats.cut.iter_mut().zip(counts.cut) {
+            for (to, from) in stats.cut.iter_mut().zip(counts.truncated) {
                 *to += from;
             }
         }
@@ -252,9 +252,9 @@ pub(crate) fn skipped(program: &impl AsFd) -> u64 {
 }
 
 /// What the kernel has counted of a program; nothing when it has not counted.
-pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
+pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<ProgramRuns> {
     let info = info(program).filter(|info| info.run_cnt != 0)?;
-    Some(Runs {
+    Some(ProgramRuns {
         hook: hook.to_string(),
         runs: info.run_cnt,
         time_ns: info.run_time_ns,
@@ -262,8 +262,8 @@ pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
 }
 
 /// Adds up what is of the same hook: what daemons before this one have loaded, and what this one has.
-pub(crate) fn by_hook(all: impl Iterator<Item = Runs>) -> Vec<Runs> {
-    let mut sums: BTreeMap<String, Runs> = BTreeMap::new();
+pub(crate) fn by_hook(all: impl Iterator<Item = ProgramRuns>) -> Vec<ProgramRuns> {
+    let mut sums: BTreeMap<String, ProgramRuns> = BTreeMap::new();
     for runs in all {
         match sums.entry(runs.hook.clone()) {
             Entry::Vacant(new) => drop(new.insert(runs)),

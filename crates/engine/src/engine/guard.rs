@@ -14,12 +14,12 @@ use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput};
 use super::Engine;
 use crate::attach::{self, Held};
 use crate::error::EngineError;
-use crate::handover::lock_note::{CLAIM, locked_in};
-use crate::handover::pins::{LOCKED, PLAN, Pins};
+use crate::handover::lock_note::{CLAIM, read_lock_note};
+use crate::handover::pins::{LOCKED, PLAN, PinDirectory};
 use crate::handover::plan_snapshot::Note;
-use crate::hooks::kernel_probe::Probe;
+use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
-use crate::load::Places;
+use crate::load::ObjectSlots;
 use crate::load::globals::PLACES;
 use crate::skeleton::types;
 
@@ -29,7 +29,7 @@ const GUARD: &str = "guard-";
 const NAME_BYTES: usize = 63;
 
 impl<'s> Engine<'s> {
-    /// Notes what is locked, where things are pinned: see [`locked_in`]. Without pins there is nobody to note it
+    /// Notes what is locked, where things are pinned: see [`read_lock_note`]. Without pins there is nobody to note it
     /// for.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl<'s> Engine<'s> {
         let Some(pins) = &self.pins else {
             return Ok(());
         };
-        let says = locked_in(pins.path()).ok().flatten();
+        let says = read_lock_note(pins.path()).ok().flatten();
         if says.is_some_and(|says| says == text) {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl<'s> Engine<'s> {
 
     /// Keeps others than this process from changing what audits: what is pinned and its maps, the program that
     /// it runs, and these files with all in their directories whose names go on after theirs. Pinned like
-    /// everything else, it ends when the machine does, and [`Pins::claim`] tells it of a process that comes after
+    /// everything else, it ends when the machine does, and [`PinDirectory::claim`] tells it of a process that comes after
     /// this one; otherwise with this process.
     ///
     /// # Errors
@@ -64,11 +64,11 @@ impl<'s> Engine<'s> {
     /// guarded then that was not before.
     pub fn guard(
         &mut self,
-        places: &mut Places<'s>,
-        probe: &Probe,
+        places: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
         files: &[PathBuf],
     ) -> Result<(), EngineError> {
-        let tell = [&Program::GuardBegin, &Program::GuardClaim];
+        let tell = [&Program::GuardInit, &Program::GuardClaim];
         let programs = probe.guards.iter().chain(tell);
         self.objects
             .load_more(places, &programs.copied().collect())?;
@@ -97,7 +97,7 @@ impl<'s> Engine<'s> {
         wanted: &[Program],
         named: &mut Vec<String>,
     ) -> Result<Vec<Held>, EngineError> {
-        let pin = |pins: &Pins, name: &str, fd: &dyn AsFd| {
+        let pin = |pins: &PinDirectory, name: &str, fd: &dyn AsFd| {
             pins.keep(name, fd).map_err(|source| EngineError::Pinned {
                 what: name.to_owned(),
                 source,
@@ -140,7 +140,7 @@ impl<'s> Engine<'s> {
             *word = guarded.words();
         }
         self.data.guard(&words);
-        let program = self.program(Program::GuardBegin)?;
+        let program = self.program(Program::GuardInit)?;
         let ran = program.test_run(ProgramInput::default());
         ran.map_err(|error| EngineError::Machine {
             what: "what is to be guarded",
@@ -156,7 +156,7 @@ impl<'s> Engine<'s> {
     /// Keeps others from all maps that are there now, and from no other: those of notes come and go.
     pub(super) fn guard_maps(&self) -> Result<(), EngineError> {
         let failed = |source| EngineError::Map {
-            map: "tlg_guarded_maps",
+            map: "tlg_guard_maps",
             source,
         };
         let number =
@@ -178,7 +178,7 @@ impl<'s> Engine<'s> {
                 wanted.insert(number(&note).map_err(failed)?);
             }
         }
-        let guarded = &self.objects.first().maps.tlg_guarded_maps;
+        let guarded = &self.objects.first().maps.tlg_guard_maps;
         let known: Vec<Vec<u8>> = guarded.keys().collect();
         for gone in known.iter().filter(|key| !wanted.contains(key.as_slice())) {
             guarded.delete(gone).map_err(failed)?;
@@ -199,17 +199,17 @@ impl<'s> Engine<'s> {
 }
 
 /// Whether a guard is pinned.
-fn is_guarded(pins: &Pins) -> bool {
+fn is_guarded(pins: &PinDirectory) -> bool {
     pins.names(GUARD).is_ok_and(|names| !names.is_empty())
 }
 
 /// Empties places that an earlier one says already.
-fn leave_one_of_each(places: &mut [types::guarded]) {
+fn leave_one_of_each(places: &mut [types::guard_dir]) {
     let mut known = Vec::new();
     for place in places {
         let says = (place.ino, place.dev, place.name, place.mask);
         if known.contains(&says) {
-            *place = types::guarded::default();
+            *place = types::guard_dir::default();
         } else {
             known.push(says);
         }
@@ -250,10 +250,10 @@ impl Guarded {
     }
 
     /// As the programs compare it.
-    fn words(&self) -> types::guarded {
-        let mut words = types::guarded {
+    fn words(&self) -> types::guard_dir {
+        let mut words = types::guard_dir {
             fd: u32::try_from(self.directory.as_raw_fd() + 1).unwrap_or_default(),
-            ..types::guarded::default()
+            ..types::guard_dir::default()
         };
         let places = words.name.iter_mut().zip(&mut words.mask);
         for ((name, mask), chunk) in places.zip(self.name.chunks(8)) {
@@ -291,10 +291,10 @@ mod tests {
 
     #[test]
     fn what_is_guarded_twice_takes_one_place() {
-        let place = |ino, word| types::guarded {
+        let place = |ino, word| types::guard_dir {
             ino,
             mask: [word; 8],
-            ..types::guarded::default()
+            ..types::guard_dir::default()
         };
         let mut places = [
             place(1, 0),

@@ -39,7 +39,7 @@ const LAYOUT: u32 = 3;
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Mark {
+pub struct Position {
     /// Where in the stream of all events the next one lies.
     pub place: u64,
     /// Events before that place.
@@ -55,7 +55,7 @@ pub struct Mark {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Span {
+pub struct FileRange {
     /// The device that the file is on, and its inode there.
     pub device: u64,
     /// See `device`.
@@ -70,8 +70,8 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Entry {
-    mark: Mark,
-    span: Span,
+    mark: Position,
+    span: FileRange,
 }
 
 /// What is fixed when the maps are made.
@@ -148,7 +148,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When the kernel makes no map.
-    pub(crate) fn new(fixed: Fixed, first: Mark, ring: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn new(fixed: Fixed, first: Position, ring: impl AsFd) -> io::Result<Self> {
         let page = page()?;
         let map = array("tlg_header", page, 1)?;
         let ledger = Self::over(map, ring)?;
@@ -161,7 +161,7 @@ impl Ledger {
             skipped: 0,
             entries: [Entry {
                 mark: first,
-                span: Span::default(),
+                span: FileRange::default(),
             }; 2],
             current: 0,
             _pad: 0,
@@ -235,12 +235,12 @@ impl Ledger {
     }
 
     /// How far events have come: all before that are in the log, or were lost and counted.
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Position {
         self.entry(self.current()).mark
     }
 
     /// The write that was under way when the daemon ended.
-    pub(crate) fn unfinished(&self) -> Option<Span> {
+    pub(crate) fn unfinished(&self) -> Option<FileRange> {
         let Entry { mark, span } = self.entry(self.current());
         (self.consumed().load(Ordering::Acquire) < mark.place).then_some(span)
     }
@@ -319,14 +319,14 @@ impl AsFd for Ledger {
 
 /// What the log thread is given with events: it says when they are about to be written, and when they are.
 #[derive(Debug)]
-pub struct Receipt {
+pub struct CommitToken {
     ledger: Arc<Ledger>,
-    mark: Mark,
+    mark: Position,
     begun: bool,
 }
 
-impl Receipt {
-    pub(crate) const fn new(ledger: Arc<Ledger>, mark: Mark) -> Self {
+impl CommitToken {
+    pub(crate) const fn new(ledger: Arc<Ledger>, mark: Position) -> Self {
         Self {
             ledger,
             mark,
@@ -335,7 +335,7 @@ impl Receipt {
     }
 
     /// The events are about to be written, to this part of a file.
-    pub fn begin(&mut self, span: Span) {
+    pub fn begin(&mut self, span: FileRange) {
         self.ledger.begin(Entry {
             mark: self.mark,
             span,
@@ -346,7 +346,7 @@ impl Receipt {
     /// The events are written, or will never be: their room in the ring can be used again.
     pub fn end(&mut self) {
         if !self.begun {
-            self.begin(Span::default());
+            self.begin(FileRange::default());
         }
         self.ledger.give_back();
     }
@@ -408,7 +408,7 @@ mod tests {
     /// A daemon must not read what one of another format has left in the ring, and knows that by the version.
     #[test]
     fn another_wire_has_another_version() {
-        const KNOWN: (u16, u64) = (2, 0xd1be_c503_07d8_4856);
+        const KNOWN: (u16, u64) = (3, 0xbda2_4e4f_e6d7_fd90);
         let found = (abi::VERSION, wire());
         assert_eq!(
             found, KNOWN,
