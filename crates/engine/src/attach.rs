@@ -17,9 +17,9 @@ use audit::plan::hook::Hook;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::error::EngineError;
-use crate::handover::pins::{COPY, LINK, PinDirectory};
+use crate::handover::pins::{COPY, LINK, Pins};
 use crate::hooks::attach_point::{Place, Spot};
-use crate::stats::{self, ProgramRuns};
+use crate::stats::{self, Runs};
 use crate::sys::descriptor::{from_libbpf, owned};
 
 /// What holds a program in its place; dropping it takes it away, unless it is pinned.
@@ -49,7 +49,7 @@ impl Held {
     }
 
     /// What the kernel has counted of a copy.
-    pub(crate) fn runs(&self) -> Option<ProgramRuns> {
+    pub(crate) fn runs(&self) -> Option<Runs> {
         let copy = self.copy.as_ref()?;
         stats::runs(&copy.hook, &copy.program)
     }
@@ -58,7 +58,7 @@ impl Held {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn pin(&self, pins: &PinDirectory, spot: Spot) -> io::Result<()> {
+    pub(crate) fn pin(&self, pins: &Pins, spot: Spot) -> io::Result<()> {
         if let Some(copy) = &self.copy {
             pins.keep(&format!("{COPY}{spot}"), &copy.program)?;
         }
@@ -69,7 +69,7 @@ impl Held {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn find(pins: &PinDirectory, spot: Spot) -> io::Result<Self> {
+    pub(crate) fn find(pins: &Pins, spot: Spot) -> io::Result<Self> {
         let copy = match spot.place {
             Place::Function(..) => Some(Copied {
                 program: pins.find(&format!("{COPY}{spot}"))?,
@@ -89,7 +89,7 @@ impl Held {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn unpin(pins: &PinDirectory, spot: Spot) -> io::Result<()> {
+    pub(crate) fn unpin(pins: &Pins, spot: Spot) -> io::Result<()> {
         pins.remove(&format!("{LINK}{spot}"))?;
         pins.remove(&format!("{COPY}{spot}"))
     }

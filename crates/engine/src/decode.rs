@@ -15,7 +15,7 @@ use crate::abi::{self, WireAux, WireEvent, WireObject};
 use crate::epoch::Epoch;
 
 use path_items::{Call, Object};
-use rule_keys::RuleKeys;
+use rule_keys::Keys;
 
 /// Why a sample is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,10 +42,10 @@ pub enum DecodeError {
 
 /// What an event needs that its bytes do not hold.
 #[derive(Clone, Copy, Debug)]
-pub struct EventContext<'a> {
+pub struct Context<'a> {
     /// Keys of the rules of the plans that the event may be of.
-    pub keys: &'a RuleKeys,
-    /// Time of the event; see [`sample_jiffies`].
+    pub keys: &'a Keys,
+    /// Time of the event; see [`ticks`].
     pub time: Time,
     /// Serial that the event gets.
     pub serial: Serial,
@@ -68,7 +68,7 @@ pub struct Decoder {
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
-pub fn sample_jiffies(sample: &[u8]) -> Result<u64, DecodeError> {
+pub fn ticks(sample: &[u8]) -> Result<u64, DecodeError> {
     Ok(header(sample)?.0.jiffies)
 }
 
@@ -76,7 +76,7 @@ pub fn sample_jiffies(sample: &[u8]) -> Result<u64, DecodeError> {
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
-pub fn sample_rule(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
+pub fn chosen_by(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
     Ok(Epoch::and_rule(header(sample)?.0.rule))
 }
 
@@ -85,7 +85,7 @@ pub fn sample_rule(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
-pub fn has_kernel_stamp(sample: &[u8]) -> Result<bool, DecodeError> {
+pub fn is_stamped(sample: &[u8]) -> Result<bool, DecodeError> {
     Ok(header(sample)?.0.flags & abi::EVENT_STAMPED != 0)
 }
 
@@ -150,7 +150,7 @@ impl Decoder {
     pub fn event<'a>(
         &'a mut self,
         sample: &'a [u8],
-        context: EventContext<'a>,
+        context: Context<'a>,
     ) -> Result<Event<'a>, DecodeError> {
         let (head, rest) = header(sample)?;
         if head.version != abi::VERSION {

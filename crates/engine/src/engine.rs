@@ -28,21 +28,21 @@ use crate::compile::{self, Lowered};
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::inherited_programs::Inherited;
-use crate::handover::pins::PinDirectory;
-use crate::hooks::attach_point::{AttachedHooks, Finder, Spots};
-use crate::hooks::kernel_probe::{self, KernelProbe};
+use crate::handover::pins::Pins;
+use crate::hooks::attach_point::{Attached, Finder, Spots};
+use crate::hooks::kernel_probe::{self, Probe};
 use crate::hooks::program::Program;
 use crate::load::globals::Data;
 use crate::load::maps::{self, Room, Sees, Written};
-use crate::load::{Objects, ObjectSlots};
-use crate::options::EngineOptions;
-use crate::ring::checkpoint::{Fixed, Ledger, Position, CommitToken};
+use crate::load::{Objects, Places};
+use crate::options::Options;
+use crate::ring::checkpoint::{Fixed, Ledger, Mark, Receipt};
 use crate::ring::{Events, Ring};
 use crate::skeleton::types;
-use crate::stats::{self, Mapped, ProgramRuns, EngineStats, Unsent};
+use crate::stats::{self, Mapped, Runs, Stats, Unsent};
 use crate::sys::mapped_memory::{Access, Memory};
 
-pub use detach::PendingDetach;
+pub use detach::Detaching;
 
 /// A running engine.
 pub struct Engine<'s> {
@@ -59,13 +59,13 @@ pub struct Engine<'s> {
     counters: Mapped<WireCounts>,
     unsent: Unsent,
     /// What was counted for daemons before this one.
-    before: EngineStats,
+    before: Stats,
     data: Data,
     /// Where that is.
     _bss: Memory,
     ring: Ring,
     ledger: Arc<Ledger>,
-    pins: Option<PinDirectory>,
+    pins: Option<Pins>,
     inherited: Vec<Inherited>,
     objects: Objects<'s>,
     room: Room,
@@ -76,8 +76,8 @@ pub struct Engine<'s> {
     epoch: Epoch,
     /// What the halves of the maps hold.
     halves: [Written; 2],
-    attached: AttachedHooks,
-    moment: Cell<Option<crate::ring::clock::ClockReading>>,
+    attached: Attached,
+    moment: Cell<Option<crate::ring::clock::Moment>>,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -96,11 +96,11 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] names the program, map or hook, and what would be needed.
     pub fn start(
-        places: &mut ObjectSlots<'s>,
-        probe: &KernelProbe,
+        places: &mut Places<'s>,
+        probe: &Probe,
         plan: &Plan,
         kind: EngineKind,
-        options: EngineOptions,
+        options: Options,
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
@@ -148,9 +148,9 @@ impl<'s> Engine<'s> {
             names: room.names,
             ..Fixed::default()
         };
-        let first = Position {
+        let first = Mark {
             serial: Serial::FIRST.0.into(),
-            ..Position::default()
+            ..Mark::default()
         };
         let ledger = Ledger::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
             .map_err(machine("the ledger"))?;
@@ -198,7 +198,7 @@ impl<'s> Engine<'s> {
             kind,
             counters,
             unsent,
-            before: EngineStats::default(),
+            before: Stats::default(),
             data,
             _bss: bss,
             ring: Ring::new(ring, waiting),
@@ -216,7 +216,7 @@ impl<'s> Engine<'s> {
             hints: data.hints(),
             epoch: Epoch::default(),
             halves: Default::default(),
-            attached: AttachedHooks::default(),
+            attached: Attached::default(),
             moment: Cell::new(None),
         })
     }
@@ -228,7 +228,7 @@ impl<'s> Engine<'s> {
             let heartbeat = self.program(Program::Heartbeat)?;
             self.heartbeat = Some(Heartbeat::attach(heartbeat, self.data)?);
             if !self.runs() {
-                return Err(EngineError::HooksDisabled);
+                return Err(EngineError::Blind);
             }
         }
         Ok(())
@@ -239,14 +239,14 @@ impl<'s> Engine<'s> {
     /// detached in the background.
     ///
     /// Events that are in the ring, and those of calls under way, may be of the plan before. Watched paths
-    /// are looked up anew. `text` is what [`crate::InheritedState::plans`] gives a daemon after this one.
+    /// are looked up anew. `text` is what [`crate::Survivors::plans`] gives a daemon after this one.
     ///
     /// # Errors
     /// [`EngineError`], with the old plan in force, whole.
     pub fn replace(
         &mut self,
-        places: &mut ObjectSlots<'s>,
-        probe: &KernelProbe,
+        places: &mut Places<'s>,
+        probe: &Probe,
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
@@ -402,7 +402,7 @@ impl<'s> Engine<'s> {
 
     /// What is attached.
     #[must_use]
-    pub const fn attached(&self) -> &AttachedHooks {
+    pub const fn attached(&self) -> &Attached {
         &self.attached
     }
 
@@ -414,7 +414,7 @@ impl<'s> Engine<'s> {
 
     /// What the programs have counted since the start, without what the kernel has skipped: it costs no call.
     #[must_use]
-    pub fn counted(&self) -> EngineStats {
+    pub fn counted(&self) -> Stats {
         self.counters.sum() - self.before
     }
 
@@ -427,7 +427,7 @@ impl<'s> Engine<'s> {
 
     /// Counters since the start.
     #[must_use]
-    pub fn stats(&self) -> EngineStats {
+    pub fn stats(&self) -> Stats {
         let mut stats = self.counters.sum();
         if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
             let inherited: u64 = self.inherited.iter().map(Inherited::skipped).sum();
@@ -440,7 +440,7 @@ impl<'s> Engine<'s> {
     /// How often each program has run; nothing unless the kernel counts that. Asking is a call for each
     /// program, which is spared then.
     #[must_use]
-    pub fn run_counts(&self) -> Vec<ProgramRuns> {
+    pub fn run_counts(&self) -> Vec<Runs> {
         if !kernel_probe::counts_runs() {
             return Vec::new();
         }
@@ -458,7 +458,7 @@ impl<'s> Engine<'s> {
     /// What says of the events that were read by now when they are written: the next one has this serial,
     /// and so many were told to be lost, by reason, of those that [`Engine::stats`] counts.
     #[must_use]
-    pub fn receipt(&self, serial: Serial, mut told: [u64; LOST + 1]) -> CommitToken {
+    pub fn receipt(&self, serial: Serial, mut told: [u64; LOST + 1]) -> Receipt {
         for (told, before) in told.iter_mut().zip(self.before.lost) {
             *told += before;
         }

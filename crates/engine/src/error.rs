@@ -17,7 +17,7 @@ pub enum EngineError {
     Open(#[source] libbpf_rs::Error),
     /// So many objects were loaded that there is no room for another.
     #[error("programs were loaded {most} times; restart the daemon to load more")]
-    NoObjectSlot {
+    Places {
         /// How often they can be.
         most: usize,
     },
@@ -50,7 +50,7 @@ pub enum EngineError {
     #[error(
         "the rules need {needed} {what}, and this daemon has room for {room}; restart it to make more"
     )]
-    Capacity {
+    Room {
         /// What there is too much of.
         what: &'static str,
         /// How much.
@@ -119,7 +119,7 @@ pub enum EngineError {
     #[error(
         "the kernel does not run programs on its functions; `sysctl kernel.ftrace_enabled=1` makes it run them"
     )]
-    HooksDisabled,
+    Blind,
     /// Something cannot be pinned, or what was pinned cannot be found.
     #[error("cannot pin, or find pinned, {what}")]
     Pinned {

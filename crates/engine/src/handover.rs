@@ -15,10 +15,10 @@ use audit::ids::Serial;
 
 use crate::epoch::Epoch;
 use crate::ring::Events;
-use crate::ring::checkpoint::{Ledger, Position, Origin, CommitToken, FileRange};
+use crate::ring::checkpoint::{Ledger, Mark, Origin, Receipt, Span};
 use crate::sys::mapped_memory::{Access, Memory, page};
 
-use pins::{HEADER, LINK, PLAN, PinError, PinDirectory};
+use pins::{HEADER, LINK, PLAN, PinError, Pins};
 use plan_snapshot::Note;
 
 /// Name of the ring.
@@ -30,9 +30,9 @@ pub enum Left {
     /// Nothing that audits.
     Nothing,
     /// What this program can go on with.
-    Whole(InheritedState),
+    Whole(Survivors),
     /// What another build has left: its events can be read, and its programs can only be taken off.
-    Events(InheritedState),
+    Events(Survivors),
     /// What it cannot read, and must not try to.
     Foreign {
         /// Why not.
@@ -47,8 +47,8 @@ pub enum Left {
 
 /// What a daemon has left that this one can go on with.
 #[derive(Debug)]
-pub struct InheritedState {
-    pub(crate) pins: PinDirectory,
+pub struct Survivors {
+    pub(crate) pins: Pins,
     pub(crate) ledger: Arc<Ledger>,
 }
 
@@ -57,7 +57,7 @@ impl Left {
     ///
     /// # Errors
     /// When they cannot be taken away.
-    pub fn of(pins: &PinDirectory) -> Result<Self, PinError> {
+    pub fn of(pins: &Pins) -> Result<Self, PinError> {
         let header = match pins.find(HEADER) {
             Ok(header) => header,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !pins.is_locked() => {
@@ -77,7 +77,7 @@ impl Left {
             Err(error) => return Ok(Self::foreign(&error)),
         };
         let origin = ledger.origin();
-        let survivors = InheritedState {
+        let survivors = Survivors {
             pins: pins.clone(),
             ledger: Arc::new(ledger),
         };
@@ -96,10 +96,10 @@ impl Left {
     }
 }
 
-impl InheritedState {
+impl Survivors {
     /// The write to the log that was under way when the daemon ended.
     #[must_use]
-    pub fn unfinished(&self) -> Option<FileRange> {
+    pub fn unfinished(&self) -> Option<Span> {
         self.ledger.unfinished()
     }
 
@@ -111,7 +111,7 @@ impl InheritedState {
 
     /// How far events had come.
     #[must_use]
-    pub fn mark(&self) -> Position {
+    pub fn mark(&self) -> Mark {
         self.ledger.mark()
     }
 
@@ -147,13 +147,13 @@ impl InheritedState {
 
     /// What says of the events that were read by now when they are written; the next one has this serial.
     #[must_use]
-    pub fn receipt(&self, events: &Events, serial: Serial) -> CommitToken {
+    pub fn receipt(&self, events: &Events, serial: Serial) -> Receipt {
         events.receipt(serial, self.mark().told)
     }
 
     /// Where all of it is pinned.
     #[must_use]
-    pub const fn pins(&self) -> &PinDirectory {
+    pub const fn pins(&self) -> &Pins {
         &self.pins
     }
 

@@ -22,37 +22,37 @@ use libbpf_rs::{MapCore as _, MapMut, OpenObject, ProgramMut};
 use crate::error::EngineError;
 use crate::hooks::program::{self, Program};
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
-use crate::stats::{self, ProgramRuns};
+use crate::stats::{self, Runs};
 
 /// Objects that engines can load between them: more than there are programs.
 const OBJECTS: usize = 256;
 
 /// Where libbpf keeps its objects; lives longer than the engines.
-pub struct ObjectStorage(Box<[MaybeUninit<OpenObject>]>);
+pub struct Storage(Box<[MaybeUninit<OpenObject>]>);
 
-impl Default for ObjectStorage {
+impl Default for Storage {
     fn default() -> Self {
         Self(Box::new_uninit_slice(OBJECTS))
     }
 }
 
-impl ObjectStorage {
+impl Storage {
     /// The places that are free.
-    pub fn places(&mut self) -> ObjectSlots<'_> {
-        ObjectSlots(self.0.iter_mut())
+    pub fn places(&mut self) -> Places<'_> {
+        Places(self.0.iter_mut())
     }
 }
 
-impl fmt::Debug for ObjectStorage {
+impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Storage").finish_non_exhaustive()
     }
 }
 
-/// Places of a [`ObjectStorage`] that hold no object yet.
-pub struct ObjectSlots<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
+/// Places of a [`Storage`] that hold no object yet.
+pub struct Places<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
 
-impl fmt::Debug for ObjectSlots<'_> {
+impl fmt::Debug for Places<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Places").field(&self.0.len()).finish()
     }
@@ -77,7 +77,7 @@ impl<'s> Objects<'s> {
     /// # Errors
     /// [`EngineError`] when the kernel refuses a program or a map.
     pub(crate) fn load(
-        places: &mut ObjectSlots<'s>,
+        places: &mut Places<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
@@ -97,7 +97,7 @@ impl<'s> Objects<'s> {
     /// # Errors
     /// [`EngineError`] when a map is missing, or the kernel refuses a program.
     pub(crate) fn over(
-        places: &mut ObjectSlots<'s>,
+        places: &mut Places<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         map: impl Fn(&str) -> io::Result<OwnedFd>,
@@ -136,7 +136,7 @@ impl<'s> Objects<'s> {
     /// [`EngineError`] when the kernel refuses one; none is loaded then.
     pub(crate) fn load_more(
         &mut self,
-        places: &mut ObjectSlots<'s>,
+        places: &mut Places<'s>,
         wanted: &BTreeSet<Program>,
     ) -> Result<(), EngineError> {
         let missing = |program: &&Program| self.find(**program).is_none();
@@ -215,7 +215,7 @@ impl<'s> Objects<'s> {
     }
 
     /// What the kernel has counted of each.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = ProgramRuns> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Runs> {
         let runs =
             |program: &ProgramMut<'s>| stats::runs(&program.name().to_string_lossy(), program);
         self.programs().filter_map(runs)
@@ -233,7 +233,7 @@ impl<'s> Objects<'s> {
 
 impl<'s> Loaded<'s> {
     fn load(
-        places: &mut ObjectSlots<'s>,
+        places: &mut Places<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
@@ -241,7 +241,7 @@ impl<'s> Loaded<'s> {
         let place = places
             .0
             .next()
-            .ok_or(EngineError::NoObjectSlot { most: OBJECTS })?;
+            .ok_or(EngineError::Places { most: OBJECTS })?;
         let mut open = SyscallSkelBuilder::default()
             .open(place)
             .map_err(EngineError::Open)?;

@@ -2,7 +2,7 @@
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
-pub struct EngineOptions {
+pub struct Options {
     /// Size of the ring: what can wait while the reader is away. A power of two.
     pub ring_bytes: u32,
     /// Whether operations of `io_uring` are seen where they can be.
@@ -13,7 +13,7 @@ pub struct EngineOptions {
     pub avc: bool,
 }
 
-impl Default for EngineOptions {
+impl Default for Options {
     fn default() -> Self {
         Self {
             ring_bytes: 64 << 20,

@@ -25,7 +25,7 @@ use crate::abi::LOST;
 use crate::decode;
 use crate::sys::mapped_memory::{Access, Memory, page};
 
-use checkpoint::{Ledger, Position, CommitToken};
+use checkpoint::{Ledger, Mark, Receipt};
 
 /// Bits of a record's first word, its length.
 ///
@@ -123,7 +123,7 @@ impl Events {
                 take(sample);
                 count += 1;
                 // What belongs to a record of the kernel's was chosen by no rule.
-                if decode::has_kernel_stamp(sample) != Ok(true) {
+                if decode::is_stamped(sample) != Ok(true) {
                     self.taken.set(self.taken.get() + 1);
                 }
             }
@@ -187,14 +187,14 @@ impl Events {
 
     /// What says of the events that were read by now when they are written: the next one has this serial,
     /// and so many were told to be lost, by reason.
-    pub(crate) fn receipt(&self, serial: Serial, told: [u64; LOST + 1]) -> CommitToken {
-        let mark = Position {
+    pub(crate) fn receipt(&self, serial: Serial, told: [u64; LOST + 1]) -> Receipt {
+        let mark = Mark {
             place: self.place(),
             taken: self.taken.get(),
             told,
             serial: serial.0.into(),
         };
-        CommitToken::new(Arc::clone(&self.ledger), mark)
+        Receipt::new(Arc::clone(&self.ledger), mark)
     }
 }
 

@@ -17,28 +17,28 @@ use crate::sys::mapped_memory::{Access, Memory};
 
 /// What the kernel side has counted since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EngineStats {
+pub struct Stats {
     /// Events that a rule chose to record.
     pub matched: u64,
     /// Of them, those put into the ring. `matched` is `delivered` plus those of `lost` for which the ring
     /// was full, denied or not.
     pub delivered: u64,
-    /// Events lost, by reason; see [`LossReason`].
+    /// Events lost, by reason; see [`Lost`].
     pub lost: [u64; LOST + 1],
     /// Parts of delivered events that could not be read; see [`Truncation`].
     pub cut: [u64; TRUNC],
 }
 
-impl EngineStats {
+impl Stats {
     /// Events lost, for whatever reason.
     #[must_use]
-    pub fn total_lost(&self) -> u64 {
+    pub fn all_lost(&self) -> u64 {
         self.lost.iter().sum()
     }
 }
 
 /// What was counted since: each count is at least what it was.
-impl Sub for EngineStats {
+impl Sub for Stats {
     type Output = Self;
 
     fn sub(mut self, before: Self) -> Self {
@@ -55,7 +55,7 @@ impl Sub for EngineStats {
 
 /// How often a program has run, and for how long, as the kernel counts while `kernel.bpf_stats_enabled` is 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramRuns {
+pub struct Runs {
     /// The program; of a copy that is on one function, its hook.
     pub hook: String,
     /// How often.
@@ -65,9 +65,9 @@ pub struct ProgramRuns {
     pub time_ns: u64,
 }
 
-/// Why an event was lost: index into [`EngineStats::lost`].
+/// Why an event was lost: index into [`Stats::lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossReason {
+pub enum Lost {
     /// The reader was too slow and the ring was full.
     RingFull,
     /// The CPU has no area to build events in.
@@ -80,7 +80,7 @@ pub enum LossReason {
     Skipped,
 }
 
-impl LossReason {
+impl Lost {
     /// All reasons, in index order.
     pub const ALL: [Self; LOST + 1] = [
         Self::RingFull,
@@ -103,7 +103,7 @@ impl LossReason {
     }
 }
 
-/// What part of an event is missing: index into [`EngineStats::cut`].
+/// What part of an event is missing: index into [`Stats::cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
     /// A name in user memory could not be read.
@@ -186,8 +186,8 @@ impl<T: Copy + FromBytes> Mapped<T> {
 
 impl Mapped<WireCounts> {
     /// Sums over all CPUs.
-    pub(crate) fn sum(&self) -> EngineStats {
-        let mut stats = EngineStats::default();
+    pub(crate) fn sum(&self) -> Stats {
+        let mut stats = Stats::default();
         for counts in (0..self.len).filter_map(|cpu| self.get(cpu)) {
             stats.matched += counts.matched;
             stats.delivered += counts.delivered;
@@ -252,9 +252,9 @@ pub(crate) fn skipped(program: &impl AsFd) -> u64 {
 }
 
 /// What the kernel has counted of a program; nothing when it has not counted.
-pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<ProgramRuns> {
+pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
     let info = info(program).filter(|info| info.run_cnt != 0)?;
-    Some(ProgramRuns {
+    Some(Runs {
         hook: hook.to_string(),
         runs: info.run_cnt,
         time_ns: info.run_time_ns,
@@ -262,8 +262,8 @@ pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<ProgramRu
 }
 
 /// Adds up what is of the same hook: what daemons before this one have loaded, and what this one has.
-pub(crate) fn by_hook(all: impl Iterator<Item = ProgramRuns>) -> Vec<ProgramRuns> {
-    let mut sums: BTreeMap<String, ProgramRuns> = BTreeMap::new();
+pub(crate) fn by_hook(all: impl Iterator<Item = Runs>) -> Vec<Runs> {
+    let mut sums: BTreeMap<String, Runs> = BTreeMap::new();
     for runs in all {
         match sums.entry(runs.hook.clone()) {
             Entry::Vacant(new) => drop(new.insert(runs)),

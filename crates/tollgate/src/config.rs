@@ -23,11 +23,11 @@ use crate::messages::SourceText;
 /// Where `auditd` has its configuration.
 pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
 /// Where tollgate has its own.
-pub(crate) const TOLLGATE_TOML: &str = "/etc/tollgate/tollgate.toml";
+pub(crate) const NATIVE: &str = "/etc/tollgate/tollgate.toml";
 
 /// What a file must be like to be believed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FileRequirements {
+pub(crate) struct Trust {
     /// Whether a link to it will do.
     pub(crate) links: bool,
     /// Bits of its mode that it may not have.
@@ -39,7 +39,7 @@ pub(crate) struct FileRequirements {
 }
 
 /// As `auditd` wants it, too.
-const REQUIREMENTS: FileRequirements = FileRequirements {
+const TRUST: Trust = Trust {
     links: false,
     refused: 0o002,
     why: "can be written by everyone: `chmod o-w` it",
@@ -48,21 +48,21 @@ const REQUIREMENTS: FileRequirements = FileRequirements {
 
 /// A configuration file that was read.
 #[derive(Debug)]
-pub(crate) struct ConfigFile<T> {
+pub(crate) struct Configured<T> {
     /// What it says; counts only when nothing is wrong with it.
     pub(crate) settings: T,
     /// Its text, and what is to be said about it.
     pub(crate) file: SourceText,
 }
 
-impl<T> ConfigFile<T> {
+impl<T> Configured<T> {
     /// Reads a file that nobody else can have written: it belongs to root or to who asks.
     ///
     /// # Errors
     /// A file that cannot be read, or that must not be trusted.
     pub(crate) fn read(
         path: &Path,
-        trust: FileRequirements,
+        trust: Trust,
         parse: impl FnOnce(&[u8]) -> (T, Vec<Diagnostic>),
     ) -> anyhow::Result<Self> {
         let bytes = bytes(path, trust)?;
@@ -78,7 +78,7 @@ impl<T> ConfigFile<T> {
     }
 
     /// Whether the settings count.
-    pub(crate) fn is_valid(&self) -> bool {
+    pub(crate) fn is_right(&self) -> bool {
         self.file.count(Severity::Error) == 0
     }
 }
@@ -87,16 +87,16 @@ impl<T> ConfigFile<T> {
 ///
 /// # Errors
 /// A file that cannot be read, or that must not be trusted.
-pub(crate) fn read_auditd(path: &Path) -> anyhow::Result<ConfigFile<auditd::Settings>> {
-    ConfigFile::read(path, REQUIREMENTS, |text| auditd::parse(text, &ThisMachine))
+pub(crate) fn read_auditd(path: &Path) -> anyhow::Result<Configured<auditd::Settings>> {
+    Configured::read(path, TRUST, |text| auditd::parse(text, &ThisMachine))
 }
 
 /// Reads a `tollgate.toml`.
 ///
 /// # Errors
 /// A file that cannot be read, or that must not be trusted.
-pub(crate) fn read_tollgate_toml(path: &Path) -> anyhow::Result<ConfigFile<TollgateToml>> {
-    ConfigFile::read(path, REQUIREMENTS, native::parse)
+pub(crate) fn read_native(path: &Path) -> anyhow::Result<Configured<native::Settings>> {
+    Configured::read(path, TRUST, native::parse)
 }
 
 /// Whether there is such a file; one that cannot be looked at is one.
@@ -104,7 +104,7 @@ pub(crate) fn exists(path: &Path) -> bool {
     !matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-fn bytes(path: &Path, trust: FileRequirements) -> anyhow::Result<Vec<u8>> {
+fn bytes(path: &Path, trust: Trust) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let mut flags = OFlag::O_NONBLOCK;
     flags.set(OFlag::O_NOFOLLOW, !trust.links);
@@ -150,7 +150,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("auditd.conf");
         fs::write(&path, "space_left = 75\nadmin_space_left = 50\n").unwrap();
-        assert!(read_auditd(&path).unwrap().is_valid());
+        assert!(read_auditd(&path).unwrap().is_right());
         let link = directory.path().join("link");
         symlink(&path, &link).unwrap();
         assert!(exists(&link) && read_auditd(&link).is_err());
@@ -167,7 +167,7 @@ mod tests {
         let path = directory.path().join("auditd.conf");
         fs::write(&path, "\nflush = often\n").unwrap();
         let read = read_auditd(&path).unwrap();
-        assert!(!read.is_valid());
+        assert!(!read.is_right());
         let found = &read.file.diagnostics[1];
         assert_eq!((found.line, found.column), (2, 9));
     }

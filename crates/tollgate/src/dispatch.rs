@@ -24,7 +24,7 @@ use audit::conf::auditd::Settings;
 use audit::conf::plugin::{self, Plugin, is_plugin};
 use bstr::ByteSlice as _;
 
-use crate::config::{ConfigFile, FileRequirements};
+use crate::config::{Configured, Trust};
 use crate::launch::Launcher;
 use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
@@ -36,7 +36,7 @@ pub(crate) use tally::{Missed, Tally};
 /// How long plugins may take for what waits at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What says which programs root runs; distributions have links in `plugins.d`.
-const REQUIREMENTS: FileRequirements = FileRequirements {
+const TRUST: Trust = Trust {
     links: true,
     refused: 0o022,
     why: "can be written by others than root: `chmod go-w` it",
@@ -181,7 +181,7 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
         match read {
             Ok(read) => {
                 print_findings(&read.file);
-                if !read.is_valid() {
+                if !read.is_right() {
                     warn(&format!("plugin {name} is left out: its file is wrong"));
                 } else if read.settings.active {
                     wanted.push((name, read.settings));
@@ -211,7 +211,7 @@ pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// The names of the files of plugins, and what is in them.
-fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<ConfigFile<Plugin>>)> {
+fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<Configured<Plugin>>)> {
     let named = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         (name.into_owned(), read(&path))
@@ -231,8 +231,8 @@ pub(crate) fn socket_directories(settings: &Settings) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// A file that cannot be read, or that others than root can write.
-pub(crate) fn read(path: &Path) -> anyhow::Result<ConfigFile<Plugin>> {
-    ConfigFile::read(path, REQUIREMENTS, plugin::parse)
+pub(crate) fn read(path: &Path) -> anyhow::Result<Configured<Plugin>> {
+    Configured::read(path, TRUST, plugin::parse)
 }
 
 #[cfg(test)]

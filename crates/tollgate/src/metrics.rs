@@ -42,14 +42,14 @@ const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Where metrics are served.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) enum MetricsAddress {
+pub(crate) enum Address {
     /// A unix socket, which only root can open.
     Unix(PathBuf),
     /// An address of this machine that no other can reach.
     Loopback(SocketAddr),
 }
 
-impl TryFrom<String> for MetricsAddress {
+impl TryFrom<String> for Address {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -86,10 +86,10 @@ impl Metrics {
     ///
     /// # Errors
     /// When something else is there.
-    pub(crate) fn listen(address: &MetricsAddress, control: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn listen(address: &Address, control: &Path) -> anyhow::Result<Self> {
         let listener = match address {
-            MetricsAddress::Unix(path) => unix(path)?,
-            MetricsAddress::Loopback(address) => TcpListener::bind(address)
+            Address::Unix(path) => unix(path)?,
+            Address::Loopback(address) => TcpListener::bind(address)
                 .map(Listener::Loopback)
                 .with_context(|| format!("cannot serve metrics at {address}"))?,
         };
@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn only_addresses_of_this_machine_are_taken() {
-        let address = |text: &str| MetricsAddress::try_from(text.to_owned());
-        assert_eq!(address("/run/x"), Ok(MetricsAddress::Unix("/run/x".into())));
+        let address = |text: &str| Address::try_from(text.to_owned());
+        assert_eq!(address("/run/x"), Ok(Address::Unix("/run/x".into())));
         for text in ["127.0.0.1:9465", "[::1]:9465"] {
-            assert_eq!(address(text), Ok(MetricsAddress::Loopback(text.parse().unwrap())));
+            assert_eq!(address(text), Ok(Address::Loopback(text.parse().unwrap())));
         }
         for (text, word) in [
             ("0.0.0.0:9465", "other machines"),
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn who_asks_is_answered_beside_many_who_do_not() {
-        let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
+        let address = Address::Loopback("127.0.0.1:0".parse().unwrap());
         let metrics = Metrics::listen(&address, Path::new("/nonexistent")).unwrap();
         let Listener::Loopback(listener) = &metrics.listener else {
             panic!("no listener on loopback");

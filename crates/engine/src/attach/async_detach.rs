@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::attach::{Held, Links};
-use crate::handover::pins::PinDirectory;
+use crate::handover::pins::Pins;
 use crate::hooks::attach_point::Spot;
 
 /// The thread that waits, once there was something to take off.
@@ -24,7 +24,7 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Where they are pinned.
-    pins: OnceLock<PinDirectory>,
+    pins: OnceLock<Pins>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -45,7 +45,7 @@ struct Queue {
 
 impl Reaper {
     /// Takes the names away, too, that programs have there.
-    pub(crate) fn unpin_from(&self, pins: PinDirectory) {
+    pub(crate) fn unpin_from(&self, pins: Pins) {
         // It is said once.
         let _said = self.shared.pins.set(pins);
     }

@@ -10,9 +10,9 @@ use crate::epoch::Epoch;
 
 /// Keys of the rules of the plan in force, and of plans that events may still come from.
 #[derive(Clone, Debug)]
-pub struct RuleKeys(Vec<(Epoch, Vec<Option<BString>>)>);
+pub struct Keys(Vec<(Epoch, Vec<Option<BString>>)>);
 
-impl RuleKeys {
+impl Keys {
     /// Keys of the first plan.
     #[must_use]
     pub fn new(epoch: Epoch, plan: &Plan) -> Self {
@@ -61,7 +61,7 @@ impl RuleKeys {
 }
 
 #[cfg(test)]
-impl RuleKeys {
+impl Keys {
     /// Of one rule without a key.
     pub(crate) fn keyless() -> Self {
         Self(vec![(Epoch::default(), vec![None])])
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn an_event_has_the_key_of_the_plan_that_chose_it() {
-        let all = RuleKeys(vec![keys(Epoch(7), "old"), keys(Epoch(8), "new")]);
+        let all = Keys(vec![keys(Epoch(7), "old"), keys(Epoch(8), "new")]);
         let rule = |epoch: u32, rule| all.of(epoch << abi::RULE_BITS | rule);
         assert_eq!(rule(7, 1), Some(Some("old".into())));
         assert_eq!(rule(8, 1), Some(Some("new".into())));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn two_plans_are_kept() {
-        let mut all = RuleKeys(vec![keys(Epoch(1), "a"), keys(Epoch(2), "b")]);
+        let mut all = Keys(vec![keys(Epoch(1), "a"), keys(Epoch(2), "b")]);
         all.forget();
         assert_eq!(all.plans(), 2);
         all.0.push(keys(Epoch(3), "c"));

@@ -11,17 +11,17 @@ use crate::attach;
 use crate::compile::objects;
 use crate::error::EngineError;
 use crate::hooks::program::Program;
-use crate::load::ObjectSlots;
+use crate::load::Places;
 use crate::load::maps;
 
 impl<'s> Engine<'s> {
     /// Has the call sent in which a security module makes a record, such as AVC, for which the kernel's audit
-    /// knows no call: see [`crate::has_kernel_stamp`]. It lasts as long as this process.
+    /// knows no call: see [`crate::is_stamped`]. It lasts as long as this process.
     ///
     /// # Errors
     /// [`EngineError`] when the kernel has no programs on functions, or was not prepared for this with
-    /// [`super::EngineOptions::avc`]. All else goes on.
-    pub fn accompany(&mut self, places: &mut ObjectSlots<'s>) -> Result<(), EngineError> {
+    /// [`super::Options::avc`]. All else goes on.
+    pub fn accompany(&mut self, places: &mut Places<'s>) -> Result<(), EngineError> {
         self.objects
             .load_more(places, &[Program::AvcSyscall].into())?;
         // In the order of `enum wire_abi`.

@@ -7,26 +7,26 @@ use libbpf_rs::ProgramInput;
 use super::Engine;
 use crate::error::EngineError;
 use crate::hooks::program::Program;
-use crate::ring::clock::{self, TickClock, ClockReading};
+use crate::ring::clock::{self, Clock, Moment};
 
 impl Engine<'_> {
-    /// A clock for the times of events, correct now; see [`TickClock::set`] and [`Engine::now`].
+    /// A clock for the times of events, correct now; see [`Clock::set`] and [`Engine::now`].
     ///
     /// # Errors
     /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn clock(&self) -> Result<TickClock, EngineError> {
+    pub fn clock(&self) -> Result<Clock, EngineError> {
         let tick = clock::tick().map_err(|errno| EngineError::Machine {
             what: "the length of a tick",
             source: errno.into(),
         })?;
-        Ok(TickClock::new(self.now()?, tick))
+        Ok(Clock::new(self.now()?, tick))
     }
 
     /// This moment in ticks and on the wall.
     ///
     /// # Errors
     /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn now(&self) -> Result<ClockReading, EngineError> {
+    pub fn now(&self) -> Result<Moment, EngineError> {
         let failed = |source: io::Error| EngineError::Machine {
             what: "the tick count",
             source,
@@ -39,7 +39,7 @@ impl Engine<'_> {
                 .test_run(ProgramInput::default())
                 .map_err(|error| failed(io::Error::other(error)))?;
             let jiffies = self.data.jiffies();
-            let moment = ClockReading { jiffies, wall_ns };
+            let moment = Moment { jiffies, wall_ns };
             self.moment.set(Some(moment));
             if clock::wall_ns().map_err(|errno| failed(errno.into()))? == wall_ns {
                 return Ok(moment);

@@ -10,11 +10,11 @@ use crate::attach::heartbeat::Heartbeat;
 use crate::compile;
 use crate::compile::watches::Watches;
 use crate::error::EngineError;
-use crate::handover::pins::{PinError, PinDirectory};
+use crate::handover::pins::{PinError, Pins};
 
 impl Engine<'_> {
     /// Has no call seen any more, and begins to detach everything. Events already in the ring stay there.
-    pub fn detach(&mut self) -> PendingDetach {
+    pub fn detach(&mut self) -> Detaching {
         self.avc = None;
         self.guards.clear();
         let silent = self.silence().is_ok();
@@ -22,7 +22,7 @@ impl Engine<'_> {
         self.skipped_stubs += attach::skipped(&links);
         links.extend(self.heartbeat.take().map(Heartbeat::into_link));
         self.reaper.take_off(links);
-        let mut detaching = PendingDetach {
+        let mut detaching = Detaching {
             reaper: std::mem::take(&mut self.reaper),
             pins: self.pins.take(),
         };
@@ -50,12 +50,12 @@ impl Engine<'_> {
 
 /// Programs that are being detached, which the kernel takes some 100 ms for, each. Dropping it waits.
 #[derive(Debug)]
-pub struct PendingDetach {
+pub struct Detaching {
     reaper: Reaper,
-    pins: Option<PinDirectory>,
+    pins: Option<Pins>,
 }
 
-impl PendingDetach {
+impl Detaching {
     /// Waits until nothing is attached any more; then nothing is pinned either. Until this is called, what
     /// is in the ring can still be read by another daemon.
     ///

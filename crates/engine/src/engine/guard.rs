@@ -14,12 +14,12 @@ use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput};
 use super::Engine;
 use crate::attach::{self, Held};
 use crate::error::EngineError;
-use crate::handover::lock_note::{CLAIM, read_lock_note};
-use crate::handover::pins::{LOCKED, PLAN, PinDirectory};
+use crate::handover::lock_note::{CLAIM, locked_in};
+use crate::handover::pins::{LOCKED, PLAN, Pins};
 use crate::handover::plan_snapshot::Note;
-use crate::hooks::kernel_probe::KernelProbe;
+use crate::hooks::kernel_probe::Probe;
 use crate::hooks::program::Program;
-use crate::load::ObjectSlots;
+use crate::load::Places;
 use crate::load::globals::PLACES;
 use crate::skeleton::types;
 
@@ -29,7 +29,7 @@ const GUARD: &str = "guard-";
 const NAME_BYTES: usize = 63;
 
 impl<'s> Engine<'s> {
-    /// Notes what is locked, where things are pinned: see [`read_lock_note`]. Without pins there is nobody to note it
+    /// Notes what is locked, where things are pinned: see [`locked_in`]. Without pins there is nobody to note it
     /// for.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl<'s> Engine<'s> {
         let Some(pins) = &self.pins else {
             return Ok(());
         };
-        let says = read_lock_note(pins.path()).ok().flatten();
+        let says = locked_in(pins.path()).ok().flatten();
         if says.is_some_and(|says| says == text) {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl<'s> Engine<'s> {
 
     /// Keeps others than this process from changing what audits: what is pinned and its maps, the program that
     /// it runs, and these files with all in their directories whose names go on after theirs. Pinned like
-    /// everything else, it ends when the machine does, and [`PinDirectory::claim`] tells it of a process that comes after
+    /// everything else, it ends when the machine does, and [`Pins::claim`] tells it of a process that comes after
     /// this one; otherwise with this process.
     ///
     /// # Errors
@@ -64,8 +64,8 @@ impl<'s> Engine<'s> {
     /// guarded then that was not before.
     pub fn guard(
         &mut self,
-        places: &mut ObjectSlots<'s>,
-        probe: &KernelProbe,
+        places: &mut Places<'s>,
+        probe: &Probe,
         files: &[PathBuf],
     ) -> Result<(), EngineError> {
         let tell = [&Program::GuardInit, &Program::GuardClaim];
@@ -97,7 +97,7 @@ impl<'s> Engine<'s> {
         wanted: &[Program],
         named: &mut Vec<String>,
     ) -> Result<Vec<Held>, EngineError> {
-        let pin = |pins: &PinDirectory, name: &str, fd: &dyn AsFd| {
+        let pin = |pins: &Pins, name: &str, fd: &dyn AsFd| {
             pins.keep(name, fd).map_err(|source| EngineError::Pinned {
                 what: name.to_owned(),
                 source,
@@ -199,7 +199,7 @@ impl<'s> Engine<'s> {
 }
 
 /// Whether a guard is pinned.
-fn is_guarded(pins: &PinDirectory) -> bool {
+fn is_guarded(pins: &Pins) -> bool {
     pins.names(GUARD).is_ok_and(|names| !names.is_empty())
 }
 

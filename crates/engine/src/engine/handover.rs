@@ -11,20 +11,20 @@ use super::Engine;
 use crate::abi;
 use crate::attach::Held;
 use crate::compile::watches::Watches;
-use crate::decode::rule_keys::RuleKeys;
+use crate::decode::rule_keys::Keys;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::handover::InheritedState;
+use crate::handover::Survivors;
 use crate::handover::inherited_programs::{self, Inherited};
-use crate::handover::pins::{HEADER, LINK, MAP, PLAN, PinDirectory};
+use crate::handover::pins::{HEADER, LINK, MAP, PLAN, Pins};
 use crate::handover::plan_snapshot::Note;
 use crate::hooks::attach_point::Spot;
-use crate::hooks::kernel_probe::KernelProbe;
+use crate::hooks::kernel_probe::Probe;
 use crate::hooks::program::Program;
 use crate::load::maps::{self, Written};
-use crate::load::{Objects, ObjectSlots};
-use crate::options::EngineOptions;
-use crate::stats::{self, EngineStats};
+use crate::load::{Objects, Places};
+use crate::options::Options;
+use crate::stats::{self, Stats};
 
 impl<'s> Engine<'s> {
     /// Goes on where a daemon has ended that had everything pinned: its programs stay where they are, and
@@ -34,12 +34,12 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] names what is missing. What is pinned stays as it is.
     pub fn adopt(
-        places: &mut ObjectSlots<'s>,
-        probe: &KernelProbe,
-        survivors: &InheritedState,
-        options: EngineOptions,
+        places: &mut Places<'s>,
+        probe: &Probe,
+        survivors: &Survivors,
+        options: Options,
     ) -> Result<Self, EngineError> {
-        let InheritedState { pins, ledger } = survivors;
+        let Survivors { pins, ledger } = survivors;
         let pinned = |what: &str| {
             let what = what.to_owned();
             move |source: io::Error| EngineError::Pinned { what, source }
@@ -88,7 +88,7 @@ impl<'s> Engine<'s> {
         let counted = engine.counters.sum();
         let mark = ledger.mark();
         let [full, ..] = mark.told;
-        engine.before = EngineStats {
+        engine.before = Stats {
             matched: mark.taken + full,
             delivered: mark.taken,
             lost: mark.told,
@@ -99,12 +99,12 @@ impl<'s> Engine<'s> {
         Ok(engine)
     }
 
-    /// Pins everything, so that it outlives this process; `text` is for [`InheritedState::plans`]. What had
+    /// Pins everything, so that it outlives this process; `text` is for [`Survivors::plans`]. What had
     /// names there before loses them.
     ///
     /// # Errors
     /// [`EngineError::Pinned`]; nothing is pinned then.
-    pub fn pin(&mut self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
+    pub fn pin(&mut self, pins: &Pins, text: &[u8]) -> Result<(), EngineError> {
         let pinned = self.pin_all(pins, text);
         if pinned.is_ok() {
             self.reaper.unpin_from(pins.clone());
@@ -116,7 +116,7 @@ impl<'s> Engine<'s> {
         pinned
     }
 
-    fn pin_all(&self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
+    fn pin_all(&self, pins: &Pins, text: &[u8]) -> Result<(), EngineError> {
         let pinned = |what: &str| {
             let what = what.to_owned();
             move |source: io::Error| EngineError::Pinned { what, source }
@@ -158,7 +158,7 @@ impl<'s> Engine<'s> {
     }
 
     /// Gives names to the programs that have none: the kernel counts on them what it skips.
-    fn pin_programs(&self, pins: &PinDirectory) -> Result<(), EngineError> {
+    fn pin_programs(&self, pins: &Pins) -> Result<(), EngineError> {
         for program in self.objects.programs() {
             inherited_programs::pin(pins, program)
                 .map_err(|(what, source)| EngineError::Pinned { what, source })?;
@@ -168,7 +168,7 @@ impl<'s> Engine<'s> {
 
     /// Whether its programs were loaded with such options.
     #[must_use]
-    pub fn has(&self, options: EngineOptions) -> bool {
+    pub fn has(&self, options: Options) -> bool {
         let same = (self.ledger.fixed().context != 0) == options.context;
         same && (!options.avc || self.has_areas_for_calls())
     }
@@ -181,7 +181,7 @@ impl<'s> Engine<'s> {
 
     /// Forgets what was noted of all plans but these: call it when nothing of others is in the ring, or on
     /// its way from there into the log.
-    pub fn forget(&self, keys: &RuleKeys) {
+    pub fn forget(&self, keys: &Keys) {
         let Some(pins) = &self.pins else {
             return;
         };
@@ -204,7 +204,7 @@ fn plan_name(epoch: Epoch) -> String {
 }
 
 pub(super) fn pin_note(
-    pins: &PinDirectory,
+    pins: &Pins,
     epoch: Epoch,
     names: &[u64],
     text: &[u8],

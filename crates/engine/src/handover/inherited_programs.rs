@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 
 use libbpf_rs::ProgramMut;
 
-use crate::handover::pins::PinDirectory;
-use crate::stats::{self, ProgramRuns};
+use crate::handover::pins::Pins;
+use crate::stats::{self, Runs};
 
 /// What names of programs begin with that are no copies; behind it comes their number, and their own name.
 const PROGRAM: &str = "prog-";
@@ -25,7 +25,7 @@ impl Inherited {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn all(pins: &PinDirectory, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
+    pub(crate) fn all(pins: &Pins, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
         let mut inherited = Vec::new();
         for name in pins.names(PROGRAM)? {
             let name = format!("{PROGRAM}{name}");
@@ -45,7 +45,7 @@ impl Inherited {
     }
 
     /// What the kernel has counted of it.
-    pub(crate) fn runs(&self) -> Option<ProgramRuns> {
+    pub(crate) fn runs(&self) -> Option<Runs> {
         stats::runs(&own_name(&self.name), &self.program)
     }
 }
@@ -54,7 +54,7 @@ impl Inherited {
 ///
 /// # Errors
 /// The name, and what the kernel answers.
-pub(crate) fn pin(pins: &PinDirectory, program: &ProgramMut<'_>) -> Result<(), (String, io::Error)> {
+pub(crate) fn pin(pins: &Pins, program: &ProgramMut<'_>) -> Result<(), (String, io::Error)> {
     let Some(number) = stats::number(program) else {
         return Ok(());
     };

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use libbpf_rs::libbpf_sys;
 
-use crate::handover::pins::{LOCKED, PinDirectory, c_path};
+use crate::handover::pins::{LOCKED, Pins, c_path};
 use crate::handover::plan_snapshot::Note;
 use crate::sys::descriptor::from_libbpf;
 
 /// Name of the program that a daemon runs that comes after this one.
 pub(crate) const CLAIM: &str = "claim";
 
-impl PinDirectory {
+impl Pins {
     /// Has what is guarded there know this process for the daemon, which it is from now on; where nothing is
     /// guarded, or this is another program than the one that has locked it, nothing happens.
     ///
@@ -47,7 +47,7 @@ impl PinDirectory {
 /// # Errors
 /// When it cannot be read: of kind `PermissionDenied` where it is guarded, and this is another program than the
 /// one that has locked it.
-pub fn read_lock_note(directory: &Path) -> io::Result<Option<Vec<u8>>> {
+pub fn locked_in(directory: &Path) -> io::Result<Option<Vec<u8>>> {
     let path = c_path(&directory.join(LOCKED))?;
     // SAFETY: the path is a string that outlives the call.
     let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };

@@ -18,7 +18,7 @@ use crate::sys::descriptor::from_libbpf;
 
 /// A directory of names that belongs to one daemon at a time.
 #[derive(Clone, Debug)]
-pub struct PinDirectory(Arc<Place>);
+pub struct Pins(Arc<Place>);
 
 #[derive(Debug)]
 struct Place {
@@ -66,7 +66,7 @@ pub enum PinError {
     },
 }
 
-impl PinDirectory {
+impl Pins {
     /// Opens the directory, and makes it, for root alone, if there is none.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn nothing_is_pinned_on_another_file_system() {
         let directory = tempfile::tempdir().unwrap();
-        let error = PinDirectory::open(&directory.path().join("pins")).unwrap_err();
+        let error = Pins::open(&directory.path().join("pins")).unwrap_err();
         assert!(matches!(error, PinError::NotBpf { .. }), "{error}");
         assert!(!directory.path().join("pins").exists());
     }

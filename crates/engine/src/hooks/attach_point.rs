@@ -12,13 +12,13 @@ use nix::errno::Errno;
 
 use crate::error::EngineError;
 use crate::hooks::kernel_functions::{Function, Functions, Kind, Side};
-use crate::hooks::kernel_probe::KernelProbe;
+use crate::hooks::kernel_probe::Probe;
 use crate::hooks::program::Program;
 use crate::sys::tracefs::Tracefs;
 
 /// What was attached, for people and for `--json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AttachedHooks {
+pub struct Attached {
     /// The hooks.
     pub hooks: Vec<Hook>,
     /// Calls that the rules name and this kernel does not have: nothing to miss.
@@ -98,7 +98,7 @@ impl Spot {
 pub(crate) struct Spots {
     /// Each with the first of its hooks, for messages: calls of the two ABIs share some functions.
     pub(crate) hooks: BTreeMap<Spot, Hook>,
-    pub(crate) attached: AttachedHooks,
+    pub(crate) attached: Attached,
 }
 
 impl Spots {
@@ -156,7 +156,7 @@ pub(crate) struct Finder<'k> {
 }
 
 impl<'k> Finder<'k> {
-    pub(crate) fn new(probe: &'k KernelProbe) -> Self {
+    pub(crate) fn new(probe: &'k Probe) -> Self {
         Self {
             functions: probe.functions.as_ref(),
             tracefs: probe.tracefs.as_ref().map_err(|&errno| errno),

@@ -17,7 +17,7 @@ use crate::sys::tracefs::Tracefs;
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
 /// well, when the process may no longer be allowed to mount anything.
 #[derive(Debug)]
-pub struct KernelProbe {
+pub struct Probe {
     /// What it shows beside the calls themselves.
     pub kernel: Kernel,
     /// Nothing when it has not those that the stubs are made for.
@@ -28,7 +28,7 @@ pub struct KernelProbe {
     pub(crate) tracefs: Result<Tracefs, Errno>,
 }
 
-impl KernelProbe {
+impl Probe {
     /// Looks at the kernel's BTF.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use crate::compile::Lowered;
 use crate::compile::watches::Watches;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::options::EngineOptions;
+use crate::options::Options;
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel};
 
 /// How much one plan may have.
@@ -41,7 +41,7 @@ impl Room {
     /// Looks whether a plan has room.
     ///
     /// # Errors
-    /// [`EngineError::Capacity`] when it has not.
+    /// [`EngineError::Room`] when it has not.
     pub(crate) fn check(self, lowered: &Lowered, watches: &Watches) -> Result<(), EngineError> {
         for (what, needed, room) in [
             (
@@ -53,7 +53,7 @@ impl Room {
             ("watched names", watches.names.len(), self.names),
         ] {
             if count(needed) > room {
-                return Err(EngineError::Capacity { what, needed, room });
+                return Err(EngineError::Room { what, needed, room });
             }
         }
         Ok(())
@@ -70,7 +70,7 @@ pub(crate) fn size(
     room: Room,
     sees: Sees,
     cpus: usize,
-    options: EngineOptions,
+    options: Options,
 ) -> Result<(), EngineError> {
     let maps = &mut open.maps;
     let cpus = count(cpus).max(1);

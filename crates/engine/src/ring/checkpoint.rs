@@ -39,7 +39,7 @@ const LAYOUT: u32 = 3;
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Position {
+pub struct Mark {
     /// Where in the stream of all events the next one lies.
     pub place: u64,
     /// Events before that place.
@@ -55,7 +55,7 @@ pub struct Position {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct FileRange {
+pub struct Span {
     /// The device that the file is on, and its inode there.
     pub device: u64,
     /// See `device`.
@@ -70,8 +70,8 @@ pub struct FileRange {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Entry {
-    mark: Position,
-    span: FileRange,
+    mark: Mark,
+    span: Span,
 }
 
 /// What is fixed when the maps are made.
@@ -148,7 +148,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When the kernel makes no map.
-    pub(crate) fn new(fixed: Fixed, first: Position, ring: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn new(fixed: Fixed, first: Mark, ring: impl AsFd) -> io::Result<Self> {
         let page = page()?;
         let map = array("tlg_header", page, 1)?;
         let ledger = Self::over(map, ring)?;
@@ -161,7 +161,7 @@ impl Ledger {
             skipped: 0,
             entries: [Entry {
                 mark: first,
-                span: FileRange::default(),
+                span: Span::default(),
             }; 2],
             current: 0,
             _pad: 0,
@@ -235,12 +235,12 @@ impl Ledger {
     }
 
     /// How far events have come: all before that are in the log, or were lost and counted.
-    pub(crate) fn mark(&self) -> Position {
+    pub(crate) fn mark(&self) -> Mark {
         self.entry(self.current()).mark
     }
 
     /// The write that was under way when the daemon ended.
-    pub(crate) fn unfinished(&self) -> Option<FileRange> {
+    pub(crate) fn unfinished(&self) -> Option<Span> {
         let Entry { mark, span } = self.entry(self.current());
         (self.consumed().load(Ordering::Acquire) < mark.place).then_some(span)
     }
@@ -319,14 +319,14 @@ impl AsFd for Ledger {
 
 /// What the log thread is given with events: it says when they are about to be written, and when they are.
 #[derive(Debug)]
-pub struct CommitToken {
+pub struct Receipt {
     ledger: Arc<Ledger>,
-    mark: Position,
+    mark: Mark,
     begun: bool,
 }
 
-impl CommitToken {
-    pub(crate) const fn new(ledger: Arc<Ledger>, mark: Position) -> Self {
+impl Receipt {
+    pub(crate) const fn new(ledger: Arc<Ledger>, mark: Mark) -> Self {
         Self {
             ledger,
             mark,
@@ -335,7 +335,7 @@ impl CommitToken {
     }
 
     /// The events are about to be written, to this part of a file.
-    pub fn begin(&mut self, span: FileRange) {
+    pub fn begin(&mut self, span: Span) {
         self.ledger.begin(Entry {
             mark: self.mark,
             span,
@@ -346,7 +346,7 @@ impl CommitToken {
     /// The events are written, or will never be: their room in the ring can be used again.
     pub fn end(&mut self) {
         if !self.begun {
-            self.begin(FileRange::default());
+            self.begin(Span::default());
         }
         self.ledger.give_back();
     }

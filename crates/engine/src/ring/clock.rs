@@ -11,7 +11,7 @@ use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// A moment, as both clocks show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClockReading {
+pub struct Moment {
     /// Ticks of the kernel.
     pub jiffies: u64,
     /// Coarse realtime clock.
@@ -23,22 +23,22 @@ pub struct ClockReading {
 
 /// Turns ticks into time.
 #[derive(Clone, Copy, Debug)]
-pub struct TickClock {
-    now: ClockReading,
+pub struct Clock {
+    now: Moment,
     tick_ns: u64,
 }
 
-impl TickClock {
+impl Clock {
     /// A clock that knows one moment and the length of a tick.
     #[must_use]
-    pub const fn new(now: ClockReading, tick: Duration) -> Self {
+    pub const fn new(now: Moment, tick: Duration) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a tick is at most 10 ms")]
         let tick_ns = tick.as_nanos() as u64;
         Self { now, tick_ns }
     }
 
     /// Takes a later moment as the reference.
-    pub const fn set(&mut self, now: ClockReading) {
+    pub const fn set(&mut self, now: Moment) {
         self.now = now;
     }
 
@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn ticks_before_and_after_the_reference_are_counted_from_it() {
-        let now = ClockReading {
+        let now = Moment {
             jiffies: 1000,
             wall_ns: 5_000_000_000,
         };
-        let clock = TickClock::new(now, Duration::from_millis(4));
+        let clock = Clock::new(now, Duration::from_millis(4));
         assert_eq!(clock.at(1000), Time { sec: 5, milli: 0 });
         assert_eq!(clock.at(999), Time { sec: 4, milli: 996 });
         assert_eq!(clock.at(1251), Time { sec: 6, milli: 4 });

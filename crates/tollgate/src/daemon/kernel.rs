@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail};
 use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
-use crate::config::tollgate_toml::KernelRecordsMode;
+use crate::config::native::Messages;
 use crate::control::wire::KernelMessages;
 use crate::messages::info;
 use saved::{Before, Saved};
@@ -46,7 +46,7 @@ pub(super) struct MessageSource {
     /// What the kernel had lost at the last look.
     lost: u32,
     /// Lost since this daemon reads.
-    total_lost: u64,
+    all_lost: u64,
     due: Instant,
 }
 
@@ -64,24 +64,24 @@ impl MessageSource {
     ///
     /// # Errors
     /// When the kernel does not give what was asked for by name.
-    pub(super) fn open(wanted: KernelRecordsMode) -> anyhow::Result<Option<(Self, RecordStream)>> {
+    pub(super) fn open(wanted: Messages) -> anyhow::Result<Option<(Self, RecordStream)>> {
         match wanted {
-            KernelRecordsMode::Off => {
+            Messages::Off => {
                 repair()?;
                 Ok(None)
             }
-            KernelRecordsMode::Multicast => {
+            Messages::Multicast => {
                 repair()?;
                 Self::listen().map(Some)
             }
-            KernelRecordsMode::Unicast => match Self::register()? {
+            Messages::Unicast => match Self::register()? {
                 Some(opened) => Ok(Some(opened)),
                 None => bail!(
                     "another process is sent the messages of the kernel's audit: end it, or listen \
                      beside it with `multicast`"
                 ),
             },
-            KernelRecordsMode::Auto => {
+            Messages::Auto => {
                 let opened = match Self::register() {
                     Ok(None) => Self::listen().map(Some),
                     opened => opened,
@@ -124,7 +124,7 @@ impl MessageSource {
             control,
             registered,
             lost,
-            total_lost: 0,
+            all_lost: 0,
             due: Instant::now() + PERIOD,
         })
     }
@@ -208,13 +208,13 @@ impl MessageSource {
         let before = std::mem::replace(&mut self.lost, now);
         // Who has set the count to zero has read it.
         let lost = now.checked_sub(before).unwrap_or(now);
-        self.total_lost += u64::from(lost);
+        self.all_lost += u64::from(lost);
         (lost != 0).then_some(lost)
     }
 
     /// What it has lost since this daemon reads, as of the last look.
-    pub(super) const fn total_lost(&self) -> u64 {
-        self.total_lost
+    pub(super) const fn all_lost(&self) -> u64 {
+        self.all_lost
     }
 
     /// Leaves what was changed to the next daemon, which knows what was before.
@@ -249,7 +249,7 @@ impl MessageSource {
             "listening"
         };
         how.clone_into(&mut messages.reader);
-        messages.lost = self.total_lost;
+        messages.lost = self.all_lost;
         messages.backlog = self.control.status().map_or(0, |status| status.backlog);
     }
 

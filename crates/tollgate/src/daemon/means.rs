@@ -3,19 +3,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode};
+use crate::config::native::{Engine, Messages};
 
 /// How calls and messages are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Means {
     /// Which engines to try.
-    pub(crate) engine: EngineChoice,
+    pub(crate) engine: Engine,
     /// See operations of `io_uring` where the engine can.
     pub(crate) uring: bool,
     /// Whether events carry what the JSON log alone has.
     pub(crate) context: bool,
     /// How to read the messages of the kernel's audit.
-    pub(crate) kernel_messages: KernelRecordsMode,
+    pub(crate) kernel_messages: Messages,
 }
 
 impl Means {
@@ -51,20 +51,20 @@ pub(super) mod tests {
 
     /// Those that nothing asks for.
     pub(in crate::daemon) const USUAL: Means = Means {
-        engine: EngineChoice::Auto,
+        engine: Engine::Auto,
         uring: true,
         context: false,
-        kernel_messages: KernelRecordsMode::Off,
+        kernel_messages: Messages::Off,
     };
 
     #[test]
     fn what_differs_is_named() {
         assert!(USUAL.others(USUAL).is_empty());
         let other = Means {
-            engine: EngineChoice::Tracepoint,
+            engine: Engine::Tracepoint,
             uring: false,
             context: true,
-            kernel_messages: KernelRecordsMode::Multicast,
+            kernel_messages: Messages::Multicast,
         };
         let others = USUAL.others(other).join("; ");
         for word in [

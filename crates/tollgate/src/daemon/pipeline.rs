@@ -23,7 +23,7 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{AttachedHooks, EventContext, Decoder, PendingDetach, RuleKeys, EngineOptions, KernelProbe, CommitToken};
+use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe, Receipt};
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
@@ -54,9 +54,9 @@ pub(crate) struct Pipeline {
     pub(crate) plan: Plan,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
-    pub(crate) options: EngineOptions,
+    pub(crate) options: Options,
     /// What this kernel offers.
-    pub(crate) probe: KernelProbe,
+    pub(crate) probe: Probe,
     /// Where records go.
     pub(crate) log: Journal,
     /// What the log thread is told.
@@ -81,7 +81,7 @@ pub(crate) struct Started {
     /// The engine that works here.
     pub(crate) engine: EngineKind,
     /// What it attached.
-    pub(crate) attached: AttachedHooks,
+    pub(crate) attached: Attached,
     /// Why a better engine does not.
     pub(crate) why_not: Option<String>,
     /// Whether it goes on where another daemon has ended.
@@ -95,7 +95,7 @@ pub(crate) struct Started {
 pub(crate) struct Running {
     orders: Orders,
     counts: Arc<Written>,
-    ring: JoinHandle<anyhow::Result<(Drained, Option<PendingDetach>)>>,
+    ring: JoinHandle<anyhow::Result<(Drained, Option<Detaching>)>>,
     log: JoinHandle<Unwritten>,
     print: Option<JoinHandle<()>>,
     json: Option<Arc<Outlet>>,
@@ -114,7 +114,7 @@ pub(super) struct Batch {
     /// Who is told when it is written.
     pub(super) then: Option<Sender<Flushed>>,
     /// Gives room in the ring back when it is written.
-    pub(super) receipt: Option<CommitToken>,
+    pub(super) receipt: Option<Receipt>,
 }
 
 /// Where the text of an event comes from.
@@ -149,7 +149,7 @@ pub(crate) struct Written {
 pub(super) struct Shown {
     pub(super) words: Vec<u64>,
     /// Of the rules that chose it.
-    pub(super) keys: Arc<RuleKeys>,
+    pub(super) keys: Arc<Keys>,
     pub(super) time: Time,
     pub(super) serial: Serial,
 }
@@ -294,7 +294,7 @@ impl Running {
     ///
     /// # Errors
     /// What made the engine fail.
-    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<PendingDetach>)> {
+    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<Detaching>)> {
         let drained = self.ring.join();
         let unwritten = joined(self.log.join())?;
         if let Some(print) = self.print {
@@ -347,7 +347,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
-        engine::set_nice(self.log.nice());
+        engine::boost(self.log.nice());
         loop {
             let tick = self.log.next_look().map_or_else(never, after);
             select! {
@@ -443,7 +443,7 @@ impl Writer {
             // Who has asked may have lost patience.
             LogOrder::Configure(keep, asker, to) => {
                 let changed = self.log.configure(keep.map(|keep| *keep), asker);
-                engine::set_nice(self.log.nice());
+                engine::boost(self.log.nice());
                 let _impatient = to.try_send(changed);
             }
             LogOrder::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),
@@ -458,7 +458,7 @@ impl Writer {
 fn show(mut terminal: Terminal, from: &Receiver<Shown>) {
     let mut decoder = Decoder::default();
     for shown in from {
-        let context = EventContext {
+        let context = Context {
             keys: &shown.keys,
             time: shown.time,
             serial: shown.serial,

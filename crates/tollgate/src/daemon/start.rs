@@ -13,7 +13,7 @@ use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use bstr::BString;
-use engine::{EngineOptions, PinDirectory, KernelProbe};
+use engine::{Options, Pins, Probe};
 use netlink::{AuditSummary, RecordStream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,7 +38,7 @@ use crate::control::server::{self, Server};
 use crate::dispatch;
 use crate::launch::Launcher;
 use crate::messages::{Exit, info, warn};
-use crate::metrics::{MetricsAddress, Metrics};
+use crate::metrics::{Address, Metrics};
 use crate::sink::journal::{Journal, Keep, ThisMachine};
 use crate::sink::json::file::{self as json, JsonLog};
 use crate::sink::log::directory::Directory;
@@ -67,7 +67,7 @@ pub(crate) struct Settings {
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Where to serve metrics.
-    pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) metrics: Option<Address>,
     /// Whether what audits outlives the daemon.
     pub(crate) survival: Survival,
     /// A view for people.
@@ -262,7 +262,7 @@ struct Opened {
     source: Option<MessageSource>,
     messages: Option<RecordStream>,
     signals: SignalFd,
-    probe: KernelProbe,
+    probe: Probe,
     launcher: Option<Launcher>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
@@ -275,7 +275,7 @@ impl Opened {
         settings: &Settings,
         keep: &Keep,
         server: Option<&Server>,
-        pins: Option<&PinDirectory>,
+        pins: Option<&Pins>,
     ) -> anyhow::Result<Self> {
         let (source, messages) = MessageSource::open(settings.means.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
@@ -286,7 +286,7 @@ impl Opened {
             messages,
             signals: signals()?,
             // Tracepoints are below a mount.
-            probe: KernelProbe::read().context("cannot learn what this kernel shows")?,
+            probe: Probe::look().context("cannot learn what this kernel shows")?,
             launcher: match &keep.conf {
                 Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
                 None => None,
@@ -326,7 +326,7 @@ fn finish(
         info(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
-        detaching.wait()?;
+        detaching.finish()?;
     }
     Ok(if summary.is_whole() {
         Exit::Success
@@ -337,7 +337,7 @@ fn finish(
 }
 
 /// What serves metrics, where that is wanted.
-fn metrics(address: Option<&MetricsAddress>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
+fn metrics(address: Option<&Address>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
     let Some(address) = address else {
         return Ok(None);
     };
@@ -374,7 +374,7 @@ fn writable(
     keep: &Keep,
     json: Option<&json::Settings>,
     server: Option<&Server>,
-    pins: Option<&PinDirectory>,
+    pins: Option<&Pins>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
     if keep.writes() {
@@ -432,12 +432,12 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(means: Means, with_calls: bool) -> EngineOptions {
-    EngineOptions {
+fn options(means: Means, with_calls: bool) -> Options {
+    Options {
         uring: means.uring,
         context: means.context,
         avc: with_calls,
-        ..EngineOptions::default()
+        ..Options::default()
     }
 }
 

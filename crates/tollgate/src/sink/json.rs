@@ -32,7 +32,7 @@ pub(crate) use context::Copied;
 /// In whose words objects are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum JsonSchema {
+pub(crate) enum Schema {
     /// Those of the records.
     #[default]
     Records,
@@ -42,7 +42,7 @@ pub(crate) enum JsonSchema {
     Ocsf,
 }
 
-impl JsonSchema {
+impl Schema {
     /// The event of an object that [`records::object`] has made.
     pub(crate) fn event(self, object: Map<String, Value>) -> Value {
         match self {

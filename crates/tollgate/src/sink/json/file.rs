@@ -11,7 +11,7 @@ use audit::record::enrich;
 use audit::record::gather::Gatherer;
 use serde::Deserialize;
 
-use super::{JsonSchema, records};
+use super::{Schema, records};
 use crate::messages::warn;
 use crate::sink::journal::names::Names;
 use crate::sink::journal::rotate::{self, OldLogs};
@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) file: PathBuf,
     /// In whose words.
     #[serde(default)]
-    pub(crate) schema: JsonSchema,
+    pub(crate) schema: Schema,
     /// Size at which it becomes an old log, in MiB; 0 for never.
     #[serde(default = "usual_max_mib")]
     pub(crate) max_mib: u32,
@@ -53,7 +53,7 @@ pub(crate) struct JsonLog {
     size: u64,
     most: u64,
     files: u32,
-    schema: JsonSchema,
+    schema: Schema,
     names: Names,
     enriched: Vec<u8>,
     text: Vec<u8>,
@@ -163,7 +163,7 @@ mod tests {
     fn settings(place: &Path, max_mib: u32, keep: u8) -> Settings {
         Settings {
             file: place.join("events.json"),
-            schema: JsonSchema::Records,
+            schema: Schema::Records,
             max_mib,
             keep,
         }

@@ -29,7 +29,7 @@ use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
 use serde::{Deserialize, Serialize};
 
-use crate::config::MetricsAddress;
+use crate::metrics::Address;
 use crate::sink::json::file as json;
 
 /// What the file says; what it leaves out is `None`.
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     /// Rule files, read in this order.
     pub(crate) rules: Option<Vec<PathBuf>>,
     /// How to see syscalls.
-    pub(crate) engine: Option<EngineChoice>,
+    pub(crate) engine: Option<Engine>,
     /// Longest time from an event to its being written.
     pub(crate) delay_ms: Option<Delay>,
     /// Load what can be loaded when some rules cannot be honoured.
@@ -49,11 +49,11 @@ pub(crate) struct Settings {
     /// Where the log's configuration is.
     pub(crate) auditd_conf: Option<PathBuf>,
     /// How to read the messages of the kernel's audit.
-    pub(crate) kernel_messages: Option<KernelRecordsMode>,
+    pub(crate) kernel_messages: Option<Messages>,
     /// Where what audits is pinned.
     pub(crate) pins: Option<Place>,
     /// Where metrics are served.
-    pub(crate) metrics: Option<MetricsAddress>,
+    pub(crate) metrics: Option<Address>,
     /// What is done when an event would be lost.
     #[serde(default)]
     pub(crate) on_loss: OnLoss,
@@ -83,7 +83,7 @@ pub(crate) enum Place {
 /// An engine, or the choice of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum EngineChoice {
+pub(crate) enum Engine {
     /// The first that works here.
     Auto,
     /// Programs on the kernel's functions.
@@ -95,7 +95,7 @@ pub(crate) enum EngineChoice {
 /// How to read the messages of the kernel's audit: of users, logins, denials and the like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum KernelRecordsMode {
+pub(crate) enum Messages {
     /// As `unicast` where no other process does, as `multicast` beside one.
     Auto,
     /// As the process that they are sent to.
@@ -114,7 +114,7 @@ pub(crate) enum KernelRecordsMode {
 #[serde(try_from = "u64")]
 pub(crate) struct Delay(pub(crate) u64);
 
-impl EngineChoice {
+impl Engine {
     /// Its name here and as an option.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -134,7 +134,7 @@ impl EngineChoice {
     }
 }
 
-impl KernelRecordsMode {
+impl Messages {
     /// Its name here and as an option.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sink::json::JsonSchema;
+    use crate::sink::json::Schema;
 
     #[test]
     fn every_setting_is_read() {
@@ -217,20 +217,20 @@ mod tests {
                     pins = \"/p\"\nmetrics = \"/m\"\n[on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
         let expected = Settings {
             rules: Some(vec!["/a".into(), "/b".into()]),
-            engine: Some(EngineChoice::Fentry),
+            engine: Some(Engine::Fentry),
             delay_ms: Some(Delay(2)),
             partial: Some(true),
             io_uring: Some(false),
             auditd_conf: Some("/c".into()),
-            kernel_messages: Some(KernelRecordsMode::Multicast),
+            kernel_messages: Some(Messages::Multicast),
             pins: Some(Place::At("/p".into())),
-            metrics: Some(MetricsAddress::Unix("/m".into())),
+            metrics: Some(Address::Unix("/m".into())),
             on_loss: OnLoss {
                 deny: vec!["k".to_owned()],
             },
             json: Some(json::Settings {
                 file: "/j".into(),
-                schema: JsonSchema::Ecs,
+                schema: Schema::Ecs,
                 max_mib: 64,
                 keep: 4,
             }),
