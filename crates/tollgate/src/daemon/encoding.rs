@@ -8,7 +8,7 @@ use audit::plan::exclude::Exclude;
 use audit::plan::{Plan, message};
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
-use engine::{Clock, Context, Decoder, Engine, Epoch, Keys, Moment};
+use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
 
 use super::losses::{Limits, Losses, Rate};
 use super::messages::{MessageCounts, Messages};
@@ -23,11 +23,11 @@ const KEPT_PLANS: usize = 2;
 /// What turns samples into text.
 pub(super) struct Encoding {
     pub(super) decoder: Decoder,
-    pub(super) keys: Arc<Keys>,
+    pub(super) keys: Arc<RuleKeys>,
     pub(super) exclude: Exclude,
     /// About messages of programs.
     pub(super) user: message::Messages,
-    pub(super) clock: Clock,
+    pub(super) clock: TickClock,
     pub(super) serial: Serial,
     /// Up to where the ring was read when a batch was passed on; nothing before the first one.
     pub(super) passed: Option<u64>,
@@ -77,16 +77,16 @@ impl Encoding {
     }
 
     /// Appends a record that is an event of its own.
-    pub(super) fn record(&mut self, record: &Record, now: Moment) {
-        self.clock.set(now);
-        let time = self.clock.at(now.jiffies);
+    pub(super) fn record(&mut self, record: &Record, now: ClockReading) {
+        self.clock.sync(now);
+        let time = self.clock.time_at(now.jiffies);
         let mut line = Vec::new();
         encode::message(record.kind, time, self.serial, &record.body, &mut line);
         self.batch.message(&line, (time, self.serial));
         self.serial = self.serial.next();
     }
 
-    pub(super) fn record_all(&mut self, records: &[Record], now: Moment) {
+    pub(super) fn record_all(&mut self, records: &[Record], now: ClockReading) {
         for record in records {
             self.record(record, now);
         }
@@ -97,17 +97,19 @@ impl Encoding {
         if self.keys.plans() <= KEPT_PLANS {
             return;
         }
-        let empty = *self.empty_at.get_or_insert_with(|| engine.ring().place());
-        if engine.ring().is_written(empty) {
-            Arc::make_mut(&mut self.keys).forget();
-            engine.forget(&self.keys);
+        let empty = *self
+            .empty_at
+            .get_or_insert_with(|| engine.ring().position());
+        if engine.ring().is_committed(empty) {
+            Arc::make_mut(&mut self.keys).forget_old();
+            engine.remove_old_snapshots(&self.keys);
             self.empty_at = None;
         }
     }
 
     /// Takes samples of another engine from now on, which goes by this plan.
     pub(super) fn renew(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
-        self.keys = Arc::new(Keys::new(engine.epoch(), plan));
+        self.keys = Arc::new(RuleKeys::new(engine.epoch(), plan));
         self.clock = engine.clock()?;
         self.passed = None;
         self.empty_at = None;
@@ -134,12 +136,13 @@ impl Encoding {
     }
 
     pub(super) fn take(&mut self, sample: &[u8]) {
-        let (Ok(jiffies), Ok(rule)) = (engine::ticks(sample), engine::chosen_by(sample)) else {
+        let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample))
+        else {
             self.drained.undecodable += 1;
             return;
         };
-        let time = self.clock.at(jiffies);
-        let context = Context {
+        let time = self.clock.time_at(jiffies);
+        let context = EventContext {
             keys: &self.keys,
             time,
             serial: self.serial,
@@ -148,7 +151,7 @@ impl Encoding {
             self.drained.undecodable += 1;
             return;
         };
-        if engine::is_stamped(sample) == Ok(true) {
+        if engine::has_kernel_stamp(sample) == Ok(true) {
             // Without messages there is no record that it could belong to.
             if let Some(messages) = &mut self.messages {
                 messages.call(&event, &self.exclude);

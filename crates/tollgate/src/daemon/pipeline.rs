@@ -23,7 +23,10 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe, Receipt};
+use engine::{
+    AttachedHooks, CommitToken, Decoder, EngineOptions, EventContext, KernelProbe, PendingDetach,
+    RuleKeys,
+};
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
@@ -54,9 +57,9 @@ pub(crate) struct Pipeline {
     pub(crate) plan: Plan,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
-    pub(crate) options: Options,
+    pub(crate) options: EngineOptions,
     /// What this kernel offers.
-    pub(crate) probe: Probe,
+    pub(crate) probe: KernelProbe,
     /// Where records go.
     pub(crate) log: Journal,
     /// What the log thread is told.
@@ -81,7 +84,7 @@ pub(crate) struct Started {
     /// The engine that works here.
     pub(crate) engine: EngineKind,
     /// What it attached.
-    pub(crate) attached: Attached,
+    pub(crate) attached: AttachedHooks,
     /// Why a better engine does not.
     pub(crate) why_not: Option<String>,
     /// Whether it goes on where another daemon has ended.
@@ -95,7 +98,7 @@ pub(crate) struct Started {
 pub(crate) struct Running {
     orders: Orders,
     counts: Arc<Written>,
-    ring: JoinHandle<anyhow::Result<(Drained, Option<Detaching>)>>,
+    ring: JoinHandle<anyhow::Result<(Drained, Option<PendingDetach>)>>,
     log: JoinHandle<Unwritten>,
     print: Option<JoinHandle<()>>,
     json: Option<Arc<Outlet>>,
@@ -114,7 +117,7 @@ pub(super) struct Batch {
     /// Who is told when it is written.
     pub(super) then: Option<Sender<Flushed>>,
     /// Gives room in the ring back when it is written.
-    pub(super) receipt: Option<Receipt>,
+    pub(super) receipt: Option<CommitToken>,
 }
 
 /// Where the text of an event comes from.
@@ -149,7 +152,7 @@ pub(crate) struct Written {
 pub(super) struct Shown {
     pub(super) words: Vec<u64>,
     /// Of the rules that chose it.
-    pub(super) keys: Arc<Keys>,
+    pub(super) keys: Arc<RuleKeys>,
     pub(super) time: Time,
     pub(super) serial: Serial,
 }
@@ -294,7 +297,7 @@ impl Running {
     ///
     /// # Errors
     /// What made the engine fail.
-    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<Detaching>)> {
+    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<PendingDetach>)> {
         let drained = self.ring.join();
         let unwritten = joined(self.log.join())?;
         if let Some(print) = self.print {
@@ -347,7 +350,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
-        engine::boost(self.log.nice());
+        engine::set_nice(self.log.nice());
         loop {
             let tick = self.log.next_look().map_or_else(never, after);
             select! {
@@ -443,7 +446,7 @@ impl Writer {
             // Who has asked may have lost patience.
             LogOrder::Configure(keep, asker, to) => {
                 let changed = self.log.configure(keep.map(|keep| *keep), asker);
-                engine::boost(self.log.nice());
+                engine::set_nice(self.log.nice());
                 let _impatient = to.try_send(changed);
             }
             LogOrder::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),
@@ -458,7 +461,7 @@ impl Writer {
 fn show(mut terminal: Terminal, from: &Receiver<Shown>) {
     let mut decoder = Decoder::default();
     for shown in from {
-        let context = Context {
+        let context = EventContext {
             keys: &shown.keys,
             time: shown.time,
             serial: shown.serial,

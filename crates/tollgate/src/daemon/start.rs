@@ -13,7 +13,7 @@ use audit::plan::Plan;
 use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use bstr::BString;
-use engine::{Options, Pins, Probe};
+use engine::{EngineOptions, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -262,7 +262,7 @@ struct Opened {
     source: Option<MessageSource>,
     messages: Option<RecordStream>,
     signals: SignalFd,
-    probe: Probe,
+    probe: KernelProbe,
     launcher: Option<Launcher>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
@@ -275,7 +275,7 @@ impl Opened {
         settings: &Settings,
         keep: &Keep,
         server: Option<&Server>,
-        pins: Option<&Pins>,
+        pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Self> {
         let (source, messages) = MessageSource::open(settings.means.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
@@ -286,7 +286,7 @@ impl Opened {
             messages,
             signals: signals()?,
             // Tracepoints are below a mount.
-            probe: Probe::look().context("cannot learn what this kernel shows")?,
+            probe: KernelProbe::read().context("cannot learn what this kernel shows")?,
             launcher: match &keep.conf {
                 Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
                 None => None,
@@ -326,7 +326,7 @@ fn finish(
         info(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
-        detaching.finish()?;
+        detaching.wait()?;
     }
     Ok(if summary.is_whole() {
         Exit::Success
@@ -374,7 +374,7 @@ fn writable(
     keep: &Keep,
     json: Option<&json::Settings>,
     server: Option<&Server>,
-    pins: Option<&Pins>,
+    pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
     if keep.writes() {
@@ -432,12 +432,12 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(means: Means, with_calls: bool) -> Options {
-    Options {
+fn options(means: Means, with_calls: bool) -> EngineOptions {
+    EngineOptions {
         uring: means.uring,
         context: means.context,
         avc: with_calls,
-        ..Options::default()
+        ..EngineOptions::default()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use engine::Pins;
+use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
@@ -25,7 +25,7 @@ pub(super) fn store(
     settings: &mut Settings,
     keep: &mut Keep,
     server: Option<&Server>,
-    pins: Option<&Pins>,
+    pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Option<Store>> {
     let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
     let tick_ns = Duration::from(tick).as_nanos().max(1);
@@ -34,7 +34,7 @@ pub(super) fn store(
         // What is locked is for one daemon alone: this one from now on.
         pins.claim().context("cannot use what is pinned")?;
     }
-    let lock = LockFile::beside(server.map(Server::path), pins.map(Pins::path))?;
+    let lock = LockFile::beside(server.map(Server::path), pins.map(PinDirectory::path))?;
     if let Some(locked) = lock.read()? {
         info(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \

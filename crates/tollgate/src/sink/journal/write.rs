@@ -5,7 +5,7 @@ use std::io;
 
 use audit::conf::auditd::{Action, Flush, SizeAction};
 use bstr::ByteSlice as _;
-use engine::Span;
+use engine::FileRange;
 
 use super::act::Fault;
 use super::{Appended, Journal, Receipt, flush};
@@ -102,7 +102,7 @@ impl Journal {
     }
 
     /// Takes back what is no whole event, and does what is due.
-    fn written_partly(&mut self, lines: &[u8], span: Span, partly: Partly) -> Unwritten {
+    fn written_partly(&mut self, lines: &[u8], span: FileRange, partly: Partly) -> Unwritten {
         let Partly { written, error } = partly;
         let (at, whole) = whole_events(lines.get(..written).unwrap_or(lines));
         let kept = u64::try_from(at).unwrap_or_default();
