@@ -13,7 +13,7 @@ use super::report::{self, Exit, say, warn};
 use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request};
-use crate::sink::json::{Schema, records};
+use crate::sinks::json::{Schema, records};
 
 /// Longest line that is read; what is longer is no record.
 const LINE_BYTES: u64 = 64 << 10;

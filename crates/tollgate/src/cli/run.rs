@@ -28,11 +28,11 @@ use nix::errno::Errno;
 use self::account::Account;
 use super::report::{self, say};
 use super::rules::{self, Loaded, SourceFile};
-use crate::sink::Accounts;
-use crate::sink::json;
-use crate::sink::log::Log;
-use crate::sink::outlet::Outlet;
-use crate::sink::terminal::{Interpret, Terminal};
+use crate::sinks::Accounts;
+use crate::sinks::json;
+use crate::sinks::log_file::Log;
+use crate::sinks::queue::Outlet;
+use crate::sinks::console::{Interpret, Terminal};
 
 /// The rules of a command that none are given for.
 const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");

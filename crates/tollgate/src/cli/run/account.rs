@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use engine::seccomp::Counts;
 
 use crate::cli::report::say;
-use crate::sink::outlet::Written;
+use crate::sinks::queue::Written;
 
 /// What became of the events.
 pub(super) struct Account {

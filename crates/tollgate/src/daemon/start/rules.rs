@@ -12,12 +12,12 @@ use crate::cli::report::{say, warn};
 use crate::cli::rules;
 use crate::control::rule::Text;
 use crate::control::server::Server;
-use crate::daemon::change::Author;
-use crate::daemon::live::Live;
-use crate::daemon::locked::{LockFile, Locked};
-use crate::daemon::store::{self, Store};
+use crate::control::change_records::Author;
+use crate::daemon::pipeline_handle::Live;
+use crate::control::lock_file::{LockFile, Locked};
+use crate::control::rule_store::{self, Store};
 use crate::host::Planner;
-use crate::sink::journal::Keep;
+use crate::sinks::audit_log::Keep;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
