@@ -4,7 +4,9 @@
 //! what only tollgate has. What the command line says wins over both, which is the business of
 //! `tollgate daemon`.
 
+pub(crate) mod capture;
 pub(crate) mod native;
+pub(crate) mod plugins;
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

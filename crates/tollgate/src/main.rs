@@ -9,11 +9,12 @@ mod cli;
 mod config;
 mod control;
 mod daemon;
-mod dispatch;
+mod helper;
 mod host;
-mod launch;
+mod json_bytes;
 mod metrics;
-mod sink;
+mod pipeline;
+mod sinks;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use bstr::ByteSlice as _;
 
 use super::report::{self, Exit};
 use super::rules::SourceFile;
-use crate::{config, dispatch};
+use crate::config::{self, plugins};
 
 /// Arguments of `tollgate config`.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             said(&read.file, "")?;
             read.file
         } else if is_of_plugin(path) {
-            let read = dispatch::read(path)?;
+            let read = plugins::read(path)?;
             said(&read.file, &plugin(&read.settings))?;
             read.file
         } else {
@@ -90,7 +90,7 @@ fn installed() -> Vec<PathBuf> {
         }
         files.push(auditd);
     }
-    files.extend(dispatch::files(&settings));
+    files.extend(plugins::files(&settings));
     files.extend(Some(PathBuf::from(config::NATIVE)).filter(|path| config::exists(path)));
     files
 }

@@ -13,9 +13,11 @@ use nix::unistd::setsid;
 use super::report::{self, Exit, warn};
 use super::rules;
 use crate::config;
+use crate::config::capture::Means;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
-use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
+use crate::daemon::{self, Control, LogSource, RuleSource, Settings};
+use crate::pipeline::handover::{PINS, Survival};
 use crate::sinks::Accounts;
 use crate::sinks::console::{Interpret, Terminal};
 
@@ -238,7 +240,7 @@ fn survival(args: &Args, said: Option<native::Place>, log: &LogSource) -> Surviv
         (None, Some(native::Place::At(path))) => Survival::At(path),
         (None, Some(native::Place::Wanted(false))) => Survival::No,
         (None, None) if log.is_plain() => Survival::No,
-        (None, _) => Survival::IfPossible(daemon::PINS.into()),
+        (None, _) => Survival::IfPossible(PINS.into()),
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use engine::{Left, Pins, locked_in};
 
 use super::report::{Exit, say};
-use crate::daemon::PINS;
+use crate::pipeline::handover::PINS;
 
 /// Arguments of `tollgate unpin`.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@
 //! One process of the machine is sent the messages, and it alone changes anything; others may listen
 //! beside it. [`saved`] keeps what was before, also for the daemon that comes after one that was killed.
 
-mod saved;
+mod saved_state;
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use nix::errno::Errno;
 use crate::cli::report::say;
 use crate::config::native::Messages;
 use crate::control::wire::KernelMessages;
-use saved::{Before, Saved};
+use saved_state::{Before, Saved};
 
 /// Where it is kept what was before: there is one kernel's audit on a machine.
 const SAVED: &str = "/run/tollgate/kernel-audit";

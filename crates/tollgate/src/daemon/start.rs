@@ -1,5 +1,6 @@
 //! Order of start and stop. Everything that can be refused is refused before anything is attached.
 
+mod ready;
 mod rules;
 
 use std::os::fd::AsFd as _;
@@ -22,26 +23,29 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
-use super::change::Author;
-use super::confine::confine;
-use super::kernel::MessageSource;
-use super::live::{Kept, Live};
-use super::losses::Limits;
-use super::means::Means;
-use super::notify::Manager;
-use super::pipeline::{Pipeline, Running, Started};
-use super::summary::{Ready, Rules, Summary};
-use super::survive::{Pinning, Survival};
-use super::tend::{self, LogSource, Tend};
 use crate::cli::report::{Exit, say, warn};
+use crate::config::capture::Means;
+use crate::control::change_records::Author;
+use crate::control::rule_store::Rules;
 use crate::control::server::{self, Server};
-use crate::sinks::plugins;
+use crate::daemon::confinement::confine;
+use crate::daemon::kernel_audit::MessageSource;
+use crate::daemon::log_controller::{self as tend, LogSource, Tend};
+use crate::daemon::pipeline_handle::{Kept, Live};
+use crate::daemon::systemd::Manager;
 use crate::helper::Launcher;
 use crate::metrics::{Address, Metrics};
+use crate::pipeline::handover::{Pinning, Survival};
+use crate::pipeline::log_thread;
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::summary::Summary;
+use crate::pipeline::{Pipeline, Running, Started};
 use crate::sinks::audit_log::{Journal, Keep, ThisMachine};
+use crate::sinks::console::Terminal;
 use crate::sinks::json::log::{self as json, JsonLog};
 use crate::sinks::log_file::directory::Directory;
-use crate::sinks::console::Terminal;
+use crate::sinks::plugins;
+use ready::Ready;
 
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
@@ -139,7 +143,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let options = options(settings.means, with_calls);
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
-    let (log_thread, log_orders) = tend::log_orders();
+    let (log_thread, log_orders) = log_thread::log_orders();
     let mut tend = Tend::new(settings.log, &keep, log_thread.clone());
     let log_path = keep.path.clone();
     let confinement = confine(&engines, &opened.writable)?;
@@ -385,7 +389,7 @@ fn writable(
     }
     writable.extend(server.and_then(|server| Some(server.path().parent()?.to_owned())));
     if let Some(conf) = &keep.conf {
-        writable.extend(dispatch::socket_directories(conf));
+        writable.extend(plugins::socket_directories(conf));
     }
     Ok(writable)
 }

@@ -11,9 +11,9 @@
 
 mod context;
 mod ecs;
-pub(crate) mod file;
+mod event_fields;
+pub(crate) mod log;
 mod ocsf;
-mod reading;
 pub(crate) mod records;
 #[cfg(test)]
 mod samples;

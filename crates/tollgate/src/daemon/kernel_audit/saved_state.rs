@@ -14,8 +14,8 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::report::say;
-use crate::control::server::private;
 use crate::control::lock_file::boot_id;
+use crate::control::server::private;
 
 /// Longer files are not of ours.
 const LIMIT_BYTES: u64 = 4096;

@@ -10,11 +10,12 @@ use engine::{Decoder, Engine, Keys, Pins, Places, Survivors};
 
 use super::{DRAIN, Drain, Drained, Reader, last_messages};
 use crate::cli::report::warn;
+use crate::pipeline::Started;
+use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoding;
+use crate::pipeline::handover::{self as survive, Found, Pinning};
 use crate::pipeline::loss_reporter::{Losses, Rate};
-use crate::pipeline::{Batch, Started};
 use crate::pipeline::rule_stats::RuleCounts;
-use crate::pipeline::handover::{self, Found, Pinning};
 
 /// An engine that audits, and what its events need.
 pub(super) struct Begun<'s> {

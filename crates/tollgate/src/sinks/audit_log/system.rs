@@ -7,9 +7,9 @@ use std::os::unix::net::UnixDatagram;
 use bstr::BStr;
 
 use crate::cli::report::{Priority, is_journal, utter};
-use crate::control::rule::Text;
-use crate::host::SENDMAIL;
 use crate::helper::{Launched, Launcher, Program, Runlevel};
+use crate::host::SENDMAIL;
+use crate::json_bytes::JsonBytes;
 
 /// Where syslog listens.
 const SYSLOG: &str = "/dev/log";
@@ -112,7 +112,7 @@ impl Machine for ThisMachine {
     }
 
     fn run(&mut self, program: &BStr) -> Option<RunId> {
-        self.start(program, Program::Action(Text::new(program)))
+        self.start(program, Program::Action(JsonBytes::new(program)))
     }
 
     fn waits(&self) -> bool {

@@ -7,7 +7,7 @@ use audit::conf::auditd::{Action, Flush, SizeAction};
 use bstr::ByteSlice as _;
 use engine::Span;
 
-use super::act::Fault;
+use super::disk_actions::Fault;
 use super::{Appended, Journal, Receipt, flush};
 use crate::sinks::log_file::{Log, Partly};
 
