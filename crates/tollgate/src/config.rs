@@ -19,7 +19,7 @@ use audit::rule::{Diagnostic, Severity};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-use crate::cli::rules::SourceFile;
+use crate::rule_files::RuleFile;
 use crate::host::ThisMachine;
 
 /// Where `auditd` has its configuration.
@@ -54,7 +54,7 @@ pub(crate) struct Configured<T> {
     /// What it says; counts only when nothing is wrong with it.
     pub(crate) settings: T,
     /// Its text, and what is to be said about it.
-    pub(crate) file: SourceFile,
+    pub(crate) file: RuleFile,
 }
 
 impl<T> Configured<T> {
@@ -71,7 +71,7 @@ impl<T> Configured<T> {
         let (settings, diagnostics) = parse(&bytes);
         Ok(Self {
             settings,
-            file: SourceFile {
+            file: RuleFile {
                 path: path.to_owned(),
                 bytes,
                 lines: Vec::new(),

@@ -27,6 +27,6 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        Err(error) => cli::report::failure(&error),
+        Err(error) => messages::print_error(&error),
     }
 }

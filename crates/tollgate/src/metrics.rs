@@ -25,7 +25,7 @@ use serde::Deserialize;
 
 use connection::{Connection, Stream};
 
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request, Status};
 

@@ -229,8 +229,8 @@ mod tests {
         for case in listing() {
             for variant in case.variants(&options(), Path::new("/w")) {
                 let text = variant.rules.clone().into_bytes();
-                let file = crate::cli::rules::SourceFile::parse("r".into(), text);
-                assert!(file.may_load(), "{}: {:?}", variant.name, file.diagnostics);
+                let file = crate::rule_files::RuleFile::parse("r".into(), text);
+                assert!(file.is_loadable(), "{}: {:?}", variant.name, file.diagnostics);
                 let wanted = variant.rules.lines().count();
                 assert_eq!(file.rules(), wanted, "{}", variant.name);
             }

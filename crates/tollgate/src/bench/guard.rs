@@ -21,7 +21,7 @@ use super::processes::MARK;
 use super::report::Report;
 use super::saved::{Note, Saved};
 use super::state::State;
-use crate::cli::report::say;
+use crate::messages::info;
 
 /// How a benchmark has ended. Everything is put back by then.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<End
     let keeper = Keeper::start()?;
     note.write(&saved)?;
     let outcome = measure(&saved, words, &signals);
-    say("putting back what was changed");
+    info("putting back what was changed");
     let put_back = saved.put_back();
     keeper.release();
     if let Err(error) = put_back {
@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<End
 /// What could not be put back.
 pub(crate) fn restore() -> anyhow::Result<()> {
     let (_note, left) = Note::take()?;
-    say(if left {
+    info(if left {
         "everything is put back"
     } else {
         "there is nothing to put back"
@@ -99,7 +99,7 @@ fn measure(saved: &Saved, words: Vec<OsString>, signals: &SignalFd) -> anyhow::R
         .spawn()
         .context("cannot start the measuring process")?;
     if let Some(signal) = wait(&mut child, signals)? {
-        say(&format!("{signal}: ending"));
+        info(&format!("{signal}: ending"));
         // At once, so that it starts nothing more; what it has started is ended with the rest.
         child.kill().context("cannot end the measuring process")?;
         child
@@ -173,12 +173,12 @@ fn announce(options: &Options, saved: &Saved) {
             .iter()
             .any(|variant| matches!(variant.state, State::Kernel | State::Sticky))
     });
-    say("while it runs, this machine is changed, and put back at the end, also after Ctrl-C:");
-    say("  the kernel's audit: rules and settings; other rules are out of force meanwhile");
-    say("  processes: daemons and workloads, some as nobody, some with servers on 127.0.0.1");
-    say(&format!("  files: below `{}`", saved.work.display()));
+    info("while it runs, this machine is changed, and put back at the end, also after Ctrl-C:");
+    info("  the kernel's audit: rules and settings; other rules are out of force meanwhile");
+    info("  processes: daemons and workloads, some as nobody, some with servers on 127.0.0.1");
+    info(&format!("  files: below `{}`", saved.work.display()));
     if kernel {
-        say(
+        info(
             "  not put back: a kernel whose audit was enabled once charges tasks for it until the next boot, \
              unless they start under `-a never,task`; --against off,tollgate does not enable it",
         );

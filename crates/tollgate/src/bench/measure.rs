@@ -18,7 +18,7 @@ use super::report::{FORM, Goal, Measured, Quantity, Report, Series};
 use super::state::State;
 use super::variant::Variant;
 use super::{Case, Options};
-use crate::cli::report::say;
+use crate::messages::info;
 
 /// What is missing for a case as a whole.
 pub(crate) fn lacking(case: &dyn Case) -> Vec<Component> {
@@ -244,7 +244,7 @@ impl Progress {
     /// Where there is no terminal, a line for each round of a case is enough.
     fn round(&self, case: &dyn Case, run: u32, runs: u32) {
         if !std::io::stderr().is_terminal() {
-            say(&format!("{}, run {} of {runs}", case.name(), run + 1));
+            info(&format!("{}, run {} of {runs}", case.name(), run + 1));
         }
     }
 

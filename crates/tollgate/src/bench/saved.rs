@@ -16,7 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::processes;
-use crate::cli::report::say;
+use crate::messages::info;
 
 /// Where the note is. `/run` is empty after a boot, which undoes the rest.
 const FILE: &str = "/run/tollgate-bench.json";
@@ -209,7 +209,7 @@ impl Note {
         // Nothing is changed before the note is whole: a broken one is no loss.
         let left: Option<Saved> = serde_json::from_str(&text).ok();
         if let Some(left) = &left {
-            say("an earlier benchmark was killed; putting back what it had changed");
+            info("an earlier benchmark was killed; putting back what it had changed");
             left.put_back()?;
         }
         note.clear()?;

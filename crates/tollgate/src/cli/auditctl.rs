@@ -25,7 +25,7 @@ use audit::rule::auditctl::{self, Answer, Request};
 use bstr::BString;
 use nix::unistd::geteuid;
 
-use super::report;
+use crate::messages;
 use crate::control;
 use crate::host::ThisMachine;
 use live::Live;
@@ -88,12 +88,12 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
         let (said, shown) = live.into_output();
         (said, status, shown)
     };
-    let written = say(&said).and_then(|()| {
+    let written = info(&said).and_then(|()| {
         let mut out = io::stdout().lock();
         out.write_all(&shown)?;
         out.flush()
     });
-    report::unless_closed(written).context("cannot write to standard output")?;
+    messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
     Ok(ExitCode::from(status))
 }
 
@@ -157,7 +157,7 @@ fn needs_nobody(answer: &Answer) -> bool {
 }
 
 /// Messages go to standard error, as they are.
-fn say(said: &[BString]) -> io::Result<()> {
+fn info(said: &[BString]) -> io::Result<()> {
     let mut err = io::stderr().lock();
     for text in said {
         err.write_all(text)?;

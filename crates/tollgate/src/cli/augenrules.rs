@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use audit::rule::{Dialect, augenrules};
 
-use super::report::{self, Exit};
+use crate::messages::{self, Exit};
 
 /// Arguments of `tollgate augenrules`.
 #[derive(Debug, clap::Args)]
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Outcome::Written => return Ok(Exit::Success.into()),
     };
     let written = writeln!(io::stdout().lock(), "augenrules: {said}");
-    report::unless_closed(written).context("cannot write to standard output")?;
+    messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
     Ok(exit.into())
 }
 

@@ -11,8 +11,8 @@ use audit::rule::Command;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use super::report::{self, Exit, say};
-use super::rules;
+use crate::messages::{self, Exit, info};
+use crate::rule_files;
 use crate::bench::component::{self, Component};
 use crate::bench::guard::{self, Ended};
 use crate::bench::keeper;
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut options = options(args)?;
     if !geteuid().is_root() {
-        say("measuring needs root: it loads audit rules and BPF programs, and starts daemons");
+        info("measuring needs root: it loads audit rules and BPF programs, and starts daemons");
         return Ok(Exit::NotRoot.into());
     }
     if args.restore {
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         install(&options)?;
     }
     for line in measure::leave_out(&mut options) {
-        say(&format!("left out: {line}"));
+        info(&format!("left out: {line}"));
     }
     if options.cases.is_empty() {
         bail!("no case can be measured here");
@@ -185,9 +185,9 @@ fn options(args: &Args) -> anyhow::Result<Options> {
 
 /// The rules of a file, without its other lines: those set the kernel's audit, and one could lock it.
 fn own_rules(path: &Path) -> anyhow::Result<String> {
-    let loaded = rules::load(&[path.to_owned()])?;
+    let loaded = rule_files::read(&[path.to_owned()])?;
     report::warnings(&loaded);
-    if !loaded.may_load() {
+    if !loaded.is_loadable() {
         bail!("the rules of `{}` are wrong", path.display());
     }
     let mut text = String::new();
@@ -208,7 +208,7 @@ fn own_rules(path: &Path) -> anyhow::Result<String> {
 
 /// Status of a program that a signal has ended, as shells tell it.
 fn interrupted(signal: Signal) -> ExitCode {
-    say("interrupted: everything is put back, and nothing is reported");
+    info("interrupted: everything is put back, and nothing is reported");
     ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
 }
 
@@ -217,7 +217,7 @@ fn finish(args: &Args, mut report: Report) -> anyhow::Result<ExitCode> {
         report.add(read(file)?);
     }
     report.summarise();
-    report::unless_closed(
+    messages::ignore_broken_pipe(
         io::stdout()
             .lock()
             .write_all(text::render(&report).as_bytes()),
@@ -267,7 +267,7 @@ fn list() -> anyhow::Result<ExitCode> {
             text.extend([format!("{:<9} lacks {packages}\n", "")]);
         }
     }
-    report::unless_closed(io::stdout().lock().write_all(text.as_bytes()))
+    messages::ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()))
         .context("cannot list the cases")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -283,9 +283,9 @@ fn install(options: &Options) -> anyhow::Result<()> {
     }
     let packages = component::packages(&missing);
     if packages.is_empty() {
-        say("nothing is missing");
+        info("nothing is missing");
         return Ok(());
     }
-    say(&format!("installing {}", packages.join(", ")));
+    info(&format!("installing {}", packages.join(", ")));
     component::install(&packages)
 }

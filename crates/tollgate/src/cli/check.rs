@@ -14,8 +14,8 @@ use audit::plan::list::RuleList;
 use audit::rule::{Diagnostic, Host as _, Severity, codes};
 use serde::Serialize;
 
-use super::report::{self, Exit};
-use super::rules::{self, Loaded, SourceFile};
+use crate::messages::{self, Exit};
+use crate::rule_files::{self, RuleFiles, RuleFile};
 use crate::host::ThisMachine;
 
 /// Arguments of `tollgate check`.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(code) = &args.explain {
         return explain(code);
     }
-    let mut loaded = rules::load(&args.files)?;
+    let mut loaded = rule_files::read(&args.files)?;
     lint(&mut loaded);
     let written = if args.json {
         json(&loaded, &mut io::stdout().lock())
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else {
         text(&loaded)
     };
-    report::unless_closed(written).context("cannot write to standard output")?;
+    messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
     Ok(match loaded.count(Severity::Error) {
         0 => Exit::Success.into(),
         _ => Exit::Failure.into(),
@@ -77,12 +77,12 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
         })?;
         writeln!(out, "{text}")
     };
-    report::unless_closed(written).context("cannot write to standard output")?;
+    messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
     Ok(Exit::Success.into())
 }
 
 /// Adds what is found about the rules of all files together to the findings of each file.
-fn lint(loaded: &mut Loaded) {
+fn lint(loaded: &mut RuleFiles) {
     let mut list = RuleList::default();
     for (source, file) in loaded.files.iter_mut().enumerate() {
         let refused = list.load(source, file.lines.iter().cloned());
@@ -113,16 +113,16 @@ fn lint(loaded: &mut Loaded) {
     }
 }
 
-fn text(loaded: &Loaded) -> io::Result<()> {
+fn text(loaded: &RuleFiles) -> io::Result<()> {
     let mut out = anstream::AutoStream::auto(io::stdout().lock());
     for file in &loaded.files {
-        report::findings(file, &mut out)?;
+        messages::write_findings(file, &mut out)?;
     }
     writeln!(out, "{}", summary(loaded))?;
     out.flush()
 }
 
-fn summary(loaded: &Loaded) -> String {
+fn summary(loaded: &RuleFiles) -> String {
     let count = |number: usize, what: &str| {
         format!("{number} {what}{}", if number == 1 { "" } else { "s" })
     };
@@ -142,7 +142,7 @@ struct Report<'a> {
     warnings: usize,
     errors: usize,
     /// Whether the rules without error may be put into force.
-    may_load: bool,
+    is_loadable: bool,
 }
 
 #[derive(Serialize)]
@@ -167,20 +167,20 @@ struct Finding<'a> {
     advice: &'a str,
 }
 
-impl<'a> From<&'a Loaded> for Report<'a> {
-    fn from(loaded: &'a Loaded) -> Self {
+impl<'a> From<&'a RuleFiles> for Report<'a> {
+    fn from(loaded: &'a RuleFiles) -> Self {
         Self {
             files: loaded.files.iter().map(FileReport::from).collect(),
             rules: loaded.rules(),
             warnings: loaded.count(Severity::Warning),
             errors: loaded.count(Severity::Error),
-            may_load: loaded.may_load(),
+            is_loadable: loaded.is_loadable(),
         }
     }
 }
 
-impl<'a> From<&'a SourceFile> for FileReport<'a> {
-    fn from(file: &'a SourceFile) -> Self {
+impl<'a> From<&'a RuleFile> for FileReport<'a> {
+    fn from(file: &'a RuleFile) -> Self {
         Self {
             path: file.path.to_string_lossy().into_owned(),
             rules: file.rules(),
@@ -208,7 +208,7 @@ impl<'a> From<&'a Diagnostic> for Finding<'a> {
     }
 }
 
-fn json(loaded: &Loaded, out: &mut impl Write) -> io::Result<()> {
+fn json(loaded: &RuleFiles, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &Report::from(loaded))?;
     writeln!(out)
 }
@@ -217,9 +217,9 @@ fn json(loaded: &Loaded, out: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn loaded(text: &str) -> Loaded {
-        Loaded {
-            files: vec![SourceFile::parse("a.rules".into(), text.into())],
+    fn loaded(text: &str) -> RuleFiles {
+        RuleFiles {
+            files: vec![RuleFile::parse("a.rules".into(), text.into())],
         }
     }
 
@@ -231,8 +231,8 @@ mod tests {
                      -a always,exit -F arch=b64 -S acct -F uid=0 -k x\n\
                      -a never,exit -F arch=b64 -S acct\n",
         ]
-        .map(|text| SourceFile::parse("a.rules".into(), text.into()));
-        let mut loaded = Loaded {
+        .map(|text| RuleFile::parse("a.rules".into(), text.into()));
+        let mut loaded = RuleFiles {
             files: files.into(),
         };
         lint(&mut loaded);
@@ -262,7 +262,7 @@ mod tests {
         let error = explain("frobnicate").map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("`frobnicate`"), "{error}");
         // What is made here is explained there.
-        let file = SourceFile::parse("a.rules".into(), b"-b 8192\n".to_vec());
+        let file = RuleFile::parse("a.rules".into(), b"-b 8192\n".to_vec());
         assert!(codes::explain(file.diagnostics[0].code).is_some());
     }
 

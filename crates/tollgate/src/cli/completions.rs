@@ -22,7 +22,7 @@ pub(crate) struct Args {
 /// When standard output cannot be written to.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = of(args.shell);
-    report::unless_closed(io::stdout().lock().write_all(&text))
+    messages::ignore_broken_pipe(io::stdout().lock().write_all(&text))
         .context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }

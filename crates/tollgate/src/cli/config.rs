@@ -10,8 +10,8 @@ use audit::conf::plugin::{Plugin, Program};
 use audit::rule::Severity;
 use bstr::ByteSlice as _;
 
-use super::report::{self, Exit};
-use super::rules::SourceFile;
+use crate::messages::{self, Exit};
+use crate::rule_files::RuleFile;
 use crate::config::{self, plugins};
 
 /// Arguments of `tollgate config`.
@@ -150,21 +150,21 @@ fn plugin(settings: &Plugin) -> String {
 }
 
 /// Says what is wrong with a file, or that nothing is, and what it comes to.
-fn said(file: &SourceFile, comes_to: &str) -> anyhow::Result<()> {
-    let findings = report::findings(file, &mut anstream::stdout().lock());
-    report::unless_closed(findings).context("cannot write to standard output")?;
-    let text = summary(&file.path, file) + &report::printable(comes_to) + "\n";
+fn said(file: &RuleFile, comes_to: &str) -> anyhow::Result<()> {
+    let findings = messages::write_findings(file, &mut anstream::stdout().lock());
+    messages::ignore_broken_pipe(findings).context("cannot write to standard output")?;
+    let text = summary(&file.path, file) + &messages::escape_control(comes_to) + "\n";
     written(text.as_bytes())
 }
 
-fn summary(path: &Path, file: &SourceFile) -> String {
+fn summary(path: &Path, file: &RuleFile) -> String {
     let [errors, warnings] =
         [Severity::Error, Severity::Warning].map(|severity| file.count(severity));
     format!("{}: {errors} errors, {warnings} warnings", path.display())
 }
 
 fn written(text: &[u8]) -> anyhow::Result<()> {
-    report::unless_closed(io::stdout().lock().write_all(text))
+    messages::ignore_broken_pipe(io::stdout().lock().write_all(text))
         .context("cannot write to standard output")
 }
 

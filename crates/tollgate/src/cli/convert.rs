@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use audit::record::decode::DecodeError;
 use audit::record::gather::{Gathered, Gatherer};
 
-use super::report::{self, Exit, say, warn};
+use crate::messages::{self, Exit, info, warn};
 use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request};
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut converter = Converter {
         out: io::BufWriter::new(io::stdout().lock()),
-        say,
+        info,
         schema: args.schema,
         wrong: 0,
     };
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     converter.rest(gatherer)?;
     if converter.wrong > SHOWN {
-        say(&format!("{} mistakes in all", converter.wrong));
+        info(&format!("{} mistakes in all", converter.wrong));
     }
     Ok(match converter.wrong {
         0 => Exit::Success,
@@ -112,7 +112,7 @@ enum Reader {
 
 struct Converter<W: Write, S: FnMut(&str)> {
     out: W,
-    say: S,
+    info: S,
     schema: Schema,
     /// Lines, and fields of lines, that could not be read.
     wrong: u64,
@@ -176,7 +176,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
     fn mistake(&mut self, what: &str) {
         self.wrong += 1;
         if self.wrong <= SHOWN {
-            (self.say)(&report::printable(what));
+            (self.info)(&messages::escape_control(what));
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     fn converted(input: &[u8]) -> (Vec<Value>, u64) {
         let mut converter = Converter {
             out: Vec::new(),
-            say: |_: &str| (),
+            info: |_: &str| (),
             schema: Schema::Records,
             wrong: 0,
         };

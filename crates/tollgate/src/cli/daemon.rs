@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use bstr::BString;
 use nix::unistd::setsid;
 
-use super::report::{self, Exit, warn};
-use super::rules;
+use crate::messages::{self, Exit, warn};
+use crate::rule_files;
 use crate::config;
 use crate::config::capture::Means;
 use crate::config::native::{self, Engine, Messages};
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None
     };
     let detached = args.detached;
-    let Some(file) = settings(args, rules::NOTHING)? else {
+    let Some(file) = settings(args, rule_files::NOTHING_ATTACHED)? else {
         return Ok(Exit::Config.into());
     };
     let rules = rule_source(args, &file);
@@ -190,10 +190,10 @@ fn rule_source(args: &Args, file: &native::Settings) -> RuleSource {
 /// The same as the configuration file says it now, where the daemon has begun with other settings; what else
 /// they say is told. `None` when the file is wrong, which has been said.
 fn rules_again(args: &Args, begun: &native::Settings) -> Option<RuleSource> {
-    let now = match settings(args, rules::OLD) {
+    let now = match settings(args, rule_files::RULES_UNCHANGED) {
         Ok(now) => now?,
         Err(error) => {
-            warn(&format!("{}: {error:#}", rules::OLD));
+            warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
             return None;
         }
     };
@@ -252,7 +252,7 @@ fn settings(args: &Args, follows: &str) -> anyhow::Result<Option<native::Setting
         None => return Ok(Some(native::Settings::default())),
     };
     let read = config::read_native(&path)?;
-    report::file_warnings(&read.file);
+    messages::print_findings(&read.file);
     Ok(if read.is_right() {
         Some(read.settings)
     } else {

@@ -17,7 +17,7 @@ use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::list::RuleList;
 use audit::rule::{Diagnostic, Line, Severity};
 
-use super::rules;
+use crate::rule_files;
 use crate::host::Planner;
 
 /// Arguments of `tollgate explain`.
@@ -52,7 +52,7 @@ struct Explained {
 /// # Errors
 /// A file that cannot be read, or an output that cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = rules::load(&args.files)?;
+    let loaded = rule_files::read(&args.files)?;
     let files = loaded
         .files
         .into_iter()

@@ -26,8 +26,8 @@ use engine::seccomp::{Carrier, Command, Ending, Observer, Outcome, Results, RunE
 use nix::errno::Errno;
 
 use self::account::Account;
-use super::report::{self, say};
-use super::rules::{self, Loaded, SourceFile};
+use crate::messages::{self, info};
+use crate::rule_files::{self, RuleFiles, RuleFile};
 use crate::sinks::Accounts;
 use crate::sinks::console::{Interpret, Terminal};
 use crate::sinks::json;
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(not_run)) => return not_run.into(),
         Err(error) => {
-            let _failure = report::failure(&error);
+            let _failure = messages::print_error(&error);
             return NotRun::Ours.into();
         }
     };
@@ -114,19 +114,19 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
-    let Some(mut plan) = rules::plan(loaded(args)?, args.partial, rules::NOTHING)? else {
+    let Some(mut plan) = rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)? else {
         return Ok(Err(NotRun::Ours));
     };
     if !plan.forks.is_empty() {
-        say(
+        info(
             "rules of the task list are about tasks of the whole machine: they have no effect here",
         );
     }
     if !plan.operations.is_empty() {
-        say("operations of io_uring are not seen here: rules of the io_uring list have no effect");
+        info("operations of io_uring are not seen here: rules of the io_uring list have no effect");
     }
     if plan.filesystems.conditions().next().is_some() {
-        say(
+        info(
             "on which file system a name is, is not looked at here: rules of the filesystem list have no effect",
         );
     }
@@ -156,7 +156,7 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
     let mut running = sinks.start(plan.exclude.clone())?;
     signals::forward(started.child())?;
     if running.view.is_some() {
-        say(&ready(&plan, carrier));
+        info(&ready(&plan, carrier));
     }
     let followed = started.follow(&plan, results, &mut running);
     let account = running.finish();
@@ -165,13 +165,13 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
     Ok(Ok(outcome))
 }
 
-fn loaded(args: &Args) -> Result<Loaded> {
+fn loaded(args: &Args) -> Result<RuleFiles> {
     if !args.rules.is_empty() {
-        return rules::load(&args.rules);
+        return rule_files::read(&args.rules);
     }
     let name = PathBuf::from("<the rules built in>");
-    let built_in = SourceFile::parse(name, FIRST_RULES.as_bytes().to_vec());
-    Ok(Loaded {
+    let built_in = RuleFile::parse(name, FIRST_RULES.as_bytes().to_vec());
+    Ok(RuleFiles {
         files: vec![built_in],
     })
 }
@@ -180,7 +180,7 @@ fn loaded(args: &Args) -> Result<Loaded> {
 fn refuse(error: RunError) -> Result<NotRun> {
     let advice = why::advice(&error);
     let error = anyhow::Error::from(error);
-    say(&match advice {
+    info(&match advice {
         Some(advice) => format!("{error:#}: {advice}"),
         None => format!("{error:#}"),
     });
@@ -189,7 +189,7 @@ fn refuse(error: RunError) -> Result<NotRun> {
 
 fn not_started(args: &Args, errno: Errno) -> NotRun {
     let name = args.command.first().map(|name| name.to_string_lossy());
-    say(&format!(
+    info(&format!(
         "cannot run `{}`: {}",
         name.unwrap_or_default(),
         errno.desc()
@@ -298,7 +298,7 @@ impl Sinks {
             Some(interpret) => {
                 let mut screen = AutoStream::new(io::stderr(), ColorChoice::Auto);
                 let outlet = Outlet::start("tlg-print", move |text: &[u8]| {
-                    report::unless_closed(screen.write_all(text))
+                    messages::ignore_broken_pipe(screen.write_all(text))
                 })?;
                 let terminal = Terminal::new(interpret, Box::new(outlet.pen()));
                 Some((outlet, terminal))
@@ -351,6 +351,6 @@ impl Observer for Running {
     }
 
     fn remark(&mut self, text: &str) {
-        say(text);
+        info(text);
     }
 }

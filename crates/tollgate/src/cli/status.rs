@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use crossbeam_channel::after;
 
-use super::report;
+use crate::messages;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             (false, Some(_)) => begin(&mut out).and_then(|()| table(&status, &mut out)),
         };
         let is_closed = matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe);
-        report::unless_closed(written).context("cannot write to standard output")?;
+        messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
         drop(out);
         match args.watch {
             Some(seconds) if !is_closed => {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::ensure;
 use engine::{Left, Pins, locked_in};
 
-use super::report::{Exit, say};
+use crate::messages::{Exit, info};
 use crate::pipeline::handover::PINS;
 
 /// Arguments of `tollgate unpin`.
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     );
     let unread = match Left::of(&pins)? {
         Left::Nothing => {
-            say(&format!("nothing is pinned in `{shown}`"));
+            info(&format!("nothing is pinned in `{shown}`"));
             return Ok(Exit::Success.into());
         }
         Left::Whole(survivors) | Left::Events(survivors) => survivors.unread().ok(),
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     pins.clear()?;
     let bytes = unread.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
-    say(&format!(
+    info(&format!(
         "nothing audits in `{shown}` any more; bytes of events that nobody has read: {bytes}"
     ));
     Ok(Exit::Success.into())

@@ -18,7 +18,7 @@ use audit::plan::list::RuleList;
 use engine::LoginuidImmutable;
 use nix::errno::Errno;
 
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::config::capture::Means;
 use crate::control::change_records::{self, Author};
 use crate::control::lock_file::{LockFile, Locked};

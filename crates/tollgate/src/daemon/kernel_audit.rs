@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail};
 use engine::{AuditControl, AuditSettings, KernelAudit, MessageStream};
 use nix::errno::Errno;
 
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::config::native::Messages;
 use crate::control::wire::KernelMessages;
 use saved_state::{Before, Saved};
@@ -87,7 +87,7 @@ impl MessageSource {
                     opened => opened,
                 };
                 Ok(opened.unwrap_or_else(|error| {
-                    say(&format!(
+                    info(&format!(
                         "messages of the kernel's audit are not read: {error:#}"
                     ));
                     None
@@ -134,14 +134,14 @@ impl MessageSource {
     /// When the kernel's audit cannot be changed; it is as before then.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
         let Some(registered) = &mut self.registered else {
-            say("messages of the kernel's audit: listening beside the process that is sent them");
+            info("messages of the kernel's audit: listening beside the process that is sent them");
             return Ok(());
         };
         let cannot = "cannot learn the state of the kernel's audit";
         let status = self.control.status().context(cannot)?;
         let state = KernelAudit::ask().context(cannot)?;
         if status.settings.enabled == LOCKED || state.rules != 0 {
-            say(
+            info(
                 "messages of the kernel's audit: its rules and settings are those of others, and stay",
             );
             return Ok(());
@@ -221,7 +221,7 @@ impl MessageSource {
         if let Some(registered) = &mut self.registered
             && std::mem::take(&mut registered.ours)
         {
-            say(
+            info(
                 "messages of the kernel's audit: until the next daemon, they go to the kernel's log",
             );
         }
@@ -278,7 +278,7 @@ impl Drop for MessageSource {
         }
         self.settle();
         if let Err(error) = self.control.unregister() {
-            say(&format!("the kernel's audit keeps this reader: {error}"));
+            info(&format!("the kernel's audit keeps this reader: {error}"));
         }
     }
 }
@@ -323,7 +323,7 @@ fn put_back(control: &AuditControl, saved: &mut Saved) {
     };
     match restored.and(removed) {
         Ok(()) => saved.clear(),
-        Err(error) => say(&format!("the kernel's audit is not as before: {error}")),
+        Err(error) => info(&format!("the kernel's audit is not as before: {error}")),
     }
 }
 

@@ -14,7 +14,7 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;
 
-use crate::cli::report::{self, warn};
+use crate::messages::{self, warn};
 use crate::config;
 use crate::pipeline::log_thread::{LogOrder, LogOrders, PATIENCE};
 use crate::sinks::audit_log::{Asker, Keep};
@@ -57,7 +57,7 @@ impl LogSource {
         let conf = match (&self.conf, &self.path) {
             (Some(conf), _) => {
                 let read = config::read_auditd(conf)?;
-                report::file_warnings(&read.file);
+                messages::print_findings(&read.file);
                 if !read.is_right() {
                     return Ok(None);
                 }

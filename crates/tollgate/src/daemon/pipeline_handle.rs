@@ -11,7 +11,7 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use engine::{Attached, Cut, Runs};
 
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::control::rule_store::Auditing;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,

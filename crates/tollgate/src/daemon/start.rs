@@ -23,7 +23,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
-use crate::cli::report::{Exit, say, warn};
+use crate::messages::{Exit, info, warn};
 use crate::config::capture::Means;
 use crate::control::change_records::Author;
 use crate::control::rule_store::Rules;
@@ -112,7 +112,7 @@ pub(crate) enum Control {
 /// What kept the daemon from starting, or made the engine fail.
 pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {
-        say(NOT_ROOT);
+        info(NOT_ROOT);
         return Ok(Exit::NotRoot.into());
     }
     let mut server = listen(&settings.control)?;
@@ -175,7 +175,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let pinned_in = pinned_in.filter(|_| started.pinned);
     tell_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
     drop(priced);
-    say(&format!("confined: {confinement}"));
+    info(&format!("confined: {confinement}"));
     let auditing = format!("auditing with the engine {}", started.engine.name());
     let kept = Kept {
         log: log_path,
@@ -241,11 +241,11 @@ fn tell_start(
     }
     rules::tell_denials(plan);
     if started.adopted {
-        say("goes on where the daemon before this one has ended");
+        info("goes on where the daemon before this one has ended");
     }
     if let Some(place) = pinned_in {
         let place = place.display();
-        say(&format!(
+        info(&format!(
             "what audits outlives this daemon: pinned in `{place}`"
         ));
     }
@@ -257,7 +257,7 @@ fn tell_start(
         price: &price(plan, started.engine, kernel),
         log,
     };
-    say(&ready.to_string());
+    info(&ready.to_string());
 }
 
 /// What must be opened, or looked at, before rights are given up.
@@ -319,14 +319,14 @@ fn finish(
     let (mut outcome, detaching) = running.join()?;
     outcome.lost_messages = lost_messages;
     let summary = Summary(&outcome);
-    say(&format!("stopped: {summary}; log {}", log.display()));
+    info(&format!("stopped: {summary}; log {}", log.display()));
     if let Some(place) = left_in {
-        say(&format!(
+        info(&format!(
             "what audits goes on, for the next daemon: pinned in `{}`",
             place.display()
         ));
     } else if live.attached.hooks.len() > SLOW_TO_DETACH {
-        say(&format!("detaching {} hooks", live.attached.hooks.len()));
+        info(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
         detaching.finish()?;
@@ -456,7 +456,7 @@ fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
         Control::No => Ok(None),
         Control::At(path) => Server::listen(path).map(Some),
         Control::IfFree(path) if server::is_taken(path) => {
-            say(&format!(
+            info(&format!(
                 "another daemon listens at `{}`: this one takes no commands",
                 path.display()
             ));

@@ -15,7 +15,7 @@ use bstr::BString;
 use engine::{Epoch, Keys, Left, PinError, Pins, Survivors};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::report::{say, warn};
+use crate::messages::{info, warn};
 use crate::json_bytes::JsonBytes;
 use crate::pipeline::ring_commands::Record;
 use crate::pipeline::rule_stats::RuleCounts;
@@ -70,7 +70,7 @@ impl Survival {
             Self::IfPossible(path) => match Pins::open(path) {
                 Ok(pins) => Ok(Some(pins)),
                 Err(error @ PinError::Busy { .. }) => {
-                    say(&format!("{error}: auditing ends with this one"));
+                    info(&format!("{error}: auditing ends with this one"));
                     Ok(None)
                 }
                 Err(error) => {

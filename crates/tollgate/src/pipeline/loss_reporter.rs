@@ -17,7 +17,7 @@ use crate::pipeline::ring_commands::Record;
 use crate::pipeline::ring_thread::Drained;
 use engine::Lost;
 
-use crate::cli::report::say;
+use crate::messages::info;
 
 /// The kernel's log.
 const KMSG: &str = "/dev/kmsg";
@@ -116,7 +116,7 @@ impl Limits {
             && let Err(error) = self.kmsg.check()
         {
             // What is lost is told in the log, too.
-            say(&format!(
+            info(&format!(
                 "losses are not told to the kernel's log: {error:#}"
             ));
         }
@@ -138,7 +138,7 @@ impl Limits {
         if failure >= PANIC
             && let Err(error) = self.sysrq.write("c")
         {
-            say(&format!("the machine cannot be taken down: {error}"));
+            info(&format!("the machine cannot be taken down: {error}"));
         }
     }
 }

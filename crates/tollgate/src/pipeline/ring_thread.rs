@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, Sender};
 use engine::{Detaching, Engine, Lost, Options, Places, Probe, Runs, Stats, Storage, Wake};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoding;
 use crate::pipeline::handover::{self as survive, Pinning};
@@ -418,6 +418,6 @@ fn last_messages(state: &RefCell<Encoding>) -> anyhow::Result<()> {
 /// Looks whether the engine's programs run, and says what has changed.
 fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
     if let Some(change) = heartbeat.look(engine.runs(), Instant::now()) {
-        say(&change.to_string());
+        info(&change.to_string());
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use audit::conf::auditd::Settings;
 use audit::conf::plugin::Plugin;
 
-use crate::cli::report::{self, file_warnings, warn};
+use crate::messages::{self, print_findings, warn};
 use crate::config::plugins::read_all;
 use crate::helper::Launcher;
 use chunk::Chunk;
@@ -117,7 +117,7 @@ impl Dispatcher {
                     self.feeds.push(feed);
                 }
                 Err(error) => {
-                    let advice = report::advice(&error);
+                    let advice = messages::permission_hint(&error);
                     warn(&format!("plugin {name} is left out: {error:#}{advice}"));
                 }
             }
@@ -170,7 +170,7 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
     for (name, read) in read_all(settings) {
         match read {
             Ok(read) => {
-                file_warnings(&read.file);
+                print_findings(&read.file);
                 if !read.is_right() {
                     warn(&format!("plugin {name} is left out: its file is wrong"));
                 } else if read.settings.active {

@@ -6,7 +6,7 @@ use std::path::Path;
 use audit::rule::Command;
 use bstr::BString;
 
-use crate::cli::rules::Unreadable;
+use crate::rule_files::ReadError;
 
 /// What happens to a rule file after a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,20 +36,20 @@ pub(super) fn place(line: u32, path: &Path) -> BString {
 }
 
 /// What `auditctl` says of a file that it does not read.
-pub(super) fn unreadable(path: &Path, error: &Unreadable) -> BString {
+pub(super) fn unreadable(path: &Path, error: &ReadError) -> BString {
     let shown = path.display();
     match error {
-        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
             format!("audit rules file {shown} doesn't exist")
         }
-        Unreadable::Io(error) => {
+        ReadError::Io(error) => {
             let text = error.to_string();
             let text = text.split(" (os error").next().unwrap_or_default();
             format!("Error opening {shown} ({text})")
         }
-        Unreadable::NotRegular => format!("Error - {shown} is not a regular file"),
-        Unreadable::WorldWritable => format!("Error - {shown} is world writable"),
-        Unreadable::TooLarge => format!("Error - {shown}: {error}"),
+        ReadError::NotRegular => format!("Error - {shown} is not a regular file"),
+        ReadError::WorldWritable => format!("Error - {shown} is world writable"),
+        ReadError::TooLarge => format!("Error - {shown}: {error}"),
     }
     .into()
 }

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
 use super::{message, shown, usage};
-use crate::cli::rules;
+use crate::rule_files;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
 use crate::host::ThisMachine;
@@ -110,7 +110,7 @@ impl<'s> Live<'s> {
         if self.status()?.enabled == 2 {
             return Err(Failed::with(CANNOT, IMMUTABLE));
         }
-        let bytes = rules::bytes(path)
+        let bytes = rule_files::read_bytes(path)
             .map_err(|error| Failed::with(CANNOT, file::unreadable(path, &error)))?;
         let mut batch = Batch::default();
         let mut failed = false;

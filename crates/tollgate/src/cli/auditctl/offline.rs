@@ -15,7 +15,7 @@ use bstr::BString;
 
 use super::file::{self, Mistakes};
 use super::{shown, usage};
-use crate::cli::rules;
+use crate::rule_files;
 use crate::host::ThisMachine;
 
 /// Status of a rule file that was not loaded whole.
@@ -65,7 +65,7 @@ impl Offline {
     /// Obeys a rule file. Gives the messages, which a real `auditctl` sends to syslog, and the
     /// status.
     pub(super) fn read_file(&mut self, path: &Path) -> (Vec<BString>, u8) {
-        let bytes = match rules::bytes(path) {
+        let bytes = match rule_files::read_bytes(path) {
             Ok(bytes) => bytes,
             Err(error) => return (vec![file::unreadable(path, &error)], FILE_FAILED),
         };

@@ -9,15 +9,15 @@ use std::io::{self, Write};
 use audit::rule::{Diagnostic, Severity, codes};
 use serde_json::{Value, json};
 
-use crate::cli::rules::{Loaded, SourceFile};
+use crate::rule_files::{RuleFiles, RuleFile};
 
 /// Writes all findings of all files as one run.
-pub(super) fn write(loaded: &Loaded, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(loaded: &RuleFiles, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &log(loaded))?;
     writeln!(out)
 }
 
-fn log(loaded: &Loaded) -> Value {
+fn log(loaded: &RuleFiles) -> Value {
     let used: BTreeSet<&str> = loaded
         .files
         .iter()
@@ -53,7 +53,7 @@ fn rule(code: &str) -> Value {
     })
 }
 
-fn result(file: &SourceFile, finding: &Diagnostic) -> Value {
+fn result(file: &RuleFile, finding: &Diagnostic) -> Value {
     let level = match finding.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -79,7 +79,7 @@ fn result(file: &SourceFile, finding: &Diagnostic) -> Value {
 
 /// The path as a reference that is relative where the path is: everything but what stands for
 /// itself in a URI is escaped.
-fn uri(file: &SourceFile) -> String {
+fn uri(file: &RuleFile) -> String {
     use std::os::unix::ffi::OsStrExt as _;
 
     let mut out = String::new();
@@ -104,7 +104,7 @@ fn hex(byte: u8) -> impl Iterator<Item = char> {
 }
 
 /// Column in characters, from 1; bytes that are no text count one each.
-fn column(file: &SourceFile, finding: &Diagnostic) -> usize {
+fn column(file: &RuleFile, finding: &Diagnostic) -> usize {
     let before = usize::try_from(finding.column.saturating_sub(1)).unwrap_or_default();
     let start = finding.span.start.saturating_sub(before);
     let prefix = file.bytes.get(start..finding.span.start);
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn findings_are_results_with_rule_and_place() {
         let text = "-w /x -p w\n-a always,exit -F foo=1\n";
-        let loaded = Loaded {
-            files: vec![SourceFile::parse("a b.rules".into(), text.into())],
+        let loaded = RuleFiles {
+            files: vec![RuleFile::parse("a b.rules".into(), text.into())],
         };
         let log = log(&loaded);
         assert_eq!(log["version"], "2.1.0");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::cli::rules::SourceFile;
+use crate::rule_files::RuleFile;
 
 /// Numbers of the lines that say something: neither empty nor a comment.
 fn speaking(text: &[u8]) -> BTreeSet<u32> {
@@ -21,7 +21,7 @@ fn speaking(text: &[u8]) -> BTreeSet<u32> {
 
 #[track_caller]
 fn every_line_is_accounted_for(path: &Path) {
-    let file = SourceFile::parse(path.to_owned(), std::fs::read(path).unwrap());
+    let file = RuleFile::parse(path.to_owned(), std::fs::read(path).unwrap());
     let settings = file
         .lines
         .iter()

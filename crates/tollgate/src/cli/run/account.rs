@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use engine::seccomp::Counts;
 
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::sinks::queue::Written;
 
 /// What became of the events.
@@ -21,7 +21,7 @@ impl Account {
             account: self,
         };
         if self.view.is_some() || !summary.is_whole() {
-            say(&summary.to_string());
+            info(&summary.to_string());
         }
     }
 

@@ -8,7 +8,7 @@ use audit::rule::{Command, Place, Rule};
 use nix::errno::Errno;
 
 use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::control::change_records::{self, Author};
 use crate::control::rule::RuleForm;
 use crate::control::wire::{Outcome, Refusal, Settings, Step};
@@ -192,7 +192,7 @@ impl Change {
                 continue;
             };
             if !rule.loses {
-                say(&format!(
+                info(&format!(
                     "rule {number} of the control socket: {}",
                     rule.reason
                 ));

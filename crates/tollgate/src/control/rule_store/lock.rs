@@ -1,7 +1,7 @@
 //! What `-e 2` does.
 
 use super::{Auditing, IMMUTABLE, State, Store};
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::control::lock_file::Locked;
 use crate::control::rule::RuleForm;
 use crate::control::wire::Settings;
@@ -55,7 +55,7 @@ impl Store {
                 "no LSM program keeps root's own tools from programs, maps, pins and the log: {why}"
             ),
         };
-        say(&format!(
+        info(&format!(
             "rules and settings are locked until the machine starts again; {guard}"
         ));
         Ok(())

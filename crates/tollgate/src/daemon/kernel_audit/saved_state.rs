@@ -13,7 +13,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::report::say;
+use crate::messages::info;
 use crate::control::lock_file::boot_id;
 use crate::control::server::private;
 
@@ -91,7 +91,7 @@ impl Saved {
             match serde_json::from_slice::<Kept>(&text) {
                 Ok(kept) => (kept.boot_id == boot).then_some(kept.before),
                 Err(error) => {
-                    say(&format!(
+                    info(&format!(
                         "`{shown}` says how the kernel's audit was before, and cannot be read: {error}"
                     ));
                     None
@@ -131,7 +131,7 @@ impl Saved {
     pub(super) fn clear(&mut self) {
         self.before = None;
         if let Err(error) = self.write(&[]) {
-            say(&format!("cannot write `{}`: {error}", self.path.display()));
+            info(&format!("cannot write `{}`: {error}", self.path.display()));
         }
     }
 

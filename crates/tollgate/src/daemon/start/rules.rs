@@ -8,8 +8,8 @@ use engine::Pins;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
-use crate::cli::report::{say, warn};
-use crate::cli::rules;
+use crate::messages::{info, warn};
+use crate::rule_files;
 use crate::control::change_records::Author;
 use crate::control::lock_file::{LockFile, Locked};
 use crate::control::rule_store::{self as store, Store};
@@ -36,7 +36,7 @@ pub(super) fn store(
     }
     let lock = LockFile::beside(server.map(Server::path), pins.map(Pins::path))?;
     if let Some(locked) = lock.read()? {
-        say(
+        info(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \
              the rule files are not read",
         );
@@ -44,8 +44,8 @@ pub(super) fn store(
         return Store::restore(&locked, tick_hz, lock).map(Some);
     }
     let planner = Planner::here(settings.rules.deny.clone());
-    let loaded = rules::load(&settings.rules.files)?;
-    let Some(listing) = rules::list(loaded, settings.rules.partial, &planner, rules::NOTHING)
+    let loaded = rule_files::read(&settings.rules.files)?;
+    let Some(listing) = rule_files::compile(loaded, settings.rules.partial, &planner, rule_files::NOTHING_ATTACHED)
     else {
         return Ok(None);
     };
@@ -94,7 +94,7 @@ pub(super) fn reload(
 ) {
     let is_loaded = source.is_some_and(|source| {
         load(source, author, store, live).unwrap_or_else(|error| {
-            warn(&format!("{}: {error:#}", rules::OLD));
+            warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
             false
         })
     });
@@ -110,9 +110,9 @@ fn load(
     store: &mut Store,
     live: &mut Live,
 ) -> anyhow::Result<bool> {
-    let loaded = rules::load(&source.files)?;
+    let loaded = rule_files::read(&source.files)?;
     let planner = store.planner().denying(source.deny);
-    let Some(listing) = rules::list(loaded, source.partial, &planner, rules::OLD) else {
+    let Some(listing) = rule_files::compile(loaded, source.partial, &planner, rule_files::RULES_UNCHANGED) else {
         return Ok(false);
     };
     let plan = listing.plan;
@@ -120,7 +120,7 @@ fn load(
     // Also where there are no rule files: those that commands have brought are not to go away.
     ensure!(plan.records(), "the rule files record nothing");
     store.load(author, (listing.rules, &listing.settings), planner, live)?;
-    say(&format!(
+    info(&format!(
         "rules replaced: {rules} rules, {calls} syscalls, {} hooks{}",
         live.attached.hooks.len(),
         if store.is_recording() {
@@ -140,7 +140,7 @@ pub(super) fn tell_denials(plan: &Plan) {
         return;
     }
     let undeniable = plan.undeniable();
-    say(&format!(
+    info(&format!(
         "calls of {denies} rules are denied when they cannot be recorded{}{}",
         if undeniable.is_empty() {
             ""

@@ -9,7 +9,7 @@ use crossbeam_channel::bounded;
 use engine::{Decoder, Engine, Keys, Pins, Places, Survivors};
 
 use super::{DRAIN, Drain, Drained, Reader, last_messages};
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::pipeline::Started;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoding;

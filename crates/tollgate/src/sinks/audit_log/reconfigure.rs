@@ -6,7 +6,7 @@ use super::daemon_records::{About, Asker};
 use super::disk_actions::Alarms;
 use super::rotate::OldLogs;
 use super::{Journal, Keep};
-use crate::cli::report::advice;
+use crate::messages::advice;
 use crate::sinks::log_file::directory::Directory;
 use crate::sinks::log_file::{Access, Log};
 

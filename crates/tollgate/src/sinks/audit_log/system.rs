@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::cli::report::{Priority, is_journal, utter};
+use crate::messages::{Priority, stderr_is_journal, emit};
 use crate::helper::{Launched, Launcher, Program, Runlevel};
 use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
@@ -88,8 +88,8 @@ impl Machine for ThisMachine {
             Urgency::Alert => (Priority::Alert, 25),
             Urgency::Notice => (Priority::Warning, 29),
         };
-        utter(said, text);
-        if is_journal() {
+        emit(said, text);
+        if stderr_is_journal() {
             return; // which is syslog, too, and would have it twice
         }
         // A machine without syslog has heard it above; one whose syslog is stuck makes nobody wait.

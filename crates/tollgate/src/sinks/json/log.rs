@@ -12,7 +12,7 @@ use audit::record::gather::Gatherer;
 use serde::Deserialize;
 
 use super::{Schema, records};
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::sinks::audit_log::name_cache::Names;
 use crate::sinks::audit_log::rotate::{self, OldLogs};
 use crate::sinks::log_file::directory::Directory;

@@ -14,7 +14,7 @@ use crossbeam_channel::{Sender, unbounded};
 use super::chunk::Chunk;
 use super::process::{Control, Process};
 use super::socket::Socket;
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::helper::Launcher;
 
 /// Longest record that `auditd` takes: what an entry of `q_depth` may be.

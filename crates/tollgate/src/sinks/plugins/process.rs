@@ -16,7 +16,7 @@ use crossbeam_channel::after;
 
 use super::chunk::Chunk;
 use super::plugin_queue::{Loss, Shared};
-use crate::cli::report::warn;
+use crate::messages::warn;
 use crate::helper::{Launched, Launcher, Program, Sent};
 use crate::json_bytes::JsonBytes;
 

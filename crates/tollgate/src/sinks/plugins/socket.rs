@@ -22,7 +22,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::chunk::Chunk;
 use super::plugin_queue::{Loss, Shared};
-use crate::cli::report::warn;
+use crate::messages::warn;
 
 /// How long a program may take for a chunk.
 const PATIENCE: Duration = Duration::from_secs(1);

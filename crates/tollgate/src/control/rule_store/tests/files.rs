@@ -3,7 +3,7 @@
 use bstr::BString;
 
 use super::{Daemon, author};
-use crate::cli::rules::{Loaded, OLD, SourceFile, list};
+use crate::rule_files::{Loaded, OLD, RuleFile, list};
 
 impl Daemon {
     /// What `SIGHUP` does with a rule file of these lines.
@@ -13,7 +13,7 @@ impl Daemon {
     }
 
     fn load_denying(&mut self, lines: &str, deny: Vec<BString>) -> anyhow::Result<()> {
-        let files = vec![SourceFile::parse("rules".into(), lines.into())];
+        let files = vec![RuleFile::parse("rules".into(), lines.into())];
         let planner = self.store.planner().denying(deny);
         let listing = list(Loaded { files }, false, &planner, OLD).unwrap();
         let asked = (listing.rules, listing.settings.as_slice());

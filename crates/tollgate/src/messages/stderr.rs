@@ -29,15 +29,15 @@ static TO_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// Whether the journal listens.
-pub(crate) fn is_journal() -> bool {
+pub(crate) fn stderr_is_journal() -> bool {
     *TO_JOURNAL
 }
 
 /// Says lines. That nobody listens is no reason to stop auditing.
-pub(crate) fn utter(priority: Priority, text: &str) {
+pub(crate) fn emit(priority: Priority, text: &str) {
     let _deaf = io::stderr()
         .lock()
-        .write_all(lines(priority, text, is_journal()).as_bytes());
+        .write_all(lines(priority, text, stderr_is_journal()).as_bytes());
 }
 
 /// The journal knows by itself who speaks, and takes each line for a message of its own.

@@ -15,7 +15,7 @@ use audit::plan::list::RuleList;
 use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
 use nix::fcntl::OFlag;
 
-use super::report::{self, say, warn};
+use super::report::{self, info, warn};
 use crate::host::{Planner, ThisMachine};
 
 /// What follows when rules cannot be loaded by a program that starts.
@@ -28,7 +28,7 @@ const FILE_LIMIT_BYTES: u64 = 16 << 20;
 
 /// A rule file that was read.
 #[derive(Clone, Debug)]
-pub(crate) struct SourceFile {
+pub(crate) struct RuleFile {
     /// As the user named it.
     pub(crate) path: PathBuf,
     /// Its text; the spans of lines and findings count in it.
@@ -41,27 +41,27 @@ pub(crate) struct SourceFile {
 
 /// All rule files of a command, in the order given.
 #[derive(Clone, Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct RuleFiles {
     /// The files.
-    pub(crate) files: Vec<SourceFile>,
+    pub(crate) files: Vec<RuleFile>,
 }
 
 /// Reads rule files.
 ///
 /// # Errors
 /// A file that cannot be opened or read, or that must not be trusted. Mistakes in the text are no
-/// error here: see [`SourceFile::diagnostics`] and [`Loaded::may_load`].
-pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Loaded> {
+/// error here: see [`RuleFile::diagnostics`] and [`RuleFiles::is_loadable`].
+pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<RuleFiles> {
     let files = paths
         .iter()
-        .map(|path| SourceFile::read(path))
+        .map(|path| RuleFile::read(path))
         .collect::<anyhow::Result<_>>()?;
-    Ok(Loaded { files })
+    Ok(RuleFiles { files })
 }
 
 /// What rule files leave loaded.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Listing {
+pub(crate) struct CompiledRules {
     /// The rules, those that cannot be honoured among them.
     pub(crate) rules: RuleList,
     /// What else they ask for, in order.
@@ -75,9 +75,9 @@ pub(crate) struct Listing {
 ///
 /// # Errors
 /// Rules that record nothing.
-pub(crate) fn plan(loaded: Loaded, partial: bool, otherwise: &str) -> anyhow::Result<Option<Plan>> {
+pub(crate) fn plan(loaded: RuleFiles, partial: bool, otherwise: &str) -> anyhow::Result<Option<Plan>> {
     let planner = Planner::here(Vec::new());
-    let Some(Listing { plan, .. }) = list(loaded, partial, &planner, otherwise) else {
+    let Some(CompiledRules { plan, .. }) = list(loaded, partial, &planner, otherwise) else {
         return Ok(None);
     };
     if plan.calls.is_empty() {
@@ -89,24 +89,24 @@ pub(crate) fn plan(loaded: Loaded, partial: bool, otherwise: &str) -> anyhow::Re
 /// What the rule files leave loaded; `None` when they cannot be loaded, which has been said, and what
 /// follows from that: `otherwise`.
 pub(crate) fn list(
-    loaded: Loaded,
+    loaded: RuleFiles,
     partial: bool,
     planner: &Planner,
     otherwise: &str,
-) -> Option<Listing> {
+) -> Option<CompiledRules> {
     report::warnings(&loaded);
-    if !loaded.may_load() {
+    if !loaded.is_loadable() {
         warn(&format!("{otherwise}: the rules above are wrong"));
         return None;
     }
-    let mut listing = Listing::default();
+    let mut listing = CompiledRules::default();
     let mut names = Vec::new();
     for (source, file) in loaded.files.into_iter().enumerate() {
         let forgiving = file.forgives().is_some();
         let commands = file.lines.iter().map(|line| line.command.clone());
         listing.settings.extend(commands.filter(is_setting));
         for finding in listing.rules.load(source, file.lines) {
-            say(&format!(
+            info(&format!(
                 "{}:{}: {}; {}",
                 file.path.display(),
                 finding.line,
@@ -121,7 +121,7 @@ pub(crate) fn list(
     let of = |source: usize, line, what: &str| {
         let unnamed = (PathBuf::new(), false);
         let (path, forgiving) = names.get(source).unwrap_or(&unnamed);
-        say(&format!("{}:{line}: {what}", path.display()));
+        info(&format!("{}:{line}: {what}", path.display()));
         *forgiving
     };
     let mut refused = 0;
@@ -160,10 +160,10 @@ const fn is_setting(command: &Command) -> bool {
     )
 }
 
-impl Loaded {
+impl RuleFiles {
     /// Whether the rules may be put into force: no file holds an error that it does not forgive.
-    pub(crate) fn may_load(&self) -> bool {
-        self.files.iter().all(SourceFile::may_load)
+    pub(crate) fn is_loadable(&self) -> bool {
+        self.files.iter().all(RuleFile::is_loadable)
     }
 
     /// Number of findings of a severity.
@@ -173,11 +173,11 @@ impl Loaded {
 
     /// Number of rules that the files add.
     pub(crate) fn rules(&self) -> usize {
-        self.files.iter().map(SourceFile::rules).sum()
+        self.files.iter().map(RuleFile::rules).sum()
     }
 }
 
-impl SourceFile {
+impl RuleFile {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let bytes = bytes(path).with_context(|| format!("cannot read rule file `{shown}`"))?;
@@ -199,7 +199,7 @@ impl SourceFile {
 
     /// Whether every error comes after a line that forgives errors, `-i` or `-c`, as `auditctl`
     /// has it. Lines with an error are left out in either case.
-    pub(crate) fn may_load(&self) -> bool {
+    pub(crate) fn is_loadable(&self) -> bool {
         let forgiving = self.forgives();
         self.diagnostics
             .iter()
@@ -254,7 +254,7 @@ fn without_effect(line: &Line) -> Option<Diagnostic> {
 
 /// Why a rule file is not read.
 #[derive(Debug)]
-pub(crate) enum Unreadable {
+pub(crate) enum ReadError {
     /// It cannot be opened or read.
     Io(io::Error),
     /// It is a directory, a pipe, a device.
@@ -265,7 +265,7 @@ pub(crate) enum Unreadable {
     TooLarge,
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
@@ -278,9 +278,9 @@ impl fmt::Display for Unreadable {
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for ReadError {}
 
-impl From<io::Error> for Unreadable {
+impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -290,7 +290,7 @@ impl From<io::Error> for Unreadable {
 ///
 /// # Errors
 /// A file that cannot be opened or read, or that must not be trusted.
-pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>, Unreadable> {
+pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>, ReadError> {
     // The type of the file is asked of the descriptor, so that nobody can put another in its
     // place; without O_NONBLOCK a named pipe would keep us waiting for a writer.
     let file = OpenOptions::new()
@@ -299,16 +299,16 @@ pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>, Unreadable> {
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(Unreadable::NotRegular);
+        return Err(ReadError::NotRegular);
     }
     if metadata.permissions().mode() & 0o002 != 0 {
-        return Err(Unreadable::WorldWritable);
+        return Err(ReadError::WorldWritable);
     }
     let mut bytes = Vec::new();
     file.take(FILE_LIMIT_BYTES + 1).read_to_end(&mut bytes)?;
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     if length > FILE_LIMIT_BYTES {
-        return Err(Unreadable::TooLarge);
+        return Err(ReadError::TooLarge);
     }
     Ok(bytes)
 }
@@ -328,8 +328,8 @@ mod tests {
         format!("{:#}", load(&[path.to_owned()]).unwrap_err())
     }
 
-    fn parsed(text: &str) -> SourceFile {
-        SourceFile::parse(PathBuf::from("x"), text.into())
+    fn parsed(text: &str) -> RuleFile {
+        RuleFile::parse(PathBuf::from("x"), text.into())
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!((loaded.rules(), loaded.count(Severity::Error)), (1, 1));
         assert_eq!(loaded.files[0].path, path);
         assert_eq!(loaded.files[0].lines.len(), 2);
-        assert!(!loaded.may_load());
+        assert!(!loaded.is_loadable());
     }
 
     #[test]
@@ -378,13 +378,13 @@ mod tests {
             .collect();
         let setting = "kernel-setting";
         assert_eq!(named, [(2, setting)]);
-        assert!(file.may_load());
+        assert!(file.is_loadable());
         assert_eq!(file.count(Severity::Warning), 0);
     }
 
     #[test]
     fn errors_are_forgiven_after_the_line_that_says_so() {
-        for (text, may_load) in [
+        for (text, is_loadable) in [
             ("-w /x -p w\n", true),
             ("-x\n", false),
             ("-i\n-x\n", true),
@@ -394,7 +394,7 @@ mod tests {
             ("-F a=b\n-c\n-x\n", false),
             ("-a always,exit -S open\n", true),
         ] {
-            assert_eq!(parsed(text).may_load(), may_load, "{text}");
+            assert_eq!(parsed(text).is_loadable(), is_loadable, "{text}");
         }
     }
 }

@@ -16,8 +16,8 @@ use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
 use nix::errno::Errno;
 
-use super::rules::{Loaded, SourceFile};
-pub(crate) use voice::{Priority, is_journal, utter};
+use crate::rule_files::{RuleFiles, RuleFile};
+pub(crate) use voice::{Priority, stderr_is_journal, emit};
 
 /// How a command ends. A command line that cannot be read ends with 2, which is clap's doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +47,18 @@ impl From<Exit> for ExitCode {
 }
 
 /// Says a line on standard error. That nobody listens is no reason to stop auditing.
-pub(crate) fn say(line: &str) {
-    utter(Priority::Info, line);
+pub(crate) fn info(line: &str) {
+    emit(Priority::Info, line);
 }
 
 /// Says that something may be wrong.
 pub(crate) fn warn(line: &str) {
-    utter(Priority::Warning, line);
+    emit(Priority::Warning, line);
 }
 
 /// Says on one line of stderr what stopped the program.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
-    utter(Priority::Error, &printable(&format!("{error:#}")));
+    emit(Priority::Error, &escape_control(&format!("{error:#}")));
     Exit::Failure.into()
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn advice(error: &anyhow::Error) -> &'static str {
 ///
 /// # Errors
 /// Any other error of `written`.
-pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+pub(crate) fn ignore_broken_pipe(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
@@ -93,7 +93,7 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
 ///
 /// # Errors
 /// What `out` answers.
-pub(crate) fn findings(file: &SourceFile, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn findings(file: &RuleFile, out: &mut impl Write) -> io::Result<()> {
     for finding in &file.diagnostics {
         writeln!(out, "{}\n", draw(file, finding, &Renderer::styled()))?;
     }
@@ -101,24 +101,24 @@ pub(crate) fn findings(file: &SourceFile, out: &mut impl Write) -> io::Result<()
 }
 
 /// Draws what is wrong with rule files, or probably wrong, on stderr.
-pub(crate) fn warnings(loaded: &Loaded) {
-    loaded.files.iter().for_each(file_warnings);
+pub(crate) fn warnings(loaded: &RuleFiles) {
+    loaded.files.iter().for_each(print_findings);
 }
 
 /// The same for one file, of rules or of configuration.
-pub(crate) fn file_warnings(file: &SourceFile) {
+pub(crate) fn print_findings(file: &RuleFile) {
     let mut err = anstream::stderr().lock();
     let said = file
         .diagnostics
         .iter()
         .filter(|found| found.severity >= Severity::Warning);
     for finding in said {
-        if is_journal() {
+        if stderr_is_journal() {
             let priority = match finding.severity {
                 Severity::Error => Priority::Error,
                 Severity::Warning | Severity::Note => Priority::Warning,
             };
-            utter(priority, &draw(file, finding, &Renderer::plain()));
+            emit(priority, &draw(file, finding, &Renderer::plain()));
             continue;
         }
         // When stderr is gone there is nobody to tell.
@@ -130,13 +130,13 @@ pub(crate) fn file_warnings(file: &SourceFile) {
     }
 }
 
-fn draw(file: &SourceFile, finding: &Diagnostic, renderer: &Renderer) -> String {
+fn draw(file: &RuleFile, finding: &Diagnostic, renderer: &Renderer) -> String {
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
         Severity::Note => Level::NOTE,
     };
-    let path = printable(&file.path.to_string_lossy()).into_owned();
+    let path = escape_control(&file.path.to_string_lossy()).into_owned();
     let excerpt = Excerpt::of(&file.bytes, &finding.span);
     let line = usize::try_from(finding.line).unwrap_or(usize::MAX);
     let column = usize::try_from(finding.column).unwrap_or(usize::MAX);
@@ -231,7 +231,7 @@ fn push_escaped(bytes: &[u8], out: &mut String) {
 }
 
 /// Text for a terminal, with control characters escaped.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }
@@ -252,7 +252,7 @@ mod tests {
 
     #[track_caller]
     fn drawn(text: &[u8]) -> String {
-        let file = SourceFile::parse("a.rules".into(), text.to_vec());
+        let file = RuleFile::parse("a.rules".into(), text.to_vec());
         let drawn: Vec<String> = file
             .diagnostics
             .iter()
@@ -333,13 +333,13 @@ error[unknown-field]: unknown field `audi`
 
     #[test]
     fn control_characters_of_names_are_escaped() {
-        assert_eq!(printable("a\u{1b}[m\n"), r"a\u{1b}[m\n");
-        assert_eq!(printable("a"), "a");
+        assert_eq!(escape_control("a\u{1b}[m\n"), r"a\u{1b}[m\n");
+        assert_eq!(escape_control("a"), "a");
     }
 
     #[test]
     fn a_closed_pipe_is_success() {
-        assert!(unless_closed(Err(io::ErrorKind::BrokenPipe.into())).is_ok());
-        assert!(unless_closed(Err(io::ErrorKind::StorageFull.into())).is_err());
+        assert!(ignore_broken_pipe(Err(io::ErrorKind::BrokenPipe.into())).is_ok());
+        assert!(ignore_broken_pipe(Err(io::ErrorKind::StorageFull.into())).is_err());
     }
 }
