@@ -12,6 +12,7 @@
 )]
 
 mod check;
+mod demo;
 mod e2e;
 mod endure;
 mod fuzz;
@@ -73,6 +74,11 @@ const COMMANDS: &[Command] = &[
         "fuzz",
         "rule text of any bytes: [--seconds N] [--seed N] [--target NAME]",
         fuzz::run,
+    ),
+    (
+        "demo",
+        "write docs/demo.svg, the session shown in the README: [PROGRAM]",
+        demo::run,
     ),
     ("fmt", "format the Rust and the C", check::format),
     ("tidy", "the rules that no compiler knows", tidy::run),

@@ -88,7 +88,7 @@ fn findings(files: &[File]) -> Vec<Finding> {
         "CHANGELOG.md",
         by_path.get("CHANGELOG.md").copied(),
     ));
-    findings.extend(docs::invariants("ARCHITECTURE.md", &by_path));
+    findings.extend(docs::invariants("docs/invariants.md", &by_path));
     findings.sort();
     findings
 }
@@ -131,7 +131,6 @@ mod tests {
         assert_eq!(
             found,
             [
-                "ARCHITECTURE.md",
                 "CHANGELOG.md",
                 "crates/audit/Cargo.toml",
                 "crates/audit/src/bare.rs",
@@ -141,6 +140,7 @@ mod tests {
                 "crates/audit/src/long.rs",
                 "crates/audit/src/util.rs",
                 "crates/engine/bpf/exec.bpf.c",
+                "docs/invariants.md",
             ]
         );
     }

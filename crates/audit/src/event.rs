@@ -231,6 +231,24 @@ pub const fn succeeded(exit: i64) -> bool {
     exit < -MAX_ERRNO || exit >= 0
 }
 
+/// Name of the parent directory of `name`: up to the last slash, or `cwd` for a name without one.
+///
+/// # Source
+/// `parent_len()` and `audit_log_name()` in `kernel/audit.c`, Linux 6.12.
+#[must_use]
+pub fn parent_name<'a>(name: &'a [u8], cwd: &'a [u8]) -> &'a [u8] {
+    let trimmed = name
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(0, |last| last + 1);
+    let head = name.get(..trimmed).unwrap_or_default();
+    match head.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => name.get(..=slash).unwrap_or_default(),
+        None if name.starts_with(b"/") => b"/",
+        None => cwd,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +288,21 @@ mod tests {
         }
         for exit in [0, 3, -4096, i64::MIN, i64::MAX] {
             assert!(succeeded(exit));
+        }
+    }
+
+    #[test]
+    fn parent_names_end_where_the_kernel_ends_them() {
+        for (name, expected) in [
+            ("/tmp/a", "/tmp/"),
+            ("a", "/cwd"),
+            ("b/a", "b/"),
+            ("/tmp/d/", "/tmp/"),
+            ("/a", "/"),
+            ("/", "/"),
+        ] {
+            let parent = parent_name(name.as_bytes(), b"/cwd");
+            assert_eq!(parent, expected.as_bytes(), "{name}");
         }
     }
 }

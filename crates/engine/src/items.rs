@@ -1,7 +1,7 @@
 //! PATH items of a call: the objects that the kernel side saw, in the roles and the order in which the
 //! kernel's audit lists them.
 
-use audit::event::{Inode, Item, NameSource, NameType};
+use audit::event::{Inode, Item, NameSource, NameType, parent_name};
 use audit::ids::Dev;
 use smallvec::SmallVec;
 
@@ -83,7 +83,7 @@ impl<'a> Call<'a> {
         let (name, nametype) = match wire.effect {
             abi::PART_NORMAL => (named.name, NameType::Normal),
             abi::PART_PARENT => (
-                named.name.map(|name| directory(name, self.cwd)),
+                named.name.map(|name| parent_name(name, self.cwd)),
                 NameType::Parent,
             ),
             abi::PART_DELETE => (named.name, NameType::Delete),
@@ -104,7 +104,7 @@ impl<'a> Call<'a> {
         let name = object.name?;
         let known = object.wire.flags & abi::OBJECT_PARENT != 0;
         Some(Item {
-            name: Some(directory(name, self.cwd)),
+            name: Some(parent_name(name, self.cwd)),
             source: source(object),
             inode: known.then(|| inode(&object.wire.parent)),
             nametype: NameType::Parent,
@@ -228,22 +228,5 @@ fn inode(wire: &WireInode) -> Inode {
         uid: wire.uid,
         gid: wire.gid,
         rdev: Dev(wire.rdev),
-    }
-}
-
-/// The directory part of a name, with its last slash; the working directory when it has none.
-///
-/// # Source
-/// `parent_len()` and `audit_log_name()` in `kernel/audit.c`, Linux 6.12.
-pub(crate) fn directory<'a>(name: &'a [u8], cwd: &'a [u8]) -> &'a [u8] {
-    let trimmed = name
-        .iter()
-        .rposition(|&byte| byte != b'/')
-        .map_or(0, |last| last + 1);
-    let head = name.get(..trimmed).unwrap_or_default();
-    match head.iter().rposition(|&byte| byte == b'/') {
-        Some(slash) => name.get(..=slash).unwrap_or_default(),
-        None if name.starts_with(b"/") => b"/",
-        None => cwd,
     }
 }

@@ -5,7 +5,7 @@
 //! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`Pins`] has names for
 //! what outlives it, and [`Survivors`] are what a daemon before this one has left there.
 //!
-//! All `unsafe` of the workspace is here. What events mean, how they are written and where they go is
+//! What events mean, how they are written and where they go is
 //! left to the crates `audit` and `tollgate`.
 
 mod abi;
@@ -23,7 +23,6 @@ mod heartbeat;
 mod hints;
 mod inherited;
 mod items;
-mod kaudit;
 mod keys;
 mod ledger;
 mod load;
@@ -38,7 +37,6 @@ mod program;
 mod reap;
 mod refusal;
 mod ring;
-pub mod seccomp;
 mod spot;
 mod stats;
 mod survive;
@@ -53,10 +51,6 @@ pub use clock::{Clock, Moment};
 pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};
 pub use engine::{Detaching, Engine, Options, locked_in};
 pub use error::EngineError;
-pub use kaudit::{
-    AuditControl, AuditSettings, AuditStatus, KernelAudit, LoginuidImmutable, Message,
-    MessageError, MessageStream,
-};
 pub use keys::{Epoch, Keys};
 pub use ledger::{Mark, Receipt, Span};
 pub use load::{Places, Storage};

@@ -34,7 +34,8 @@ use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, bounded};
-use engine::{Attached, Context, Decoder, Detaching, Keys, MessageStream, Options, Probe};
+use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe};
+use netlink::MessageStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 

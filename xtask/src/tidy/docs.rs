@@ -1,4 +1,4 @@
-//! Rules about `CHANGELOG.md` and `ARCHITECTURE.md`.
+//! Rules about `CHANGELOG.md` and `docs/invariants.md`.
 
 use std::collections::BTreeMap;
 
@@ -72,23 +72,23 @@ fn is_release(heading: &str) -> bool {
     })
 }
 
-/// Each numbered item below `## Invariants` ends in "Held by" and tests that exist, as
+/// Each row of the table in `docs/invariants.md` has a number, the invariant, and tests that exist, as
 /// `` `path/of/file.rs::function` ``.
 pub(super) fn invariants(path: &str, files: &BTreeMap<&str, &str>) -> Vec<Finding> {
-    let items = files
+    let rows = files
         .get(path)
-        .map(|text| numbered_items(text))
+        .map(|text| invariant_rows(text))
         .unwrap_or_default();
-    if items.is_empty() {
-        return vec![Finding::new(
-            path,
-            1,
-            "there is no numbered list below `## Invariants`",
-        )];
+    if rows.is_empty() {
+        let message = "there is no table with rows `| NUMBER | INVARIANT | HELD BY |`";
+        return vec![Finding::new(path, 1, message)];
     }
     let mut findings = Vec::new();
-    for (line, item) in items {
-        let held_by = item.split_once("Held by ").map_or("", |(_, tests)| tests);
+    for (expected, (line, number, held_by)) in (1..).zip(rows) {
+        if number != expected.to_string() {
+            let message = format!("the row has number {number}, expected {expected}");
+            findings.push(Finding::new(path, line, message));
+        }
         let tests: Vec<(&str, &str)> = held_by
             .split('`')
             .skip(1)
@@ -96,7 +96,7 @@ pub(super) fn invariants(path: &str, files: &BTreeMap<&str, &str>) -> Vec<Findin
             .filter_map(|quoted| quoted.split_once(".rs::"))
             .collect();
         if tests.is_empty() {
-            let message = "the invariant names no test: Held by `path/of/file.rs::function`";
+            let message = "the invariant names no test `path/of/file.rs::function`";
             findings.push(Finding::new(path, line, message));
         }
         for (stem, function) in tests {
@@ -119,25 +119,17 @@ pub(super) fn invariants(path: &str, files: &BTreeMap<&str, &str>) -> Vec<Findin
     findings
 }
 
-/// The numbered items below `## Invariants`, each with its first line's number.
-fn numbered_items(text: &str) -> Vec<(usize, String)> {
-    let section = text
-        .lines()
+/// The rows of the table whose first cell is a number: line, number, last cell.
+fn invariant_rows(text: &str) -> Vec<(usize, &str, &str)> {
+    text.lines()
         .zip(1..)
-        .skip_while(|(line, _)| *line != "## Invariants")
-        .skip(1)
-        .take_while(|(line, _)| !line.starts_with("## "));
-    let mut items: Vec<(usize, String)> = Vec::new();
-    for (line, number) in section {
-        let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
-        if digits.len() < line.len() && digits.starts_with(". ") {
-            items.push((number, line.to_owned()));
-        } else if let Some((_, item)) = items.last_mut() {
-            item.push('\n');
-            item.push_str(line);
-        }
-    }
-    items
+        .filter_map(|(line, position)| {
+            let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+            let number = *cells.first()?;
+            let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| (position, number, cells.get(2).copied().unwrap_or_default()))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -182,18 +174,17 @@ mod tests {
         }
     }
 
-    fn invariant_messages(list: &str) -> Vec<String> {
-        let text = format!(
-            "# Architecture\n\n1. Not one.\n\n## Invariants\n\nText.\n\n{list}\n\n## Next\n\n2. Nor this.\n"
-        );
+    fn invariant_messages(rows: &str) -> Vec<String> {
+        let text =
+            format!("# Invariants\n\n| no. | invariant | held by |\n| --- | --- | --- |\n{rows}\n");
         let files = BTreeMap::from([
-            ("ARCHITECTURE.md", text.as_str()),
+            ("docs/invariants.md", text.as_str()),
             (
                 "crates/audit/src/plan.rs",
                 "    fn plan_agrees(rule in any()) {\n",
             ),
         ]);
-        invariants("ARCHITECTURE.md", &files)
+        invariants("docs/invariants.md", &files)
             .into_iter()
             .map(|finding| finding.to_string())
             .collect()
@@ -201,20 +192,21 @@ mod tests {
 
     #[test]
     fn invariants_name_tests_that_exist() {
-        let held = "1. It holds.\n   Held by `#![forbid(unsafe_code)]` and `crates/audit/src/plan.rs::plan_agrees`.";
+        let held = "| 1 | It holds. | `#![forbid(unsafe_code)]` and `crates/audit/src/plan.rs::plan_agrees` |";
         assert_eq!(invariant_messages(held), [""; 0]);
         assert_eq!(
             invariant_messages(
-                "1. It holds.\n2. So does this.\n   Held by `crates/audit/src/plan.rs::plan`."
+                "| 1 | It holds. | |\n| 3 | So does this. | `crates/audit/src/plan.rs::plan` |"
             ),
             [
-                "ARCHITECTURE.md:9: the invariant names no test: Held by `path/of/file.rs::function`",
-                "ARCHITECTURE.md:10: `crates/audit/src/plan.rs` has no function `plan`",
+                "docs/invariants.md:5: the invariant names no test `path/of/file.rs::function`",
+                "docs/invariants.md:6: the row has number 3, expected 2",
+                "docs/invariants.md:6: `crates/audit/src/plan.rs` has no function `plan`",
             ]
         );
         assert_eq!(
-            invariant_messages("1. It holds. Held by `a.rs::b`."),
-            ["ARCHITECTURE.md:9: there is no file `a.rs`"]
+            invariant_messages("| 1 | It holds. | `a.rs::b` |"),
+            ["docs/invariants.md:5: there is no file `a.rs`"]
         );
         assert_eq!(invariant_messages("None yet.").len(), 1);
     }

@@ -96,18 +96,16 @@ pub(super) fn length(path: &str, text: &str) -> Option<Finding> {
     })
 }
 
-/// Only `engine` may be unsafe.
+/// Crates that may hold `unsafe`.
+const MAY_BE_UNSAFE: [&str; 2] = ["crates/engine", "crates/trace"];
+
+/// Checks that every other crate root forbids `unsafe`.
 pub(super) fn forbids_unsafe(path: &str, text: &str) -> Option<Finding> {
     let (package, source) = path.rsplit_once("/src/")?;
     let is_root = source == "lib.rs" || source == "main.rs";
     let forbids = text.lines().any(|line| line == "#![forbid(unsafe_code)]");
-    (is_root && package != "crates/engine" && !forbids).then(|| {
-        Finding::new(
-            path,
-            1,
-            "a crate root other than engine's without `#![forbid(unsafe_code)]`",
-        )
-    })
+    (is_root && !MAY_BE_UNSAFE.contains(&package) && !forbids)
+        .then(|| Finding::new(path, 1, "crate root without `#![forbid(unsafe_code)]`"))
 }
 
 /// The crate `audit` asks nothing of the machine: what it must know, its caller tells it.
@@ -195,12 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn only_engine_may_be_unsafe() {
+    fn unsafe_is_limited_to_engine_and_trace() {
         let safe = "//! Text.\n#![forbid(unsafe_code)]\n";
         assert_eq!(forbids_unsafe("crates/audit/src/lib.rs", safe), None);
         assert!(forbids_unsafe("crates/audit/src/lib.rs", "//! Text.\n").is_some());
         assert!(forbids_unsafe("xtask/src/main.rs", "// #![forbid(unsafe_code)]\n").is_some());
-        assert_eq!(forbids_unsafe("crates/engine/src/lib.rs", ""), None);
+        for package in MAY_BE_UNSAFE {
+            assert_eq!(forbids_unsafe(&format!("{package}/src/lib.rs"), ""), None);
+        }
         assert_eq!(forbids_unsafe("crates/audit/src/rule.rs", ""), None);
     }
 

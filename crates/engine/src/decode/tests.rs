@@ -4,7 +4,6 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes as _;
 
 use super::*;
-use crate::items::directory;
 use audit::event::NameType;
 
 fn context(keys: &Keys) -> Context<'_> {
@@ -282,26 +281,6 @@ fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
         .object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, 0, b"")
         .failed(14);
     assert_eq!(sample.items(), []);
-}
-
-#[test]
-fn directories_end_where_the_kernel_ends_them() {
-    let cases: [(&[u8], &[u8]); 6] = [
-        (b"/tmp/a", b"/tmp/"),
-        (b"a", b"/cwd"),
-        (b"b/a", b"b/"),
-        (b"/tmp/d/", b"/tmp/"),
-        (b"/a", b"/"),
-        (b"/", b"/"),
-    ];
-    for (name, expected) in cases {
-        assert_eq!(
-            directory(name, b"/cwd"),
-            expected,
-            "{}",
-            bstr::BStr::new(name)
-        );
-    }
 }
 
 #[test]

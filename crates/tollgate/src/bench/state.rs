@@ -12,7 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use engine::{AuditControl, AuditSettings};
+use netlink::{AuditControl, AuditSettings};
 
 use super::component::{AUDITCTL, AUDITD};
 use super::daemon::{Daemon, settled, wait_until};

@@ -22,8 +22,8 @@ use audit::event::Event;
 use audit::plan::Plan;
 use audit::plan::exclude::Exclude;
 use audit::record::encode;
-use engine::seccomp::{Carrier, Command, Ending, Observer, Outcome, Results, RunError, die_by};
 use nix::errno::Errno;
+use trace::{Carrier, Command, Ending, Observer, Outcome, Results, RunError, die_by};
 
 use self::account::Account;
 use crate::messages::{self, info};

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::list::RuleList;
-use engine::LoginuidImmutable;
+use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 
 use crate::messages::warn;

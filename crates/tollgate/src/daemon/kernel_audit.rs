@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use engine::{AuditControl, AuditSettings, KernelAudit, MessageStream};
+use netlink::{AuditControl, AuditSettings, KernelAudit, MessageStream};
 use nix::errno::Errno;
 
 use crate::messages::info;

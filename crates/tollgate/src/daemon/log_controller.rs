@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use engine::KernelAudit;
+use netlink::KernelAudit;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;

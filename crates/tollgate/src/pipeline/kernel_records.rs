@@ -15,7 +15,7 @@ use audit::plan::exclude::Exclude;
 use audit::plan::message;
 use audit::record::decode;
 use bstr::ByteSlice as _;
-use engine::MessageStream;
+use netlink::MessageStream;
 use nix::errno::Errno;
 
 use crate::pipeline::batch::Batch;

@@ -10,7 +10,7 @@ use audit::ids::Arch;
 use audit::rule::auditctl::{self, Answer as Read, Request as Asked, Signal};
 use audit::rule::{Command, Dialect, Host as _, listing};
 use bstr::{BString, ByteSlice as _};
-use engine::LoginuidImmutable;
+use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 use nix::sys::signal::{self, kill};
 use nix::unistd::Pid;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use engine::seccomp::Counts;
+use trace::Counts;
 
 use crate::messages::info;
 use crate::sinks::queue::Written;

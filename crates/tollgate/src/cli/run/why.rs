@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use engine::seccomp::RunError;
 use nix::errno::Errno;
+use trace::RunError;
 
 /// Setting of the security module Yama.
 const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";

@@ -15,7 +15,7 @@ use audit::plan::exclude::Exclude;
 use audit::plan::{eval, message};
 use audit::record::{decode, encode};
 use bstr::ByteSlice as _;
-use engine::Message;
+use netlink::Message;
 
 use super::{MessageCounts, Sender};
 use crate::pipeline::batch::Batch;

@@ -19,7 +19,7 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::Pid;
 
-use super::ids::{Ids, Source, whole};
+use crate::ids::{Ids, Source, whole};
 
 /// Threads that are remembered; beyond, all are forgotten and looked at anew.
 const MOST_THREADS: usize = 4096;
@@ -28,18 +28,18 @@ const TITLE_BYTES: usize = 128;
 
 /// Tasks that made calls.
 #[derive(Debug, Default)]
-pub(super) struct Tasks {
+pub(crate) struct Tasks {
     threads: HashMap<i32, Thread>,
     images: HashMap<i32, Image>,
 }
 
 /// One thread, as long as it lives.
 #[derive(Debug)]
-pub(super) struct Thread {
-    pub(super) tid: Pid,
-    pub(super) tgid: Pid,
+pub(crate) struct Thread {
+    pub(crate) tid: Pid,
+    pub(crate) tgid: Pid,
     /// `/proc/TID`.
-    pub(super) dir: OwnedFd,
+    pub(crate) dir: OwnedFd,
     ids: Source,
     comm: File,
     cmdline: File,
@@ -49,11 +49,11 @@ pub(super) struct Thread {
 
 /// What belongs to a program that a process runs.
 #[derive(Debug, Default)]
-pub(super) struct Image {
+pub(crate) struct Image {
     exe: Option<Vec<u8>>,
     title: Vec<u8>,
     /// Execution domain.
-    pub(super) personality: u32,
+    pub(crate) personality: u32,
     auid: u32,
     ses: u32,
     tty: Vec<u8>,
@@ -64,23 +64,23 @@ pub(super) struct Image {
 
 /// All that an event says of its task.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Who {
+pub(crate) struct Who {
     ids: Ids,
     comm: Vec<u8>,
     /// Supplementary groups, where they were asked for.
-    pub(super) groups: Vec<u32>,
+    pub(crate) groups: Vec<u32>,
 }
 
 /// A task as it was found.
-pub(super) struct Found<'a> {
-    pub(super) thread: &'a Thread,
-    pub(super) image: &'a Image,
-    pub(super) who: &'a Who,
+pub(crate) struct Found<'a> {
+    pub(crate) thread: &'a Thread,
+    pub(crate) image: &'a Image,
+    pub(crate) who: &'a Who,
 }
 
 /// How much is seen of execs and of the ends of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Execs {
+pub(crate) enum Execs {
     /// [`Tasks::forget_image`] and [`Tasks::forget`] are told of all.
     Told,
     /// [`Tasks::will_exec`] is told of attempts, and nobody of ends.
@@ -92,7 +92,7 @@ impl Tasks {
     ///
     /// # Errors
     /// When the task has gone, or may not be looked at.
-    pub(super) fn look(&mut self, tid: Pid, time: Time, groups: bool) -> io::Result<Found<'_>> {
+    pub(crate) fn look(&mut self, tid: Pid, time: Time, groups: bool) -> io::Result<Found<'_>> {
         if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid.as_raw()) {
             self.threads.clear();
             self.images.clear();
@@ -123,7 +123,7 @@ impl Tasks {
     }
 
     /// What was last found of a task, which may have gone.
-    pub(super) fn last(&self, tid: Pid) -> Option<Found<'_>> {
+    pub(crate) fn last(&self, tid: Pid) -> Option<Found<'_>> {
         let thread = self.threads.get(&tid.as_raw())?;
         let image = self.images.get(&thread.tgid.as_raw())?;
         Some(Found {
@@ -137,7 +137,7 @@ impl Tasks {
     ///
     /// # Errors
     /// As [`Self::look`].
-    pub(super) fn thread(&mut self, tid: Pid, time: Time, execs: Execs) -> io::Result<&Thread> {
+    pub(crate) fn thread(&mut self, tid: Pid, time: Time, execs: Execs) -> io::Result<&Thread> {
         let known = self.threads.get(&tid.as_raw());
         // Where ends of tasks are not seen either, an old number may have a new owner.
         let stale = |thread: &Thread| execs == Execs::Attempted && thread.ids.read().is_err();
@@ -165,7 +165,7 @@ impl Tasks {
     }
 
     /// The thread's process may run another program from now on.
-    pub(super) fn will_exec(&mut self, tid: Pid, time: Time) {
+    pub(crate) fn will_exec(&mut self, tid: Pid, time: Time) {
         let Ok(thread) = self.thread(tid, time, Execs::Attempted) else {
             return; // it has been killed
         };
@@ -176,12 +176,12 @@ impl Tasks {
     }
 
     /// The process runs another program from now on.
-    pub(super) fn forget_image(&mut self, tgid: Pid) {
+    pub(crate) fn forget_image(&mut self, tgid: Pid) {
         self.images.remove(&tgid.as_raw());
     }
 
     /// The thread has ended.
-    pub(super) fn forget(&mut self, tid: Pid) {
+    pub(crate) fn forget(&mut self, tid: Pid) {
         self.threads.remove(&tid.as_raw());
         self.images.remove(&tid.as_raw());
     }
@@ -189,7 +189,7 @@ impl Tasks {
 
 impl Who {
     /// The task as an event has it.
-    pub(super) fn task<'a>(&'a self, image: &'a Image) -> Task<'a> {
+    pub(crate) fn task<'a>(&'a self, image: &'a Image) -> Task<'a> {
         let Ids {
             tgid,
             ppid,
@@ -219,7 +219,7 @@ impl Who {
 
 impl Image {
     /// First bytes of the command line.
-    pub(super) fn title(&self) -> &[u8] {
+    pub(crate) fn title(&self) -> &[u8] {
         &self.title
     }
 
@@ -269,7 +269,7 @@ impl Thread {
     }
 
     /// Where a link of its directory leads.
-    pub(super) fn link(&self, name: &str) -> Option<Vec<u8>> {
+    pub(crate) fn link(&self, name: &str) -> Option<Vec<u8>> {
         let to = readlinkat(&self.dir, name).ok()?;
         Some(to.into_vec())
     }
@@ -285,7 +285,7 @@ impl Thread {
     }
 
     /// The whole command line.
-    pub(super) fn arguments(&self) -> Option<Vec<u8>> {
+    pub(crate) fn arguments(&self) -> Option<Vec<u8>> {
         self.text("cmdline")
     }
 
@@ -331,7 +331,7 @@ impl Thread {
     }
 
     /// What the caller's name leads to from one of its directories: `cwd/NAME`, `fd/3/NAME`.
-    pub(super) fn stat(&self, path: &[u8], flags: AtFlags) -> Result<libc::stat, Errno> {
+    pub(crate) fn stat(&self, path: &[u8], flags: AtFlags) -> Result<libc::stat, Errno> {
         fstatat(&self.dir, OsStr::from_bytes(path), flags)
     }
 }

@@ -10,13 +10,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgid, getpgrp};
 
-use super::launch::Started;
-use super::ptrace::{Change, wait};
-use super::recorder::{End, Recorder, Stop, call};
-use super::{Ending, Observer, Outcome, RunError};
+use crate::launch::Started;
+use crate::ptrace::{Change, wait};
+use crate::recorder::{End, Recorder, Stop, call};
+use crate::{Ending, Observer, Outcome, RunError};
 
 /// Follows the command until nobody is left whom the filter could stop.
-pub(super) fn follow<O: Observer>(
+pub(crate) fn follow<O: Observer>(
     started: Started,
     mut recorder: Recorder<'_, O>,
 ) -> Result<Outcome, RunError> {

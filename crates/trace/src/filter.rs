@@ -22,7 +22,7 @@ use libc::{
     BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, SECCOMP_RET_USER_NOTIF, sock_filter,
 };
 
-use super::Carrier;
+use crate::Carrier;
 
 /// Offsets in `struct seccomp_data` of `include/uapi/linux/seccomp.h`.
 const NUMBER: u32 = 0;
@@ -43,7 +43,7 @@ enum Body {
 }
 
 /// The filter of a plan. `also` are calls that stop although no rule names them.
-pub(super) fn compile(plan: &Plan, carrier: Carrier, also: &[Call]) -> Vec<sock_filter> {
+pub(crate) fn compile(plan: &Plan, carrier: Carrier, also: &[Call]) -> Vec<sock_filter> {
     let exact = program(plan, carrier, also, true);
     if exact.len() <= MOST_INSTRUCTIONS {
         return exact;
@@ -258,7 +258,7 @@ fn len(code: &[sock_filter]) -> u32 {
 }
 
 /// The calls of both ABIs that go by this name.
-pub(super) fn calls_named(name: &str) -> Vec<Call> {
+pub(crate) fn calls_named(name: &str) -> Vec<Call> {
     [Arch::X86_64, Arch::I386]
         .into_iter()
         .filter_map(|arch| {

@@ -24,10 +24,10 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid, pipe2};
 
-use super::filter;
-use super::memory::Memory;
-use super::ptrace::{Change, Request, resume, wait};
-use super::{Carrier, RunError};
+use crate::filter;
+use crate::memory::Memory;
+use crate::ptrace::{Change, Request, resume, wait};
+use crate::{Carrier, RunError};
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -43,17 +43,17 @@ pub struct Command {
 /// A command whose first process is about to exec under its filter.
 #[derive(Debug)]
 pub struct Started {
-    pub(super) child: Pid,
-    pub(super) carrier: Carrier,
-    pub(super) listener: Option<OwnedFd>,
-    pub(super) page: Page,
+    pub(crate) child: Pid,
+    pub(crate) carrier: Carrier,
+    pub(crate) listener: Option<OwnedFd>,
+    pub(crate) page: Page,
     /// A stop of the child that was met before its calls were followed.
-    pub(super) early: Option<Change>,
+    pub(crate) early: Option<Change>,
 }
 
 /// How far the child has come; shared with it.
 #[derive(Debug)]
-pub(super) struct Page(NonNull<Words>);
+pub(crate) struct Page(NonNull<Words>);
 
 #[repr(C)]
 struct Words {
@@ -89,7 +89,7 @@ impl Page {
     }
 
     /// The error with which the exec failed.
-    pub(super) fn exec_error(&self) -> Option<Errno> {
+    pub(crate) fn exec_error(&self) -> Option<Errno> {
         match self.words().exec.load(Ordering::Acquire) {
             0 => None,
             errno => Some(Errno::from_raw(errno)),
@@ -355,7 +355,7 @@ fn set_sync_wake_up(listener: &OwnedFd) {
 }
 
 /// Tasks cost descriptors; the command, which was started before, keeps its own limit.
-pub(super) fn want_descriptors() {
+pub(crate) fn want_descriptors() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // With fewer, tasks are looked up more often.
         let _fewer = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
@@ -373,8 +373,8 @@ pub fn die_by(signal: Signal) {
 }
 
 /// Whether any call of the plan has a rule that asks for its result.
-pub(super) fn asks_for_result(plan: &Plan) -> bool {
+pub(crate) fn asks_for_result(plan: &Plan) -> bool {
     plan.calls
         .iter()
-        .any(|(call, rules)| hook::returns(*call) && super::asks_for_result(rules))
+        .any(|(call, rules)| hook::returns(*call) && crate::asks_for_result(rules))
 }

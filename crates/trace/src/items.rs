@@ -1,25 +1,24 @@
 //! PATH items of a call: its objects in the roles and the order in which the kernel's audit lists them.
 //!
-//! Unlike [`crate::items`], this knows what was there before the call: directories, what a rename
+//! Unlike the BPF engines, this module knows what was there before the call: directories, what a rename
 //! replaces, and whether a failed call had found its object.
 
-use audit::event::{Inode, Item, NameSource, NameType, succeeded};
+use audit::event::{Inode, Item, NameSource, NameType, parent_name, succeeded};
 use audit::plan::shape::{Effect, Place};
 use smallvec::SmallVec;
 
-use super::exec::Interpreter;
-use super::object::Seen;
-use crate::items::directory;
+use crate::exec::Interpreter;
+use crate::object::Seen;
 
 /// A call and how it ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended<'a> {
-    pub(super) objects: &'a [Seen],
-    pub(super) cwd: &'a [u8],
+pub(crate) struct Ended<'a> {
+    pub(crate) objects: &'a [Seen],
+    pub(crate) cwd: &'a [u8],
     /// `None` when the result is not known.
-    pub(super) exit: Option<i64>,
+    pub(crate) exit: Option<i64>,
     /// Interpreters of a program that was started, in the order in which the kernel opened them.
-    pub(super) interpreters: &'a [Interpreter],
+    pub(crate) interpreters: &'a [Interpreter],
 }
 
 type Items<'a> = SmallVec<[Item<'a>; 5]>;
@@ -29,7 +28,7 @@ impl<'a> Ended<'a> {
     ///
     /// # Source
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
-    pub(super) fn items(&self) -> Items<'a> {
+    pub(crate) fn items(&self) -> Items<'a> {
         let mut items = SmallVec::new();
         let changes = |seen: &&Seen| seen.object.effect != Effect::Use;
         for seen in self.objects.iter().rev().filter(changes) {
@@ -91,7 +90,7 @@ impl<'a> Ended<'a> {
     fn parent(&self, seen: &'a Seen) -> Item<'a> {
         let name = seen.name.as_deref().unwrap_or_default();
         Item {
-            name: Some(directory(name, self.cwd)),
+            name: Some(parent_name(name, self.cwd)),
             source: NameSource::User,
             inode: seen.parent,
             nametype: NameType::Parent,

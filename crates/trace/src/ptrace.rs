@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 
 /// Why a tracee, or the command's first process, is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// It has exited with this status.
     Exited(i32),
     /// This signal has killed it.
@@ -28,7 +28,7 @@ pub(super) enum Change {
 
 /// How a tracee goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// Until it stops again.
     Cont,
     /// Also until its call ends.
@@ -41,7 +41,7 @@ pub(super) enum Request {
 ///
 /// # Errors
 /// `ECHILD` when there is none left; `EINTR`.
-pub(super) fn wait(pid: Option<Pid>, flags: c_int) -> Result<Option<(Pid, Change)>, Errno> {
+pub(crate) fn wait(pid: Option<Pid>, flags: c_int) -> Result<Option<(Pid, Change)>, Errno> {
     let mut status = 0;
     let whom = pid.map_or(-1, Pid::as_raw);
     // SAFETY: `status` may be written to.
@@ -72,7 +72,7 @@ fn change(status: c_int) -> Change {
 
 /// Lets a tracee go on, with a signal unless that is 0. One that has been killed meanwhile is none of
 /// our business any more.
-pub(super) fn resume(pid: Pid, request: Request, signal: i32) -> bool {
+pub(crate) fn resume(pid: Pid, request: Request, signal: i32) -> bool {
     let request = match request {
         Request::Cont => libc::PTRACE_CONT,
         Request::Syscall => libc::PTRACE_SYSCALL,
@@ -83,14 +83,14 @@ pub(super) fn resume(pid: Pid, request: Request, signal: i32) -> bool {
 }
 
 /// Number that an exec's thread had before it became the leader of its process.
-pub(super) fn former_tid(pid: Pid) -> Option<Pid> {
+pub(crate) fn former_tid(pid: Pid) -> Option<Pid> {
     let number = nix::sys::ptrace::getevent(pid).ok()?;
     Some(Pid::from_raw(i32::try_from(number).ok()?))
 }
 
 /// A call as it stands at a stop.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum At {
+pub(crate) enum At {
     /// It will be made.
     Start {
         arch: u32,
@@ -102,7 +102,7 @@ pub(super) enum At {
 }
 
 /// The call at which a tracee has stopped; since v5.3.
-pub(super) fn at(pid: Pid) -> Option<At> {
+pub(crate) fn at(pid: Pid) -> Option<At> {
     let info = nix::sys::ptrace::syscall_info(pid).ok()?;
     match info.op {
         libc::PTRACE_SYSCALL_INFO_SECCOMP => {

@@ -13,12 +13,12 @@ use nix::unistd::{Pid, getpgid, getpgrp};
 use audit::ids::Arch;
 use audit::plan::Call;
 
-use super::filter;
-use super::launch::{Page, Started};
-use super::object::inode;
-use super::ptrace::{At, Change, Request, at, former_tid, resume, wait};
-use super::recorder::{Begun, End, Recorder, Stop, call};
-use super::{Ending, Observer, Outcome, RunError};
+use crate::filter;
+use crate::launch::{Page, Started};
+use crate::object::inode;
+use crate::ptrace::{At, Change, Request, at, former_tid, resume, wait};
+use crate::recorder::{Begun, End, Recorder, Stop, call};
+use crate::{Ending, Observer, Outcome, RunError};
 
 /// How long the next stop is waited for without sleeping: going to sleep and being woken, often on
 /// another CPU, takes longer than most calls do.
@@ -27,7 +27,7 @@ const AWAKE: Duration = Duration::from_micros(30);
 const SETTLE_MS: u16 = 10;
 
 /// Follows the command until nobody of it is left.
-pub(super) fn follow<O: Observer>(
+pub(crate) fn follow<O: Observer>(
     started: Started,
     mut recorder: Recorder<'_, O>,
 ) -> Result<Outcome, RunError> {

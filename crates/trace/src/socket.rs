@@ -3,7 +3,7 @@
 use audit::ids::Arch;
 use audit::plan::address::{self, Address, Place, Way};
 
-use super::memory::Memory;
+use crate::memory::Memory;
 
 /// `struct sockaddr_storage`: no address is longer.
 const LONGEST: usize = 128;
@@ -14,16 +14,16 @@ const COMPAT_MESSAGE_BYTES: u64 = 32;
 
 /// A call that may have an address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
-    pub(super) address: Address,
-    pub(super) arch: Arch,
-    pub(super) args: [u64; 6],
-    pub(super) memory: Memory,
+pub(crate) struct Call {
+    pub(crate) address: Address,
+    pub(crate) arch: Arch,
+    pub(crate) args: [u64; 6],
+    pub(crate) memory: Memory,
 }
 
 impl Call {
     /// The address that it is given. That of several messages is known when they are sent.
-    pub(super) fn given(self) -> Option<Vec<u8>> {
+    pub(crate) fn given(self) -> Option<Vec<u8>> {
         match self.resolved()? {
             (call, Way::Given, Place::Argument(at)) => {
                 call.bytes(call.arg(at), low(call.arg(at + 1)))
@@ -34,7 +34,7 @@ impl Call {
     }
 
     /// The address that it has filled in, or that of the last message which it has sent.
-    pub(super) fn done(self, result: i64) -> Option<Vec<u8>> {
+    pub(crate) fn done(self, result: i64) -> Option<Vec<u8>> {
         let result = u64::try_from(result).ok()?;
         match self.resolved()? {
             (call, Way::Answer, Place::Argument(at)) => {
@@ -114,7 +114,7 @@ impl Call {
 }
 
 /// The family of an address.
-pub(super) fn family(address: &[u8]) -> Option<u32> {
+pub(crate) fn family(address: &[u8]) -> Option<u32> {
     let family = address.first_chunk().copied().map(u16::from_ne_bytes);
     family.map(u32::from)
 }
@@ -123,7 +123,7 @@ pub(super) fn family(address: &[u8]) -> Option<u32> {
 ///
 /// # Source
 /// `unix(7)`.
-pub(super) fn file_name(address: &[u8]) -> Option<&[u8]> {
+pub(crate) fn file_name(address: &[u8]) -> Option<&[u8]> {
     let family = u16::try_from(libc::AF_UNIX).ok()?.to_ne_bytes();
     let path = address.strip_prefix(family.as_slice())?;
     let end = path.iter().position(|&byte| byte == 0);

@@ -6,16 +6,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::{
-    AUDIT_FILTER_TASK, AUDIT_GET, AUDIT_LIST_RULES, AUDIT_NEVER, open, request, request_with, word,
+use crate::protocol::{
+    AUDIT_ADD_RULE, AUDIT_DEL_RULE, AUDIT_FILTER_TASK, AUDIT_GET, AUDIT_LIST_RULES, AUDIT_NEVER,
+    AUDIT_SET, AUDIT_STATUS_PID, open, request, request_with, word,
 };
 
-/// Message types of `include/uapi/linux/audit.h`, Linux 6.12.
-pub(super) const AUDIT_SET: u16 = 1001;
-const AUDIT_ADD_RULE: u16 = 1011;
-const AUDIT_DEL_RULE: u16 = 1012;
-/// `mask` of `struct audit_status`: which members are meant.
-pub(super) const STATUS_PID: u32 = 0x04;
+/// `mask` of `struct audit_status`: the members that [`AuditSettings`] has.
 const STATUS_SETTINGS: u32 = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
 /// `sizeof(struct audit_rule_data)` without text.
 const RULE_BYTES: usize = 1040;
@@ -162,7 +158,7 @@ impl AuditControl {
     /// # Errors
     /// `EACCES` when another process has it.
     pub fn unregister(&self) -> io::Result<()> {
-        self.change(&[STATUS_PID, 0, 0, 0])
+        self.change(&[AUDIT_STATUS_PID, 0, 0, 0])
     }
 
     /// Makes the kernel forget a reader that has died without saying so.
@@ -175,7 +171,7 @@ impl AuditControl {
     pub fn clear_dead_reader(&self) -> io::Result<()> {
         let own = std::process::id();
         for attempt in 1.. {
-            match self.change(&[STATUS_PID, 0, 0, own]) {
+            match self.change(&[AUDIT_STATUS_PID, 0, 0, own]) {
                 Ok(()) => break,
                 Err(error) if attempt == CLEARINGS => return Err(error),
                 Err(_) => {}

@@ -15,33 +15,33 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlink};
 use nix::sys::stat::{Mode, major, minor};
 
-use super::memory::Memory;
-use super::task::Thread;
+use crate::memory::Memory;
+use crate::task::Thread;
 
 /// One object of a call.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) object: Object,
+pub(crate) struct Seen {
+    pub(crate) object: Object,
     /// Name as given; `None` for a descriptor, and where no name could be read.
-    pub(super) name: Option<Vec<u8>>,
+    pub(crate) name: Option<Vec<u8>>,
     /// Where it is, from the task's directory in `/proc`.
     place: Vec<u8>,
     follows: bool,
     /// It, as far as it was found.
-    pub(super) inode: Option<Inode>,
+    pub(crate) inode: Option<Inode>,
     /// Its directory, where the call makes or removes it.
-    pub(super) parent: Option<Inode>,
+    pub(crate) parent: Option<Inode>,
     /// Where it is, absolute and without links; empty when not asked for or not known.
-    pub(super) path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     /// The same of its directory.
-    pub(super) parent_path: Vec<u8>,
+    pub(crate) parent_path: Vec<u8>,
     /// An open may make it.
-    pub(super) may_create: bool,
+    pub(crate) may_create: bool,
 }
 
 /// What is looked up of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Paths {
+pub(crate) enum Paths {
     /// Their paths too: a rule compares them.
     Wanted,
     /// Inodes only.
@@ -53,7 +53,7 @@ pub(super) enum Paths {
 ///
 /// # Errors
 /// `EPERM`, `ESRCH`.
-pub(super) fn named(
+pub(crate) fn named(
     shapes: &'static [Object],
     call: &str,
     args: &[u64; 6],
@@ -92,7 +92,7 @@ pub(super) fn named(
 }
 
 /// The socket in the file system that an address names.
-pub(super) fn socket(name: &[u8], effect: Effect) -> Seen {
+pub(crate) fn socket(name: &[u8], effect: Effect) -> Seen {
     let object = Object {
         place: Place::Path(1),
         effect,
@@ -117,7 +117,7 @@ impl Seen {
 
     /// Looks at it before the call. What is opened is left for later, unless it may have to be made or
     /// the result will not be seen.
-    pub(super) fn before(&mut self, thread: &Thread, paths: Paths, result_comes: bool) {
+    pub(crate) fn before(&mut self, thread: &Thread, paths: Paths, result_comes: bool) {
         match self.object.place {
             Place::Text(_) => {}
             Place::Opened { .. } if result_comes && !self.may_create => {}
@@ -126,13 +126,13 @@ impl Seen {
     }
 
     /// Looks at what the call has made.
-    pub(super) fn made(&mut self, thread: &Thread) {
+    pub(crate) fn made(&mut self, thread: &Thread) {
         let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
         self.inode = thread.stat(&self.place, flags).ok().map(inode);
     }
 
     /// Looks at what was opened, through its descriptor, or at what could not be opened.
-    pub(super) fn opened(&mut self, thread: &Thread, exit: i64, paths: Paths) {
+    pub(crate) fn opened(&mut self, thread: &Thread, exit: i64, paths: Paths) {
         let Ok(fd) = u64::try_from(exit) else {
             if !self.may_create && exit != -i64::from(libc::ENOENT) {
                 self.look(thread, paths);
@@ -276,7 +276,7 @@ fn follows(call: &str, object: Object, args: &[u64; 6]) -> bool {
 }
 
 /// Facts of an inode, with device numbers as the kernel keeps them.
-pub(super) fn inode(about: libc::stat) -> Inode {
+pub(crate) fn inode(about: libc::stat) -> Inode {
     Inode {
         ino: about.st_ino,
         dev: device(about.st_dev),

@@ -18,14 +18,14 @@ const LONGEST_ARGUMENT: usize = 32 * PAGE;
 
 /// Memory of one task.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Memory(pub(super) Pid);
+pub(crate) struct Memory(pub(crate) Pid);
 
 impl Memory {
     /// Bytes at an address: at most as many as fit, fewer where the memory ends.
     ///
     /// # Errors
     /// When not one byte can be read.
-    pub(super) fn read(self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
+    pub(crate) fn read(self, at: u64, into: &mut [u8]) -> Result<usize, Errno> {
         let base = usize::try_from(at).map_err(|_wide| Errno::EFAULT)?;
         let remote = RemoteIoVec {
             base,
@@ -74,21 +74,21 @@ impl Memory {
     ///
     /// # Errors
     /// When there is none, or it is longer than a name can be.
-    pub(super) fn name(self, at: u64) -> Result<Vec<u8>, Errno> {
+    pub(crate) fn name(self, at: u64) -> Result<Vec<u8>, Errno> {
         let mut name = Vec::new();
         self.string(at, PATH_MAX, &mut name)?;
         Ok(name)
     }
 
     /// A number of 64 bits.
-    pub(super) fn word(self, at: u64) -> Option<u64> {
+    pub(crate) fn word(self, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         let read = self.read(at, &mut bytes).ok()?;
         (read == bytes.len()).then(|| u64::from_ne_bytes(bytes))
     }
 
     /// An address as this ABI has it.
-    pub(super) fn pointer(self, at: u64, arch: Arch) -> Option<u64> {
+    pub(crate) fn pointer(self, at: u64, arch: Arch) -> Option<u64> {
         let mut bytes = [0; 8];
         let size = pointer_bytes(arch);
         let short = bytes.get_mut(..size)?;
@@ -98,7 +98,7 @@ impl Memory {
 
     /// Strings of an array that ends with a null address, each with its NUL, and how many there are.
     /// `None` when they cannot be read, or take more than `longest` bytes.
-    pub(super) fn strings(self, array: u64, arch: Arch, longest: usize) -> Option<(u32, Vec<u8>)> {
+    pub(crate) fn strings(self, array: u64, arch: Arch, longest: usize) -> Option<(u32, Vec<u8>)> {
         let mut all = Vec::new();
         let mut count = 0;
         let step = u64::try_from(pointer_bytes(arch)).unwrap_or(8);

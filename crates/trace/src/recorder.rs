@@ -1,6 +1,7 @@
 //! One stopped call to an event, or to none: facts, rules, records.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use audit::event::{Argv, Event, Inode, Time, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
@@ -11,15 +12,15 @@ use audit::plan::verdict::Verdict;
 use audit::plan::{Call, CallPlan, Facts, Plan, Subject, hook};
 use audit::table;
 use nix::errno::Errno;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, getegid, geteuid};
 
-use super::exec::{self, Arguments, Interpreter};
-use super::items::Ended;
-use super::memory::Memory;
-use super::object::{self, Paths, Seen};
-use super::task::{Execs, Found, Tasks};
-use super::{Observer, Results, socket};
-use crate::clock;
+use crate::exec::{self, Arguments, Interpreter};
+use crate::items::Ended;
+use crate::memory::Memory;
+use crate::object::{self, Paths, Seen};
+use crate::task::{Execs, Found, Tasks};
+use crate::{Observer, Results, socket};
 
 /// What was seen, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,31 +50,31 @@ struct Traits {
 }
 
 /// Makes events of stopped calls.
-pub(super) struct Recorder<'a, O> {
+pub(crate) struct Recorder<'a, O> {
     plan: &'a Plan,
     traits: HashMap<Call, Traits>,
     observer: &'a mut O,
-    pub(super) tasks: Tasks,
+    pub(crate) tasks: Tasks,
     serial: Serial,
     execs: Execs,
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     told_of_set_uid: bool,
 }
 
 /// A call that has stopped and will be made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stop {
-    pub(super) tid: Pid,
-    pub(super) call: Call,
-    pub(super) args: [u64; 6],
+pub(crate) struct Stop {
+    pub(crate) tid: Pid,
+    pub(crate) call: Call,
+    pub(crate) args: [u64; 6],
 }
 
 /// A call under way, with what was read before it.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(crate) struct Begun {
     stop: Stop,
     /// Its end is to be waited for.
-    pub(super) waits: bool,
+    pub(crate) waits: bool,
     time: Time,
     objects: Vec<Seen>,
     cwd: Option<Vec<u8>>,
@@ -85,7 +86,7 @@ pub(super) struct Begun {
 
 impl Begun {
     /// The same call, whose thread has got another number.
-    pub(super) fn by(mut self, tid: Pid) -> Self {
+    pub(crate) fn by(mut self, tid: Pid) -> Self {
         self.stop.tid = tid;
         self
     }
@@ -93,7 +94,7 @@ impl Begun {
 
 /// How a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// With this result; `stack` is the stack pointer then.
     Returned { exit: i64, stack: u64, arch: Arch },
     /// Nobody will know: the call is only about to be made, or never returns.
@@ -103,7 +104,7 @@ pub(super) enum End {
 }
 
 impl<'a, O: Observer> Recorder<'a, O> {
-    pub(super) fn new(plan: &'a Plan, results: Results, observer: &'a mut O) -> Self {
+    pub(crate) fn new(plan: &'a Plan, results: Results, observer: &'a mut O) -> Self {
         let traits = plan
             .calls
             .iter()
@@ -122,12 +123,12 @@ impl<'a, O: Observer> Recorder<'a, O> {
     }
 
     /// From now on execs are told to [`Tasks::forget_image`].
-    pub(super) const fn execs_are_told(&mut self) {
+    pub(crate) const fn execs_are_told(&mut self) {
         self.execs = Execs::Told;
     }
 
     /// Tells once why a program that would have got rights by being started does not get them.
-    pub(super) fn will_run(&mut self, program: Option<Inode>) {
+    pub(crate) fn will_run(&mut self, program: Option<Inode>) {
         const SET_UID: u32 = 0o4000;
         const SET_GID: u32 = 0o2010;
         let gives = program.is_some_and(|Inode { mode, uid, gid, .. }| {
@@ -143,7 +144,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
     }
 
     /// An exec is tried, which some rule names or none: see [`Self::will_run`].
-    pub(super) fn will_exec(&mut self, stop: Stop) {
+    pub(crate) fn will_exec(&mut self, stop: Stop) {
         let Stop { tid, call, args } = stop;
         let traits = Traits::of(call, &CallPlan::default(), Results::Unneeded);
         let named = object::named(traits.objects, traits.name, &args, Memory(tid));
@@ -159,12 +160,12 @@ impl<'a, O: Observer> Recorder<'a, O> {
     }
 
     /// Says something to the person at the terminal.
-    pub(super) fn remark(&mut self, text: &str) {
+    pub(crate) fn remark(&mut self, text: &str) {
         self.observer.remark(text);
     }
 
     /// Reads what is to be read before the call; `None` when no rule names it.
-    pub(super) fn begin(&mut self, stop: Stop) -> Option<Begun> {
+    pub(crate) fn begin(&mut self, stop: Stop) -> Option<Begun> {
         let Stop { tid, call, args } = stop;
         let traits = *self.traits.get(&call)?;
         self.counts.stopped += 1;
@@ -237,7 +238,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
     /// `go` is called once, when nothing more is read of the task; it tells whether the task was there
     /// until then. A task that was killed before has not made the call: the kernel's audit begins after
     /// the filter, and records nothing either.
-    pub(super) fn end(&mut self, begun: Begun, end: End, go: impl FnOnce() -> bool) {
+    pub(crate) fn end(&mut self, begun: Begun, end: End, go: impl FnOnce() -> bool) {
         let Stop { tid, call, .. } = begun.stop;
         let Some(&traits) = self.traits.get(&call) else {
             let _present = go();
@@ -415,7 +416,7 @@ impl Traits {
             name,
             objects: shape::objects(call.arch, call.syscall),
             waits: hook::returns(call)
-                && (results == Results::Wanted || super::asks_for_result(rules)),
+                && (results == Results::Wanted || crate::asks_for_result(rules)),
             starts: hook::starts(call),
             address: address::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
@@ -446,16 +447,16 @@ fn creates(name: &str, args: &[u64; 6], how: u64) -> bool {
 }
 
 /// The clock that the kernel's audit uses.
-pub(super) fn now() -> Time {
-    let wall_ns = clock::wall_ns().unwrap_or(0);
+pub(crate) fn now() -> Time {
+    let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(Duration::ZERO, Duration::from);
     Time {
-        sec: wall_ns / 1_000_000_000,
-        milli: u16::try_from(wall_ns / 1_000_000 % 1000).unwrap_or(0),
+        sec: now.as_secs(),
+        milli: u16::try_from(now.subsec_millis()).unwrap_or(0),
     }
 }
 
 /// The call as the kernel tells it: machine and number.
-pub(super) const fn call(arch: u32, number: u32) -> Call {
+pub(crate) const fn call(arch: u32, number: u32) -> Call {
     Call {
         arch: Arch(arch),
         syscall: Syscall(number),

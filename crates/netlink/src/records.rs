@@ -17,8 +17,9 @@ use audit::ids::MsgType;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, NetlinkAddr, bind, recvmsg, setsockopt, sockopt};
 
-use super::control::{AUDIT_SET, STATUS_PID};
-use super::{ANSWER_BYTES, HEADER, NLMSG_ERROR, open, send, word};
+use crate::protocol::{
+    AUDIT_SET, AUDIT_STATUS_PID, HEADER_BYTES, MESSAGE_BYTES, NLMSG_ERROR, open, send, word,
+};
 
 /// Group that everybody may listen to who has `CAP_AUDIT_READ`: the first, as a mask.
 const GROUP_READLOG: u32 = 1;
@@ -32,7 +33,7 @@ const USER: u16 = 1005;
 const LOGIN: u16 = 1006;
 /// Asks the registered reader whether it is alive.
 const REPLACE: u16 = 1329;
-const MORE_THAN_HEADER: usize = HEADER + 1;
+const MORE_THAN_HEADER: usize = HEADER_BYTES + 1;
 
 /// One record that the kernel has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub enum MessageError {
     #[error("it comes from port {0} and not from the kernel")]
     Sender(u32),
     /// It was longer than any message is.
-    #[error("it is longer than {ANSWER_BYTES} bytes")]
+    #[error("it is longer than {MESSAGE_BYTES} bytes")]
     TooLong,
     /// There is no room for a header and text.
     #[error("its {0} bytes are too few")]
@@ -77,7 +78,7 @@ pub struct MessageStream {
 
 impl MessageStream {
     /// Becomes the process that the kernel's audit sends its records to. It stays so until
-    /// [`super::AuditControl::unregister`], or until it dies and the kernel notices.
+    /// [`crate::AuditControl::unregister`], or until it dies and the kernel notices.
     ///
     /// # Errors
     /// `EEXIST` when another process is that, `EPERM` without `CAP_AUDIT_CONTROL`, `ECONNREFUSED` outside
@@ -85,7 +86,7 @@ impl MessageStream {
     pub fn register() -> io::Result<Self> {
         let mut stream = Self::new(open()?);
         let own = std::process::id();
-        let body = [STATUS_PID, 0, 0, own].map(u32::to_ne_bytes).concat();
+        let body = [AUDIT_STATUS_PID, 0, 0, own].map(u32::to_ne_bytes).concat();
         for attempt in 1.. {
             send(&stream.socket, AUDIT_SET, &body)?;
             match stream.answer() {
@@ -114,7 +115,7 @@ impl MessageStream {
         let _usual = setsockopt(&socket, sockopt::RcvBufForce, &ROOM_BYTES);
         Self {
             socket,
-            buffer: vec![0; ANSWER_BYTES],
+            buffer: vec![0; MESSAGE_BYTES],
             early: Vec::new(),
         }
     }
@@ -130,7 +131,7 @@ impl MessageStream {
                 self.early.push(datagram.to_vec());
                 continue;
             }
-            return match word(datagram, HEADER).map(u32::cast_signed) {
+            return match word(datagram, HEADER_BYTES).map(u32::cast_signed) {
                 Some(0) => Ok(()),
                 Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
                 None => Err(io::ErrorKind::InvalidData.into()),
@@ -224,14 +225,14 @@ fn message(datagram: &[u8]) -> Result<Option<Message<'_>>, MessageError> {
         return Err(MessageError::TooShort(len));
     }
     let bytes = usize::try_from(said).unwrap_or(usize::MAX);
-    let end = if bytes == len - HEADER {
+    let end = if bytes == len - HEADER_BYTES {
         len
     } else if (MORE_THAN_HEADER..=len).contains(&bytes) && bytes.next_multiple_of(4) >= len {
         bytes
     } else {
         return Err(MessageError::Length { said, len });
     };
-    let text = datagram.get(HEADER..end).unwrap_or_default();
+    let text = datagram.get(HEADER_BYTES..end).unwrap_or_default();
     Ok(Some(Message {
         kind: MsgType(kind),
         text: text.split(|&byte| byte == 0).next().unwrap_or_default(),
@@ -276,25 +277,25 @@ mod tests {
             assert_eq!(message.text, text);
         }
         // What asks has its bytes padded; text ends at a NUL.
-        let padded = datagram(HEADER + 5, USER, b"a\0bcd\0\0\0");
+        let padded = datagram(HEADER_BYTES + 5, USER, b"a\0bcd\0\0\0");
         assert_eq!(message(&padded).unwrap().unwrap().text, b"a");
     }
 
     #[test]
     fn what_is_no_record_is_passed_over() {
         for kind in [0, 2, 3, 1000, 1013, 1019, REPLACE] {
-            let bytes = datagram(HEADER + TEXT.len(), kind, TEXT);
+            let bytes = datagram(HEADER_BYTES + TEXT.len(), kind, TEXT);
             assert_eq!(message(&bytes), Ok(None), "{kind}");
         }
     }
 
     #[test]
     fn what_is_malformed_is_named() {
-        let len = HEADER + TEXT.len();
+        let len = HEADER_BYTES + TEXT.len();
         for said in [
             0,
             1,
-            HEADER,
+            HEADER_BYTES,
             len - 4,
             len + 1,
             usize::try_from(u32::MAX).unwrap(),
@@ -303,7 +304,7 @@ mod tests {
             let said = u32::try_from(said).unwrap();
             assert_eq!(found, MessageError::Length { said, len });
         }
-        for short in [0, 5, 6, HEADER - 1, HEADER] {
+        for short in [0, 5, 6, HEADER_BYTES - 1, HEADER_BYTES] {
             let bytes = &datagram(len, USER, TEXT)[..short];
             let found = message(bytes).unwrap_err();
             assert_eq!(found, MessageError::TooShort(short));
@@ -317,7 +318,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_message_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(Some(message)) = message(&bytes) {
-                prop_assert!(message.text.len() <= bytes.len() - HEADER);
+                prop_assert!(message.text.len() <= bytes.len() - HEADER_BYTES);
             }
         }
     }

@@ -10,30 +10,30 @@ use audit::ids::Arch;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::Mode;
 
-use super::memory::Memory;
-use super::object::{Seen, inode};
-use super::task::Thread;
+use crate::memory::Memory;
+use crate::object::{Seen, inode};
+use crate::task::Thread;
 
 /// A file that the kernel opened to start another one.
 #[derive(Clone, Debug)]
-pub(super) struct Interpreter {
-    pub(super) name: Vec<u8>,
-    pub(super) path: Vec<u8>,
-    pub(super) inode: Option<Inode>,
+pub(crate) struct Interpreter {
+    pub(crate) name: Vec<u8>,
+    pub(crate) path: Vec<u8>,
+    pub(crate) inode: Option<Inode>,
 }
 
 /// Arguments of a program: how many, and all of them, each with its NUL.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Arguments {
-    pub(super) count: u32,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Arguments {
+    pub(crate) count: u32,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Most bytes of arguments that are read before an exec whose result nobody waits for.
 const LONGEST_ARGUMENTS: usize = 4 << 20;
 
 /// The arguments with which a program has started, from where only the kernel has written.
-pub(super) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<Arguments> {
+pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<Arguments> {
     let bytes = thread.arguments()?;
     let count = Memory(thread.tid).pointer(stack, arch)?;
     let [a, b, c, d, ..] = count.to_le_bytes();
@@ -44,14 +44,14 @@ pub(super) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<Argumen
 }
 
 /// The arguments that an exec was given, from the memory of the caller.
-pub(super) fn given(memory: Memory, array: u64, arch: Arch) -> Option<Arguments> {
+pub(crate) fn given(memory: Memory, array: u64, arch: Arch) -> Option<Arguments> {
     let (count, bytes) = memory.strings(array, arch, LONGEST_ARGUMENTS)?;
     Some(Arguments { count, bytes })
 }
 
 /// What the kernel opened after the file that was named: the interpreter of a script, and the loader of a
 /// program that is linked dynamically.
-pub(super) fn interpreters(
+pub(crate) fn interpreters(
     thread: &Thread,
     named: &Seen,
     arguments: &Arguments,

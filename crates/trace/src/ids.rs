@@ -11,17 +11,17 @@ use nix::unistd::Pid;
 
 /// Ids of a task.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ids {
-    pub(super) tgid: u32,
-    pub(super) ppid: u32,
+pub(crate) struct Ids {
+    pub(crate) tgid: u32,
+    pub(crate) ppid: u32,
     /// Real, effective, saved, file system.
-    pub(super) uid: [u32; 4],
-    pub(super) gid: [u32; 4],
+    pub(crate) uid: [u32; 4],
+    pub(crate) gid: [u32; 4],
 }
 
 /// Where ids are read.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// By `PIDFD_GET_INFO`, since v6.13.
     Pidfd(OwnedFd),
     /// In `/proc/TID/status`.
@@ -33,7 +33,7 @@ impl Source {
     ///
     /// # Errors
     /// When the task has gone.
-    pub(super) fn open(
+    pub(crate) fn open(
         tid: Pid,
         status: impl FnOnce() -> io::Result<File>,
     ) -> io::Result<(Self, Ids)> {
@@ -90,7 +90,7 @@ impl Source {
     ///
     /// # Errors
     /// When the task has gone.
-    pub(super) fn read(&self) -> io::Result<Ids> {
+    pub(crate) fn read(&self) -> io::Result<Ids> {
         match self {
             Self::Pidfd(fd) => {
                 /// `PIDFD_INFO_PID | PIDFD_INFO_CREDS`.
@@ -143,7 +143,7 @@ fn ids_in(status: &[u8]) -> Option<Ids> {
 }
 
 /// All of a file of `/proc`.
-pub(super) fn whole(file: &File) -> io::Result<Vec<u8>> {
+pub(crate) fn whole(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
     let mut used = 0;
     loop {

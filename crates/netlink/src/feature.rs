@@ -2,11 +2,8 @@
 
 use std::io;
 
-use super::{open, request_with, word};
+use crate::protocol::{AUDIT_GET_FEATURE, AUDIT_SET_FEATURE, open, request_with, word};
 
-/// Message types of `include/uapi/linux/audit.h`, Linux 6.12.
-const AUDIT_SET_FEATURE: u16 = 1018;
-pub(super) const AUDIT_GET_FEATURE: u16 = 1019;
 /// `AUDIT_FEATURE_VERSION` there.
 const VERSION: u32 = 1;
 /// `AUDIT_FEATURE_TO_MASK(AUDIT_FEATURE_LOGINUID_IMMUTABLE)` there.

@@ -1,0 +1,101 @@
+//! `cargo xtask demo`: runs `tollgate run` on a small command and writes the terminal picture of the README.
+//!
+//! The picture is a real session: the output of the release build, colours included, as SVG.
+
+use std::error::Error;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anstyle_svg::Term;
+
+use crate::Outcome;
+use crate::repository::Repository;
+
+/// Where the picture is, below the root of the repository.
+const PICTURE: &str = "docs/demo.svg";
+
+/// The session: what a user types after the prompt.
+const TYPED: &str =
+    "tollgate run --print --interpret -- sh -c 'cp /etc/passwd x; mv x y; cat /etc/shadow; rm y'";
+
+/// The shell command that is audited: the last argument of [`TYPED`].
+const AUDITED: &str = "cp /etc/passwd x; mv x y; cat /etc/shadow; rm y";
+
+/// User and group `nobody`: the demo shows what works without root.
+const NOBODY: u32 = 65534;
+
+/// Runs the session with the named program, or with a release build, and writes the picture.
+///
+/// # Errors
+/// When the build or the session fails, or the picture cannot be written.
+pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
+    let program = match arguments {
+        [program] => Path::new(program).canonicalize()?,
+        [] => {
+            if !crate::vm::build(repository)? {
+                return Ok(ExitCode::FAILURE);
+            }
+            repository.target().join("release/tollgate")
+        }
+        _ => return Err("expected at most one argument: the program to show".into()),
+    };
+    let output = session(&program)?;
+    let terminal = format!("\x1b[32m$\x1b[0m \x1b[1m{TYPED}\x1b[0m\n{output}");
+    fs::write(
+        repository.root.join(PICTURE),
+        Term::new().render_svg(&terminal),
+    )?;
+    println!("{PICTURE}: {} lines", terminal.lines().count());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Standard error and output of the session, in the order in which a terminal shows them.
+fn session(program: &Path) -> Result<String, Box<dyn Error>> {
+    let directory = std::env::temp_dir().join("tollgate-demo");
+    if directory.exists() {
+        fs::remove_dir_all(&directory)?;
+    }
+    fs::create_dir(&directory)?;
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "exec \"$0\" run --print --interpret -- sh -c \"$1\" 2>&1",
+        ])
+        .arg(program)
+        .arg(AUDITED)
+        .current_dir(&directory)
+        // Cargo's LD_LIBRARY_PATH would show as opens that are denied.
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("CLICOLOR_FORCE", "1")
+        .stdin(Stdio::null());
+    if fs::metadata("/proc/self")?.uid() == 0 {
+        std::os::unix::fs::chown(&directory, Some(NOBODY), Some(NOBODY))?;
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let output = command.output()?;
+    fs::remove_dir_all(&directory)?;
+    let text = String::from_utf8(output.stdout)?;
+    if !output.status.success() || !text.contains("unlinkat") {
+        return Err(format!("the session failed with {}:\n{text}", output.status).into());
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn picture_shows_this_session() {
+        assert!(TYPED.ends_with(&format!("'{AUDITED}'")));
+        let picture = include_str!("../../docs/demo.svg");
+        for word in ["tollgate", "run", "renameat2", "EACCES", "lost 0"] {
+            assert!(picture.contains(word), "{PICTURE} lacks {word}");
+        }
+    }
+}
