@@ -50,7 +50,7 @@ enum Command {
     #[command(name = crate::bench::workload::COMMAND, hide = true)]
     BenchWorkload(bench::Workload),
     /// Starts programs for `daemon`.
-    #[command(name = crate::launch::COMMAND, hide = true)]
+    #[command(name = crate::helper::COMMAND, hide = true)]
     DaemonLauncher {
         /// What names the programs
         #[arg(long)]
@@ -80,7 +80,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => Ok(run::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::BenchWorkload(args) => bench::workload(&args),
-        Command::DaemonLauncher { auditd_conf } => crate::launch::serve(auditd_conf.as_deref()),
+        Command::DaemonLauncher { auditd_conf } => crate::helper::serve(auditd_conf.as_deref()),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
     }

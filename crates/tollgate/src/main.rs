@@ -9,13 +9,12 @@ mod cli;
 mod config;
 mod control;
 mod daemon;
-mod dispatch;
+mod helper;
 mod host;
-mod launch;
 mod messages;
 mod metrics;
 mod rule_files;
-mod sink;
+mod sinks;
 
 use std::process::ExitCode;
 

@@ -16,8 +16,8 @@ use crate::control;
 use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
 use crate::messages::{self, Exit, warn};
 use crate::rule_files;
-use crate::sink::Accounts;
-use crate::sink::terminal::{Interpret, Terminal};
+use crate::sinks::Accounts;
+use crate::sinks::console::{Interpret, Terminal};
 
 /// Arguments of `tollgate daemon`.
 #[derive(Clone, Debug, clap::Args)]

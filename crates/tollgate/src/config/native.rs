@@ -30,7 +30,7 @@ use bstr::ByteSlice as _;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::Address;
-use crate::sink::json::file as json;
+use crate::sinks::json::log as json;
 
 /// What the file says; what it leaves out is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -208,7 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sink::json::Schema;
+    use crate::sinks::json::Schema;
 
     #[test]
     fn every_setting_is_read() {

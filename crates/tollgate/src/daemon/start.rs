@@ -35,14 +35,14 @@ use super::summary::{Ready, Rules, Summary};
 use super::survive::{Pinning, Survival};
 use super::tend::{self, LogSource, Tend};
 use crate::control::server::{self, Server};
-use crate::dispatch;
-use crate::launch::Launcher;
+use crate::helper::Launcher;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::{Address, Metrics};
-use crate::sink::journal::{Journal, Keep, ThisMachine};
-use crate::sink::json::file::{self as json, JsonLog};
-use crate::sink::log::directory::Directory;
-use crate::sink::terminal::Terminal;
+use crate::sinks::audit_log::{Journal, Keep, ThisMachine};
+use crate::sinks::console::Terminal;
+use crate::sinks::json::log::{self as json, JsonLog};
+use crate::sinks::log_file::directory::Directory;
+use crate::sinks::plugins;
 
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;

@@ -8,16 +8,16 @@ use engine::Pins;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
+use crate::control::change_records::Author;
+use crate::control::lock_file::{LockFile, Locked};
 use crate::control::rule::Text;
+use crate::control::rule_store::{self, Store};
 use crate::control::server::Server;
-use crate::daemon::change::Author;
-use crate::daemon::live::Live;
-use crate::daemon::locked::{LockFile, Locked};
-use crate::daemon::store::{self, Store};
+use crate::daemon::pipeline_handle::Live;
 use crate::host::Planner;
 use crate::messages::{info, warn};
 use crate::rule_files;
-use crate::sink::journal::Keep;
+use crate::sinks::audit_log::Keep;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.

@@ -1,0 +1,267 @@
+//! Plugins: programs that are given events as they come.
+//!
+//! ```text
+//! tlg-log ---> Dispatcher ---> queue of each plugin ---> tlg-plugin ---> its standard input
+//! ```
+//!
+//! [`chunk`] has the bytes that plugins read, [`feed`] the queue and the thread of each, [`process`] the
+//! programs, [`socket`] the one plugin that is a part of the daemon, and [`tally`] what plugins did not get.
+
+mod chunk;
+mod feed;
+mod process;
+mod socket;
+mod tally;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use audit::conf::auditd::Settings;
+use audit::conf::plugin::{self, Plugin, is_plugin};
+use bstr::ByteSlice as _;
+
+use crate::config::{Configured, Trust};
+use crate::helper::Launcher;
+use crate::messages::{self, print_findings, warn};
+use chunk::Chunk;
+pub(crate) use chunk::Lines;
+use feed::Feed;
+pub(crate) use feed::Loss;
+pub(crate) use tally::{Missed, Tally};
+
+/// How long plugins may take for what waits at the end.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What says which programs root runs; distributions have links in `plugins.d`.
+const TRUST: Trust = Trust {
+    links: true,
+    refused: 0o022,
+    why: "can be written by others than root: `chmod go-w` it",
+    limit_bytes: 1 << 16,
+};
+
+/// All plugins.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatcher {
+    feeds: Vec<Feed>,
+    /// Threads of plugins that get nothing more.
+    leaving: Vec<JoinHandle<()>>,
+    tally: Arc<Tally>,
+    /// Plugins get nothing until somebody resumes.
+    suspended: bool,
+    /// What starts programs.
+    launcher: Option<Launcher>,
+}
+
+impl Dispatcher {
+    /// Starts the plugins that are configured; one that cannot be started is named, and the others run.
+    pub(crate) fn start(settings: &Settings, launcher: Option<Launcher>) -> Self {
+        let mut dispatcher = Self {
+            launcher,
+            ..Self::default()
+        };
+        dispatcher.configure(settings);
+        dispatcher
+    }
+
+    /// Whether nobody wants events.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.feeds.is_empty()
+    }
+
+    /// Gives whole events to all plugins; the names of those whose queue has become full.
+    pub(crate) fn give(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
+        if self.suspended {
+            for feed in &self.feeds {
+                feed.lose(Loss::Suspended, events);
+            }
+            return Vec::new();
+        }
+        let chunk = Arc::new(Chunk::new(log, lines, events));
+        let mut full = Vec::new();
+        for feed in &mut self.feeds {
+            if !feed.give(&chunk) && !std::mem::replace(&mut feed.told, true) {
+                full.push(feed.name.clone());
+            }
+        }
+        full
+    }
+
+    /// Gives nothing until [`Dispatcher::resume`].
+    pub(crate) const fn suspend(&mut self) {
+        self.suspended = true;
+    }
+
+    /// Gives events again.
+    pub(crate) const fn resume(&mut self) {
+        self.suspended = false;
+    }
+
+    /// Has plugins end that are no longer configured as they were, tells the others to read their own
+    /// configuration again, and starts new ones.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        let mut wanted = wanted(settings);
+        let until = Instant::now() + PATIENCE;
+        self.leaving.retain(|thread| !thread.is_finished());
+        let (restarts, depth) = (settings.max_restarts, settings.q_depth);
+        for mut feed in std::mem::take(&mut self.feeds) {
+            let same = wanted
+                .iter()
+                .position(|(name, plugin)| *name == feed.name && *plugin == feed.plugin);
+            if let Some(at) = same {
+                wanted.remove(at);
+                feed.renew(restarts, depth);
+                self.feeds.push(feed);
+            } else {
+                // Nobody waits for it here: events go on.
+                self.leaving.push(feed.leave(until));
+            }
+        }
+        for (name, plugin) in wanted {
+            match Feed::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
+                Ok(feed) => {
+                    self.tally.add(&name, feed.shared());
+                    self.feeds.push(feed);
+                }
+                Err(error) => {
+                    let advice = messages::permission_hint(&error);
+                    warn(&format!("plugin {name} is left out: {error:#}{advice}"));
+                }
+            }
+        }
+    }
+
+    /// What plugins did not get, for others to look at.
+    pub(crate) fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.tally)
+    }
+
+    /// Lines of the state report.
+    pub(crate) fn report(&self, q_depth: u32) -> String {
+        let queues: Vec<(usize, usize)> = self.feeds.iter().map(Feed::queue).collect();
+        let now = queues.iter().map(|(now, _)| *now).max().unwrap_or(0);
+        let deepest = queues.iter().map(|(_, most)| *most).max().unwrap_or(0);
+        let lost = self.feeds.iter().any(|feed| feed.lost() != 0);
+        let yes_no = |is: bool| if is { "yes" } else { "no" };
+        let mut text = format!(
+            "Number of active plugins = {}\ncurrent plugin queue depth = {now}\n\
+             max plugin queue depth used = {deepest}\nplugin queue size = {q_depth}\n\
+             plugin queue overflow detected = {}\n\
+             plugin queueing suspended = {}\n",
+            self.feeds.len(),
+            yes_no(lost),
+            yes_no(self.suspended)
+        );
+        for feed in &self.feeds {
+            // Writing to a string cannot fail.
+            let _ok = writeln!(text, "plugin {} lost = {}", feed.name, feed.lost());
+        }
+        text
+    }
+
+    /// Lets plugins take what waits, all at the same time, and ends them.
+    pub(crate) fn end(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let feeds = std::mem::take(&mut self.feeds);
+        self.leaving
+            .extend(feeds.into_iter().map(|feed| feed.leave(until)));
+        for thread in std::mem::take(&mut self.leaving) {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Plugins that are active, by the names of their files. One whose file is wrong is named and left out.
+fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
+    let mut wanted = Vec::new();
+    for (name, read) in configured(settings) {
+        match read {
+            Ok(read) => {
+                print_findings(&read.file);
+                if !read.is_right() {
+                    warn(&format!("plugin {name} is left out: its file is wrong"));
+                } else if read.settings.active {
+                    wanted.push((name, read.settings));
+                }
+            }
+            Err(error) => warn(&format!("plugin {name} is left out: {error:#}")),
+        }
+    }
+    wanted
+}
+
+/// The files of plugins, in order.
+pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
+    let Ok(directory) = settings.plugin_dir.to_path() else {
+        return Vec::new();
+    };
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.file_name()))
+        .filter(|name| is_plugin(name.as_encoded_bytes()))
+        .map(|name| directory.join(name))
+        .collect();
+    files.sort();
+    files
+}
+
+/// The names of the files of plugins, and what is in them.
+fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<Configured<Plugin>>)> {
+    let named = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        (name.into_owned(), read(&path))
+    };
+    files(settings).into_iter().map(named).collect()
+}
+
+/// Directories in which plugins have sockets.
+pub(crate) fn socket_directories(settings: &Settings) -> Vec<PathBuf> {
+    configured(settings)
+        .into_iter()
+        .filter_map(|(_, read)| socket::directory(&read.ok()?.settings))
+        .collect()
+}
+
+/// Reads a file of `plugins.d`, or what a link there leads to.
+///
+/// # Errors
+/// A file that cannot be read, or that others than root can write.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Configured<Plugin>> {
+    Configured::read(path, TRUST, plugin::parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_configured_anew_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let write = |format: &str| {
+            let at = socket.display();
+            let text = format!("active = yes\npath = builtin_af_unix\nargs = 0600 {at} {format}\n");
+            fs::write(directory.path().join("a.conf"), text).unwrap();
+        };
+        let settings = Settings {
+            plugin_dir: directory.path().to_str().unwrap().into(),
+            ..Settings::default()
+        };
+        write("string");
+        let mut dispatcher = Dispatcher::start(&settings, None);
+        write("binary");
+        dispatcher.configure(&settings);
+        assert_eq!((dispatcher.feeds.len(), dispatcher.leaving.len()), (1, 1));
+        for thread in std::mem::take(&mut dispatcher.leaving) {
+            thread.join().unwrap();
+        }
+        assert!(socket.exists());
+        dispatcher.end();
+        assert!(!socket.exists());
+    }
+}
