@@ -9,8 +9,6 @@ mod config;
 mod convert;
 mod daemon;
 pub(crate) mod explain;
-pub(crate) mod report;
-pub(crate) mod rules;
 mod run;
 mod status;
 mod unpin;

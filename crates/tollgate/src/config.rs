@@ -19,8 +19,8 @@ use audit::rule::{Diagnostic, Severity};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 
-use crate::rule_files::RuleFile;
 use crate::host::ThisMachine;
+use crate::messages::SourceText;
 
 /// Where `auditd` has its configuration.
 pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
@@ -54,7 +54,7 @@ pub(crate) struct Configured<T> {
     /// What it says; counts only when nothing is wrong with it.
     pub(crate) settings: T,
     /// Its text, and what is to be said about it.
-    pub(crate) file: RuleFile,
+    pub(crate) file: SourceText,
 }
 
 impl<T> Configured<T> {
@@ -71,10 +71,9 @@ impl<T> Configured<T> {
         let (settings, diagnostics) = parse(&bytes);
         Ok(Self {
             settings,
-            file: RuleFile {
+            file: SourceText {
                 path: path.to_owned(),
                 bytes,
-                lines: Vec::new(),
                 diagnostics,
             },
         })

@@ -12,8 +12,10 @@ mod daemon;
 mod helper;
 mod host;
 mod json_bytes;
+mod messages;
 mod metrics;
 mod pipeline;
+mod rule_files;
 mod sinks;
 
 use std::process::ExitCode;

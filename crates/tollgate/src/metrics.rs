@@ -25,9 +25,9 @@ use serde::Deserialize;
 
 use connection::{Connection, Stream};
 
-use crate::messages::warn;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request, Status};
+use crate::messages::warn;
 
 /// Longest time from a connection to its end.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
-//! Rule files: opened with care, read whole, and parsed.
+//! Reads, parses and compiles rule files.
 //!
-//! What must hold of a file is what `auditctl -R` asks: it is a regular file, and not everyone may
-//! write to it. What the findings mean for loading is decided here, once, for every command.
+//! As `auditctl -R` does, it accepts only regular files that are not world-writable. It also decides,
+//! for every command, whether rules with findings are loaded.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -15,31 +15,27 @@ use audit::plan::list::RuleList;
 use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
 use nix::fcntl::OFlag;
 
-use super::report::{self, info, warn};
 use crate::host::{Planner, ThisMachine};
+use crate::messages::{self, SourceText, info, warn};
 
-/// What follows when rules cannot be loaded by a program that starts.
-pub(crate) const NOTHING: &str = "nothing is attached";
-/// What follows when they cannot be loaded by a daemon that audits.
-pub(crate) const OLD: &str = "the old rules stay in force";
+/// Printed before the reason when a starting program cannot load its rules.
+pub(crate) const NOTHING_ATTACHED: &str = "nothing is attached";
+/// Printed before the reason when a running daemon cannot load new rules.
+pub(crate) const RULES_UNCHANGED: &str = "the old rules stay in force";
 
-/// Larger files are no rule files: a hundred times the largest public rule set.
+/// Largest rule file that is accepted: a hundred times the largest public rule set.
 const FILE_LIMIT_BYTES: u64 = 16 << 20;
 
-/// A rule file that was read.
+/// A parsed rule file.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleFile {
-    /// As the user named it.
-    pub(crate) path: PathBuf,
-    /// Its text; the spans of lines and findings count in it.
-    pub(crate) bytes: Vec<u8>,
-    /// The lines that ask for something and hold no error.
+    /// The text and the findings about it.
+    pub(crate) source: SourceText,
+    /// The lines that contain a command and no error.
     pub(crate) lines: Vec<Line>,
-    /// What is to be said about it.
-    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// All rule files of a command, in the order given.
+/// The rule files of a command, in the order given.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleFiles {
     /// The files.
@@ -49,9 +45,9 @@ pub(crate) struct RuleFiles {
 /// Reads rule files.
 ///
 /// # Errors
-/// A file that cannot be opened or read, or that must not be trusted. Mistakes in the text are no
-/// error here: see [`RuleFile::diagnostics`] and [`RuleFiles::is_loadable`].
-pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<RuleFiles> {
+/// When a file cannot be opened or read, is not a regular file, or is world-writable. Errors in the text
+/// are findings: see [`RuleFile::source`] and [`RuleFiles::is_loadable`].
+pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<RuleFiles> {
     let files = paths
         .iter()
         .map(|path| RuleFile::read(path))
@@ -59,95 +55,100 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<RuleFiles> {
     Ok(RuleFiles { files })
 }
 
-/// What rule files leave loaded.
+/// The result of compiling rule files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CompiledRules {
-    /// The rules, those that cannot be honoured among them.
+    /// The rules, including those that the engine does not support.
     pub(crate) rules: RuleList,
-    /// What else they ask for, in order.
+    /// The other commands, in order.
     pub(crate) settings: Vec<Command>,
     /// The plan of the rules.
     pub(crate) plan: Plan,
 }
 
-/// The plan of the rule files; `None` when they cannot be loaded, which has been said, and what follows
-/// from that: `otherwise`.
+/// Compiles rule files to a plan. Returns `None` when they cannot be loaded, after printing the reason
+/// and `consequence`.
 ///
 /// # Errors
-/// Rules that record nothing.
-pub(crate) fn plan(loaded: RuleFiles, partial: bool, otherwise: &str) -> anyhow::Result<Option<Plan>> {
+/// When the rules record nothing.
+pub(crate) fn compile_plan(
+    files: RuleFiles,
+    partial: bool,
+    consequence: &str,
+) -> anyhow::Result<Option<Plan>> {
     let planner = Planner::here(Vec::new());
-    let Some(CompiledRules { plan, .. }) = list(loaded, partial, &planner, otherwise) else {
+    let Some(CompiledRules { plan, .. }) = compile(files, partial, &planner, consequence) else {
         return Ok(None);
     };
     if plan.calls.is_empty() {
-        bail!("the rules record nothing: no rule of the exit list says always");
+        bail!("the rules record nothing: they contain no `always,exit` rule");
     }
     Ok(Some(plan))
 }
 
-/// What the rule files leave loaded; `None` when they cannot be loaded, which has been said, and what
-/// follows from that: `otherwise`.
-pub(crate) fn list(
-    loaded: RuleFiles,
+/// Compiles rule files. Returns `None` when they cannot be loaded, after printing the reason and
+/// `consequence`.
+pub(crate) fn compile(
+    files: RuleFiles,
     partial: bool,
     planner: &Planner,
-    otherwise: &str,
+    consequence: &str,
 ) -> Option<CompiledRules> {
-    report::warnings(&loaded);
-    if !loaded.is_loadable() {
-        warn(&format!("{otherwise}: the rules above are wrong"));
+    files.print_findings();
+    if !files.is_loadable() {
+        warn(&format!("{consequence}: the rules above contain errors"));
         return None;
     }
-    let mut listing = CompiledRules::default();
+    let mut compiled = CompiledRules::default();
     let mut names = Vec::new();
-    for (source, file) in loaded.files.into_iter().enumerate() {
-        let forgiving = file.forgives().is_some();
+    for (source, file) in files.files.into_iter().enumerate() {
+        let ignores_errors = file.ignores_errors_from().is_some();
         let commands = file.lines.iter().map(|line| line.command.clone());
-        listing.settings.extend(commands.filter(is_setting));
-        for finding in listing.rules.load(source, file.lines) {
+        compiled.settings.extend(commands.filter(is_setting));
+        for finding in compiled.rules.load(source, file.lines) {
             info(&format!(
                 "{}:{}: {}; {}",
-                file.path.display(),
+                file.source.path.display(),
                 finding.line,
                 finding.message,
                 finding.advice
             ));
         }
-        names.push((file.path, forgiving));
+        names.push((file.source.path, ignores_errors));
     }
-    let rules = listing.rules.clone().into_rules();
-    listing.plan = planner.plan(rules);
-    let of = |source: usize, line, what: &str| {
+    let rules = compiled.rules.clone().into_rules();
+    compiled.plan = planner.plan(rules);
+    // Prints a message about a rule; returns whether its file ignores errors.
+    let report = |source: usize, line, message: &str| {
         let unnamed = (PathBuf::new(), false);
-        let (path, forgiving) = names.get(source).unwrap_or(&unnamed);
-        info(&format!("{}:{line}: {what}", path.display()));
-        *forgiving
+        let (path, ignores_errors) = names.get(source).unwrap_or(&unnamed);
+        info(&format!("{}:{line}: {message}", path.display()));
+        *ignores_errors
     };
     let mut refused = 0;
-    for rule in &listing.plan.unsupported {
-        let forgiving = of(rule.source, rule.line, &rule.reason);
-        if rule.loses && !forgiving && !partial {
+    for rule in &compiled.plan.unsupported {
+        let ignores_errors = report(rule.source, rule.line, &rule.reason);
+        if rule.loses && !ignores_errors && !partial {
             refused += 1;
         }
     }
-    for (source, line, field) in listing.plan.without_labels() {
-        let _forgiving = of(
+    for (source, line, field) in compiled.plan.without_labels() {
+        let _ignores_errors = report(
             source,
             line,
-            &format!("matches nothing: no security module here compares `{field}`"),
+            &format!("matches nothing: no active security module compares `{field}`"),
         );
     }
     if refused != 0 {
         warn(&format!(
-            "{otherwise}: {refused} rules cannot be honoured; --partial, or `-i` in the file, loads the rest"
+            "{consequence}: {refused} rules are not supported; use --partial, or `-i` in the file, to load the rest"
         ));
         return None;
     }
-    Some(listing)
+    Some(compiled)
 }
 
-/// Whether a command is about neither rules nor the reading of rules.
+/// Whether a command is a setting rather than a rule or an option of the parser.
 const fn is_setting(command: &Command) -> bool {
     matches!(
         command,
@@ -161,71 +162,76 @@ const fn is_setting(command: &Command) -> bool {
 }
 
 impl RuleFiles {
-    /// Whether the rules may be put into force: no file holds an error that it does not forgive.
+    /// Whether the rules can be loaded: no file contains an error that it does not ignore.
     pub(crate) fn is_loadable(&self) -> bool {
         self.files.iter().all(RuleFile::is_loadable)
     }
 
-    /// Number of findings of a severity.
+    /// Returns the number of findings of a severity.
     pub(crate) fn count(&self, severity: Severity) -> usize {
-        self.files.iter().map(|file| file.count(severity)).sum()
+        self.files
+            .iter()
+            .map(|file| file.source.count(severity))
+            .sum()
     }
 
-    /// Number of rules that the files add.
-    pub(crate) fn rules(&self) -> usize {
-        self.files.iter().map(RuleFile::rules).sum()
+    /// Returns the number of rules that the files add.
+    pub(crate) fn rule_count(&self) -> usize {
+        self.files.iter().map(RuleFile::rule_count).sum()
+    }
+
+    /// Prints errors and warnings on standard error.
+    pub(crate) fn print_findings(&self) {
+        for file in &self.files {
+            messages::print_findings(&file.source);
+        }
     }
 }
 
 impl RuleFile {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
-        let bytes = bytes(path).with_context(|| format!("cannot read rule file `{shown}`"))?;
+        let bytes = read_bytes(path).with_context(|| format!("cannot read rule file `{shown}`"))?;
         Ok(Self::parse(path.to_owned(), bytes))
     }
 
-    /// Parses text that is already here.
+    /// Parses the text of a rule file.
     pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Self {
         let (lines, mut diagnostics) = parse_file(&bytes, &ThisMachine);
         diagnostics.extend(lines.iter().filter_map(without_effect));
         diagnostics.sort_by_key(|finding| finding.span.start);
         Self {
-            path,
-            bytes,
+            source: SourceText {
+                path,
+                bytes,
+                diagnostics,
+            },
             lines,
-            diagnostics,
         }
     }
 
-    /// Whether every error comes after a line that forgives errors, `-i` or `-c`, as `auditctl`
-    /// has it. Lines with an error are left out in either case.
+    /// Whether every error comes after `-i` or `-c`, as in `auditctl`. Lines with an error are left out
+    /// in either case.
     pub(crate) fn is_loadable(&self) -> bool {
-        let forgiving = self.forgives();
-        self.diagnostics
+        let ignored_from = self.ignores_errors_from();
+        self.source
+            .diagnostics
             .iter()
             .filter(|finding| finding.severity == Severity::Error)
-            .all(|error| forgiving.is_some_and(|line| line < error.line))
+            .all(|error| ignored_from.is_some_and(|line| line < error.line))
     }
 
-    /// The line from which on errors are forgiven.
-    pub(crate) fn forgives(&self) -> Option<u32> {
-        let forgives = |command: &Command| {
+    /// Returns the line of the first `-i` or `-c`, after which errors are ignored.
+    pub(crate) fn ignores_errors_from(&self) -> Option<u32> {
+        let ignores = |command: &Command| {
             matches!(command, Command::IgnoreErrors | Command::ContinueOnErrors)
         };
-        let line = self.lines.iter().find(|line| forgives(&line.command))?;
+        let line = self.lines.iter().find(|line| ignores(&line.command))?;
         Some(line.number)
     }
 
-    /// Number of findings of a severity.
-    pub(crate) fn count(&self, severity: Severity) -> usize {
-        self.diagnostics
-            .iter()
-            .filter(|finding| finding.severity == severity)
-            .count()
-    }
-
-    /// Number of rules that the file adds.
-    pub(crate) fn rules(&self) -> usize {
+    /// Returns the number of rules that the file adds.
+    pub(crate) fn rule_count(&self) -> usize {
         self.lines
             .iter()
             .filter(|line| matches!(line.command, Command::Add { .. }))
@@ -233,7 +239,7 @@ impl RuleFile {
     }
 }
 
-/// The note that a line deserves which sets the kernel's own audit: tollgate leaves that alone.
+/// Returns a note about a line that configures only the kernel's audit, which tollgate does not change.
 fn without_effect(line: &Line) -> Option<Diagnostic> {
     let option = match line.command {
         Command::Backlog(_) => "-b",
@@ -247,21 +253,21 @@ fn without_effect(line: &Line) -> Option<Diagnostic> {
         line: line.number,
         column: 1,
         span: line.span.clone(),
-        message: format!("`{option}` is about the kernel's own audit and has no effect here"),
-        advice: "keep the line for `auditctl`, or take it out".into(),
+        message: format!("`{option}` configures the kernel's audit and has no effect on tollgate"),
+        advice: "keep the line for `auditctl`, or remove it".into(),
     })
 }
 
-/// Why a rule file is not read.
+/// The reason why a rule file is not read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// It cannot be opened or read.
+    /// Opening or reading the file failed.
     Io(io::Error),
-    /// It is a directory, a pipe, a device.
+    /// The file is a directory, pipe or device.
     NotRegular,
-    /// Everyone may write to it.
+    /// The file is world-writable.
     WorldWritable,
-    /// It is longer than any rule file.
+    /// The file exceeds [`FILE_LIMIT_BYTES`].
     TooLarge,
 }
 
@@ -270,10 +276,8 @@ impl fmt::Display for ReadError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::NotRegular => f.write_str("it is not a regular file"),
-            Self::WorldWritable => {
-                f.write_str("everyone may write to it: take that away with `chmod o-w`")
-            }
-            Self::TooLarge => write!(f, "it has more than {FILE_LIMIT_BYTES} bytes"),
+            Self::WorldWritable => f.write_str("it is world-writable: run `chmod o-w` on it"),
+            Self::TooLarge => write!(f, "it is larger than {FILE_LIMIT_BYTES} bytes"),
         }
     }
 }
@@ -286,13 +290,13 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Reads a rule file whole.
+/// Reads a whole rule file.
 ///
 /// # Errors
-/// A file that cannot be opened or read, or that must not be trusted.
-pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>, ReadError> {
-    // The type of the file is asked of the descriptor, so that nobody can put another in its
-    // place; without O_NONBLOCK a named pipe would keep us waiting for a writer.
+/// When the file cannot be opened or read, is not a regular file, is world-writable or is too large.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
+    // fstat on the descriptor: the file cannot be replaced between check and read. O_NONBLOCK: opening
+    // a named pipe does not wait for a writer.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits())
@@ -325,7 +329,7 @@ mod tests {
 
     #[track_caller]
     fn refusal(path: &Path) -> String {
-        format!("{:#}", load(&[path.to_owned()]).unwrap_err())
+        format!("{:#}", read(&[path.to_owned()]).unwrap_err())
     }
 
     fn parsed(text: &str) -> RuleFile {
@@ -337,15 +341,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.rules");
         fs::write(&path, "-D\n-w /etc/shadow -p w\n-x\n").unwrap();
-        let loaded = load(std::slice::from_ref(&path)).unwrap();
-        assert_eq!((loaded.rules(), loaded.count(Severity::Error)), (1, 1));
-        assert_eq!(loaded.files[0].path, path);
+        let loaded = read(std::slice::from_ref(&path)).unwrap();
+        assert_eq!((loaded.rule_count(), loaded.count(Severity::Error)), (1, 1));
+        assert_eq!(loaded.files[0].source.path, path);
         assert_eq!(loaded.files[0].lines.len(), 2);
         assert!(!loaded.is_loadable());
     }
 
     #[test]
-    fn files_that_are_not_to_be_trusted_are_refused_by_name() {
+    fn untrusted_files_are_refused_by_name() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
 
@@ -361,17 +365,18 @@ mod tests {
 
         fs::write(path("open"), "-D\n").unwrap();
         fs::set_permissions(path("open"), Permissions::from_mode(0o666)).unwrap();
-        assert!(refusal(&path("open")).contains("everyone may write"));
+        assert!(refusal(&path("open")).contains("world-writable"));
 
         let large = fs::File::create(path("large")).unwrap();
         large.set_len(FILE_LIMIT_BYTES + 1).unwrap();
-        assert!(refusal(&path("large")).contains("more than 16777216 bytes"));
+        assert!(refusal(&path("large")).contains("larger than 16777216 bytes"));
     }
 
     #[test]
-    fn settings_of_the_kernel_are_named_and_are_no_mistake() {
+    fn kernel_settings_get_a_note() {
         let file = parsed("-D\n-b 8192\n-e 1\n-f 1\n-r 0\n-w /x -p w\n");
         let named: Vec<(u32, &str)> = file
+            .source
             .diagnostics
             .iter()
             .map(|finding| (finding.line, finding.code))
@@ -379,11 +384,11 @@ mod tests {
         let setting = "kernel-setting";
         assert_eq!(named, [(2, setting)]);
         assert!(file.is_loadable());
-        assert_eq!(file.count(Severity::Warning), 0);
+        assert_eq!(file.source.count(Severity::Warning), 0);
     }
 
     #[test]
-    fn errors_are_forgiven_after_the_line_that_says_so() {
+    fn errors_are_ignored_after_i_and_c() {
         for (text, is_loadable) in [
             ("-w /x -p w\n", true),
             ("-x\n", false),

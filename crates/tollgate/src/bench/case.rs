@@ -230,9 +230,14 @@ mod tests {
             for variant in case.variants(&options(), Path::new("/w")) {
                 let text = variant.rules.clone().into_bytes();
                 let file = crate::rule_files::RuleFile::parse("r".into(), text);
-                assert!(file.is_loadable(), "{}: {:?}", variant.name, file.diagnostics);
+                assert!(
+                    file.is_loadable(),
+                    "{}: {:?}",
+                    variant.name,
+                    file.source.diagnostics
+                );
                 let wanted = variant.rules.lines().count();
-                assert_eq!(file.rules(), wanted, "{}", variant.name);
+                assert_eq!(file.rule_count(), wanted, "{}", variant.name);
             }
         }
     }

@@ -25,9 +25,9 @@ use audit::rule::auditctl::{self, Answer, Request};
 use bstr::BString;
 use nix::unistd::geteuid;
 
-use crate::messages;
 use crate::control;
 use crate::host::ThisMachine;
+use crate::messages;
 use live::Live;
 use offline::Offline;
 

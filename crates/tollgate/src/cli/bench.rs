@@ -11,13 +11,13 @@ use audit::rule::Command;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use crate::messages::{self, Exit, info};
-use crate::rule_files;
 use crate::bench::component::{self, Component};
 use crate::bench::guard::{self, Ended};
 use crate::bench::keeper;
 use crate::bench::report::{FORM, Report, markdown, page, text};
 use crate::bench::{Case, Options, State, find, listing, measure, workload};
+use crate::messages::{self, Exit, info};
+use crate::rule_files;
 
 /// Arguments of `tollgate bench`.
 #[derive(Debug, clap::Args)]
@@ -186,7 +186,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
 /// The rules of a file, without its other lines: those set the kernel's audit, and one could lock it.
 fn own_rules(path: &Path) -> anyhow::Result<String> {
     let loaded = rule_files::read(&[path.to_owned()])?;
-    report::warnings(&loaded);
+    loaded.print_findings();
     if !loaded.is_loadable() {
         bail!("the rules of `{}` are wrong", path.display());
     }
@@ -194,7 +194,7 @@ fn own_rules(path: &Path) -> anyhow::Result<String> {
     for file in &loaded.files {
         for line in &file.lines {
             if let Command::Add { .. } = line.command {
-                let bytes = file.bytes.get(line.span.clone()).unwrap_or_default();
+                let bytes = file.source.bytes.get(line.span.clone()).unwrap_or_default();
                 text.push_str(&String::from_utf8_lossy(bytes));
                 text.push('\n');
             }

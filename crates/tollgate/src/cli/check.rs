@@ -14,9 +14,9 @@ use audit::plan::list::RuleList;
 use audit::rule::{Diagnostic, Host as _, Severity, codes};
 use serde::Serialize;
 
-use crate::messages::{self, Exit};
-use crate::rule_files::{self, RuleFiles, RuleFile};
 use crate::host::ThisMachine;
+use crate::messages::{self, Exit};
+use crate::rule_files::{self, RuleFile, RuleFiles};
 
 /// Arguments of `tollgate check`.
 #[derive(Debug, clap::Args)]
@@ -86,7 +86,7 @@ fn lint(loaded: &mut RuleFiles) {
     let mut list = RuleList::default();
     for (source, file) in loaded.files.iter_mut().enumerate() {
         let refused = list.load(source, file.lines.iter().cloned());
-        file.diagnostics.extend(refused);
+        file.source.diagnostics.extend(refused);
     }
     for finding in audit::plan::lint::lint(list.rules(), ThisMachine.native()) {
         let Some(listed) = list.rules().get(finding.rule) else {
@@ -98,7 +98,7 @@ fn lint(loaded: &mut RuleFiles) {
         let Some(line) = file.lines.iter().find(|line| line.number == listed.line) else {
             continue;
         };
-        file.diagnostics.push(Diagnostic {
+        file.source.diagnostics.push(Diagnostic {
             severity: finding.severity,
             code: finding.code,
             line: line.number,
@@ -109,14 +109,14 @@ fn lint(loaded: &mut RuleFiles) {
         });
     }
     for file in &mut loaded.files {
-        file.diagnostics.sort_by_key(|finding| finding.line);
+        file.source.diagnostics.sort_by_key(|finding| finding.line);
     }
 }
 
 fn text(loaded: &RuleFiles) -> io::Result<()> {
     let mut out = anstream::AutoStream::auto(io::stdout().lock());
     for file in &loaded.files {
-        messages::write_findings(file, &mut out)?;
+        messages::write_findings(&file.source, &mut out)?;
     }
     writeln!(out, "{}", summary(loaded))?;
     out.flush()
@@ -128,7 +128,7 @@ fn summary(loaded: &RuleFiles) -> String {
     };
     format!(
         "{}, {}, {}",
-        count(loaded.rules(), "rule"),
+        count(loaded.rule_count(), "rule"),
         count(loaded.count(Severity::Warning), "warning"),
         count(loaded.count(Severity::Error), "error")
     )
@@ -171,7 +171,7 @@ impl<'a> From<&'a RuleFiles> for Report<'a> {
     fn from(loaded: &'a RuleFiles) -> Self {
         Self {
             files: loaded.files.iter().map(FileReport::from).collect(),
-            rules: loaded.rules(),
+            rules: loaded.rule_count(),
             warnings: loaded.count(Severity::Warning),
             errors: loaded.count(Severity::Error),
             is_loadable: loaded.is_loadable(),
@@ -182,9 +182,9 @@ impl<'a> From<&'a RuleFiles> for Report<'a> {
 impl<'a> From<&'a RuleFile> for FileReport<'a> {
     fn from(file: &'a RuleFile) -> Self {
         Self {
-            path: file.path.to_string_lossy().into_owned(),
-            rules: file.rules(),
-            findings: file.diagnostics.iter().map(Finding::from).collect(),
+            path: file.source.path.to_string_lossy().into_owned(),
+            rules: file.rule_count(),
+            findings: file.source.diagnostics.iter().map(Finding::from).collect(),
         }
     }
 }
@@ -240,7 +240,7 @@ mod tests {
             .files
             .iter()
             .map(|file| {
-                let found = file.diagnostics.iter();
+                let found = file.source.diagnostics.iter();
                 found.map(|found| (found.line, found.code)).collect()
             })
             .collect();
@@ -263,7 +263,7 @@ mod tests {
         assert!(error.to_string().contains("`frobnicate`"), "{error}");
         // What is made here is explained there.
         let file = RuleFile::parse("a.rules".into(), b"-b 8192\n".to_vec());
-        assert!(codes::explain(file.diagnostics[0].code).is_some());
+        assert!(codes::explain(file.source.diagnostics[0].code).is_some());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::{Cli, report};
+use super::Cli;
+use crate::messages;
 
 /// Arguments of `tollgate completions`.
 #[derive(Debug, clap::Args)]

@@ -10,9 +10,9 @@ use audit::conf::plugin::{Plugin, Program};
 use audit::rule::Severity;
 use bstr::ByteSlice as _;
 
-use crate::messages::{self, Exit};
-use crate::rule_files::RuleFile;
 use crate::config::{self, plugins};
+use crate::messages::SourceText;
+use crate::messages::{self, Exit};
 
 /// Arguments of `tollgate config`.
 #[derive(Debug, clap::Args)]
@@ -150,14 +150,14 @@ fn plugin(settings: &Plugin) -> String {
 }
 
 /// Says what is wrong with a file, or that nothing is, and what it comes to.
-fn said(file: &RuleFile, comes_to: &str) -> anyhow::Result<()> {
+fn said(file: &SourceText, comes_to: &str) -> anyhow::Result<()> {
     let findings = messages::write_findings(file, &mut anstream::stdout().lock());
     messages::ignore_broken_pipe(findings).context("cannot write to standard output")?;
     let text = summary(&file.path, file) + &messages::escape_control(comes_to) + "\n";
     written(text.as_bytes())
 }
 
-fn summary(path: &Path, file: &RuleFile) -> String {
+fn summary(path: &Path, file: &SourceText) -> String {
     let [errors, warnings] =
         [Severity::Error, Severity::Warning].map(|severity| file.count(severity));
     format!("{}: {errors} errors, {warnings} warnings", path.display())

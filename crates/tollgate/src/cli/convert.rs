@@ -9,10 +9,10 @@ use anyhow::Context as _;
 use audit::record::decode::DecodeError;
 use audit::record::gather::{Gathered, Gatherer};
 
-use crate::messages::{self, Exit, info, warn};
 use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request};
+use crate::messages::{self, Exit, info, warn};
 use crate::sinks::json::{Schema, records};
 
 /// Longest line that is read; what is longer is no record.

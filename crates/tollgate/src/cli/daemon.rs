@@ -10,14 +10,14 @@ use anyhow::Context as _;
 use bstr::BString;
 use nix::unistd::setsid;
 
-use crate::messages::{self, Exit, warn};
-use crate::rule_files;
 use crate::config;
 use crate::config::capture::Means;
 use crate::config::native::{self, Engine, Messages};
 use crate::control;
 use crate::daemon::{self, Control, LogSource, RuleSource, Settings};
+use crate::messages::{self, Exit, warn};
 use crate::pipeline::handover::{PINS, Survival};
+use crate::rule_files;
 use crate::sinks::Accounts;
 use crate::sinks::console::{Interpret, Terminal};
 

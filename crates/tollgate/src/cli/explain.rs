@@ -17,8 +17,8 @@ use audit::plan::hook::{EngineKind, Kernel};
 use audit::plan::list::RuleList;
 use audit::rule::{Diagnostic, Line, Severity};
 
-use crate::rule_files;
 use crate::host::Planner;
+use crate::rule_files;
 
 /// Arguments of `tollgate explain`.
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let files = loaded
         .files
         .into_iter()
-        .map(|file| (file.path, file.lines, file.diagnostics));
+        .map(|file| (file.source.path, file.lines, file.source.diagnostics));
     // A kernel that does not say what it shows is priced as one that shows nothing.
     let kernel = engine::Probe::look().map_or(Kernel::OLD, |probe| probe.kernel);
     let engine = match args.engine.as_str() {

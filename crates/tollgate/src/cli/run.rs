@@ -27,7 +27,7 @@ use trace::{Carrier, Command, Ending, Observer, Outcome, Results, RunError, die_
 
 use self::account::Account;
 use crate::messages::{self, info};
-use crate::rule_files::{self, RuleFiles, RuleFile};
+use crate::rule_files::{self, RuleFile, RuleFiles};
 use crate::sinks::Accounts;
 use crate::sinks::console::{Interpret, Terminal};
 use crate::sinks::json;
@@ -114,7 +114,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
-    let Some(mut plan) = rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)? else {
+    let Some(mut plan) =
+        rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)?
+    else {
         return Ok(Err(NotRun::Ours));
     };
     if !plan.forks.is_empty() {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use crossbeam_channel::after;
 
-use crate::messages;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{
     Answer, Counts, JsonCounts, KernelMessages, Request, RuleCounts, Run, Status,
 };
+use crate::messages;
 
 /// Arguments of `tollgate status`.
 #[derive(Debug, clap::Args)]

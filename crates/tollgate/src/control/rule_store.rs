@@ -18,7 +18,6 @@ use audit::plan::list::RuleList;
 use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 
-use crate::messages::warn;
 use crate::config::capture::Means;
 use crate::control::change_records::{self, Author};
 use crate::control::lock_file::{LockFile, Locked};
@@ -27,6 +26,7 @@ use crate::control::server::Peer;
 use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
 use crate::host::Planner;
 use crate::json_bytes::JsonBytes;
+use crate::messages::warn;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::ring_commands::Guard;
 use crate::sinks::audit_log::Held;

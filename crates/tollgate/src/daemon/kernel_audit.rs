@@ -19,9 +19,9 @@ use anyhow::{Context as _, bail};
 use netlink::{AuditControl, AuditSettings, KernelAudit, MessageStream};
 use nix::errno::Errno;
 
-use crate::messages::info;
 use crate::config::native::Messages;
 use crate::control::wire::KernelMessages;
+use crate::messages::info;
 use saved_state::{Before, Saved};
 
 /// Where it is kept what was before: there is one kernel's audit on a machine.

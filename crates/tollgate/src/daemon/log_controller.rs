@@ -14,8 +14,8 @@ use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;
 
-use crate::messages::{self, warn};
 use crate::config;
+use crate::messages::{self, warn};
 use crate::pipeline::log_thread::{LogOrder, LogOrders, PATIENCE};
 use crate::sinks::audit_log::{Asker, Keep};
 

@@ -11,13 +11,13 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use engine::{Attached, Cut, Runs};
 
-use crate::messages::warn;
 use crate::control::rule_store::Auditing;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
 use crate::daemon::kernel_audit::MessageSource;
 use crate::json_bytes::JsonBytes;
+use crate::messages::warn;
 use crate::pipeline::heartbeat::seconds;
 use crate::pipeline::kernel_records::MessageCounts;
 use crate::pipeline::log_thread::LogOrders;

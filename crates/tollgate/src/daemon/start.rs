@@ -24,7 +24,6 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
-use crate::messages::{Exit, info, warn};
 use crate::config::capture::Means;
 use crate::control::change_records::Author;
 use crate::control::rule_store::Rules;
@@ -35,6 +34,7 @@ use crate::daemon::log_controller::{self as tend, LogSource, Tend};
 use crate::daemon::pipeline_handle::{Kept, Live};
 use crate::daemon::systemd::Manager;
 use crate::helper::Launcher;
+use crate::messages::{Exit, info, warn};
 use crate::metrics::{Address, Metrics};
 use crate::pipeline::handover::{Pinning, Survival};
 use crate::pipeline::log_thread;

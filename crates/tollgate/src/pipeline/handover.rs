@@ -15,8 +15,8 @@ use bstr::BString;
 use engine::{Epoch, Keys, Left, PinError, Pins, Survivors};
 use serde::{Deserialize, Serialize};
 
-use crate::messages::{info, warn};
 use crate::json_bytes::JsonBytes;
+use crate::messages::{info, warn};
 use crate::pipeline::ring_commands::Record;
 use crate::pipeline::rule_stats::RuleCounts;
 use crate::sinks::log_file::Log;

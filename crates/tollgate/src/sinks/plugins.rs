@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use audit::conf::auditd::Settings;
 use audit::conf::plugin::Plugin;
 
-use crate::messages::{self, print_findings, warn};
 use crate::config::plugins::read_all;
 use crate::helper::Launcher;
+use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
 pub(crate) use losses::{Missed, Tally};

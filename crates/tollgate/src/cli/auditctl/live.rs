@@ -18,11 +18,11 @@ use nix::unistd::Pid;
 use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
 use super::{message, shown, usage};
-use crate::rule_files;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
 use crate::host::ThisMachine;
 use crate::json_bytes::JsonBytes;
+use crate::rule_files;
 
 /// Status when rules may not be changed, or nobody can be asked.
 const CANNOT: u8 = 1;

@@ -15,8 +15,8 @@ use bstr::BString;
 
 use super::file::{self, Mistakes};
 use super::{shown, usage};
-use crate::rule_files;
 use crate::host::ThisMachine;
+use crate::rule_files;
 
 /// Status of a rule file that was not loaded whole.
 const FILE_FAILED: u8 = 1;

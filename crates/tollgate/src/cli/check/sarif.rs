@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use audit::rule::{Diagnostic, Severity, codes};
 use serde_json::{Value, json};
 
-use crate::rule_files::{RuleFiles, RuleFile};
+use crate::rule_files::{RuleFile, RuleFiles};
 
 /// Writes all findings of all files as one run.
 pub(super) fn write(loaded: &RuleFiles, out: &mut impl Write) -> io::Result<()> {
@@ -21,13 +21,18 @@ fn log(loaded: &RuleFiles) -> Value {
     let used: BTreeSet<&str> = loaded
         .files
         .iter()
-        .flat_map(|file| file.diagnostics.iter().map(|finding| finding.code))
+        .flat_map(|file| file.source.diagnostics.iter().map(|finding| finding.code))
         .collect();
     let rules: Vec<Value> = used.into_iter().map(rule).collect();
     let results: Vec<Value> = loaded
         .files
         .iter()
-        .flat_map(|file| file.diagnostics.iter().map(|finding| result(file, finding)))
+        .flat_map(|file| {
+            file.source
+                .diagnostics
+                .iter()
+                .map(|finding| result(file, finding))
+        })
         .collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -83,7 +88,7 @@ fn uri(file: &RuleFile) -> String {
     use std::os::unix::ffi::OsStrExt as _;
 
     let mut out = String::new();
-    for &byte in file.path.as_os_str().as_bytes() {
+    for &byte in file.source.path.as_os_str().as_bytes() {
         let is_plain = byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
         if is_plain {
             out.push(char::from(byte));
@@ -107,7 +112,7 @@ fn hex(byte: u8) -> impl Iterator<Item = char> {
 fn column(file: &RuleFile, finding: &Diagnostic) -> usize {
     let before = usize::try_from(finding.column.saturating_sub(1)).unwrap_or_default();
     let start = finding.span.start.saturating_sub(before);
-    let prefix = file.bytes.get(start..finding.span.start);
+    let prefix = file.source.bytes.get(start..finding.span.start);
     String::from_utf8_lossy(prefix.unwrap_or_default())
         .chars()
         .count()

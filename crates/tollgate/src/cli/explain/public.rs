@@ -27,10 +27,10 @@ fn every_line_is_accounted_for(path: &Path) {
         .iter()
         .filter(|line| !matches!(line.command, audit::rule::Command::Add { .. }));
     let mut accounted: BTreeSet<u32> = settings.map(|line| line.number).collect();
-    accounted.extend(file.diagnostics.iter().map(|found| found.line));
-    let expected = speaking(&file.bytes);
+    accounted.extend(file.source.diagnostics.iter().map(|found| found.line));
+    let expected = speaking(&file.source.bytes);
 
-    let parts = (path.to_owned(), file.lines, file.diagnostics);
+    let parts = (path.to_owned(), file.lines, file.source.diagnostics);
     let explained = Explained::new([parts], EngineKind::Tracepoint, Kernel::OLD);
     accounted.extend(explained.plan.rules.iter().map(|rule| rule.line));
     let plan = &explained.plan;

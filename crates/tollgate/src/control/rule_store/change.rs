@@ -8,11 +8,11 @@ use audit::rule::{Command, Place, Rule};
 use nix::errno::Errno;
 
 use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
-use crate::messages::info;
 use crate::control::change_records::{self, Author};
 use crate::control::rule::RuleForm;
 use crate::control::wire::{Outcome, Refusal, Settings, Step};
 use crate::json_bytes::JsonBytes;
+use crate::messages::info;
 
 /// A change on its way: the state that it leads to, and what came of the steps.
 pub(super) struct Change {

@@ -1,11 +1,11 @@
 //! What `-e 2` does.
 
 use super::{Auditing, IMMUTABLE, State, Store};
-use crate::messages::info;
 use crate::control::lock_file::Locked;
 use crate::control::rule::RuleForm;
 use crate::control::wire::Settings;
 use crate::json_bytes::JsonBytes;
+use crate::messages::info;
 use crate::sinks::audit_log::Held;
 use crate::sinks::audit_log::rotate::OldLogs;
 

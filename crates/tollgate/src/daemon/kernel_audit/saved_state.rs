@@ -13,9 +13,9 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::messages::info;
 use crate::control::lock_file::boot_id;
 use crate::control::server::private;
+use crate::messages::info;
 
 /// Longer files are not of ours.
 const LIMIT_BYTES: u64 = 4096;

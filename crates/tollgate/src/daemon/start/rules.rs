@@ -8,8 +8,6 @@ use engine::Pins;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
-use crate::messages::{info, warn};
-use crate::rule_files;
 use crate::control::change_records::Author;
 use crate::control::lock_file::{LockFile, Locked};
 use crate::control::rule_store::{self as store, Store};
@@ -17,6 +15,8 @@ use crate::control::server::Server;
 use crate::daemon::pipeline_handle::Live;
 use crate::host::Planner;
 use crate::json_bytes::JsonBytes;
+use crate::messages::{info, warn};
+use crate::rule_files;
 use crate::sinks::audit_log::Keep;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
@@ -45,8 +45,12 @@ pub(super) fn store(
     }
     let planner = Planner::here(settings.rules.deny.clone());
     let loaded = rule_files::read(&settings.rules.files)?;
-    let Some(listing) = rule_files::compile(loaded, settings.rules.partial, &planner, rule_files::NOTHING_ATTACHED)
-    else {
+    let Some(listing) = rule_files::compile(
+        loaded,
+        settings.rules.partial,
+        &planner,
+        rule_files::NOTHING_ATTACHED,
+    ) else {
         return Ok(None);
     };
     let said = store::settings(&listing.settings, tick_hz);
@@ -112,7 +116,12 @@ fn load(
 ) -> anyhow::Result<bool> {
     let loaded = rule_files::read(&source.files)?;
     let planner = store.planner().denying(source.deny);
-    let Some(listing) = rule_files::compile(loaded, source.partial, &planner, rule_files::RULES_UNCHANGED) else {
+    let Some(listing) = rule_files::compile(
+        loaded,
+        source.partial,
+        &planner,
+        rule_files::RULES_UNCHANGED,
+    ) else {
         return Ok(false);
     };
     let plan = listing.plan;

@@ -6,7 +6,7 @@ use super::daemon_records::{About, Asker};
 use super::disk_actions::Alarms;
 use super::rotate::OldLogs;
 use super::{Journal, Keep};
-use crate::messages::advice;
+use crate::messages::permission_hint;
 use crate::sinks::log_file::directory::Directory;
 use crate::sinks::log_file::{Access, Log};
 
@@ -17,7 +17,7 @@ impl Journal {
         let changed = keep.is_some_and(|keep| match self.take_on(keep) {
             Ok(()) => true,
             Err(error) => {
-                let advice = advice(&error);
+                let advice = permission_hint(&error);
                 self.alarm(&format!(
                     "the old configuration stays in force: {error:#}{advice}"
                 ));

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::messages::{Priority, stderr_is_journal, emit};
 use crate::helper::{Launched, Launcher, Program, Runlevel};
 use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
+use crate::messages::{Priority, emit, stderr_is_journal};
 
 /// Where syslog listens.
 const SYSLOG: &str = "/dev/log";

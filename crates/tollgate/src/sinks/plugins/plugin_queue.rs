@@ -14,8 +14,8 @@ use crossbeam_channel::{Sender, unbounded};
 use super::chunk::Chunk;
 use super::process::{Control, Process};
 use super::socket::Socket;
-use crate::messages::warn;
 use crate::helper::Launcher;
+use crate::messages::warn;
 
 /// Longest record that `auditd` takes: what an entry of `q_depth` may be.
 ///

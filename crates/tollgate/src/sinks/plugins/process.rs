@@ -16,9 +16,9 @@ use crossbeam_channel::after;
 
 use super::chunk::Chunk;
 use super::plugin_queue::{Loss, Shared};
-use crate::messages::warn;
 use crate::helper::{Launched, Launcher, Program, Sent};
 use crate::json_bytes::JsonBytes;
+use crate::messages::warn;
 
 /// How long a plugin may take to end by itself when its input ends, and then at TERM.
 const TO_END: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use bstr::BString;
 
 use super::{Daemon, author};
-use crate::rule_files::{Loaded, OLD, RuleFile, list};
+use crate::rule_files::{RULES_UNCHANGED, RuleFile, RuleFiles, compile};
 
 impl Daemon {
     /// What `SIGHUP` does with a rule file of these lines.
@@ -15,7 +15,7 @@ impl Daemon {
     fn load_denying(&mut self, lines: &str, deny: Vec<BString>) -> anyhow::Result<()> {
         let files = vec![RuleFile::parse("rules".into(), lines.into())];
         let planner = self.store.planner().denying(deny);
-        let listing = list(Loaded { files }, false, &planner, OLD).unwrap();
+        let listing = compile(RuleFiles { files }, false, &planner, RULES_UNCHANGED).unwrap();
         let asked = (listing.rules, listing.settings.as_slice());
         self.store.load(author(), asked, planner, &mut self.engine)
     }
