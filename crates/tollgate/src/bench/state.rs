@@ -12,7 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use netlink::{AuditSocket, AuditSettings};
+use netlink::{AuditSettings, AuditSocket};
 
 use super::component::{AUDITCTL, AUDITD};
 use super::daemon::{Daemon, settled, wait_until};

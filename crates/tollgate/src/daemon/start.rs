@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use bstr::BString;
 use engine::{Options, Pins, Probe};
@@ -46,7 +45,7 @@ use crate::sinks::console::Terminal;
 use crate::sinks::json::log::{self as json, JsonLog};
 use crate::sinks::log_file::directory::Directory;
 use crate::sinks::plugins;
-use ready::Ready;
+use ready::{Ready, price};
 
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
@@ -464,17 +463,6 @@ fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
             Ok(None)
         }
         Control::IfFree(path) => Server::listen(path).map(Some),
-    }
-}
-
-fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
-    let price = explain(plan, engine, kernel).price;
-    match price.paying_syscall_ns {
-        Some(paying) => format!(
-            "every syscall pays about {} ns, those named about {paying} ns more",
-            price.every_syscall_ns
-        ),
-        None => "syscalls that are not named pay nothing".to_owned(),
     }
 }
 

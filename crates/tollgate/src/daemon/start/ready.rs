@@ -3,6 +3,9 @@
 use std::fmt::{self, Display};
 use std::path::Path;
 
+use audit::plan::Plan;
+use audit::plan::explain::explain;
+use audit::plan::hook::{EngineKind, Kernel};
 use engine::Attached;
 
 use crate::control::rule_store::Rules;
@@ -47,6 +50,18 @@ impl Display for Ready<'_> {
             )?;
         }
         Ok(())
+    }
+}
+
+/// The cost of the rules in words.
+pub(super) fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
+    let price = explain(plan, engine, kernel).price;
+    match price.paying_syscall_ns {
+        Some(paying) => format!(
+            "every syscall pays about {} ns, those named about {paying} ns more",
+            price.every_syscall_ns
+        ),
+        None => "syscalls that are not named pay nothing".to_owned(),
     }
 }
 
