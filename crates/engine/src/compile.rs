@@ -1,8 +1,10 @@
 //! Plan to map contents and to the set of hooks. Pure: what is wanted, not how it is put in place.
 
-mod address;
-mod deny;
-pub(crate) mod shape;
+mod denial;
+pub(crate) mod fast_path;
+pub(crate) mod objects;
+mod socket_address;
+pub(crate) mod watches;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -125,7 +127,7 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         let index = abi::URING_FIRST + u32::from(operation.op);
         lowered.calls.insert(index, wire);
     }
-    deny::mark(&mut lowered.tests, plan);
+    denial::mark(&mut lowered.tests, plan);
     lowered
 }
 
@@ -207,9 +209,9 @@ impl Lowered {
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
             detail: detail(call.arch, name),
-            address: address::place(call),
+            address: socket_address::place(call),
             _pad: [0; 6],
-            objects: shape::of(call),
+            objects: objects::of(call),
         }
     }
 
@@ -265,7 +267,7 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
         }
         for test in same.into_iter().chain(others) {
             if test.subject == Subject::Field(Field::SaddrFam) {
-                all.push(address::is_there());
+                all.push(socket_address::is_there());
             }
             all.push(wire_test(test));
         }
@@ -467,6 +469,6 @@ fn object_word(field: Field) -> u16 {
 }
 
 #[cfg(test)]
-mod tests;
+mod filter_test;
 #[cfg(test)]
-mod trial;
+mod tests;

@@ -1,5 +1,10 @@
 //! What a daemon has left pinned: programs that still audit, and events that wait.
 
+pub(crate) mod inherited_programs;
+pub(crate) mod lock_note;
+pub(crate) mod pins;
+pub(crate) mod plan_snapshot;
+
 use std::cmp::Reverse;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,20 +13,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use audit::ids::Serial;
 
-use crate::attach::LINK;
-use crate::keys::Epoch;
-use crate::ledger::{Ledger, Mark, Origin, Receipt, Span};
-use crate::memory::{Access, Memory, page};
-use crate::note::Note;
-use crate::pins::{HEADER, PinError, Pins};
+use crate::epoch::Epoch;
 use crate::ring::Events;
+use crate::ring::checkpoint::{Ledger, Mark, Origin, Receipt, Span};
+use crate::sys::mapped_memory::{Access, Memory, page};
 
-/// What names of maps begin with.
-pub(crate) const MAP: &str = "map-";
+use pins::{HEADER, LINK, PLAN, PinError, Pins};
+use plan_snapshot::Note;
+
 /// Name of the ring.
 const RING: &str = "map-tlg_ring";
-/// What names of notes about plans begin with; behind it comes the epoch.
-pub(crate) const PLAN: &str = "plan-";
 
 /// What stands in a directory of pins.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::attach::{Held, Links};
-use crate::pins::Pins;
-use crate::spot::Spot;
+use crate::handover::pins::Pins;
+use crate::hooks::attach_point::Spot;
 
 /// The thread that waits, once there was something to take off.
 #[derive(Debug, Default)]

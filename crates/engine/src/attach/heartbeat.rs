@@ -5,10 +5,10 @@ use std::ptr;
 use libbpf_rs::ProgramMut;
 
 use crate::attach::{self, Held};
-use crate::data::Data;
 use crate::error::EngineError;
-use crate::program::Program;
-use crate::spot::{Place, Spot};
+use crate::hooks::attach_point::{Place, Spot};
+use crate::hooks::program::Program;
+use crate::load::globals::Data;
 
 /// The program `beat` in its place.
 pub(crate) struct Heartbeat {

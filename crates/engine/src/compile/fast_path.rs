@@ -3,7 +3,7 @@
 //! A hint of two plans together holds for either: what one of them needs is not spared. So hints are
 //! those of both while one plan takes the place of another.
 
-use crate::lower::{Lowered, Numbers, Reads};
+use crate::compile::{Lowered, Numbers, Reads};
 
 /// The hints of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

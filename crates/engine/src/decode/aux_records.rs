@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn details_are_those_of_wire_h() {
-        let header = include_str!("../bpf/wire.h");
+        let header = include_str!("../../bpf/wire.h");
         let detail = header.split("enum wire_detail {").nth(1).unwrap();
         let detail = detail.split("};").next().unwrap();
         let names: Vec<&str> = detail.split("WIRE_DETAIL_").skip(1).collect();

@@ -5,9 +5,9 @@ use std::io;
 use libbpf_rs::ProgramInput;
 
 use super::Engine;
-use crate::clock::{self, Clock, Moment};
 use crate::error::EngineError;
-use crate::program::Program;
+use crate::hooks::program::Program;
+use crate::ring::clock::{self, Clock, Moment};
 
 impl Engine<'_> {
     /// A clock for the times of events, correct now; see [`Clock::set`] and [`Engine::now`].

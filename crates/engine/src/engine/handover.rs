@@ -7,22 +7,24 @@ use std::sync::Arc;
 use audit::plan::Plan;
 use audit::plan::hook::{EngineKind, Sides};
 
-use super::{Engine, Options};
+use super::Engine;
 use crate::abi;
-use crate::attach::{Held, LINK};
+use crate::attach::Held;
+use crate::compile::watches::Watches;
+use crate::decode::rule_keys::Keys;
+use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::inherited::{self, Inherited};
-use crate::keys::{Epoch, Keys};
+use crate::handover::Survivors;
+use crate::handover::inherited_programs::{self, Inherited};
+use crate::handover::pins::{HEADER, LINK, MAP, PLAN, Pins};
+use crate::handover::plan_snapshot::Note;
+use crate::hooks::attach_point::Spot;
+use crate::hooks::kernel_probe::Probe;
+use crate::hooks::program::Program;
+use crate::load::maps::{self, Written};
 use crate::load::{Objects, Places};
-use crate::maps::{self, Written};
-use crate::note::Note;
-use crate::pins::{HEADER, Pins};
-use crate::probe::Probe;
-use crate::program::Program;
-use crate::spot::Spot;
-use crate::stats::Stats;
-use crate::survive::{MAP, PLAN, Survivors};
-use crate::watch::Watches;
+use crate::options::Options;
+use crate::stats::{self, Stats};
 
 impl<'s> Engine<'s> {
     /// Goes on where a daemon has ended that had everything pinned: its programs stay where they are, and
@@ -76,9 +78,10 @@ impl<'s> Engine<'s> {
                 engine.links.insert(spot, held);
             }
         }
-        let bodies = engine.objects.bodies();
-        engine.inherited =
-            Inherited::all(pins, &engine.links, bodies).map_err(pinned("programs"))?;
+        let linked = engine.links.values();
+        let linked = linked.filter_map(|held| stats::linked(&held.link));
+        let used = linked.chain(engine.objects.bodies()).collect();
+        engine.inherited = Inherited::all(pins, &used).map_err(pinned("programs"))?;
         engine.skipped_stubs = ledger.skipped();
         engine.reaper.unpin_from(pins.clone());
         engine.pins = Some(pins.clone());
@@ -157,7 +160,7 @@ impl<'s> Engine<'s> {
     /// Gives names to the programs that have none: the kernel counts on them what it skips.
     fn pin_programs(&self, pins: &Pins) -> Result<(), EngineError> {
         for program in self.objects.programs() {
-            inherited::pin(pins, program)
+            inherited_programs::pin(pins, program)
                 .map_err(|(what, source)| EngineError::Pinned { what, source })?;
         }
         Ok(())

@@ -6,8 +6,7 @@ use std::os::fd::OwnedFd;
 
 use libbpf_rs::ProgramMut;
 
-use crate::attach::Links;
-use crate::pins::Pins;
+use crate::handover::pins::Pins;
 use crate::stats::{self, Runs};
 
 /// What names of programs begin with that are no copies; behind it comes their number, and their own name.
@@ -21,18 +20,12 @@ pub(crate) struct Inherited {
 
 impl Inherited {
     /// What was pinned by [`pin`]. What nothing runs any more and what was never skipped loses its name, and
-    /// with it ends, so that their number does not grow with each daemon. `bodies` are the numbers of those
-    /// that stubs jump to.
+    /// with it ends, so that their number does not grow with each daemon. `used` are the numbers of those
+    /// that links run and stubs jump to.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn all(
-        pins: &Pins,
-        links: &Links,
-        bodies: impl IntoIterator<Item = u32>,
-    ) -> io::Result<Vec<Self>> {
-        let linked = links.values().filter_map(|held| stats::linked(&held.link));
-        let used: BTreeSet<u32> = linked.chain(bodies).collect();
+    pub(crate) fn all(pins: &Pins, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
         let mut inherited = Vec::new();
         for name in pins.names(PROGRAM)? {
             let name = format!("{PROGRAM}{name}");

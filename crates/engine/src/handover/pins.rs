@@ -14,7 +14,7 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::statfs::{BPF_FS_MAGIC, fstatfs};
 use nix::unistd::geteuid;
 
-use crate::descriptor::from_libbpf;
+use crate::sys::descriptor::from_libbpf;
 
 /// A directory of names that belongs to one daemon at a time.
 #[derive(Clone, Debug)]
@@ -237,6 +237,13 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
 
 /// Name of the ledger, which is given when all others are, and taken away before them.
 pub(crate) const HEADER: &str = "header";
+/// What names of links, and of the programs that are copies, begin with; behind it comes the spot.
+pub(crate) const LINK: &str = "link-";
+pub(crate) const COPY: &str = "copy-";
+/// What names of maps begin with.
+pub(crate) const MAP: &str = "map-";
+/// What names of notes about plans begin with; behind it comes the epoch.
+pub(crate) const PLAN: &str = "plan-";
 /// Name of the note about what is locked.
 pub(crate) const LOCKED: &str = "locked";
 

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::MapInfo;
 
-use crate::ledger::array;
-use crate::memory::{Access, Memory, page};
+use crate::ring::checkpoint::array;
+use crate::sys::mapped_memory::{Access, Memory, page};
 
 /// A note about a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

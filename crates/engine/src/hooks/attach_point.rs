@@ -10,12 +10,20 @@ use audit::plan::hook::{Hook, tracepoint_name};
 use audit::table;
 use nix::errno::Errno;
 
-use crate::attach::{Attached, Links};
 use crate::error::EngineError;
-use crate::function::{Function, Functions, Kind, Side};
-use crate::probe::Probe;
-use crate::program::Program;
-use crate::tracefs::Tracefs;
+use crate::hooks::kernel_functions::{Function, Functions, Kind, Side};
+use crate::hooks::kernel_probe::Probe;
+use crate::hooks::program::Program;
+use crate::sys::tracefs::Tracefs;
+
+/// What was attached, for people and for `--json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// The hooks.
+    pub hooks: Vec<Hook>,
+    /// Calls that the rules name and this kernel does not have: nothing to miss.
+    pub absent: Vec<&'static str>,
+}
 
 /// A program and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,8 +126,8 @@ impl Spots {
     }
 
     /// The programs that must be loaded for them, but for those that are in their places.
-    pub(crate) fn programs(&self, held: &Links) -> BTreeSet<Program> {
-        let new = self.hooks.keys().filter(|spot| !held.contains_key(spot));
+    pub(crate) fn programs(&self, is_attached: impl Fn(&Spot) -> bool) -> BTreeSet<Program> {
+        let new = self.hooks.keys().filter(|spot| !is_attached(spot));
         let stubs = new.map(|spot| spot.program);
         stubs
             .flat_map(|stub| [Some(stub), stub.body()])

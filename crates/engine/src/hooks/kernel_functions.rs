@@ -1,19 +1,11 @@
-//! Programs on the kernel's own functions: one small copy of a stub for each function.
-//!
-//! A program on a function is bound to it when it is loaded, so libbpf, which loads each program of an
-//! object once, cannot put one on many functions. The stub that it has loaded, with maps and kernel
-//! types resolved, is taken back as instructions and loaded again for each function.
+//! The kernel's functions for syscalls and operations of `io_uring`, found in its type information.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, OsStr, OsString};
-use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::ffi::{OsStr, OsString};
 
 use libbpf_rs::btf::types::{Func, FuncProto};
 use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
-use libbpf_rs::{AsRawLibbpf as _, MapCore as _, MapFlags, MapMut, ProgramMut, libbpf_sys};
-
-use crate::descriptor::from_libbpf;
+use libbpf_rs::libbpf_sys;
 
 /// A function of the kernel that does the work of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,71 +128,10 @@ impl Side {
         both.into_iter().find(|side| side.name() == name)
     }
 
-    const fn attach_type(self) -> libbpf_sys::bpf_attach_type {
+    pub(crate) const fn attach_type(self) -> libbpf_sys::bpf_attach_type {
         match self {
             Self::Enter => libbpf_sys::BPF_TRACE_FENTRY,
             Self::Exit => libbpf_sys::BPF_TRACE_FEXIT,
         }
     }
-}
-
-/// A copy of a stub on its function. Dropping it takes it away.
-#[derive(Debug)]
-pub(crate) struct Placed {
-    /// The copy: the kernel counts on it what it skips.
-    pub(crate) program: OwnedFd,
-    pub(crate) link: OwnedFd,
-}
-
-/// Puts a copy of `stub` on a function.
-pub(crate) fn attach(stub: &ProgramMut<'_>, function: Function, side: Side) -> io::Result<Placed> {
-    let program = load_copy(stub, function, side)?;
-    // SAFETY: only numbers are passed; a null pointer means no options.
-    let link = unsafe {
-        libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, side.attach_type(), std::ptr::null())
-    };
-    Ok(Placed {
-        program,
-        link: from_libbpf(link)?,
-    })
-}
-
-fn load_copy(stub: &ProgramMut<'_>, function: Function, side: Side) -> io::Result<OwnedFd> {
-    let stub_object = stub.as_libbpf_object().as_ptr();
-    // SAFETY: the program belongs to a loaded object that outlives this call.
-    let instructions = unsafe { libbpf_sys::bpf_program__insns(stub_object) };
-    // SAFETY: as above.
-    let count = unsafe { libbpf_sys::bpf_program__insn_cnt(stub_object) };
-    let options = libbpf_sys::bpf_prog_load_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-        expected_attach_type: side.attach_type(),
-        attach_btf_id: function.id,
-        ..Default::default()
-    };
-    let name = CString::new(stub.name().as_encoded_bytes()).map_err(io::Error::other)?;
-    let license: &CStr = c"GPL";
-    // SAFETY: the instructions are `count` long and, like the strings and options, outlive the call.
-    let program = unsafe {
-        libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_TRACING,
-            name.as_ptr(),
-            license.as_ptr(),
-            instructions,
-            count,
-            (&raw const options).cast_mut(),
-        )
-    };
-    from_libbpf(program)
-}
-
-/// The kernel's number of what the stubs jump to.
-pub(crate) fn body(jump: &MapMut<'_>) -> Option<u32> {
-    let found = jump.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
-    found.try_into().ok().map(u32::from_ne_bytes)
-}
-
-/// Makes `body` what the stubs jump to.
-pub(crate) fn set_body(jump: &MapMut<'_>, body: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
-    let fd = body.as_fd().as_raw_fd();
-    jump.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }

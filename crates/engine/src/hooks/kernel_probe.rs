@@ -10,9 +10,9 @@ use audit::plan::hook::Kernel;
 use audit::plan::inner::Inner;
 use nix::errno::Errno;
 
-use crate::function::Functions;
-use crate::program::Program;
-use crate::tracefs::Tracefs;
+use crate::hooks::kernel_functions::Functions;
+use crate::hooks::program::Program;
+use crate::sys::tracefs::Tracefs;
 
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
 /// well, when the process may no longer be allowed to mount anything.

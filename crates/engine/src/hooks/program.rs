@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use audit::plan::inner::Inner;
 use libbpf_rs::{OpenProgramMut, ProgramMut};
 
-use crate::load::skel::{OpenSyscallProgs, SyscallProgs};
+use crate::skeleton::{OpenSyscallProgs, SyscallProgs};
 
 macro_rules! programs {
     ($($name:ident => $program:ident,)+) => {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use audit::plan::filesystem::{Filesystems, LeftOut};
 
 use crate::abi;
-use crate::hints::Hints;
-use crate::keys::Epoch;
-use crate::load::skel::types;
-use crate::lower::Reads;
-use crate::watch::{Bits, WORDS};
+use crate::compile::Reads;
+use crate::compile::fast_path::Hints;
+use crate::compile::watches::{Bits, WORDS};
+use crate::epoch::Epoch;
+use crate::skeleton::types;
 
 /// Directories that can be guarded: `GUARD_PLACES` of `bpf/guard.bpf.h`.
 pub(crate) const PLACES: usize = 8;

@@ -9,20 +9,19 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
 use crate::abi::{self, WireCall, WireInodeKey, WireTest};
-use crate::engine::Options;
+use crate::compile::Lowered;
+use crate::compile::watches::Watches;
+use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::keys::Epoch;
-use crate::ledger::Fixed;
-use crate::load::skel::{OpenSyscallSkel, SyscallSkel};
-use crate::lower::Lowered;
-use crate::watch::Watches;
+use crate::options::Options;
+use crate::skeleton::{OpenSyscallSkel, SyscallSkel};
 
 /// How much one plan may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    tests: u32,
-    inodes: u32,
-    names: u32,
+    pub(crate) tests: u32,
+    pub(crate) inodes: u32,
+    pub(crate) names: u32,
 }
 
 /// Tests, and keys of watches, that there is room for at least: more than any public rule set has.
@@ -36,25 +35,6 @@ impl Room {
             tests: room(lowered.tests.len() + lowered.forks.len()),
             inodes: room(watches.inodes.len()),
             names: room(watches.names.len()),
-        }
-    }
-
-    /// As the ledger has it.
-    pub(crate) fn fixed(self) -> Fixed {
-        Fixed {
-            tests: self.tests,
-            inodes: self.inodes,
-            names: self.names,
-            ..Fixed::default()
-        }
-    }
-
-    /// As it was when the maps were made.
-    pub(crate) const fn of(fixed: Fixed) -> Self {
-        Self {
-            tests: fixed.tests,
-            inodes: fixed.inodes,
-            names: fixed.names,
         }
     }
 

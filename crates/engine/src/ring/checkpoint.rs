@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{self, LOST};
-use crate::memory::{Access, Memory, page};
+use crate::sys::mapped_memory::{Access, Memory, page};
 
 /// Where the kernel keeps how far the ring was read.
 ///
@@ -390,7 +390,7 @@ mod tests {
 
     /// Hash of what `wire.h` says to the compiler.
     fn wire() -> u64 {
-        let mut header = include_str!("../bpf/wire.h");
+        let mut header = include_str!("../../bpf/wire.h");
         let mut code = String::new();
         while let Some((before, comment)) = header.split_once("/*") {
             code.push_str(before);

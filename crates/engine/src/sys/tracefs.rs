@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-use crate::descriptor::owned;
+use crate::sys::descriptor::owned;
 
 const FSOPEN_CLOEXEC: libc::c_int = 1;
 const FSMOUNT_CLOEXEC: libc::c_int = 1;
