@@ -72,13 +72,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Convert(args) => convert::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
-<<<<<<< HEAD
-        Command::Bench(args) => bench::run(&args),
-        Command::BenchWorkload(args) => bench::workload(&args),
         Command::DaemonLauncher { auditd_conf } => crate::helper::serve(auditd_conf.as_deref()),
-=======
-        Command::DaemonLauncher { auditd_conf } => crate::helper::serve(auditd_conf.as_deref()),
->>>>>>> main
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
     }
