@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Kernel};
+use audit::plan::hook::Kernel;
 use bstr::BString;
 use engine::{Options, Pins, Probe};
 use netlink::{AuditSummary, RecordStream};
