@@ -116,7 +116,7 @@ impl Display for Summary<'_> {
         let cut: Vec<String> = stats
             .cut
             .iter()
-            .zip(Cut::ALL)
+            .zip(Truncation::ALL)
             .filter(|(count, _)| **count != 0)
             .map(|(count, part)| format!("{} {count}", part.part()))
             .collect();
