@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use engine::{Cut, Lost, Stats};
+use engine::{Lost, Stats, Truncation};
 
 use crate::pipeline::heartbeat::seconds;
 use crate::pipeline::kernel_records::MessageCounts;
