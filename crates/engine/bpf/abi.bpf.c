@@ -3,7 +3,7 @@
  * Never loaded. Clang leaves a struct out of BTF unless a map, a global or a signature uses it; one
  * global of each type puts the layouts where the Rust layout test can read them.
  */
-#include "kernel.bpf.h"
+#include "lib/kernel.bpf.h"
 #include <bpf/bpf_helpers.h>
 
 #include "wire.h"
