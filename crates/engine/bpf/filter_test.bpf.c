@@ -3,21 +3,11 @@
  * The filter, run on an event that user space has made up: for the test that it agrees with the plain
  * evaluator. An object of its own, which only that test loads.
  */
-#include "lib/kernel.bpf.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-
 #include "wire.h"
-#include "lib/load.bpf.h"
-#include "lib/ring.bpf.h"
-#include "lib/scratch.bpf.h"
-#include "lib/task.bpf.h"
-#include "lib/path.bpf.h"
-#include "lib/watch.bpf.h"
-#include "lib/plan.bpf.h"
-#include "lib/fs_filter.bpf.h"
-#include "lib/object.bpf.h"
 #include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/scratch.bpf.h"
 
 /* What the filter is asked, and its answer. */
 struct filter_test_case {

@@ -8,8 +8,23 @@
  * proves true: walked as text from where it starts, it must give the path of the object. If not, because
  * a symbolic link lies on its way or another thread has changed it, the path itself is the name.
  */
-#ifndef TOLLGATE_ATTRIBUTE_BPF_H
-#define TOLLGATE_ATTRIBUTE_BPF_H
+#ifndef TOLLGATE_HOOKS_ATTRIBUTE_BPF_H
+#define TOLLGATE_HOOKS_ATTRIBUTE_BPF_H
+
+#include "wire.h"
+#include "lib/fs_filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_paths.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
 
 /* The mount of a file system that a hook shows no mount of: the task's own, or its first one. */
 static __always_inline __u64 find_mount(const struct task_struct *task, const struct dentry *dentry)
@@ -263,4 +278,4 @@ int attr_umount(__u64 *ctx)
 	return attr_path(ctx[0]);
 }
 
-#endif /* TOLLGATE_ATTRIBUTE_BPF_H */
+#endif /* TOLLGATE_HOOKS_ATTRIBUTE_BPF_H */

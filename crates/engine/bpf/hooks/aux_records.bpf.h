@@ -4,12 +4,20 @@
  * The kernel's audit copies them in its __audit_*() functions, which run only while it is on. So what
  * calls those functions is hooked.
  */
-#ifndef TOLLGATE_DETAIL_BPF_H
-#define TOLLGATE_DETAIL_BPF_H
+#ifndef TOLLGATE_HOOKS_AUX_RECORDS_BPF_H
+#define TOLLGATE_HOOKS_AUX_RECORDS_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/label.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
 
 #define NSEC_PER_SEC	    1000000000
 #define MQ_PRIO_MAX	    32768 /* include/uapi/linux/mqueue.h */
-#define EIO		    5
 #define IPC_SET		    1 /* include/uapi/linux/ipc.h */
 #define SHM_LOCK	    11 /* include/uapi/linux/shm.h */
 #define SHM_UNLOCK	    12
@@ -445,4 +453,4 @@ int clock_set_exit(__u64 *ctx)
 	return 0;
 }
 
-#endif /* TOLLGATE_DETAIL_BPF_H */
+#endif /* TOLLGATE_HOOKS_AUX_RECORDS_BPF_H */

@@ -5,12 +5,21 @@
  * stands alone. This program sends who has made which call, and what the call names, with the stamp of the
  * record: nothing is known of how the call will end.
  */
-#ifndef TOLLGATE_AVC_BPF_H
-#define TOLLGATE_AVC_BPF_H
+#ifndef TOLLGATE_HOOKS_AVC_BPF_H
+#define TOLLGATE_HOOKS_AVC_BPF_H
+
+#include "wire.h"
+#include "lib/event.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
 
 #define AUDIT_FIRST_SELINUX 1400 /* include/uapi/linux/audit.h: records of security modules */
 #define AUDIT_LAST_SELINUX  1499
-#define PF_KTHREAD	    0x00200000 /* include/linux/sched.h */
 #define NLMSG_HDRLEN	    16 /* include/uapi/linux/netlink.h */
 
 /* What each call names, whether rules name the call or not. */
@@ -108,4 +117,4 @@ int avc_syscall(__u64 *ctx)
 	return 0;
 }
 
-#endif /* TOLLGATE_AVC_BPF_H */
+#endif /* TOLLGATE_HOOKS_AVC_BPF_H */

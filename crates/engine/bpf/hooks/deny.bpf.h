@@ -10,8 +10,23 @@
  * Nothing of this runs while there is room: the first thing that each program looks at is how full the
  * ring is.
  */
-#ifndef TOLLGATE_DENY_BPF_H
-#define TOLLGATE_DENY_BPF_H
+#ifndef TOLLGATE_HOOKS_DENY_BPF_H
+#define TOLLGATE_HOOKS_DENY_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
 
 /*
  * The answer to a call, `key` in the call table, of which `s->hit` has the watches that it hits, and
@@ -281,4 +296,4 @@ int deny_load_data(__u64 *ctx)
 	return deny_by_state(ctx[2]);
 }
 
-#endif /* TOLLGATE_DENY_BPF_H */
+#endif /* TOLLGATE_HOOKS_DENY_BPF_H */

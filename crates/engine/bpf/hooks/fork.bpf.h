@@ -3,26 +3,20 @@
  * What the task list decides about a new task, and keeps with it for its life: audit_filter_task() in
  * kernel/auditsc.c. Rules about calls find it as a word of the event.
  */
-#ifndef TOLLGATE_FORK_BPF_H
-#define TOLLGATE_FORK_BPF_H
+#ifndef TOLLGATE_HOOKS_FORK_BPF_H
+#define TOLLGATE_HOOKS_FORK_BPF_H
 
-/* Marks of tasks; a task without one is decided about call by call. Freed with the task. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, __u32);
-} tlg_task_marks SEC(".maps");
+#include "wire.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/task_mark.bpf.h"
 
 /* For each half of the plan, 1 + index of the first test of a new task; 0 for none. */
 volatile __u32 tlg_fork_tests[2];
-
-static __always_inline __u32 task_mark(struct task_struct *task)
-{
-	__u32 *mark = bpf_task_storage_get(&tlg_task_marks, task, NULL, 0);
-
-	return mark ? *mark : 0;
-}
 
 /*
  * raw tracepoint sched_process_fork(parent, child), v3.4: the new task has not run yet, and this runs in
@@ -61,4 +55,4 @@ int task_fork(__u64 *ctx)
 	return 0;
 }
 
-#endif /* TOLLGATE_FORK_BPF_H */
+#endif /* TOLLGATE_HOOKS_FORK_BPF_H */

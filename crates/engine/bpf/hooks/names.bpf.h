@@ -4,8 +4,19 @@
  * the kernel copied them; path_parentat() says which directory each led to; what follows says what was
  * made or removed there. All run in the calling task.
  */
-#ifndef TOLLGATE_NAMESPACE_BPF_H
-#define TOLLGATE_NAMESPACE_BPF_H
+#ifndef TOLLGATE_HOOKS_NAMES_BPF_H
+#define TOLLGATE_HOOKS_NAMES_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_paths.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
 
 #define RENAME_EXCHANGE 2 /* include/uapi/linux/fs.h */
 
@@ -288,4 +299,4 @@ int created_rename(__u64 *ctx)
 	return 0;
 }
 
-#endif /* TOLLGATE_NAMESPACE_BPF_H */
+#endif /* TOLLGATE_HOOKS_NAMES_BPF_H */

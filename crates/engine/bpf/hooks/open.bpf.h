@@ -1,10 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Hook of the open family: what open, creat, exec, swapon and acct open, by the name the kernel used. */
-#ifndef TOLLGATE_OPEN_BPF_H
-#define TOLLGATE_OPEN_BPF_H
+#ifndef TOLLGATE_HOOKS_OPEN_BPF_H
+#define TOLLGATE_HOOKS_OPEN_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_paths.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
 
 #define O_TMPFILE_BIT 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
-#define IS_ERR(addr)  ((__u64)(addr) >= (__u64) - MAX_ERRNO)
 
 /* Flags of which an open must have one for any rule to match; 0 when there are none. */
 volatile __u32 tlg_open_gate;
@@ -208,4 +221,4 @@ int open_may_open(__u64 *ctx)
 	return 0;
 }
 
-#endif /* TOLLGATE_OPEN_BPF_H */
+#endif /* TOLLGATE_HOOKS_OPEN_BPF_H */

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Hooks of the calls that give a socket address or are given one. */
-#ifndef TOLLGATE_SOCKET_BPF_H
-#define TOLLGATE_SOCKET_BPF_H
+#ifndef TOLLGATE_HOOKS_SOCKET_BPF_H
+#define TOLLGATE_HOOKS_SOCKET_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
 
 static __always_inline int save_sockaddr(__u32 len, __u64 address)
 {
@@ -44,4 +49,4 @@ int sockaddr_user(__u64 *ctx)
 	return save_sockaddr(ctx[1], ctx[0]);
 }
 
-#endif /* TOLLGATE_SOCKET_BPF_H */
+#endif /* TOLLGATE_HOOKS_SOCKET_BPF_H */

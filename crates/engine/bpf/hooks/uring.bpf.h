@@ -9,11 +9,20 @@
  *
  * Tracepoint engine: the tracepoint that all operations pass when they are complete.
  */
-#ifndef TOLLGATE_URING_BPF_H
-#define TOLLGATE_URING_BPF_H
+#ifndef TOLLGATE_HOOKS_URING_BPF_H
+#define TOLLGATE_HOOKS_URING_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
 
 /* What the function of an operation returns besides errors: io_uring/io_uring.h, Linux 6.12. */
-#define EAGAIN		   11 /* to be tried again */
 #define IOU_REQUEUE	   (-3072) /* by a worker */
 #define IOU_STOP_MULTISHOT (-125) /* done, as by 0 */
 
@@ -118,4 +127,4 @@ int uring_complete(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-#endif /* TOLLGATE_URING_BPF_H */
+#endif /* TOLLGATE_HOOKS_URING_BPF_H */

@@ -4,19 +4,26 @@
  * those that registers, task and memory still show. What lies in user memory may have been changed by
  * another thread since the kernel read it.
  */
-#ifndef TOLLGATE_APPEND_BPF_H
-#define TOLLGATE_APPEND_BPF_H
+#ifndef TOLLGATE_LIB_APPEND_AUX_BPF_H
+#define TOLLGATE_LIB_APPEND_AUX_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/socketcall.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
 
 #define MAP_ANONYMOUS	 0x20 /* include/uapi/asm-generic/mman-common.h */
 #define PAGE_BYTES	 4096
-#define SYS_SOCKET	 1 /* include/uapi/linux/net.h */
-#define SYS_SOCKETPAIR	 8
-#define SYS_SENDMMSG	 20
 #define OPEN_HOW_BYTES	 24 /* OPEN_HOW_SIZE_VER0, include/uapi/linux/openat2.h */
 #define OLD_MMAP_WORDS	 6 /* struct mmap_arg_struct32, arch/x86/kernel/sys_ia32.c */
 #define SOCKETCALL_WORDS 6 /* AUDITSC_ARGS, include/linux/audit.h */
 #define SOCKETCALL_BITS	 7
-#define E2BIG		 7
 
 /* How many arguments each call of socketcall has, in three bits each: nas[] in net/compat.c, v5.5. */
 #define SOCKETCALL_ARGS 0x4b1bb56d246da6d8ULL
@@ -169,4 +176,4 @@ __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *
 	return 0;
 }
 
-#endif /* TOLLGATE_APPEND_BPF_H */
+#endif /* TOLLGATE_LIB_APPEND_AUX_BPF_H */

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the end of a call takes out of its slot, into the event. */
-#ifndef TOLLGATE_TAKE_BPF_H
-#define TOLLGATE_TAKE_BPF_H
+#ifndef TOLLGATE_LIB_APPEND_ITEMS_BPF_H
+#define TOLLGATE_LIB_APPEND_ITEMS_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_paths.bpf.h"
+#include "lib/syscall_state.bpf.h"
 
 /*
  * Puts the items into the tail of the event, where tests and user space look for them. Their watches
@@ -51,4 +59,4 @@ static __always_inline void append_sockaddr(struct scratch *s, const struct sysc
 	s->used += len;
 }
 
-#endif /* TOLLGATE_TAKE_BPF_H */
+#endif /* TOLLGATE_LIB_APPEND_ITEMS_BPF_H */

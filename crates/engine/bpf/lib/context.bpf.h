@@ -3,8 +3,14 @@
  * Who stands behind a task, for which records have no room: its parent's name, and its control group,
  * which tells containers apart. Behind all else of an event, when the loader sets tlg_context.
  */
-#ifndef TOLLGATE_CONTEXT_BPF_H
-#define TOLLGATE_CONTEXT_BPF_H
+#ifndef TOLLGATE_LIB_CONTEXT_BPF_H
+#define TOLLGATE_LIB_CONTEXT_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
 
 #define CGROUP_LEVELS 32
 #define CGROUP_NAME   256 /* NAME_MAX, and a NUL */
@@ -53,4 +59,4 @@ __noinline int append_context(struct scratch *s)
 	return 0;
 }
 
-#endif /* TOLLGATE_CONTEXT_BPF_H */
+#endif /* TOLLGATE_LIB_CONTEXT_BPF_H */

@@ -3,59 +3,32 @@
  * From a call that has ended to an event in the ring: gate, facts for the rules, rules, and only for
  * what they keep the rest. Every engine's programs end here.
  */
-#ifndef TOLLGATE_EVENT_BPF_H
-#define TOLLGATE_EVENT_BPF_H
+#ifndef TOLLGATE_LIB_EVENT_BPF_H
+#define TOLLGATE_LIB_EVENT_BPF_H
 
-#define ERESTARTSYS	      512
-#define ERESTARTNOINTR	      513
-#define ERESTARTNOHAND	      514
-#define ERESTART_RESTARTBLOCK 516
-#define EINTR		      4
-#define EINVAL		      22
-#define MAX_ERRNO	      4095 /* include/linux/err.h */
+#include "wire.h"
+#include "lib/append_aux.bpf.h"
+#include "lib/append_items.bpf.h"
+#include "lib/context.bpf.h"
+#include "lib/enter_state.bpf.h"
+#include "lib/errno.bpf.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/label.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/sockaddr.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/task_mark.bpf.h"
+#include "lib/watch.bpf.h"
 
 /* Whether a verdict of run_rules() records the event. */
 #define verdict_records(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_RECORD)
-
-/* What entries left for ends, by thread. The oldest gives way: it is counted where it is missed. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, __u32);
-	__type(value, struct wire_enter_state);
-} tlg_enter_state SEC(".maps");
-
-/* Keeps what will be gone or late when the call ends. */
-static __always_inline void save_enter_state(struct task_struct *task)
-{
-	const struct pt_regs *regs = task_regs(task);
-	__u32 thread = task->pid;
-	struct wire_enter_state entry = {
-		.jiffies = bpf_jiffies64(),
-		.nr = regs->orig_ax,
-		.abi = task_abi(task),
-	};
-
-	fill_args(entry.args, regs, entry.abi);
-	if (bpf_map_update_elem(&tlg_enter_state, &thread, &entry, BPF_ANY))
-		count_truncated(WIRE_TRUNC_ENTER_STATE);
-}
-
-/* Takes what the call's entry left. An exec that failed early has left nothing and lost nothing. */
-static __always_inline void load_enter_state(struct wire_event *event, __u32 thread)
-{
-	struct wire_enter_state *entry = bpf_map_lookup_elem(&tlg_enter_state, &thread);
-
-	if (!entry || entry->nr != event->nr || entry->abi != event->abi) {
-		if (event->flags & WIRE_EVENT_STARTED)
-			count_truncated(WIRE_TRUNC_ENTER_STATE);
-		return;
-	}
-	event->jiffies = entry->jiffies;
-	for (int i = 0; i < 4; i++)
-		event->args[i] = entry->args[i];
-	bpf_map_delete_elem(&tlg_enter_state, &thread);
-}
 
 /* The access mode of an open, as audit_match_perm() takes it from the caller. */
 static __always_inline __u32 open_perm(const struct wire_event *event,
@@ -389,4 +362,4 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 		state_free(state, thread);
 }
 
-#endif /* TOLLGATE_EVENT_BPF_H */
+#endif /* TOLLGATE_LIB_EVENT_BPF_H */

@@ -3,8 +3,16 @@
  * The rules of one call, in order; the first whose tests all hold decides. The meaning of each test is
  * that of audit_filter_rules() in kernel/auditsc.c, Linux 6.12, and of audit::plan::eval.
  */
-#ifndef TOLLGATE_FILTER_BPF_H
-#define TOLLGATE_FILTER_BPF_H
+#ifndef TOLLGATE_LIB_FILTER_BPF_H
+#define TOLLGATE_LIB_FILTER_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
 
 #define EVENT_WORD_MASK	 63 /* a wire_event has 46 words; what lies behind is ours too */
 #define OBJECT_WORD_MASK 15
@@ -13,7 +21,6 @@
 #define NO_VERDICT	 (~0U)
 #define INO_WORD	 0 /* low half of wire_object.inode.ino */
 #define NO_INO		 (~0U) /* AUDIT_INO_UNSET, kernel/audit.h */
-#define ENOENT		 2
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -272,4 +279,4 @@ __noinline int run_rules(struct scratch *s, __u32 first)
 	return walk.verdict;
 }
 
-#endif /* TOLLGATE_FILTER_BPF_H */
+#endif /* TOLLGATE_LIB_FILTER_BPF_H */

@@ -3,8 +3,12 @@
  * The filesystem list: on which file systems names are not looked at. An item there is marked, has no inode
  * and hits no watch; rules see it as a name that led nowhere, and where it has no name of its own, not at all.
  */
-#ifndef TOLLGATE_FILESYSTEM_BPF_H
-#define TOLLGATE_FILESYSTEM_BPF_H
+#ifndef TOLLGATE_LIB_FS_FILTER_BPF_H
+#define TOLLGATE_LIB_FS_FILTER_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/plan.bpf.h"
 
 /* Whether a plan has such a list. */
 volatile __u32 tlg_fs_filter;
@@ -40,4 +44,4 @@ static __always_inline __u32 is_fs_excluded(const struct super_block *sb)
 	return tlg_fs_filter && is_magic_excluded(sb->s_magic);
 }
 
-#endif /* TOLLGATE_FILESYSTEM_BPF_H */
+#endif /* TOLLGATE_LIB_FS_FILTER_BPF_H */

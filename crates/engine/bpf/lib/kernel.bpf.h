@@ -3,8 +3,8 @@
  * The few kernel types that are read, with the members that are read. libbpf moves every access to
  * where the running kernel keeps that member (CO-RE), so order and neighbours do not matter here.
  */
-#ifndef TOLLGATE_KERNEL_BPF_H
-#define TOLLGATE_KERNEL_BPF_H
+#ifndef TOLLGATE_LIB_KERNEL_BPF_H
+#define TOLLGATE_LIB_KERNEL_BPF_H
 
 typedef unsigned char __u8;
 typedef unsigned short __u16;
@@ -372,4 +372,7 @@ struct bpf_raw_tracepoint_args {
 
 #pragma clang attribute pop
 
-#endif /* TOLLGATE_KERNEL_BPF_H */
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#endif /* TOLLGATE_LIB_KERNEL_BPF_H */

@@ -3,8 +3,13 @@
  * Security labels of tasks, as far as they can be read: those of AppArmor, whose name is text. SELinux and
  * Smack keep numbers whose text only their own code knows.
  */
-#ifndef TOLLGATE_LABEL_BPF_H
-#define TOLLGATE_LABEL_BPF_H
+#ifndef TOLLGATE_LIB_LABEL_BPF_H
+#define TOLLGATE_LIB_LABEL_BPF_H
+
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/scratch.bpf.h"
 
 #define LABEL_BYTES	   512
 #define TARGET_LABEL_BYTES 72 /* what fits into a detail */
@@ -90,4 +95,4 @@ static __always_inline void append_label(struct scratch *s, const struct task_st
 	s->used += len;
 }
 
-#endif /* TOLLGATE_LABEL_BPF_H */
+#endif /* TOLLGATE_LIB_LABEL_BPF_H */

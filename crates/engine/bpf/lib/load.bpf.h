@@ -4,8 +4,10 @@
  * access, so that one load is one instruction: on the test machine a chain of probe_read helpers cost
  * 1,500 ns more per event than direct loads (docs/bench.md). A bad address reads as 0, never faults.
  */
-#ifndef TOLLGATE_LOAD_BPF_H
-#define TOLLGATE_LOAD_BPF_H
+#ifndef TOLLGATE_LIB_LOAD_BPF_H
+#define TOLLGATE_LIB_LOAD_BPF_H
+
+#include "lib/kernel.bpf.h"
 
 /* v6.2. Older kernels take the helper instead; drop that branch when the floor is 6.2. */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
@@ -46,4 +48,4 @@ static __always_inline __u64 probe(const void *from, __u32 bytes)
 /* Any 8 bytes. */
 #define LOAD_WORD(addr) LOAD(timespec64, addr, tv_sec)
 
-#endif /* TOLLGATE_LOAD_BPF_H */
+#endif /* TOLLGATE_LIB_LOAD_BPF_H */

@@ -4,8 +4,19 @@
  * file shows what the kernel used, and the string in user memory, which another thread may have
  * changed after the kernel read it. The first is taken wherever the call has one.
  */
-#ifndef TOLLGATE_OBJECT_BPF_H
-#define TOLLGATE_OBJECT_BPF_H
+#ifndef TOLLGATE_LIB_OBJECT_BPF_H
+#define TOLLGATE_LIB_OBJECT_BPF_H
+
+#include "wire.h"
+#include "lib/fs_filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
 
 #define AT_FDCWD	(-100)
 #define FMODE_CREATED	(1U << 20) /* include/linux/fs.h */
@@ -256,4 +267,4 @@ __noinline int watch_exe(struct scratch *s)
 	return 0;
 }
 
-#endif /* TOLLGATE_OBJECT_BPF_H */
+#endif /* TOLLGATE_LIB_OBJECT_BPF_H */

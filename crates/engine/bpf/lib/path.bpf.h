@@ -4,8 +4,15 @@
  * and facts of an inode. What d_path() in fs/d_path.c does, without its retry when a directory above
  * is renamed meanwhile.
  */
-#ifndef TOLLGATE_PATH_BPF_H
-#define TOLLGATE_PATH_BPF_H
+#ifndef TOLLGATE_LIB_PATH_BPF_H
+#define TOLLGATE_LIB_PATH_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
 
 #define INLINE_NAME 40 /* bytes that eight-byte loads copy faster than a helper does */
 
@@ -253,4 +260,4 @@ static __always_inline void copy_inode(struct wire_inode *to, const struct inode
 	to->_pad = 0;
 }
 
-#endif /* TOLLGATE_PATH_BPF_H */
+#endif /* TOLLGATE_LIB_PATH_BPF_H */

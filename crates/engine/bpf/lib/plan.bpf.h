@@ -8,8 +8,12 @@
  * the plan of the first of them until it ends. What only spares work (gates, the bits of sys_exit_raw) is
  * not in halves: user space opens it before that store and narrows it after.
  */
-#ifndef TOLLGATE_PLAN_BPF_H
-#define TOLLGATE_PLAN_BPF_H
+#ifndef TOLLGATE_LIB_PLAN_BPF_H
+#define TOLLGATE_LIB_PLAN_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
 
 /* The daemon, which is never audited; learnt by daemon_register. */
 __u32 tlg_daemon_tgid;
@@ -89,4 +93,4 @@ static __always_inline void fill_args(__u64 *args, const struct pt_regs *regs, _
 	}
 }
 
-#endif /* TOLLGATE_PLAN_BPF_H */
+#endif /* TOLLGATE_LIB_PLAN_BPF_H */

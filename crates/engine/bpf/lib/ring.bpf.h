@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The one way out of the kernel side: count, submit, wake. */
-#ifndef TOLLGATE_RING_BPF_H
-#define TOLLGATE_RING_BPF_H
+#ifndef TOLLGATE_LIB_RING_BPF_H
+#define TOLLGATE_LIB_RING_BPF_H
 
-#define EPERM 1
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -121,4 +123,4 @@ static __always_inline void submit(struct wire_event *event, __u32 len, __u32 ve
 	wake_reader();
 }
 
-#endif /* TOLLGATE_RING_BPF_H */
+#endif /* TOLLGATE_LIB_RING_BPF_H */

@@ -3,8 +3,11 @@
  * Where an event is built. One area per CPU: the programs of this engine run with preemption off and
  * never inside one another. The programs of a preemptible engine need an area per task instead.
  */
-#ifndef TOLLGATE_SCRATCH_BPF_H
-#define TOLLGATE_SCRATCH_BPF_H
+#ifndef TOLLGATE_LIB_SCRATCH_BPF_H
+#define TOLLGATE_LIB_SCRATCH_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
 
 #define TAIL_MASK   (WIRE_TAIL_BYTES - 1)
 #define TAIL_SLACK  8192 /* the largest single write behind a masked offset */
@@ -131,4 +134,4 @@ static __always_inline void *tail_at(struct scratch *s, __u32 offset)
 	return &s->tail[offset & TAIL_MASK];
 }
 
-#endif /* TOLLGATE_SCRATCH_BPF_H */
+#endif /* TOLLGATE_LIB_SCRATCH_BPF_H */

@@ -4,29 +4,24 @@
  * have seen it, else from user memory when the call has ended, as move_addr_to_kernel() and
  * move_addr_to_user() in net/socket.c have found or left it there.
  */
-#ifndef TOLLGATE_ADDRESS_BPF_H
-#define TOLLGATE_ADDRESS_BPF_H
+#ifndef TOLLGATE_LIB_SOCKADDR_BPF_H
+#define TOLLGATE_LIB_SOCKADDR_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/socketcall.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
 
 #define FAMILY_BYTES	  2 /* sa_family_t */
-#define EBADF		  9
-#define ENOTSOCK	  88
 #define MSGHDR_NAMELEN	  8 /* struct msghdr */
 #define COMPAT_NAMELEN	  4 /* struct compat_msghdr */
 #define MMSGHDR_BYTES	  64
 #define COMPAT_MMSG_BYTES 32
 #define SOCKETCALL_MOST	  6 /* arguments */
-#define SYS_BIND	  2 /* include/uapi/linux/net.h */
-#define SYS_CONNECT	  3
-#define SYS_ACCEPT	  5
-#define SYS_GETSOCKNAME	  6
-#define SYS_GETPEERNAME	  7
-#define SYS_SENDTO	  11
-#define SYS_RECVFROM	  12
-#define SYS_SENDMSG	  16
-#define SYS_RECVMSG	  17
-#define SYS_ACCEPT4	  18
-#define SYS_RECVMMSG	  19
-#define SYS_SENDMMSG	  20
 
 /* Where the address of a call is that socketcall makes. */
 static __always_inline __u32 socketcall_address(__u32 which)
@@ -174,4 +169,4 @@ __noinline int fill_sockaddr_family(struct scratch *s, const struct wire_syscall
 	return 0;
 }
 
-#endif /* TOLLGATE_ADDRESS_BPF_H */
+#endif /* TOLLGATE_LIB_SOCKADDR_BPF_H */

@@ -7,8 +7,16 @@
  * Hooks inside the kernel see an object before it is renamed or removed, so its path is walked there and
  * kept beside the slot of the call.
  */
-#ifndef TOLLGATE_RESOLVED_BPF_H
-#define TOLLGATE_RESOLVED_BPF_H
+#ifndef TOLLGATE_LIB_STATE_PATHS_BPF_H
+#define TOLLGATE_LIB_STATE_PATHS_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/syscall_state.bpf.h"
 
 #define STATE_PATH_BYTES 4096 /* bytes of paths of one call together; a power of two */
 
@@ -115,4 +123,4 @@ __noinline int append_item_path(struct scratch *s, const struct syscall_state *s
 	return 0;
 }
 
-#endif /* TOLLGATE_RESOLVED_BPF_H */
+#endif /* TOLLGATE_LIB_STATE_PATHS_BPF_H */

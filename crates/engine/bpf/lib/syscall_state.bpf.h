@@ -11,10 +11,20 @@
  * An operation of io_uring has a slot beside that of the call: the kernel does it on the way out of any call,
  * or in the middle of an exec.
  */
-#ifndef TOLLGATE_SEEN_BPF_H
-#define TOLLGATE_SEEN_BPF_H
+#ifndef TOLLGATE_LIB_SYSCALL_STATE_BPF_H
+#define TOLLGATE_LIB_SYSCALL_STATE_BPF_H
 
-#define PF_IO_WORKER	 0x10 /* include/linux/sched.h */
+#include "wire.h"
+#include "lib/fs_filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+
 #define STATE_SLOTS	 1024 /* a power of two */
 #define STATE_PROBES	 4
 #define STATE_TEXT_BYTES 8192 /* names of one call together; a power of two */
@@ -466,4 +476,4 @@ static __always_inline void state_match_inode(struct syscall_state *state,
 		state_add_hit(state, watched->watch | HIT_LEAF);
 }
 
-#endif /* TOLLGATE_SEEN_BPF_H */
+#endif /* TOLLGATE_LIB_SYSCALL_STATE_BPF_H */

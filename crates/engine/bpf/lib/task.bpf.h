@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Who made the call: identity of the current task, as kernel/auditsc.c audit_log_task_info() logs it. */
-#ifndef TOLLGATE_TASK_BPF_H
-#define TOLLGATE_TASK_BPF_H
+#ifndef TOLLGATE_LIB_TASK_BPF_H
+#define TOLLGATE_LIB_TASK_BPF_H
 
-#define TS_COMPAT 2 /* arch/x86/include/asm/thread_info.h: inside a 32-bit syscall */
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+
+#define TS_COMPAT    2 /* arch/x86/include/asm/thread_info.h: inside a 32-bit syscall */
+#define PF_IO_WORKER 0x10 /* include/linux/sched.h */
+#define PF_KTHREAD   0x00200000
 
 /*
  * The kernel vouches for this pointer, so members of the task are loaded without a check of their
@@ -122,4 +128,4 @@ static __always_inline __u32 task_in_group(const struct task_struct *task, __u32
 	return search.found;
 }
 
-#endif /* TOLLGATE_TASK_BPF_H */
+#endif /* TOLLGATE_LIB_TASK_BPF_H */

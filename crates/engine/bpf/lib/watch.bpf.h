@@ -8,8 +8,15 @@
  * Hashes are keyed with a random seed, so that nobody can make two paths meet. A thousand watches
  * cost what one costs. Keys of both tables say which half of the plan they belong to.
  */
-#ifndef TOLLGATE_WATCH_BPF_H
-#define TOLLGATE_WATCH_BPF_H
+#ifndef TOLLGATE_LIB_WATCH_BPF_H
+#define TOLLGATE_LIB_WATCH_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
 
 const volatile __u64 tlg_seed;
 const volatile struct wire_inode_key tlg_root; /* the directory that watched paths start from */
@@ -273,4 +280,4 @@ static __always_inline void append_name(struct scratch *s, __u32 at, __u32 len)
 		count_truncated(WIRE_TRUNC_WATCHES);
 }
 
-#endif /* TOLLGATE_WATCH_BPF_H */
+#endif /* TOLLGATE_LIB_WATCH_BPF_H */

@@ -5,8 +5,17 @@
  * step up whether an inode, or the last component of a path, may be that of a watch. What may be watched
  * by its name alone is then compared whole.
  */
-#ifndef TOLLGATE_GLANCE_BPF_H
-#define TOLLGATE_GLANCE_BPF_H
+#ifndef TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
+#define TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
+
+#include "wire.h"
+#include "lib/fs_filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/watch.bpf.h"
 
 #define BLOOM_BITS	65536 /* so many that a thousand watches rarely meet another name's bit */
 #define PREFILTER_STEPS 16 /* an object deeper than this is compared whole */
@@ -150,4 +159,4 @@ whole:
 	match_watches(s, leaves);
 }
 
-#endif /* TOLLGATE_GLANCE_BPF_H */
+#endif /* TOLLGATE_LIB_WATCH_PREFILTER_BPF_H */
