@@ -34,13 +34,14 @@ use super::pipeline::{Pipeline, Running, Started};
 use super::summary::{Ready, Rules, Summary};
 use super::survive::{Pinning, Survival};
 use super::tend::{self, LogSource, Tend};
+use crate::config::{JsonLogConfig, MetricsAddress};
 use crate::control::server::{self, Server};
 use crate::dispatch;
 use crate::launch::Launcher;
 use crate::messages::{Exit, info, warn};
-use crate::metrics::{Address, Metrics};
+use crate::metrics::Metrics;
 use crate::sink::journal::{Journal, Keep, ThisMachine};
-use crate::sink::json::file::{self as json, JsonLog};
+use crate::sink::json::file::JsonLog;
 use crate::sink::log::directory::Directory;
 use crate::sink::terminal::Terminal;
 
@@ -67,13 +68,13 @@ pub(crate) struct Settings {
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Where to serve metrics.
-    pub(crate) metrics: Option<Address>,
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Whether what audits outlives the daemon.
     pub(crate) survival: Survival,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
     /// A log for programs.
-    pub(crate) json: Option<json::Settings>,
+    pub(crate) json: Option<JsonLogConfig>,
     /// Called once, when auditing has begun.
     pub(crate) ready: Box<dyn FnOnce()>,
     /// Called at `SIGHUP`: where the rules come from now; nothing when that is not known, which it says.
@@ -337,7 +338,10 @@ fn finish(
 }
 
 /// What serves metrics, where that is wanted.
-fn metrics(address: Option<&Address>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
+fn metrics(
+    address: Option<&MetricsAddress>,
+    server: Option<&Server>,
+) -> anyhow::Result<Option<Metrics>> {
     let Some(address) = address else {
         return Ok(None);
     };
@@ -372,7 +376,7 @@ fn signals() -> anyhow::Result<SignalFd> {
 /// directories of log and state are made.
 fn writable(
     keep: &Keep,
-    json: Option<&json::Settings>,
+    json: Option<&JsonLogConfig>,
     server: Option<&Server>,
     pins: Option<&Pins>,
 ) -> anyhow::Result<Vec<PathBuf>> {
