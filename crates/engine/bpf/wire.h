@@ -336,7 +336,7 @@ enum wire_aux_kind {
 	WIRE_AUX_MQ_GETSETATTR = 1315, /* mqdes, attributes */
 	WIRE_AUX_FD_PAIR = 1317,
 	WIRE_AUX_OBJ_PID = 1318, /* pid, auid, uid, mode and ses; names of task and label */
-	WIRE_AUX_BPRM_FCAPS = 1321, /* see file_caps() in crates/engine/src/aux.rs */
+	WIRE_AUX_BPRM_FCAPS = 1321, /* see file_caps() in crates/engine/src/decode/aux_records.rs */
 	WIRE_AUX_CAPSET = 1322, /* pid, inheritable, permitted, effective, ambient */
 	WIRE_AUX_MMAP = 1323, /* fd, flags */
 	WIRE_AUX_KERN_MODULE = 1330, /* name, NUL-padded */

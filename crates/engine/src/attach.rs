@@ -3,6 +3,10 @@
 //!
 //! Links are made without libbpf: what it makes of them, it takes apart when it is dropped, pinned or not.
 
+pub(crate) mod async_detach;
+pub(crate) mod heartbeat;
+mod stub_copy;
+
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
 use std::io;
@@ -12,21 +16,11 @@ use std::ptr;
 use audit::plan::hook::Hook;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
-use crate::descriptor::{from_libbpf, owned};
 use crate::error::EngineError;
-use crate::function;
-use crate::pins::Pins;
-use crate::spot::{Place, Spot};
+use crate::handover::pins::{COPY, LINK, Pins};
+use crate::hooks::attach_point::{Place, Spot};
 use crate::stats::{self, Runs};
-
-/// What was attached, for people and for `--json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attached {
-    /// The hooks.
-    pub hooks: Vec<Hook>,
-    /// Calls that the rules name and this kernel does not have: nothing to miss.
-    pub absent: Vec<&'static str>,
-}
+use crate::sys::descriptor::{from_libbpf, owned};
 
 /// What holds a program in its place; dropping it takes it away, unless it is pinned.
 pub(crate) struct Held {
@@ -101,10 +95,6 @@ impl Held {
     }
 }
 
-/// What names of links, and of the programs that are copies, begin with; behind it comes the spot.
-pub(crate) const LINK: &str = "link-";
-const COPY: &str = "copy-";
-
 /// Programs in their places.
 pub(crate) type Links = BTreeMap<Spot, Held>;
 
@@ -130,7 +120,7 @@ pub(crate) fn attach(
             link_event(program, event)
         }
         Place::Function(function, side) => {
-            function::attach(program, function, side).map(|placed| Held {
+            stub_copy::attach(program, function, side).map(|placed| Held {
                 link: placed.link,
                 event: None,
                 copy: Some(Copied {

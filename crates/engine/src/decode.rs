@@ -1,5 +1,9 @@
 //! Ring bytes to events. Total: any bytes give an event or an error, never a panic.
 
+mod aux_records;
+pub(crate) mod path_items;
+pub(crate) mod rule_keys;
+
 use audit::event::{Argv, Background, Event, Task, Time, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
 use audit::plan::uring::Operation;
@@ -8,9 +12,10 @@ use smallvec::SmallVec;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::abi::{self, WireAux, WireEvent, WireObject};
-use crate::aux;
-use crate::items::{Call, Object};
-use crate::keys::{Epoch, Keys};
+use crate::epoch::Epoch;
+
+use path_items::{Call, Object};
+use rule_keys::Keys;
 
 /// Why a sample is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -239,7 +244,7 @@ impl Decoder {
                 tty: until_nul(&head.tty),
                 comm: until_nul(&head.comm),
                 exe: (head.flags & abi::EVENT_EXE != 0).then_some(exe),
-                subj: aux::label(subj, head.subj_mode.into()),
+                subj: aux_records::label(subj, head.subj_mode.into()),
             },
             key: key.map(|key| &**key),
             argv: (head.flags & abi::EVENT_STARTED != 0).then_some(Argv {
@@ -247,7 +252,7 @@ impl Decoder {
                 bytes: argv,
             }),
             sockaddr: (!sockaddr.is_empty()).then_some(sockaddr),
-            details: details.iter().filter_map(aux::detail).collect(),
+            details: details.iter().filter_map(aux_records::detail).collect(),
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),

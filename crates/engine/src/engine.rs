@@ -1,11 +1,11 @@
 //! The engine: a plan in force, the programs attached for it, and the ring of events.
 
 mod avc;
+mod clock;
 mod detach;
 mod guard;
+mod handover;
 mod limits;
-mod now;
-mod pinned;
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,54 +19,30 @@ use audit::plan::hook::{EngineKind, Sides};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
-use crate::attach::{self, Attached, Held, Links};
-use crate::data::Data;
+use crate::attach::async_detach::Reaper;
+use crate::attach::heartbeat::Heartbeat;
+use crate::attach::{self, Held, Links};
+use crate::compile::fast_path::Hints;
+use crate::compile::watches::{self, Watches};
+use crate::compile::{self, Lowered};
+use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::heartbeat::Heartbeat;
-use crate::hints::Hints;
-use crate::inherited::Inherited;
-use crate::keys::Epoch;
-use crate::ledger::{Fixed, Ledger, Mark, Receipt};
-use crate::load::skel::types;
+use crate::handover::inherited_programs::Inherited;
+use crate::handover::pins::Pins;
+use crate::hooks::attach_point::{Attached, Finder, Spots};
+use crate::hooks::kernel_probe::{self, Probe};
+use crate::hooks::program::Program;
+use crate::load::globals::Data;
+use crate::load::maps::{self, Room, Sees, Written};
 use crate::load::{Objects, Places};
-use crate::lower::{self, Lowered};
-use crate::maps::{self, Room, Sees, Written};
-use crate::memory::{Access, Memory};
-use crate::pins::Pins;
-use crate::probe::{self, Probe};
-use crate::program::Program;
-use crate::reap::Reaper;
+use crate::options::Options;
+use crate::ring::checkpoint::{Fixed, Ledger, Mark, Receipt};
 use crate::ring::{Events, Ring};
-use crate::spot::{Finder, Spots};
+use crate::skeleton::types;
 use crate::stats::{self, Mapped, Runs, Stats, Unsent};
-use crate::watch::{self, Watches};
+use crate::sys::mapped_memory::{Access, Memory};
 
 pub use detach::Detaching;
-pub use guard::locked_in;
-
-/// Settings of an engine.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Size of the ring: what can wait while the reader is away. A power of two.
-    pub ring_bytes: u32,
-    /// Whether operations of `io_uring` are seen where they can be.
-    pub uring: bool,
-    /// Whether events carry what records have no room for, such as [`audit::event::Item::path`].
-    pub context: bool,
-    /// Whether there is room for what [`Engine::accompany`] sends.
-    pub avc: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            ring_bytes: 64 << 20,
-            uring: true,
-            context: false,
-            avc: false,
-        }
-    }
-}
 
 /// A running engine.
 pub struct Engine<'s> {
@@ -101,7 +77,7 @@ pub struct Engine<'s> {
     /// What the halves of the maps hold.
     halves: [Written; 2],
     attached: Attached,
-    moment: Cell<Option<crate::clock::Moment>>,
+    moment: Cell<Option<crate::ring::clock::Moment>>,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -130,13 +106,13 @@ impl<'s> Engine<'s> {
         kernel.uring &= options.uring;
         let sides = Sides::of(plan, kind, kernel);
         limits::check(plan, sides)?;
-        let lowered = lower::lower(plan, sides);
+        let lowered = compile::lower(plan, sides);
         let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let cpus = num_possible_cpus()
             .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
-        let seed = watch::random_seed().map_err(machine("a random seed"))?;
-        let root = watch::root().map_err(machine("the root directory"))?;
+        let seed = watches::random_seed().map_err(machine("a random seed"))?;
+        let root = watches::root().map_err(machine("the root directory"))?;
         let watches = Watches::find(&plan.watches, seed);
         let room = Room::for_plan(&lowered, &watches);
         let sees = match kind {
@@ -144,7 +120,7 @@ impl<'s> Engine<'s> {
             EngineKind::Tracepoint => Sees::Calls,
         };
 
-        let mut programs = spots.programs(&Links::default());
+        let mut programs = spots.programs(|_spot| false);
         programs.insert(Program::DaemonSelf);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Beat);
@@ -155,7 +131,7 @@ impl<'s> Engine<'s> {
                 rodata.tlg_seed = seed;
                 rodata.tlg_root.ino = root.ino;
                 rodata.tlg_root.dev = root.dev;
-                rodata.tlg_apparmor = probe::apparmor().into();
+                rodata.tlg_apparmor = kernel_probe::apparmor().into();
                 rodata.tlg_hooked = (sees == Sees::Inside).into();
                 rodata.tlg_context = options.context.into();
             }
@@ -167,7 +143,10 @@ impl<'s> Engine<'s> {
             raw_enter: sides.raw_enter.into(),
             raw_exit: sides.raw_exit.into(),
             context: options.context.into(),
-            ..room.fixed()
+            tests: room.tests,
+            inodes: room.inodes,
+            names: room.names,
+            ..Fixed::default()
         };
         let first = Mark {
             serial: Serial::FIRST.0.into(),
@@ -227,7 +206,11 @@ impl<'s> Engine<'s> {
             pins: None,
             inherited: Vec::new(),
             objects,
-            room: Room::of(fixed),
+            room: Room {
+                tests: fixed.tests,
+                inodes: fixed.inodes,
+                names: fixed.names,
+            },
             seed: fixed.seed,
             sides,
             hints: data.hints(),
@@ -269,12 +252,14 @@ impl<'s> Engine<'s> {
     ) -> Result<(), EngineError> {
         let sides = self.sides.next(plan);
         limits::check(plan, sides)?;
-        let lowered = lower::lower(plan, sides);
+        let lowered = compile::lower(plan, sides);
         let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
         let watches = Watches::find(&plan.watches, self.seed);
         self.room.check(&lowered, &watches)?;
-        self.objects
-            .load_more(places, &spots.programs(&self.links))?;
+        self.objects.load_more(
+            places,
+            &spots.programs(|spot| self.links.contains_key(spot)),
+        )?;
         let epoch = self.epoch.next();
         self.pin_plan(epoch, &watches, text)?;
         self.make_room(epoch)?;
@@ -396,7 +381,7 @@ impl<'s> Engine<'s> {
             0 | 1 => return Ok(()),
             2 => "full",
             3 => "lazy",
-            _ if !probe::preemptible_by_build() => return Ok(()),
+            _ if !kernel_probe::preemptible_by_build() => return Ok(()),
             _ => "it does not say how",
         };
         Err(EngineError::Preempts { mode })
@@ -456,7 +441,7 @@ impl<'s> Engine<'s> {
     /// program, which is spared then.
     #[must_use]
     pub fn run_counts(&self) -> Vec<Runs> {
-        if !probe::counts_runs() {
+        if !kernel_probe::counts_runs() {
             return Vec::new();
         }
         let copies = self.links.values().filter_map(Held::runs);

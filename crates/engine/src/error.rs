@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use audit::plan::hook::EngineKind;
 
-use crate::load::OBJECTS;
-
 /// Why an engine could not start, or take another plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,8 +16,11 @@ pub enum EngineError {
     #[error("cannot open the BPF object")]
     Open(#[source] libbpf_rs::Error),
     /// So many objects were loaded that there is no room for another.
-    #[error("programs were loaded {OBJECTS} times; restart the daemon to load more")]
-    Places,
+    #[error("programs were loaded {most} times; restart the daemon to load more")]
+    Places {
+        /// How often they can be.
+        most: usize,
+    },
     /// The kernel refused a program or a map.
     #[error(
         "kernel {kernel} refuses the programs of engine {} ({refused}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",

@@ -3,7 +3,10 @@
 //! Events do not wake the reader unless it has said that it sleeps: a wake-up costs the audited task
 //! more than the whole event. So a busy machine is drained by a timer, and an idle one not at all.
 //!
-//! What was read stays in the ring until it is written: [`crate::ledger`] gives its room back.
+//! What was read stays in the ring until it is written: [`crate::ring::checkpoint`] gives its room back.
+
+pub(crate) mod checkpoint;
+pub(crate) mod clock;
 
 use std::cell::Cell;
 use std::io;
@@ -20,8 +23,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::abi::LOST;
 use crate::decode;
-use crate::ledger::{Ledger, Mark, Receipt};
-use crate::memory::{Access, Memory, page};
+use crate::sys::mapped_memory::{Access, Memory, page};
+
+use checkpoint::{Ledger, Mark, Receipt};
 
 /// Bits of a record's first word, its length.
 ///

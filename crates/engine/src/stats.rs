@@ -12,8 +12,8 @@ use libbpf_rs::libbpf_sys;
 use zerocopy::FromBytes;
 
 use crate::abi::{self, CUT, LOST, WireCounts};
-use crate::keys::Epoch;
-use crate::memory::{Access, Memory};
+use crate::epoch::Epoch;
+use crate::sys::mapped_memory::{Access, Memory};
 
 /// What the kernel side has counted since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,6 +17,6 @@ mod socket;
 mod state;
 
 pub use feature::LoginuidImmutable;
-pub use records::{Message, MessageError, MessageStream};
-pub use socket::{AuditControl, AuditSettings, AuditStatus};
-pub use state::KernelAudit;
+pub use records::{KernelRecord, RecordError, RecordStream};
+pub use socket::{AuditSocket, AuditSettings, AuditStatus};
+pub use state::AuditSummary;

@@ -37,7 +37,7 @@ const MORE_THAN_HEADER: usize = HEADER_BYTES + 1;
 
 /// One record that the kernel has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct KernelRecord<'a> {
     /// Its type.
     pub kind: MsgType,
     /// Its text, from `audit(` on.
@@ -47,7 +47,7 @@ pub struct Message<'a> {
 /// Why a datagram is no message of the kernel's audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum MessageError {
+pub enum RecordError {
     /// Another process has sent it.
     #[error("it comes from port {0} and not from the kernel")]
     Sender(u32),
@@ -69,16 +69,16 @@ pub enum MessageError {
 
 /// Reads what the kernel's audit sends.
 #[derive(Debug)]
-pub struct MessageStream {
+pub struct RecordStream {
     socket: OwnedFd,
     buffer: Vec<u8>,
     /// Datagrams that came before the answer to the registration.
     early: Vec<Vec<u8>>,
 }
 
-impl MessageStream {
+impl RecordStream {
     /// Becomes the process that the kernel's audit sends its records to. It stays so until
-    /// [`crate::AuditControl::unregister`], or until it dies and the kernel notices.
+    /// [`crate::AuditSocket::unregister`], or until it dies and the kernel notices.
     ///
     /// # Errors
     /// `EEXIST` when another process is that, `EPERM` without `CAP_AUDIT_CONTROL`, `ECONNREFUSED` outside
@@ -146,9 +146,9 @@ impl MessageStream {
     pub fn receive(
         &mut self,
         limit: usize,
-        mut take: impl FnMut(Result<Message<'_>, MessageError>),
+        mut take: impl FnMut(Result<KernelRecord<'_>, RecordError>),
     ) -> io::Result<usize> {
-        let mut give = |found: Result<Option<Message<'_>>, MessageError>| {
+        let mut give = |found: Result<Option<KernelRecord<'_>>, RecordError>| {
             if let Some(found) = found.transpose() {
                 take(found);
             }
@@ -159,7 +159,7 @@ impl MessageStream {
         for count in 0..limit {
             match receive(&self.socket, &mut self.buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(Some((datagram, sender))) => give(checked(datagram, sender)),
-                Ok(None) => give(Err(MessageError::TooLong)),
+                Ok(None) => give(Err(RecordError::TooLong)),
                 Err(Errno::EAGAIN) => return Ok(count),
                 Err(errno) => return Err(errno.into()),
             }
@@ -168,7 +168,7 @@ impl MessageStream {
     }
 }
 
-impl AsFd for MessageStream {
+impl AsFd for RecordStream {
     /// Readable when something has come.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -204,25 +204,25 @@ fn receive<'b>(
 }
 
 /// The message of a datagram from this port.
-fn checked(datagram: &[u8], sender: u32) -> Result<Option<Message<'_>>, MessageError> {
+fn checked(datagram: &[u8], sender: u32) -> Result<Option<KernelRecord<'_>>, RecordError> {
     match sender {
         0 => message(datagram),
-        port => Err(MessageError::Sender(port)),
+        port => Err(RecordError::Sender(port)),
     }
 }
 
 /// The message of a datagram; `None` when it is something else that the kernel may say.
-fn message(datagram: &[u8]) -> Result<Option<Message<'_>>, MessageError> {
+fn message(datagram: &[u8]) -> Result<Option<KernelRecord<'_>>, RecordError> {
     let len = datagram.len();
     let (Some(said), Some(kind)) = (word(datagram, 0), kind(datagram)) else {
-        return Err(MessageError::TooShort(len));
+        return Err(RecordError::TooShort(len));
     };
     let is_record = matches!(kind, USER | LOGIN | FIRST_RECORD..) && kind != REPLACE;
     if !is_record {
         return Ok(None);
     }
     if len < MORE_THAN_HEADER {
-        return Err(MessageError::TooShort(len));
+        return Err(RecordError::TooShort(len));
     }
     let bytes = usize::try_from(said).unwrap_or(usize::MAX);
     let end = if bytes == len - HEADER_BYTES {
@@ -230,10 +230,10 @@ fn message(datagram: &[u8]) -> Result<Option<Message<'_>>, MessageError> {
     } else if (MORE_THAN_HEADER..=len).contains(&bytes) && bytes.next_multiple_of(4) >= len {
         bytes
     } else {
-        return Err(MessageError::Length { said, len });
+        return Err(RecordError::Length { said, len });
     };
     let text = datagram.get(HEADER_BYTES..end).unwrap_or_default();
-    Ok(Some(Message {
+    Ok(Some(KernelRecord {
         kind: MsgType(kind),
         text: text.split(|&byte| byte == 0).next().unwrap_or_default(),
     }))
@@ -302,15 +302,15 @@ mod tests {
         ] {
             let found = message(&datagram(said, USER, TEXT)).unwrap_err();
             let said = u32::try_from(said).unwrap();
-            assert_eq!(found, MessageError::Length { said, len });
+            assert_eq!(found, RecordError::Length { said, len });
         }
         for short in [0, 5, 6, HEADER_BYTES - 1, HEADER_BYTES] {
             let bytes = &datagram(len, USER, TEXT)[..short];
             let found = message(bytes).unwrap_err();
-            assert_eq!(found, MessageError::TooShort(short));
+            assert_eq!(found, RecordError::TooShort(short));
         }
         let bytes = datagram(len, USER, TEXT);
-        assert_eq!(checked(&bytes, 77), Err(MessageError::Sender(77)));
+        assert_eq!(checked(&bytes, 77), Err(RecordError::Sender(77)));
         assert!(matches!(checked(&bytes, 0), Ok(Some(_))));
     }
 

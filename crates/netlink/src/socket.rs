@@ -51,9 +51,9 @@ pub struct AuditStatus {
 
 /// A connection over which the kernel's audit is asked and changed.
 #[derive(Debug)]
-pub struct AuditControl(OwnedFd);
+pub struct AuditSocket(OwnedFd);
 
-impl AuditControl {
+impl AuditSocket {
     /// Connects.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl AuditControl {
     ///
     /// # Errors
     /// `EEXIST` when the reader is alive.
-    pub fn clear_dead_reader(&self) -> io::Result<()> {
+    pub fn unregister_dead_daemon(&self) -> io::Result<()> {
         let own = std::process::id();
         for attempt in 1.. {
             match self.change(&[AUDIT_STATUS_PID, 0, 0, own]) {

@@ -13,7 +13,7 @@ const AUDIT_FILTERKEY: u32 = 210;
 
 /// State of the kernel's own audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KernelAudit {
+pub struct AuditSummary {
     /// Whether it is enabled: every task started since then carries an audit context.
     pub enabled: bool,
     /// Rules loaded, `-a never,task` left out.
@@ -24,7 +24,7 @@ pub struct KernelAudit {
     pub reader: u32,
 }
 
-impl KernelAudit {
+impl AuditSummary {
     /// Asks the kernel.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl KernelAudit {
 
     /// Whether syscalls that nobody asked about pay for it.
     #[must_use]
-    pub const fn is_armed(&self) -> bool {
+    pub const fn slows_syscalls(&self) -> bool {
         self.rules != 0 || (self.enabled && !self.never_task)
     }
 }
@@ -74,16 +74,16 @@ mod tests {
 
     #[test]
     fn only_never_task_keeps_unasked_calls_free() {
-        let audit = |enabled, rules, never_task| KernelAudit {
+        let audit = |enabled, rules, never_task| AuditSummary {
             enabled,
             rules,
             never_task,
             reader: 0,
         };
-        assert!(!audit(false, 0, false).is_armed());
-        assert!(!audit(true, 0, true).is_armed());
-        assert!(audit(true, 0, false).is_armed());
-        assert!(audit(true, 1, true).is_armed());
+        assert!(!audit(false, 0, false).slows_syscalls());
+        assert!(!audit(true, 0, true).slows_syscalls());
+        assert!(audit(true, 0, false).slows_syscalls());
+        assert!(audit(true, 1, true).slows_syscalls());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use libc::{
     BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, SECCOMP_RET_USER_NOTIF, sock_filter,
 };
 
-use crate::Carrier;
+use crate::Backend;
 
 /// Offsets in `struct seccomp_data` of `include/uapi/linux/seccomp.h`.
 const NUMBER: u32 = 0;
@@ -43,7 +43,7 @@ enum Body {
 }
 
 /// The filter of a plan. `also` are calls that stop although no rule names them.
-pub(crate) fn compile(plan: &Plan, carrier: Carrier, also: &[Call]) -> Vec<sock_filter> {
+pub(crate) fn compile(plan: &Plan, carrier: Backend, also: &[Call]) -> Vec<sock_filter> {
     let exact = program(plan, carrier, also, true);
     if exact.len() <= MOST_INSTRUCTIONS {
         return exact;
@@ -52,10 +52,10 @@ pub(crate) fn compile(plan: &Plan, carrier: Carrier, also: &[Call]) -> Vec<sock_
     program(plan, carrier, also, false)
 }
 
-fn program(plan: &Plan, carrier: Carrier, also: &[Call], exact: bool) -> Vec<sock_filter> {
+fn program(plan: &Plan, carrier: Backend, also: &[Call], exact: bool) -> Vec<sock_filter> {
     let stop = match carrier {
-        Carrier::Trace => SECCOMP_RET_TRACE,
-        Carrier::Notify => SECCOMP_RET_USER_NOTIF,
+        Backend::Trace => SECCOMP_RET_TRACE,
+        Backend::Notify => SECCOMP_RET_USER_NOTIF,
     };
     let abi = |arch| {
         let mut bodies: BTreeMap<u32, Body> = plan

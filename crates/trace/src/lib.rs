@@ -2,7 +2,7 @@
 //!
 //! A filter that the command cannot take off stops the calls that rules may keep; this process looks at
 //! each stopped call, reads what the rules and the records need, and lets it go on. There are two ways to
-//! stop, [`Carrier`]:
+//! stop, [`Backend`]:
 //!
 //! - `Trace`: the filter answers `SECCOMP_RET_TRACE`, the supervisor is the tasks' tracer, and a call whose
 //!   result is wanted stops a second time when it ends;
@@ -43,12 +43,12 @@ use audit::rule::Field;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
-pub use launch::{Command, Started, die_by};
-pub use recorder::Counts;
+pub use launch::{CommandSpec, TracedCommand, exit_by_signal};
+pub use recorder::RunStats;
 
 /// How calls are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum Backend {
     /// By ptrace, twice where the result is wanted.
     Trace,
     /// By notification of a supervisor, before the call is made.
@@ -57,7 +57,7 @@ pub enum Carrier {
 
 /// Whether records have the results of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Results {
+pub enum ResultCapture {
     /// They have.
     Wanted,
     /// Only those of calls that some rule chooses by result.
@@ -74,7 +74,7 @@ pub trait Observer {
 
 /// How the command's first process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum CommandStatus {
     /// It exited with this status.
     Code(i32),
     /// A signal killed it.
@@ -85,11 +85,11 @@ pub enum Ending {
 
 /// What happened, when nobody of the command is left.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunSummary {
     /// How the first process ended.
-    pub ending: Ending,
+    pub ending: CommandStatus,
     /// What was seen, and what was not.
-    pub counts: Counts,
+    pub counts: RunStats,
 }
 
 /// Why a command cannot be audited here.
@@ -113,11 +113,11 @@ pub enum RunError {
     Wait(#[source] Errno),
 }
 
-impl Carrier {
+impl Backend {
     /// The cheapest way that gives what is wanted.
     #[must_use]
-    pub fn of(plan: &Plan, results: Results) -> Self {
-        if results == Results::Wanted || launch::asks_for_result(plan) {
+    pub fn of(plan: &Plan, results: ResultCapture) -> Self {
+        if results == ResultCapture::Wanted || launch::asks_for_result(plan) {
             Self::Trace
         } else {
             Self::Notify
@@ -125,7 +125,7 @@ impl Carrier {
     }
 }
 
-impl Started {
+impl TracedCommand {
     /// Follows the command until all of its processes have ended.
     ///
     /// # Errors
@@ -133,14 +133,14 @@ impl Started {
     pub fn follow(
         self,
         plan: &Plan,
-        results: Results,
+        results: ResultCapture,
         observer: &mut impl Observer,
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<RunSummary, RunError> {
         launch::want_descriptors();
         let recorder = recorder::Recorder::new(plan, results, observer);
         match self.carrier {
-            Carrier::Trace => trace::follow(self, recorder),
-            Carrier::Notify => notify::follow(self, recorder),
+            Backend::Trace => trace::follow(self, recorder),
+            Backend::Notify => notify::follow(self, recorder),
         }
     }
 }

@@ -10,17 +10,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgid, getpgrp};
 
-use crate::launch::Started;
+use crate::launch::TracedCommand;
 use crate::ptrace::{Change, wait};
 use crate::recorder::{End, Recorder, Stop, call};
-use crate::{Ending, Observer, Outcome, RunError};
+use crate::{CommandStatus, Observer, RunSummary, RunError};
 
 /// Follows the command until nobody is left whom the filter could stop.
 pub(crate) fn follow<O: Observer>(
-    started: Started,
+    started: TracedCommand,
     mut recorder: Recorder<'_, O>,
-) -> Result<Outcome, RunError> {
-    let Started {
+) -> Result<RunSummary, RunError> {
+    let TracedCommand {
         child,
         listener,
         page,
@@ -36,9 +36,9 @@ pub(crate) fn follow<O: Observer>(
     while let Some(notification) = receive(&listener, polls).map_err(RunError::Wait)? {
         take(&mut recorder, &listener, &notification);
     }
-    let ending = waiter.join().unwrap_or(Ending::Code(1));
-    Ok(Outcome {
-        ending: page.exec_error().map_or(ending, Ending::NotStarted),
+    let ending = waiter.join().unwrap_or(CommandStatus::Code(1));
+    Ok(RunSummary {
+        ending: page.exec_error().map_or(ending, CommandStatus::NotStarted),
         counts: recorder.counts,
     })
 }
@@ -149,7 +149,7 @@ fn let_go(listener: &OwnedFd, id: u64) -> bool {
 }
 
 /// Waits for the end of the first process, and stops with it where it is of our own process group.
-fn ending(child: Pid, early: Option<Change>) -> Ending {
+fn ending(child: Pid, early: Option<Change>) -> CommandStatus {
     let mut known = early;
     loop {
         let change = match known.take() {
@@ -160,15 +160,15 @@ fn ending(child: Pid, early: Option<Change>) -> Ending {
             }
         };
         match change {
-            Ok(Some(Change::Exited(code))) => return Ending::Code(code),
+            Ok(Some(Change::Exited(code))) => return CommandStatus::Code(code),
             Ok(Some(Change::Killed(signal))) => {
-                return Signal::try_from(signal).map_or(Ending::Code(128 + signal), Ending::Signal);
+                return Signal::try_from(signal).map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
             }
             Ok(Some(_)) if getpgid(Some(child)) == Ok(getpgrp()) => {
                 let _stopped = raise(Signal::SIGSTOP);
             }
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Ending::NotStarted(errno),
+            Err(errno) => return CommandStatus::NotStarted(errno),
         }
     }
 }

@@ -20,11 +20,11 @@ use crate::items::Ended;
 use crate::memory::Memory;
 use crate::object::{self, Paths, Seen};
 use crate::task::{Execs, Found, Tasks};
-use crate::{Observer, Results, socket};
+use crate::{Observer, ResultCapture, socket};
 
 /// What was seen, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RunStats {
     /// Calls that stopped.
     pub stopped: u64,
     /// Events that rules kept.
@@ -57,7 +57,7 @@ pub(crate) struct Recorder<'a, O> {
     pub(crate) tasks: Tasks,
     serial: Serial,
     execs: Execs,
-    pub(crate) counts: Counts,
+    pub(crate) counts: RunStats,
     told_of_set_uid: bool,
 }
 
@@ -104,7 +104,7 @@ pub(crate) enum End {
 }
 
 impl<'a, O: Observer> Recorder<'a, O> {
-    pub(crate) fn new(plan: &'a Plan, results: Results, observer: &'a mut O) -> Self {
+    pub(crate) fn new(plan: &'a Plan, results: ResultCapture, observer: &'a mut O) -> Self {
         let traits = plan
             .calls
             .iter()
@@ -117,7 +117,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             tasks: Tasks::default(),
             serial: Serial::FIRST,
             execs: Execs::Attempted,
-            counts: Counts::default(),
+            counts: RunStats::default(),
             told_of_set_uid: false,
         }
     }
@@ -146,7 +146,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
     /// An exec is tried, which some rule names or none: see [`Self::will_run`].
     pub(crate) fn will_exec(&mut self, stop: Stop) {
         let Stop { tid, call, args } = stop;
-        let traits = Traits::of(call, &CallPlan::default(), Results::Unneeded);
+        let traits = Traits::of(call, &CallPlan::default(), ResultCapture::Unneeded);
         let named = object::named(traits.objects, traits.name, &args, Memory(tid));
         let mut program = None;
         if let (Ok(mut named), Ok(thread)) = (named, self.tasks.thread(tid, now(), self.execs))
@@ -410,13 +410,13 @@ impl Known {
 }
 
 impl Traits {
-    fn of(call: Call, rules: &CallPlan, results: Results) -> Self {
+    fn of(call: Call, rules: &CallPlan, results: ResultCapture) -> Self {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         Self {
             name,
             objects: shape::objects(call.arch, call.syscall),
             waits: hook::returns(call)
-                && (results == Results::Wanted || crate::asks_for_result(rules)),
+                && (results == ResultCapture::Wanted || crate::asks_for_result(rules)),
             starts: hook::starts(call),
             address: address::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),

@@ -14,11 +14,11 @@ use audit::ids::Arch;
 use audit::plan::Call;
 
 use crate::filter;
-use crate::launch::{Page, Started};
+use crate::launch::{Page, TracedCommand};
 use crate::object::inode;
 use crate::ptrace::{At, Change, Request, at, former_tid, resume, wait};
 use crate::recorder::{Begun, End, Recorder, Stop, call};
-use crate::{Ending, Observer, Outcome, RunError};
+use crate::{CommandStatus, Observer, RunSummary, RunError};
 
 /// How long the next stop is waited for without sleeping: going to sleep and being woken, often on
 /// another CPU, takes longer than most calls do.
@@ -28,9 +28,9 @@ const SETTLE_MS: u16 = 10;
 
 /// Follows the command until nobody of it is left.
 pub(crate) fn follow<O: Observer>(
-    started: Started,
+    started: TracedCommand,
     mut recorder: Recorder<'_, O>,
-) -> Result<Outcome, RunError> {
+) -> Result<RunSummary, RunError> {
     recorder.execs_are_told();
     let mut tracer = Tracer {
         recorder,
@@ -55,9 +55,9 @@ pub(crate) fn follow<O: Observer>(
             Err(errno) => return Err(RunError::Wait(errno)),
         }
     }
-    let ending = tracer.ending.unwrap_or(Ending::Code(0));
-    Ok(Outcome {
-        ending: tracer.page.exec_error().map_or(ending, Ending::NotStarted),
+    let ending = tracer.ending.unwrap_or(CommandStatus::Code(0));
+    Ok(RunSummary {
+        ending: tracer.page.exec_error().map_or(ending, CommandStatus::NotStarted),
         counts: tracer.recorder.counts,
     })
 }
@@ -66,7 +66,7 @@ struct Tracer<'a, O> {
     recorder: Recorder<'a, O>,
     root: Pid,
     page: Page,
-    ending: Option<Ending>,
+    ending: Option<CommandStatus>,
     /// Calls whose end is waited for, by thread.
     under_way: HashMap<i32, Begun>,
     /// The first process has been stopped as one of our own process group.
@@ -102,11 +102,11 @@ impl<O: Observer> Tracer<'_, O> {
 
     fn take(&mut self, pid: Pid, change: Change) {
         match change {
-            Change::Exited(code) => self.ended(pid, Ending::Code(code)),
+            Change::Exited(code) => self.ended(pid, CommandStatus::Code(code)),
             Change::Killed(signal) => {
                 // The numbers above are real-time signals, which have no name.
                 let ending =
-                    Signal::try_from(signal).map_or(Ending::Code(128 + signal), Ending::Signal);
+                    Signal::try_from(signal).map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
                 self.ended(pid, ending);
             }
             Change::Filtered => self.begin(pid),
@@ -188,7 +188,7 @@ impl<O: Observer> Tracer<'_, O> {
         self.recorder.will_run(program.ok().map(inode));
     }
 
-    fn ended(&mut self, pid: Pid, ending: Ending) {
+    fn ended(&mut self, pid: Pid, ending: CommandStatus) {
         self.gone(pid);
         self.recorder.tasks.forget(pid);
         if pid == self.root {

@@ -8,11 +8,11 @@ use libbpf_rs::MapCore as _;
 use super::Engine;
 use crate::abi::{self, WireShape};
 use crate::attach;
+use crate::compile::objects;
 use crate::error::EngineError;
+use crate::hooks::program::Program;
 use crate::load::Places;
-use crate::lower::shape;
-use crate::maps;
-use crate::program::Program;
+use crate::load::maps;
 
 impl<'s> Engine<'s> {
     /// Has the call sent in which a security module makes a record, such as AVC, for which the kernel's audit
@@ -28,7 +28,7 @@ impl<'s> Engine<'s> {
             let numbers = (0..abi::SYSCALLS).map(Syscall);
             numbers.map(move |syscall| Call { arch, syscall })
         });
-        let shapes: Vec<[WireShape; abi::OBJECTS]> = calls.map(shape::of).collect();
+        let shapes: Vec<[WireShape; abi::OBJECTS]> = calls.map(objects::of).collect();
         let own = &self.objects.first().maps;
         maps::put_all("tlg_shapes", &own.tlg_shapes, 0, &shapes)?;
         let program = self.program(Program::AvcCall)?;

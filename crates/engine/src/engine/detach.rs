@@ -3,14 +3,14 @@
 use audit::plan::Plan;
 
 use super::Engine;
-use super::pinned::pin_note;
+use super::handover::pin_note;
 use crate::attach;
+use crate::attach::async_detach::Reaper;
+use crate::attach::heartbeat::Heartbeat;
+use crate::compile;
+use crate::compile::watches::Watches;
 use crate::error::EngineError;
-use crate::heartbeat::Heartbeat;
-use crate::lower;
-use crate::pins::{PinError, Pins};
-use crate::reap::Reaper;
-use crate::watch::Watches;
+use crate::handover::pins::{PinError, Pins};
 
 impl Engine<'_> {
     /// Has no call seen any more, and begins to detach everything. Events already in the ring stay there.
@@ -40,7 +40,7 @@ impl Engine<'_> {
         }
         self.make_room(epoch)?;
         let plan = Plan::default();
-        let nothing = lower::lower(&plan, self.sides.next(&plan));
+        let nothing = compile::lower(&plan, self.sides.next(&plan));
         self.write(epoch, &nothing, &Watches::default())?;
         self.data.switch(self.epoch, epoch, self.data.jiffies());
         self.epoch = epoch;

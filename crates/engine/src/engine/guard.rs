@@ -9,23 +9,20 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput, libbpf_sys};
+use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput};
 
 use super::Engine;
 use crate::attach::{self, Held};
-use crate::data::PLACES;
-use crate::descriptor::from_libbpf;
 use crate::error::EngineError;
+use crate::handover::lock_note::{CLAIM, locked_in};
+use crate::handover::pins::{LOCKED, PLAN, Pins};
+use crate::handover::plan_snapshot::Note;
+use crate::hooks::kernel_probe::Probe;
+use crate::hooks::program::Program;
 use crate::load::Places;
-use crate::load::skel::types;
-use crate::note::Note;
-use crate::pins::{LOCKED, Pins, c_path};
-use crate::probe::Probe;
-use crate::program::Program;
-use crate::survive::PLAN;
+use crate::load::globals::PLACES;
+use crate::skeleton::types;
 
-/// Name of the program that a daemon runs that comes after this one.
-const CLAIM: &str = "claim";
 /// What names of links begin with that hold a program of the guard.
 const GUARD: &str = "guard-";
 /// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard.bpf.h`, without the last byte.
@@ -198,50 +195,6 @@ impl<'s> Engine<'s> {
     /// Whether others are kept from what audits.
     pub(super) fn is_guarded(&self) -> bool {
         !self.guards.is_empty() || self.pins.as_ref().is_some_and(is_guarded)
-    }
-}
-
-impl Pins {
-    /// Has what is guarded there know this process for the daemon, which it is from now on; where nothing is
-    /// guarded, or this is another program than the one that has locked it, nothing happens.
-    ///
-    /// # Errors
-    /// What the kernel answers.
-    pub fn claim(&self) -> io::Result<()> {
-        let program = match self.find(CLAIM) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            found => found?,
-        };
-        let directory = self.directory().as_raw_fd();
-        let arguments = [u64::try_from(directory).map_err(io::Error::other)?];
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            ctx_in: arguments.as_ptr().cast(),
-            ctx_size_in: u32::try_from(size_of_val(&arguments)).map_err(io::Error::other)?,
-            ..Default::default()
-        };
-        // SAFETY: the options and the arguments that they point to outlive the call.
-        let answer =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
-        if answer < 0 {
-            return Err(io::Error::from_raw_os_error(-answer));
-        }
-        Ok(())
-    }
-}
-
-/// What [`Engine::lock`] has noted in this directory of pins since the machine started.
-///
-/// # Errors
-/// When it cannot be read: of kind `PermissionDenied` where it is guarded, and this is another program than the
-/// one that has locked it.
-pub fn locked_in(directory: &Path) -> io::Result<Option<Vec<u8>>> {
-    let path = c_path(&directory.join(LOCKED))?;
-    // SAFETY: the path is a string that outlives the call.
-    let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
-    match from_libbpf(answer) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => Ok(Some(Note::of_map(found?)?.text)),
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditControl, AuditSettings};
+use netlink::{AuditSocket, AuditSettings};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Saved {
     /// # Errors
     /// Why it cannot be measured, with advice.
     pub(crate) fn of(work: PathBuf) -> anyhow::Result<Self> {
-        let control = match AuditControl::open() {
+        let control = match AuditSocket::open() {
             Ok(control) => control,
             Err(error) if error.raw_os_error() == Some(Errno::EPROTONOSUPPORT as i32) => {
                 return Ok(Self { work, audit: None });
@@ -113,7 +113,7 @@ impl Saved {
         if self.audit.is_none() {
             return Ok(());
         }
-        let control = AuditControl::open().context("cannot reach the kernel's audit")?;
+        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
         let status = control.status().context("cannot ask the kernel's audit")?;
         let own = processes::of(&self.work).context("cannot look for processes")?;
         let is_own = |reader| own.iter().any(|pid| pid.as_raw().cast_unsigned() == reader);
@@ -121,7 +121,7 @@ impl Saved {
             return Ok(());
         }
         // One that has died is forgotten.
-        control.clear_dead_reader().with_context(|| {
+        control.unregister_dead_daemon().with_context(|| {
             format!(
                 "an audit daemon is running, process {}, and its rules stay: stop it first (`service auditd \
                  stop`), and start it again afterwards",
@@ -135,7 +135,7 @@ impl Saved {
         if self.audit.is_none() {
             return Ok(());
         }
-        let control = AuditControl::open().context("cannot reach the kernel's audit")?;
+        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
         control
             .delete_rules()
             .context("cannot delete the rules of the benchmark")
@@ -145,7 +145,7 @@ impl Saved {
         let Some(audit) = &self.audit else {
             return Ok(());
         };
-        let control = AuditControl::open().context("cannot reach the kernel's audit")?;
+        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
         let settings = AuditSettings {
             enabled: audit.enabled,
             failure: audit.failure,
@@ -166,7 +166,7 @@ impl Saved {
             .context("cannot put the settings of the kernel's audit back")?;
         let status = control.status().context("cannot ask the kernel's audit")?;
         if status.pid != 0 {
-            control.clear_dead_reader().with_context(|| {
+            control.unregister_dead_daemon().with_context(|| {
                 format!("the kernel still has process {} as its reader", status.pid)
             })?;
         }

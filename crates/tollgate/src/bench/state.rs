@@ -12,7 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use netlink::{AuditControl, AuditSettings};
+use netlink::{AuditSocket, AuditSettings};
 
 use super::component::{AUDITCTL, AUDITD};
 use super::daemon::{Daemon, settled, wait_until};
@@ -137,7 +137,7 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
                 .with_context(|| format!("cannot remove `{}`", file.display()))?;
         }
     }
-    let control = AuditControl::open().ok();
+    let control = AuditSocket::open().ok();
     let never_task = matches!(variant.state, State::Off | State::Tollgate);
     if let Some(control) = &control {
         control
@@ -234,7 +234,7 @@ fn configure(place: &Place, outlet: Outlet) -> anyhow::Result<PathBuf> {
 /// Starts auditd with a configuration of its own, then enables the kernel's audit.
 fn kernel_audit(
     place: &Place,
-    control: &AuditControl,
+    control: &AuditSocket,
     rules: &Path,
     variant: &Variant,
 ) -> anyhow::Result<Daemon> {
@@ -251,7 +251,7 @@ fn kernel_audit(
     Ok(auditd)
 }
 
-fn enable(control: &AuditControl) -> anyhow::Result<()> {
+fn enable(control: &AuditSocket) -> anyhow::Result<()> {
     control
         .set(&AuditSettings {
             enabled: 1,
@@ -266,7 +266,7 @@ impl Entered<'_> {
     /// # Errors
     /// When it is gone, or does not end.
     pub(crate) fn leave(self) -> anyhow::Result<Spent> {
-        let control = AuditControl::open();
+        let control = AuditSocket::open();
         if let (Auditor::Kernel { .. }, Ok(control)) = (&self.auditor, &control) {
             wait_until(
                 "the backlog to empty",

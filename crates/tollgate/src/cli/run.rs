@@ -23,7 +23,7 @@ use audit::plan::Plan;
 use audit::plan::exclude::Exclude;
 use audit::record::encode;
 use nix::errno::Errno;
-use trace::{Carrier, Command, Ending, Observer, Outcome, Results, RunError, die_by};
+use trace::{Backend, CommandSpec, CommandStatus, Observer, RunSummary, ResultCapture, RunError, exit_by_signal};
 
 use self::account::Account;
 use crate::messages::{self, info};
@@ -103,17 +103,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     };
     match outcome.ending {
-        Ending::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        Ending::Signal(signal) => {
-            die_by(signal);
+        CommandStatus::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        CommandStatus::Signal(signal) => {
+            exit_by_signal(signal);
             // A signal that does not end us is told as shells do.
             ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
         }
-        Ending::NotStarted(errno) => not_started(args, errno).into(),
+        CommandStatus::NotStarted(errno) => not_started(args, errno).into(),
     }
 }
 
-fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
+fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
     let Some(mut plan) =
         rule_files::compile_plan(loaded(args)?, args.partial, rule_files::NOTHING_ATTACHED)?
     else {
@@ -138,14 +138,14 @@ fn try_run(args: &Args) -> Result<Result<Outcome, NotRun>> {
         Err(errno) => return Ok(Err(not_started(args, errno))),
     };
     let results = if args.no_result {
-        Results::Unneeded
+        ResultCapture::Unneeded
     } else {
-        Results::Wanted
+        ResultCapture::Wanted
     };
-    let carrier = Carrier::of(&plan, results);
+    let carrier = Backend::of(&plan, results);
     let sinks = Sinks::open(args)?;
     let blocked = signals::block().context("cannot block signals")?;
-    let command = Command {
+    let command = CommandSpec {
         program,
         args: strings(&args.command)?,
         blocked,
@@ -233,10 +233,10 @@ fn strings(words: &[OsString]) -> Result<Vec<CString>> {
         .context("an argument holds a NUL byte")
 }
 
-fn ready(plan: &Plan, carrier: Carrier) -> String {
+fn ready(plan: &Plan, carrier: Backend) -> String {
     let how = match carrier {
-        Carrier::Trace => "with results",
-        Carrier::Notify => "without results",
+        Backend::Trace => "with results",
+        Backend::Notify => "without results",
     };
     format!(
         "auditing {} calls for {} rules in one command, engine seccomp, {how}",

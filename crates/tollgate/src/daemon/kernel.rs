@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditControl, AuditSettings, KernelAudit, MessageStream};
+use netlink::{AuditSocket, AuditSettings, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
 use crate::config::tollgate_toml::KernelRecordsMode;
@@ -40,7 +40,7 @@ const LOCKED: u32 = 2;
 /// Where the messages come from: the kernel's audit.
 #[derive(Debug)]
 pub(super) struct MessageSource {
-    control: AuditControl,
+    control: AuditSocket,
     /// What was before, when this process is the one that the messages are sent to.
     registered: Option<Registered>,
     /// What the kernel had lost at the last look.
@@ -64,7 +64,7 @@ impl MessageSource {
     ///
     /// # Errors
     /// When the kernel does not give what was asked for by name.
-    pub(super) fn open(wanted: KernelRecordsMode) -> anyhow::Result<Option<(Self, MessageStream)>> {
+    pub(super) fn open(wanted: KernelRecordsMode) -> anyhow::Result<Option<(Self, RecordStream)>> {
         match wanted {
             KernelRecordsMode::Off => {
                 repair()?;
@@ -96,18 +96,18 @@ impl MessageSource {
         }
     }
 
-    fn listen() -> anyhow::Result<(Self, MessageStream)> {
-        let stream = MessageStream::join().context("cannot listen to the kernel's audit")?;
+    fn listen() -> anyhow::Result<(Self, RecordStream)> {
+        let stream = RecordStream::join().context("cannot listen to the kernel's audit")?;
         Ok((Self::new(None)?, stream))
     }
 
     /// Becomes the process that messages are sent to; `None` when another one is.
-    fn register() -> anyhow::Result<Option<(Self, MessageStream)>> {
+    fn register() -> anyhow::Result<Option<(Self, RecordStream)>> {
         // Without a place to keep what was before, nothing may be changed.
         let Some(saved) = Saved::take(Path::new(SAVED))? else {
             return Ok(None);
         };
-        let stream = match MessageStream::register() {
+        let stream = match RecordStream::register() {
             Ok(stream) => stream,
             Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) => return Ok(None),
             Err(error) => return Err(error).context("the kernel's audit takes no reader"),
@@ -117,7 +117,7 @@ impl MessageSource {
     }
 
     fn new(registered: Option<Registered>) -> anyhow::Result<Self> {
-        let control = AuditControl::open().context("the kernel has no audit")?;
+        let control = AuditSocket::open().context("the kernel has no audit")?;
         let lost = control.status().map_or(0, |status| status.lost);
         Ok(Self {
             control,
@@ -139,7 +139,7 @@ impl MessageSource {
         };
         let cannot = "cannot learn the state of the kernel's audit";
         let status = self.control.status().context(cannot)?;
-        let state = KernelAudit::ask().context(cannot)?;
+        let state = AuditSummary::ask().context(cannot)?;
         if status.settings.enabled == LOCKED || state.rules != 0 {
             info(
                 "messages of the kernel's audit: its rules and settings are those of others, and stay",
@@ -295,16 +295,16 @@ fn repair() -> anyhow::Result<()> {
     if let Some(mut saved) = Saved::take(path)?
         && saved.before().is_some()
     {
-        let control = AuditControl::open().context("the kernel has no audit")?;
+        let control = AuditSocket::open().context("the kernel has no audit")?;
         put_back(&control, &mut saved);
         // It would say so when it next had something to send.
-        let _another_lives = control.clear_dead_reader();
+        let _another_lives = control.unregister_dead_daemon();
     }
     Ok(())
 }
 
 /// Puts back what was before, if that is kept; says what cannot be put back.
-fn put_back(control: &AuditControl, saved: &mut Saved) {
+fn put_back(control: &AuditSocket, saved: &mut Saved) {
     let Some(before) = saved.before() else {
         return;
     };

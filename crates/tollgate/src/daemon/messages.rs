@@ -15,7 +15,7 @@ use audit::plan::exclude::Exclude;
 use audit::plan::message;
 use audit::record::decode;
 use bstr::ByteSlice as _;
-use netlink::MessageStream;
+use netlink::RecordStream;
 use nix::errno::Errno;
 
 use super::pipeline::Batch;
@@ -42,14 +42,14 @@ pub(crate) struct MessageCounts {
 /// Reads messages and holds them.
 #[derive(Debug)]
 pub(super) struct Messages {
-    stream: MessageStream,
+    stream: RecordStream,
     held: Held,
     pub(super) counts: MessageCounts,
 }
 
 impl Messages {
     /// Reads from here.
-    pub(super) fn new(stream: MessageStream) -> Self {
+    pub(super) fn new(stream: RecordStream) -> Self {
         Self {
             stream,
             held: Held::default(),
@@ -58,7 +58,7 @@ impl Messages {
     }
 
     /// Where they come from: readable when there are some.
-    pub(super) const fn stream(&self) -> &MessageStream {
+    pub(super) const fn stream(&self) -> &RecordStream {
         &self.stream
     }
 

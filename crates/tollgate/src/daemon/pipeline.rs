@@ -24,7 +24,7 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
 use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe, Receipt};
-use netlink::MessageStream;
+use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
@@ -68,7 +68,7 @@ pub(crate) struct Pipeline {
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// What the kernel's audit sends, when it is read.
-    pub(crate) messages: Option<MessageStream>,
+    pub(crate) messages: Option<RecordStream>,
     /// What `-r` and `-f` ask for.
     pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.

@@ -14,7 +14,7 @@ use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, Kernel};
 use bstr::BString;
 use engine::{Options, Pins, Probe};
-use netlink::{KernelAudit, MessageStream};
+use netlink::{AuditSummary, RecordStream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -261,7 +261,7 @@ fn tell_start(
 /// What must be opened, or looked at, before rights are given up.
 struct Opened {
     source: Option<MessageSource>,
-    messages: Option<MessageStream>,
+    messages: Option<RecordStream>,
     signals: SignalFd,
     probe: Probe,
     launcher: Option<Launcher>,
@@ -480,8 +480,8 @@ fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
 
 /// Something else that makes every syscall pay is worth a line: people would blame us for it.
 fn say_who_else_audits() {
-    match KernelAudit::ask() {
-        Ok(kernel) if kernel.is_armed() => warn(&format!(
+    match AuditSummary::ask() {
+        Ok(kernel) if kernel.slows_syscalls() => warn(&format!(
             "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \
              `auditctl -D; auditctl -a never,task` makes tasks started from then on free of it",
             if kernel.enabled {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
-use netlink::KernelAudit;
+use netlink::AuditSummary;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::siginfo;
@@ -107,7 +107,7 @@ impl LogSource {
             return Ok(());
         }
         // Without the kernel's audit there is no auditd either.
-        let reader = KernelAudit::ask().map_or(0, |kernel| kernel.reader);
+        let reader = AuditSummary::ask().map_or(0, |kernel| kernel.reader);
         let name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
         if name.trim_end() == "auditd" {
             bail!(

@@ -43,7 +43,7 @@ impl Case for Run {
     }
 
     fn seed(&self) -> &'static str {
-        "docs/decisions/0005-two-carriers-for-one-command.md"
+        "docs/decisions/0005-ptrace-or-notification.md"
     }
 
     fn components(&self) -> &'static [Component] {

@@ -15,7 +15,7 @@ use audit::plan::exclude::Exclude;
 use audit::plan::{eval, message};
 use audit::record::{decode, encode};
 use bstr::ByteSlice as _;
-use netlink::Message;
+use netlink::KernelRecord;
 
 use super::{MessageCounts, Sender};
 use crate::daemon::pipeline::Batch;
@@ -80,7 +80,7 @@ impl Held {
 
     pub(super) fn take(
         &mut self,
-        message: Message<'_>,
+        message: KernelRecord<'_>,
         exclude: &Exclude,
         user: &message::Messages,
         counts: &mut MessageCounts,
@@ -266,7 +266,7 @@ mod tests {
         } = plan(rules);
         for &(kind, text) in messages {
             let text = text.as_bytes();
-            held.take(Message { kind, text }, &exclude, &user, &mut counts);
+            held.take(KernelRecord { kind, text }, &exclude, &user, &mut counts);
         }
         (held, counts)
     }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     fn denied(held: &mut Held, text: &str, exclude: &Exclude) {
-        let message = Message {
+        let message = KernelRecord {
             kind: AVC,
             text: text.as_bytes(),
         };

@@ -1,0 +1,82 @@
+//! Programs of daemons before this one, which go on where they are.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use libbpf_rs::ProgramMut;
+
+use crate::handover::pins::Pins;
+use crate::stats::{self, Runs};
+
+/// What names of programs begin with that are no copies; behind it comes their number, and their own name.
+const PROGRAM: &str = "prog-";
+
+/// A program of a daemon before this one: the kernel counts on it what it skips.
+pub(crate) struct Inherited {
+    name: String,
+    program: OwnedFd,
+}
+
+impl Inherited {
+    /// What was pinned by [`pin`]. What nothing runs any more and what was never skipped loses its name, and
+    /// with it ends, so that their number does not grow with each daemon. `used` are the numbers of those
+    /// that links run and stubs jump to.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn all(pins: &Pins, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
+        let mut inherited = Vec::new();
+        for name in pins.names(PROGRAM)? {
+            let name = format!("{PROGRAM}{name}");
+            let program = pins.find(&name)?;
+            let runs = stats::number(&program).is_none_or(|number| used.contains(&number));
+            // A name that cannot be taken away is one more to count.
+            if runs || stats::skipped(&program) != 0 || pins.remove(&name).is_err() {
+                inherited.push(Self { name, program });
+            }
+        }
+        Ok(inherited)
+    }
+
+    /// How often the kernel skipped it.
+    pub(crate) fn skipped(&self) -> u64 {
+        stats::skipped(&self.program)
+    }
+
+    /// What the kernel has counted of it.
+    pub(crate) fn runs(&self) -> Option<Runs> {
+        stats::runs(&own_name(&self.name), &self.program)
+    }
+}
+
+/// Has a program outlive this process, if it does not yet.
+///
+/// # Errors
+/// The name, and what the kernel answers.
+pub(crate) fn pin(pins: &Pins, program: &ProgramMut<'_>) -> Result<(), (String, io::Error)> {
+    let Some(number) = stats::number(program) else {
+        return Ok(());
+    };
+    let name = format!("{PROGRAM}{number}-{}", program.name().display());
+    if pins.has(&name) {
+        return Ok(());
+    }
+    pins.keep(&name, program).map_err(|error| (name, error))
+}
+
+/// The name that a program has in its object.
+fn own_name(pin: &str) -> &str {
+    pin.splitn(3, '-').last().unwrap_or(pin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_what_the_program_is_called() {
+        assert_eq!(own_name("prog-17-tlg_call_end"), "tlg_call_end");
+        assert_eq!(own_name("prog-17"), "17");
+    }
+}

@@ -1,0 +1,175 @@
+//! The kernel side's own words, in memory that both sides map.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use audit::plan::filesystem::{Filesystems, LeftOut};
+
+use crate::abi;
+use crate::compile::Reads;
+use crate::compile::fast_path::Hints;
+use crate::compile::watches::{Bits, WORDS};
+use crate::epoch::Epoch;
+use crate::skeleton::types;
+
+/// Directories that can be guarded: `GUARD_PLACES` of `bpf/guard.bpf.h`.
+pub(crate) const PLACES: usize = 8;
+
+/// The words. The programs read and write them at any time: each is read and written as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Data(NonNull<types::bss>);
+
+/// Reads or writes one member as a whole.
+macro_rules! word {
+    ($data:expr, $member:ident) => {{
+        // SAFETY: the struct is mapped for as long as the skeleton lives, which outlives its engine; this
+        // makes an address in it and no reference.
+        unsafe { &raw mut (*$data.0.as_ptr()).$member }
+    }};
+}
+
+macro_rules! write {
+    ($data:expr, $member:ident, $value:expr) => {{
+        let at = word!($data, $member);
+        // SAFETY: the address is that of a member, of its type and aligned; see `word`.
+        unsafe { at.write_volatile($value) }
+    }};
+}
+
+macro_rules! read {
+    ($data:expr, $member:ident) => {{
+        let at = word!($data, $member);
+        // SAFETY: the address is that of a member, of its type and aligned; see `word`. Any bits are a
+        // number.
+        unsafe { at.read_volatile() }
+    }};
+}
+
+impl Data {
+    pub(crate) const fn new(mapped: NonNull<types::bss>) -> Self {
+        Self(mapped)
+    }
+
+    pub(crate) fn jiffies(self) -> u64 {
+        read!(self, tlg_jiffies)
+    }
+
+    pub(crate) fn preempt(self) -> i32 {
+        read!(self, tlg_preempt)
+    }
+
+    pub(crate) fn beats(self) -> u64 {
+        read!(self, tlg_beats)
+    }
+
+    /// Where the reader says that it sleeps.
+    pub(crate) fn waiting(self) -> Option<NonNull<u32>> {
+        NonNull::new(word!(self, tlg_waiting))
+    }
+
+    /// The hints that are in force.
+    pub(crate) fn hints(self) -> Hints {
+        Hints {
+            raw_enter: read!(self, tlg_raw_enter),
+            raw_exit: read!(self, tlg_raw_exit),
+            open_gate: read!(self, tlg_open_gate),
+            reads: Reads {
+                openat: read!(self, tlg_openat_reads) != 0,
+                open: read!(self, tlg_open_reads) != 0,
+            },
+            refusals: read!(self, tlg_refusals) != 0,
+            uring: read!(self, tlg_uring) != 0,
+            filesystems: read!(self, tlg_filesystems) != 0,
+            common_bytes: read!(self, tlg_common_bytes),
+        }
+    }
+
+    /// Which plan is in force.
+    pub(crate) fn epoch(self) -> Epoch {
+        Epoch(u16::try_from(read!(self, tlg_epoch)).unwrap_or_default())
+    }
+
+    /// Writes the hints; each of them alone may be seen before the others.
+    pub(crate) fn hint(self, hints: &Hints) {
+        write!(self, tlg_raw_enter, hints.raw_enter);
+        write!(self, tlg_raw_exit, hints.raw_exit);
+        write!(self, tlg_open_gate, hints.open_gate);
+        write!(self, tlg_openat_reads, hints.reads.openat.into());
+        write!(self, tlg_open_reads, hints.reads.open.into());
+        write!(self, tlg_refusals, hints.refusals.into());
+        write!(self, tlg_uring, hints.uring.into());
+        write!(self, tlg_filesystems, hints.filesystems.into());
+        write!(self, tlg_common_bytes, hints.common_bytes);
+    }
+
+    /// Writes where watches may be, into the half of a plan that is not in force.
+    pub(crate) fn glance(self, epoch: Epoch, bits: &Bits) {
+        for (halves, bits) in [
+            (word!(self, tlg_inode_bits), &bits.inodes),
+            (word!(self, tlg_name_bits), &bits.names),
+        ] {
+            let first = halves.cast::<[u64; WORDS]>();
+            // SAFETY: there are two halves; see `word`.
+            let half = unsafe { first.add(usize::from(epoch.half())) };
+            // SAFETY: as above, and no plan in force uses this half.
+            unsafe { half.write_volatile(*bits) };
+        }
+    }
+
+    /// Writes where the tests of new tasks are, for the half of a plan that is not in force.
+    pub(crate) fn forks(self, epoch: Epoch, first: u32) {
+        let halves = word!(self, tlg_forks).cast::<u32>();
+        // SAFETY: there are two halves; see `word`.
+        let half = unsafe { halves.add(usize::from(epoch.half())) };
+        // SAFETY: as above, and no plan in force uses this half.
+        unsafe { half.write_volatile(first) };
+    }
+
+    /// Writes which file systems are left out, into the half of a plan that is not in force.
+    pub(crate) fn filesystems(self, epoch: Epoch, left_out: &[LeftOut]) {
+        let half = usize::from(epoch.half());
+        let counts = word!(self, tlg_left_out_count).cast::<u32>();
+        // SAFETY: there are two halves; see `word`.
+        let count_at = unsafe { counts.add(half) };
+        let firsts = word!(self, tlg_left_out).cast::<[[u32; 2]; Filesystems::MOST]>();
+        // SAFETY: as above.
+        let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
+        let some = left_out.iter().take(Filesystems::MOST);
+        let mut count = 0;
+        for (at, left_out) in some.enumerate() {
+            // SAFETY: a half has room for so many; see `word`.
+            let at = unsafe { first.add(at) };
+            // SAFETY: as above, and no plan in force uses this half.
+            unsafe { at.write_volatile([left_out.magic, left_out.all_others.into()]) };
+            count += 1;
+        }
+        // SAFETY: as above.
+        unsafe { count_at.write_volatile(count) };
+    }
+
+    /// Writes what is guarded, for `guard_begin` to look at.
+    pub(crate) fn guard(self, places: &[types::guarded; PLACES]) {
+        write!(self, tlg_guarded, *places);
+    }
+
+    /// What is guarded.
+    pub(crate) fn guarded(self) -> [types::guarded; PLACES] {
+        read!(self, tlg_guarded)
+    }
+
+    /// Says that no call is decided about any more by the plan before the one in force.
+    pub(crate) fn forget(self) {
+        write!(self, tlg_epoch_before, abi::NO_EPOCH);
+    }
+
+    /// Puts another plan in force, at this tick.
+    pub(crate) fn switch(self, from: Epoch, to: Epoch, jiffies: u64) {
+        write!(self, tlg_replaced, jiffies);
+        write!(self, tlg_epoch_before, u32::from(from.0));
+        let at = word!(self, tlg_epoch);
+        // SAFETY: the word is aligned, mapped as `word` says, and changed nowhere else.
+        let epoch = unsafe { AtomicU32::from_ptr(at) };
+        // All that was written before is there for whoever sees the new number.
+        epoch.store(u32::from(to.0), Ordering::Release);
+    }
+}

@@ -1,0 +1,329 @@
+//! The maps that hold the plan: how large they are, and what is put into them.
+//!
+//! Two plans have room, each in a half of its own; see `bpf/plan.bpf.h`. The maps cannot grow: they are
+//! made larger than the first plan needs.
+
+use std::collections::HashSet;
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags};
+use zerocopy::{FromBytes as _, Immutable, IntoBytes};
+
+use crate::abi::{self, WireCall, WireInodeKey, WireTest};
+use crate::compile::Lowered;
+use crate::compile::watches::Watches;
+use crate::epoch::Epoch;
+use crate::error::EngineError;
+use crate::options::Options;
+use crate::skeleton::{OpenSyscallSkel, SyscallSkel};
+
+/// How much one plan may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) tests: u32,
+    pub(crate) inodes: u32,
+    pub(crate) names: u32,
+}
+
+/// Tests, and keys of watches, that there is room for at least: more than any public rule set has.
+const LEAST: u32 = 65_536;
+
+impl Room {
+    /// For a first plan and for others, which may be twice as large.
+    pub(crate) fn for_plan(lowered: &Lowered, watches: &Watches) -> Self {
+        let room = |entries: usize| count(entries).saturating_mul(2).max(LEAST);
+        Self {
+            tests: room(lowered.tests.len() + lowered.forks.len()),
+            inodes: room(watches.inodes.len()),
+            names: room(watches.names.len()),
+        }
+    }
+
+    /// Looks whether a plan has room.
+    ///
+    /// # Errors
+    /// [`EngineError::Room`] when it has not.
+    pub(crate) fn check(self, lowered: &Lowered, watches: &Watches) -> Result<(), EngineError> {
+        for (what, needed, room) in [
+            (
+                "tests of rules",
+                lowered.tests.len() + lowered.forks.len(),
+                self.tests,
+            ),
+            ("watched inodes", watches.inodes.len(), self.inodes),
+            ("watched names", watches.names.len(), self.names),
+        ] {
+            if count(needed) > room {
+                return Err(EngineError::Room { what, needed, room });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn count(entries: usize) -> u32 {
+    u32::try_from(entries).unwrap_or(u32::MAX)
+}
+
+/// Makes the maps as large as what they are to hold; before loading.
+pub(crate) fn size(
+    open: &mut OpenSyscallSkel<'_>,
+    room: Room,
+    sees: Sees,
+    cpus: usize,
+    options: Options,
+) -> Result<(), EngineError> {
+    let maps = &mut open.maps;
+    let cpus = count(cpus).max(1);
+    let slots = match sees {
+        Sees::Inside => SEEN_SLOTS,
+        Sees::Calls => 1,
+    };
+    let paths = if options.context { slots } else { 1 };
+    let avc = if options.avc { cpus } else { 1 };
+    for (name, map, entries) in [
+        ("tlg_ring", &mut maps.tlg_ring, options.ring_bytes),
+        ("tlg_counts", &mut maps.tlg_counts, cpus),
+        ("tlg_scratch", &mut maps.tlg_scratch, cpus),
+        ("tlg_avc_scratch", &mut maps.tlg_avc_scratch, avc),
+        ("tlg_seen", &mut maps.tlg_seen, slots),
+        ("tlg_paths", &mut maps.tlg_paths, paths),
+        ("tlg_tests", &mut maps.tlg_tests, both(room.tests)),
+        ("tlg_inodes", &mut maps.tlg_inodes, both(room.inodes)),
+        ("tlg_names", &mut maps.tlg_names, both(room.names)),
+    ] {
+        map.set_max_entries(entries)
+            .map_err(|source| EngineError::Map { map: name, source })?;
+    }
+    Ok(())
+}
+
+/// How far an engine sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sees {
+    /// Inside the kernel.
+    Inside,
+    /// Where calls begin and end.
+    Calls,
+}
+
+/// Calls that can be under way at once with what hooks inside the kernel saw of them: `SEEN_SLOTS` of
+/// `bpf/seen.bpf.h`.
+const SEEN_SLOTS: u32 = 1024;
+
+const fn both(half: u32) -> u32 {
+    half.saturating_mul(2)
+}
+
+/// What a half of the maps of watches holds.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    inodes: Vec<WireInodeKey>,
+    names: Vec<u64>,
+}
+
+impl Room {
+    /// 1 + where the tests of the task list stand that a plan in the half of `epoch` has; 0 for none.
+    pub(crate) fn forks(self, epoch: Epoch, lowered: &Lowered) -> u32 {
+        if lowered.forks.is_empty() {
+            return 0;
+        }
+        u32::from(epoch.half()) * self.tests + count(lowered.tests.len()) + 1
+    }
+}
+
+/// Keys of watched names as they stand in the half of an epoch.
+pub(crate) fn names(epoch: Epoch, watches: &Watches) -> impl Iterator<Item = u64> {
+    let half = u64::from(epoch.half());
+    watches.names.iter().map(move |(key, _)| key ^ half)
+}
+
+impl Written {
+    /// What the halves hold when those names are the ones of the plan in force.
+    pub(crate) fn found(skel: &SyscallSkel<'_>, in_force: Epoch, names: Vec<u64>) -> [Self; 2] {
+        let mut halves = [Self::default(), Self::default()];
+        let [even, odd] = &mut halves;
+        for key in skel.maps.tlg_inodes.keys() {
+            let Ok(key) = WireInodeKey::read_from_bytes(&key) else {
+                continue;
+            };
+            let half = if key.half == 0 { &mut *even } else { &mut *odd };
+            half.inodes.push(key);
+        }
+        let (current, other) = if in_force.half() == 0 {
+            (even, odd)
+        } else {
+            (odd, even)
+        };
+        let known: HashSet<u64> = names.iter().copied().collect();
+        let all = skel.maps.tlg_names.keys();
+        let all = all.filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)));
+        other.names = all.filter(|key| !known.contains(key)).collect();
+        current.names = names;
+        halves
+    }
+
+    /// Keys of watched names.
+    pub(crate) fn names(&self) -> &[u64] {
+        &self.names
+    }
+
+    /// Takes the watches out of the maps.
+    pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
+        for key in self.inodes.drain(..) {
+            remove("tlg_inodes", &skel.maps.tlg_inodes, &key)?;
+        }
+        for key in self.names.drain(..) {
+            remove("tlg_names", &skel.maps.tlg_names, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a plan and its watches into the half of its epoch, which is not in force and empty.
+    pub(crate) fn fill(
+        &mut self,
+        skel: &SyscallSkel<'_>,
+        epoch: Epoch,
+        room: Room,
+        lowered: &Lowered,
+        watches: &Watches,
+    ) -> Result<(), EngineError> {
+        let maps = &skel.maps;
+        let half = epoch.half();
+        for (key, watch) in &watches.inodes {
+            let key = WireInodeKey {
+                half: half.into(),
+                ..*key
+            };
+            self.inodes.push(key);
+            put("tlg_inodes", &maps.tlg_inodes, &key, watch)?;
+        }
+        for (key, (_, watch)) in names(epoch, watches).zip(&watches.names) {
+            self.names.push(key);
+            put("tlg_names", &maps.tlg_names, &key, watch)?;
+        }
+        let first = u32::from(half) * room.tests;
+        let tests = lowered.tests.iter();
+        let tests: Vec<WireTest> = tests.map(|test| test_at(*test, first, epoch)).collect();
+        put_all("tlg_tests", &maps.tlg_tests, first, &tests)?;
+        let after = first + count(tests.len());
+        let forks = lowered.forks.iter().map(|test| WireTest {
+            on_false: test.on_false + after,
+            ..*test
+        });
+        let forks: Vec<WireTest> = forks.collect();
+        put_all("tlg_tests", &maps.tlg_tests, after, &forks)?;
+        let all = abi::CALLS;
+        let calls: Vec<WireCall> = (0..all)
+            .map(|index| call_at(lowered.calls.get(&index).copied(), first, epoch))
+            .collect();
+        put_all("tlg_calls", &maps.tlg_calls, u32::from(half) * all, &calls)
+    }
+}
+
+/// A test as it stands in the half whose first test is `first`.
+fn test_at(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
+    let value = if test.kind == abi::TEST_DECIDE {
+        test.value | u32::from(epoch.0) << abi::RULE_BITS
+    } else {
+        test.value
+    };
+    WireTest {
+        value,
+        on_false: test.on_false + first,
+        ..test
+    }
+}
+
+/// A call, or none, as it stands there.
+fn call_at(call: Option<WireCall>, first: u32, epoch: Epoch) -> WireCall {
+    let (tests, tests_unwatched) = match call {
+        Some(call) => (call.tests + first, call.tests_unwatched + first),
+        None => (abi::NO_CALL, abi::NO_CALL),
+    };
+    WireCall {
+        tests,
+        tests_unwatched,
+        epoch: epoch.0,
+        ..call.unwrap_or_default()
+    }
+}
+
+fn put<K, V>(name: &'static str, map: &impl MapCore, key: &K, value: &V) -> Result<(), EngineError>
+where
+    K: IntoBytes + Immutable,
+    V: IntoBytes + Immutable,
+{
+    map.update(key.as_bytes(), value.as_bytes(), MapFlags::ANY)
+        .map_err(|source| EngineError::Map { map: name, source })
+}
+
+/// Takes a key out; it may never have got in.
+fn remove<K>(name: &'static str, map: &impl MapCore, key: &K) -> Result<(), EngineError>
+where
+    K: IntoBytes + Immutable,
+{
+    match map.delete(key.as_bytes()) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(EngineError::Map { map: name, source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes consecutive elements of an array with one call.
+pub(crate) fn put_all<V>(
+    name: &'static str,
+    map: &impl MapCore,
+    first: u32,
+    values: &[V],
+) -> Result<(), EngineError>
+where
+    V: IntoBytes + Immutable,
+{
+    let keys: Vec<u32> = (first..).take(values.len()).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let (keys_count, any) = (count(keys.len()), MapFlags::ANY);
+    map.update_batch(keys.as_bytes(), values.as_bytes(), keys_count, any, any)
+        .map_err(|source| EngineError::Map { map: name, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_and_a_call_move_with_their_half() {
+        let epoch = Epoch(3);
+        let decide = WireTest {
+            kind: abi::TEST_DECIDE,
+            value: abi::KEEP | 7,
+            ..WireTest::default()
+        };
+        assert_eq!(
+            test_at(decide, 100, epoch).value,
+            abi::KEEP | 3 << abi::RULE_BITS | 7
+        );
+        let word = WireTest {
+            kind: abi::TEST_WORD,
+            value: 7,
+            on_false: 2,
+            ..WireTest::default()
+        };
+        let moved = test_at(word, 100, epoch);
+        assert_eq!((moved.value, moved.on_false), (7, 102));
+        let call = WireCall {
+            tests: 1,
+            tests_unwatched: 4,
+            ..WireCall::default()
+        };
+        let moved = call_at(Some(call), 100, epoch);
+        assert_eq!(
+            (moved.tests, moved.tests_unwatched, moved.epoch),
+            (101, 104, 3)
+        );
+        let none = call_at(None, 100, epoch);
+        assert_eq!((none.tests, none.epoch), (abi::NO_CALL, 3));
+    }
+}
