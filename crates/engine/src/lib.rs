@@ -23,7 +23,6 @@ mod ring;
 mod skeleton;
 mod stats;
 mod sys;
-pub mod uring;
 
 pub use decode::rule_keys::Keys;
 pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};

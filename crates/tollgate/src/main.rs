@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-mod bench;
 mod cli;
 mod config;
 mod control;

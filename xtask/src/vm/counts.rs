@@ -1,6 +1,6 @@
 //! Instruction counts of a machine, as a report that `tollgate bench --add` takes.
 //!
-//! The form is that of `crates/tollgate/src/bench/report.rs`, which fills in what is left out here.
+//! The form is that of `crates/bench/src/report.rs`, which fills in what is left out here.
 
 use std::fmt::Write as _;
 

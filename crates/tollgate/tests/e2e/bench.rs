@@ -62,10 +62,10 @@ fn left(base: &Path) -> Vec<String> {
 }
 
 fn bench(place: &Place, words: &[&str]) -> Command {
-    let mut command = Command::new(program());
+    // It lies beside tollgate.
+    let mut command = Command::new(program().with_file_name("tollgate-bench"));
     // Its directory must be within reach of nobody.
     command
-        .arg("bench")
         .args(words)
         .env("TMPDIR", &place.work)
         .stdin(Stdio::null())

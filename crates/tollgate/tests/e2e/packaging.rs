@@ -227,14 +227,17 @@ fn shown_by_help(heading: &str) -> Vec<String> {
 /// Installs the program below a root of its own, as `make install` does.
 fn install(place: &Place, prefix: &str) -> PathBuf {
     let root = place.own.join("root");
-    // The program with all that helps to debug it need not be copied.
-    let binary = place.own.join("tollgate");
-    let text = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program().display());
-    fs::write(&binary, text).unwrap();
-    fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
+    // The programs with all that helps to debug them need not be copied.
+    for name in ["tollgate", "tollgate-bench"] {
+        let binary = place.own.join(name);
+        let program = program().with_file_name(name);
+        let text = format!("#!/bin/sh\nexec '{}' \"$@\"\n", program.display());
+        fs::write(&binary, text).unwrap();
+        fs::set_permissions(&binary, Permissions::from_mode(0o755)).unwrap();
+    }
     let script = Path::new(ROOT).join("scripts/install.sh");
     let mut command = Command::new("sh");
-    let installed = Asked::of(command.arg(script).arg(&binary).arg(&root).arg(prefix));
+    let installed = Asked::of(command.arg(script).arg(&place.own).arg(&root).arg(prefix));
     assert_eq!((installed.code, installed.said.as_str()), (Some(0), ""));
     root
 }

@@ -1,0 +1,181 @@
+//! A redis server under a bounded load on the loopback: a server that mostly calls.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use super::{Case, Figure, Sample, in_state, plain};
+use crate::Options;
+use crate::component::{self, Component};
+use crate::daemon::{Daemon, wait_until};
+use crate::place::{Place, Placement, output};
+use crate::report::Bound;
+use crate::variant::Variant;
+
+#[derive(Debug)]
+pub(crate) struct Redis;
+
+/// Figure, test of redis-benchmark, figure of the server's CPU time.
+const LOADS: [(&str, &str, &str); 2] = [
+    ("SET", "set", "server CPU a SET"),
+    ("GET", "get", "server CPU a GET"),
+];
+
+/// One server may be a tenth faster than the next, by where its memory lies: a sample is of so many.
+const SERVERS: u32 = 8;
+/// Requests that each of them answers.
+const REQUESTS: u32 = 25_000;
+
+const SERVED: &[(&str, Bound)] = &[("tollgate", Bound::AtLeast(0.93))];
+
+impl Case for Redis {
+    fn name(&self) -> &'static str {
+        "redis"
+    }
+
+    fn about(&self) -> &'static str {
+        "redis on 127.0.0.1 with 50 clients, eight servers in turn, server and clients on CPUs of their own where \
+         there are two"
+    }
+
+    fn seed(&self) -> &'static str {
+        "kernel commit e832bf48c8, audit: Reduce overhead using a coarse clock"
+    }
+
+    fn components(&self) -> &'static [Component] {
+        &[component::REDIS, component::REDIS_BENCHMARK]
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        const {
+            &[
+                Figure::more("SET", "/s").goals(SERVED),
+                Figure::more("GET", "/s").goals(SERVED),
+                Figure::less("server CPU a SET", "ns"),
+                Figure::less("server CPU a GET", "ns"),
+            ]
+        }
+    }
+
+    fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
+        plain(options, work)
+    }
+
+    fn seconds(&self) -> u32 {
+        8
+    }
+
+    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+        let (servers, requests): (u32, u32) = if brief { (1, 500) } else { (SERVERS, REQUESTS) };
+        let program = server(place)?;
+        let directory = place.nobodys("redis")?;
+        let (spent, state) = in_state(place, variant, || {
+            let mut all = [Spent::default(); LOADS.len()];
+            for _ in 0..servers {
+                for (all, spent) in all
+                    .iter_mut()
+                    .zip(serve(place, &program, &directory, requests)?)
+                {
+                    all.seconds += spent.seconds;
+                    all.cpu += spent.cpu;
+                }
+            }
+            Ok(all)
+        })?;
+        let requests = f64::from(servers * requests);
+        let values = LOADS.iter().zip(spent).flat_map(|((name, _, cpu), spent)| {
+            let rate = requests / spent.seconds;
+            [(*name, rate), (*cpu, spent.cpu * 1e9 / requests)]
+        });
+        Ok(Sample {
+            values: values.collect(),
+            said: state.said,
+            ..Sample::default()
+        })
+    }
+}
+
+/// What the requests of one load took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    seconds: f64,
+    /// # Units
+    /// Seconds of the server.
+    cpu: f64,
+}
+
+/// Has a new server answer so many requests of each load.
+fn serve(
+    place: &Place,
+    program: &Path,
+    directory: &Path,
+    requests: u32,
+) -> anyhow::Result<[Spent; LOADS.len()]> {
+    let port = free_port()?.to_string();
+    let mut command = place.as_nobody(Placement::OneCpu)?;
+    command
+        .arg(program)
+        .args(["--bind", "127.0.0.1", "--port", &port])
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+        .current_dir(directory);
+    let mut server = Daemon::start(&mut command)?;
+    let address = format!("127.0.0.1:{port}");
+    wait_until("redis to listen", || {
+        server.check()?;
+        Ok(TcpStream::connect(&address).is_ok())
+    })?;
+    let mut all = [Spent::default(); LOADS.len()];
+    for (spent, (name, test, _)) in all.iter_mut().zip(LOADS) {
+        let before = server.cpu_time()?;
+        let mut load = place.as_nobody(Placement::LastCpu)?;
+        load.arg(component::REDIS_BENCHMARK.command()?.get_program())
+            .args(["-p", &port, "-t", test, "-c", "50", "--csv"])
+            .args(["-n", &requests.to_string()]);
+        let printed = output(&mut load)?;
+        spent.cpu = server.cpu_time()?.saturating_sub(before).as_secs_f64();
+        let rate = rate(&printed, name)
+            .with_context(|| format!("redis-benchmark has printed {printed}"))?;
+        spent.seconds = f64::from(requests) / rate;
+    }
+    server.end()?;
+    Ok(all)
+}
+
+/// The server: one program with `redis-check-rdb`, which goes by the name that it is called by.
+fn server(place: &Place) -> anyhow::Result<PathBuf> {
+    let program = place.work.join("redis-server");
+    if !program.exists() {
+        symlink(component::REDIS.command()?.get_program(), &program)
+            .context("cannot name the server")?;
+    }
+    Ok(program)
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot find a port")?;
+    Ok(listener.local_addr().context("cannot find a port")?.port())
+}
+
+/// Requests a second: the second field of the test's line.
+fn rate(printed: &str, test: &str) -> Option<f64> {
+    printed.lines().find_map(|line| {
+        let mut fields = line.split(',').map(|field| field.trim_matches('"'));
+        (fields.next()? == test)
+            .then(|| fields.next()?.parse().ok())
+            .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_the_second_field() {
+        let printed = "\"test\",\"rps\",\"avg_latency_ms\"\n\"SET\",\"106382.98\",\"0.245\"\n";
+        assert_eq!(rate(printed, "SET"), Some(106_382.98));
+        assert_eq!(rate(printed, "GET"), None);
+    }
+}
