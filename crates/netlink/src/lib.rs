@@ -18,5 +18,5 @@ mod state;
 
 pub use feature::LoginuidImmutable;
 pub use records::{KernelRecord, RecordError, RecordStream};
-pub use socket::{AuditSocket, AuditSettings, AuditStatus};
+pub use socket::{AuditSettings, AuditSocket, AuditStatus};
 pub use state::AuditSummary;

@@ -13,7 +13,7 @@ use nix::unistd::{Pid, getpgid, getpgrp};
 use crate::launch::TracedCommand;
 use crate::ptrace::{Change, wait};
 use crate::recorder::{End, Recorder, Stop, call};
-use crate::{CommandStatus, Observer, RunSummary, RunError};
+use crate::{CommandStatus, Observer, RunError, RunSummary};
 
 /// Follows the command until nobody is left whom the filter could stop.
 pub(crate) fn follow<O: Observer>(
@@ -162,7 +162,8 @@ fn ending(child: Pid, early: Option<Change>) -> CommandStatus {
         match change {
             Ok(Some(Change::Exited(code))) => return CommandStatus::Code(code),
             Ok(Some(Change::Killed(signal))) => {
-                return Signal::try_from(signal).map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
+                return Signal::try_from(signal)
+                    .map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
             }
             Ok(Some(_)) if getpgid(Some(child)) == Ok(getpgrp()) => {
                 let _stopped = raise(Signal::SIGSTOP);

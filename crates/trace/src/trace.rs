@@ -18,7 +18,7 @@ use crate::launch::{Page, TracedCommand};
 use crate::object::inode;
 use crate::ptrace::{At, Change, Request, at, former_tid, resume, wait};
 use crate::recorder::{Begun, End, Recorder, Stop, call};
-use crate::{CommandStatus, Observer, RunSummary, RunError};
+use crate::{CommandStatus, Observer, RunError, RunSummary};
 
 /// How long the next stop is waited for without sleeping: going to sleep and being woken, often on
 /// another CPU, takes longer than most calls do.
@@ -57,7 +57,10 @@ pub(crate) fn follow<O: Observer>(
     }
     let ending = tracer.ending.unwrap_or(CommandStatus::Code(0));
     Ok(RunSummary {
-        ending: tracer.page.exec_error().map_or(ending, CommandStatus::NotStarted),
+        ending: tracer
+            .page
+            .exec_error()
+            .map_or(ending, CommandStatus::NotStarted),
         counts: tracer.recorder.counts,
     })
 }
@@ -105,8 +108,8 @@ impl<O: Observer> Tracer<'_, O> {
             Change::Exited(code) => self.ended(pid, CommandStatus::Code(code)),
             Change::Killed(signal) => {
                 // The numbers above are real-time signals, which have no name.
-                let ending =
-                    Signal::try_from(signal).map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
+                let ending = Signal::try_from(signal)
+                    .map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
                 self.ended(pid, ending);
             }
             Change::Filtered => self.begin(pid),

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditSocket, AuditSettings, AuditSummary, RecordStream};
+use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
 use crate::config::tollgate_toml::KernelRecordsMode;

@@ -339,14 +339,13 @@ fn finish(
 
 /// What serves metrics, where that is wanted.
 fn metrics(
-    address: Option<&MetricsAddress>,
+    to: Option<&MetricsAddress>,
     server: Option<&Server>,
 ) -> anyhow::Result<Option<Metrics>> {
-    let Some(address) = address else {
+    let Some(address) = to else {
         return Ok(None);
     };
-    let server = server
-        .context("metrics are what the daemon tells at its control socket, and it has none")?;
+    let server = server.context("metrics require the control socket")?;
     Metrics::listen(address, server.path()).map(Some)
 }
 
