@@ -52,7 +52,6 @@ const NOT_ROOT: &str = "the daemon must be run by root: it loads eBPF programs (
 
 /// `SIGHUP`, as a signal descriptor has it.
 const HANGUP: u32 = Signal::SIGHUP as u32;
-/// `SIGQUIT`, the same.
 const QUIT: u32 = Signal::SIGQUIT as u32;
 
 /// What the daemon is to do.
