@@ -10,11 +10,11 @@
 
 struct wire_counts abi_wire_counts;
 struct wire_shape abi_wire_shape;
-struct wire_call abi_wire_call;
+struct wire_syscall abi_wire_call;
 struct wire_test abi_wire_test;
 struct wire_inode_key abi_wire_inode_key;
-struct wire_watched abi_wire_watched;
-struct wire_entry abi_wire_entry;
+struct wire_inode_watch abi_wire_watched;
+struct wire_enter_state abi_wire_entry;
 struct wire_event abi_wire_event;
 struct wire_inode abi_wire_inode;
 struct wire_object abi_wire_object;

@@ -39,19 +39,19 @@ static __always_inline __u32 socketcall_address(__u32 which)
 	case SYS_ACCEPT4:
 	case SYS_GETSOCKNAME:
 	case SYS_GETPEERNAME:
-		return WIRE_ADDRESS_SECOND | WIRE_ADDRESS_ANSWER;
+		return WIRE_ADDRESS_SECOND | WIRE_ADDRESS_OUTPUT;
 	case SYS_SENDTO:
 		return WIRE_ADDRESS_FIFTH;
 	case SYS_RECVFROM:
-		return WIRE_ADDRESS_FIFTH | WIRE_ADDRESS_ANSWER;
+		return WIRE_ADDRESS_FIFTH | WIRE_ADDRESS_OUTPUT;
 	case SYS_SENDMSG:
-		return WIRE_ADDRESS_MESSAGE;
+		return WIRE_ADDRESS_MSGHDR;
 	case SYS_RECVMSG:
-		return WIRE_ADDRESS_MESSAGE | WIRE_ADDRESS_ANSWER;
+		return WIRE_ADDRESS_MSGHDR | WIRE_ADDRESS_OUTPUT;
 	case SYS_SENDMMSG:
-		return WIRE_ADDRESS_MESSAGES;
+		return WIRE_ADDRESS_MMSGHDR;
 	case SYS_RECVMMSG:
-		return WIRE_ADDRESS_MESSAGES | WIRE_ADDRESS_ANSWER;
+		return WIRE_ADDRESS_MMSGHDR | WIRE_ADDRESS_OUTPUT;
 	default:
 		return WIRE_ADDRESS_NONE;
 	}
@@ -84,32 +84,33 @@ struct address_args {
 	__u64 sixth;
 };
 
-static __always_inline void own_args(struct address_args *args, const struct wire_event *event)
+static __always_inline void fill_address_args(struct address_args *args,
+					      const struct wire_event *event)
 {
 	const struct pt_regs *regs = task_regs(current());
 
-	args->second = call_arg(event, 1);
-	args->third = call_arg(event, 2);
+	args->second = syscall_arg(event, 1);
+	args->third = syscall_arg(event, 2);
 	args->fifth = event->abi == WIRE_B64 ? regs->r8 : (__u32)regs->di;
 	args->sixth = event->abi == WIRE_B64 ? regs->r9 : (__u32)regs->bp;
 }
 
 /* Reads the family that lies in user memory, if the kernel has copied or written an address there. */
-static __always_inline int user_family(const struct wire_event *event, const struct wire_call *call,
-				       __u16 *family)
+static __always_inline int read_user_family(const struct wire_event *event,
+					    const struct wire_syscall *syscall, __u16 *family)
 {
 	__s64 ret = event->exit;
-	__u32 where = call->address;
+	__u32 where = syscall->address;
 	struct address_args args;
 	__u64 at, len;
 
 	if (event->flags & WIRE_EVENT_URING || ret == -EBADF || ret == -ENOTSOCK)
 		return 0;
-	own_args(&args, event);
+	fill_address_args(&args, event);
 	if (where == WIRE_ADDRESS_SOCKETCALL) {
 		__u32 given[SOCKETCALL_MOST] = {};
 
-		where = socketcall_address(call_arg(event, 0));
+		where = socketcall_address(syscall_arg(event, 0));
 		/* The last arguments of a call that has fewer may not be there to read. */
 		if (bpf_probe_read_user(given, sizeof(given), (void *)args.second) &&
 		    bpf_probe_read_user(given, sizeof(given) / 2, (void *)args.second))
@@ -119,23 +120,23 @@ static __always_inline int user_family(const struct wire_event *event, const str
 		args.fifth = given[4];
 		args.sixth = given[5];
 	}
-	if (where & WIRE_ADDRESS_ANSWER && ret < 0)
+	if (where & WIRE_ADDRESS_OUTPUT && ret < 0)
 		return 0;
-	switch (where & ~WIRE_ADDRESS_ANSWER) {
+	switch (where & ~WIRE_ADDRESS_OUTPUT) {
 	case WIRE_ADDRESS_SECOND:
 		at = args.second;
-		len = where & WIRE_ADDRESS_ANSWER ? user_u32(args.third) : (__u32)args.third;
+		len = where & WIRE_ADDRESS_OUTPUT ? user_u32(args.third) : (__u32)args.third;
 		break;
 	case WIRE_ADDRESS_FIFTH:
 		at = args.fifth;
-		len = where & WIRE_ADDRESS_ANSWER ? user_u32(args.sixth) : (__u32)args.sixth;
+		len = where & WIRE_ADDRESS_OUTPUT ? user_u32(args.sixth) : (__u32)args.sixth;
 		break;
-	case WIRE_ADDRESS_MESSAGES:
+	case WIRE_ADDRESS_MMSGHDR:
 		if (ret > 1)
 			args.second += (ret - 1) *
 				       (event->abi == WIRE_B64 ? MMSGHDR_BYTES : COMPAT_MMSG_BYTES);
 		/* fallthrough */
-	case WIRE_ADDRESS_MESSAGE:
+	case WIRE_ADDRESS_MSGHDR:
 		at = user_pointer(args.second, event->abi);
 		len = user_u32(args.second +
 			       (event->abi == WIRE_B64 ? MSGHDR_NAMELEN : COMPAT_NAMELEN));
@@ -143,7 +144,7 @@ static __always_inline int user_family(const struct wire_event *event, const str
 	default:
 		return 0;
 	}
-	if (!at || len < FAMILY_BYTES || len > SEEN_ADDRESS)
+	if (!at || len < FAMILY_BYTES || len > SOCKADDR_BYTES)
 		return 0;
 	return !bpf_probe_read_user(family, sizeof(*family), (void *)at);
 }
@@ -152,21 +153,22 @@ static __always_inline int user_family(const struct wire_event *event, const str
  * Fills in what rules ask about the address. A call that hooks look at and that has no slot, or none with an
  * address, has copied none.
  */
-__noinline int find_family(struct scratch *s, const struct wire_call *call, const struct seen *seen)
+__noinline int fill_sockaddr_family(struct scratch *s, const struct wire_syscall *syscall,
+				    const struct syscall_state *state)
 {
 	struct wire_event *event;
 	__u16 family = 0;
 
-	if (!s || !call)
+	if (!s || !syscall)
 		return 0;
 	event = &s->event;
-	if (seen) {
-		event->argc = seen->address_len >= FAMILY_BYTES;
-		family = *(const __u16 *)seen->address;
-	} else if (seen_all(call)) {
+	if (state) {
+		event->argc = state->address_len >= FAMILY_BYTES;
+		family = *(const __u16 *)state->address;
+	} else if (hooks_saw_all(syscall)) {
 		event->argc = 0;
 	} else {
-		event->argc = user_family(event, call, &family);
+		event->argc = read_user_family(event, syscall, &family);
 	}
 	event->open_perm = family;
 	return 0;

@@ -40,7 +40,7 @@ static __always_inline int is_empty(__u64 name)
  * Reads the name behind a wire_object at the start of the tail. Returns whether the object that
  * `s->object[0]` stands for has this name.
  */
-__noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
+__noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 {
 	struct task_struct *task = current();
 	struct object *object;
@@ -59,15 +59,15 @@ __noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
 	object->base_dentry = object->base_mnt = 0;
 	to->flags = 0;
 	s->used = 0;
-	seen_watch(s, 1);
+	match_watches(s, 1);
 	wanted = s->prefix[s->depth & PREFIX_MASK];
 	depth = s->depth;
-	first = read_name(s, to, call_arg(&s->event, shape->arg));
-	find_base(task, s, object, to, shape->place, call_arg(&s->event, shape->dir), first);
+	first = read_name(s, to, syscall_arg(&s->event, shape->arg));
+	find_base(task, s, object, to, shape->lookup, syscall_arg(&s->event, shape->dir), first);
 	if (!object->base_dentry)
 		return 0;
 	if (!(to->flags & WIRE_OBJECT_NAMED)) /* AT_EMPTY_PATH: what the name would start from */
-		return is_empty(call_arg(&s->event, shape->arg)) &&
+		return is_empty(syscall_arg(&s->event, shape->arg)) &&
 		       object->base_dentry == object->dentry;
 	/* Which watches the start of the name hits does not matter. */
 	s->exe_hits = 0;
@@ -82,19 +82,20 @@ __noinline int prove_name(struct scratch *s, const struct wire_shape *shape)
  * Gives the item added last the name of what `s->object[0]` stands for. A function of its own, which the
  * verifier walks once in each of the hooks.
  */
-__noinline int name_object(struct scratch *s, struct seen *seen, const struct wire_shape *shape)
+__noinline int state_name_object(struct scratch *s, struct syscall_state *state,
+				 const struct wire_shape *shape)
 {
 	struct wire_object *to;
 	__u32 len, flags;
 	__u8 *room;
 
-	if (!s || !seen || !shape)
+	if (!s || !state || !shape)
 		return 0;
-	room = seen_room(seen);
+	room = state_text_room(state);
 	if (!room)
 		return 0;
 	to = object_at(s, 0);
-	if (prove_name(s, shape)) {
+	if (verify_name(s, shape)) {
 		len = to->name_len & (WIRE_NAME_BYTES - 1);
 		flags = WIRE_OBJECT_KERNEL;
 		if (len && bpf_probe_read_kernel(room, len, tail_at(s, sizeof(*to))))
@@ -105,160 +106,161 @@ __noinline int name_object(struct scratch *s, struct seen *seen, const struct wi
 		len = s->used;
 		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
 		if (len >= WIRE_NAME_BYTES) {
-			count_cut(WIRE_CUT_PATH); /* a part of a path names something else */
+			count_truncated(
+				WIRE_TRUNC_PATH); /* a part of a path names something else */
 			return 0;
 		}
 		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))
 			return 0;
 	}
-	seen_name(seen, &seen->item[(seen->items - 1) & (WIRE_ITEMS - 1)], len, flags);
+	state_commit_name(state, &state->item[(state->items - 1) & (WIRE_ITEMS - 1)], len, flags);
 	return 0;
 }
 
 /* Adds the object as one item. Overlays call a function again for the file system below: the first is it. */
-static __always_inline int see_object(const struct dentry *dentry, const struct vfsmount *mnt)
+static __always_inline int attr_object(const struct dentry *dentry, const struct vfsmount *mnt)
 {
 	struct task_struct *task = current();
 	struct wire_object *item;
 	struct wire_shape *shape;
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 	struct scratch *s;
-	struct seen *seen;
+	struct syscall_state *state;
 	__u32 key;
 
-	key = seen_call(task, &call);
-	if (key == WIRE_NO_CALL || seen_find(task->pid, key, &call))
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL || state_find(task->pid, key, &syscall))
 		return 0; /* in io_uring there is no user memory to prove a name by */
 	s = scratch();
 	if (!s)
 		return 0;
 	s->event.abi = key / WIRE_SYSCALLS;
 	fill_args(s->event.args, task_regs(task), s->event.abi);
-	shape = &call->objects[0];
-	if (shape->place != WIRE_PLACE_FD && !call_arg(&s->event, shape->arg))
+	shape = &syscall->objects[0];
+	if (shape->lookup != WIRE_LOOKUP_FD && !syscall_arg(&s->event, shape->arg))
 		return 0; /* utimensat of a descriptor: the kernel lists nothing */
-	watch_by(s, call);
+	select_watches(s, syscall);
 	s->hits = 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].last = 0;
-	if (!seen_compares(call))
+	if (!uses_watches(syscall))
 		;
 	else if (mnt)
-		glance(s, dentry, mnt, 0, 1);
-	else if (!is_left_out(FOLLOW(dentry, dentry, d_sb)))
-		seen_watch(s, 1);
-	if (call->facts & WIRE_FACT_WATCHED && !s->hits)
+		watch_prefilter(s, dentry, mnt, 0, 1);
+	else if (!is_fs_excluded(FOLLOW(dentry, dentry, d_sb)))
+		match_watches(s, 1);
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return 0;
-	seen = seen_claim(task, key, call);
-	if (!seen)
+	state = state_claim(task, key, syscall);
+	if (!state)
 		return 0;
-	seen_keep_hits(seen, s);
-	item = seen_add(seen, WIRE_PART_NORMAL);
+	state_save_hits(state, s);
+	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
 	if (!item)
 		return 0;
-	seen_inode(item, FOLLOW(dentry, dentry, d_inode));
-	if (shape->place == WIRE_PLACE_FD && !tlg_context)
+	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
+	if (shape->lookup == WIRE_LOOKUP_FD && !tlg_context)
 		return 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
 	s->object[0].dentry = (__u64)dentry;
 	if (tlg_context)
-		seen_path(s, seen, seen->items - 1);
-	if (shape->place == WIRE_PLACE_FD)
+		state_save_path(s, state, state->items - 1);
+	if (shape->lookup == WIRE_LOOKUP_FD)
 		return 0;
-	return name_object(s, seen, shape);
+	return state_name_object(s, state, shape);
 }
 
 /* The object behind a struct path. */
-static __always_inline int see_path(__u64 addr)
+static __always_inline int attr_path(__u64 addr)
 {
 	const struct path *path = (struct path *)addr;
 
-	return see_object(FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
+	return attr_object(FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
 }
 
 /* fentry on chmod_common(path, mode), v5.5. */
 SEC("fentry/chmod_common")
-int used_chmod(__u64 *ctx)
+int attr_chmod(__u64 *ctx)
 {
-	return see_path(ctx[0]);
+	return attr_path(ctx[0]);
 }
 
 /* fentry on chown_common(path, user, group), v5.5. */
 SEC("fentry/chown_common")
-int used_chown(__u64 *ctx)
+int attr_chown(__u64 *ctx)
 {
-	return see_path(ctx[0]);
+	return attr_path(ctx[0]);
 }
 
 /* fentry on vfs_truncate(path, length), v5.5. */
 SEC("fentry/vfs_truncate")
-int used_truncate(__u64 *ctx)
+int attr_truncate(__u64 *ctx)
 {
-	return see_path(ctx[0]);
+	return attr_path(ctx[0]);
 }
 
 /* fentry on vfs_utimes(path, times), v5.12. */
 SEC("fentry/vfs_utimes")
-int used_utimes(__u64 *ctx)
+int attr_utimes(__u64 *ctx)
 {
-	return see_path(ctx[0]);
+	return attr_path(ctx[0]);
 }
 
 /* fentry on vfs_setxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_setxattr")
-int used_setxattr(__u64 *ctx)
+int attr_setxattr(__u64 *ctx)
 {
-	return see_object((struct dentry *)ctx[1], NULL);
+	return attr_object((struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_removexattr(idmap, dentry, name), v5.12 form. */
 SEC("fentry/vfs_removexattr")
-int used_removexattr(__u64 *ctx)
+int attr_rmxattr(__u64 *ctx)
 {
-	return see_object((struct dentry *)ctx[1], NULL);
+	return attr_object((struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_getxattr(idmap, dentry, ...), v5.12 form. */
 SEC("fentry/vfs_getxattr")
-int used_getxattr(__u64 *ctx)
+int attr_getxattr(__u64 *ctx)
 {
-	return see_object((struct dentry *)ctx[1], NULL);
+	return attr_object((struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on vfs_listxattr(dentry, list, size), v5.5. */
 SEC("fentry/vfs_listxattr")
-int used_listxattr(__u64 *ctx)
+int attr_listxattr(__u64 *ctx)
 {
-	return see_object((struct dentry *)ctx[0], NULL);
+	return attr_object((struct dentry *)ctx[0], NULL);
 }
 
 /* fentry on set_fs_pwd(fs, path), v5.5: chdir that succeeds. */
 SEC("fentry/set_fs_pwd")
-int used_chdir(__u64 *ctx)
+int attr_chdir(__u64 *ctx)
 {
-	return see_path(ctx[1]);
+	return attr_path(ctx[1]);
 }
 
 /* fentry on set_fs_root(fs, path), v5.5: chroot that succeeds. */
 SEC("fentry/set_fs_root")
-int used_chroot(__u64 *ctx)
+int attr_chroot(__u64 *ctx)
 {
-	return see_path(ctx[1]);
+	return attr_path(ctx[1]);
 }
 
 /* fentry on path_mount(dev_name, path, ...), v5.9: where something is mounted. */
 SEC("fentry/path_mount")
-int used_mount(__u64 *ctx)
+int attr_mount(__u64 *ctx)
 {
-	return see_path(ctx[1]);
+	return attr_path(ctx[1]);
 }
 
 /* fentry on path_umount(path, flags), v5.9. */
 SEC("fentry/path_umount")
-int used_umount(__u64 *ctx)
+int attr_umount(__u64 *ctx)
 {
-	return see_path(ctx[0]);
+	return attr_path(ctx[0]);
 }
 
 #endif /* TOLLGATE_ATTRIBUTE_BPF_H */

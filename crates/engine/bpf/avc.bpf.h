@@ -14,7 +14,7 @@
 #define NLMSG_HDRLEN	    16 /* include/uapi/linux/netlink.h */
 
 /* What each call names, whether rules name the call or not. */
-struct call_shape {
+struct syscall_shape {
 	struct wire_shape object[WIRE_OBJECTS];
 };
 
@@ -22,7 +22,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WIRE_URING_FIRST);
 	__type(key, __u32);
-	__type(value, struct call_shape);
+	__type(value, struct syscall_shape);
 } tlg_shapes SEC(".maps");
 
 /*
@@ -48,7 +48,7 @@ static __always_inline void append_stamp(struct scratch *s, __u32 kind, __u64 bu
 	if (bpf_probe_read_kernel(aux->word, sizeof(aux->word),
 				  (void *)(LOAD(sk_buff, skb, data) + NLMSG_HDRLEN)))
 		aux->word[0] = 0;
-	s->event.details = 1;
+	s->event.aux_count = 1;
 	s->used += sizeof(*aux);
 }
 
@@ -57,7 +57,7 @@ static __always_inline void append_stamp(struct scratch *s, __u32 kind, __u64 bu
  * record. Threads of the kernel and of io_uring are in no call.
  */
 SEC("fexit/audit_log_start")
-int avc_call(__u64 *ctx)
+int avc_syscall(__u64 *ctx)
 {
 	struct task_struct *task = current();
 	const struct pt_regs *regs = task_regs(task);
@@ -67,7 +67,7 @@ int avc_call(__u64 *ctx)
 	__u32 nr = regs->orig_ax;
 	__u32 abi = task_abi(task);
 	__u32 key = abi * WIRE_SYSCALLS + nr;
-	struct call_shape *shape;
+	struct syscall_shape *shape;
 	struct wire_event *event;
 	struct scratch *s;
 	__u32 len;
@@ -79,7 +79,7 @@ int avc_call(__u64 *ctx)
 	s = bpf_map_lookup_elem(&tlg_avc_scratch, &cpu);
 	shape = bpf_map_lookup_elem(&tlg_shapes, &key);
 	if (!s || !shape) {
-		count_cut(WIRE_CUT_CALL);
+		count_truncated(WIRE_TRUNC_AVC);
 		return 0;
 	}
 	event = &s->event;
@@ -101,9 +101,9 @@ int avc_call(__u64 *ctx)
 	append_stamp(s, kind, buffer);
 	append_strings(s, task);
 	event->sockaddr_len = 0;
-	len = end_event(s, task);
+	len = finish_event(s, task);
 	if (!has_room() || bpf_ringbuf_output(&tlg_ring, event, len, BPF_RB_NO_WAKEUP))
-		count_cut(WIRE_CUT_CALL);
+		count_truncated(WIRE_TRUNC_AVC);
 	wake_reader();
 	return 0;
 }

@@ -17,16 +17,16 @@
  * The answer to a call, `key` in the call table, of which `s->hit` has the watches that it hits, and
  * `s->event.open_perm` what it opens for. A function of its own, which the verifier walks once.
  */
-__noinline int deny_call(struct scratch *s, const struct wire_call *call, __u32 key)
+__noinline int deny_verdict(struct scratch *s, const struct wire_syscall *syscall, __u32 key)
 {
 	struct task_struct *task = current();
 	struct wire_event *event;
 	__u32 facts, verdict;
 
-	if (!s || !call)
+	if (!s || !syscall)
 		return 0;
 	event = &s->event;
-	facts = call->facts;
+	facts = syscall->facts;
 	s->exe_hits = 0;
 	event->abi = task_abi(task);
 	event->exit = 0;
@@ -40,42 +40,43 @@ __noinline int deny_call(struct scratch *s, const struct wire_call *call, __u32 
 	fill_task_facts(event, task, facts);
 	if (facts & WIRE_FACT_EXE)
 		watch_exe(s);
-	verdict = run_rules(s, s->hits ? call->tests : call->tests_unwatched);
-	return VERDICT_KEEPS(verdict) && verdict & WIRE_DENY ? -EPERM : 0;
+	verdict = run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
+	return verdict_records(verdict) && verdict & WIRE_DENY ? -EPERM : 0;
 }
 
 /* The call that the current task is in, if it may be denied; its index in the call table. */
-static __always_inline __u32 deniable(struct task_struct *task, struct wire_call **call)
+static __always_inline __u32 deniable_syscall(struct task_struct *task,
+					      struct wire_syscall **syscall)
 {
-	__u32 key = seen_call(task, call);
+	__u32 key = hooked_syscall(task, syscall);
 
-	return key != WIRE_NO_CALL && (*call)->facts & WIRE_FACT_DENY ? key : WIRE_NO_CALL;
+	return key != WIRE_NO_SYSCALL && (*syscall)->facts & WIRE_FACT_DENY ? key : WIRE_NO_SYSCALL;
 }
 
 /* Where the hooks before this one have seen what the call is about. `before` is what others have answered. */
-static __always_inline int deny_known(int before)
+static __always_inline int deny_by_state(int before)
 {
 	struct task_struct *task;
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 	struct scratch *s;
-	struct seen *seen;
+	struct syscall_state *state;
 	__u32 key;
 
 	if (before || has_room())
 		return before;
 	task = current();
-	key = deniable(task, &call);
-	if (key == WIRE_NO_CALL)
+	key = deniable_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
 		return 0;
 	s = scratch();
 	if (!s)
 		return 0;
-	seen = seen_find(task->pid, key, &call);
-	watch_by(s, call);
+	state = state_find(task->pid, key, &syscall);
+	select_watches(s, syscall);
 	s->hits = 0;
-	if (seen)
-		seen_hits(s, seen);
-	return deny_call(s, call, key);
+	if (state)
+		state_load_hits(s, state);
+	return deny_verdict(s, syscall, key);
 }
 
 /*
@@ -83,33 +84,33 @@ static __always_inline int deny_known(int before)
  * `dentry` then, and the flags are those of the call. An operation of io_uring has none there: it makes an empty
  * file before it is refused.
  */
-static __always_inline int deny_opened(const struct dentry *dentry, const struct vfsmount *mnt,
-				       __u64 last, __u32 flags)
+static __always_inline int deny_open_at(const struct dentry *dentry, const struct vfsmount *mnt,
+					__u64 last, __u32 flags)
 {
 	struct task_struct *task = current();
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 	struct scratch *s;
-	__u32 key = deniable(task, &call);
+	__u32 key = deniable_syscall(task, &syscall);
 
-	if (key == WIRE_NO_CALL || call->facts & WIRE_FACT_EXEC ||
+	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC ||
 	    (last && key >= WIRE_URING_FIRST))
 		return 0;
 	s = scratch();
 	if (!s)
 		return 0;
-	watch_by(s, call);
+	select_watches(s, syscall);
 	s->hits = 0;
-	if (seen_compares(call))
-		glance(s, dentry, mnt, last, last ? 2 : 1);
+	if (uses_watches(syscall))
+		watch_prefilter(s, dentry, mnt, last, last ? 2 : 1);
 	if (last) {
 		fill_args(s->event.args, task_regs(task), task_abi(task));
 		s->event.abi = task_abi(task);
 		s->event.flags = 0;
-		s->event.open_perm = open_perm(&s->event, call, NULL);
+		s->event.open_perm = open_perm(&s->event, syscall, NULL);
 	} else {
 		s->event.open_perm = ACC_MODE(flags);
 	}
-	return deny_call(s, call, key);
+	return deny_verdict(s, syscall, key);
 }
 
 /*
@@ -123,161 +124,161 @@ int deny_open(__u64 *ctx)
 
 	if ((int)ctx[1] || has_room())
 		return ctx[1];
-	return deny_opened(FOLLOW(file, file, f_path.dentry), FOLLOW(file, file, f_path.mnt), 0,
-			   file->f_flags);
+	return deny_open_at(FOLLOW(file, file, f_path.dentry), FOLLOW(file, file, f_path.mnt), 0,
+			    file->f_flags);
 }
 
 /* fmod_ret on security_path_mknod(dir, dentry, mode, dev), v2.6.29: an open is about to make a file. */
 SEC("fmod_ret/security_path_mknod")
-int deny_create(__u64 *ctx)
+int deny_path_mknod(__u64 *ctx)
 {
 	const struct path *dir = (struct path *)ctx[0];
 	const struct dentry *dentry = (struct dentry *)ctx[1];
 
 	if ((int)ctx[4] || has_room())
 		return ctx[4];
-	return deny_opened(FOLLOW(path, dir, dentry), FOLLOW(path, dir, mnt),
-			   (__u64)&dentry->d_name, 0);
+	return deny_open_at(FOLLOW(path, dir, dentry), FOLLOW(path, dir, mnt),
+			    (__u64)&dentry->d_name, 0);
 }
 
 /* fmod_ret on security_bprm_check(bprm), v5.5. */
 SEC("fmod_ret/security_bprm_check")
 int deny_exec(__u64 *ctx)
 {
-	return deny_known(ctx[1]);
+	return deny_by_state(ctx[1]);
 }
 
 /* fmod_ret on security_inode_unlink(dir, dentry), v5.5. */
 SEC("fmod_ret/security_inode_unlink")
 int deny_unlink(__u64 *ctx)
 {
-	return deny_known(ctx[2]);
+	return deny_by_state(ctx[2]);
 }
 
 /* fmod_ret on security_inode_rmdir(dir, dentry), v5.5. */
 SEC("fmod_ret/security_inode_rmdir")
 int deny_rmdir(__u64 *ctx)
 {
-	return deny_known(ctx[2]);
+	return deny_by_state(ctx[2]);
 }
 
 /* fmod_ret on security_inode_mkdir(dir, dentry, mode), v5.5. */
 SEC("fmod_ret/security_inode_mkdir")
 int deny_mkdir(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_inode_mknod(dir, dentry, mode, dev), v5.5. */
 SEC("fmod_ret/security_inode_mknod")
 int deny_mknod(__u64 *ctx)
 {
-	return deny_known(ctx[4]);
+	return deny_by_state(ctx[4]);
 }
 
 /* fmod_ret on security_inode_create(dir, dentry, mode), v5.5. */
 SEC("fmod_ret/security_inode_create")
-int deny_make(__u64 *ctx)
+int deny_create(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_inode_symlink(dir, dentry, old_name), v5.5. */
 SEC("fmod_ret/security_inode_symlink")
 int deny_symlink(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5. */
 SEC("fmod_ret/security_inode_link")
 int deny_link(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5. */
 SEC("fmod_ret/security_inode_rename")
 int deny_rename(__u64 *ctx)
 {
-	return deny_known(ctx[5]);
+	return deny_by_state(ctx[5]);
 }
 
 /* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */
 SEC("fmod_ret/security_inode_setattr")
 int deny_setattr(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_inode_setxattr(idmap, dentry, name, value, size, flags), v5.12 form. */
 SEC("fmod_ret/security_inode_setxattr")
 int deny_setxattr(__u64 *ctx)
 {
-	return deny_known(ctx[6]);
+	return deny_by_state(ctx[6]);
 }
 
 /* fmod_ret on security_inode_removexattr(idmap, dentry, name), v5.12 form. */
 SEC("fmod_ret/security_inode_removexattr")
-int deny_removexattr(__u64 *ctx)
+int deny_rmxattr(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_socket_bind(sock, address, addrlen), v5.5. */
 SEC("fmod_ret/security_socket_bind")
 int deny_bind(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_socket_connect(sock, address, addrlen), v5.5. */
 SEC("fmod_ret/security_socket_connect")
 int deny_connect(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_sb_mount(dev_name, path, type, flags, data), v5.5. */
 SEC("fmod_ret/security_sb_mount")
 int deny_mount(__u64 *ctx)
 {
-	return deny_known(ctx[5]);
+	return deny_by_state(ctx[5]);
 }
 
 /* fmod_ret on security_sb_umount(mnt, flags), v5.5. */
 SEC("fmod_ret/security_sb_umount")
 int deny_umount(__u64 *ctx)
 {
-	return deny_known(ctx[2]);
+	return deny_by_state(ctx[2]);
 }
 
 /* fmod_ret on security_task_kill(p, info, sig, cred), v5.5. */
 SEC("fmod_ret/security_task_kill")
-int deny_signal(__u64 *ctx)
+int deny_kill(__u64 *ctx)
 {
-	return deny_known(ctx[4]);
+	return deny_by_state(ctx[4]);
 }
 
 /* fmod_ret on security_ptrace_access_check(child, mode), v5.5. */
 SEC("fmod_ret/security_ptrace_access_check")
-int deny_trace(__u64 *ctx)
+int deny_ptrace(__u64 *ctx)
 {
-	return deny_known(ctx[2]);
+	return deny_by_state(ctx[2]);
 }
 
 /* fmod_ret on security_kernel_read_file(file, id, contents), v5.10 form. */
 SEC("fmod_ret/security_kernel_read_file")
 int deny_module(__u64 *ctx)
 {
-	return deny_known(ctx[3]);
+	return deny_by_state(ctx[3]);
 }
 
 /* fmod_ret on security_kernel_load_data(id, contents), v5.10 form. */
 SEC("fmod_ret/security_kernel_load_data")
-int deny_module_data(__u64 *ctx)
+int deny_load_data(__u64 *ctx)
 {
-	return deny_known(ctx[2]);
+	return deny_by_state(ctx[2]);
 }
 
 #endif /* TOLLGATE_DENY_BPF_H */

@@ -24,53 +24,53 @@
  * The slot of the call that the current task is in. Where watches decide, a call without a slot has hit
  * none, and gets none here.
  */
-static __always_inline struct seen *detail_slot(struct task_struct *task)
+static __always_inline struct syscall_state *aux_state(struct task_struct *task)
 {
-	struct wire_call *call;
-	__u32 key = seen_call(task, &call);
-	struct seen *seen;
+	struct wire_syscall *syscall;
+	__u32 key = hooked_syscall(task, &syscall);
+	struct syscall_state *state;
 
-	if (key == WIRE_NO_CALL || !(call->facts & WIRE_FACT_AUX))
+	if (key == WIRE_NO_SYSCALL || !(syscall->facts & WIRE_FACT_AUX))
 		return NULL;
-	seen = seen_find(task->pid, key, &call);
-	if (seen || (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED))
-		return seen;
-	return seen_claim(task, key, call);
+	state = state_find(task->pid, key, &syscall);
+	if (state || (syscall->facts & WIRE_FACT_HOOKED && syscall->facts & WIRE_FACT_WATCH_ONLY))
+		return state;
+	return state_claim(task, key, syscall);
 }
 
 /* Adds an entry to those of the call. */
-static __always_inline struct wire_aux *detail_add(struct seen *seen, __u32 kind)
+static __always_inline struct wire_aux *aux_add(struct syscall_state *state, __u32 kind)
 {
 	struct wire_aux *aux;
-	__u32 at = seen->details;
+	__u32 at = state->aux_count;
 
-	if (at >= WIRE_AUX) {
-		count_cut(WIRE_CUT_SEEN);
+	if (at >= WIRE_AUX_RECORDS) {
+		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 		return NULL;
 	}
-	aux = &seen->detail[at];
+	aux = &state->aux[at];
 	aux->kind = kind;
-	seen->details = at + 1;
+	state->aux_count = at + 1;
 	return aux;
 }
 
 /* The only entry of the call: the last one counts, as in the kernel's audit. */
-static __always_inline struct wire_aux *detail_only(__u32 kind)
+static __always_inline struct wire_aux *aux_replace(__u32 kind)
 {
-	struct seen *seen = detail_slot(current());
+	struct syscall_state *state = aux_state(current());
 
-	if (!seen)
+	if (!state)
 		return NULL;
-	seen->details = 0;
-	return detail_add(seen, kind);
+	state->aux_count = 0;
+	return aux_add(state, kind);
 }
 
 /* A task that the call is about: audit_signal_info_syscall(), __audit_ptrace(). */
-static __always_inline int detail_target(const struct task_struct *target)
+static __always_inline int aux_obj_pid(const struct task_struct *target)
 {
 	const __u64 *comm = (const __u64 *)target->comm;
-	struct seen *seen = detail_slot(current());
-	struct wire_aux *aux = seen ? detail_add(seen, WIRE_AUX_OBJ_PID) : NULL;
+	struct syscall_state *state = aux_state(current());
+	struct wire_aux *aux = state ? aux_add(state, WIRE_AUX_OBJ_PID) : NULL;
 	__u32 mode;
 	__u64 name;
 
@@ -96,9 +96,9 @@ static __always_inline int detail_target(const struct task_struct *target)
  * signal is for, before it is decided whether it may be sent; whether the kernel's audit is on or not.
  */
 SEC("fentry/audit_signal_info")
-int detail_signal(__u64 *ctx)
+int aux_signal(__u64 *ctx)
 {
-	return detail_target((struct task_struct *)ctx[1]);
+	return aux_obj_pid((struct task_struct *)ctx[1]);
 }
 
 /*
@@ -106,13 +106,13 @@ int detail_signal(__u64 *ctx)
  * options are wrong.
  */
 SEC("fexit/ptrace_attach")
-int detail_traced(__u64 *ctx)
+int aux_ptrace(__u64 *ctx)
 {
 	__s32 ret = ctx[4];
 
 	if (ret == -EIO || ret == -EINVAL)
 		return 0;
-	return detail_target((struct task_struct *)ctx[0]);
+	return aux_obj_pid((struct task_struct *)ctx[0]);
 }
 
 /*
@@ -120,20 +120,20 @@ int detail_traced(__u64 *ctx)
  * that is about to start.
  */
 SEC("fexit/get_vfs_caps_from_disk")
-int detail_fcaps(__u64 *ctx)
+int aux_file_caps(__u64 *ctx)
 {
 	const struct cpu_vfs_cap_data *caps = (struct cpu_vfs_cap_data *)ctx[2];
 	struct wire_aux *aux;
-	struct seen *seen;
+	struct syscall_state *state;
 	__u64 addr = ctx[2];
 
 	if ((__u32)ctx[3])
 		return 0;
-	seen = detail_slot(current());
-	if (!seen)
+	state = aux_state(current());
+	if (!state)
 		return 0;
-	seen->details = 0;
-	aux = detail_add(seen, WIRE_AUX_BPRM_FCAPS);
+	state->aux_count = 0;
+	aux = aux_add(state, WIRE_AUX_BPRM_FCAPS);
 	if (!aux)
 		return 0;
 	aux->word[0] = caps->magic_etc;
@@ -144,7 +144,7 @@ int detail_fcaps(__u64 *ctx)
 	return 0;
 }
 
-static __always_inline void keep_caps(__u64 *to, const struct cred *cred)
+static __always_inline void copy_caps(__u64 *to, const struct cred *cred)
 {
 	__u64 addr = (__u64)cred;
 
@@ -167,57 +167,57 @@ static __always_inline __u32 root_of(const struct user_namespace *ns)
  * decided. Whether the kernel's audit would write them is decided by user space.
  */
 SEC("fexit/cap_bprm_creds_from_file")
-int detail_bprm(__u64 *ctx)
+int aux_exec_caps(__u64 *ctx)
 {
 	const struct linux_binprm *bprm = (struct linux_binprm *)ctx[0];
 	const struct file *file = (struct file *)ctx[1];
 	struct task_struct *task = current();
 	const struct cred *old = FOLLOW(task_struct, task, cred);
 	const struct cred *new = bprm->cred;
-	struct seen *seen = detail_slot(task);
+	struct syscall_state *state = aux_state(task);
 	struct wire_aux *aux;
 
-	if ((__u32)ctx[2] || !seen)
+	if ((__u32)ctx[2] || !state)
 		return 0;
-	aux = &seen->detail[0];
+	aux = &state->aux[0];
 	/* The kernel's audit may have looked at other files of the call. */
-	if (!seen->details || aux->word[14] != (__u64)file->f_path.dentry) {
+	if (!state->aux_count || aux->word[14] != (__u64)file->f_path.dentry) {
 		aux->kind = WIRE_AUX_BPRM_FCAPS;
-		seen->details = 1;
+		state->aux_count = 1;
 		for (int i = 0; i < 4; i++)
 			aux->word[i] = 0;
 	}
-	keep_caps(&aux->word[4], old);
-	keep_caps(&aux->word[8], new);
+	copy_caps(&aux->word[4], old);
+	copy_caps(&aux->word[8], new);
 	aux->word[12] = (__u64) new->euid.val << 32 | new->uid.val;
 	aux->word[13] = (__u64)old->uid.val << 32 | old->securebits;
 	aux->word[14] = root_of(new->user_ns);
 	return 0;
 }
 
-static __always_inline void keep_ipc(struct wire_aux *aux, const struct kern_ipc_perm *perm)
+static __always_inline void copy_ipc_perm(struct wire_aux *aux, const struct kern_ipc_perm *perm)
 {
 	aux->word[0] = perm->uid.val;
 	aux->word[1] = perm->gid.val;
 	aux->word[2] = perm->mode;
 }
 
-static __always_inline int detail_ipc(const struct kern_ipc_perm *perm)
+static __always_inline int aux_ipc(const struct kern_ipc_perm *perm)
 {
-	struct wire_aux *aux = detail_only(WIRE_AUX_IPC);
+	struct wire_aux *aux = aux_replace(WIRE_AUX_IPC);
 
 	if (!aux)
 		return 0;
-	keep_ipc(aux, perm);
+	copy_ipc_perm(aux, perm);
 	aux->word[3] = 0;
 	return 0;
 }
 
 /* fentry on ipcperms(ns, ipcp, flag), v5.5: whether the caller may use an object. */
 SEC("fentry/ipcperms")
-int ipc_used(__u64 *ctx)
+int ipc_perms(__u64 *ctx)
 {
-	return detail_ipc((struct kern_ipc_perm *)ctx[1]);
+	return aux_ipc((struct kern_ipc_perm *)ctx[1]);
 }
 
 /*
@@ -225,17 +225,17 @@ int ipc_used(__u64 *ctx)
  * removed. Misses those that the caller may not change: the function that finds them is part of this one.
  */
 SEC("fexit/ipcctl_obtain_check")
-int ipc_control(__u64 *ctx)
+int ipc_ctl(__u64 *ctx)
 {
 	const struct ipc64_perm *perm = (struct ipc64_perm *)ctx[4];
 	struct wire_aux *aux;
 
 	if (IS_ERR(ctx[6]))
 		return 0;
-	aux = detail_only(WIRE_AUX_IPC);
+	aux = aux_replace(WIRE_AUX_IPC);
 	if (!aux)
 		return 0;
-	keep_ipc(aux, (struct kern_ipc_perm *)ctx[6]);
+	copy_ipc_perm(aux, (struct kern_ipc_perm *)ctx[6]);
 	aux->word[3] = (__u32)ctx[3] == IPC_SET;
 	if (!aux->word[3])
 		return 0;
@@ -248,31 +248,31 @@ int ipc_control(__u64 *ctx)
 
 /* fentry on security_msg_queue_msgctl(msq, cmd), v5.5. MSG_STAT_ANY asks for no permission. */
 SEC("fentry/security_msg_queue_msgctl")
-int ipc_messages(__u64 *ctx)
+int ipc_msgctl(__u64 *ctx)
 {
-	return (__u32)ctx[1] == MSG_STAT_ANY ? detail_ipc((struct kern_ipc_perm *)ctx[0]) : 0;
+	return (__u32)ctx[1] == MSG_STAT_ANY ? aux_ipc((struct kern_ipc_perm *)ctx[0]) : 0;
 }
 
 /* fentry on security_sem_semctl(sma, cmd), v5.5. */
 SEC("fentry/security_sem_semctl")
-int ipc_semaphores(__u64 *ctx)
+int ipc_semctl(__u64 *ctx)
 {
-	return (__u32)ctx[1] == SEM_STAT_ANY ? detail_ipc((struct kern_ipc_perm *)ctx[0]) : 0;
+	return (__u32)ctx[1] == SEM_STAT_ANY ? aux_ipc((struct kern_ipc_perm *)ctx[0]) : 0;
 }
 
 /* fentry on security_shm_shmctl(shp, cmd), v5.5. */
 SEC("fentry/security_shm_shmctl")
-int ipc_memory(__u64 *ctx)
+int ipc_shmctl(__u64 *ctx)
 {
 	__u32 cmd = ctx[1];
 
 	if (cmd != SHM_LOCK && cmd != SHM_UNLOCK && cmd != SHM_STAT_ANY)
 		return 0;
-	return detail_ipc((struct kern_ipc_perm *)ctx[0]);
+	return aux_ipc((struct kern_ipc_perm *)ctx[0]);
 }
 
 /* The first words of a struct mq_attr in kernel memory; without one they are 0. */
-static __always_inline void keep_mq(__u64 *to, __u64 attr)
+static __always_inline void copy_mq_attr(__u64 *to, __u64 attr)
 {
 	for (int i = 0; i < 4; i++)
 		to[i] = attr ? LOAD_WORD(attr + 8 * i) : 0;
@@ -280,22 +280,22 @@ static __always_inline void keep_mq(__u64 *to, __u64 attr)
 
 /* fentry on do_mq_open(name, oflag, mode, attr), v5.5. */
 SEC("fentry/do_mq_open")
-int queue_open(__u64 *ctx)
+int mq_open(__u64 *ctx)
 {
-	struct wire_aux *aux = detail_only(WIRE_AUX_MQ_OPEN);
+	struct wire_aux *aux = aux_replace(WIRE_AUX_MQ_OPEN);
 
 	if (!aux)
 		return 0;
 	aux->word[0] = ctx[1];
 	aux->word[1] = ctx[2];
-	keep_mq(&aux->word[2], ctx[3]);
+	copy_mq_attr(&aux->word[2], ctx[3]);
 	return 0;
 }
 
 /* A message: `until` is a struct timespec64 in kernel memory, or 0. */
-static __always_inline int queue_message(__u64 mqdes, __u64 len, __u32 priority, __u64 until)
+static __always_inline int aux_mq_message(__u64 mqdes, __u64 len, __u32 priority, __u64 until)
 {
-	struct wire_aux *aux = detail_only(WIRE_AUX_MQ_SENDRECV);
+	struct wire_aux *aux = aux_replace(WIRE_AUX_MQ_SENDRECV);
 
 	if (!aux)
 		return 0;
@@ -309,26 +309,26 @@ static __always_inline int queue_message(__u64 mqdes, __u64 len, __u32 priority,
 
 /* fentry on do_mq_timedsend(mqdes, message, len, priority, until), v5.5. */
 SEC("fentry/do_mq_timedsend")
-int queue_send(__u64 *ctx)
+int mq_send(__u64 *ctx)
 {
 	if ((__u32)ctx[3] >= MQ_PRIO_MAX)
 		return 0;
-	return queue_message(ctx[0], ctx[2], ctx[3], ctx[4]);
+	return aux_mq_message(ctx[0], ctx[2], ctx[3], ctx[4]);
 }
 
 /* fentry on do_mq_timedreceive(mqdes, message, len, priority, until), v5.5. */
 SEC("fentry/do_mq_timedreceive")
-int queue_receive(__u64 *ctx)
+int mq_receive(__u64 *ctx)
 {
-	return queue_message(ctx[0], ctx[2], 0, ctx[4]);
+	return aux_mq_message(ctx[0], ctx[2], 0, ctx[4]);
 }
 
 /* fentry on do_mq_notify(mqdes, notification), v5.5. */
 SEC("fentry/do_mq_notify")
-int queue_notify(__u64 *ctx)
+int mq_notify(__u64 *ctx)
 {
 	const struct sigevent *event = (struct sigevent *)ctx[1];
-	struct wire_aux *aux = detail_only(WIRE_AUX_MQ_NOTIFY);
+	struct wire_aux *aux = aux_replace(WIRE_AUX_MQ_NOTIFY);
 
 	if (!aux)
 		return 0;
@@ -339,17 +339,17 @@ int queue_notify(__u64 *ctx)
 
 /* fexit on do_mq_getsetattr(mqdes, new, old), v5.5: attributes were set. */
 SEC("fexit/do_mq_getsetattr")
-int queue_attr(__u64 *ctx)
+int mq_setattr(__u64 *ctx)
 {
 	struct wire_aux *aux;
 
 	if (!ctx[1] || (__u32)ctx[3])
 		return 0;
-	aux = detail_only(WIRE_AUX_MQ_GETSETATTR);
+	aux = aux_replace(WIRE_AUX_MQ_GETSETATTR);
 	if (!aux)
 		return 0;
 	aux->word[0] = ctx[0];
-	keep_mq(&aux->word[1], ctx[1]);
+	copy_mq_attr(&aux->word[1], ctx[1]);
 	return 0;
 }
 
@@ -360,29 +360,29 @@ int queue_attr(__u64 *ctx)
 SEC("fentry/find_module_all")
 int module_name(__u64 *ctx)
 {
-	struct wire_aux *aux = detail_only(WIRE_AUX_KERN_MODULE);
+	struct wire_aux *aux = aux_replace(WIRE_AUX_KERN_MODULE);
 
 	if (aux && bpf_probe_read_kernel_str(aux->word, MODULE_NAME_BYTES, (void *)ctx[0]) < 0)
-		count_cut(WIRE_CUT_NAME);
+		count_truncated(WIRE_TRUNC_NAME);
 	return 0;
 }
 
 /* fexit on __do_adjtimex(txc, ts, tai, ad), v5.3: what of the clock's discipline was changed. */
 SEC("fexit/__do_adjtimex")
-int clock_adjusted(__u64 *ctx)
+int clock_adjtimex(__u64 *ctx)
 {
-	struct seen *seen = detail_slot(current());
-	struct wire_aux *aux = seen ? detail_add(seen, WIRE_AUX_TIME_ADJNTPVAL) : NULL;
+	struct syscall_state *state = aux_state(current());
+	struct wire_aux *aux = state ? aux_add(state, WIRE_AUX_TIME_ADJNTPVAL) : NULL;
 
 	if (aux && bpf_probe_read_kernel(aux->word, NTP_WORDS * sizeof(__u64), (void *)ctx[3]))
-		count_cut(WIRE_CUT_SEEN);
+		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 	return 0;
 }
 
-static __always_inline int clock_moved(__u64 seconds, __u64 nanoseconds)
+static __always_inline int aux_time_offset(__u64 seconds, __u64 nanoseconds)
 {
-	struct seen *seen = detail_slot(current());
-	struct wire_aux *aux = seen ? detail_add(seen, WIRE_AUX_TIME_INJOFFSET) : NULL;
+	struct syscall_state *state = aux_state(current());
+	struct wire_aux *aux = state ? aux_add(state, WIRE_AUX_TIME_INJOFFSET) : NULL;
 
 	if (!aux)
 		return 0;
@@ -393,9 +393,9 @@ static __always_inline int clock_moved(__u64 seconds, __u64 nanoseconds)
 
 /* fexit on timekeeping_inject_offset(ts), v5.5: the clock was set forward or back. */
 SEC("fexit/timekeeping_inject_offset")
-int clock_injected(__u64 *ctx)
+int clock_inject(__u64 *ctx)
 {
-	return (__u32)ctx[1] ? 0 : clock_moved(LOAD_WORD(ctx[0]), LOAD_WORD(ctx[0] + 8));
+	return (__u32)ctx[1] ? 0 : aux_time_offset(LOAD_WORD(ctx[0]), LOAD_WORD(ctx[0] + 8));
 }
 
 /* v2.6.37: the clock. */
@@ -413,26 +413,26 @@ static __always_inline __u64 wall_word(__u32 index)
 
 /* fentry on do_settimeofday64(ts), v5.5: the clock is to be set. */
 SEC("fentry/do_settimeofday64")
-int clock_before(__u64 *ctx)
+int clock_set_enter(__u64 *ctx)
 {
-	return &tk_core ? clock_moved(wall_word(0), wall_word(1)) : 0;
+	return &tk_core ? aux_time_offset(wall_word(0), wall_word(1)) : 0;
 }
 
 /* fexit on the same: by how much it was set, which the caller of the kernel's audit is told. */
 SEC("fexit/do_settimeofday64")
-int clock_set(__u64 *ctx)
+int clock_set_exit(__u64 *ctx)
 {
-	struct wire_call *call;
-	struct seen *seen = seen_current(&call);
+	struct wire_syscall *syscall;
+	struct syscall_state *state = state_current(&syscall);
 	struct wire_aux *aux;
 
-	if (!seen || !seen->details)
+	if (!state || !state->aux_count)
 		return 0;
 	if ((__u32)ctx[1]) {
-		seen->details = 0;
+		state->aux_count = 0;
 		return 0;
 	}
-	aux = &seen->detail[0];
+	aux = &state->aux[0];
 	aux->word[0] -= wall_word(0);
 	aux->word[1] -= wall_word(1);
 	if ((__s64)aux->word[1] < 0) {

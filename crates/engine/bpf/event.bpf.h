@@ -6,75 +6,78 @@
 #ifndef TOLLGATE_EVENT_BPF_H
 #define TOLLGATE_EVENT_BPF_H
 
-#define VERDICT_KEEPS(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_KEEP)
-#define ERESTARTSYS	       512
-#define ERESTARTNOINTR	       513
-#define ERESTARTNOHAND	       514
-#define ERESTART_RESTARTBLOCK  516
-#define EINTR		       4
-#define EINVAL		       22
-#define MAX_ERRNO	       4095 /* include/linux/err.h */
+#define ERESTARTSYS	      512
+#define ERESTARTNOINTR	      513
+#define ERESTARTNOHAND	      514
+#define ERESTART_RESTARTBLOCK 516
+#define EINTR		      4
+#define EINVAL		      22
+#define MAX_ERRNO	      4095 /* include/linux/err.h */
+
+/* Whether a verdict of run_rules() records the event. */
+#define verdict_records(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_RECORD)
 
 /* What entries left for ends, by thread. The oldest gives way: it is counted where it is missed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
-	__type(value, struct wire_entry);
-} tlg_entries SEC(".maps");
+	__type(value, struct wire_enter_state);
+} tlg_enter_state SEC(".maps");
 
 /* Keeps what will be gone or late when the call ends. */
-static __always_inline void remember(struct task_struct *task)
+static __always_inline void save_enter_state(struct task_struct *task)
 {
 	const struct pt_regs *regs = task_regs(task);
 	__u32 thread = task->pid;
-	struct wire_entry entry = {
+	struct wire_enter_state entry = {
 		.jiffies = bpf_jiffies64(),
 		.nr = regs->orig_ax,
 		.abi = task_abi(task),
 	};
 
 	fill_args(entry.args, regs, entry.abi);
-	if (bpf_map_update_elem(&tlg_entries, &thread, &entry, BPF_ANY))
-		count_cut(WIRE_CUT_ENTRY);
+	if (bpf_map_update_elem(&tlg_enter_state, &thread, &entry, BPF_ANY))
+		count_truncated(WIRE_TRUNC_ENTER_STATE);
 }
 
 /* Takes what the call's entry left. An exec that failed early has left nothing and lost nothing. */
-static __always_inline void recall(struct wire_event *event, __u32 thread)
+static __always_inline void load_enter_state(struct wire_event *event, __u32 thread)
 {
-	struct wire_entry *entry = bpf_map_lookup_elem(&tlg_entries, &thread);
+	struct wire_enter_state *entry = bpf_map_lookup_elem(&tlg_enter_state, &thread);
 
 	if (!entry || entry->nr != event->nr || entry->abi != event->abi) {
 		if (event->flags & WIRE_EVENT_STARTED)
-			count_cut(WIRE_CUT_ENTRY);
+			count_truncated(WIRE_TRUNC_ENTER_STATE);
 		return;
 	}
 	event->jiffies = entry->jiffies;
 	for (int i = 0; i < 4; i++)
 		event->args[i] = entry->args[i];
-	bpf_map_delete_elem(&tlg_entries, &thread);
+	bpf_map_delete_elem(&tlg_enter_state, &thread);
 }
 
 /* The access mode of an open, as audit_match_perm() takes it from the caller. */
-static __always_inline __u32 open_perm(const struct wire_event *event, const struct wire_call *call,
-				       const struct seen *seen)
+static __always_inline __u32 open_perm(const struct wire_event *event,
+				       const struct wire_syscall *syscall,
+				       const struct syscall_state *state)
 {
-	__u64 flags = call_arg(event, call->open_arg);
+	__u64 flags = syscall_arg(event, syscall->open_arg);
 
-	if (seen && (call->facts & WIRE_FACT_OPEN_HOW || event->flags & WIRE_EVENT_URING)) {
-		flags = seen->open_flags;
-	} else if (call->facts & WIRE_FACT_OPEN_HOW) {
+	if (state && (syscall->facts & WIRE_FACT_OPEN_HOW || event->flags & WIRE_EVENT_URING)) {
+		flags = state->open_flags;
+	} else if (syscall->facts & WIRE_FACT_OPEN_HOW) {
 		__u64 how = 0;
 
 		if (bpf_probe_read_user(&how, sizeof(how), (void *)flags))
-			count_cut(WIRE_CUT_NAME);
+			count_truncated(WIRE_TRUNC_NAME);
 		flags = how;
 	}
 	return ACC_MODE(flags);
 }
 
 /* What the kernel's audit reports for a call that a signal interrupted: audit_return_fixup(). */
-static __always_inline __s64 reported(__s64 ret)
+static __always_inline __s64 audit_return_fixup(__s64 ret)
 {
 	if (ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND ||
 	    ret == -ERESTART_RESTARTBLOCK)
@@ -120,17 +123,17 @@ static __always_inline void append_argv(struct scratch *s, __u64 mm)
 	__u64 argc = 0;
 
 	if (bpf_probe_read_user(&argc, 4, (void *)task_regs(current())->sp))
-		count_cut(WIRE_CUT_ARGV);
+		count_truncated(WIRE_TRUNC_ARGV);
 	s->event.argc = argc;
 	if (len > WIRE_ARGV_BYTES) {
-		count_cut(WIRE_CUT_ARGV);
+		count_truncated(WIRE_TRUNC_ARGV);
 		len = WIRE_ARGV_BYTES;
 	}
 	/* TAIL_SLACK is smaller than this: the offset is bounded so that the whole read fits. */
 	if (s->used >= WIRE_TAIL_BYTES - WIRE_ARGV_BYTES ||
 	    bpf_probe_read_user(&s->tail[s->used & (WIRE_TAIL_BYTES - WIRE_ARGV_BYTES - 1)], len,
 				(void *)from)) {
-		count_cut(WIRE_CUT_ARGV);
+		count_truncated(WIRE_TRUNC_ARGV);
 		len = 0;
 	}
 	s->event.argv_len = len;
@@ -195,24 +198,25 @@ static __always_inline void append_strings(struct scratch *s, const struct task_
  * every descriptor that it has taken. An attribute call has copied its name when it finds nothing behind
  * it, and not when its flags are wrong.
  */
-static __always_inline __u32 named_nothing(const struct scratch *s, const struct wire_call *call)
+static __always_inline __u32 has_no_objects(const struct scratch *s,
+					    const struct wire_syscall *syscall)
 {
 	if (s->event.flags & WIRE_EVENT_URING)
 		return 1;
-	if (!seen_all(call))
+	if (!hooks_saw_all(syscall))
 		return 0;
-	return call->facts & WIRE_FACT_NAMED || call->objects[0].place == WIRE_PLACE_FD ||
-	       s->event.exit == (__u64)-EINVAL;
+	return syscall->facts & WIRE_FACT_HOOKED_NAMES ||
+	       syscall->objects[0].lookup == WIRE_LOOKUP_FD || s->event.exit == (__u64)-EINVAL;
 }
 
 /* The objects of the call, from what hooks have seen or from what its arguments say. */
-static __always_inline void find_objects(struct scratch *s, const struct wire_call *call,
-					 struct seen *seen)
+static __always_inline void fill_objects(struct scratch *s, const struct wire_syscall *syscall,
+					 struct syscall_state *state)
 {
-	if (seen)
-		seen_take(s, seen);
-	else if (!named_nothing(s, call))
-		resolve_objects(s, call->objects);
+	if (state)
+		append_items(s, state);
+	else if (!has_no_objects(s, syscall))
+		resolve_objects(s, syscall->objects);
 }
 
 /* Of the facts that rules look at, those about the task. */
@@ -221,7 +225,7 @@ static __always_inline void fill_task_facts(struct wire_event *event, struct tas
 {
 	if (facts & WIRE_FACT_TASK) {
 		fill_task(event, task);
-		if (facts & WIRE_FACT_MARK)
+		if (facts & WIRE_FACT_TASK_MARK)
 			event->rule = task_mark(task);
 	}
 	if (facts & WIRE_FACT_CREDS)
@@ -230,45 +234,46 @@ static __always_inline void fill_task_facts(struct wire_event *event, struct tas
 
 /* Facts that the rules of this call look at, and no others. */
 static __always_inline void fill_facts(struct scratch *s, struct task_struct *task,
-				       const struct wire_call *call, struct seen *seen)
+				       const struct wire_syscall *syscall,
+				       struct syscall_state *state)
 {
 	struct wire_event *event = &s->event;
-	__u32 facts = call->facts;
+	__u32 facts = syscall->facts;
 
 	fill_task_facts(event, task, facts);
 	if (facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW))
-		event->open_perm = open_perm(event, call, seen);
+		event->open_perm = open_perm(event, syscall, state);
 	else if (facts & WIRE_FACT_SADDR)
-		find_family(s, call, seen);
+		fill_sockaddr_family(s, syscall, state);
 	if (facts & WIRE_FACT_EXE)
 		watch_exe(s);
 	if (facts & WIRE_FACT_OBJECTS)
-		find_objects(s, call, seen);
+		fill_objects(s, syscall, state);
 }
 
-static __always_inline __u32 decide(struct scratch *s, const struct wire_call *call,
-				    struct seen *seen)
+static __always_inline __u32 evaluate(struct scratch *s, const struct wire_syscall *syscall,
+				      struct syscall_state *state)
 {
-	__u32 opens = call->facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW);
+	__u32 opens = syscall->facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW);
 
-	if (call->tests == call->tests_unwatched)
-		return run_rules(s, call->tests);
-	if (opens && !(s->event.open_perm & call->watch_perm))
-		return run_rules(s, call->tests_unwatched);
-	if (seen) {
-		seen_hits(s, seen);
-		return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
+	if (syscall->tests == syscall->tests_unwatched)
+		return run_rules(s, syscall->tests);
+	if (opens && !(s->event.open_perm & syscall->watch_perm))
+		return run_rules(s, syscall->tests_unwatched);
+	if (state) {
+		state_load_hits(s, state);
+		return run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
 	}
-	if (!(call->facts & WIRE_FACT_OBJECTS))
-		find_objects(s, call, NULL);
+	if (!(syscall->facts & WIRE_FACT_OBJECTS))
+		fill_objects(s, syscall, NULL);
 	for (__u32 i = 0; i < WIRE_OBJECTS; i++)
 		if (i < s->event.objects)
 			watch_object(s, i);
-	return run_rules(s, s->hits ? call->tests : call->tests_unwatched);
+	return run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
 }
 
 /* Puts behind an event what comes last, and gives the bytes that it has. */
-static __always_inline __u32 end_event(struct scratch *s, const struct task_struct *task)
+static __always_inline __u32 finish_event(struct scratch *s, const struct task_struct *task)
 {
 	append_label(s, task);
 	if (tlg_context)
@@ -281,11 +286,11 @@ static __always_inline __u32 end_event(struct scratch *s, const struct task_stru
  * A call that rules name has ended: to its event, if they keep one. For an operation of io_uring `thread` is
  * its number.
  */
-static __always_inline void call_event(struct task_struct *task, const struct wire_call *call,
+static __always_inline void emit_event(struct task_struct *task, const struct wire_syscall *syscall,
 				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 thread,
-				       struct seen *seen)
+				       struct syscall_state *state)
 {
-	struct seen *objects = call->facts & WIRE_FACT_SEEN ? seen : NULL;
+	struct syscall_state *objects = syscall->facts & WIRE_FACT_HOOKED ? state : NULL;
 	struct scratch *s = scratch();
 	struct wire_event *event;
 	__u32 verdict;
@@ -295,7 +300,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 		return;
 	}
 	event = &s->event;
-	watch_by(s, call);
+	select_watches(s, syscall);
 	s->used = s->hits = s->exe_hits = 0;
 	event->version = WIRE_VERSION;
 	event->flags = flags;
@@ -303,7 +308,7 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 	event->jiffies = bpf_jiffies64();
 	event->abi = abi;
 	event->nr = nr;
-	event->exit = reported(ret);
+	event->exit = audit_return_fixup(ret);
 	event->success = flags & WIRE_EVENT_RETURNED && (ret >= 0 || ret < -MAX_ERRNO);
 	event->pid = task->tgid;
 	event->uring_op = 0;
@@ -313,31 +318,31 @@ static __always_inline void call_event(struct task_struct *task, const struct wi
 			event->args[i] = 0;
 	} else {
 		fill_args(event->args, task_regs(task), abi);
-		if (call->facts & WIRE_FACT_ENTRY)
-			recall(event, thread);
+		if (syscall->facts & WIRE_FACT_ENTER_STATE)
+			load_enter_state(event, thread);
 	}
 
-	fill_facts(s, task, call, objects);
-	verdict = decide(s, call, objects);
-	if (!VERDICT_KEEPS(verdict))
+	fill_facts(s, task, syscall, objects);
+	verdict = evaluate(s, syscall, objects);
+	if (!verdict_records(verdict))
 		return;
 
-	event->rule = verdict & ~(WIRE_KEEP | WIRE_DENY);
-	if (!(call->facts & WIRE_FACT_TASK))
+	event->rule = verdict & ~(WIRE_RECORD | WIRE_DENY);
+	if (!(syscall->facts & WIRE_FACT_TASK))
 		fill_task(event, task);
-	if (!(call->facts & WIRE_FACT_CREDS))
+	if (!(syscall->facts & WIRE_FACT_CREDS))
 		fill_creds(event, task);
 	fill_names(event, task);
 	if (!event->objects)
-		find_objects(s, call, objects);
-	event->details = 0;
-	if (call->detail || (seen && seen->details))
-		append_details(s, call, seen);
+		fill_objects(s, syscall, objects);
+	event->aux_count = 0;
+	if (syscall->aux_source || (state && state->aux_count))
+		append_aux_records(s, syscall, state);
 	append_strings(s, task);
 	event->sockaddr_len = 0;
-	if (seen)
-		seen_append_address(s, seen);
-	submit(event, end_event(s, task), verdict);
+	if (state)
+		append_sockaddr(s, state);
+	submit(event, finish_event(s, task), verdict);
 }
 
 /*
@@ -352,36 +357,36 @@ static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u
 					__u32 flags, __u32 thread)
 {
 	__u32 key = abi * WIRE_SYSCALLS + nr;
-	struct seen *seen = NULL;
-	struct wire_call *call;
+	struct syscall_state *state = NULL;
+	struct wire_syscall *syscall;
 
 	if (nr >= WIRE_SYSCALLS)
 		return;
-	call = call_now(key);
-	if (!call)
+	syscall = plan_syscall(key);
+	if (!syscall)
 		return;
-	if (call->tests == WIRE_NO_CALL) {
+	if (syscall->tests == WIRE_NO_SYSCALL) {
 		if (tlg_hooked)
-			seen_forget(thread, key);
+			state_drop(thread, key);
 		return;
 	}
-	if (call->facts & WIRE_FACT_FORKS && !ret)
+	if (syscall->facts & WIRE_FACT_FORKS && !ret)
 		return;
-	if (call->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
+	if (syscall->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
 		return;
-	if (is_self(task))
+	if (is_daemon(task))
 		return;
-	if (tlg_hooked && call->facts & SEEN_FACTS) {
-		seen = seen_find(thread, key, &call);
-		if (!seen)
-			seen_settle(task, thread);
-		if (call->facts & WIRE_FACT_SEEN && call->facts & WIRE_FACT_WATCHED && !seen &&
-		    !tlg_seen_short && !seen_forget(thread, key))
+	if (tlg_hooked && syscall->facts & HOOKED_FACTS) {
+		state = state_find(thread, key, &syscall);
+		if (!state)
+			state_drop_stale_uring(task, thread);
+		if (syscall->facts & WIRE_FACT_HOOKED && syscall->facts & WIRE_FACT_WATCH_ONLY &&
+		    !state && !tlg_state_overflow && !state_drop(thread, key))
 			return;
 	}
-	call_event(task, call, abi, nr, ret, flags, thread, seen);
-	if (seen)
-		seen_free(seen, thread);
+	emit_event(task, syscall, abi, nr, ret, flags, thread, state);
+	if (state)
+		state_free(state, thread);
 }
 
 #endif /* TOLLGATE_EVENT_BPF_H */

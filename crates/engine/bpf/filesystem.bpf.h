@@ -7,36 +7,37 @@
 #define TOLLGATE_FILESYSTEM_BPF_H
 
 /* Whether a plan has such a list. */
-volatile __u32 tlg_filesystems;
+volatile __u32 tlg_fs_filter;
 
 /* The file systems with this magic number, or, with `all_others`, those with another one. */
-struct left_out {
+struct fs_exclusion {
 	__u32 magic;
 	__u32 all_others;
 };
 
 /* The list of either half of the plan. */
-volatile struct left_out tlg_left_out[2][WIRE_FILESYSTEMS];
-volatile __u32 tlg_left_out_count[2];
+volatile struct fs_exclusion tlg_fs_excluded[2][WIRE_FILESYSTEMS];
+volatile __u32 tlg_fs_excluded_count[2];
 
 /* A function of its own, which the verifier walks once. */
-__noinline int find_left_out(__u32 magic)
+__noinline int is_magic_excluded(__u32 magic)
 {
 	__u32 half = tlg_epoch & 1;
 
 	for (__u32 i = 0; i < WIRE_FILESYSTEMS; i++) {
-		if (i >= tlg_left_out_count[half])
+		if (i >= tlg_fs_excluded_count[half])
 			break;
-		if ((tlg_left_out[half][i].magic == magic) != tlg_left_out[half][i].all_others)
+		if ((tlg_fs_excluded[half][i].magic == magic) !=
+		    tlg_fs_excluded[half][i].all_others)
 			return 1;
 	}
 	return 0;
 }
 
 /* Whether names on a file system are left out, which the kernel vouches for. */
-static __always_inline __u32 is_left_out(const struct super_block *sb)
+static __always_inline __u32 is_fs_excluded(const struct super_block *sb)
 {
-	return tlg_filesystems && find_left_out(sb->s_magic);
+	return tlg_fs_filter && is_magic_excluded(sb->s_magic);
 }
 
 #endif /* TOLLGATE_FILESYSTEM_BPF_H */

@@ -20,7 +20,7 @@ struct {
 	__uint(max_entries, 1); /* set by the loader */
 	__type(key, __u32);
 	__type(value, struct wire_test);
-} tlg_tests SEC(".maps");
+} tlg_rule_tests SEC(".maps");
 
 static __always_inline int compare(__u32 left, __u32 op, __u32 right)
 {
@@ -85,7 +85,7 @@ static __always_inline int test_object(struct scratch *s, struct wire_object *ob
  * A name that led nowhere: the kernel asks about its owner, device and inode number all the same, and
  * compares what it has initialised them to. Read in audit_alloc_name(), kernel/auditsc.c.
  */
-static __always_inline int test_nowhere(struct scratch *s, const struct wire_test *test)
+static __always_inline int test_missing(struct scratch *s, const struct wire_test *test)
 {
 	switch (test->kind) {
 	case WIRE_TEST_OBJECT:
@@ -100,11 +100,11 @@ static __always_inline int test_nowhere(struct scratch *s, const struct wire_tes
 }
 
 /* Whether a name without inode led nowhere: elsewhere it was not seen where it leads. */
-static __always_inline int is_nowhere(const struct scratch *s, const struct wire_object *object)
+static __always_inline int is_missing(const struct scratch *s, const struct wire_object *object)
 {
-	if (object->flags & WIRE_OBJECT_LEFT_OUT)
+	if (object->flags & WIRE_OBJECT_FS_EXCLUDED)
 		return object->flags & WIRE_OBJECT_NAMED; /* without a name it is no item at all */
-	return object->place == WIRE_PLACE_SEEN || object->place == WIRE_PLACE_TEXT ||
+	return object->lookup == WIRE_LOOKUP_HOOKED || object->lookup == WIRE_LOOKUP_TEXT ||
 	       s->event.exit == (__u64)-ENOENT;
 }
 
@@ -117,7 +117,7 @@ static __always_inline int is_watched(struct scratch *s, const struct wire_objec
 		.dev = object->inode.dev,
 		.half = s->half,
 	};
-	struct wire_watched *watched = bpf_map_lookup_elem(&tlg_inodes, &key);
+	struct wire_inode_watch *watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 
 	return object->flags & WIRE_OBJECT_INODE && watched && watched->watch == watch;
 }
@@ -150,7 +150,7 @@ static long same_step(__u32 index, void *data)
 	struct scratch *s = walk->s;
 	struct wire_object *object = object_at(s, s->object[walk->object & (WIRE_ITEMS - 1)].at);
 	__u32 at = walk->at + index;
-	struct wire_test *test = bpf_map_lookup_elem(&tlg_tests, &at);
+	struct wire_test *test = bpf_map_lookup_elem(&tlg_rule_tests, &at);
 
 	if (!test)
 		walk->holds = 0;
@@ -159,7 +159,7 @@ static long same_step(__u32 index, void *data)
 	else if (object->flags & WIRE_OBJECT_INODE)
 		walk->holds = test_object(s, object, test);
 	else
-		walk->holds = is_nowhere(s, object) && test_nowhere(s, test);
+		walk->holds = is_missing(s, object) && test_missing(s, test);
 	return !walk->holds;
 }
 
@@ -173,7 +173,7 @@ static __always_inline int test_same(struct scratch *s, __u32 index, const struc
 }
 
 /* Whether a test holds for one object. A function of its own, which the verifier walks once. */
-__noinline int test_one(struct scratch *s, __u32 index, const struct wire_test *test)
+__noinline int test_item(struct scratch *s, __u32 index, const struct wire_test *test)
 {
 	struct wire_object *object;
 
@@ -184,7 +184,7 @@ __noinline int test_one(struct scratch *s, __u32 index, const struct wire_test *
 	object = object_at(s, s->object[index & (WIRE_ITEMS - 1)].at);
 	if (object->flags & WIRE_OBJECT_INODE)
 		return test_object(s, object, test);
-	return is_nowhere(s, object) && test_nowhere(s, test);
+	return is_missing(s, object) && test_missing(s, test);
 }
 
 static __always_inline int test_objects(struct scratch *s, const struct wire_test *test)
@@ -192,7 +192,7 @@ static __always_inline int test_objects(struct scratch *s, const struct wire_tes
 	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
 		if (i >= s->event.objects)
 			break;
-		if (test_one(s, i, test))
+		if (test_item(s, i, test))
 			return 1;
 	}
 	return 0;
@@ -219,7 +219,7 @@ static long rule_step(__u32 index, void *data)
 {
 	struct rule_walk *walk = data;
 	struct scratch *s = walk->s;
-	struct wire_test *test = bpf_map_lookup_elem(&tlg_tests, &walk->at);
+	struct wire_test *test = bpf_map_lookup_elem(&tlg_rule_tests, &walk->at);
 	__u32 holds;
 
 	if (!test)
@@ -261,7 +261,7 @@ static long rule_step(__u32 index, void *data)
 	return 0;
 }
 
-/* Runs the rules from test `first` on. Returns WIRE_KEEP | rule, a rule that suppresses, or none. */
+/* Runs the rules from test `first` on. Returns WIRE_RECORD | rule, a rule that suppresses, or none. */
 __noinline int run_rules(struct scratch *s, __u32 first)
 {
 	struct rule_walk walk = { .s = s, .at = first, .verdict = NO_VERDICT };

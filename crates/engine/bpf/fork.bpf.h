@@ -12,14 +12,14 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, __u32);
-} tlg_marks SEC(".maps");
+} tlg_task_marks SEC(".maps");
 
 /* For each half of the plan, 1 + index of the first test of a new task; 0 for none. */
-volatile __u32 tlg_forks[2];
+volatile __u32 tlg_fork_tests[2];
 
 static __always_inline __u32 task_mark(struct task_struct *task)
 {
-	__u32 *mark = bpf_task_storage_get(&tlg_marks, task, NULL, 0);
+	__u32 *mark = bpf_task_storage_get(&tlg_task_marks, task, NULL, 0);
 
 	return mark ? *mark : 0;
 }
@@ -34,7 +34,7 @@ int task_fork(__u64 *ctx)
 {
 	struct task_struct *parent = (struct task_struct *)ctx[0];
 	struct task_struct *child = (struct task_struct *)ctx[1];
-	__u32 first = tlg_forks[tlg_epoch & 1];
+	__u32 first = tlg_fork_tests[tlg_epoch & 1];
 	struct scratch *s;
 	__u32 verdict;
 	__u32 *mark;
@@ -53,11 +53,11 @@ int task_fork(__u64 *ctx)
 	verdict = run_rules(s, first - 1);
 	if (verdict == NO_VERDICT)
 		return 0;
-	mark = bpf_task_storage_get(&tlg_marks, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	mark = bpf_task_storage_get(&tlg_task_marks, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (mark)
 		*mark = verdict;
 	else
-		count_cut(WIRE_CUT_MARK);
+		count_truncated(WIRE_TRUNC_TASK_MARK);
 	return 0;
 }
 

@@ -8,21 +8,21 @@
 #ifndef TOLLGATE_GLANCE_BPF_H
 #define TOLLGATE_GLANCE_BPF_H
 
-#define GLANCE_BITS  65536 /* so many that a thousand watches rarely meet another name's bit */
-#define GLANCE_STEPS 16 /* an object deeper than this is compared whole */
+#define BLOOM_BITS	65536 /* so many that a thousand watches rarely meet another name's bit */
+#define PREFILTER_STEPS 16 /* an object deeper than this is compared whole */
 #define SHORT_NAME \
 	32 /* smallest DNAME_INLINE_LEN: a name so short lies in its dentry, before v6.2 */
 
-__u64 tlg_inode_bits[2][GLANCE_BITS / 64];
-__u64 tlg_name_bits[2][GLANCE_BITS / 64];
+__u64 tlg_inode_bloom[2][BLOOM_BITS / 64];
+__u64 tlg_name_bloom[2][BLOOM_BITS / 64];
 
-static __always_inline __u32 inode_spot(__u64 ino, __u32 dev)
+static __always_inline __u32 inode_bloom_bit(__u64 ino, __u32 dev)
 {
 	return mix(tlg_seed, ino ^ (__u64)dev << 32) >> 48;
 }
 
 /* Of a name's first eight bytes. No branch here nor below: the verifier follows both at each step up. */
-static __always_inline __u32 name_spot(__u64 word, __u32 len)
+static __always_inline __u32 name_bloom_bit(__u64 word, __u32 len)
 {
 	__u64 is_short = ((__u64)len - 8) >> 63;
 
@@ -30,31 +30,32 @@ static __always_inline __u32 name_spot(__u64 word, __u32 len)
 	return mix(tlg_seed ^ len, word) >> 48;
 }
 
-static __always_inline int bit_at(const __u64 (*bits)[GLANCE_BITS / 64], __u32 half, __u32 spot)
+static __always_inline int bloom_test(const __u64 (*bits)[BLOOM_BITS / 64], __u32 half,
+				      __u32 bloom_bit)
 {
-	return (bits[half & 1][spot / 64 & (GLANCE_BITS / 64 - 1)] >> (spot & 63)) & 1;
+	return (bits[half & 1][bloom_bit / 64 & (BLOOM_BITS / 64 - 1)] >> (bloom_bit & 63)) & 1;
 }
 
-static __always_inline __u32 dentry_spot(const struct dentry *dentry)
+static __always_inline __u32 dentry_bloom_bit(const struct dentry *dentry)
 {
 	__u32 len = dentry->d_name.len;
 
 	if (!bpf_ksym_exists(bpf_rdonly_cast) && len < SHORT_NAME)
-		return name_spot(*(const __u64 *)dentry->d_iname, len);
-	return name_spot(LOAD_WORD((__u64)dentry->d_name.name), len);
+		return name_bloom_bit(*(const __u64 *)dentry->d_iname, len);
+	return name_bloom_bit(LOAD_WORD((__u64)dentry->d_name.name), len);
 }
 
 /* Whether nothing was watched above a mount, and nothing has changed there. */
-static __always_inline __u32 clear_above(const struct scratch *s, __u64 mnt)
+static __always_inline __u32 no_watch_above(const struct scratch *s, __u64 mnt)
 {
 	__u64 version = tree_version();
 
-	return version && s->clear_mnt == mnt && s->clear_version == version &&
-	       s->clear_epoch == s->epoch;
+	return version && s->unwatched_mnt == mnt && s->unwatched_version == version &&
+	       s->unwatched_epoch == s->epoch;
 }
 
 /* Whether the place where `s->object[0].mnt` is mounted, or what is above, is watched. */
-__noinline int mounted_below_watch(struct scratch *s)
+__noinline int is_mount_watched(struct scratch *s)
 {
 	__u64 mnt, mount, parent, version;
 
@@ -69,21 +70,21 @@ __noinline int mounted_below_watch(struct scratch *s)
 	s->object[0].dentry = LOAD(mount, mount, mnt_mountpoint);
 	s->object[0].mnt = AT(mount, parent, mnt);
 	s->object[0].last = 0;
-	seen_watch(s, 1);
+	match_watches(s, 1);
 	if (s->hits)
 		return 1;
-	s->clear_mnt = mnt;
-	s->clear_version = version;
-	s->clear_epoch = s->epoch;
+	s->unwatched_mnt = mnt;
+	s->unwatched_version = version;
+	s->unwatched_epoch = s->epoch;
 	return 0;
 }
 
 /*
- * Which watches an object hits, by the plan of watch_by(): s->hit, s->hits. `last` is a struct qstr of a
+ * Which watches an object hits, by the plan of select_watches(): s->hit, s->hits. `last` is a struct qstr of a
  * name below `dentry` that is meant, or 0; `leaves` says how many steps count as the object itself.
  */
-static __always_inline void glance(struct scratch *s, const struct dentry *dentry,
-				   const struct vfsmount *mnt, __u64 last, __u32 leaves)
+static __always_inline void watch_prefilter(struct scratch *s, const struct dentry *dentry,
+					    const struct vfsmount *mnt, __u64 last, __u32 leaves)
 {
 	const struct dentry *at = dentry;
 	__u32 dev = dentry->d_sb->s_dev;
@@ -94,36 +95,37 @@ static __always_inline void glance(struct scratch *s, const struct dentry *dentr
 	__u32 hits;
 
 	s->hits = 0;
-	if (is_left_out(dentry->d_sb))
+	if (is_fs_excluded(dentry->d_sb))
 		return;
-	if (last && bit_at(tlg_name_bits, half,
-			   name_spot(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
+	if (last &&
+	    bloom_test(tlg_name_bloom, half,
+		       name_bloom_bit(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
 		goto whole;
 #pragma unroll
-	for (__u32 i = 0; i < GLANCE_STEPS; i++) {
+	for (__u32 i = 0; i < PREFILTER_STEPS; i++) {
 		__u64 ino = at->d_inode->i_ino;
-		__u32 spot, known = WIRE_NO_SPOT;
+		__u32 bloom_bit, known = WIRE_NO_BLOOM_BIT;
 		const struct dentry *parent;
 
-		if (bit_at(tlg_inode_bits, half, inode_spot(ino, dev))) {
-			struct wire_watched *watched;
+		if (bloom_test(tlg_inode_bloom, half, inode_bloom_bit(ino, dev))) {
+			struct wire_inode_watch *watched;
 
 			key.ino = ino;
-			watched = bpf_map_lookup_elem(&tlg_inodes, &key);
+			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 			if (watched) {
 				hits = s->hits;
 				s->hit[hits & (HITS_MAX - 1)] =
 					watched->watch | (leaf_steps >> i & HIT_LEAF);
 				s->hits = hits + 1;
-				known = watched->sole_spot;
+				known = watched->sole_bloom_bit;
 			}
 		}
 		if (!((ino ^ tlg_root.ino) | (dev ^ tlg_root.dev)))
 			goto top;
 		if (at == mnt->mnt_root)
 			goto mounted;
-		spot = dentry_spot(at);
-		if (bit_at(tlg_name_bits, half, spot) && known != spot)
+		bloom_bit = dentry_bloom_bit(at);
+		if (bloom_test(tlg_name_bloom, half, bloom_bit) && known != bloom_bit)
 			goto whole;
 		parent = at->d_parent;
 		if (parent == at)
@@ -132,10 +134,10 @@ static __always_inline void glance(struct scratch *s, const struct dentry *dentr
 	}
 	goto whole;
 mounted:
-	if (!clear_above(s, (__u64)mnt)) {
+	if (!no_watch_above(s, (__u64)mnt)) {
 		hits = s->hits;
 		s->object[0].mnt = (__u64)mnt;
-		if (mounted_below_watch(s) || hits)
+		if (is_mount_watched(s) || hits)
 			goto whole;
 	}
 top:
@@ -145,7 +147,7 @@ whole:
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].mnt = (__u64)mnt;
 	s->object[0].last = last;
-	seen_watch(s, leaves);
+	match_watches(s, leaves);
 }
 
 #endif /* TOLLGATE_GLANCE_BPF_H */

@@ -10,7 +10,7 @@
 #ifndef TOLLGATE_GUARD_BPF_H
 #define TOLLGATE_GUARD_BPF_H
 
-#define GUARD_PLACES	   8
+#define GUARD_DIRS	   8
 #define GUARD_WORDS	   8
 #define FMODE_WRITE	   2 /* include/linux/fs.h */
 #define O_ANY_WRITE	   01003 /* O_ACCMODE and O_TRUNC of include/uapi/asm-generic/fcntl.h */
@@ -21,15 +21,15 @@
 #define PROC_SUPER_MAGIC   0x9fa0 /* include/uapi/linux/magic.h */
 
 /* Names in a directory: those that begin so. */
-struct guarded {
+struct guard_dir {
 	__u64 ino; /* of the directory; 0 where there is none */
 	__u32 dev;
-	__u32 fd; /* 1 + the daemon's descriptor of it, until guard_begin() has looked at it */
+	__u32 fd; /* 1 + the daemon's descriptor of it, until guard_init() has looked at it */
 	__u64 name[GUARD_WORDS];
 	__u64 mask[GUARD_WORDS]; /* what of a name is compared: nothing, where all are guarded */
 };
 
-volatile struct guarded tlg_guarded[GUARD_PLACES];
+volatile struct guard_dir tlg_guard_dirs[GUARD_DIRS];
 
 /* The program that may. The number of a file that is gone can be given again, with another generation. */
 volatile __u64 tlg_guard_exe_ino;
@@ -48,7 +48,7 @@ struct {
 	__uint(max_entries, 256);
 	__type(key, __u32);
 	__type(value, __u32);
-} tlg_guarded_maps SEC(".maps");
+} tlg_guard_maps SEC(".maps");
 
 /* The namespaces that the machine has started with. */
 extern const void init_nsproxy __ksym __weak;
@@ -69,7 +69,7 @@ static __always_inline __u32 inode_dev(__u64 inode)
 }
 
 /* Whether it is the file of the program that may. */
-static __always_inline int is_exe(__u64 inode)
+static __always_inline int is_guard_exe(__u64 inode)
 {
 	return inode && tlg_guard_exe_ino && LOAD(inode, inode, i_ino) == tlg_guard_exe_ino &&
 	       (__u32)LOAD(inode, inode, i_generation) == tlg_guard_exe_generation &&
@@ -80,23 +80,23 @@ static __always_inline int is_exe(__u64 inode)
  * Whether a task runs the program that may, with nobody at it who could have it do something else: who traces a
  * program when it is started goes on.
  */
-static __always_inline int runs_daemon(__u64 task)
+static __always_inline int runs_guard_exe(__u64 task)
 {
 	__u64 leader = LOAD(task_struct, task, group_leader);
 
-	return is_exe(exe_inode(task)) && !LOAD(task_struct, leader, ptrace);
+	return is_guard_exe(exe_inode(task)) && !LOAD(task_struct, leader, ptrace);
 }
 
-static __always_inline int is_daemon(__u64 task)
+static __always_inline int is_guard_daemon(__u64 task)
 {
 	__u64 leader = LOAD(task_struct, task, group_leader);
 
 	return (__u32)LOAD(task_struct, task, tgid) == tlg_guard_tgid &&
 	       LOAD(task_struct, leader, start_boottime) == tlg_guard_start &&
-	       is_exe(exe_inode(task));
+	       is_guard_exe(exe_inode(task));
 }
 
-static __always_inline void trust(__u64 task)
+static __always_inline void set_guard_daemon(__u64 task)
 {
 	__u64 leader = LOAD(task_struct, task, group_leader);
 
@@ -105,21 +105,21 @@ static __always_inline void trust(__u64 task)
 }
 
 /* Whether something is locked, and a task is another than the daemon. */
-static __always_inline int is_foreign(__u64 task)
+static __always_inline int is_untrusted(__u64 task)
 {
-	return tlg_guard_exe_ino && !is_daemon(task);
+	return tlg_guard_exe_ino && !is_guard_daemon(task);
 }
 
-static __always_inline int verdict_of(int guarded)
+static __always_inline int guard_verdict(int guard_dir)
 {
-	return guarded && !is_daemon((__u64)current()) ? -EPERM : 0;
+	return guard_dir && !is_guard_daemon((__u64)current()) ? -EPERM : 0;
 }
 
 /*
  * Whether the directory `inode` is a guarded one, and a name in it, that of `dentry`, as well. Without a
  * dentry: the directory itself.
  */
-static __noinline int guards(__u64 inode, __u64 dentry)
+static __noinline int is_guarded(__u64 inode, __u64 dentry)
 {
 	__u64 name[GUARD_WORDS] = {};
 	__u64 ino = LOAD(inode, inode, i_ino);
@@ -128,20 +128,20 @@ static __noinline int guards(__u64 inode, __u64 dentry)
 
 	if (!ino)
 		return 0;
-	for (__u32 i = 0; i < GUARD_PLACES; i++)
-		known |= tlg_guarded[i].ino == ino && tlg_guarded[i].dev == dev;
+	for (__u32 i = 0; i < GUARD_DIRS; i++)
+		known |= tlg_guard_dirs[i].ino == ino && tlg_guard_dirs[i].dev == dev;
 	if (!known || !dentry)
 		return known;
 	bpf_probe_read_kernel_str(name, sizeof(name),
 				  (void *)LOAD(qstr, AT(dentry, dentry, d_name), name));
-	for (__u32 i = 0; i < GUARD_PLACES; i++) {
-		volatile struct guarded *place = &tlg_guarded[i];
+	for (__u32 i = 0; i < GUARD_DIRS; i++) {
+		volatile struct guard_dir *dir = &tlg_guard_dirs[i];
 		__u64 differ = 0;
 
-		if (place->ino != ino || place->dev != dev)
+		if (dir->ino != ino || dir->dev != dev)
 			continue;
 		for (__u32 j = 0; j < GUARD_WORDS; j++)
-			differ |= (name[j] ^ place->name[j]) & place->mask[j];
+			differ |= (name[j] ^ dir->name[j]) & dir->mask[j];
 		if (!differ)
 			return 1;
 	}
@@ -149,26 +149,26 @@ static __noinline int guards(__u64 inode, __u64 dentry)
 }
 
 /* Whether what a dentry is about is guarded by its name. */
-static __always_inline int guards_entry(__u64 dentry)
+static __always_inline int is_guarded_entry(__u64 dentry)
 {
 	__u64 parent = LOAD(dentry, dentry, d_parent);
 
-	return guards(LOAD(dentry, parent, d_inode), dentry);
+	return is_guarded(LOAD(dentry, parent, d_inode), dentry);
 }
 
 /* Whether it is a guarded directory. */
-static __always_inline int guards_directory(__u64 dentry)
+static __always_inline int is_guarded_dir(__u64 dentry)
 {
 	__u64 inode = LOAD(dentry, dentry, d_inode);
 
-	return inode && guards(inode, 0);
+	return inode && is_guarded(inode, 0);
 }
 
 /* Whether what a dentry is about is not to be changed: guarded by its name, a guarded directory, the program. */
-static __always_inline int guards_object(__u64 dentry)
+static __always_inline int is_guarded_object(__u64 dentry)
 {
-	return guards_entry(dentry) || guards_directory(dentry) ||
-	       is_exe(LOAD(dentry, dentry, d_inode));
+	return is_guarded_entry(dentry) || is_guarded_dir(dentry) ||
+	       is_guard_exe(LOAD(dentry, dentry, d_inode));
 }
 
 /*
@@ -177,30 +177,30 @@ static __always_inline int guards_object(__u64 dentry)
  * the daemon or nobody.
  */
 SEC("raw_tp/self")
-int guard_begin(struct bpf_raw_tracepoint_args *ctx)
+int guard_init(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
 	__u64 exe = exe_inode((__u64)task);
 
-	if (is_foreign((__u64)task))
+	if (is_untrusted((__u64)task))
 		return 0;
-	for (__u32 i = 0; i < GUARD_PLACES; i++) {
-		volatile struct guarded *place = &tlg_guarded[i];
+	for (__u32 i = 0; i < GUARD_DIRS; i++) {
+		volatile struct guard_dir *dir = &tlg_guard_dirs[i];
 		__u64 file, inode;
 
-		if (!place->fd)
+		if (!dir->fd)
 			continue;
-		file = task_file(task, place->fd - 1);
+		file = task_file(task, dir->fd - 1);
 		inode = file ? LOAD(file, file, f_inode) : 0;
-		place->fd = 0;
+		dir->fd = 0;
 		if (!inode)
 			continue;
-		place->dev = inode_dev(inode);
-		place->ino = LOAD(inode, inode, i_ino);
-		if (!place->mask[0])
-			tlg_guard_pins_dev = place->dev;
+		dir->dev = inode_dev(inode);
+		dir->ino = LOAD(inode, inode, i_ino);
+		if (!dir->mask[0])
+			tlg_guard_pins_dev = dir->dev;
 	}
-	trust((__u64)task);
+	set_guard_daemon((__u64)task);
 	tlg_guard_exe_dev = inode_dev(exe);
 	tlg_guard_exe_generation = LOAD(inode, exe, i_generation);
 	tlg_guard_exe_ino = LOAD(inode, exe, i_ino);
@@ -218,9 +218,9 @@ int guard_claim(struct bpf_raw_tracepoint_args *ctx)
 	__u64 file = task_file(task, ctx->args[0]);
 	__u64 inode = file ? LOAD(file, file, f_inode) : 0;
 
-	if (inode && inode_dev(inode) == tlg_guard_pins_dev && guards(inode, 0) &&
-	    runs_daemon((__u64)task))
-		trust((__u64)task);
+	if (inode && inode_dev(inode) == tlg_guard_pins_dev && is_guarded(inode, 0) &&
+	    runs_guard_exe((__u64)task))
+		set_guard_daemon((__u64)task);
 	return 0;
 }
 
@@ -230,11 +230,11 @@ int guard_map(__u64 *ctx)
 {
 	__u32 id = LOAD(bpf_map, ctx[0], id);
 
-	return verdict_of(ctx[1] & FMODE_WRITE && bpf_map_lookup_elem(&tlg_guarded_maps, &id));
+	return guard_verdict(ctx[1] & FMODE_WRITE && bpf_map_lookup_elem(&tlg_guard_maps, &id));
 }
 
 /* kernel.ftrace_enabled: 0 stops every program on a function. */
-static __always_inline int is_switch(__u64 dentry)
+static __always_inline int is_ftrace_sysctl(__u64 dentry)
 {
 	__u64 sb = LOAD(dentry, dentry, d_sb);
 	char name[16] = {};
@@ -256,52 +256,52 @@ int guard_open(__u64 *ctx)
 	if (!(file->f_flags & O_ANY_WRITE))
 		return 0;
 	if ((__u64)FOLLOW(file, file, f_inode->i_ino) == tlg_guard_exe_ino &&
-	    is_exe((__u64)FOLLOW(file, file, f_inode)))
-		return verdict_of(1);
+	    is_guard_exe((__u64)FOLLOW(file, file, f_inode)))
+		return guard_verdict(1);
 	dentry = (__u64)FOLLOW(file, file, f_path.dentry);
-	return verdict_of(guards_entry(dentry) || is_switch(dentry));
+	return guard_verdict(is_guarded_entry(dentry) || is_ftrace_sysctl(dentry));
 }
 
 /* fmod_ret on security_inode_create(dir, dentry, mode), v5.5; things are pinned by it as well. */
 SEC("fmod_ret/security_inode_create")
 int guard_create(__u64 *ctx)
 {
-	return verdict_of(guards(ctx[0], ctx[1]));
+	return guard_verdict(is_guarded(ctx[0], ctx[1]));
 }
 
 /* fmod_ret on security_inode_mknod(dir, dentry, mode, dev), v5.5. */
 SEC("fmod_ret/security_inode_mknod")
 int guard_mknod(__u64 *ctx)
 {
-	return verdict_of(guards(ctx[0], ctx[1]));
+	return guard_verdict(is_guarded(ctx[0], ctx[1]));
 }
 
 /* fmod_ret on security_inode_mkdir(dir, dentry, mode), v5.5. */
 SEC("fmod_ret/security_inode_mkdir")
 int guard_mkdir(__u64 *ctx)
 {
-	return verdict_of(guards(ctx[0], ctx[1]));
+	return guard_verdict(is_guarded(ctx[0], ctx[1]));
 }
 
 /* fmod_ret on security_inode_symlink(dir, dentry, old_name), v5.5. */
 SEC("fmod_ret/security_inode_symlink")
 int guard_symlink(__u64 *ctx)
 {
-	return verdict_of(guards(ctx[0], ctx[1]));
+	return guard_verdict(is_guarded(ctx[0], ctx[1]));
 }
 
 /* fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5: another name is no way round. */
 SEC("fmod_ret/security_inode_link")
 int guard_link(__u64 *ctx)
 {
-	return verdict_of(guards_entry(ctx[0]) || guards(ctx[1], ctx[2]));
+	return guard_verdict(is_guarded_entry(ctx[0]) || is_guarded(ctx[1], ctx[2]));
 }
 
 /* fmod_ret on security_inode_unlink(dir, dentry), v5.5. */
 SEC("fmod_ret/security_inode_unlink")
 int guard_unlink(__u64 *ctx)
 {
-	return verdict_of(guards(ctx[0], ctx[1]));
+	return guard_verdict(is_guarded(ctx[0], ctx[1]));
 }
 
 /*
@@ -311,29 +311,29 @@ int guard_unlink(__u64 *ctx)
 SEC("fmod_ret/security_inode_rename")
 int guard_rename(__u64 *ctx)
 {
-	return verdict_of(guards(ctx[0], ctx[1]) || guards(ctx[2], ctx[3]) ||
-			  guards_directory(ctx[1]) || guards_directory(ctx[3]));
+	return guard_verdict(is_guarded(ctx[0], ctx[1]) || is_guarded(ctx[2], ctx[3]) ||
+			     is_guarded_dir(ctx[1]) || is_guarded_dir(ctx[3]));
 }
 
 /* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */
 SEC("fmod_ret/security_inode_setattr")
 int guard_setattr(__u64 *ctx)
 {
-	return verdict_of(guards_object(ctx[1]));
+	return guard_verdict(is_guarded_object(ctx[1]));
 }
 
 /* fmod_ret on security_inode_setxattr(idmap, dentry, name, value, size, flags), v5.12 form. */
 SEC("fmod_ret/security_inode_setxattr")
 int guard_setxattr(__u64 *ctx)
 {
-	return verdict_of(guards_object(ctx[1]));
+	return guard_verdict(is_guarded_object(ctx[1]));
 }
 
 /* fmod_ret on security_inode_removexattr(idmap, dentry, name), v5.12 form. */
 SEC("fmod_ret/security_inode_removexattr")
-int guard_removexattr(__u64 *ctx)
+int guard_rmxattr(__u64 *ctx)
 {
-	return verdict_of(guards_object(ctx[1]));
+	return guard_verdict(is_guarded_object(ctx[1]));
 }
 
 static __always_inline int ioctl_verdict(__u64 *ctx)
@@ -344,7 +344,7 @@ static __always_inline int ioctl_verdict(__u64 *ctx)
 	if (command != FS_IOC_SETFLAGS && command != FS_IOC32_SETFLAGS &&
 	    command != FS_IOC_FSSETXATTR)
 		return 0;
-	return verdict_of(guards_object((__u64)FOLLOW(file, file, f_path.dentry)));
+	return guard_verdict(is_guarded_object((__u64)FOLLOW(file, file, f_path.dentry)));
 }
 
 /* fmod_ret on security_file_ioctl(file, cmd, arg), v5.5: chattr(1) needs no file that is open to write. */
@@ -365,11 +365,11 @@ int guard_ioctl32(__u64 *ctx)
 SEC("fmod_ret/security_inode_file_setattr")
 int guard_fileattr(__u64 *ctx)
 {
-	return verdict_of(guards_object(ctx[0]));
+	return guard_verdict(is_guarded_object(ctx[0]));
 }
 
 /* Whether the current task sees the mounts that the machine has started with: those of others are their own. */
-static __always_inline int in_first_namespace(void)
+static __always_inline int in_init_mnt_ns(void)
 {
 	__u64 own = LOAD(task_struct, (__u64)current(), nsproxy);
 
@@ -381,9 +381,9 @@ static __always_inline int in_first_namespace(void)
  * Whether what is mounted on a mount, or unmounted there, changes the mounts that the machine has started with:
  * in another namespace it does where the mount is shared, as the first process of many machines makes all.
  */
-static __always_inline int is_machines(__u64 mount)
+static __always_inline int in_init_mounts(__u64 mount)
 {
-	return in_first_namespace() || LOAD(mount, mount, mnt_group_id);
+	return in_init_mnt_ns() || LOAD(mount, mount, mnt_group_id);
 }
 
 /* fmod_ret on security_sb_umount(mnt, flags), v5.5: what is pinned goes with its file system. */
@@ -394,9 +394,9 @@ int guard_umount(__u64 *ctx)
 	__u64 sb = LOAD(dentry, root, d_sb);
 	__u64 mount = ctx[0] - bpf_core_field_offset(struct mount, mnt);
 
-	return verdict_of(tlg_guard_pins_dev &&
-			  LOAD(super_block, sb, s_dev) == tlg_guard_pins_dev &&
-			  is_machines(LOAD(mount, mount, mnt_parent)));
+	return guard_verdict(tlg_guard_pins_dev &&
+			     LOAD(super_block, sb, s_dev) == tlg_guard_pins_dev &&
+			     in_init_mounts(LOAD(mount, mount, mnt_parent)));
 }
 
 /* Whether a mount at a path would hide something that is guarded. */
@@ -405,7 +405,8 @@ static __always_inline int mount_verdict(__u64 path)
 	__u64 dentry = LOAD(path, path, dentry);
 	__u64 mount = LOAD(path, path, mnt) - bpf_core_field_offset(struct mount, mnt);
 
-	return verdict_of((guards_directory(dentry) || guards_entry(dentry)) && is_machines(mount));
+	return guard_verdict((is_guarded_dir(dentry) || is_guarded_entry(dentry)) &&
+			     in_init_mounts(mount));
 }
 
 /* fmod_ret on security_sb_mount(dev_name, path, type, flags, data), v5.5: what is hidden is not found. */
@@ -417,7 +418,7 @@ int guard_mount(__u64 *ctx)
 
 /* fmod_ret on security_move_mount(from_path, to_path), v5.2: the same, with the newer calls. */
 SEC("fmod_ret/security_move_mount")
-int guard_move_mount(__u64 *ctx)
+int guard_movemount(__u64 *ctx)
 {
 	return mount_verdict(ctx[1]);
 }
@@ -427,10 +428,10 @@ int guard_move_mount(__u64 *ctx)
  * run` follows begins as that program itself.
  */
 SEC("fmod_ret/security_ptrace_access_check")
-int guard_trace(__u64 *ctx)
+int guard_ptrace(__u64 *ctx)
 {
-	return ctx[1] & PTRACE_MODE_ATTACH && is_exe(exe_inode(ctx[0])) &&
-			       !runs_daemon((__u64)current())
+	return ctx[1] & PTRACE_MODE_ATTACH && is_guard_exe(exe_inode(ctx[0])) &&
+			       !runs_guard_exe((__u64)current())
 		       ? -EPERM
 		       : 0;
 }

@@ -15,13 +15,13 @@ const volatile __u32 tlg_apparmor;
 /* v4.20: where in the credentials each security module has its part. */
 extern const void apparmor_blob_sizes __ksym __weak;
 
-/* 1 + offset of AppArmor's part, or 0: learnt by daemon_self, before anything is attached. */
-__u32 tlg_label_at;
+/* 1 + offset of AppArmor's part, or 0: learnt by daemon_register, before anything is attached. */
+__u32 tlg_label_offset;
 
-static __always_inline void learn_labels(void)
+static __always_inline void find_label_offset(void)
 {
-	if (tlg_apparmor && &apparmor_blob_sizes && !tlg_label_at)
-		tlg_label_at =
+	if (tlg_apparmor && &apparmor_blob_sizes && !tlg_label_offset)
+		tlg_label_offset =
 			1 + (__u32)LOAD(lsm_blob_sizes, (__u64)&apparmor_blob_sizes, lbs_cred);
 }
 
@@ -31,7 +31,8 @@ static __always_inline __u64 label_of(const struct cred *cred)
 	__u64 parts = (__u64)cred->security;
 
 	/* The first is known to the verifier, which leaves out what follows where there is no AppArmor. */
-	return tlg_apparmor && tlg_label_at && parts ? LOAD_WORD(parts + tlg_label_at - 1) : 0;
+	return tlg_apparmor && tlg_label_offset && parts ? LOAD_WORD(parts + tlg_label_offset - 1)
+							 : 0;
 }
 
 /* Name of a label, or 0, and the mode of its profile. A label of several profiles has no one name. */

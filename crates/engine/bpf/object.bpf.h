@@ -27,7 +27,7 @@ static __always_inline __u8 read_name(struct scratch *s, struct wire_object *to,
 		return 0;
 	len = bpf_probe_read_user_str(name, WIRE_NAME_BYTES, (void *)from);
 	if (len < 0)
-		count_cut(WIRE_CUT_NAME);
+		count_truncated(WIRE_TRUNC_NAME);
 	if (len <= 0) /* the helper answers 0 for "" */
 		return 0;
 	to->name_len = len - 1;
@@ -61,13 +61,13 @@ static __always_inline __u32 has_slash(struct scratch *s, __u32 at, __u32 len)
 
 /* Finds where a name starts from; where that is also its directory, notes the directory's inode. */
 static __always_inline void find_base(const struct task_struct *task, struct scratch *s,
-				      struct object *object, struct wire_object *to, __u32 place,
+				      struct object *object, struct wire_object *to, __u32 lookup,
 				      __u32 dirfd, __u8 first)
 {
 	__u64 fs = (__u64)FOLLOW(task_struct, task, fs);
 	__u64 path = AT(fs_struct, fs, pwd);
-	__u32 relative_to_fd = (place == WIRE_PLACE_AT || place == WIRE_PLACE_OPENED_AT ||
-				place == WIRE_PLACE_EXEC_AT) &&
+	__u32 relative_to_fd = (lookup == WIRE_LOOKUP_AT || lookup == WIRE_LOOKUP_OPENED_AT ||
+				lookup == WIRE_LOOKUP_EXEC_AT) &&
 			       (int)dirfd != AT_FDCWD;
 
 	if (first == '/') {
@@ -90,17 +90,18 @@ static __always_inline void find_base(const struct task_struct *task, struct scr
 }
 
 /* Takes the object's facts from an open file. */
-static __always_inline void take_file(struct object *object, struct wire_object *to, __u64 file)
+static __always_inline void fill_from_file(struct object *object, struct wire_object *to,
+					   __u64 file)
 {
 	__u64 path = AT(file, file, f_path);
 
 	object->dentry = LOAD(path, path, dentry);
 	object->mnt = LOAD(path, path, mnt);
-	if (tlg_filesystems) {
+	if (tlg_fs_filter) {
 		__u64 sb = LOAD(dentry, object->dentry, d_sb);
 
-		if (find_left_out(LOAD(super_block, sb, s_magic))) {
-			to->flags |= WIRE_OBJECT_LEFT_OUT;
+		if (is_magic_excluded(LOAD(super_block, sb, s_magic))) {
+			to->flags |= WIRE_OBJECT_FS_EXCLUDED;
 			return;
 		}
 	}
@@ -109,8 +110,8 @@ static __always_inline void take_file(struct object *object, struct wire_object 
 }
 
 /* Says what the path of an object is, which starts at `at` in the tail. */
-static __always_inline void end_path(struct scratch *s, struct wire_object *to, __u32 at,
-				     __u32 removed)
+static __always_inline void set_path_len(struct scratch *s, struct wire_object *to, __u32 at,
+					 __u32 removed)
 {
 	to->path_len = s->used - at;
 	if (removed)
@@ -125,7 +126,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	struct wire_event *event;
 	struct wire_object *to;
 	__u64 file = 0;
-	__u32 place, dirfd;
+	__u32 lookup, dirfd;
 	__u64 name;
 	__u8 first;
 
@@ -134,9 +135,9 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	event = &s->event;
 	object = &s->object[index & (WIRE_OBJECTS - 1)];
 	to = object_at(s, s->used);
-	place = shape->place;
-	dirfd = call_arg(event, shape->dir);
-	name = call_arg(event, shape->arg);
+	lookup = shape->lookup;
+	dirfd = syscall_arg(event, shape->dir);
+	name = syscall_arg(event, shape->arg);
 
 	object->at = s->used;
 	object->dentry = object->mnt = object->base_dentry = object->base_mnt = 0;
@@ -144,15 +145,15 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	object->last = 0;
 	to->flags = 0;
 	to->effect = shape->effect;
-	to->place = place;
+	to->lookup = lookup;
 	to->named_by = 0;
 	to->path_len = 0;
-	if (place == WIRE_PLACE_FD) {
+	if (lookup == WIRE_LOOKUP_FD) {
 		to->name_len = 0;
 		file = task_file(task, name);
 		if (file)
-			take_file(object, to, file);
-	} else if ((place == WIRE_PLACE_EXEC || place == WIRE_PLACE_EXEC_AT) &&
+			fill_from_file(object, to, file);
+	} else if ((lookup == WIRE_LOOKUP_EXEC || lookup == WIRE_LOOKUP_EXEC_AT) &&
 		   event->flags & WIRE_EVENT_STARTED) {
 		__u64 mm = (__u64)FOLLOW(task_struct, task, mm);
 
@@ -161,27 +162,28 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 		to->flags |= WIRE_OBJECT_KERNEL;
 		file = LOAD(mm_struct, mm, exe_file);
 		if (file)
-			take_file(object, to, file);
+			fill_from_file(object, to, file);
 		if (event->flags & WIRE_EVENT_SCRIPT) {
-			find_base(task, s, object, to, place, dirfd, first);
+			find_base(task, s, object, to, lookup, dirfd, first);
 			object->text = 1;
 		}
 	} else {
 		first = read_name(s, to, name);
-		if ((place == WIRE_PLACE_OPENED || place == WIRE_PLACE_OPENED_AT) && event->success)
+		if ((lookup == WIRE_LOOKUP_OPENED || lookup == WIRE_LOOKUP_OPENED_AT) &&
+		    event->success)
 			file = task_file(task, event->exit);
-		else if (place == WIRE_PLACE_AT && !to->name_len && (int)dirfd >= 0)
+		else if (lookup == WIRE_LOOKUP_AT && !to->name_len && (int)dirfd >= 0)
 			file = task_file(task, dirfd); /* AT_EMPTY_PATH */
 		if (file) {
-			take_file(object, to, file);
+			fill_from_file(object, to, file);
 			if (LOAD(file, file, f_mode) & FMODE_CREATED) {
 				__u64 dir = LOAD(dentry, object->dentry, d_parent);
 
 				fill_inode(&to->parent, LOAD(dentry, dir, d_inode));
 				to->flags |= WIRE_OBJECT_CREATED | WIRE_OBJECT_PARENT;
 			}
-		} else if (place != WIRE_PLACE_TEXT && to->flags & WIRE_OBJECT_NAMED) {
-			find_base(task, s, object, to, place, dirfd, first);
+		} else if (lookup != WIRE_LOOKUP_TEXT && to->flags & WIRE_OBJECT_NAMED) {
+			find_base(task, s, object, to, lookup, dirfd, first);
 			object->text = 1;
 		}
 	}
@@ -189,7 +191,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	if (tlg_context && object->dentry) {
 		__u32 at = s->used;
 
-		end_path(s, to, at, walk_path(s, index));
+		set_path_len(s, to, at, walk_path(s, index));
 		s->used = (s->used + 7) & ~7U;
 	}
 	event->objects++;
@@ -200,7 +202,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 static __always_inline void resolve_objects(struct scratch *s, const struct wire_shape *shapes)
 {
 	for (int i = 0; i < WIRE_OBJECTS; i++)
-		if (shapes[i].place != WIRE_PLACE_NONE)
+		if (shapes[i].lookup != WIRE_LOOKUP_NONE)
 			resolve_object(s, i, &shapes[i]);
 }
 
@@ -216,7 +218,7 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 		return 0;
 	object = &s->object[index & (WIRE_OBJECTS - 1)];
 	to = object_at(s, object->at);
-	if (to->flags & WIRE_OBJECT_LEFT_OUT)
+	if (to->flags & WIRE_OBJECT_FS_EXCLUDED)
 		return 0;
 	hits.count = &s->hits;
 	hits.list = s->hit;

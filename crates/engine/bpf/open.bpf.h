@@ -9,12 +9,12 @@
 /* Flags of which an open must have one for any rule to match; 0 when there are none. */
 volatile __u32 tlg_open_gate;
 
-/* Whether open_refused() is attached and sees what an open found. */
+/* Whether open_may_open() is attached and sees what an open found. */
 volatile __u32 tlg_refusals;
 
 /* Where a name that led nowhere points: compares it with watches, as text. */
-static __always_inline void watch_missing(struct scratch *s, struct task_struct *task, __u32 dirfd,
-					  __u64 filename)
+static __always_inline void watch_missing_name(struct scratch *s, struct task_struct *task,
+					       __u32 dirfd, __u64 filename)
 {
 	struct object *object = &s->object[0];
 	struct wire_object *to = object_at(s, 0);
@@ -33,78 +33,81 @@ static __always_inline void watch_missing(struct scratch *s, struct task_struct 
 	if (len <= 1)
 		return;
 	to->name_len = len - 1;
-	find_base(task, s, object, to, WIRE_PLACE_AT, dirfd, name[0]);
+	find_base(task, s, object, to, WIRE_LOOKUP_AT, dirfd, name[0]);
 	watch_object(s, 0);
 }
 
-static __always_inline void see_opened(struct seen *seen, const struct filename *filename,
+static __always_inline void add_opened(struct syscall_state *state, const struct filename *filename,
 				       const struct file *file, __u32 created)
 {
 	const struct dentry *dentry = FOLLOW(file, file, f_path.dentry);
 	const struct inode *inode = FOLLOW(file, file, f_inode);
 	struct wire_object *item;
 
-	item = seen_add_named(seen, created ? WIRE_PART_PARENT : WIRE_PART_NORMAL, filename);
+	item = state_add_named(state, created ? WIRE_NAMETYPE_PARENT : WIRE_NAMETYPE_NORMAL,
+			       filename);
 	if (!item)
 		return;
-	seen_inode(item, created ? dentry->d_parent->d_inode : inode);
+	item_set_inode(item, created ? dentry->d_parent->d_inode : inode);
 	if (tlg_context)
-		resolve_last(seen, created ? dentry->d_parent : dentry,
-			     (__u64)FOLLOW(file, file, f_path.mnt));
+		state_save_last_path(state, created ? dentry->d_parent : dentry,
+				     (__u64)FOLLOW(file, file, f_path.mnt));
 	if (!created)
 		return;
-	item = seen_add(seen, WIRE_PART_CREATE);
+	item = state_add_item(state, WIRE_NAMETYPE_CREATE);
 	if (!item)
 		return;
 	item->named_by = 1;
-	seen_inode(item, inode);
+	item_set_inode(item, inode);
 	if (tlg_context)
-		resolve_last(seen, dentry, (__u64)FOLLOW(file, file, f_path.mnt));
+		state_save_last_path(state, dentry, (__u64)FOLLOW(file, file, f_path.mnt));
 }
 
 /* An open by name has ended, with `file` or an error. */
-static __always_inline int open_ended(struct task_struct *task, struct wire_call *call, __u32 key,
-				      __u32 dirfd, const struct filename *filename, __u32 flags,
-				      const struct file *file)
+static __always_inline int open_done(struct task_struct *task, struct wire_syscall *syscall,
+				     __u32 key, __u32 dirfd, const struct filename *filename,
+				     __u32 flags, const struct file *file)
 {
 	struct scratch *s = scratch();
-	struct seen *seen;
+	struct syscall_state *state;
 	__u32 epoch;
 
 	if (!s)
 		return 0; /* the call's end counts it */
-	epoch = call->epoch;
-	watch_by(s, call);
+	epoch = syscall->epoch;
+	select_watches(s, syscall);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
 		/* By way of memory: the verifier need not walk on twice. */
 		s->index = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
-		if (seen_compares(call))
-			glance(s, FOLLOW(file, file, f_path.dentry), FOLLOW(file, file, f_path.mnt),
-			       0, 1 + s->index);
+		if (uses_watches(syscall))
+			watch_prefilter(s, FOLLOW(file, file, f_path.dentry),
+					FOLLOW(file, file, f_path.mnt), 0, 1 + s->index);
 	} else if ((__u64)file == (__u64)-ENOENT) {
-		if (call->facts & WIRE_FACT_WATCHED)
+		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
 			return 0; /* nothing is there: the kernel's watches see what is */
-	} else if (seen_compares(call) && !tlg_refusals) {
-		watch_missing(s, task, dirfd, (__u64)filename);
+	} else if (uses_watches(syscall) && !tlg_refusals) {
+		watch_missing_name(s, task, dirfd, (__u64)filename);
 	}
-	if (call->facts & WIRE_FACT_WATCHED && !s->hits)
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return 0;
-	seen = seen_find(task->pid, key, &call);
-	if (!seen || !(call->facts & WIRE_FACT_EXEC || seen->refused || key >= WIRE_URING_FIRST))
-		seen = seen_claim(task, key, call);
-	if (!seen)
+	state = state_find(task->pid, key, &syscall);
+	if (!state ||
+	    !(syscall->facts & WIRE_FACT_EXEC || state->refused || key >= WIRE_URING_FIRST))
+		state = state_claim(task, key, syscall);
+	if (!state)
 		return 0;
-	seen->open_flags = flags;
-	if (seen->epoch == epoch)
-		seen_keep_hits(seen, s);
+	state->open_flags = flags;
+	if (state->epoch == epoch)
+		state_save_hits(state, s);
 	if (!IS_ERR(file))
-		see_opened(seen, filename, file, s->index);
-	else if (seen->refused)
-		seen_set_name(seen, &seen->item[(seen->items - 1) & (WIRE_ITEMS - 1)], filename);
+		add_opened(state, filename, file, s->index);
+	else if (state->refused)
+		state_set_name(state, &state->item[(state->items - 1) & (WIRE_ITEMS - 1)],
+			       filename);
 	else
-		seen_add_named(seen, WIRE_PART_UNKNOWN, filename);
-	seen->refused = 0;
+		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
+	state->refused = 0;
 	return 0;
 }
 
@@ -114,29 +117,29 @@ static __always_inline int open_ended(struct task_struct *task, struct wire_call
  * the kernel cannot copy, as its audit does.
  */
 SEC("fexit/do_filp_open")
-int open_object(__u64 *ctx)
+int open_filp(__u64 *ctx)
 {
 	__u32 flags = ((struct open_flags *)ctx[2])->open_flag;
 	struct task_struct *task;
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 	__u32 key;
 
 	if (tlg_open_gate && !(flags & tlg_open_gate))
 		return 0;
 	task = current();
-	key = seen_call(task, &call);
-	if (key == WIRE_NO_CALL || call->facts & WIRE_FACT_EXEC)
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC)
 		return 0;
-	if (call->facts & WIRE_FACT_WATCHED && !(ACC_MODE(flags) & call->watch_perm))
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !(ACC_MODE(flags) & syscall->watch_perm))
 		return 0;
-	open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], flags,
-		   (struct file *)ctx[3]);
-	if (call->detail == WIRE_DETAIL_OPENAT2) {
-		struct seen *seen = seen_find(task->pid, key, &call);
+	open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], flags,
+		  (struct file *)ctx[3]);
+	if (syscall->aux_source == WIRE_AUX_SOURCE_OPENAT2) {
+		struct syscall_state *state = state_find(task->pid, key, &syscall);
 
-		if (seen) {
-			seen->open_mode = ((struct open_flags *)ctx[2])->mode;
-			seen->opened = 1;
+		if (state) {
+			state->open_mode = ((struct open_flags *)ctx[2])->mode;
+			state->opened = 1;
 		}
 	}
 	return 0;
@@ -147,18 +150,18 @@ int open_object(__u64 *ctx)
  * in the calling task. Not do_filp_open, which every open passes.
  */
 SEC("fexit/do_open_execat")
-int exec_object(__u64 *ctx)
+int open_execat(__u64 *ctx)
 {
 	struct task_struct *task = current();
-	struct wire_call *call;
-	__u32 key = seen_call(task, &call);
+	struct wire_syscall *syscall;
+	__u32 key = hooked_syscall(task, &syscall);
 
-	if (key == WIRE_NO_CALL)
+	if (key == WIRE_NO_SYSCALL)
 		return 0;
-	seen_find(task->pid, key,
-		  &call); /* an interpreter is looked for by the plan of the program */
-	return open_ended(task, call, key, ctx[0], (struct filename *)ctx[1], 0,
-			  (struct file *)ctx[3]);
+	state_find(task->pid, key,
+		   &syscall); /* an interpreter is looked for by the plan of the program */
+	return open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], 0,
+			 (struct file *)ctx[3]);
 }
 
 /*
@@ -166,42 +169,42 @@ int exec_object(__u64 *ctx)
  * Attached only where a rule may match an open that failed and hits no watch: every open passes here.
  */
 SEC("fexit/may_open")
-int open_refused(__u64 *ctx)
+int open_may_open(__u64 *ctx)
 {
 	struct task_struct *task;
 	struct wire_object *item;
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 	struct scratch *s;
 	const struct dentry *dentry;
 	const struct path *path;
-	struct seen *seen;
+	struct syscall_state *state;
 	__u32 key;
 
 	if (!(__u32)ctx[4])
 		return 0;
 	task = current();
-	key = seen_call(task, &call);
-	if (key == WIRE_NO_CALL)
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
 		return 0;
-	seen = seen_find(task->pid, key, &call);
-	if (!seen || !(call->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
-		seen = seen_claim(task, key, call);
+	state = state_find(task->pid, key, &syscall);
+	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
+		state = state_claim(task, key, syscall);
 	s = scratch();
-	if (!seen || !s)
+	if (!state || !s)
 		return 0;
 	path = (struct path *)ctx[1];
-	item = seen_add(seen, WIRE_PART_NORMAL);
+	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
 	if (!item)
 		return 0;
 	dentry = FOLLOW(path, path, dentry);
-	seen_inode(item, dentry->d_inode);
-	resolve_last(seen, dentry, (__u64)FOLLOW(path, path, mnt));
-	seen->refused = 1;
-	if (!seen_compares(call))
+	item_set_inode(item, dentry->d_inode);
+	state_save_last_path(state, dentry, (__u64)FOLLOW(path, path, mnt));
+	state->refused = 1;
+	if (!uses_watches(syscall))
 		return 0;
-	watch_by(s, call);
-	glance(s, dentry, FOLLOW(path, path, mnt), 0, 1);
-	seen_keep_hits(seen, s);
+	select_watches(s, syscall);
+	watch_prefilter(s, dentry, FOLLOW(path, path, mnt), 0, 1);
+	state_save_hits(state, s);
 	return 0;
 }
 

@@ -59,7 +59,7 @@ static __always_inline void copy_component(struct scratch *s, __u64 dentry)
 			words[4] = LOAD_WORD(text + 32);
 		}
 	} else if (bpf_probe_read_kernel(to, len, (void *)text)) {
-		count_cut(WIRE_CUT_PATH);
+		count_truncated(WIRE_TRUNC_PATH);
 	}
 	to[len] = 0;
 	s->used += len + 1;
@@ -97,7 +97,7 @@ static long path_step(__u32 index, void *data)
 	}
 	parent = LOAD(dentry, walk->dentry, d_parent);
 	if (walk->s->used - walk->from >= WIRE_NAME_BYTES) {
-		count_cut(WIRE_CUT_PATH);
+		count_truncated(WIRE_TRUNC_PATH);
 		return 1;
 	}
 	if (!walk->crossed) {

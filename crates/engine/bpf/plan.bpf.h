@@ -5,22 +5,22 @@
  * There is room for two plans, so that one can be written while the other is in force. Everything that
  * decides is in two halves: calls, tests, watches. tlg_epoch counts the plans, and its lowest bit is the
  * half in force: one store puts another plan in force. A call that hooks inside the kernel have seen keeps
- * the plan of the first of them until it ends. What only spares work (gates, the bits of sys_exit_any) is
+ * the plan of the first of them until it ends. What only spares work (gates, the bits of sys_exit_raw) is
  * not in halves: user space opens it before that store and narrows it after.
  */
 #ifndef TOLLGATE_PLAN_BPF_H
 #define TOLLGATE_PLAN_BPF_H
 
-/* The daemon, which is never audited; learnt by daemon_self. */
-__u32 tlg_self;
-__u64 tlg_self_start; /* when it was killed, its number can be given again */
+/* The daemon, which is never audited; learnt by daemon_register. */
+__u32 tlg_daemon_tgid;
+__u64 tlg_daemon_start; /* when it was killed, its number can be given again */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * WIRE_CALLS);
+	__uint(max_entries, 2 * WIRE_PLAN_ENTRIES);
 	__type(key, __u32);
-	__type(value, struct wire_call);
-} tlg_calls SEC(".maps");
+	__type(value, struct wire_syscall);
+} tlg_syscalls SEC(".maps");
 
 #define NO_EPOCH (~0U)
 
@@ -28,38 +28,38 @@ struct {
 volatile __u32 tlg_epoch;
 
 /* The plan before it, while its half is whole, or NO_EPOCH. */
-volatile __u32 tlg_epoch_before;
+volatile __u32 tlg_epoch_prev;
 
 /* Kernel ticks when the plan in force was put in force in place of another, or 0. */
-volatile __u64 tlg_replaced;
+volatile __u64 tlg_switched_at;
 
 /* The numbers that the raw sys_enter, or sys_exit, is for: one bit each. */
 volatile __u64 tlg_raw_enter[WIRE_ABIS][WIRE_SYSCALLS / 64];
 volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
 
 /* What a plan says about a call; `key` is its index in the call table. */
-static __always_inline struct wire_call *call_of(__u32 epoch, __u32 key)
+static __always_inline struct wire_syscall *plan_syscall_at(__u32 epoch, __u32 key)
 {
-	__u32 index = (epoch & 1) * WIRE_CALLS + key;
+	__u32 index = (epoch & 1) * WIRE_PLAN_ENTRIES + key;
 
-	return bpf_map_lookup_elem(&tlg_calls, &index);
+	return bpf_map_lookup_elem(&tlg_syscalls, &index);
 }
 
 /* What the plan in force says. */
-static __always_inline struct wire_call *call_now(__u32 key)
+static __always_inline struct wire_syscall *plan_syscall(__u32 key)
 {
-	return call_of(tlg_epoch, key);
+	return plan_syscall_at(tlg_epoch, key);
 }
 
 /* Whether a task is the daemon's. */
-static __always_inline int is_self(const struct task_struct *task)
+static __always_inline int is_daemon(const struct task_struct *task)
 {
-	return (__u32)task->tgid == tlg_self &&
-	       FOLLOW(task_struct, task, group_leader)->start_boottime == tlg_self_start;
+	return (__u32)task->tgid == tlg_daemon_tgid &&
+	       FOLLOW(task_struct, task, group_leader)->start_boottime == tlg_daemon_start;
 }
 
-static __always_inline int named(const volatile __u64 (*bits)[WIRE_SYSCALLS / 64], __u32 abi,
-				 __u32 nr)
+static __always_inline int raw_selects(const volatile __u64 (*bits)[WIRE_SYSCALLS / 64], __u32 abi,
+				       __u32 nr)
 {
 	if (nr >= WIRE_SYSCALLS || abi >= WIRE_ABIS)
 		return 0;
@@ -67,7 +67,7 @@ static __always_inline int named(const volatile __u64 (*bits)[WIRE_SYSCALLS / 64
 }
 
 /* An argument as the call takes it: a 64-bit program may leave more in the registers of a 32-bit call. */
-static __always_inline __u64 call_arg(const struct wire_event *event, __u32 index)
+static __always_inline __u64 syscall_arg(const struct wire_event *event, __u32 index)
 {
 	__u64 arg = event->args[index & 3];
 

@@ -10,70 +10,70 @@
 #ifndef TOLLGATE_RESOLVED_BPF_H
 #define TOLLGATE_RESOLVED_BPF_H
 
-#define SEEN_PATHS 4096 /* bytes of paths of one call together; a power of two */
+#define STATE_PATH_BYTES 4096 /* bytes of paths of one call together; a power of two */
 
-struct seen_paths {
-	__u8 text[SEEN_PATHS + WIRE_NAME_BYTES];
+struct state_paths {
+	__u8 text[STATE_PATH_BYTES + WIRE_NAME_BYTES];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* SEEN_SLOTS where hooks inside the kernel look for paths */
+	__uint(max_entries, 1); /* STATE_SLOTS where hooks inside the kernel look for paths */
 	__type(key, __u32);
-	__type(value, struct seen_paths);
-} tlg_paths SEC(".maps");
+	__type(value, struct state_paths);
+} tlg_state_paths SEC(".maps");
 
 /* Text beside the slot of a call, or NULL. */
-static __always_inline struct seen_paths *paths_of(const struct seen *seen)
+static __always_inline struct state_paths *state_paths_of(const struct syscall_state *state)
 {
-	__u32 thread = seen->thread;
+	__u32 thread = state->thread;
 
-	for (__u32 i = 0; i < SEEN_PROBES; i++) {
-		struct seen *place = seen_at(thread + i);
-		__u32 index = (thread + i) & (SEEN_SLOTS - 1);
+	for (__u32 i = 0; i < STATE_PROBES; i++) {
+		struct syscall_state *slot = state_at(thread + i);
+		__u32 index = (thread + i) & (STATE_SLOTS - 1);
 
-		if (place && place->thread == thread)
-			return bpf_map_lookup_elem(&tlg_paths, &index);
+		if (slot && slot->thread == thread)
+			return bpf_map_lookup_elem(&tlg_state_paths, &index);
 	}
 	return NULL;
 }
 
 /* Keeps the path of `s->object[0]` with an item of the call. */
-__noinline int seen_path(struct scratch *s, struct seen *seen, __u32 at)
+__noinline int state_save_path(struct scratch *s, struct syscall_state *state, __u32 at)
 {
-	struct seen_paths *paths;
+	struct state_paths *paths;
 	struct wire_object *item;
 	__u32 removed, used;
 
-	if (!s || !seen)
+	if (!s || !state)
 		return 0;
-	paths = paths_of(seen);
-	used = seen->path_used;
-	if (!paths || used > SEEN_PATHS - 1) {
-		count_cut(WIRE_CUT_PATH);
+	paths = state_paths_of(state);
+	used = state->path_used;
+	if (!paths || used > STATE_PATH_BYTES - 1) {
+		count_truncated(WIRE_TRUNC_PATH);
 		return 0;
 	}
 	s->used = 0;
 	removed = walk_path(s, 0);
 	if (s->used >= WIRE_NAME_BYTES) {
-		count_cut(WIRE_CUT_PATH); /* a part of a path names something else */
+		count_truncated(WIRE_TRUNC_PATH); /* a part of a path names something else */
 		return 0;
 	}
-	if (bpf_probe_read_kernel(&paths->text[used & (SEEN_PATHS - 1)],
+	if (bpf_probe_read_kernel(&paths->text[used & (STATE_PATH_BYTES - 1)],
 				  s->used & (WIRE_NAME_BYTES - 1), tail_at(s, 0)))
 		return 0;
 	at &= WIRE_ITEMS - 1;
-	item = &seen->item[at];
+	item = &state->item[at];
 	/* What a call makes need not stand in the tree yet, or any more. */
-	end_path(s, item, 0, removed && item->effect == WIRE_PART_NORMAL);
-	seen->path_at[at] = used;
-	seen->path_used = used + s->used;
+	set_path_len(s, item, 0, removed && item->effect == WIRE_NAMETYPE_NORMAL);
+	state->path_at[at] = used;
+	state->path_used = used + s->used;
 	return 0;
 }
 
 /* Keeps the path of a directory entry, when somebody wants it. */
-static __always_inline void resolve_item(struct seen *seen, __u32 at, const struct dentry *dentry,
-					 __u64 mnt)
+static __always_inline void state_save_item_path(struct syscall_state *state, __u32 at,
+						 const struct dentry *dentry, __u64 mnt)
 {
 	struct scratch *s;
 
@@ -84,32 +84,33 @@ static __always_inline void resolve_item(struct seen *seen, __u32 at, const stru
 		return;
 	s->object[0].dentry = (__u64)dentry;
 	s->object[0].mnt = mnt;
-	seen_path(s, seen, at);
+	state_save_path(s, state, at);
 }
 
 /* The same for the item that was added last. */
-static __always_inline void resolve_last(struct seen *seen, const struct dentry *dentry, __u64 mnt)
+static __always_inline void state_save_last_path(struct syscall_state *state,
+						 const struct dentry *dentry, __u64 mnt)
 {
-	resolve_item(seen, seen->items - 1, dentry, mnt);
+	state_save_item_path(state, state->items - 1, dentry, mnt);
 }
 
 /* Puts the path of an item behind its name. */
-__noinline int take_path(struct scratch *s, const struct seen *seen, __u32 at)
+__noinline int append_item_path(struct scratch *s, const struct syscall_state *state, __u32 at)
 {
 	const struct wire_object *item;
-	struct seen_paths *paths;
+	struct state_paths *paths;
 
-	if (!s || !seen)
+	if (!s || !state)
 		return 0;
 	at &= WIRE_ITEMS - 1;
-	item = &seen->item[at];
+	item = &state->item[at];
 	if (!item->path_len)
 		return 0;
-	paths = paths_of(seen);
+	paths = state_paths_of(state);
 	if (!paths ||
 	    bpf_probe_read_kernel(tail_at(s, s->used), item->path_len & (WIRE_NAME_BYTES - 1),
-				  &paths->text[seen->path_at[at] & (SEEN_PATHS - 1)]))
-		count_cut(WIRE_CUT_PATH);
+				  &paths->text[state->path_at[at] & (STATE_PATH_BYTES - 1)]))
+		count_truncated(WIRE_TRUNC_PATH);
 	s->used += (item->path_len + 7) & ~7U;
 	return 0;
 }

@@ -29,7 +29,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, __u64);
-} tlg_unsent SEC(".maps");
+} tlg_rule_drops SEC(".maps");
 
 /* The reader is about to sleep: the next event must wake it. Written by both sides. */
 volatile __u32 tlg_waiting;
@@ -50,12 +50,12 @@ static __always_inline void count_lost(enum wire_lost why)
 }
 
 /* A function of its own, which the verifier walks once and not at each call of it. */
-__noinline int count_cut(__u32 what)
+__noinline int count_truncated(__u32 what)
 {
 	struct wire_counts *here = counts();
 
-	if (here && what < WIRE_CUT_MAX)
-		here->cut[what]++;
+	if (here && what < WIRE_TRUNC_MAX)
+		here->truncated[what]++;
 	return 0;
 }
 
@@ -78,25 +78,25 @@ static __always_inline void wake_reader(void)
 		bpf_ringbuf_discard(nothing, BPF_RB_FORCE_WAKEUP);
 }
 
-static __always_inline void count_unsent(__u32 rule)
+static __always_inline void count_rule_drop(__u32 rule)
 {
 	__u32 at = (rule & ((1 << WIRE_RULE_BITS) - 1)) * 2 + (rule >> WIRE_RULE_BITS & 1);
-	__u64 *unsent = bpf_map_lookup_elem(&tlg_unsent, &at);
+	__u64 *drops = bpf_map_lookup_elem(&tlg_rule_drops, &at);
 
-	if (unsent)
-		__sync_fetch_and_add(unsent, 1);
+	if (drops)
+		__sync_fetch_and_add(drops, 1);
 }
 
 /*
  * How many bytes may wait in the ring before the rest is for rules that deny: what they keep has room while a
  * call of theirs is let pass. 0 without such rules.
  */
-volatile __u64 tlg_common_bytes;
+volatile __u64 tlg_ring_shared;
 
 /* Whether others than such rules have room. */
 static __always_inline int has_room(void)
 {
-	__u64 common = tlg_common_bytes;
+	__u64 common = tlg_ring_shared;
 
 	return !common || bpf_ringbuf_query(&tlg_ring, BPF_RB_AVAIL_DATA) < common;
 }
@@ -116,7 +116,7 @@ static __always_inline void submit(struct wire_event *event, __u32 len, __u32 ve
 	} else {
 		here->lost[verdict & WIRE_DENY && !passed ? WIRE_LOST_DENIED
 							  : WIRE_LOST_RING_FULL]++;
-		count_unsent(event->rule);
+		count_rule_drop(event->rule);
 	}
 	wake_reader();
 }

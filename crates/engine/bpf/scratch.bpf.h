@@ -106,9 +106,9 @@ struct scratch {
 	struct name_scan scan;
 	struct path_cache path_cache[PATH_SLOTS];
 	struct title_cache title_cache;
-	__u64 clear_mnt; /* a mount above which nothing was watched at clear_version, by clear_epoch */
-	__u64 clear_version;
-	__u32 clear_epoch;
+	__u64 unwatched_mnt; /* a mount above which nothing was watched at unwatched_version, by unwatched_epoch */
+	__u64 unwatched_version;
+	__u32 unwatched_epoch;
 };
 
 struct {

@@ -3,23 +3,23 @@
 #ifndef TOLLGATE_SOCKET_BPF_H
 #define TOLLGATE_SOCKET_BPF_H
 
-static __always_inline int keep_address(__u32 len, __u64 address)
+static __always_inline int save_sockaddr(__u32 len, __u64 address)
 {
 	struct task_struct *task = current();
-	struct wire_call *call;
-	__u32 key = seen_call(task, &call);
-	struct seen *seen;
+	struct wire_syscall *syscall;
+	__u32 key = hooked_syscall(task, &syscall);
+	struct syscall_state *state;
 
-	if (key == WIRE_NO_CALL || !len)
+	if (key == WIRE_NO_SYSCALL || !len)
 		return 0;
-	seen = seen_slot(task, key, &call);
-	if (!seen)
+	state = state_find_or_claim(task, key, &syscall);
+	if (!state)
 		return 0;
-	if (len > SEEN_ADDRESS)
-		len = SEEN_ADDRESS;
-	if (bpf_probe_read_kernel(seen->address, len, (void *)address))
+	if (len > SOCKADDR_BYTES)
+		len = SOCKADDR_BYTES;
+	if (bpf_probe_read_kernel(state->address, len, (void *)address))
 		return 0;
-	seen->address_len = len;
+	state->address_len = len;
 	return 0;
 }
 
@@ -29,9 +29,9 @@ static __always_inline int keep_address(__u32 len, __u64 address)
  * as in audit_sockaddr().
  */
 SEC("fexit/move_addr_to_kernel")
-int socket_address(__u64 *ctx)
+int sockaddr_kernel(__u64 *ctx)
 {
-	return (__u32)ctx[3] ? 0 : keep_address(ctx[1], ctx[2]);
+	return (__u32)ctx[3] ? 0 : save_sockaddr(ctx[1], ctx[2]);
 }
 
 /*
@@ -39,9 +39,9 @@ int socket_address(__u64 *ctx)
  * calls that ask for names are about to be given.
  */
 SEC("fentry/move_addr_to_user")
-int socket_answer(__u64 *ctx)
+int sockaddr_user(__u64 *ctx)
 {
-	return keep_address(ctx[1], ctx[0]);
+	return save_sockaddr(ctx[1], ctx[0]);
 }
 
 #endif /* TOLLGATE_SOCKET_BPF_H */

@@ -56,7 +56,7 @@
  * preemption off, after the call. Misses 32-bit calls, which have no tracepoint of their own.
  */
 SEC("tracepoint/syscalls/sys_exit")
-int sys_exit_one(struct trace_event_raw_sys_exit *ctx)
+int sys_exit_tp(struct trace_event_raw_sys_exit *ctx)
 {
 	struct task_struct *task = current();
 
@@ -69,15 +69,15 @@ int sys_exit_one(struct trace_event_raw_sys_exit *ctx)
  * long. Runs in the calling task before the call. Misses 32-bit calls.
  */
 SEC("tracepoint/syscalls/sys_enter")
-int sys_enter_one(struct trace_event_raw_sys_enter *ctx)
+int sys_enter_tp(struct trace_event_raw_sys_enter *ctx)
 {
-	remember(current());
+	save_enter_state(current());
 	return 0;
 }
 
 /* syscalls:sys_enter_exit and sys_enter_exit_group, which never return. For kernels before v6.16. */
 SEC("tracepoint/syscalls/sys_enter_exit")
-int sys_enter_last(struct trace_event_raw_sys_enter *ctx)
+int sys_enter_noret(struct trace_event_raw_sys_enter *ctx)
 {
 	struct task_struct *task = current();
 
@@ -87,17 +87,17 @@ int sys_enter_last(struct trace_event_raw_sys_enter *ctx)
 
 /*
  * raw_tp sys_exit: every call of both ABIs ends here; costs every call of the machine a program run.
- * Attached instead of sys_exit_one when a rule names a 32-bit call; beside it when rules come to name one
+ * Attached instead of sys_exit_tp when a rule names a 32-bit call; beside it when rules come to name one
  * later. Its bits say which calls are its own.
  */
 SEC("raw_tp/sys_exit")
-int sys_exit_any(struct bpf_raw_tracepoint_args *ctx)
+int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
 	__u32 nr = task_regs(task)->orig_ax;
 	__u32 abi = task_abi(task);
 
-	if (named(tlg_raw_exit, abi, nr))
+	if (raw_selects(tlg_raw_exit, abi, nr))
 		syscall_end(task, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED, task->pid);
 	return 0;
 }
@@ -113,23 +113,23 @@ static __always_inline int never_returns(__u32 abi, __u32 nr)
  * for 32-bit calls that never return, on kernels before v6.16.
  */
 SEC("raw_tp/sys_enter")
-int sys_enter_any(struct bpf_raw_tracepoint_args *ctx)
+int sys_enter_raw(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
 	__u32 nr = ctx->args[1];
 	__u32 abi = task_abi(task);
 	__u32 key = abi * WIRE_SYSCALLS + nr;
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 
-	if (!named(tlg_raw_enter, abi, nr))
+	if (!raw_selects(tlg_raw_enter, abi, nr))
 		return 0;
 	if (never_returns(abi, nr)) {
 		syscall_end(task, abi, nr, 0, 0, task->pid);
 		return 0;
 	}
-	call = call_now(key);
-	if (call && call->facts & WIRE_FACT_ENTRY)
-		remember(task);
+	syscall = plan_syscall(key);
+	if (syscall && syscall->facts & WIRE_FACT_ENTER_STATE)
+		save_enter_state(task);
 	return 0;
 }
 
@@ -140,7 +140,7 @@ int sys_enter_any(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_prepare_exec")
 int exec_prepare(struct bpf_raw_tracepoint_args *ctx)
 {
-	remember(current());
+	save_enter_state(current());
 	return 0;
 }
 
@@ -156,7 +156,7 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 	__u64 bprm = ctx->args[2];
 	struct task_struct *task = current();
 	__u32 thread = ctx->args[1];
-	struct wire_entry *entry = bpf_map_lookup_elem(&tlg_entries, &thread);
+	struct wire_enter_state *entry = bpf_map_lookup_elem(&tlg_enter_state, &thread);
 	__u32 nr = entry ? entry->nr : task_regs(task)->orig_ax;
 	__u32 abi = entry ? entry->abi : task_abi(task);
 	__u32 flags = WIRE_EVENT_RETURNED | WIRE_EVENT_STARTED;
@@ -165,7 +165,7 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 		flags |= WIRE_EVENT_SCRIPT;
 	syscall_end(task, abi, nr, 0, flags, thread);
 	/* Of an exec that no rule has asked about, too: the next one may end before it leaves its own. */
-	bpf_map_delete_elem(&tlg_entries, &thread);
+	bpf_map_delete_elem(&tlg_enter_state, &thread);
 	return 0;
 }
 
@@ -200,15 +200,15 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} tlg_call_end SEC(".maps"), tlg_bare_end SEC(".maps"), tlg_call_last SEC(".maps"),
-	tlg_bare_last SEC(".maps");
+} tlg_tail_exit SEC(".maps"), tlg_tail_exit0 SEC(".maps"), tlg_tail_noret SEC(".maps"),
+	tlg_tail_noret0 SEC(".maps");
 
 /* fexit on a syscall's function, v5.5. Runs in the calling task when the call ends. */
 SEC("fexit/__x64_sys_close")
-int stub_call_end(__u64 *ctx)
+int stub_sys_exit(__u64 *ctx)
 {
-	bpf_tail_call(ctx, &tlg_call_end, 0);
-	count_lost(WIRE_LOST_STUB);
+	bpf_tail_call(ctx, &tlg_tail_exit, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
@@ -221,60 +221,60 @@ volatile __u32 tlg_open_reads;
  * only read, and end here.
  */
 SEC("fexit/__x64_sys_close")
-int stub_openat_end(__u64 *ctx)
+int stub_openat(__u64 *ctx)
 {
 	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE) && !tlg_openat_reads)
 		return 0;
-	bpf_tail_call(ctx, &tlg_call_end, 0);
-	count_lost(WIRE_LOST_STUB);
+	bpf_tail_call(ctx, &tlg_tail_exit, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
 SEC("fexit/__x64_sys_close")
-int stub_open_end(__u64 *ctx)
+int stub_open(__u64 *ctx)
 {
 	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE) && !tlg_open_reads)
 		return 0;
-	bpf_tail_call(ctx, &tlg_call_end, 0);
-	count_lost(WIRE_LOST_STUB);
+	bpf_tail_call(ctx, &tlg_tail_exit, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
 /* The same on a function whose argument is called `__unused`. */
 SEC("fexit/__do_sys_getpid")
-int stub_bare_end(__u64 *ctx)
+int stub_sys_exit0(__u64 *ctx)
 {
-	bpf_tail_call(ctx, &tlg_bare_end, 0);
-	count_lost(WIRE_LOST_STUB);
+	bpf_tail_call(ctx, &tlg_tail_exit0, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
 /* fentry on the function of a call that never ends. */
 SEC("fentry/__x64_sys_close")
-int stub_call_last(__u64 *ctx)
+int stub_noreturn(__u64 *ctx)
 {
-	bpf_tail_call(ctx, &tlg_call_last, 0);
-	count_lost(WIRE_LOST_STUB);
+	bpf_tail_call(ctx, &tlg_tail_noret, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
 SEC("fentry/__do_sys_getpid")
-int stub_bare_last(__u64 *ctx)
+int stub_noreturn0(__u64 *ctx)
 {
-	bpf_tail_call(ctx, &tlg_bare_last, 0);
-	count_lost(WIRE_LOST_STUB);
+	bpf_tail_call(ctx, &tlg_tail_noret0, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
 /* fentry on the function of a call of which something must be remembered. */
 SEC("fentry/__x64_sys_close")
-int stub_call_enter(__u64 *ctx)
+int sys_enter_fn(__u64 *ctx)
 {
-	remember(current());
+	save_enter_state(current());
 	return 0;
 }
 
-static __always_inline int function_end(__s64 ret, __u32 flags)
+static __always_inline int fn_exit(__s64 ret, __u32 flags)
 {
 	struct task_struct *task = current();
 
@@ -284,31 +284,31 @@ static __always_inline int function_end(__s64 ret, __u32 flags)
 
 /* Bodies of the stubs. Bound to a function of the right type, and never attached to it. */
 SEC("fexit/__x64_sys_close")
-int call_end(__u64 *ctx)
+int sys_exit_fn(__u64 *ctx)
 {
-	return function_end(ctx[1], WIRE_EVENT_RETURNED);
+	return fn_exit(ctx[1], WIRE_EVENT_RETURNED);
 }
 
 SEC("fexit/__do_sys_getpid")
-int bare_end(__u64 *ctx)
+int sys_exit_fn0(__u64 *ctx)
 {
-	return function_end(ctx[1], WIRE_EVENT_RETURNED);
+	return fn_exit(ctx[1], WIRE_EVENT_RETURNED);
 }
 
 SEC("fentry/__x64_sys_close")
-int call_last(__u64 *ctx)
+int noreturn_fn(__u64 *ctx)
 {
-	return function_end(0, 0);
+	return fn_exit(0, 0);
 }
 
 SEC("fentry/__do_sys_getpid")
-int bare_last(__u64 *ctx)
+int noreturn_fn0(__u64 *ctx)
 {
-	return function_end(0, 0);
+	return fn_exit(0, 0);
 }
 
-/* How often the daemon's own call has run `beat`. */
-__u64 tlg_beats;
+/* How often the daemon's own call has run `heartbeat`. */
+__u64 tlg_heartbeats;
 
 /*
  * fentry on sched_rr_get_interval(2), v5.5. Runs in the calling task. The daemon makes this call and
@@ -317,10 +317,10 @@ __u64 tlg_beats;
  * refuses it for thread -1 before it takes a lock. Others who make it pay a trampoline and a comparison.
  */
 SEC("fentry/__x64_sys_sched_rr_get_interval")
-int beat(__u64 *ctx)
+int heartbeat(__u64 *ctx)
 {
-	if (bpf_get_current_pid_tgid() >> 32 == tlg_self)
-		tlg_beats++;
+	if (bpf_get_current_pid_tgid() >> 32 == tlg_daemon_tgid)
+		tlg_heartbeats++;
 	return 0;
 }
 
@@ -330,7 +330,7 @@ extern const void preempt_dynamic_mode __ksym __weak;
 /* How the kernel preempts itself: 0 none, 1 voluntary, 2 full, 3 lazy; -1 when it does not say. */
 __s32 tlg_preempt;
 
-/* Ticks of the kernel when daemon_self ran last. */
+/* Ticks of the kernel when daemon_register ran last. */
 __u64 tlg_jiffies;
 
 /*
@@ -338,16 +338,16 @@ __u64 tlg_jiffies;
  * where labels are.
  */
 SEC("raw_tp/self")
-int daemon_self(struct bpf_raw_tracepoint_args *ctx)
+int daemon_register(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
 
-	if (is_foreign((__u64)task))
+	if (is_untrusted((__u64)task))
 		return 0;
-	tlg_self_start = FOLLOW(task_struct, task, group_leader)->start_boottime;
-	tlg_self = task->tgid;
+	tlg_daemon_start = FOLLOW(task_struct, task, group_leader)->start_boottime;
+	tlg_daemon_tgid = task->tgid;
 	tlg_jiffies = bpf_jiffies64();
-	learn_labels();
+	find_label_offset();
 	tlg_preempt = -1;
 	if (&preempt_dynamic_mode)
 		bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode);

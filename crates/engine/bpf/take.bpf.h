@@ -7,45 +7,45 @@
  * Puts the items into the tail of the event, where tests and user space look for them. Their watches
  * have been compared.
  */
-__noinline int seen_take(struct scratch *s, struct seen *seen)
+__noinline int append_items(struct scratch *s, struct syscall_state *state)
 {
-	if (!s || !seen)
+	if (!s || !state)
 		return 0;
 	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
-		struct wire_object *from = &seen->item[i];
+		struct wire_object *from = &state->item[i];
 		struct wire_object *to = tail_at(s, s->used);
 		void *text;
 		__u32 len;
 
-		if (i >= seen->items)
+		if (i >= state->items)
 			break;
 		*to = *from;
 		s->object[i].at = s->used;
 		s->used += sizeof(*to);
 		if (from->flags & WIRE_OBJECT_NAMED) {
 			len = from->name_len & (WIRE_NAME_BYTES - 1);
-			text = &seen->text[seen->name_at[i] & (SEEN_TEXT - 1)];
+			text = &state->text[state->name_at[i] & (STATE_TEXT_BYTES - 1)];
 			if (len <= SHORT_TEXT)
 				copy_words(tail_at(s, s->used), text, len, SHORT_TEXT);
 			else if (bpf_probe_read_kernel(tail_at(s, s->used), len, text))
-				count_cut(WIRE_CUT_NAME);
+				count_truncated(WIRE_TRUNC_NAME);
 			s->used += (len + 7) & ~7U;
 		}
 		if (tlg_context)
-			take_path(s, seen, i);
+			append_item_path(s, state, i);
 	}
-	s->event.objects = seen->items;
+	s->event.objects = state->items;
 	return 0;
 }
 
 /* Puts the socket address behind all else. */
-static __always_inline void seen_append_address(struct scratch *s, const struct seen *seen)
+static __always_inline void append_sockaddr(struct scratch *s, const struct syscall_state *state)
 {
-	__u32 len = seen->address_len;
+	__u32 len = state->address_len;
 
-	if (!len || len > SEEN_ADDRESS)
+	if (!len || len > SOCKADDR_BYTES)
 		return;
-	if (bpf_probe_read_kernel(tail_at(s, s->used), len, seen->address))
+	if (bpf_probe_read_kernel(tail_at(s, s->used), len, state->address))
 		return;
 	s->event.sockaddr_len = len;
 	s->used += len;

@@ -18,12 +18,12 @@
 #define IOU_STOP_MULTISHOT (-125) /* done, as by 0 */
 
 /* What an operation evaluates, and its index in the call table. */
-static __always_inline struct wire_call *uring_call(__u8 op, __u32 *key)
+static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
 {
 	if (op >= WIRE_URING_OPS)
 		return NULL;
 	*key = WIRE_URING_FIRST + op;
-	return call_now(*key);
+	return plan_syscall(*key);
 }
 
 /*
@@ -31,16 +31,16 @@ static __always_inline struct wire_call *uring_call(__u8 op, __u32 *key)
  * does it. Makes the slot by which the hooks inside the kernel know that an operation is under way.
  */
 SEC("fentry/io_openat2")
-int stub_uring_enter(__u64 *ctx)
+int uring_enter(__u64 *ctx)
 {
 	struct task_struct *task = current();
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 	__u32 key;
 
-	call = uring_call(((struct io_kiocb *)ctx[0])->opcode, &key);
-	if (!call || call->tests == WIRE_NO_CALL || is_self(task))
+	syscall = uring_syscall(((struct io_kiocb *)ctx[0])->opcode, &key);
+	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || is_daemon(task))
 		return 0;
-	seen_claim(task, key, call);
+	state_claim(task, key, syscall);
 	return 0;
 }
 
@@ -49,14 +49,14 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} tlg_uring_end SEC(".maps");
+} tlg_tail_uring SEC(".maps");
 
 /* fexit on the same. */
 SEC("fexit/io_openat2")
-int stub_uring_end(__u64 *ctx)
+int stub_uring_exit(__u64 *ctx)
 {
-	bpf_tail_call(ctx, &tlg_uring_end, 0);
-	count_lost(WIRE_LOST_STUB);
+	bpf_tail_call(ctx, &tlg_tail_uring, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
 	return 0;
 }
 
@@ -66,31 +66,31 @@ int stub_uring_end(__u64 *ctx)
  * returned, as there. Without a slot, for which there was no room, the event has no objects.
  */
 SEC("fexit/io_openat2")
-int uring_end(__u64 *ctx)
+int uring_exit(__u64 *ctx)
 {
 	const struct io_kiocb *req = (struct io_kiocb *)ctx[0];
 	struct task_struct *task = current();
 	__s32 result = ctx[2];
-	struct wire_call *call;
-	struct seen *seen;
+	struct wire_syscall *syscall;
+	struct syscall_state *state;
 	__u32 key;
 
-	call = uring_call(req->opcode, &key);
-	if (!call || is_self(task))
+	syscall = uring_syscall(req->opcode, &key);
+	if (!syscall || is_daemon(task))
 		return 0;
-	if (call->tests == WIRE_NO_CALL) {
-		seen_forget(task->pid, key);
+	if (syscall->tests == WIRE_NO_SYSCALL) {
+		state_drop(task->pid, key);
 		return 0;
 	}
-	seen = seen_find(task->pid, key, &call);
+	state = state_find(task->pid, key, &syscall);
 	if (!result || result == IOU_STOP_MULTISHOT)
 		result = req->cqe.res;
 	else if (result == -EAGAIN || result == IOU_REQUEUE)
 		goto out;
-	call_event(task, call, WIRE_B64, 0, result, WIRE_EVENT_RETURNED | WIRE_EVENT_URING,
-		   req->opcode, seen);
+	emit_event(task, syscall, WIRE_B64, 0, result, WIRE_EVENT_RETURNED | WIRE_EVENT_URING,
+		   req->opcode, state);
 out:
-	seen_forget(task->pid, key);
+	state_drop(task->pid, key);
 	return 0;
 }
 
@@ -103,17 +103,17 @@ int uring_complete(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct task_struct *task = current();
 	__u64 req = ctx->args[1];
-	struct wire_call *call;
+	struct wire_syscall *syscall;
 	__u32 key;
 	__u8 op;
 
 	if (!req) /* a message of the ring itself */
 		return 0;
 	op = LOAD(io_kiocb, req, opcode);
-	call = uring_call(op, &key);
-	if (!call || call->tests == WIRE_NO_CALL || is_self(task))
+	syscall = uring_syscall(op, &key);
+	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || is_daemon(task))
 		return 0;
-	call_event(task, call, WIRE_B64, 0, (__s32)LOAD(io_kiocb, req, cqe.res),
+	emit_event(task, syscall, WIRE_B64, 0, (__s32)LOAD(io_kiocb, req, cqe.res),
 		   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, op, NULL);
 	return 0;
 }

@@ -19,8 +19,8 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1); /* set by the loader */
 	__type(key, struct wire_inode_key);
-	__type(value, struct wire_watched);
-} tlg_inodes SEC(".maps");
+	__type(value, struct wire_inode_watch);
+} tlg_watch_inode SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -28,7 +28,7 @@ struct {
 	__uint(max_entries, 1); /* set by the loader */
 	__type(key, __u64);
 	__type(value, __u32);
-} tlg_names SEC(".maps");
+} tlg_watch_path SEC(".maps");
 
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
@@ -37,10 +37,10 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 }
 
 /* Has the watches of a call's plan looked for from now on. */
-static __always_inline void watch_by(struct scratch *s, const struct wire_call *call)
+static __always_inline void select_watches(struct scratch *s, const struct wire_syscall *syscall)
 {
-	s->epoch = call->epoch;
-	s->half = call->epoch & 1;
+	s->epoch = syscall->epoch;
+	s->half = syscall->epoch & 1;
 }
 
 struct hits {
@@ -53,7 +53,7 @@ static __always_inline void add_hit(struct hits *hits, __u32 hit)
 	__u32 count = *hits->count;
 
 	if (count >= HITS_MAX) {
-		count_cut(WIRE_CUT_WATCHES);
+		count_truncated(WIRE_TRUNC_WATCHES);
 		return;
 	}
 	hits->list[count & (HITS_MAX - 1)] = hit;
@@ -98,7 +98,7 @@ static long watch_step(__u32 index, void *data)
 	struct watch_walk *walk = data;
 	struct scratch *s = walk->s;
 	struct wire_inode_key key = {};
-	struct wire_watched *watched;
+	struct wire_inode_watch *watched;
 	__u64 parent, sb;
 	int step;
 
@@ -107,7 +107,7 @@ static long watch_step(__u32 index, void *data)
 	key.ino = LOAD(inode, walk->inode, i_ino);
 	key.dev = LOAD(super_block, sb, s_dev);
 	key.half = s->half;
-	watched = bpf_map_lookup_elem(&tlg_inodes, &key);
+	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (watched)
 		add_hit(&walk->hits, watched->watch | walk->leaf);
 	walk->leaf = 0;
@@ -120,7 +120,7 @@ static long watch_step(__u32 index, void *data)
 	if (!step)
 		return 1;
 	if (s->depth >= DEPTH_MAX) {
-		count_cut(WIRE_CUT_WATCHES);
+		count_truncated(WIRE_TRUNC_WATCHES);
 		return 1;
 	}
 	s->name = AT(dentry, walk->dentry, d_name);
@@ -188,7 +188,7 @@ static long name_step(__u32 index, void *data)
 	struct name_lookup *lookup = data;
 	struct scratch *s = lookup->s;
 	__u64 key = s->prefix[index & PREFIX_MASK] ^ s->half;
-	__u32 *watch = bpf_map_lookup_elem(&tlg_names, &key);
+	__u32 *watch = bpf_map_lookup_elem(&tlg_watch_path, &key);
 
 	if (watch)
 		add_hit(&lookup->hits, *watch | (index + lookup->leaves > s->depth ? HIT_LEAF : 0));
@@ -270,7 +270,7 @@ static __always_inline void append_name(struct scratch *s, __u32 at, __u32 len)
 	scan->too_deep = 0;
 	bpf_loop(len + 1, scan_step, &loop, 0);
 	if (scan->too_deep)
-		count_cut(WIRE_CUT_WATCHES);
+		count_truncated(WIRE_TRUNC_WATCHES);
 }
 
 #endif /* TOLLGATE_WATCH_BPF_H */

@@ -171,7 +171,7 @@ impl Decoder {
         for _ in 0..head.objects {
             objects.push(rest.object()?);
         }
-        let details = rest.details(head.details)?;
+        let details = rest.details(head.aux_count)?;
         let (time, serial) = if stamped {
             stamp(details)?
         } else {

@@ -91,10 +91,10 @@ const ATTEMPTS: &[&str] = &[
     "unshare -m --propagation shared umount -l /tmp/locked-bpf",
     "mount -o bind /tmp/free /tmp/locked-bpf/tollgate/header",
     "mount -t tmpfs none /tmp/locked-bpf/tollgate",
-    "bpftool map update pinned /tmp/locked-bpf/tollgate/map-tlg_tests key 0 0 0 0 value 0 0 0 0 0 0 0 0 \
+    "bpftool map update pinned /tmp/locked-bpf/tollgate/map-tlg_rule_tests key 0 0 0 0 value 0 0 0 0 0 0 0 0 \
      0 0 0 0 0 0 0 0",
-    "bpftool map delete pinned /tmp/locked-bpf/tollgate/map-tlg_names key 0 0 0 0 0 0 0 0",
-    "bpftool map update name tlg_guarded_map key 0 0 0 0 value 0 0 0 0",
+    "bpftool map delete pinned /tmp/locked-bpf/tollgate/map-tlg_watch_path key 0 0 0 0 0 0 0 0",
+    "bpftool map update name tlg_guard_maps key 0 0 0 0 value 0 0 0 0",
     "echo 0 > /proc/sys/kernel/ftrace_enabled",
 ];
 
@@ -157,7 +157,7 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     let names = pinned(PINS)?;
     ensure_kept(&names)?;
     // Whoever runs the programs by which the daemon says who it is does not become the daemon.
-    for program in ["guard_begin", "guard_claim", "daemon_self"] {
+    for program in ["guard_init", "guard_claim", "daemon_register"] {
         run_program(daemon, program)?;
     }
     ensure_kept(&names)?;

@@ -20,7 +20,7 @@
 #include "filter.bpf.h"
 
 /* What the filter is asked, and its answer. */
-struct trial {
+struct filter_test_case {
 	struct wire_event event;
 	struct wire_object object[WIRE_ITEMS];
 	__u32 hits;
@@ -35,32 +35,31 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct trial);
-} tlg_trial SEC(".maps");
+	__type(value, struct filter_test_case);
+} tlg_filter_test SEC(".maps");
 
 /* raw_tp, v4.17: never attached, only run by BPF_PROG_TEST_RUN, in the task that asks. */
 SEC("raw_tp/trial")
-int trial_run(void *ctx)
+int filter_test_run(void *ctx)
 {
 	__u32 key = 0;
-	struct trial *trial = bpf_map_lookup_elem(&tlg_trial, &key);
+	struct filter_test_case *test = bpf_map_lookup_elem(&tlg_filter_test, &key);
 	struct scratch *s = bpf_map_lookup_elem(&tlg_scratch, &key);
 
-	if (!trial || !s)
+	if (!test || !s)
 		return 0;
-	s->event = trial->event;
+	s->event = test->event;
 	for (__u32 i = 0; i < WIRE_ITEMS; i++) {
 		s->object[i].at = i * sizeof(struct wire_object);
-		*(struct wire_object *)tail_at(s, i * sizeof(struct wire_object)) =
-			trial->object[i];
+		*(struct wire_object *)tail_at(s, i * sizeof(struct wire_object)) = test->object[i];
 	}
 	for (__u32 i = 0; i < HITS_MAX; i++) {
-		s->hit[i] = trial->hit[i];
-		s->exe_hit[i] = trial->exe_hit[i];
+		s->hit[i] = test->hit[i];
+		s->exe_hit[i] = test->exe_hit[i];
 	}
-	s->hits = trial->hits;
-	s->exe_hits = trial->exe_hits;
-	trial->verdict = run_rules(s, trial->first);
+	s->hits = test->hits;
+	s->exe_hits = test->exe_hits;
+	test->verdict = run_rules(s, test->first);
 	return 0;
 }
 
