@@ -478,7 +478,7 @@ fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
 
 /// Something else that makes every syscall pay is worth a line: people would blame us for it.
 fn say_who_else_audits() {
-    match AuditSummary::ask() {
+    match AuditSummary::query() {
         Ok(kernel) if kernel.slows_syscalls() => warn(&format!(
             "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \
              `auditctl -D; auditctl -a never,task` makes tasks started from then on free of it",
