@@ -142,7 +142,7 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
     if let Some(control) = &control {
         control
             .delete_rules()
-            .and_then(|()| control.set(&GENEROUS))
+            .and_then(|()| control.set_settings(&GENEROUS))
             .context("cannot reset the kernel's audit")?;
         if never_task {
             control
@@ -157,7 +157,7 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
             let control = control.context("the kernel has no audit")?;
             enable(&control)?;
             control
-                .set(&GENEROUS)
+                .set_settings(&GENEROUS)
                 .context("cannot disable the kernel's audit")?;
             Auditor::Nobody
         }
@@ -253,7 +253,7 @@ fn kernel_audit(
 
 fn enable(control: &AuditSocket) -> anyhow::Result<()> {
     control
-        .set(&AuditSettings {
+        .set_settings(&AuditSettings {
             enabled: 1,
             ..GENEROUS
         })
@@ -299,7 +299,7 @@ impl Entered<'_> {
                     .context("cannot ask the kernel's audit")?
                     .lost;
                 control
-                    .set(&GENEROUS)
+                    .set_settings(&GENEROUS)
                     .and_then(|()| control.delete_rules())
                     .context("cannot disarm the kernel's audit")?;
                 auditd.end()?;

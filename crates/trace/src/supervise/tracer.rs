@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
-use nix::sys::stat::stat;
 use nix::unistd::{Pid, getpgid, getpgrp};
 
 use audit::ids::Arch;
 use audit::plan::Call;
 
+use super::{CommandStatus, RunSummary};
 use crate::filter;
+use crate::launch::RunError;
 use crate::launch::{Page, TracedCommand};
-use crate::object::inode;
 use crate::ptrace::{At, Change, Request, at, former_tid, resume, wait};
+use crate::recorder::Observer;
 use crate::recorder::{Begun, End, Recorder, Stop, call};
-use crate::{CommandStatus, Observer, RunError, RunSummary};
 
 /// How long the next stop is waited for without sleeping: going to sleep and being woken, often on
 /// another CPU, takes longer than most calls do.
@@ -186,9 +186,7 @@ impl<O: Observer> Tracer<'_, O> {
             self.recorder.tasks.forget(former);
             self.recorder.tasks.forget(pid);
         }
-        self.recorder.tasks.forget_image(pid);
-        let program = stat(format!("/proc/{pid}/exe").as_str());
-        self.recorder.will_run(program.ok().map(inode));
+        self.recorder.exec_completed(pid);
     }
 
     fn ended(&mut self, pid: Pid, ending: CommandStatus) {

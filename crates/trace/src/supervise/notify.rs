@@ -10,10 +10,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgid, getpgrp};
 
+use super::{CommandStatus, RunSummary};
+use crate::launch::RunError;
 use crate::launch::TracedCommand;
 use crate::ptrace::{Change, wait};
+use crate::recorder::Observer;
 use crate::recorder::{End, Recorder, Stop, call};
-use crate::{CommandStatus, Observer, RunError, RunSummary};
 
 /// Follows the command until nobody is left whom the filter could stop.
 pub(crate) fn follow<O: Observer>(

@@ -15,8 +15,8 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlink};
 use nix::sys::stat::{Mode, major, minor};
 
-use crate::memory::Memory;
 use crate::task::Thread;
+use crate::task::memory::Memory;
 
 /// One object of a call.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use audit::ids::Arch;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::Mode;
 
-use crate::memory::Memory;
-use crate::object::{Seen, inode};
+use super::object::{Seen, inode};
 use crate::task::Thread;
+use crate::task::memory::Memory;
 
 /// A file that the kernel opened to start another one.
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@
 //! it may be then is asked of a third log: the kernel's, with what is permitted put in. Blanks, and the order of
 //! fields, records and events, are the kernel's there.
 
-#[path = "labels.rs"]
 mod labels;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +20,10 @@ use anyhow::{Context as _, bail, ensure};
 use audit::record::decode;
 use bstr::{BString, ByteSlice as _};
 
+use crate::event::FIRST_SERIAL;
 use labels::Labels;
 
-const QUESTIONS: &str = include_str!("questions.txt");
+const QUESTIONS: &str = include_str!("../../differential/questions.txt");
 
 /// The programs, but for the one that is made for this.
 const PROGRAMS: [(&str, &str); 3] = [
@@ -35,40 +35,40 @@ const PROGRAMS: [(&str, &str); 3] = [
 /// Lines of an answer that are shown when they differ.
 const SHOWN_LINES: usize = 4;
 
-/// The serials of events begin here, and the kernel's are below.
-const FIRST_SERIAL: u32 = 0x8000_0000;
-
 /// Engines in the order of the columns of `questions.txt`.
 const ENGINES: [&str; 2] = ["tracepoint", "fentry"];
 
 /// One event as both have it, in lines; one that only one of them has is empty for the other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Both {
-    pub(crate) kernel: Vec<BString>,
-    pub(crate) tollgate: Vec<BString>,
+pub struct Both {
+    /// The kernel's lines.
+    pub kernel: Vec<BString>,
+    /// tollgate's lines.
+    pub tollgate: Vec<BString>,
 }
 
 /// The logs of a run.
 #[derive(Debug)]
-pub(crate) struct Logs<'a> {
-    /// The whole logs. The run is what stands between the two messages.
-    pub(crate) kernel: &'a [u8],
-    pub(crate) tollgate: &'a [u8],
+pub struct Logs<'a> {
+    /// The kernel's log. The run is the part between the two messages.
+    pub kernel: &'a [u8],
+    /// tollgate's log of the same time.
+    pub tollgate: &'a [u8],
     /// Texts of the messages that begin and end the run.
-    pub(crate) marks: [&'a str; 2],
+    pub marks: [&'a str; 2],
     /// Events of calls, those of one task in their order.
-    pub(crate) events: &'a [Both],
+    pub events: &'a [Both],
 }
 
 /// What came of the questions.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// Answers that are the same of both logs.
-    pub(crate) same: usize,
+    pub same: usize,
     /// Answers in which permitted differences show.
-    pub(crate) permitted: usize,
+    pub permitted: usize,
     /// What is wrong with others.
-    pub(crate) wrong: Vec<String>,
+    pub wrong: Vec<String>,
 }
 
 /// When an event happened, and its number.
@@ -79,7 +79,7 @@ type Stamp = (u64, u16, u32);
 ///
 /// # Errors
 /// When a program cannot be run, or a log is none.
-pub(crate) fn compare(
+pub fn compare(
     directory: &Path,
     walk: &Path,
     engine: &str,
@@ -460,12 +460,12 @@ fn field_name(field: &[u8]) -> &[u8] {
 ///
 /// # Errors
 /// When the line is no record.
-pub(crate) fn is_of_tollgate(line: &[u8]) -> anyhow::Result<bool> {
+pub fn is_of_tollgate(line: &[u8]) -> anyhow::Result<bool> {
     Ok(stamp(line)?.2 >= FIRST_SERIAL)
 }
 
 /// A second since the epoch as `-ts` and `-te` take it, in UTC: `11/22/26 09:28:00`.
-pub(crate) fn date(second: u64) -> String {
+pub fn date(second: u64) -> String {
     let (mut days, second) = (second / 86_400, second % 86_400);
     let mut year = 1970;
     let is_leap = |year: u64| {

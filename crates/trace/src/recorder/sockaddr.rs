@@ -3,7 +3,7 @@
 use audit::ids::Arch;
 use audit::plan::address::{self, Address, Place, Way};
 
-use crate::memory::Memory;
+use crate::task::memory::Memory;
 
 /// `struct sockaddr_storage`: no address is longer.
 const LONGEST: usize = 128;

@@ -7,8 +7,8 @@ use audit::event::{Inode, Item, NameSource, NameType, parent_name, succeeded};
 use audit::plan::shape::{Effect, Place};
 use smallvec::SmallVec;
 
-use crate::exec::Interpreter;
-use crate::object::Seen;
+use super::exec::Interpreter;
+use super::object::Seen;
 
 /// A call and how it ended.
 #[derive(Clone, Copy, Debug)]
