@@ -6,6 +6,8 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const VERSION: u16 = 3;
+/// The version before, whose events have the same bytes: only names changed.
+pub(crate) const PREVIOUS_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;
