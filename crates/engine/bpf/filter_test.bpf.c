@@ -3,21 +3,11 @@
  * The filter, run on an event that user space has made up: for the test that it agrees with the plain
  * evaluator. An object of its own, which only that test loads.
  */
-#include "kernel.bpf.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-
 #include "wire.h"
-#include "load.bpf.h"
-#include "ring.bpf.h"
-#include "scratch.bpf.h"
-#include "task.bpf.h"
-#include "path.bpf.h"
-#include "watch.bpf.h"
-#include "plan.bpf.h"
-#include "filesystem.bpf.h"
-#include "object.bpf.h"
-#include "filter.bpf.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/scratch.bpf.h"
 
 /* What the filter is asked, and its answer. */
 struct filter_test_case {

@@ -7,6 +7,12 @@
 #ifndef TOLLGATE_WIRE_H
 #define TOLLGATE_WIRE_H
 
+#ifdef __bpf__
+#include "lib/kernel.bpf.h"
+#else
+#include <linux/types.h>
+#endif
+
 #define WIRE_VERSION	     3
 #define WIRE_COMM_LEN	     16
 #define WIRE_TTY_LEN	     16

@@ -7,13 +7,13 @@ use audit::conf::auditd::Settings;
 use audit::conf::plugin::{self, Plugin, is_plugin};
 use bstr::ByteSlice as _;
 
-use super::{Configured, Trust};
+use super::{ConfigFile, FileRequirements};
 
 /// What says which programs root runs; distributions have links in `plugins.d`.
-const TRUST: Trust = Trust {
+const REQUIREMENTS: FileRequirements = FileRequirements {
     links: true,
-    refused: 0o022,
-    why: "can be written by others than root: `chmod go-w` it",
+    forbidden_mode: 0o022,
+    forbidden_mode_message: "is writable by group or others: run `chmod go-w` on it",
     limit_bytes: 1 << 16,
 };
 
@@ -35,7 +35,7 @@ pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// The names of the files of plugins, and what is in them.
-pub(crate) fn read_all(settings: &Settings) -> Vec<(String, anyhow::Result<Configured<Plugin>>)> {
+pub(crate) fn read_all(settings: &Settings) -> Vec<(String, anyhow::Result<ConfigFile<Plugin>>)> {
     let named = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         (name.into_owned(), read(&path))
@@ -47,6 +47,6 @@ pub(crate) fn read_all(settings: &Settings) -> Vec<(String, anyhow::Result<Confi
 ///
 /// # Errors
 /// A file that cannot be read, or that others than root can write.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Configured<Plugin>> {
-    Configured::read(path, TRUST, plugin::parse)
+pub(crate) fn read(path: &Path) -> anyhow::Result<ConfigFile<Plugin>> {
+    ConfigFile::read(path, REQUIREMENTS, plugin::parse)
 }

@@ -24,6 +24,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
 use crate::config::capture::Means;
+use crate::config::{JsonLogConfig, MetricsAddress};
 use crate::control::change_records::Author;
 use crate::control::rule_store::Rules;
 use crate::control::server::{self, Server};
@@ -34,7 +35,7 @@ use crate::daemon::pipeline_handle::{Kept, Live};
 use crate::daemon::systemd::Manager;
 use crate::helper::Launcher;
 use crate::messages::{Exit, info, warn};
-use crate::metrics::{Address, Metrics};
+use crate::metrics::Metrics;
 use crate::pipeline::handover::{Pinning, Survival};
 use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
@@ -42,7 +43,7 @@ use crate::pipeline::summary::Summary;
 use crate::pipeline::{Pipeline, Running, Started};
 use crate::sinks::audit_log::{Journal, Keep, ThisMachine};
 use crate::sinks::console::Terminal;
-use crate::sinks::json::log::{self as json, JsonLog};
+use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::directory::Directory;
 use crate::sinks::plugins;
 use ready::{Ready, price};
@@ -54,7 +55,6 @@ const NOT_ROOT: &str = "the daemon must be run by root: it loads eBPF programs (
 
 /// `SIGHUP`, as a signal descriptor has it.
 const HANGUP: u32 = Signal::SIGHUP as u32;
-/// `SIGQUIT`, the same.
 const QUIT: u32 = Signal::SIGQUIT as u32;
 
 /// What the daemon is to do.
@@ -70,13 +70,13 @@ pub(crate) struct Settings {
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Where to serve metrics.
-    pub(crate) metrics: Option<Address>,
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Whether what audits outlives the daemon.
     pub(crate) survival: Survival,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
     /// A log for programs.
-    pub(crate) json: Option<json::Settings>,
+    pub(crate) json: Option<JsonLogConfig>,
     /// Called once, when auditing has begun.
     pub(crate) ready: Box<dyn FnOnce()>,
     /// Called at `SIGHUP`: where the rules come from now; nothing when that is not known, which it says.
@@ -340,12 +340,14 @@ fn finish(
 }
 
 /// What serves metrics, where that is wanted.
-fn metrics(address: Option<&Address>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
-    let Some(address) = address else {
+fn metrics(
+    to: Option<&MetricsAddress>,
+    server: Option<&Server>,
+) -> anyhow::Result<Option<Metrics>> {
+    let Some(address) = to else {
         return Ok(None);
     };
-    let server = server
-        .context("metrics are what the daemon tells at its control socket, and it has none")?;
+    let server = server.context("metrics require the control socket")?;
     Metrics::listen(address, server.path()).map(Some)
 }
 
@@ -375,7 +377,7 @@ fn signals() -> anyhow::Result<SignalFd> {
 /// directories of log and state are made.
 fn writable(
     keep: &Keep,
-    json: Option<&json::Settings>,
+    json: Option<&JsonLogConfig>,
     server: Option<&Server>,
     pins: Option<&Pins>,
 ) -> anyhow::Result<Vec<PathBuf>> {

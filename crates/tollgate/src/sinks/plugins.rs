@@ -171,7 +171,7 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
         match read {
             Ok(read) => {
                 print_findings(&read.file);
-                if !read.is_right() {
+                if !read.is_valid() {
                     warn(&format!("plugin {name} is left out: its file is wrong"));
                 } else if read.settings.active {
                     wanted.push((name, read.settings));

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The filesystem list: on which file systems names are not looked at. An item there is marked, has no inode
+ * and hits no watch; rules see it as a name that led nowhere, and where it has no name of its own, not at all.
+ */
+#ifndef TOLLGATE_LIB_FS_FILTER_BPF_H
+#define TOLLGATE_LIB_FS_FILTER_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/plan.bpf.h"
+
+/* Whether a plan has such a list. */
+volatile __u32 tlg_fs_filter;
+
+/* The file systems with this magic number, or, with `all_others`, those with another one. */
+struct fs_exclusion {
+	__u32 magic;
+	__u32 all_others;
+};
+
+/* The list of either half of the plan. */
+volatile struct fs_exclusion tlg_fs_excluded[2][WIRE_FILESYSTEMS];
+volatile __u32 tlg_fs_excluded_count[2];
+
+/* A function of its own, which the verifier walks once. */
+__noinline int is_magic_excluded(__u32 magic)
+{
+	__u32 half = tlg_epoch & 1;
+
+	for (__u32 i = 0; i < WIRE_FILESYSTEMS; i++) {
+		if (i >= tlg_fs_excluded_count[half])
+			break;
+		if ((tlg_fs_excluded[half][i].magic == magic) !=
+		    tlg_fs_excluded[half][i].all_others)
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether names on a file system are left out, which the kernel vouches for. */
+static __always_inline __u32 is_fs_excluded(const struct super_block *sb)
+{
+	return tlg_fs_filter && is_magic_excluded(sb->s_magic);
+}
+
+#endif /* TOLLGATE_LIB_FS_FILTER_BPF_H */

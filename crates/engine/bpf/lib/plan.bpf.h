@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The calls that rules name, as every program asks for them first, and who is never audited.
+ *
+ * There is room for two plans, so that one can be written while the other is in force. Everything that
+ * decides is in two halves: calls, tests, watches. tlg_epoch counts the plans, and its lowest bit is the
+ * half in force: one store puts another plan in force. A call that hooks inside the kernel have seen keeps
+ * the plan of the first of them until it ends. What only spares work (gates, the bits of sys_exit_raw) is
+ * not in halves: user space opens it before that store and narrows it after.
+ */
+#ifndef TOLLGATE_LIB_PLAN_BPF_H
+#define TOLLGATE_LIB_PLAN_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+
+/* The daemon, which is never audited; learnt by daemon_register. */
+__u32 tlg_daemon_tgid;
+__u64 tlg_daemon_start; /* when it was killed, its number can be given again */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * WIRE_PLAN_ENTRIES);
+	__type(key, __u32);
+	__type(value, struct wire_syscall);
+} tlg_syscalls SEC(".maps");
+
+#define NO_EPOCH (~0U)
+
+/* The plan in force. */
+volatile __u32 tlg_epoch;
+
+/* The plan before it, while its half is whole, or NO_EPOCH. */
+volatile __u32 tlg_epoch_prev;
+
+/* Kernel ticks when the plan in force was put in force in place of another, or 0. */
+volatile __u64 tlg_switched_at;
+
+/* The numbers that the raw sys_enter, or sys_exit, is for: one bit each. */
+volatile __u64 tlg_raw_enter[WIRE_ABIS][WIRE_SYSCALLS / 64];
+volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
+
+/* What a plan says about a call; `key` is its index in the call table. */
+static __always_inline struct wire_syscall *plan_syscall_at(__u32 epoch, __u32 key)
+{
+	__u32 index = (epoch & 1) * WIRE_PLAN_ENTRIES + key;
+
+	return bpf_map_lookup_elem(&tlg_syscalls, &index);
+}
+
+/* What the plan in force says. */
+static __always_inline struct wire_syscall *plan_syscall(__u32 key)
+{
+	return plan_syscall_at(tlg_epoch, key);
+}
+
+/* Whether a task is the daemon's. */
+static __always_inline int is_daemon(const struct task_struct *task)
+{
+	return (__u32)task->tgid == tlg_daemon_tgid &&
+	       FOLLOW(task_struct, task, group_leader)->start_boottime == tlg_daemon_start;
+}
+
+static __always_inline int raw_selects(const volatile __u64 (*bits)[WIRE_SYSCALLS / 64], __u32 abi,
+				       __u32 nr)
+{
+	if (nr >= WIRE_SYSCALLS || abi >= WIRE_ABIS)
+		return 0;
+	return (bits[abi][nr / 64] >> (nr % 64)) & 1;
+}
+
+/* An argument as the call takes it: a 64-bit program may leave more in the registers of a 32-bit call. */
+static __always_inline __u64 syscall_arg(const struct wire_event *event, __u32 index)
+{
+	__u64 arg = event->args[index & 3];
+
+	return event->abi == WIRE_B32 ? (__u32)arg : arg;
+}
+
+static __always_inline void fill_args(__u64 *args, const struct pt_regs *regs, __u32 abi)
+{
+	if (abi == WIRE_B64) {
+		args[0] = regs->di;
+		args[1] = regs->si;
+		args[2] = regs->dx;
+		args[3] = regs->r10;
+	} else {
+		args[0] = regs->bx;
+		args[1] = regs->cx;
+		args[2] = regs->dx;
+		args[3] = regs->si;
+	}
+}
+
+#endif /* TOLLGATE_LIB_PLAN_BPF_H */
