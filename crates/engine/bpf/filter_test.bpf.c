@@ -17,7 +17,7 @@ struct filter_test_case {
 	__u32 hit[HITS_MAX];
 	__u32 exe_hits;
 	__u32 exe_hit[HITS_MAX];
-	__u32 first; /* index of the call's first test */
+	__u32 first; /* index of the syscall's first test */
 	__u32 verdict;
 };
 

@@ -200,14 +200,20 @@ int guard_ioctl(__u64 *ctx)
 	return ioctl_verdict(ctx);
 }
 
-/* fmod_ret on security_file_ioctl_compat(file, cmd, arg), v6.8, v6.1.75: 32-bit calls; before, they passed above. */
+/*
+ * fmod_ret on security_file_ioctl_compat(file, cmd, arg), v6.8, v6.1.75: 32-bit syscalls; before,
+ * they passed above.
+ */
 SEC("fmod_ret/security_file_ioctl_compat")
 int guard_ioctl32(__u64 *ctx)
 {
 	return ioctl_verdict(ctx);
 }
 
-/* fmod_ret on security_inode_file_setattr(dentry, fa), v6.17: the same by a call that is no ioctl. */
+/*
+ * fmod_ret on security_inode_file_setattr(dentry, fa), v6.17: the same by a syscall that is no
+ * ioctl.
+ */
 SEC("fmod_ret/security_inode_file_setattr")
 int guard_fileattr(__u64 *ctx)
 {

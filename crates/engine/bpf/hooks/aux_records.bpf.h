@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hooks of the calls that have details: what is beside task and objects, each with a record of its own.
- * The kernel's audit copies them in its __audit_*() functions, which run only while it is on. So what
- * calls those functions is hooked.
+ * Hooks of the syscalls that have details: what is beside task and objects, each with a record of
+ * its own. The kernel's audit copies them in its __audit_*() functions, which run only while it is
+ * on. So what calls those functions is hooked.
  */
 #ifndef TOLLGATE_HOOKS_AUX_RECORDS_BPF_H
 #define TOLLGATE_HOOKS_AUX_RECORDS_BPF_H
@@ -29,8 +29,8 @@
 #define ENTRY_OF_TIMEKEEPER 8 /* its offset in tk_core, before v6.13 a struct without a name */
 
 /*
- * The slot of the call that the current task is in. Where watches decide, a call without a slot has hit
- * none, and gets none here.
+ * The slot of the syscall that the current task is in. Where watches decide, a syscall without a
+ * slot has hit none, and gets none here.
  */
 static __always_inline struct syscall_state *aux_state(struct task_struct *task)
 {
@@ -46,7 +46,7 @@ static __always_inline struct syscall_state *aux_state(struct task_struct *task)
 	return state_claim(task, key, syscall);
 }
 
-/* Adds an entry to those of the call. */
+/* Adds an entry to those of the syscall. */
 static __always_inline struct wire_aux *aux_add(struct syscall_state *state, __u32 kind)
 {
 	struct wire_aux *aux;
@@ -62,7 +62,7 @@ static __always_inline struct wire_aux *aux_add(struct syscall_state *state, __u
 	return aux;
 }
 
-/* The only entry of the call: the last one counts, as in the kernel's audit. */
+/* The only entry of the syscall: the last one counts, as in the kernel's audit. */
 static __always_inline struct wire_aux *aux_replace(__u32 kind)
 {
 	struct syscall_state *state = aux_state(current());
@@ -73,7 +73,7 @@ static __always_inline struct wire_aux *aux_replace(__u32 kind)
 	return aux_add(state, kind);
 }
 
-/* A task that the call is about: audit_signal_info_syscall(), __audit_ptrace(). */
+/* A task that the syscall is about: audit_signal_info_syscall(), __audit_ptrace(). */
 static __always_inline int aux_obj_pid(const struct task_struct *target)
 {
 	const __u64 *comm = (const __u64 *)target->comm;
@@ -188,7 +188,7 @@ int aux_exec_caps(__u64 *ctx)
 	if ((__u32)ctx[2] || !state)
 		return 0;
 	aux = &state->aux[0];
-	/* The kernel's audit may have looked at other files of the call. */
+	/* The kernel's audit may have looked at other files of the syscall. */
 	if (!state->aux_count || aux->word[14] != (__u64)file->f_path.dentry) {
 		aux->kind = WIRE_AUX_BPRM_FCAPS;
 		state->aux_count = 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The call in which a security module has refused something. The record of that, such as AVC, is made by the
- * kernel's audit in the middle of the call and comes over netlink; where the kernel does not audit calls it
- * stands alone. This program sends who has made which call, and what the call names, with the stamp of the
- * record: nothing is known of how the call will end.
+ * The syscall in which a security module has refused something. The record of that, such as AVC,
+ * is made by the kernel's audit in the middle of the syscall and comes over netlink; where the
+ * kernel does not audit calls it stands alone. This program sends who has made which syscall, and
+ * what the syscall names, with the stamp of the record: nothing is known of how the syscall will
+ * end.
  */
 #ifndef TOLLGATE_HOOKS_AVC_BPF_H
 #define TOLLGATE_HOOKS_AVC_BPF_H
@@ -22,7 +23,7 @@
 #define AUDIT_LAST_SELINUX  1499
 #define NLMSG_HDRLEN	    16 /* include/uapi/linux/netlink.h */
 
-/* What each call names, whether rules name the call or not. */
+/* What each syscall names, whether rules name the syscall or not. */
 struct syscall_shape {
 	struct wire_shape object[WIRE_OBJECTS];
 };
@@ -62,8 +63,8 @@ static __always_inline void append_stamp(struct scratch *s, __u32 kind, __u64 bu
 }
 
 /*
- * fexit on audit_log_start(ctx, gfp_mask, type), v2.6.6. With a context, the kernel itself adds the call to the
- * record. Threads of the kernel and of io_uring are in no call.
+ * fexit on audit_log_start(ctx, gfp_mask, type), v2.6.6. With a context, the kernel itself adds
+ * the syscall to the record. Threads of the kernel and of io_uring are in no call.
  */
 SEC("fexit/audit_log_start")
 int avc_syscall(__u64 *ctx)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Calls that are refused because they could not be recorded: those of rules that audit::plan::deny is about.
- *
- * The kernel asks its security modules after everything else that could refuse a call, and before anything
- * is done. There the rules are asked as if the call were to succeed; when the one that decides denies, and
- * the ring has no room but what is kept for such rules, the answer is EPERM. What is kept, an eighth of the
- * ring, takes the events of calls that were let pass and have not ended yet.
- *
- * Nothing of this runs while there is room: the first thing that each program looks at is how full the
- * ring is.
+ * Calls that are refused because they could not be recorded: those of rules that audit::plan::deny
+ * is about. The kernel asks its security modules after everything else that could refuse a
+ * syscall, and before anything is done. There the rules are asked as if the syscall were to
+ * succeed; when the one that decides denies, and the ring has no room but what is kept for such
+ * rules, the answer is EPERM. What is kept, an eighth of the ring, takes the events of syscalls
+ * that were let pass and have not ended yet. Nothing of this runs while there is room: the first
+ * thing that each program looks at is how full the ring is.
  */
 #ifndef TOLLGATE_HOOKS_DENY_BPF_H
 #define TOLLGATE_HOOKS_DENY_BPF_H
@@ -59,7 +57,7 @@ __noinline int deny_verdict(struct scratch *s, const struct wire_syscall *syscal
 	return verdict_records(verdict) && verdict & WIRE_DENY ? -EPERM : 0;
 }
 
-/* The call that the current task is in, if it may be denied; its index in the call table. */
+/* The syscall that the current task is in, if it may be denied; its index in the syscall table. */
 static __always_inline __u32 deniable_syscall(struct task_struct *task,
 					      struct wire_syscall **syscall)
 {
@@ -68,7 +66,10 @@ static __always_inline __u32 deniable_syscall(struct task_struct *task,
 	return key != WIRE_NO_SYSCALL && (*syscall)->facts & WIRE_FACT_DENY ? key : WIRE_NO_SYSCALL;
 }
 
-/* Where the hooks before this one have seen what the call is about. `before` is what others have answered. */
+/*
+ * Where the hooks before this one have seen what the syscall is about. `before` is what others
+ * have answered.
+ */
 static __always_inline int deny_by_state(int before)
 {
 	struct task_struct *task;
@@ -95,9 +96,9 @@ static __always_inline int deny_by_state(int before)
 }
 
 /*
- * Where an open has come to what it opens, with `flags`, or makes: `last` is the name that it is to have below
- * `dentry` then, and the flags are those of the call. An operation of io_uring has none there: it makes an empty
- * file before it is refused.
+ * Where an open has come to what it opens, with `flags`, or makes: `last` is the name that it is
+ * to have below `dentry` then, and the flags are those of the syscall. An operation of io_uring
+ * has none there: it makes an empty file before it is refused.
  */
 static __always_inline int deny_open_at(const struct dentry *dentry, const struct vfsmount *mnt,
 					__u64 last, __u32 flags)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hooks of the calls that make and remove names. The kernel's function for each call has the names as
- * the kernel copied them; path_parentat() says which directory each led to; what follows says what was
- * made or removed there. All run in the calling task.
+ * Hooks of the syscalls that make and remove names. The kernel's function for each syscall has the
+ * names as the kernel copied them; path_parentat() says which directory each led to; what follows
+ * says what was made or removed there. All run in the calling task.
  */
 #ifndef TOLLGATE_HOOKS_NAMES_BPF_H
 #define TOLLGATE_HOOKS_NAMES_BPF_H
@@ -20,7 +20,10 @@
 
 #define RENAME_EXCHANGE 2 /* include/uapi/linux/fs.h */
 
-/* Starts the list of items: the names that the call was given, in the order of the kernel's getname(). */
+/*
+ * Starts the list of items: the names that the syscall was given, in the order of the kernel's
+ * getname().
+ */
 static __always_inline int start_names(const struct filename *first, const struct filename *second)
 {
 	struct task_struct *task = current();
@@ -239,7 +242,7 @@ int created_link(__u64 *ctx)
 	if (!(__u32)ctx[5])
 		item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
 	state_save_last_path(state, (struct dentry *)ctx[3], state->mnt);
-	/* The second name that the call was given is the old one. */
+	/* The second name that the syscall was given is the old one. */
 	item = &state->item[1];
 	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
 		return 0;

@@ -86,7 +86,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	__u32 epoch;
 
 	if (!s)
-		return 0; /* the call's end counts it */
+		return 0; /* the syscall's end counts it */
 	epoch = syscall->epoch;
 	select_watches(s, syscall);
 	s->hits = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hooks of the calls that give a socket address or are given one. */
+/* Hooks of the syscalls that give a socket address or are given one. */
 #ifndef TOLLGATE_HOOKS_SOCKET_BPF_H
 #define TOLLGATE_HOOKS_SOCKET_BPF_H
 
@@ -40,8 +40,8 @@ int sockaddr_kernel(__u64 *ctx)
 }
 
 /*
- * fentry on move_addr_to_user(kaddr, klen, uaddr, ulen), v5.5: the address that accept, recvfrom and the
- * calls that ask for names are about to be given.
+ * fentry on move_addr_to_user(kaddr, klen, uaddr, ulen), v5.5: the address that accept, recvfrom
+ * and the syscalls that ask for names are about to be given.
  */
 SEC("fentry/move_addr_to_user")
 int sockaddr_user(__u64 *ctx)

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operations of io_uring that rules are about: by the submitter inside io_uring_enter, by a worker, or by the
- * thread that polls the queue.
- *
- * Fentry engine: the kernel's function for each operation is hooked at its end, and at both ends where it
- * names objects; in between, the hooks inside the kernel see them as in a call. Operations that no rule is
- * about are other functions, and pay nothing.
- *
- * Tracepoint engine: the tracepoint that all operations pass when they are complete.
+ * Operations of io_uring that rules are about: by the submitter inside io_uring_enter, by a
+ * worker, or by the thread that polls the queue. Fentry engine: the kernel's function for each
+ * operation is hooked at its end, and at both ends where it names objects; in between, the hooks
+ * inside the kernel see them as in a syscall. Operations that no rule is about are other
+ * functions, and pay nothing. Tracepoint engine: the tracepoint that all operations pass when they
+ * are complete.
  */
 #ifndef TOLLGATE_HOOKS_URING_BPF_H
 #define TOLLGATE_HOOKS_URING_BPF_H
@@ -26,7 +24,7 @@
 #define IOU_REQUEUE	   (-3072) /* by a worker */
 #define IOU_STOP_MULTISHOT (-125) /* done, as by 0 */
 
-/* What an operation evaluates, and its index in the call table. */
+/* What an operation evaluates, and its index in the syscall table. */
 static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
 {
 	if (op >= WIRE_URING_OPS)

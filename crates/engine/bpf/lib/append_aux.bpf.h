@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Details of a call that has ended, into the event: those that hooks inside the kernel have seen, and
- * those that registers, task and memory still show. What lies in user memory may have been changed by
- * another thread since the kernel read it.
+ * Details of a syscall that has ended, into the event: those that hooks inside the kernel have
+ * seen, and those that registers, task and memory still show. What lies in user memory may have
+ * been changed by another thread since the kernel read it.
  */
 #ifndef TOLLGATE_LIB_APPEND_AUX_BPF_H
 #define TOLLGATE_LIB_APPEND_AUX_BPF_H
@@ -66,7 +66,7 @@ static __always_inline void append_mmap(struct scratch *s, __u64 flags, __u64 fd
 	aux->word[1] = flags;
 }
 
-/* Arguments that a 32-bit call has in memory: audit_socketcall_compat(). */
+/* Arguments that a 32-bit syscall has in memory: audit_socketcall_compat(). */
 static __always_inline void append_socketcall(struct scratch *s)
 {
 	__u32 which = syscall_arg(&s->event, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The rules of one call, in order; the first whose tests all hold decides. The meaning of each test is
- * that of audit_filter_rules() in kernel/auditsc.c, Linux 6.12, and of audit::plan::eval.
+ * The rules of one syscall, in order; the first whose tests all hold decides. The meaning of each
+ * test is that of audit_filter_rules() in kernel/auditsc.c, Linux 6.12, and of audit::plan::eval.
  */
 #ifndef TOLLGATE_LIB_FILTER_BPF_H
 #define TOLLGATE_LIB_FILTER_BPF_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the call named. Without hooks inside the file system there are two sources: a descriptor, whose
- * file shows what the kernel used, and the string in user memory, which another thread may have
- * changed after the kernel read it. The first is taken wherever the call has one.
+ * What the syscall named. Without hooks inside the file system there are two sources: a
+ * descriptor, whose file shows what the kernel used, and the string in user memory, which another
+ * thread may have changed after the kernel read it. The first is taken wherever the syscall has
+ * one.
  */
 #ifndef TOLLGATE_LIB_OBJECT_BPF_H
 #define TOLLGATE_LIB_OBJECT_BPF_H
@@ -129,7 +130,7 @@ static __always_inline void set_path_len(struct scratch *s, struct wire_object *
 		to->flags |= WIRE_OBJECT_REMOVED;
 }
 
-/* Notes one object of the call: a wire_object, its name and its path in the tail. */
+/* Notes one object of the syscall: a wire_object, its name and its path in the tail. */
 __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_shape *shape)
 {
 	struct task_struct *task = current();
@@ -209,7 +210,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	return 0;
 }
 
-/* Notes the objects of a call that has these WIRE_OBJECTS shapes. */
+/* Notes the objects of a syscall that has these WIRE_OBJECTS shapes. */
 static __always_inline void resolve_objects(struct scratch *s, const struct wire_shape *shapes)
 {
 	for (int i = 0; i < WIRE_OBJECTS; i++)

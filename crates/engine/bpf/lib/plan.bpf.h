@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The calls that rules name, as every program asks for them first, and who is never audited.
- *
- * There is room for two plans, so that one can be written while the other is in force. Everything that
- * decides is in two halves: calls, tests, watches. tlg_epoch counts the plans, and its lowest bit is the
- * half in force: one store puts another plan in force. A call that hooks inside the kernel have seen keeps
- * the plan of the first of them until it ends. What only spares work (gates, the bits of sys_exit_raw) is
- * not in halves: user space opens it before that store and narrows it after.
+ * The syscalls that rules name, as every program asks for them first, and who is never audited.
+ * There is room for two plans, so that one can be written while the other is in force. Everything
+ * that decides is in two halves: calls, tests, watches. tlg_epoch counts the plans, and its lowest
+ * bit is the half in force: one store puts another plan in force. A syscall that hooks inside the
+ * kernel have seen keeps the plan of the first of them until it ends. What only spares work
+ * (gates, the bits of sys_exit_raw) is not in halves: user space opens it before that store and
+ * narrows it after.
  */
 #ifndef TOLLGATE_LIB_PLAN_BPF_H
 #define TOLLGATE_LIB_PLAN_BPF_H
@@ -41,7 +41,7 @@ volatile __u64 tlg_switched_at;
 volatile __u64 tlg_raw_enter[WIRE_ABIS][WIRE_SYSCALLS / 64];
 volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
 
-/* What a plan says about a call; `key` is its index in the call table. */
+/* What a plan says about a syscall; `key` is its index in the syscall table. */
 static __always_inline struct wire_syscall *plan_syscall_at(__u32 epoch, __u32 key)
 {
 	__u32 index = (epoch & 1) * WIRE_PLAN_ENTRIES + key;
@@ -70,7 +70,10 @@ static __always_inline int raw_selects(const volatile __u64 (*bits)[WIRE_SYSCALL
 	return (bits[abi][nr / 64] >> (nr % 64)) & 1;
 }
 
-/* An argument as the call takes it: a 64-bit program may leave more in the registers of a 32-bit call. */
+/*
+ * An argument as the syscall takes it: a 64-bit program may leave more in the registers of a
+ * 32-bit syscall.
+ */
 static __always_inline __u64 syscall_arg(const struct wire_event *event, __u32 index)
 {
 	__u64 arg = event->args[index & 3];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The family of a call's socket address, for rules that ask for it: from the kernel's own copy where hooks
- * have seen it, else from user memory when the call has ended, as move_addr_to_kernel() and
- * move_addr_to_user() in net/socket.c have found or left it there.
+ * The family of a syscall's socket address, for rules that ask for it: from the kernel's own copy
+ * where hooks have seen it, else from user memory when the syscall has ended, as
+ * move_addr_to_kernel() and move_addr_to_user() in net/socket.c have found or left it there.
  */
 #ifndef TOLLGATE_LIB_SOCKADDR_BPF_H
 #define TOLLGATE_LIB_SOCKADDR_BPF_H
@@ -23,7 +23,7 @@
 #define COMPAT_MMSG_BYTES 32
 #define SOCKETCALL_MOST	  6 /* arguments */
 
-/* Where the address of a call is that socketcall makes. */
+/* Where the address of a syscall is that socketcall makes. */
 static __always_inline __u32 socketcall_address(__u32 which)
 {
 	switch (which) {
@@ -106,7 +106,7 @@ static __always_inline int read_user_family(const struct wire_event *event,
 		__u32 given[SOCKETCALL_MOST] = {};
 
 		where = socketcall_address(syscall_arg(event, 0));
-		/* The last arguments of a call that has fewer may not be there to read. */
+		/* The last arguments of a syscall that has fewer may not be there to read. */
 		if (bpf_probe_read_user(given, sizeof(given), (void *)args.second) &&
 		    bpf_probe_read_user(given, sizeof(given) / 2, (void *)args.second))
 			return 0;
@@ -145,8 +145,8 @@ static __always_inline int read_user_family(const struct wire_event *event,
 }
 
 /*
- * Fills in what rules ask about the address. A call that hooks look at and that has no slot, or none with an
- * address, has copied none.
+ * Fills in what rules ask about the address. A syscall that hooks look at and that has no slot, or
+ * none with an address, has copied none.
  */
 __noinline int fill_sockaddr_family(struct scratch *s, const struct wire_syscall *syscall,
 				    const struct syscall_state *state)

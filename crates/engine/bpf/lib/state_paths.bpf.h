@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where the objects of a call lie: the paths by which the kernel reached them, links followed and mounts
- * crossed. Records have no room for them, so they are looked for only when the loader sets tlg_context;
- * else none of this is executed.
- *
- * Hooks inside the kernel see an object before it is renamed or removed, so its path is walked there and
- * kept beside the slot of the call.
+ * Where the objects of a syscall lie: the paths by which the kernel reached them, links followed
+ * and mounts crossed. Records have no room for them, so they are looked for only when the loader
+ * sets tlg_context; else none of this is executed. Hooks inside the kernel see an object before it
+ * is renamed or removed, so its path is walked there and kept beside the slot of the syscall.
  */
 #ifndef TOLLGATE_LIB_STATE_PATHS_BPF_H
 #define TOLLGATE_LIB_STATE_PATHS_BPF_H
@@ -18,7 +16,7 @@
 #include "lib/scratch.bpf.h"
 #include "lib/syscall_state.bpf.h"
 
-#define STATE_PATH_BYTES 4096 /* bytes of paths of one call together; a power of two */
+#define STATE_PATH_BYTES 4096 /* bytes of paths of one syscall together; a power of two */
 
 struct state_paths {
 	__u8 text[STATE_PATH_BYTES + WIRE_NAME_BYTES];
@@ -31,7 +29,7 @@ struct {
 	__type(value, struct state_paths);
 } tlg_state_paths SEC(".maps");
 
-/* Text beside the slot of a call, or NULL. */
+/* Text beside the slot of a syscall, or NULL. */
 static __always_inline struct state_paths *state_paths_of(const struct syscall_state *state)
 {
 	__u32 thread = state->thread;
@@ -46,7 +44,7 @@ static __always_inline struct state_paths *state_paths_of(const struct syscall_s
 	return NULL;
 }
 
-/* Keeps the path of `s->object[0]` with an item of the call. */
+/* Keeps the path of `s->object[0]` with an item of the syscall. */
 __noinline int state_save_path(struct scratch *s, struct syscall_state *state, __u32 at)
 {
 	struct state_paths *paths;
@@ -72,7 +70,7 @@ __noinline int state_save_path(struct scratch *s, struct syscall_state *state, _
 		return 0;
 	at &= WIRE_ITEMS - 1;
 	item = &state->item[at];
-	/* What a call makes need not stand in the tree yet, or any more. */
+	/* What a syscall makes need not stand in the tree yet, or any more. */
 	set_path_len(s, item, 0, removed && item->effect == WIRE_NAMETYPE_NORMAL);
 	state->path_at[at] = used;
 	state->path_used = used + s->used;

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What hooks inside the kernel see of a call's objects, kept until the call ends: names where only the
- * kernel could write them, inodes, and the watches that they hit.
- *
- * A call may sleep between what a hook sees and its end, so this is kept by thread. Slots are found by
- * the thread's number, a few places further when one is taken: no update copies a slot, and nothing is
- * allocated. When all places are taken, the oldest call gives way, if it is old: it hangs, or has died
- * inside. A call without a slot has its names read from user memory at its end, marked so.
- *
- * An operation of io_uring has a slot beside that of the call: the kernel does it on the way out of any call,
- * or in the middle of an exec.
+ * What hooks inside the kernel see of a syscall's objects, kept until the syscall ends: names
+ * where only the kernel could write them, inodes, and the watches that they hit. A syscall may
+ * sleep between what a hook sees and its end, so this is kept by thread. Slots are found by the
+ * thread's number, a few places further when one is taken: no update copies a slot, and nothing is
+ * allocated. When all places are taken, the oldest call gives way, if it is old: it hangs, or has
+ * died inside. A syscall without a slot has its names read from user memory at its end, marked so.
+ * An operation of io_uring has a slot beside that of the syscall: the kernel does it on the way
+ * out of any syscall, or in the middle of an exec.
  */
 #ifndef TOLLGATE_LIB_SYSCALL_STATE_BPF_H
 #define TOLLGATE_LIB_SYSCALL_STATE_BPF_H
@@ -27,18 +25,18 @@
 
 #define STATE_SLOTS	 1024 /* a power of two */
 #define STATE_PROBES	 4
-#define STATE_TEXT_BYTES 8192 /* names of one call together; a power of two */
+#define STATE_TEXT_BYTES 8192 /* names of one syscall together; a power of two */
 #define SHORT_TEXT	 64 /* a name that is copied faster than a helper does */
 #define SOCKADDR_BYTES	 128 /* struct sockaddr_storage */
 #define HOOKED_FACTS	 (WIRE_FACT_HOOKED | WIRE_FACT_AUX)
 #define STATE_STALE_TICKS \
-	10000 /* ticks after which a slot is taken from a call that has not ended */
+	10000 /* ticks after which a slot is taken from a syscall that has not ended */
 #define STATE_URING_OP 0x80000000U /* beside the number of a thread: its operation of io_uring */
 
 struct syscall_state {
 	__u32 thread; /* whose call it is, or with STATE_URING_OP whose operation; 0 when the slot is free */
-	__u32 syscall; /* index in the call table */
-	__u32 epoch; /* of the plan that it was made under, and that decides about the call */
+	__u32 syscall; /* index in the syscall table */
+	__u32 epoch; /* of the plan that it was made under, and that decides about the syscall */
 	__u64 since; /* kernel ticks */
 	__u32 items;
 	__u32 text_used;
@@ -56,7 +54,7 @@ struct syscall_state {
 	__u32 path_used; /* of struct state_paths */
 	__u32 address_len;
 	__u8 address[SOCKADDR_BYTES]; /* of a socket */
-	__u32 deletes_allowed; /* how often the kernel has allowed this call to remove something */
+	__u32 deletes_allowed; /* how often the kernel has allowed this syscall to remove something */
 	__u32 refused; /* the item added last is what an open found and may not have: its name is to come */
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];
@@ -71,7 +69,7 @@ struct {
 	__type(value, struct syscall_state);
 } tlg_sys_state SEC(".maps");
 
-/* Once a slot was missing: from then on a call without one may have hit a watch all the same. */
+/* Once a slot was missing: from then on a syscall without one may have hit a watch all the same. */
 __u32 tlg_state_overflow;
 
 /* Whether operations of io_uring may be hooked. */
@@ -106,8 +104,9 @@ static __always_inline struct syscall_state *state_lookup(__u32 thread)
 }
 
 /*
- * The slot of a thread's call, or NULL. `syscall` is what the plan in force says about the call, and becomes
- * what the plan of the slot says. A slot whose plan is gone is none: two plans have come since.
+ * The slot of a thread's call, or NULL. `syscall` is what the plan in force says about the
+ * syscall, and becomes what the plan of the slot says. A slot whose plan is gone is none: two
+ * plans have come since.
  */
 static __always_inline struct syscall_state *state_find(__u32 thread, __u32 key,
 							struct wire_syscall **syscall)
@@ -174,7 +173,7 @@ static __always_inline struct syscall_state *state_claim(const struct task_struc
 	return state;
 }
 
-/* The slot that the call has already, or a new one. */
+/* The slot that the syscall has already, or a new one. */
 static __always_inline struct syscall_state *
 state_find_or_claim(const struct task_struct *task, __u32 key, struct wire_syscall **syscall)
 {
@@ -189,7 +188,10 @@ static __always_inline void state_free(struct syscall_state *state, __u32 owner)
 	__sync_val_compare_and_swap(&state->thread, owner, 0);
 }
 
-/* Frees the slot of a call which the plan in force does not decide about. Returns whether there was one. */
+/*
+ * Frees the slot of a syscall which the plan in force does not decide about. Returns whether there
+ * was one.
+ */
 static __always_inline __u32 state_drop(__u32 thread, __u32 key)
 {
 	__u32 owner = state_owner(thread, key);
@@ -202,8 +204,8 @@ static __always_inline __u32 state_drop(__u32 thread, __u32 key)
 }
 
 /*
- * Whether the current task may do operations of io_uring, itself or as a worker: what it submits it does in
- * io_uring_enter, or on its way out of any call or interrupt.
+ * Whether the current task may do operations of io_uring, itself or as a worker: what it submits
+ * it does in io_uring_enter, or on its way out of any syscall or interrupt.
  */
 static __always_inline int may_run_uring(const struct task_struct *task)
 {
@@ -215,8 +217,9 @@ static __always_inline int may_run_uring(const struct task_struct *task)
 }
 
 /*
- * Frees the slot of an operation in the middle of which the hooks were replaced: none is under way when a call
- * of the same thread ends. The call has no slot then, for the hooks took it for the operation.
+ * Frees the slot of an operation in the middle of which the hooks were replaced: none is under way
+ * when a call of the same thread ends. The syscall has no slot then, for the hooks took it for the
+ * operation.
  */
 static __always_inline void state_drop_stale_uring(const struct task_struct *task, __u32 thread)
 {
@@ -230,8 +233,9 @@ static __always_inline void state_drop_stale_uring(const struct task_struct *tas
 }
 
 /*
- * Which call the current task is in, when hooks are to look at it: its index in the call table, or
- * WIRE_NO_SYSCALL. Other calls run through the hooked functions too, and pay for no more than this.
+ * Which syscall the current task is in, when hooks are to look at it: its index in the syscall
+ * table, or WIRE_NO_SYSCALL. Other syscalls run through the hooked functions too, and pay for no
+ * more than this.
  */
 static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wire_syscall **syscall)
 {
@@ -260,7 +264,10 @@ static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wir
 	return key;
 }
 
-/* The slot of the call that the current task is in, if an earlier hook has made one, and the call. */
+/*
+ * The slot of the syscall that the current task is in, if an earlier hook has made one, and the
+ * syscall.
+ */
 static __always_inline struct syscall_state *state_current(struct wire_syscall **syscall)
 {
 	struct task_struct *task = current();
@@ -272,8 +279,8 @@ static __always_inline struct syscall_state *state_current(struct wire_syscall *
 }
 
 /*
- * Whether hooks have looked at a call that ends now without a slot: not when they may have done so by a plan
- * that had no rule for it.
+ * Whether hooks have looked at a syscall that ends now without a slot: not when they may have done
+ * so by a plan that had no rule for it.
  */
 static __always_inline __u32 hooks_saw_all(const struct wire_syscall *syscall)
 {
@@ -359,9 +366,10 @@ static __always_inline struct wire_object *state_add_named(struct syscall_state 
 }
 
 /*
- * Adds the object that a directory entry stands for, below the directory that the call named it in:
- * audit_inode_child(). The kernel hashes a name with its directory, so the hash tells two names in one
- * directory apart. A file system below this one, whose directory the call has not named, adds nothing.
+ * Adds the object that a directory entry stands for, below the directory that the syscall named it
+ * in: audit_inode_child(). The kernel hashes a name with its directory, so the hash tells two
+ * names in one directory apart. A file system below this one, whose directory the syscall has not
+ * named, adds nothing.
  */
 static __always_inline struct wire_object *state_add_child(struct syscall_state *state, __u32 part,
 							   __u64 dir, const struct dentry *dentry)
@@ -430,7 +438,7 @@ __noinline int match_watches(struct scratch *s, __u32 leaves)
 	return 0;
 }
 
-/* Whether a call's rules look at watches at all. */
+/* Whether a syscall's rules look at watches at all. */
 static __always_inline __u32 uses_watches(const struct wire_syscall *syscall)
 {
 	return syscall->tests != syscall->tests_unwatched;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Who made the call: identity of the current task, as kernel/auditsc.c audit_log_task_info() logs it. */
+/*
+ * Who made the syscall: identity of the current task, as kernel/auditsc.c audit_log_task_info()
+ * logs it.
+ */
 #ifndef TOLLGATE_LIB_TASK_BPF_H
 #define TOLLGATE_LIB_TASK_BPF_H
 
