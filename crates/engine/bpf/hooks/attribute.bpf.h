@@ -122,7 +122,7 @@ __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
 		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
 		if (len >= WIRE_NAME_BYTES) {
 			count_truncated(
-				WIRE_TRUNC_PATH); /* a part of a path names something else */
+				WIRE_TRUNC_PATH); /* a truncated path names another object */
 			return 0;
 		}
 		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))

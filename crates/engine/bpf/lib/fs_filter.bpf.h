@@ -23,7 +23,7 @@ struct fs_exclusion {
 volatile struct fs_exclusion tlg_fs_excluded[2][WIRE_FILESYSTEMS];
 volatile __u32 tlg_fs_excluded_count[2];
 
-/* A function of its own, which the verifier walks once. */
+/* Not inlined: the verifier checks it once. */
 __noinline int is_magic_excluded(__u32 magic)
 {
 	__u32 half = tlg_epoch & 1;

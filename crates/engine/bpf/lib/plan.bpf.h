@@ -15,9 +15,9 @@
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 
-/* The daemon, which is never audited; learnt by daemon_register. */
+/* The daemon, which is not audited; set by daemon_register. */
 __u32 tlg_daemon_tgid;
-__u64 tlg_daemon_start; /* when it was killed, its number can be given again */
+__u64 tlg_daemon_start; /* start time: the number of a killed daemon can be reused */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -31,13 +31,13 @@ struct {
 /* The plan in force. */
 volatile __u32 tlg_epoch;
 
-/* The plan before it, while its half is whole, or NO_EPOCH. */
+/* Epoch of the previous plan while its half is intact, or NO_EPOCH. */
 volatile __u32 tlg_epoch_prev;
 
-/* Kernel ticks when the plan in force was put in force in place of another, or 0. */
+/* jiffies when the plan in force replaced another one, or 0. */
 volatile __u64 tlg_switched_at;
 
-/* The numbers that the raw sys_enter, or sys_exit, is for: one bit each. */
+/* Bitmaps of the syscalls that the raw sys_enter and sys_exit handle. */
 volatile __u64 tlg_raw_enter[WIRE_ABIS][WIRE_SYSCALLS / 64];
 volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
 
@@ -49,13 +49,13 @@ static __always_inline struct wire_syscall *plan_syscall_at(__u32 epoch, __u32 k
 	return bpf_map_lookup_elem(&tlg_syscalls, &index);
 }
 
-/* What the plan in force says. */
+/* Entry of the plan in force. */
 static __always_inline struct wire_syscall *plan_syscall(__u32 key)
 {
 	return plan_syscall_at(tlg_epoch, key);
 }
 
-/* Whether a task is the daemon's. */
+/* Whether a task belongs to the daemon. */
 static __always_inline int is_daemon(const struct task_struct *task)
 {
 	return (__u32)task->tgid == tlg_daemon_tgid &&

@@ -24,7 +24,7 @@ struct state_paths {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* STATE_SLOTS where hooks inside the kernel look for paths */
+	__uint(max_entries, 1); /* STATE_SLOTS if hooks record paths */
 	__type(key, __u32);
 	__type(value, struct state_paths);
 } tlg_state_paths SEC(".maps");
@@ -44,7 +44,7 @@ static __always_inline struct state_paths *state_paths_of(const struct syscall_s
 	return NULL;
 }
 
-/* Keeps the path of `s->object[0]` with an item of the syscall. */
+/* Stores the path of `s->object[0]` with an item. */
 __noinline int state_save_path(struct scratch *s, struct syscall_state *state, __u32 at)
 {
 	struct state_paths *paths;
@@ -62,7 +62,7 @@ __noinline int state_save_path(struct scratch *s, struct syscall_state *state, _
 	s->used = 0;
 	removed = walk_path(s, 0);
 	if (s->used >= WIRE_NAME_BYTES) {
-		count_truncated(WIRE_TRUNC_PATH); /* a part of a path names something else */
+		count_truncated(WIRE_TRUNC_PATH); /* a truncated path names another object */
 		return 0;
 	}
 	if (bpf_probe_read_kernel(&paths->text[used & (STATE_PATH_BYTES - 1)],
@@ -77,7 +77,7 @@ __noinline int state_save_path(struct scratch *s, struct syscall_state *state, _
 	return 0;
 }
 
-/* Keeps the path of a directory entry, when somebody wants it. */
+/* Stores the path of a dentry with an item if tlg_context is set. */
 static __always_inline void state_save_item_path(struct syscall_state *state, __u32 at,
 						 const struct dentry *dentry, __u64 mnt)
 {
@@ -93,14 +93,14 @@ static __always_inline void state_save_item_path(struct syscall_state *state, __
 	state_save_path(s, state, at);
 }
 
-/* The same for the item that was added last. */
+/* The same for the last item. */
 static __always_inline void state_save_last_path(struct syscall_state *state,
 						 const struct dentry *dentry, __u64 mnt)
 {
 	state_save_item_path(state, state->items - 1, dentry, mnt);
 }
 
-/* Puts the path of an item behind its name. */
+/* Appends the path of an item after its name. */
 __noinline int append_item_path(struct scratch *s, const struct syscall_state *state, __u32 at)
 {
 	const struct wire_object *item;
