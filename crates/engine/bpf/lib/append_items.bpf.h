@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the end of a syscall takes out of its slot, into the event. */
+/* Copies the state of a syscall into its event. */
 #ifndef TOLLGATE_LIB_APPEND_ITEMS_BPF_H
 #define TOLLGATE_LIB_APPEND_ITEMS_BPF_H
 

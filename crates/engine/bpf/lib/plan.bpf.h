@@ -41,7 +41,7 @@ volatile __u64 tlg_switched_at;
 volatile __u64 tlg_raw_enter[WIRE_ABIS][WIRE_SYSCALLS / 64];
 volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
 
-/* What a plan says about a syscall; `key` is its index in the syscall table. */
+/* Entry of a plan for a syscall; `key` is its index in the syscall table. */
 static __always_inline struct wire_syscall *plan_syscall_at(__u32 epoch, __u32 key)
 {
 	__u32 index = (epoch & 1) * WIRE_PLAN_ENTRIES + key;
@@ -71,7 +71,7 @@ static __always_inline int raw_selects(const volatile __u64 (*bits)[WIRE_SYSCALL
 }
 
 /*
- * An argument as the syscall takes it: a 64-bit program may leave more in the registers of a
+ * An argument as the syscall reads it: a 64-bit program can leave upper bits in the registers of a
  * 32-bit syscall.
  */
 static __always_inline __u64 syscall_arg(const struct wire_event *event, __u32 index)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where the objects of a syscall lie: the paths by which the kernel reached them, links followed
- * and mounts crossed. Records have no room for them, so they are looked for only when the loader
- * sets tlg_context; else none of this is executed. Hooks inside the kernel see an object before it
- * is renamed or removed, so its path is walked there and kept beside the slot of the syscall.
+ * Resolved paths of a syscall's objects, with symbolic links followed and mounts crossed. Records
+ * have no field for them, so they are only read if the loader sets tlg_context.
+ *
+ * Hooks inside the kernel see an object before it is renamed or removed: they walk its path and
+ * store it beside the state of the syscall.
  */
 #ifndef TOLLGATE_LIB_STATE_PATHS_BPF_H
 #define TOLLGATE_LIB_STATE_PATHS_BPF_H
@@ -16,7 +17,7 @@
 #include "lib/scratch.bpf.h"
 #include "lib/syscall_state.bpf.h"
 
-#define STATE_PATH_BYTES 4096 /* bytes of paths of one syscall together; a power of two */
+#define STATE_PATH_BYTES 4096 /* bytes of all paths of one syscall; a power of two */
 
 struct state_paths {
 	__u8 text[STATE_PATH_BYTES + WIRE_NAME_BYTES];
@@ -29,7 +30,7 @@ struct {
 	__type(value, struct state_paths);
 } tlg_state_paths SEC(".maps");
 
-/* Text beside the slot of a syscall, or NULL. */
+/* Paths beside the slot of a syscall, or NULL. */
 static __always_inline struct state_paths *state_paths_of(const struct syscall_state *state)
 {
 	__u32 thread = state->thread;
@@ -70,7 +71,7 @@ __noinline int state_save_path(struct scratch *s, struct syscall_state *state, _
 		return 0;
 	at &= WIRE_ITEMS - 1;
 	item = &state->item[at];
-	/* What a syscall makes need not stand in the tree yet, or any more. */
+	/* A created object need not be in the tree yet, or any more. */
 	set_path_len(s, item, 0, removed && item->effect == WIRE_NAMETYPE_NORMAL);
 	state->path_at[at] = used;
 	state->path_used = used + s->used;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What hooks inside the kernel see of a syscall's objects, kept until the syscall ends: names
- * where only the kernel could write them, inodes, and the watches that they hit. A syscall may
- * sleep between what a hook sees and its end, so this is kept by thread. Slots are found by the
- * thread's number, a few places further when one is taken: no update copies a slot, and nothing is
- * allocated. When all places are taken, the oldest call gives way, if it is old: it hangs, or has
- * died inside. A syscall without a slot has its names read from user memory at its end, marked so.
- * An operation of io_uring has a slot beside that of the syscall: the kernel does it on the way
- * out of any syscall, or in the middle of an exec.
+ * State of a syscall in progress, recorded by hooks inside the kernel until the syscall ends:
+ * names that only the kernel could write, inodes, and the watches that they match.
+ *
+ * A syscall can sleep between a hook and its end, so the state is stored by thread. A slot is
+ * found by thread number, up to STATE_PROBES slots further on collision: no update copies a slot
+ * and nothing is allocated. If all are taken, a stale one is evicted: its syscall hangs, or its
+ * task died inside. A syscall without a slot has its names read from user memory at its end, and
+ * flagged.
+ *
+ * An io_uring operation has a slot of its own beside that of the syscall: the kernel runs it on
+ * the way out of any syscall, or inside an exec.
  */
 #ifndef TOLLGATE_LIB_SYSCALL_STATE_BPF_H
 #define TOLLGATE_LIB_SYSCALL_STATE_BPF_H
@@ -25,7 +28,7 @@
 
 #define STATE_SLOTS	 1024 /* a power of two */
 #define STATE_PROBES	 4
-#define STATE_TEXT_BYTES 8192 /* names of one syscall together; a power of two */
+#define STATE_TEXT_BYTES 8192 /* names of one syscall; a power of two */
 #define SHORT_TEXT \
 	64 /* names up to this length are copied by words, which is faster than a helper */
 #define SOCKADDR_BYTES	  128 /* struct sockaddr_storage */
@@ -175,7 +178,7 @@ static __always_inline struct syscall_state *state_claim(const struct task_struc
 	return state;
 }
 
-/* The slot that the syscall has already, or a new one. */
+/* The slot of the syscall, or a new one. */
 static __always_inline struct syscall_state *
 state_find_or_claim(const struct task_struct *task, __u32 key, struct wire_syscall **syscall)
 {
@@ -191,8 +194,8 @@ static __always_inline void state_free(struct syscall_state *state, __u32 owner)
 }
 
 /*
- * Frees the slot of a syscall which the plan in force does not decide about. Returns whether there
- * was one.
+ * Frees the slot of a syscall that the plan in force has no rule for. Returns whether there was
+ * one.
  */
 static __always_inline __u32 state_drop(__u32 thread, __u32 key)
 {
@@ -235,9 +238,9 @@ static __always_inline void state_drop_stale_uring(const struct task_struct *tas
 }
 
 /*
- * Which syscall the current task is in, when hooks are to look at it: its index in the syscall
- * table, or WIRE_NO_SYSCALL. Other syscalls run through the hooked functions too, and pay for no
- * more than this.
+ * Index in the syscall table of the syscall that the current task is in, or WIRE_NO_SYSCALL if
+ * hooks have nothing to record. Other syscalls pass the hooked functions too and pay only for this
+ * check.
  */
 static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wire_syscall **syscall)
 {
@@ -267,8 +270,8 @@ static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wir
 }
 
 /*
- * The slot of the syscall that the current task is in, if an earlier hook has made one, and the
- * syscall.
+ * State and plan entry of the syscall that the current task is in, if an earlier hook has claimed
+ * a slot.
  */
 static __always_inline struct syscall_state *state_current(struct wire_syscall **syscall)
 {
@@ -281,8 +284,8 @@ static __always_inline struct syscall_state *state_current(struct wire_syscall *
 }
 
 /*
- * Whether hooks have looked at a syscall that ends now without a slot: not when they may have done
- * so by a plan that had no rule for it.
+ * Whether hooks have recorded all objects of a syscall that ends without state. Not if it may have
+ * begun under a plan that had no rule for it.
  */
 static __always_inline __u32 hooks_saw_all(const struct wire_syscall *syscall)
 {
@@ -439,7 +442,7 @@ __noinline int match_watches(struct scratch *s, __u32 leaves)
 	return 0;
 }
 
-/* Whether a syscall's rules look at watches at all. */
+/* Whether the rules of a syscall use watches. */
 static __always_inline __u32 uses_watches(const struct wire_syscall *syscall)
 {
 	return syscall->tests != syscall->tests_unwatched;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * Who made the syscall: identity of the current task, as kernel/auditsc.c audit_log_task_info()
- * logs it.
- */
+/* Identity of the current task, as audit_log_task_info() in kernel/auditsc.c logs it. */
 #ifndef TOLLGATE_LIB_TASK_BPF_H
 #define TOLLGATE_LIB_TASK_BPF_H
 

@@ -43,7 +43,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ (hash >> 29);
 }
 
-/* Has the watches of a syscall's plan looked for from now on. */
+/* Selects the watches of the plan of a syscall. */
 static __always_inline void select_watches(struct scratch *s, const struct wire_syscall *syscall)
 {
 	s->epoch = syscall->epoch;
