@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Hooks of the syscalls that change or use an object without opening it: the narrow function
- * behind each syscall has the object that the kernel has found, before it is changed. The name is
- * another matter. The kernel's copy is gone by then, and the function that made it serves stat and
- * access too, which must not pay. So the name is read from user memory, and kept only when it
- * proves true: walked as text from where it starts, it must give the path of the object. If not,
- * because a symbolic link lies on its way or another thread has changed it, the path itself is the
- * name.
+ * behind each syscall has the object before the change.
+ *
+ * The kernel's copy of the name is gone by then, and the function that made it also serves stat
+ * and access, which must not become slower. So the name is read from user memory and verified:
+ * resolved as text from its start, it must give the path of the object. If it does not, because of
+ * a symbolic link or a change by another thread, the path is recorded as the name.
  */
 #ifndef TOLLGATE_HOOKS_ATTRIBUTE_BPF_H
 #define TOLLGATE_HOOKS_ATTRIBUTE_BPF_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hooks of the syscalls that make and remove names. The kernel's function for each syscall has the
- * names as the kernel copied them; path_parentat() says which directory each led to; what follows
- * says what was made or removed there. All run in the calling task.
+ * Hooks of the syscalls that create and remove names. The kernel's function for each syscall has
+ * the names as the kernel copied them; path_parentat() has the directory of each; the functions
+ * that follow have the objects that are created or removed. All run in the calling task.
  */
 #ifndef TOLLGATE_HOOKS_NAMES_BPF_H
 #define TOLLGATE_HOOKS_NAMES_BPF_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hooks of the syscalls that give a socket address or are given one. */
+/* Hooks of the syscalls with a socket address as input or output. */
 #ifndef TOLLGATE_HOOKS_SOCKET_BPF_H
 #define TOLLGATE_HOOKS_SOCKET_BPF_H
 

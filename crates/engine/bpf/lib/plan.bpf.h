@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The syscalls that rules name, as every program asks for them first, and who is never audited.
- * There is room for two plans, so that one can be written while the other is in force. Everything
- * that decides is in two halves: calls, tests, watches. tlg_epoch counts the plans, and its lowest
- * bit is the half in force: one store puts another plan in force. A syscall that hooks inside the
- * kernel have seen keeps the plan of the first of them until it ends. What only spares work
- * (gates, the bits of sys_exit_raw) is not in halves: user space opens it before that store and
- * narrows it after.
+ * The plan: the syscalls that rules name, and the task that is not audited.
+ *
+ * There is room for two plans, so that one can be written while the other is in force. Syscalls,
+ * tests and watches are in two halves. tlg_epoch counts the plans; its lowest bit is the half in
+ * force, so one store switches plans. A syscall in progress keeps the plan under which its first
+ * hook ran. What only saves work (the open gate, the bits of sys_exit_raw) is not in halves: user
+ * space widens it before the switch and narrows it after.
  */
 #ifndef TOLLGATE_LIB_PLAN_BPF_H
 #define TOLLGATE_LIB_PLAN_BPF_H
