@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Never loaded. Clang leaves a struct out of BTF unless a map, a global or a signature uses it; one
- * global of each type puts the layouts where the Rust layout test can read them.
+ * Never loaded. Clang omits a struct from BTF unless a map, a global or a signature uses it. A
+ * global of each type puts the layouts where the layout test in Rust reads them.
  */
 #include "wire.h"
 

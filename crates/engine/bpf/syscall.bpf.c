@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Where a syscall is seen. One body, syscall_end(), serves two engines; the loader takes the programs
- * of one of them.
+ * The BPF object of both engines; the loader picks the programs of one engine. Every hook family
+ * is a header in hooks/; all events end in emit_event() of lib/event.bpf.h.
  *
- * Tracepoint engine: per-syscall tracepoints, or the one raw tracepoint that also sees 32-bit calls.
- * Attached to any of them, every syscall of the machine takes the kernel's trace slow path; only the
- * calls that rules name run a program.
+ * Tracepoint engine: per-syscall tracepoints, or the raw tracepoint, which also sees 32-bit
+ * syscalls. While one is attached, every syscall of the machine takes the kernel's trace slow
+ * path; only syscalls that rules name run a program.
  *
- * Fentry engine: the kernel functions behind the calls that rules name, of both ABIs. Other calls do
- * not execute one instruction more.
+ * Fentry engine: the kernel functions of the syscalls that rules name, of both ABIs. Other
+ * syscalls execute no additional instruction.
  */
 #include "hooks/fork.bpf.h"
 #include "hooks/open.bpf.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What `-e 2` keeps from root's own tools: what is pinned, for with its name a program that audits goes; the
- * maps that programs go by; the log; and the daemon's program. Whoever would change one of them gets EPERM,
- * unless it is the daemon: a process of the program that has locked them, and the one that has said so last.
+ * Guard: after `-e 2`, protects pinned objects, the maps, the log and the daemon's executable
+ * against root. Changing one of them fails with EPERM for every process but the daemon: a process
+ * of the executable that locked them, and the last one that claimed this.
  *
- * Attached only where something is locked. The kernel asks the next of these only when the ones before it,
- * and those of deny.bpf.h, have answered 0.
+ * Attached only while something is locked. The kernel runs a guard only if the security hooks
+ * before it, including those of hooks/deny.bpf.h, return 0.
  */
 #ifndef TOLLGATE_GUARD_GUARDED_BPF_H
 #define TOLLGATE_GUARD_GUARDED_BPF_H
@@ -18,28 +18,31 @@
 #define GUARD_DIRS  8
 #define GUARD_WORDS 8
 
-/* Names in a directory: those that begin so. */
+/* A guarded directory and a prefix of names in it. */
 struct guard_dir {
-	__u64 ino; /* of the directory; 0 where there is none */
+	__u64 ino; /* inode of the directory; 0 if unused */
 	__u32 dev;
-	__u32 fd; /* 1 + the daemon's descriptor of it, until guard_init() has looked at it */
+	__u32 fd; /* 1 + the daemon's descriptor of the directory, until guard_init() has read it */
 	__u64 name[GUARD_WORDS];
-	__u64 mask[GUARD_WORDS]; /* what of a name is compared: nothing, where all are guarded */
+	__u64 mask[GUARD_WORDS]; /* bytes of a name that are compared; 0 guards all names */
 };
 
 volatile struct guard_dir tlg_guard_dirs[GUARD_DIRS];
 
-/* The program that may. The number of a file that is gone can be given again, with another generation. */
+/*
+ * The daemon's executable. The inode number of a deleted file can be reused, with another
+ * generation.
+ */
 volatile __u64 tlg_guard_exe_ino;
 volatile __u32 tlg_guard_exe_dev;
 volatile __u32 tlg_guard_exe_generation;
-/* Its process that may: other commands of it, and copies that run beside it, may not. */
+/* The daemon's process. Other processes of the executable are refused. */
 volatile __u32 tlg_guard_tgid;
-volatile __u64 tlg_guard_start; /* a number can be given again, later */
-/* The file system that things are pinned on, or 0. */
+volatile __u64 tlg_guard_start; /* process numbers are reused */
+/* Device of the file system with the pins, or 0. */
 volatile __u32 tlg_guard_pins_dev;
 
-/* Numbers of the maps that nobody else may write to. */
+/* Ids of the maps that only the daemon can write. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -48,7 +51,7 @@ struct {
 	__type(value, __u32);
 } tlg_guard_maps SEC(".maps");
 
-/* The namespaces that the machine has started with. */
+/* Initial namespaces. */
 extern const void init_nsproxy __ksym __weak;
 
 static __always_inline __u64 exe_inode(__u64 task)
@@ -66,7 +69,7 @@ static __always_inline __u32 inode_dev(__u64 inode)
 	return LOAD(super_block, sb, s_dev);
 }
 
-/* Whether it is the file of the program that may. */
+/* Whether an inode is the daemon's executable. */
 static __always_inline int is_guard_exe(__u64 inode)
 {
 	return inode && tlg_guard_exe_ino && LOAD(inode, inode, i_ino) == tlg_guard_exe_ino &&
@@ -75,8 +78,8 @@ static __always_inline int is_guard_exe(__u64 inode)
 }
 
 /*
- * Whether a task runs the program that may, with nobody at it who could have it do something else: who traces a
- * program when it is started goes on.
+ * Whether a task runs the daemon's executable untraced. A tracer from before the exec stays
+ * attached.
  */
 static __always_inline int runs_guard_exe(__u64 task)
 {
@@ -102,7 +105,7 @@ static __always_inline void set_guard_daemon(__u64 task)
 	tlg_guard_tgid = LOAD(task_struct, task, tgid);
 }
 
-/* Whether something is locked, and a task is another than the daemon. */
+/* Whether something is locked and a task is not the daemon. */
 static __always_inline int is_untrusted(__u64 task)
 {
 	return tlg_guard_exe_ino && !is_guard_daemon(task);
@@ -113,10 +116,7 @@ static __always_inline int guard_verdict(int guard_dir)
 	return guard_dir && !is_guard_daemon((__u64)current()) ? -EPERM : 0;
 }
 
-/*
- * Whether the directory `inode` is a guarded one, and a name in it, that of `dentry`, as well. Without a
- * dentry: the directory itself.
- */
+/* Whether `inode` is a guarded directory and, with `dentry`, whether its name in it is guarded. */
 static __noinline int is_guarded(__u64 inode, __u64 dentry)
 {
 	__u64 name[GUARD_WORDS] = {};
@@ -146,7 +146,7 @@ static __noinline int is_guarded(__u64 inode, __u64 dentry)
 	return 0;
 }
 
-/* Whether what a dentry is about is guarded by its name. */
+/* Whether a dentry is guarded by its name. */
 static __always_inline int is_guarded_entry(__u64 dentry)
 {
 	__u64 parent = LOAD(dentry, dentry, d_parent);
@@ -154,7 +154,7 @@ static __always_inline int is_guarded_entry(__u64 dentry)
 	return is_guarded(LOAD(dentry, parent, d_inode), dentry);
 }
 
-/* Whether it is a guarded directory. */
+/* Whether a dentry is a guarded directory. */
 static __always_inline int is_guarded_dir(__u64 dentry)
 {
 	__u64 inode = LOAD(dentry, dentry, d_inode);
@@ -162,7 +162,9 @@ static __always_inline int is_guarded_dir(__u64 dentry)
 	return inode && is_guarded(inode, 0);
 }
 
-/* Whether what a dentry is about is not to be changed: guarded by its name, a guarded directory, the program. */
+/*
+ * Whether a dentry is guarded by its name, is a guarded directory, or is the daemon's executable.
+ */
 static __always_inline int is_guarded_object(__u64 dentry)
 {
 	return is_guarded_entry(dentry) || is_guarded_dir(dentry) ||

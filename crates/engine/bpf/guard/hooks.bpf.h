@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The programs of the guard: each answers EPERM on one security hook. */
+/* Hooks of the guard: each returns EPERM for a guarded object. */
 #ifndef TOLLGATE_GUARD_HOOKS_BPF_H
 #define TOLLGATE_GUARD_HOOKS_BPF_H
 
@@ -18,9 +18,9 @@
 #define PROC_SUPER_MAGIC   0x9fa0 /* include/uapi/linux/magic.h */
 
 /*
- * Run by the daemon itself through BPF_PROG_TEST_RUN: looks at what its descriptors are of, which need not be
- * what stat(2) says, and at its own program. Root can have any program run so: once something is locked, it is
- * the daemon or nobody.
+ * Run by the daemon through BPF_PROG_TEST_RUN: reads the inodes of its descriptors, which can
+ * differ from those of stat(2), and of its executable. Root can run any program this way, so once
+ * something is locked only the daemon may.
  */
 SEC("raw_tp/self")
 int guard_init(struct bpf_raw_tracepoint_args *ctx)
@@ -54,8 +54,8 @@ int guard_init(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * Run so by a daemon that starts where something is locked, with its descriptor of the directory of pins, which
- * one daemon at a time has locked: it is the daemon from now on.
+ * Run through BPF_PROG_TEST_RUN by a daemon that starts while something is locked, with a
+ * descriptor of the pin directory, which one daemon at a time locks: makes it the daemon.
  */
 SEC("raw_tp/self")
 int guard_claim(struct bpf_raw_tracepoint_args *ctx)
@@ -70,7 +70,10 @@ int guard_claim(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-/* fmod_ret on security_bpf_map(map, fmode), v4.15: somebody is about to have a descriptor of a map. */
+/*
+ * fmod_ret on security_bpf_map(map, fmode), v4.15: a process is about to get a descriptor of a
+ * map.
+ */
 SEC("fmod_ret/security_bpf_map")
 int guard_map(__u64 *ctx)
 {
@@ -79,7 +82,7 @@ int guard_map(__u64 *ctx)
 	return guard_verdict(ctx[1] & FMODE_WRITE && bpf_map_lookup_elem(&tlg_guard_maps, &id));
 }
 
-/* kernel.ftrace_enabled: 0 stops every program on a function. */
+/* sysctl kernel.ftrace_enabled: 0 disables every program on a function. */
 static __always_inline int is_ftrace_sysctl(__u64 dentry)
 {
 	__u64 sb = LOAD(dentry, dentry, d_sb);
@@ -92,7 +95,7 @@ static __always_inline int is_ftrace_sysctl(__u64 dentry)
 	return !__builtin_memcmp(name, "ftrace_enabled", 15);
 }
 
-/* fmod_ret on security_file_open(file), v4.19: something is open, and its length as it was. */
+/* fmod_ret on security_file_open(file), v4.19: before truncation. */
 SEC("fmod_ret/security_file_open")
 int guard_open(__u64 *ctx)
 {
@@ -108,7 +111,7 @@ int guard_open(__u64 *ctx)
 	return guard_verdict(is_guarded_entry(dentry) || is_ftrace_sysctl(dentry));
 }
 
-/* fmod_ret on security_inode_create(dir, dentry, mode), v5.5; things are pinned by it as well. */
+/* fmod_ret on security_inode_create(dir, dentry, mode), v5.5; also called for BPF_OBJ_PIN. */
 SEC("fmod_ret/security_inode_create")
 int guard_create(__u64 *ctx)
 {
@@ -136,7 +139,10 @@ int guard_symlink(__u64 *ctx)
 	return guard_verdict(is_guarded(ctx[0], ctx[1]));
 }
 
-/* fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5: another name is no way round. */
+/*
+ * fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5: a hard link would be an
+ * unguarded name.
+ */
 SEC("fmod_ret/security_inode_link")
 int guard_link(__u64 *ctx)
 {
@@ -151,8 +157,8 @@ int guard_unlink(__u64 *ctx)
 }
 
 /*
- * fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5: two names can
- * change places, and the function is called once for both.
+ * fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5: called
+ * once for RENAME_EXCHANGE, so both names are checked.
  */
 SEC("fmod_ret/security_inode_rename")
 int guard_rename(__u64 *ctx)
@@ -193,28 +199,34 @@ static __always_inline int ioctl_verdict(__u64 *ctx)
 	return guard_verdict(is_guarded_object((__u64)FOLLOW(file, file, f_path.dentry)));
 }
 
-/* fmod_ret on security_file_ioctl(file, cmd, arg), v5.5: chattr(1) needs no file that is open to write. */
+/*
+ * fmod_ret on security_file_ioctl(file, cmd, arg), v5.5: chattr(1) works on a file opened for
+ * reading.
+ */
 SEC("fmod_ret/security_file_ioctl")
 int guard_ioctl(__u64 *ctx)
 {
 	return ioctl_verdict(ctx);
 }
 
-/* fmod_ret on security_file_ioctl_compat(file, cmd, arg), v6.8, v6.1.75: 32-bit calls; before, they passed above. */
+/*
+ * fmod_ret on security_file_ioctl_compat(file, cmd, arg), v6.8, v6.1.75: 32-bit syscalls, which
+ * pass security_file_ioctl before.
+ */
 SEC("fmod_ret/security_file_ioctl_compat")
 int guard_ioctl32(__u64 *ctx)
 {
 	return ioctl_verdict(ctx);
 }
 
-/* fmod_ret on security_inode_file_setattr(dentry, fa), v6.17: the same by a call that is no ioctl. */
+/* fmod_ret on security_inode_file_setattr(dentry, fa), v6.17: file_setattr(2). */
 SEC("fmod_ret/security_inode_file_setattr")
 int guard_fileattr(__u64 *ctx)
 {
 	return guard_verdict(is_guarded_object(ctx[0]));
 }
 
-/* Whether the current task sees the mounts that the machine has started with: those of others are their own. */
+/* Whether the current task is in the initial mount namespace. */
 static __always_inline int in_init_mnt_ns(void)
 {
 	__u64 own = LOAD(task_struct, (__u64)current(), nsproxy);
@@ -224,15 +236,15 @@ static __always_inline int in_init_mnt_ns(void)
 }
 
 /*
- * Whether what is mounted on a mount, or unmounted there, changes the mounts that the machine has started with:
- * in another namespace it does where the mount is shared, as the first process of many machines makes all.
+ * Whether a mount or unmount on this mount changes the initial namespace: in another namespace it
+ * does if the mount is shared, which the init of many systems makes the default.
  */
 static __always_inline int in_init_mounts(__u64 mount)
 {
 	return in_init_mnt_ns() || LOAD(mount, mount, mnt_group_id);
 }
 
-/* fmod_ret on security_sb_umount(mnt, flags), v5.5: what is pinned goes with its file system. */
+/* fmod_ret on security_sb_umount(mnt, flags), v5.5: pins go with their file system. */
 SEC("fmod_ret/security_sb_umount")
 int guard_umount(__u64 *ctx)
 {
@@ -245,7 +257,7 @@ int guard_umount(__u64 *ctx)
 			     in_init_mounts(LOAD(mount, mount, mnt_parent)));
 }
 
-/* Whether a mount at a path would hide something that is guarded. */
+/* Verdict on a mount at a path: it must not hide a guarded object. */
 static __always_inline int mount_verdict(__u64 path)
 {
 	__u64 dentry = LOAD(path, path, dentry);
@@ -255,14 +267,14 @@ static __always_inline int mount_verdict(__u64 path)
 			     in_init_mounts(mount));
 }
 
-/* fmod_ret on security_sb_mount(dev_name, path, type, flags, data), v5.5: what is hidden is not found. */
+/* fmod_ret on security_sb_mount(dev_name, path, type, flags, data), v5.5. */
 SEC("fmod_ret/security_sb_mount")
 int guard_mount(__u64 *ctx)
 {
 	return mount_verdict(ctx[1]);
 }
 
-/* fmod_ret on security_move_mount(from_path, to_path), v5.2: the same, with the newer calls. */
+/* fmod_ret on security_move_mount(from_path, to_path), v5.2: the same for move_mount(2). */
 SEC("fmod_ret/security_move_mount")
 int guard_movemount(__u64 *ctx)
 {
@@ -270,8 +282,8 @@ int guard_movemount(__u64 *ctx)
 }
 
 /*
- * fmod_ret on security_ptrace_access_check(child, mode), v5.5: a debugger would act as the daemon. What `tollgate
- * run` follows begins as that program itself.
+ * fmod_ret on security_ptrace_access_check(child, mode), v5.5: a debugger could act as the daemon.
+ * `tollgate run` may trace: the traced command starts as the daemon's executable.
  */
 SEC("fmod_ret/security_ptrace_access_check")
 int guard_ptrace(__u64 *ctx)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hooks of the calls that change or use an object without opening it: the narrow function behind each
- * call has the object that the kernel has found, before it is changed.
+ * Hooks of the syscalls that change or use an object without opening it: the narrow function
+ * behind each syscall has the object before the change.
  *
- * The name is another matter. The kernel's copy is gone by then, and the function that made it serves
- * stat and access too, which must not pay. So the name is read from user memory, and kept only when it
- * proves true: walked as text from where it starts, it must give the path of the object. If not, because
- * a symbolic link lies on its way or another thread has changed it, the path itself is the name.
+ * The kernel's copy of the name is gone by then, and the function that made it also serves stat
+ * and access, which must not become slower. So the name is read from user memory and verified:
+ * resolved as text from its start, it must give the path of the object. If it does not, because of
+ * a symbolic link or a change by another thread, the path is recorded as the name.
  */
 #ifndef TOLLGATE_HOOKS_ATTRIBUTE_BPF_H
 #define TOLLGATE_HOOKS_ATTRIBUTE_BPF_H
@@ -26,7 +26,7 @@
 #include "lib/watch.bpf.h"
 #include "lib/watch_prefilter.bpf.h"
 
-/* The mount of a file system that a hook shows no mount of: the task's own, or its first one. */
+/* The mount for hooks without one: the task's own mount of the file system, or its first mount. */
 static __always_inline __u64 find_mount(const struct task_struct *task, const struct dentry *dentry)
 {
 	const struct super_block *of = FOLLOW(dentry, dentry, d_sb);
@@ -43,7 +43,7 @@ static __always_inline __u64 find_mount(const struct task_struct *task, const st
 	return AT(mount, mount, mnt);
 }
 
-/* Whether there is a name of no bytes. Reading it as text does not tell it from none. */
+/* Whether the name is the empty string, which a string read does not tell from a fault. */
 static __always_inline int is_empty(__u64 name)
 {
 	__u8 first = 1;
@@ -52,8 +52,8 @@ static __always_inline int is_empty(__u64 name)
 }
 
 /*
- * Reads the name behind a wire_object at the start of the tail. Returns whether the object that
- * `s->object[0]` stands for has this name.
+ * Reads the name after a wire_object at the start of the tail. Returns whether it names
+ * `s->object[0]`.
  */
 __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 {
@@ -84,7 +84,7 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 	if (!(to->flags & WIRE_OBJECT_NAMED)) /* AT_EMPTY_PATH: what the name would start from */
 		return is_empty(syscall_arg(&s->event, shape->arg)) &&
 		       object->base_dentry == object->dentry;
-	/* Which watches the start of the name hits does not matter. */
+	/* The watches of the start of the name do not matter. */
 	s->exe_hits = 0;
 	unused.count = &s->exe_hits;
 	unused.list = s->exe_hit;
@@ -94,8 +94,8 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 }
 
 /*
- * Gives the item added last the name of what `s->object[0]` stands for. A function of its own, which the
- * verifier walks once in each of the hooks.
+ * Sets the name of the last item to that of `s->object[0]`. Not inlined: the verifier checks it
+ * once per hook.
  */
 __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
 				 const struct wire_shape *shape)
@@ -122,7 +122,7 @@ __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
 		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
 		if (len >= WIRE_NAME_BYTES) {
 			count_truncated(
-				WIRE_TRUNC_PATH); /* a part of a path names something else */
+				WIRE_TRUNC_PATH); /* a truncated path names another object */
 			return 0;
 		}
 		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))
@@ -132,7 +132,10 @@ __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
 	return 0;
 }
 
-/* Adds the object as one item. Overlays call a function again for the file system below: the first is it. */
+/*
+ * Adds the object as one item. An overlay calls the function again for its lower file system: only
+ * the first counts.
+ */
 static __always_inline int attr_object(const struct dentry *dentry, const struct vfsmount *mnt)
 {
 	struct task_struct *task = current();
@@ -145,7 +148,7 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 
 	key = hooked_syscall(task, &syscall);
 	if (key == WIRE_NO_SYSCALL || state_find(task->pid, key, &syscall))
-		return 0; /* in io_uring there is no user memory to prove a name by */
+		return 0; /* io_uring has no user memory to verify a name with */
 	s = scratch();
 	if (!s)
 		return 0;
@@ -153,7 +156,7 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 	fill_args(s->event.args, task_regs(task), s->event.abi);
 	shape = &syscall->objects[0];
 	if (shape->lookup != WIRE_LOOKUP_FD && !syscall_arg(&s->event, shape->arg))
-		return 0; /* utimensat of a descriptor: the kernel lists nothing */
+		return 0; /* utimensat of a descriptor: the kernel lists no item */
 	select_watches(s, syscall);
 	s->hits = 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
@@ -250,21 +253,21 @@ int attr_listxattr(__u64 *ctx)
 	return attr_object((struct dentry *)ctx[0], NULL);
 }
 
-/* fentry on set_fs_pwd(fs, path), v5.5: chdir that succeeds. */
+/* fentry on set_fs_pwd(fs, path), v5.5: a successful chdir. */
 SEC("fentry/set_fs_pwd")
 int attr_chdir(__u64 *ctx)
 {
 	return attr_path(ctx[1]);
 }
 
-/* fentry on set_fs_root(fs, path), v5.5: chroot that succeeds. */
+/* fentry on set_fs_root(fs, path), v5.5: a successful chroot. */
 SEC("fentry/set_fs_root")
 int attr_chroot(__u64 *ctx)
 {
 	return attr_path(ctx[1]);
 }
 
-/* fentry on path_mount(dev_name, path, ...), v5.9: where something is mounted. */
+/* fentry on path_mount(dev_name, path, ...), v5.9: the mount point. */
 SEC("fentry/path_mount")
 int attr_mount(__u64 *ctx)
 {

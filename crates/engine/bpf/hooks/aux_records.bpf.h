@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hooks of the calls that have details: what is beside task and objects, each with a record of its own.
- * The kernel's audit copies them in its __audit_*() functions, which run only while it is on. So what
- * calls those functions is hooked.
+ * Hooks of the syscalls with auxiliary records: data other than task and objects, in a record type
+ * of its own. The kernel's audit copies it in its __audit_*() functions, which run only while it
+ * is enabled. So the callers of those functions are hooked.
  */
 #ifndef TOLLGATE_HOOKS_AUX_RECORDS_BPF_H
 #define TOLLGATE_HOOKS_AUX_RECORDS_BPF_H
@@ -26,11 +26,11 @@
 #define SEM_STAT_ANY	    20 /* include/uapi/linux/sem.h */
 #define MODULE_NAME_BYTES   56 /* MODULE_NAME_LEN of 64-bit kernels */
 #define NTP_WORDS	    12 /* struct audit_ntp_data */
-#define ENTRY_OF_TIMEKEEPER 8 /* its offset in tk_core, before v6.13 a struct without a name */
+#define ENTRY_OF_TIMEKEEPER 8 /* offset in tk_core, which has no named type before v6.13 */
 
 /*
- * The slot of the call that the current task is in. Where watches decide, a call without a slot has hit
- * none, and gets none here.
+ * State of the syscall that the current task is in. If only watches can match, a syscall without
+ * state has matched none and gets no state here.
  */
 static __always_inline struct syscall_state *aux_state(struct task_struct *task)
 {
@@ -46,7 +46,7 @@ static __always_inline struct syscall_state *aux_state(struct task_struct *task)
 	return state_claim(task, key, syscall);
 }
 
-/* Adds an entry to those of the call. */
+/* Adds an auxiliary record to the syscall. */
 static __always_inline struct wire_aux *aux_add(struct syscall_state *state, __u32 kind)
 {
 	struct wire_aux *aux;
@@ -62,7 +62,7 @@ static __always_inline struct wire_aux *aux_add(struct syscall_state *state, __u
 	return aux;
 }
 
-/* The only entry of the call: the last one counts, as in the kernel's audit. */
+/* Replaces the auxiliary records of the syscall: the last counts, as in the kernel's audit. */
 static __always_inline struct wire_aux *aux_replace(__u32 kind)
 {
 	struct syscall_state *state = aux_state(current());
@@ -73,7 +73,7 @@ static __always_inline struct wire_aux *aux_replace(__u32 kind)
 	return aux_add(state, kind);
 }
 
-/* A task that the call is about: audit_signal_info_syscall(), __audit_ptrace(). */
+/* Adds a target task: audit_signal_info_syscall(), __audit_ptrace(). */
 static __always_inline int aux_obj_pid(const struct task_struct *target)
 {
 	const __u64 *comm = (const __u64 *)target->comm;
@@ -92,7 +92,7 @@ static __always_inline int aux_obj_pid(const struct task_struct *target)
 	aux->word[4] = comm[0];
 	aux->word[5] = comm[1];
 	aux->word[6] = 0;
-	/* A name that does not fit is none. */
+	/* A name that does not fit is omitted. */
 	if (name && bpf_probe_read_kernel_str(&aux->word[6], TARGET_LABEL_BYTES, (void *)name) ==
 			    TARGET_LABEL_BYTES)
 		aux->word[6] = 0;
@@ -100,8 +100,8 @@ static __always_inline int aux_obj_pid(const struct task_struct *target)
 }
 
 /*
- * fentry on audit_signal_info(sig, t), v5.5. Runs in the calling task, for each task that a program's
- * signal is for, before it is decided whether it may be sent; whether the kernel's audit is on or not.
+ * fentry on audit_signal_info(sig, t), v5.5. Runs in the calling task for each target of a signal,
+ * before the permission check, whether or not the kernel's audit is enabled.
  */
 SEC("fentry/audit_signal_info")
 int aux_signal(__u64 *ctx)
@@ -110,8 +110,8 @@ int aux_signal(__u64 *ctx)
 }
 
 /*
- * fexit on ptrace_attach(task, request, addr, flags), v5.5: for PTRACE_ATTACH and PTRACE_SEIZE, unless its
- * options are wrong.
+ * fexit on ptrace_attach(task, request, addr, flags), v5.5: PTRACE_ATTACH and PTRACE_SEIZE with
+ * valid options.
  */
 SEC("fexit/ptrace_attach")
 int aux_ptrace(__u64 *ctx)
@@ -124,7 +124,7 @@ int aux_ptrace(__u64 *ctx)
 }
 
 /*
- * fexit on get_vfs_caps_from_disk(idmap, dentry, caps), v5.12 form: capabilities of the file of a program
+ * fexit on get_vfs_caps_from_disk(idmap, dentry, caps), v5.12 form: file capabilities of a program
  * that is about to start.
  */
 SEC("fexit/get_vfs_caps_from_disk")
@@ -162,7 +162,7 @@ static __always_inline void copy_caps(__u64 *to, const struct cred *cred)
 	to[3] = LOAD_WORD(AT(cred, addr, cap_ambient));
 }
 
-/* Who is root in a user namespace, as the kernel numbers users. */
+/* Root of a user namespace, as a kernel uid. */
 static __always_inline __u32 root_of(const struct user_namespace *ns)
 {
 	const struct uid_gid_map *map = &ns->uid_map;
@@ -171,8 +171,8 @@ static __always_inline __u32 root_of(const struct user_namespace *ns)
 }
 
 /*
- * fexit on cap_bprm_creds_from_file(bprm, file), v5.8: the capabilities that the new program will have are
- * decided. Whether the kernel's audit would write them is decided by user space.
+ * fexit on cap_bprm_creds_from_file(bprm, file), v5.8: the capabilities of the new program are
+ * decided. User space decides whether the kernel's audit would write a record.
  */
 SEC("fexit/cap_bprm_creds_from_file")
 int aux_exec_caps(__u64 *ctx)
@@ -188,7 +188,7 @@ int aux_exec_caps(__u64 *ctx)
 	if ((__u32)ctx[2] || !state)
 		return 0;
 	aux = &state->aux[0];
-	/* The kernel's audit may have looked at other files of the call. */
+	/* The record may belong to another file of the syscall. */
 	if (!state->aux_count || aux->word[14] != (__u64)file->f_path.dentry) {
 		aux->kind = WIRE_AUX_BPRM_FCAPS;
 		state->aux_count = 1;
@@ -221,7 +221,7 @@ static __always_inline int aux_ipc(const struct kern_ipc_perm *perm)
 	return 0;
 }
 
-/* fentry on ipcperms(ns, ipcp, flag), v5.5: whether the caller may use an object. */
+/* fentry on ipcperms(ns, ipcp, flag), v5.5: permission check of an IPC object. */
 SEC("fentry/ipcperms")
 int ipc_perms(__u64 *ctx)
 {
@@ -229,8 +229,9 @@ int ipc_perms(__u64 *ctx)
 }
 
 /*
- * fexit on ipcctl_obtain_check(ns, ids, id, cmd, perm, extra_perm), v5.5: an object is about to be changed or
- * removed. Misses those that the caller may not change: the function that finds them is part of this one.
+ * fexit on ipcctl_obtain_check(ns, ids, id, cmd, perm, extra_perm), v5.5: an object is about to be
+ * changed or removed. Misses objects that the caller may not change: the function that looks them
+ * up is inlined here.
  */
 SEC("fexit/ipcctl_obtain_check")
 int ipc_ctl(__u64 *ctx)
@@ -254,7 +255,7 @@ int ipc_ctl(__u64 *ctx)
 	return 0;
 }
 
-/* fentry on security_msg_queue_msgctl(msq, cmd), v5.5. MSG_STAT_ANY asks for no permission. */
+/* fentry on security_msg_queue_msgctl(msq, cmd), v5.5. MSG_STAT_ANY checks no permission. */
 SEC("fentry/security_msg_queue_msgctl")
 int ipc_msgctl(__u64 *ctx)
 {
@@ -279,7 +280,7 @@ int ipc_shmctl(__u64 *ctx)
 	return aux_ipc((struct kern_ipc_perm *)ctx[0]);
 }
 
-/* The first words of a struct mq_attr in kernel memory; without one they are 0. */
+/* Copies the first words of a struct mq_attr in kernel memory; 0 without one. */
 static __always_inline void copy_mq_attr(__u64 *to, __u64 attr)
 {
 	for (int i = 0; i < 4; i++)
@@ -300,7 +301,7 @@ int mq_open(__u64 *ctx)
 	return 0;
 }
 
-/* A message: `until` is a struct timespec64 in kernel memory, or 0. */
+/* A message; `until` is a struct timespec64 in kernel memory, or 0. */
 static __always_inline int aux_mq_message(__u64 mqdes, __u64 len, __u32 priority, __u64 until)
 {
 	struct wire_aux *aux = aux_replace(WIRE_AUX_MQ_SENDRECV);
@@ -362,8 +363,8 @@ int mq_setattr(__u64 *ctx)
 }
 
 /*
- * fentry on find_module_all(name, len, even_unformed), v5.5: whether there is a module of the name that is
- * to be loaded or unloaded. Misses modules that are refused before.
+ * fentry on find_module_all(name, len, even_unformed), v5.5: lookup of the name of a module that
+ * is loaded or unloaded. Misses modules that are refused earlier.
  */
 SEC("fentry/find_module_all")
 int module_name(__u64 *ctx)
@@ -375,7 +376,7 @@ int module_name(__u64 *ctx)
 	return 0;
 }
 
-/* fexit on __do_adjtimex(txc, ts, tai, ad), v5.3: what of the clock's discipline was changed. */
+/* fexit on __do_adjtimex(txc, ts, tai, ad), v5.3: changes of the NTP state. */
 SEC("fexit/__do_adjtimex")
 int clock_adjtimex(__u64 *ctx)
 {
@@ -399,17 +400,17 @@ static __always_inline int aux_time_offset(__u64 seconds, __u64 nanoseconds)
 	return 0;
 }
 
-/* fexit on timekeeping_inject_offset(ts), v5.5: the clock was set forward or back. */
+/* fexit on timekeeping_inject_offset(ts), v5.5: the clock was stepped. */
 SEC("fexit/timekeeping_inject_offset")
 int clock_inject(__u64 *ctx)
 {
 	return (__u32)ctx[1] ? 0 : aux_time_offset(LOAD_WORD(ctx[0]), LOAD_WORD(ctx[0] + 8));
 }
 
-/* v2.6.37: the clock. */
+/* v2.6.37: the timekeeper. */
 extern const void tk_core __ksym __weak;
 
-/* What the wall clock is behind the monotonic one: the two words of a struct timespec64. */
+/* wall_to_monotonic: the two words of a struct timespec64. */
 static __always_inline __u64 wall_word(__u32 index)
 {
 	__u64 clock = (__u64)&tk_core + ENTRY_OF_TIMEKEEPER;
@@ -419,14 +420,14 @@ static __always_inline __u64 wall_word(__u32 index)
 	return LOAD_WORD(AT(timekeeper, clock, wall_to_monotonic) + 8 * index);
 }
 
-/* fentry on do_settimeofday64(ts), v5.5: the clock is to be set. */
+/* fentry on do_settimeofday64(ts), v5.5: saves the offset before the clock is set. */
 SEC("fentry/do_settimeofday64")
 int clock_set_enter(__u64 *ctx)
 {
 	return &tk_core ? aux_time_offset(wall_word(0), wall_word(1)) : 0;
 }
 
-/* fexit on the same: by how much it was set, which the caller of the kernel's audit is told. */
+/* fexit on do_settimeofday64(ts), v5.5: by how much the clock was set. */
 SEC("fexit/do_settimeofday64")
 int clock_set_exit(__u64 *ctx)
 {

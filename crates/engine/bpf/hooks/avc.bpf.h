@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The call in which a security module has refused something. The record of that, such as AVC, is made by the
- * kernel's audit in the middle of the call and comes over netlink; where the kernel does not audit calls it
- * stands alone. This program sends who has made which call, and what the call names, with the stamp of the
- * record: nothing is known of how the call will end.
+ * SYSCALL records for LSM denials. The kernel's audit writes a record such as AVC in the middle of
+ * a syscall and sends it over netlink; if the kernel does not audit syscalls, no SYSCALL record
+ * goes with it. This program sends task, syscall and objects with the stamp of that record. The
+ * result of the syscall is not known yet.
  */
 #ifndef TOLLGATE_HOOKS_AVC_BPF_H
 #define TOLLGATE_HOOKS_AVC_BPF_H
@@ -22,7 +22,7 @@
 #define AUDIT_LAST_SELINUX  1499
 #define NLMSG_HDRLEN	    16 /* include/uapi/linux/netlink.h */
 
-/* What each call names, whether rules name the call or not. */
+/* Object arguments of each syscall, whether or not rules name it. */
 struct syscall_shape {
 	struct wire_shape object[WIRE_OBJECTS];
 };
@@ -35,19 +35,19 @@ struct {
 } tlg_shapes SEC(".maps");
 
 /*
- * One area per CPU beside tlg_scratch: a record may be made in an interrupt, while another program of ours
- * has its area in use. Nobody but the program below uses this one, and the kernel does not run it twice on a
- * CPU.
+ * Per-CPU area apart from tlg_scratch: a record can be written in an interrupt while another
+ * program uses that one. Only the program below uses this area, and the kernel does not nest it on
+ * one CPU.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries,
-	       1); /* one per possible CPU, set by the loader where there is such a module */
+	       1); /* one per possible CPU if an LSM writes records; set by the loader */
 	__type(key, __u32);
 	__type(value, struct scratch);
 } tlg_avc_scratch SEC(".maps");
 
-/* Notes the stamp: the record's text begins with it, as audit_log_start() has just written it. */
+/* Appends the stamp: audit_log_start() has just written it at the start of the record's text. */
 static __always_inline void append_stamp(struct scratch *s, __u32 kind, __u64 buffer)
 {
 	struct wire_aux *aux = tail_at(s, s->used);
@@ -62,8 +62,8 @@ static __always_inline void append_stamp(struct scratch *s, __u32 kind, __u64 bu
 }
 
 /*
- * fexit on audit_log_start(ctx, gfp_mask, type), v2.6.6. With a context, the kernel itself adds the call to the
- * record. Threads of the kernel and of io_uring are in no call.
+ * fexit on audit_log_start(ctx, gfp_mask, type), v2.6.6. With a context the kernel adds the
+ * syscall itself. Kernel threads and io_uring workers are in no syscall.
  */
 SEC("fexit/audit_log_start")
 int avc_syscall(__u64 *ctx)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Programs that the daemon runs itself: its heartbeat, and its registration. */
+/* Programs that the daemon triggers: heartbeat and registration. */
 #ifndef TOLLGATE_HOOKS_DAEMON_BPF_H
 #define TOLLGATE_HOOKS_DAEMON_BPF_H
 
@@ -10,14 +10,15 @@
 #include "lib/plan.bpf.h"
 #include "lib/task.bpf.h"
 
-/* How often the daemon's own call has run `heartbeat`. */
+/* Runs of `heartbeat` caused by the daemon. */
 __u64 tlg_heartbeats;
 
 /*
- * fentry on sched_rr_get_interval(2), v5.5. Runs in the calling task. The daemon makes this call and
- * looks whether the program has run: kernel.ftrace_enabled=0 stops every program on a function, and
- * nothing else tells. This call because every kernel has it, hardly a program makes it, and the kernel
- * refuses it for thread -1 before it takes a lock. Others who make it pay a trampoline and a comparison.
+ * fentry on sched_rr_get_interval(2), v5.5. Runs in the calling task. The daemon makes this
+ * syscall and checks that the program ran: kernel.ftrace_enabled=0 disables every program on a
+ * function and nothing else reports it. Every kernel has this syscall, few programs use it, and
+ * for thread -1 the kernel fails before it takes a lock. Other callers pay a trampoline and a
+ * comparison.
  */
 SEC("fentry/__x64_sys_sched_rr_get_interval")
 int heartbeat(__u64 *ctx)
@@ -27,18 +28,18 @@ int heartbeat(__u64 *ctx)
 	return 0;
 }
 
-/* v5.12; its address is known where the kernel lists its data symbols. */
+/* v5.12; needs data symbols in kallsyms. */
 extern const void preempt_dynamic_mode __ksym __weak;
 
-/* How the kernel preempts itself: 0 none, 1 voluntary, 2 full, 3 lazy; -1 when it does not say. */
+/* Preemption mode: 0 none, 1 voluntary, 2 full, 3 lazy; -1 if unknown. */
 __s32 tlg_preempt;
 
-/* Ticks of the kernel when daemon_register ran last. */
+/* jiffies when daemon_register last ran. */
 __u64 tlg_jiffies;
 
 /*
- * Run by the daemon itself through BPF_PROG_TEST_RUN: which task not to audit, the tick count, and
- * where labels are.
+ * Run by the daemon through BPF_PROG_TEST_RUN: records the task that is not audited, the jiffies
+ * and the offset of AppArmor labels.
  */
 SEC("raw_tp/self")
 int daemon_register(struct bpf_raw_tracepoint_args *ctx)

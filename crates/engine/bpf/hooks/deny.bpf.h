@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Calls that are refused because they could not be recorded: those of rules that audit::plan::deny is about.
+ * Denies syscalls that could not be recorded, for rules with `[on_loss] deny`:
+ * crates/audit/src/plan/deny.rs.
  *
- * The kernel asks its security modules after everything else that could refuse a call, and before anything
- * is done. There the rules are asked as if the call were to succeed; when the one that decides denies, and
- * the ring has no room but what is kept for such rules, the answer is EPERM. What is kept, an eighth of the
- * ring, takes the events of calls that were let pass and have not ended yet.
+ * The kernel calls its security hooks after every other check and before it acts. These programs
+ * run the rules there as if the syscall succeeded. If the deciding rule denies, and the ring has
+ * no room outside the reserve, the result is EPERM. The reserve is an eighth of the ring and takes
+ * the events of permitted syscalls that have not ended yet.
  *
- * Nothing of this runs while there is room: the first thing that each program looks at is how full the
- * ring is.
+ * While the ring has room, a program only checks its fill level.
  */
 #ifndef TOLLGATE_HOOKS_DENY_BPF_H
 #define TOLLGATE_HOOKS_DENY_BPF_H
@@ -29,8 +29,8 @@
 #include "lib/watch_prefilter.bpf.h"
 
 /*
- * The answer to a call, `key` in the call table, of which `s->hit` has the watches that it hits, and
- * `s->event.open_perm` what it opens for. A function of its own, which the verifier walks once.
+ * Verdict on a syscall: `key` is its index in the syscall table, `s->hit` has its watches,
+ * `s->event.open_perm` the access of an open. Not inlined: the verifier checks it once.
  */
 __noinline int deny_verdict(struct scratch *s, const struct wire_syscall *syscall, __u32 key)
 {
@@ -59,7 +59,7 @@ __noinline int deny_verdict(struct scratch *s, const struct wire_syscall *syscal
 	return verdict_records(verdict) && verdict & WIRE_DENY ? -EPERM : 0;
 }
 
-/* The call that the current task is in, if it may be denied; its index in the call table. */
+/* Index of the syscall that the current task is in if a rule can deny it, else WIRE_NO_SYSCALL. */
 static __always_inline __u32 deniable_syscall(struct task_struct *task,
 					      struct wire_syscall **syscall)
 {
@@ -68,7 +68,7 @@ static __always_inline __u32 deniable_syscall(struct task_struct *task,
 	return key != WIRE_NO_SYSCALL && (*syscall)->facts & WIRE_FACT_DENY ? key : WIRE_NO_SYSCALL;
 }
 
-/* Where the hooks before this one have seen what the call is about. `before` is what others have answered. */
+/* For hooks whose objects earlier hooks have recorded. `before` is the result of other programs. */
 static __always_inline int deny_by_state(int before)
 {
 	struct task_struct *task;
@@ -95,9 +95,9 @@ static __always_inline int deny_by_state(int before)
 }
 
 /*
- * Where an open has come to what it opens, with `flags`, or makes: `last` is the name that it is to have below
- * `dentry` then, and the flags are those of the call. An operation of io_uring has none there: it makes an empty
- * file before it is refused.
+ * For opens: of `dentry` with `flags`, or, if `last` is set, creation of that name below `dentry`
+ * with the flags of the syscall. An io_uring operation has no flags there: it creates an empty
+ * file before it is denied.
  */
 static __always_inline int deny_open_at(const struct dentry *dentry, const struct vfsmount *mnt,
 					__u64 last, __u32 flags)
@@ -129,8 +129,8 @@ static __always_inline int deny_open_at(const struct dentry *dentry, const struc
 }
 
 /*
- * fmod_ret on security_file_open(file), v4.19: something is about to be open, with the flags that it was asked
- * for, before it is cut to no length.
+ * fmod_ret on security_file_open(file), v4.19: a file is about to be opened with the requested
+ * flags, before truncation.
  */
 SEC("fmod_ret/security_file_open")
 int deny_open(__u64 *ctx)
@@ -143,7 +143,10 @@ int deny_open(__u64 *ctx)
 			    file->f_flags);
 }
 
-/* fmod_ret on security_path_mknod(dir, dentry, mode, dev), v2.6.29: an open is about to make a file. */
+/*
+ * fmod_ret on security_path_mknod(dir, dentry, mode, dev), v2.6.29: an open is about to create a
+ * file.
+ */
 SEC("fmod_ret/security_path_mknod")
 int deny_path_mknod(__u64 *ctx)
 {

@@ -12,8 +12,8 @@
 #include "lib/task.bpf.h"
 
 /*
- * raw_tp sched_prepare_exec(task, bprm), v6.10: the new program is found, the old one's registers are
- * still there. Costs nothing but at exec, and sees both ABIs.
+ * raw_tp sched_prepare_exec(task, bprm), v6.10: the new program is found, the registers are still
+ * those of the old one. Runs at exec only, for both ABIs.
  */
 SEC("raw_tp/sched_prepare_exec")
 int exec_prepare(struct bpf_raw_tracepoint_args *ctx)
@@ -23,10 +23,10 @@ int exec_prepare(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * raw_tp sched_process_exec(task, old_pid, bprm), v3.4: the new program has started, its arguments lie
- * on its stack and nobody has run in it. The end of every exec that succeeds, of both ABIs. The thread
- * may have got another number, that of its process. Without an entry, which only an exec under way while
- * the programs were attached lacks, the call counts as what its registers now say.
+ * raw_tp sched_process_exec(task, old_pid, bprm), v3.4: the new program is loaded, its arguments
+ * are on its stack and it has not run. The end of every successful exec of both ABIs. The thread
+ * may have changed its number to that of its process. Without saved entry state, which only
+ * happens if the exec began before the programs were attached, the registers give the syscall.
  */
 SEC("raw_tp/sched_process_exec")
 int exec_commit(struct bpf_raw_tracepoint_args *ctx)
@@ -42,15 +42,17 @@ int exec_commit(struct bpf_raw_tracepoint_args *ctx)
 	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
 		flags |= WIRE_EVENT_SCRIPT;
 	syscall_end(task, abi, nr, 0, flags, thread);
-	/* Of an exec that no rule has asked about, too: the next one may end before it leaves its own. */
+	/*
+	 * Delete it also if no rule names this exec: the next one may end before it saves its own.
+	 */
 	bpf_map_delete_elem(&tlg_enter_state, &thread);
 	return 0;
 }
 
 /*
- * raw_tp sched_process_exit(task, group_dead), v6.16 form: before the task's memory is released, so that
- * program and command line are there. Only a task inside exit or exit_group counts: any other call it
- * died in has reported itself.
+ * raw_tp sched_process_exit(task, group_dead), v6.16 form: runs before the task's memory is
+ * released, so that exe and command line can be read. Only tasks inside exit or exit_group count:
+ * a task that dies in another syscall reports that one itself.
  */
 SEC("raw_tp/sched_process_exit")
 int task_exit(struct bpf_raw_tracepoint_args *ctx)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the task list decides about a new task, and keeps with it for its life: audit_filter_task() in
- * kernel/auditsc.c. Rules about calls find it as a word of the event.
+ * Task list: the verdict on a new task, stored with it for its life, as in audit_filter_task() in
+ * kernel/auditsc.c. Exit rules read it as a word of the event.
  */
 #ifndef TOLLGATE_HOOKS_FORK_BPF_H
 #define TOLLGATE_HOOKS_FORK_BPF_H
@@ -15,13 +15,13 @@
 #include "lib/task.bpf.h"
 #include "lib/task_mark.bpf.h"
 
-/* For each half of the plan, 1 + index of the first test of a new task; 0 for none. */
+/* 1 + index of the first test of a new task, for each half of the plan; 0 for none. */
 volatile __u32 tlg_fork_tests[2];
 
 /*
- * raw tracepoint sched_process_fork(parent, child), v3.4: the new task has not run yet, and this runs in
- * the one that makes it. Misses the workers of io_uring, which have no such tracepoint. As the kernel asks
- * before the new task has a number of its own, `pid` is that of its maker.
+ * raw tracepoint sched_process_fork(parent, child), v3.4: the new task has not run yet; runs in
+ * its parent. Misses io_uring workers, which do not pass this tracepoint. `pid` is that of the
+ * parent, because the kernel's audit asks before the task has a number.
  */
 SEC("tp_btf/sched_process_fork")
 int task_fork(__u64 *ctx)

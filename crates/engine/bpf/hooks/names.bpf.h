@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Hooks of the calls that make and remove names. The kernel's function for each call has the names as
- * the kernel copied them; path_parentat() says which directory each led to; what follows says what was
- * made or removed there. All run in the calling task.
+ * Hooks of the syscalls that create and remove names. The kernel's function for each syscall has
+ * the names as the kernel copied them; path_parentat() has the directory of each; the functions
+ * that follow have the objects that are created or removed. All run in the calling task.
  */
 #ifndef TOLLGATE_HOOKS_NAMES_BPF_H
 #define TOLLGATE_HOOKS_NAMES_BPF_H
@@ -20,7 +20,9 @@
 
 #define RENAME_EXCHANGE 2 /* include/uapi/linux/fs.h */
 
-/* Starts the list of items: the names that the call was given, in the order of the kernel's getname(). */
+/*
+ * Starts the list of items with the names of the syscall, in the order of the kernel's getname().
+ */
 static __always_inline int start_names(const struct filename *first, const struct filename *second)
 {
 	struct task_struct *task = current();
@@ -92,8 +94,8 @@ int names_rename(__u64 *ctx)
 }
 
 /*
- * fexit on path_parentat(nd, flags, parent), v5.5: the directory of a name that is made or removed.
- * bind() of a socket to a path comes here too, without a name seen before.
+ * fexit on path_parentat(nd, flags, parent), v5.5: the directory of a name that is created or
+ * removed. bind() of a socket to a path also comes here, without an earlier name.
  */
 SEC("fexit/path_parentat")
 int names_parent(__u64 *ctx)
@@ -132,7 +134,7 @@ int names_parent(__u64 *ctx)
 			break;
 	if (at >= state->items && !state_add_named(state, WIRE_NAMETYPE_UNKNOWN, name))
 		return 0;
-	/* By way of memory: the verifier forgets which of eight it is, and walks on once. */
+	/* Through memory: the verifier forgets the value and checks the rest once. */
 	s->index = at;
 	at = s->index & (WIRE_ITEMS - 1);
 	item = &state->item[at];
@@ -150,7 +152,10 @@ int names_parent(__u64 *ctx)
 	return 0;
 }
 
-/* fexit on may_delete(idmap, dir, victim, isdir), v5.5: what is to be removed, or renamed, or replaced. */
+/*
+ * fexit on may_delete(idmap, dir, victim, isdir), v5.5: an object that is about to be removed,
+ * renamed or replaced.
+ */
 SEC("fexit/may_delete")
 int names_delete(__u64 *ctx)
 {
@@ -176,7 +181,7 @@ int names_delete(__u64 *ctx)
 	return 0;
 }
 
-/* What was to be made: the kernel lists it whether or not it came to be. */
+/* Adds an object to be created. The kernel lists it whether or not creation succeeds. */
 static __always_inline int add_created(__u64 dir, const struct dentry *dentry)
 {
 	struct wire_syscall *syscall;
@@ -239,7 +244,7 @@ int created_link(__u64 *ctx)
 	if (!(__u32)ctx[5])
 		item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
 	state_save_last_path(state, (struct dentry *)ctx[3], state->mnt);
-	/* The second name that the call was given is the old one. */
+	/* The second name of the syscall is the old one. */
 	item = &state->item[1];
 	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
 		return 0;
@@ -257,7 +262,7 @@ int created_link(__u64 *ctx)
 	return 0;
 }
 
-/* fexit on vfs_rename(rd), v5.12 form. What is replaced has come through may_delete(). */
+/* fexit on vfs_rename(rd), v5.12 form. A replaced object has passed may_delete(). */
 SEC("fexit/vfs_rename")
 int created_rename(__u64 *ctx)
 {
@@ -269,20 +274,20 @@ int created_rename(__u64 *ctx)
 	__u64 new_dir;
 
 	if (!bpf_core_field_exists(rd->old_dir))
-		return 0; /* v6.17 has another form: what is made is not seen there */
+		return 0; /* v6.17 has another form: created names are missing there */
 	if (!state || !state->deletes_allowed)
-		return 0; /* of two names of one object nothing is removed or made */
+		return 0; /* nothing changes if both names are the same object */
 	old = FOLLOW(renamedata, rd, old_dentry);
 	new = FOLLOW(renamedata, rd, new_dentry);
 	new_dir = (__u64)FOLLOW(renamedata, rd, new_dir);
 	if ((__u32)ctx[1]) {
-		/* The kernel has listed the new name before it was refused, unless something has it. */
+		/* The kernel lists the new name before it refuses, unless the name exists. */
 		if (state->deletes_allowed == 1 && !new->d_inode &&
 		    state_add_child(state, WIRE_NAMETYPE_CREATE, new_dir, new))
 			state_save_last_path(state, new, state->mnt);
 		return 0;
 	}
-	/* The two entries have changed places: each now stands under the other's name. */
+	/* The dentries have been exchanged: each now has the other's name. */
 	item = state_add_child(state, WIRE_NAMETYPE_CREATE, new_dir, old);
 	if (item) {
 		item_set_inode(item, old->d_inode);

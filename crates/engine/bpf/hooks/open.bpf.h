@@ -19,13 +19,13 @@
 
 #define O_TMPFILE_BIT 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
 
-/* Flags of which an open must have one for any rule to match; 0 when there are none. */
+/* Open flags of which an open must have one for any rule to match; 0 for no condition. */
 volatile __u32 tlg_open_gate;
 
-/* Whether open_may_open() is attached and sees what an open found. */
+/* Whether open_may_open() is attached. */
 volatile __u32 tlg_refusals;
 
-/* Where a name that led nowhere points: compares it with watches, as text. */
+/* Matches a name that does not exist against watches, as text. */
 static __always_inline void watch_missing_name(struct scratch *s, struct task_struct *task,
 					       __u32 dirfd, __u64 filename)
 {
@@ -76,7 +76,7 @@ static __always_inline void add_opened(struct syscall_state *state, const struct
 		state_save_last_path(state, dentry, (__u64)FOLLOW(file, file, f_path.mnt));
 }
 
-/* An open by name has ended, with `file` or an error. */
+/* Handles the end of an open by name; `file` is a file or an error. */
 static __always_inline int open_done(struct task_struct *task, struct wire_syscall *syscall,
 				     __u32 key, __u32 dirfd, const struct filename *filename,
 				     __u32 flags, const struct file *file)
@@ -86,19 +86,19 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 	__u32 epoch;
 
 	if (!s)
-		return 0; /* the call's end counts it */
+		return 0; /* counted at the end of the syscall */
 	epoch = syscall->epoch;
 	select_watches(s, syscall);
 	s->hits = 0;
 	if (!IS_ERR(file)) {
-		/* By way of memory: the verifier need not walk on twice. */
+		/* Through memory, so that the verifier does not follow both values. */
 		s->index = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
 		if (uses_watches(syscall))
 			watch_prefilter(s, FOLLOW(file, file, f_path.dentry),
 					FOLLOW(file, file, f_path.mnt), 0, 1 + s->index);
 	} else if ((__u64)file == (__u64)-ENOENT) {
 		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
-			return 0; /* nothing is there: the kernel's watches see what is */
+			return 0; /* nothing exists there, and the kernel's watches match existing objects */
 	} else if (uses_watches(syscall) && !tlg_refusals) {
 		watch_missing_name(s, task, dirfd, (__u64)filename);
 	}
@@ -125,9 +125,8 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 }
 
 /*
- * fexit on do_filp_open(dfd, pathname, op), v5.5: the one way from a name to an open file, for open and
- * its kin. Runs in the calling task; `pathname` is the kernel's copy. Misses calls that give a name which
- * the kernel cannot copy, as its audit does.
+ * fexit on do_filp_open(dfd, pathname, op), v5.5: every open by name. Runs in the calling task;
+ * `pathname` is the kernel's copy. Misses names that the kernel cannot copy, as its audit does.
  */
 SEC("fexit/do_filp_open")
 int open_filp(__u64 *ctx)
@@ -159,8 +158,8 @@ int open_filp(__u64 *ctx)
 }
 
 /*
- * fexit on do_open_execat(fd, name, flags), v5.5: a program, and the interpreters that it asks for. Runs
- * in the calling task. Not do_filp_open, which every open passes.
+ * fexit on do_open_execat(fd, name, flags), v5.5: an executed program and its interpreters. Runs
+ * in the calling task. do_filp_open is on the path of every open.
  */
 SEC("fexit/do_open_execat")
 int open_execat(__u64 *ctx)
@@ -172,14 +171,14 @@ int open_execat(__u64 *ctx)
 	if (key == WIRE_NO_SYSCALL)
 		return 0;
 	state_find(task->pid, key,
-		   &syscall); /* an interpreter is looked for by the plan of the program */
+		   &syscall); /* an interpreter is matched by the plan of its program */
 	return open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], 0,
 			 (struct file *)ctx[3]);
 }
 
 /*
- * fexit on may_open(idmap, path, acc_mode, flag), v5.5: an object was found and may not be opened so.
- * Attached only where a rule may match an open that failed and hits no watch: every open passes here.
+ * fexit on may_open(idmap, path, acc_mode, flag), v5.5: an object was found and access refused.
+ * Attached only if a rule can match a failed open that matches no watch: every open passes here.
  */
 SEC("fexit/may_open")
 int open_may_open(__u64 *ctx)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hooks of the calls that give a socket address or are given one. */
+/* Hooks of the syscalls with a socket address as input or output. */
 #ifndef TOLLGATE_HOOKS_SOCKET_BPF_H
 #define TOLLGATE_HOOKS_SOCKET_BPF_H
 
@@ -29,9 +29,9 @@ static __always_inline int save_sockaddr(__u32 len, __u64 address)
 }
 
 /*
- * fexit on move_addr_to_kernel(uaddr, ulen, kaddr), v5.5: the kernel's copy of the address that connect,
- * bind and the send calls are given. Runs in the calling task. Of several messages the last one counts,
- * as in audit_sockaddr().
+ * fexit on move_addr_to_kernel(uaddr, ulen, kaddr), v5.5: the kernel's copy of the address of
+ * connect, bind and the send syscalls. Runs in the calling task. Of several messages the last
+ * counts, as in audit_sockaddr().
  */
 SEC("fexit/move_addr_to_kernel")
 int sockaddr_kernel(__u64 *ctx)
@@ -40,8 +40,8 @@ int sockaddr_kernel(__u64 *ctx)
 }
 
 /*
- * fentry on move_addr_to_user(kaddr, klen, uaddr, ulen), v5.5: the address that accept, recvfrom and the
- * calls that ask for names are about to be given.
+ * fentry on move_addr_to_user(kaddr, klen, uaddr, ulen), v5.5: the address that accept, recvfrom
+ * and getsockname return. Runs in the calling task.
  */
 SEC("fentry/move_addr_to_user")
 int sockaddr_user(__u64 *ctx)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Programs on functions are bound to their function when they are loaded. What is loaded once for each
- * call is therefore a stub of a few instructions that jumps to a program loaded once: verifying the
- * whole body, some 40,000 steps, for each of a hundred calls would take seconds on a fast machine.
+ * Stubs: programs on the functions of syscalls. A program on a function is bound to it when it is
+ * loaded, so the loader makes one copy for each syscall. A stub has a few instructions and
+ * tail-calls a target that is loaded once: verifying the whole target, some 40,000 steps, for each
+ * of a hundred syscalls takes seconds.
  *
- * The jump needs both to be on functions of one type, to the letter: the kernel has two for syscalls,
- * which differ in the name of their argument, `regs` or, for calls that have no arguments and for those
- * that can be left out of a build, `__unused`. Hence two of each.
+ * A tail call needs the same function type on both sides, including argument names. The kernel has
+ * two types for syscalls: `regs`, or `__unused` for syscalls without arguments (SYSCALL_DEFINE0)
+ * and for those that can be configured out. Programs for the latter end in 0.
  */
 #ifndef TOLLGATE_HOOKS_STUB_BPF_H
 #define TOLLGATE_HOOKS_STUB_BPF_H
@@ -28,7 +29,7 @@ struct {
 } tlg_tail_exit SEC(".maps"), tlg_tail_exit0 SEC(".maps"), tlg_tail_noret SEC(".maps"),
 	tlg_tail_noret0 SEC(".maps");
 
-/* fexit on a syscall's function, v5.5. Runs in the calling task when the call ends. */
+/* fexit on the function of a syscall, v5.5. Runs in the calling task at the end of the syscall. */
 SEC("fexit/__x64_sys_close")
 int stub_sys_exit(__u64 *ctx)
 {
@@ -37,14 +38,11 @@ int stub_sys_exit(__u64 *ctx)
 	return 0;
 }
 
-/* Whether rules may match an openat, or an open, that only reads. */
+/* Whether a rule may match an openat, or an open, that only reads. */
 volatile __u32 tlg_openat_reads;
 volatile __u32 tlg_open_reads;
 
-/*
- * The same on the functions of openat and open: where rules match only what is opened to write, most opens
- * only read, and end here.
- */
+/* The same for openat and open: if rules only match opens for writing, most opens return here. */
 SEC("fexit/__x64_sys_close")
 int stub_openat(__u64 *ctx)
 {
@@ -65,7 +63,7 @@ int stub_open(__u64 *ctx)
 	return 0;
 }
 
-/* The same on a function whose argument is called `__unused`. */
+/* The same on a function whose argument is named `__unused`. */
 SEC("fexit/__do_sys_getpid")
 int stub_sys_exit0(__u64 *ctx)
 {
@@ -74,7 +72,7 @@ int stub_sys_exit0(__u64 *ctx)
 	return 0;
 }
 
-/* fentry on the function of a call that never ends. */
+/* fentry on the function of a syscall that does not return, v5.5. */
 SEC("fentry/__x64_sys_close")
 int stub_noreturn(__u64 *ctx)
 {
@@ -91,7 +89,7 @@ int stub_noreturn0(__u64 *ctx)
 	return 0;
 }
 
-/* fentry on the function of a call of which something must be remembered. */
+/* fentry on the function of a syscall that needs state of its entry, v5.5. */
 SEC("fentry/__x64_sys_close")
 int sys_enter_fn(__u64 *ctx)
 {
@@ -107,7 +105,9 @@ static __always_inline int fn_exit(__s64 ret, __u32 flags)
 	return 0;
 }
 
-/* Bodies of the stubs. Bound to a function of the right type, and never attached to it. */
+/*
+ * Tail-call targets of the stubs. Bound to a function of the right type and never attached to it.
+ */
 SEC("fexit/__x64_sys_close")
 int sys_exit_fn(__u64 *ctx)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Syscalls at the tracepoints of their entry and exit: the tracepoint engine, and what the fentry engine lacks. */
+/* Syscall tracepoints: all hooks of the tracepoint engine. */
 #ifndef TOLLGATE_HOOKS_TRACEPOINT_BPF_H
 #define TOLLGATE_HOOKS_TRACEPOINT_BPF_H
 
@@ -12,8 +12,9 @@
 #include "lib/task.bpf.h"
 
 /*
- * syscalls:sys_exit_X, v2.6.33, one attachment for each X in the plan. Runs in the calling task with
- * preemption off, after the call. Misses 32-bit calls, which have no tracepoint of their own.
+ * syscalls:sys_exit_X, v2.6.33, one attachment for each syscall of the plan. Runs in the calling
+ * task with preemption off, after the syscall. Misses 32-bit syscalls, which have no tracepoint of
+ * their own.
  */
 SEC("tracepoint/syscalls/sys_exit")
 int sys_exit_tp(struct trace_event_raw_sys_exit *ctx)
@@ -25,8 +26,8 @@ int sys_exit_tp(struct trace_event_raw_sys_exit *ctx)
 }
 
 /*
- * syscalls:sys_enter_X, v2.6.33, for calls whose arguments are replaced (execve) or that block for
- * long. Runs in the calling task before the call. Misses 32-bit calls.
+ * syscalls:sys_enter_X, v2.6.33, for syscalls that replace their arguments (execve) or block for
+ * long. Runs in the calling task before the syscall. Misses 32-bit syscalls.
  */
 SEC("tracepoint/syscalls/sys_enter")
 int sys_enter_tp(struct trace_event_raw_sys_enter *ctx)
@@ -46,9 +47,9 @@ int sys_enter_noret(struct trace_event_raw_sys_enter *ctx)
 }
 
 /*
- * raw_tp sys_exit: every call of both ABIs ends here; costs every call of the machine a program run.
- * Attached instead of sys_exit_tp when a rule names a 32-bit call; beside it when rules come to name one
- * later. Its bits say which calls are its own.
+ * raw_tp sys_exit, v4.17: every syscall of both ABIs. Runs a program for every syscall of the
+ * machine. Replaces sys_exit_tp if a rule names a 32-bit syscall; attached beside it if such a
+ * rule is added later. tlg_raw_exit selects its syscalls.
  */
 SEC("raw_tp/sys_exit")
 int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
@@ -63,8 +64,8 @@ int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * raw_tp sys_enter: for 32-bit calls that need their entry, on kernels without sched_prepare_exec, and
- * for 32-bit calls that never return, on kernels before v6.16.
+ * raw_tp sys_enter, v4.17: for 32-bit syscalls that need their entry on kernels without
+ * sched_prepare_exec, and for 32-bit syscalls that do not return on kernels before v6.16.
  */
 SEC("raw_tp/sys_enter")
 int sys_enter_raw(struct bpf_raw_tracepoint_args *ctx)

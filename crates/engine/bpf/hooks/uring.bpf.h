@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operations of io_uring that rules are about: by the submitter inside io_uring_enter, by a worker, or by the
+ * Hooks of io_uring operations, in the submitter inside io_uring_enter, in a worker, or in the
  * thread that polls the queue.
  *
- * Fentry engine: the kernel's function for each operation is hooked at its end, and at both ends where it
- * names objects; in between, the hooks inside the kernel see them as in a call. Operations that no rule is
- * about are other functions, and pay nothing.
+ * Fentry engine: the kernel's function of each operation is hooked at its end, and also at its
+ * start if the operation has objects; in between, the hooks inside the kernel record as for a
+ * syscall. Operations that no rule names are other functions and pay nothing.
  *
- * Tracepoint engine: the tracepoint that all operations pass when they are complete.
+ * Tracepoint engine: the tracepoint that every operation passes when it completes.
  */
 #ifndef TOLLGATE_HOOKS_URING_BPF_H
 #define TOLLGATE_HOOKS_URING_BPF_H
@@ -22,11 +22,11 @@
 #include "lib/syscall_state.bpf.h"
 #include "lib/task.bpf.h"
 
-/* What the function of an operation returns besides errors: io_uring/io_uring.h, Linux 6.12. */
-#define IOU_REQUEUE	   (-3072) /* by a worker */
-#define IOU_STOP_MULTISHOT (-125) /* done, as by 0 */
+/* Return values of an operation's function other than errors: io_uring/io_uring.h, Linux 6.12. */
+#define IOU_REQUEUE	   (-3072) /* to be tried again by a worker */
+#define IOU_STOP_MULTISHOT (-125) /* done, like 0 */
 
-/* What an operation evaluates, and its index in the call table. */
+/* Entry of the plan for an operation; sets `key` to its index in the syscall table. */
 static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
 {
 	if (op >= WIRE_URING_OPS)
@@ -36,8 +36,9 @@ static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
 }
 
 /*
- * fentry on the function of an operation, such as io_openat2(req, issue_flags), v6.0. Runs in the task that
- * does it. Makes the slot by which the hooks inside the kernel know that an operation is under way.
+ * fentry on the function of an operation, for example io_openat2(req, issue_flags), v6.0. Runs in
+ * the task that executes it. Claims the slot by which the hooks inside the kernel recognise the
+ * operation.
  */
 SEC("fentry/io_openat2")
 int uring_enter(__u64 *ctx)
@@ -60,7 +61,7 @@ struct {
 	__type(value, __u32);
 } tlg_tail_uring SEC(".maps");
 
-/* fexit on the same. */
+/* fexit on the same function, v6.0. */
 SEC("fexit/io_openat2")
 int stub_uring_exit(__u64 *ctx)
 {
@@ -70,9 +71,9 @@ int stub_uring_exit(__u64 *ctx)
 }
 
 /*
- * Body of the stub. An operation that would have to wait is tried again, and ends there. Its result is the
- * completion's, where the kernel's own record says 0; one whose result comes later has what the function
- * returned, as there. Without a slot, for which there was no room, the event has no objects.
+ * Tail-call target of the stub. An operation that would block is tried again and ends then. The
+ * result is that of the completion, where the kernel's own record has 0; if it comes later, it is
+ * the return value, as in the kernel. Without a slot the event has no objects.
  */
 SEC("fexit/io_openat2")
 int uring_exit(__u64 *ctx)
@@ -104,8 +105,9 @@ out:
 }
 
 /*
- * raw_tp io_uring_complete(ctx, req, ...), v6.0 form. Runs in the task that completes the operation: the
- * submitter, a worker or the thread that polls. Misses operations that complete unseen (IOSQE_CQE_SKIP_SUCCESS).
+ * raw_tp io_uring_complete(ctx, req, ...), v6.0 form. Runs in the task that completes the
+ * operation: submitter, worker or polling thread. Misses operations that post no completion
+ * (IOSQE_CQE_SKIP_SUCCESS).
  */
 SEC("raw_tp/io_uring_complete")
 int uring_complete(struct bpf_raw_tracepoint_args *ctx)
@@ -116,7 +118,7 @@ int uring_complete(struct bpf_raw_tracepoint_args *ctx)
 	__u32 key;
 	__u8 op;
 
-	if (!req) /* a message of the ring itself */
+	if (!req) /* a message of the ring */
 		return 0;
 	op = LOAD(io_kiocb, req, opcode);
 	syscall = uring_syscall(op, &key);

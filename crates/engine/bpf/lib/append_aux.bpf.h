@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Details of a call that has ended, into the event: those that hooks inside the kernel have seen, and
- * those that registers, task and memory still show. What lies in user memory may have been changed by
- * another thread since the kernel read it.
+ * Appends the auxiliary records of a syscall to its event: those in its state, and those that
+ * registers, task and user memory still show. Another thread can have changed user memory since
+ * the kernel read it.
  */
 #ifndef TOLLGATE_LIB_APPEND_AUX_BPF_H
 #define TOLLGATE_LIB_APPEND_AUX_BPF_H
@@ -25,7 +25,9 @@
 #define SOCKETCALL_WORDS 6 /* AUDITSC_ARGS, include/linux/audit.h */
 #define SOCKETCALL_BITS	 7
 
-/* How many arguments each call of socketcall has, in three bits each: nas[] in net/compat.c, v5.5. */
+/*
+ * Number of arguments of each socketcall operation, three bits each: nas[] in net/compat.c, v5.5.
+ */
 #define SOCKETCALL_ARGS 0x4b1bb56d246da6d8ULL
 
 static __always_inline struct wire_aux *append_aux(struct scratch *s, __u32 kind)
@@ -38,7 +40,7 @@ static __always_inline struct wire_aux *append_aux(struct scratch *s, __u32 kind
 	return aux;
 }
 
-/* Two descriptors in user memory. */
+/* Appends two descriptors from user memory. */
 static __always_inline void append_pair(struct scratch *s, __u64 from)
 {
 	__s32 fd[2];
@@ -66,11 +68,11 @@ static __always_inline void append_mmap(struct scratch *s, __u64 flags, __u64 fd
 	aux->word[1] = flags;
 }
 
-/* Arguments that a 32-bit call has in memory: audit_socketcall_compat(). */
+/* Appends the arguments of a 32-bit socketcall: audit_socketcall_compat(). */
 static __always_inline void append_socketcall(struct scratch *s)
 {
 	__u32 which = syscall_arg(&s->event, 0);
-	__u32 args[SOCKETCALL_BITS + 1] = {}; /* as many as three bits can say */
+	__u32 args[SOCKETCALL_BITS + 1] = {}; /* maximum of three bits */
 	struct wire_aux *aux;
 	__u32 count;
 
@@ -87,7 +89,7 @@ static __always_inline void append_socketcall(struct scratch *s)
 		append_pair(s, args[3]);
 }
 
-/* How an openat2 was to be: nothing when the kernel could not copy it. */
+/* Appends struct open_how of an openat2, unless the kernel could not copy it. */
 static __always_inline void append_open_how(struct scratch *s, const struct syscall_state *state)
 {
 	__u64 bytes = s->event.args[3];
@@ -125,7 +127,7 @@ static __always_inline void append_capset(struct scratch *s, const struct task_s
 	aux->word[4] = LOAD_WORD(AT(cred, cred, cap_ambient));
 }
 
-/* Details stand directly behind the objects, where the tail is aligned. */
+/* Auxiliary records follow the objects directly, where the tail is aligned. */
 __noinline int append_aux_records(struct scratch *s, const struct wire_syscall *syscall,
 				  const struct syscall_state *state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the end of a call takes out of its slot, into the event. */
+/* Copies the state of a syscall into its event. */
 #ifndef TOLLGATE_LIB_APPEND_ITEMS_BPF_H
 #define TOLLGATE_LIB_APPEND_ITEMS_BPF_H
 
@@ -12,8 +12,8 @@
 #include "lib/syscall_state.bpf.h"
 
 /*
- * Puts the items into the tail of the event, where tests and user space look for them. Their watches
- * have been compared.
+ * Appends the items to the event, where the filter and user space read them. Their watches have
+ * been matched.
  */
 __noinline int append_items(struct scratch *s, struct syscall_state *state)
 {
@@ -46,7 +46,7 @@ __noinline int append_items(struct scratch *s, struct syscall_state *state)
 	return 0;
 }
 
-/* Puts the socket address behind all else. */
+/* Appends the socket address. */
 static __always_inline void append_sockaddr(struct scratch *s, const struct syscall_state *state)
 {
 	__u32 len = state->address_len;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who stands behind a task, for which records have no room: its parent's name, and its control group,
- * which tells containers apart. Behind all else of an event, when the loader sets tlg_context.
+ * Context of a task that records have no field for: name of the parent, and control group, which
+ * identifies a container. At the end of an event if the loader sets tlg_context.
  */
 #ifndef TOLLGATE_LIB_CONTEXT_BPF_H
 #define TOLLGATE_LIB_CONTEXT_BPF_H
@@ -20,7 +20,7 @@ struct cgroup_walk {
 	__u64 node;
 };
 
-/* One step up, by the name that the node has in its directory. The root has none. */
+/* One step up, appending the name of the node. The root has none. */
 static long cgroup_step(__u32 index, void *data)
 {
 	struct cgroup_walk *walk = data;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Arguments and time of a syscall, saved at its entry and loaded when it ends. */
+/* State of a syscall saved at its entry and loaded at its exit: arguments and time. */
 #ifndef TOLLGATE_LIB_ENTER_STATE_BPF_H
 #define TOLLGATE_LIB_ENTER_STATE_BPF_H
 
@@ -9,7 +9,9 @@
 #include "lib/ring.bpf.h"
 #include "lib/task.bpf.h"
 
-/* What entries left for ends, by thread. The oldest gives way: it is counted where it is missed. */
+/*
+ * Saved state by thread. LRU: the oldest is evicted; the loss is counted when the state is missed.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -17,7 +19,7 @@ struct {
 	__type(value, struct wire_enter_state);
 } tlg_enter_state SEC(".maps");
 
-/* Keeps what will be gone or late when the call ends. */
+/* Saves what is overwritten or too late to read when the syscall ends. */
 static __always_inline void save_enter_state(struct task_struct *task)
 {
 	const struct pt_regs *regs = task_regs(task);
@@ -33,7 +35,7 @@ static __always_inline void save_enter_state(struct task_struct *task)
 		count_truncated(WIRE_TRUNC_ENTER_STATE);
 }
 
-/* Takes what the call's entry left. An exec that failed early has left nothing and lost nothing. */
+/* Loads the state saved at entry. An exec that fails early has saved none and loses nothing. */
 static __always_inline void load_enter_state(struct wire_event *event, __u32 thread)
 {
 	struct wire_enter_state *entry = bpf_map_lookup_elem(&tlg_enter_state, &thread);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * From a call that has ended to an event in the ring: gate, facts for the rules, rules, and only for
- * what they keep the rest. Every engine's programs end here.
+ * Turns a finished syscall into an event in the ring: read the facts that rules test, run the
+ * rules, and read the rest only if a rule records the event. Programs of every engine end here.
  */
 #ifndef TOLLGATE_LIB_EVENT_BPF_H
 #define TOLLGATE_LIB_EVENT_BPF_H
@@ -49,7 +49,9 @@ static __always_inline __u32 open_perm(const struct wire_event *event,
 	return ACC_MODE(flags);
 }
 
-/* What the kernel's audit reports for a call that a signal interrupted: audit_return_fixup(). */
+/*
+ * The exit code that the kernel's audit reports for an interrupted syscall: audit_return_fixup().
+ */
 static __always_inline __s64 audit_return_fixup(__s64 ret)
 {
 	if (ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND ||
@@ -59,8 +61,8 @@ static __always_inline __s64 audit_return_fixup(__s64 ret)
 }
 
 /*
- * The command line, read once for each image of a task as far as this CPU's cache reaches. The kernel
- * reads it once for a task and keeps it: what the task writes there later is not shown either way.
+ * Appends the command line, read once per exec of a task as long as this CPU's cache has it. The
+ * kernel's audit reads it once per task and keeps it. Later writes by the task show in neither.
  */
 static __always_inline void append_proctitle(struct scratch *s, const struct task_struct *task,
 					     __u64 mm)
@@ -88,7 +90,7 @@ static __always_inline void append_proctitle(struct scratch *s, const struct tas
 	s->used += cache->len;
 }
 
-/* Arguments from the new program's memory, where nobody but the kernel has written yet. */
+/* Appends argv from the new program's memory, which only the kernel has written so far. */
 static __always_inline void append_argv(struct scratch *s, __u64 mm)
 {
 	__u64 from = LOAD(mm_struct, mm, arg_start);
@@ -113,7 +115,7 @@ static __always_inline void append_argv(struct scratch *s, __u64 mm)
 	s->used += len;
 }
 
-/* The two paths of the task are functions of their own, which the verifier walks once and not in pairs. */
+/* Separate functions, so that the verifier checks each once and not their product. */
 __noinline int append_exe(struct scratch *s)
 {
 	struct task_struct *task = current();
@@ -167,9 +169,9 @@ static __always_inline void append_strings(struct scratch *s, const struct task_
 }
 
 /*
- * Whether a call without a slot has named nothing: hooks see every name that the kernel has copied, and
- * every descriptor that it has taken. An attribute call has copied its name when it finds nothing behind
- * it, and not when its flags are wrong.
+ * Whether a syscall without state has no objects: hooks see every name that the kernel copies and
+ * every descriptor that it uses. An attribute syscall copies its name before lookup fails, but not
+ * if its flags are invalid.
  */
 static __always_inline __u32 has_no_objects(const struct scratch *s,
 					    const struct wire_syscall *syscall)
@@ -182,7 +184,7 @@ static __always_inline __u32 has_no_objects(const struct scratch *s,
 	       syscall->objects[0].lookup == WIRE_LOOKUP_FD || s->event.exit == (__u64)-EINVAL;
 }
 
-/* The objects of the call, from what hooks have seen or from what its arguments say. */
+/* Appends the objects of the syscall: from the state if there is one, else from its arguments. */
 static __always_inline void fill_objects(struct scratch *s, const struct wire_syscall *syscall,
 					 struct syscall_state *state)
 {
@@ -192,7 +194,7 @@ static __always_inline void fill_objects(struct scratch *s, const struct wire_sy
 		resolve_objects(s, syscall->objects);
 }
 
-/* Of the facts that rules look at, those about the task. */
+/* Reads the task facts that rules test. */
 static __always_inline void fill_task_facts(struct wire_event *event, struct task_struct *task,
 					    __u32 facts)
 {
@@ -205,7 +207,7 @@ static __always_inline void fill_task_facts(struct wire_event *event, struct tas
 		fill_creds(event, task);
 }
 
-/* Facts that the rules of this call look at, and no others. */
+/* Reads the facts that the rules of this syscall test. */
 static __always_inline void fill_facts(struct scratch *s, struct task_struct *task,
 				       const struct wire_syscall *syscall,
 				       struct syscall_state *state)
@@ -245,7 +247,7 @@ static __always_inline __u32 evaluate(struct scratch *s, const struct wire_sysca
 	return run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
 }
 
-/* Puts behind an event what comes last, and gives the bytes that it has. */
+/* Appends label and context; returns the length of the event. */
 static __always_inline __u32 finish_event(struct scratch *s, const struct task_struct *task)
 {
 	append_label(s, task);
@@ -256,8 +258,8 @@ static __always_inline __u32 finish_event(struct scratch *s, const struct task_s
 }
 
 /*
- * A call that rules name has ended: to its event, if they keep one. For an operation of io_uring `thread` is
- * its number.
+ * Emits the event of a finished syscall if a rule records it. For an io_uring operation `thread`
+ * is the operation.
  */
 static __always_inline void emit_event(struct task_struct *task, const struct wire_syscall *syscall,
 				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 thread,
@@ -319,12 +321,11 @@ static __always_inline void emit_event(struct task_struct *task, const struct wi
 }
 
 /*
- * A call has ended: `flags` has WIRE_EVENT_RETURNED when `ret` is its result, and `thread` is the number
- * under which its entry was remembered. Runs in the task that made it.
+ * Handles the end of a syscall. `flags` has WIRE_EVENT_RETURNED if `ret` is its result; `thread`
+ * is the number under which its entry state was saved. Runs in the task that made it.
  *
- * An exec that succeeds has ended when the program has started: at its return the registers are those of
- * an execve of the new program's ABI, whatever the call was (set_personality_64bit() in
- * arch/x86/kernel/process_64.c).
+ * A successful exec ends when the program has started: at its return the registers are those of an
+ * execve of the new program's ABI (set_personality_64bit() in arch/x86/kernel/process_64.c).
  */
 static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u32 nr, __s64 ret,
 					__u32 flags, __u32 thread)

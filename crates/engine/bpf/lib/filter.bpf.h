@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The rules of one call, in order; the first whose tests all hold decides. The meaning of each test is
- * that of audit_filter_rules() in kernel/auditsc.c, Linux 6.12, and of audit::plan::eval.
+ * Filter: the rules of one syscall in order. The first whose tests all hold decides. Tests have
+ * the semantics of audit_filter_rules() in kernel/auditsc.c, Linux 6.12, and of audit::plan::eval.
  */
 #ifndef TOLLGATE_LIB_FILTER_BPF_H
 #define TOLLGATE_LIB_FILTER_BPF_H
@@ -14,7 +14,8 @@
 #include "lib/task.bpf.h"
 #include "lib/watch.bpf.h"
 
-#define EVENT_WORD_MASK	 63 /* a wire_event has 46 words; what lies behind is ours too */
+#define EVENT_WORD_MASK \
+	63 /* a wire_event has 46 words; the memory after it belongs to the scratch area */
 #define OBJECT_WORD_MASK 15
 #define S_IFMT		 0170000
 #define MINORBITS	 20
@@ -89,8 +90,8 @@ static __always_inline int test_object(struct scratch *s, struct wire_object *ob
 }
 
 /*
- * A name that led nowhere: the kernel asks about its owner, device and inode number all the same, and
- * compares what it has initialised them to. Read in audit_alloc_name(), kernel/auditsc.c.
+ * Tests a name that does not exist. The kernel compares its owner, device and inode number with
+ * their initial values: audit_alloc_name(), kernel/auditsc.c.
  */
 static __always_inline int test_missing(struct scratch *s, const struct wire_test *test)
 {
@@ -106,16 +107,16 @@ static __always_inline int test_missing(struct scratch *s, const struct wire_tes
 	}
 }
 
-/* Whether a name without inode led nowhere: elsewhere it was not seen where it leads. */
+/* Whether a name without inode does not exist. Elsewhere it was not resolved. */
 static __always_inline int is_missing(const struct scratch *s, const struct wire_object *object)
 {
 	if (object->flags & WIRE_OBJECT_FS_EXCLUDED)
-		return object->flags & WIRE_OBJECT_NAMED; /* without a name it is no item at all */
+		return object->flags & WIRE_OBJECT_NAMED; /* without a name it is not an item */
 	return object->lookup == WIRE_LOOKUP_HOOKED || object->lookup == WIRE_LOOKUP_TEXT ||
 	       s->event.exit == (__u64)-ENOENT;
 }
 
-/* Whether an object is what a watch was looked up to. */
+/* Whether the inode of an object is that of a watch. */
 static __always_inline int is_watched(struct scratch *s, const struct wire_object *object,
 				      __u32 watch)
 {
@@ -129,7 +130,10 @@ static __always_inline int is_watched(struct scratch *s, const struct wire_objec
 	return object->flags & WIRE_OBJECT_INODE && watched && watched->watch == watch;
 }
 
-/* The same; where no object of the event is, the watch was hit by its name, and by any of them. */
+/*
+ * The same; if no object of the event has the watch's inode, the watch matched by name and any
+ * object may be it.
+ */
 static __always_inline int may_be_watched(struct scratch *s, const struct wire_object *object,
 					  __u32 watch)
 {
@@ -170,7 +174,10 @@ static long same_step(__u32 index, void *data)
 	return !walk->holds;
 }
 
-/* Whether several tests hold for one object: audit_filter_inode_name() asks rules about one at a time. */
+/*
+ * Whether several tests hold for one object: audit_filter_inode_name() tests rules against one
+ * name at a time.
+ */
 static __always_inline int test_same(struct scratch *s, __u32 index, const struct wire_test *test)
 {
 	struct same_walk walk = { .s = s, .object = index, .at = test->value, .holds = 1 };
@@ -179,7 +186,7 @@ static __always_inline int test_same(struct scratch *s, __u32 index, const struc
 	return walk.holds;
 }
 
-/* Whether a test holds for one object. A function of its own, which the verifier walks once. */
+/* Whether a test holds for one object. Not inlined: the verifier checks it once. */
 __noinline int test_item(struct scratch *s, __u32 index, const struct wire_test *test)
 {
 	struct wire_object *object;
@@ -257,7 +264,7 @@ static long rule_step(__u32 index, void *data)
 			(test->op == WIRE_OP_EQ);
 		break;
 	case WIRE_TEST_TYPE:
-		/* `!=` means that no object is of the type: audit_match_filetype(). */
+		/* `!=` holds if no object has the type: audit_match_filetype(). */
 		holds = test_objects(s, test) == (test->op == WIRE_OP_EQ);
 		break;
 	default:
@@ -268,7 +275,10 @@ static long rule_step(__u32 index, void *data)
 	return 0;
 }
 
-/* Runs the rules from test `first` on. Returns WIRE_RECORD | rule, a rule that suppresses, or none. */
+/*
+ * Runs the rules from test `first`. Returns WIRE_RECORD | rule, a rule that suppresses the event,
+ * or NO_VERDICT.
+ */
 __noinline int run_rules(struct scratch *s, __u32 first)
 {
 	struct rule_walk walk = { .s = s, .at = first, .verdict = NO_VERDICT };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The filesystem list: on which file systems names are not looked at. An item there is marked, has no inode
- * and hits no watch; rules see it as a name that led nowhere, and where it has no name of its own, not at all.
+ * The filesystem list: file systems whose names are not audited. An item there is flagged, has no
+ * inode and matches no watch. Rules treat it as a name that does not exist, or ignore it if it has
+ * no name.
  */
 #ifndef TOLLGATE_LIB_FS_FILTER_BPF_H
 #define TOLLGATE_LIB_FS_FILTER_BPF_H
@@ -10,20 +11,20 @@
 #include "lib/kernel.bpf.h"
 #include "lib/plan.bpf.h"
 
-/* Whether a plan has such a list. */
+/* Whether a plan has a filesystem list. */
 volatile __u32 tlg_fs_filter;
 
-/* The file systems with this magic number, or, with `all_others`, those with another one. */
+/* Excludes the file systems with this magic number or, with `all_others`, those with any other. */
 struct fs_exclusion {
 	__u32 magic;
 	__u32 all_others;
 };
 
-/* The list of either half of the plan. */
+/* The lists, one per half of the plan. */
 volatile struct fs_exclusion tlg_fs_excluded[2][WIRE_FILESYSTEMS];
 volatile __u32 tlg_fs_excluded_count[2];
 
-/* A function of its own, which the verifier walks once. */
+/* Not inlined: the verifier checks it once. */
 __noinline int is_magic_excluded(__u32 magic)
 {
 	__u32 half = tlg_epoch & 1;
@@ -38,7 +39,7 @@ __noinline int is_magic_excluded(__u32 magic)
 	return 0;
 }
 
-/* Whether names on a file system are left out, which the kernel vouches for. */
+/* Whether a file system is excluded. `sb` is a trusted pointer. */
 static __always_inline __u32 is_fs_excluded(const struct super_block *sb)
 {
 	return tlg_fs_filter && is_magic_excluded(sb->s_magic);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The few kernel types that are read, with the members that are read. libbpf moves every access to
- * where the running kernel keeps that member (CO-RE), so order and neighbours do not matter here.
+ * The kernel types that the programs read, with only the members that they read. CO-RE relocates
+ * each access, so order and omissions do not matter.
  */
 #ifndef TOLLGATE_LIB_KERNEL_BPF_H
 #define TOLLGATE_LIB_KERNEL_BPF_H
@@ -46,7 +46,7 @@ typedef struct {
 	__u32 val;
 } kgid_t;
 
-/* Begins with eight bytes that are a number on every kernel: what any word is read as. */
+/* Starts with an 8-byte number on every kernel: LOAD_WORD() reads any word through it. */
 struct timespec64 {
 	__s64 tv_sec;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Security labels of tasks, as far as they can be read: those of AppArmor, whose name is text. SELinux and
- * Smack keep numbers whose text only their own code knows.
+ * Security labels of tasks: only those of AppArmor, which are text. SELinux and Smack store
+ * numbers that only their own code can translate.
  */
 #ifndef TOLLGATE_LIB_LABEL_BPF_H
 #define TOLLGATE_LIB_LABEL_BPF_H
@@ -12,15 +12,15 @@
 #include "lib/scratch.bpf.h"
 
 #define LABEL_BYTES	   512
-#define TARGET_LABEL_BYTES 72 /* what fits into a detail */
+#define TARGET_LABEL_BYTES 72 /* what fits into an auxiliary record */
 
-/* Whether AppArmor gives tasks labels. */
+/* Whether AppArmor labels tasks. */
 const volatile __u32 tlg_apparmor;
 
-/* v4.20: where in the credentials each security module has its part. */
+/* v4.20: offset of each security module's data in the credentials. */
 extern const void apparmor_blob_sizes __ksym __weak;
 
-/* 1 + offset of AppArmor's part, or 0: learnt by daemon_register, before anything is attached. */
+/* 1 + offset of AppArmor's data, or 0; set by daemon_register, before anything is attached. */
 __u32 tlg_label_offset;
 
 static __always_inline void find_label_offset(void)
@@ -35,12 +35,15 @@ static __always_inline __u64 label_of(const struct cred *cred)
 {
 	__u64 parts = (__u64)cred->security;
 
-	/* The first is known to the verifier, which leaves out what follows where there is no AppArmor. */
+	/* tlg_apparmor is constant: without AppArmor the verifier removes the rest. */
 	return tlg_apparmor && tlg_label_offset && parts ? LOAD_WORD(parts + tlg_label_offset - 1)
 							 : 0;
 }
 
-/* Name of a label, or 0, and the mode of its profile. A label of several profiles has no one name. */
+/*
+ * Name of a label, or 0, and the mode of its profile. A label of several profiles has no single
+ * name.
+ */
 static __always_inline __u64 label_name(__u64 label, __u32 *mode)
 {
 	__u64 profile;
@@ -53,7 +56,7 @@ static __always_inline __u64 label_name(__u64 label, __u32 *mode)
 	return LOAD(aa_label, label, hname);
 }
 
-/* Reads the text of a label to where the tail ends. Returns its length. */
+/* Appends the text of a label. Returns its length. */
 static __always_inline __u32 read_label(struct scratch *s, __u64 label, __u32 *mode)
 {
 	__u64 name = label_name(label, mode);
@@ -66,8 +69,8 @@ static __always_inline __u32 read_label(struct scratch *s, __u64 label, __u32 *m
 }
 
 /*
- * Puts the label of the task behind all else. The title's cache is the task's by now, if it has memory; it
- * keeps the label of one image, whose name never changes while the task has it.
+ * Appends the label of the task. append_proctitle() has made the cache that of this task if it has
+ * memory. The name of a label does not change during one exec of a task.
  */
 static __always_inline void append_label(struct scratch *s, const struct task_struct *task)
 {

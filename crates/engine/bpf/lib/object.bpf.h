@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the call named. Without hooks inside the file system there are two sources: a descriptor, whose
- * file shows what the kernel used, and the string in user memory, which another thread may have
- * changed after the kernel read it. The first is taken wherever the call has one.
+ * Objects of a syscall without hooks inside the file system. There are two sources: a descriptor,
+ * whose file is the one that the kernel used, and the string in user memory, which another thread
+ * may have changed since the kernel read it. The descriptor is used if the syscall has one.
  */
 #ifndef TOLLGATE_LIB_OBJECT_BPF_H
 #define TOLLGATE_LIB_OBJECT_BPF_H
@@ -27,7 +27,7 @@ static __always_inline struct wire_object *object_at(struct scratch *s, __u32 at
 	return tail_at(s, at);
 }
 
-/* Reads the object's name behind its wire_object. Returns its first byte, or 0. */
+/* Reads the name of an object after its wire_object. Returns its first byte, or 0. */
 static __always_inline __u8 read_name(struct scratch *s, struct wire_object *to, __u64 from)
 {
 	__u8 *name = tail_at(s, s->used + sizeof(*to));
@@ -39,7 +39,7 @@ static __always_inline __u8 read_name(struct scratch *s, struct wire_object *to,
 	len = bpf_probe_read_user_str(name, WIRE_NAME_BYTES, (void *)from);
 	if (len < 0)
 		count_truncated(WIRE_TRUNC_NAME);
-	if (len <= 0) /* the helper answers 0 for "" */
+	if (len <= 0) /* the helper returns 0 for "" */
 		return 0;
 	to->name_len = len - 1;
 	to->flags |= WIRE_OBJECT_NAMED;
@@ -70,7 +70,10 @@ static __always_inline __u32 has_slash(struct scratch *s, __u32 at, __u32 len)
 	return search.found;
 }
 
-/* Finds where a name starts from; where that is also its directory, notes the directory's inode. */
+/*
+ * Finds the directory that a name starts from; if it is also the parent of the object, fills
+ * `to->parent`.
+ */
 static __always_inline void find_base(const struct task_struct *task, struct scratch *s,
 				      struct object *object, struct wire_object *to, __u32 lookup,
 				      __u32 dirfd, __u8 first)
@@ -100,7 +103,7 @@ static __always_inline void find_base(const struct task_struct *task, struct scr
 	}
 }
 
-/* Takes the object's facts from an open file. */
+/* Fills an object from an open file. */
 static __always_inline void fill_from_file(struct object *object, struct wire_object *to,
 					   __u64 file)
 {
@@ -120,7 +123,7 @@ static __always_inline void fill_from_file(struct object *object, struct wire_ob
 	to->flags |= WIRE_OBJECT_INODE;
 }
 
-/* Says what the path of an object is, which starts at `at` in the tail. */
+/* Sets the length of the path of an object, which starts at `at` in the tail. */
 static __always_inline void set_path_len(struct scratch *s, struct wire_object *to, __u32 at,
 					 __u32 removed)
 {
@@ -129,7 +132,7 @@ static __always_inline void set_path_len(struct scratch *s, struct wire_object *
 		to->flags |= WIRE_OBJECT_REMOVED;
 }
 
-/* Notes one object of the call: a wire_object, its name and its path in the tail. */
+/* Appends one object of the syscall: a wire_object, its name and its path. */
 __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_shape *shape)
 {
 	struct task_struct *task = current();
@@ -168,7 +171,9 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 		   event->flags & WIRE_EVENT_STARTED) {
 		__u64 mm = (__u64)FOLLOW(task_struct, task, mm);
 
-		/* The name that the kernel put above the new program's environment: AT_EXECFN. */
+		/*
+		 * AT_EXECFN: the name that the kernel copied above the new program's environment.
+		 */
 		first = read_name(s, to, LOAD(mm_struct, mm, env_end));
 		to->flags |= WIRE_OBJECT_KERNEL;
 		file = LOAD(mm_struct, mm, exe_file);
@@ -209,7 +214,7 @@ __noinline int resolve_object(struct scratch *s, __u32 index, const struct wire_
 	return 0;
 }
 
-/* Notes the objects of a call that has these WIRE_OBJECTS shapes. */
+/* Appends the objects of a syscall with these WIRE_OBJECTS shapes. */
 static __always_inline void resolve_objects(struct scratch *s, const struct wire_shape *shapes)
 {
 	for (int i = 0; i < WIRE_OBJECTS; i++)
@@ -217,7 +222,7 @@ static __always_inline void resolve_objects(struct scratch *s, const struct wire
 			resolve_object(s, i, &shapes[i]);
 }
 
-/* Which watches one object hits. */
+/* Matches one object against watches. */
 __noinline int watch_object(struct scratch *s, __u32 index)
 {
 	struct wire_object *to;
@@ -233,7 +238,7 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 		return 0;
 	hits.count = &s->hits;
 	hits.list = s->hit;
-	/* The directory of what is made or removed is an object of its own to the kernel. */
+	/* To the kernel, the directory of a created or deleted name is an object of its own. */
 	leaves = to->effect == WIRE_EFFECT_USE && !(to->flags & WIRE_OBJECT_CREATED) ? 1 : 2;
 
 	if (object->dentry && watch_ancestors(s, &hits, object->dentry, object->mnt, HIT_LEAF))
@@ -246,7 +251,7 @@ __noinline int watch_object(struct scratch *s, __u32 index)
 	return 0;
 }
 
-/* Which watches the program of the task is. */
+/* Matches the executable of the task against watches. */
 __noinline int watch_exe(struct scratch *s)
 {
 	struct task_struct *task = current();

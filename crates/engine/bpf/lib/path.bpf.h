@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Paths out of the kernel's directory tree: text of a path, leaf first (user space turns it round),
- * and facts of an inode. What d_path() in fs/d_path.c does, without its retry when a directory above
- * is renamed meanwhile.
+ * Paths from the dentry tree: text, leaf first (user space reverses it), and facts of an inode.
+ * Like d_path() in fs/d_path.c, but without its retry if a directory above is renamed meanwhile.
  */
 #ifndef TOLLGATE_LIB_PATH_BPF_H
 #define TOLLGATE_LIB_PATH_BPF_H
@@ -14,7 +13,8 @@
 #include "lib/scratch.bpf.h"
 #include "lib/task.bpf.h"
 
-#define INLINE_NAME 40 /* bytes that eight-byte loads copy faster than a helper does */
+#define INLINE_NAME \
+	40 /* names up to this length are copied by words, which is faster than a helper */
 
 struct path_walk {
 	struct scratch *s;
@@ -23,19 +23,19 @@ struct path_walk {
 	__u64 mnt;
 	__u64 root_dentry;
 	__u64 root_mnt;
-	__u32 from; /* where in the tail the text starts */
+	__u32 from; /* start of the text in the tail */
 	__u32 deleted;
-	__u32 crossed; /* the text goes on above a mount */
-	__u32 uncacheable; /* it has no directory */
+	__u32 crossed; /* the path crosses a mount */
+	__u32 uncacheable; /* the object has no parent directory */
 };
 
-/* v3.10 and v3.13; their addresses are known where the kernel lists its data symbols. */
+/* v3.10 and v3.13; need data symbols in kallsyms. */
 extern const void rename_lock __ksym __weak;
 extern const void mount_lock __ksym __weak;
 
 /*
- * How often directory entries have been moved, and mounts made or taken away: above a mount nothing
- * changes while both stand. What is below is looked at itself.
+ * Sequence numbers of renames and of mounts: nothing above a mount changes while both are the
+ * same. Levels below a mount are compared one by one.
  */
 static __always_inline __u64 tree_version(void)
 {
@@ -72,7 +72,7 @@ static __always_inline void copy_component(struct scratch *s, __u64 dentry)
 	s->used += len + 1;
 }
 
-/* One step up from a dentry: to its parent, or across a mount. 0 at the top. */
+/* One step up from a dentry: 1 in the same mount, 2 across a mount, 0 at the top. */
 static __always_inline int step_up(__u64 *dentry, __u64 *mnt)
 {
 	__u64 mount = *mnt - bpf_core_field_offset(struct mount, mnt);
@@ -115,7 +115,7 @@ static long path_step(__u32 index, void *data)
 	}
 	copy_component(walk->s, walk->dentry);
 	if (parent == walk->dentry) {
-		/* No directory: memfd_create() and friends, which simple_dname() calls deleted. */
+		/* No parent: memfd_create() and the like, which simple_dname() marks as deleted. */
 		walk->deleted = 1;
 		walk->uncacheable = 1;
 		return 1;
@@ -124,12 +124,15 @@ static long path_step(__u32 index, void *data)
 	return 0;
 }
 
-/* Whether events carry what records have no room for: paths of objects, and what context.bpf.h adds. */
+/*
+ * Whether events carry what records have no field for: paths of objects, and the fields of
+ * context.bpf.h.
+ */
 const volatile __u32 tlg_context;
 
 /*
- * Appends the components of the path of `s->object[index]`, as long as it may be, leaf first; those of
- * the root are one without a name. Returns whether the object has been removed.
+ * Appends the components of the path of `s->object[index]`, leaf first; the root is one empty
+ * component. Returns whether the object is deleted.
  */
 __noinline int walk_path(struct scratch *s, __u32 index)
 {
@@ -151,7 +154,7 @@ __noinline int walk_path(struct scratch *s, __u32 index)
 	walk.root_dentry = LOAD(path, root, dentry);
 	walk.root_mnt = LOAD(path, root, mnt);
 	walk.from = s->used;
-	/* d_unlinked(): unhashed and no root. */
+	/* d_unlinked(): unhashed and not a root. */
 	walk.deleted =
 		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
 	walk.cache->levels = 0;
@@ -181,7 +184,7 @@ static __always_inline int cache_holds(const struct path_cache *cache, const str
 	return !cache->version || cache->version == tree_version();
 }
 
-/* Copies whole words, a few bytes too many; `most` is a constant. */
+/* Copies whole words, up to 7 bytes too many; `most` is a constant. */
 static __always_inline void copy_words(__u64 *to, const __u64 *from, __u32 bytes, __u32 most)
 {
 	for (__u32 i = 0; i < most / 8; i++) {
@@ -191,7 +194,7 @@ static __always_inline void copy_words(__u64 *to, const __u64 *from, __u32 bytes
 	}
 }
 
-/* Appends the components of a path to the tail. Returns whether the object has been removed. */
+/* Appends the components of a path. Returns whether the object is deleted. */
 static __always_inline __u32 append_path(struct scratch *s, const struct task_struct *task,
 					 const struct dentry *dentry, const struct vfsmount *mnt,
 					 enum path_slot slot)
@@ -208,7 +211,7 @@ static __always_inline __u32 append_path(struct scratch *s, const struct task_st
 	};
 	__u32 len;
 
-	/* d_unlinked(), by loads that the kernel vouches for. */
+	/* d_unlinked(), with trusted loads. */
 	walk.deleted = !dentry->d_hash.pprev && dentry->d_parent != dentry;
 	if (cache_holds(cache, dentry, &walk)) {
 		copy_words(tail_at(s, s->used), cache->text, cache->bytes, CACHED_TEXT);
@@ -248,7 +251,7 @@ static __always_inline void fill_inode(struct wire_inode *to, __u64 inode)
 	to->_pad = 0;
 }
 
-/* The same of an inode that the kernel vouches for. */
+/* The same for a trusted pointer. */
 static __always_inline void copy_inode(struct wire_inode *to, const struct inode *inode)
 {
 	to->ino = inode->i_ino;

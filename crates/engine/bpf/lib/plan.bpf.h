@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The calls that rules name, as every program asks for them first, and who is never audited.
+ * The plan: the syscalls that rules name, and the task that is not audited.
  *
- * There is room for two plans, so that one can be written while the other is in force. Everything that
- * decides is in two halves: calls, tests, watches. tlg_epoch counts the plans, and its lowest bit is the
- * half in force: one store puts another plan in force. A call that hooks inside the kernel have seen keeps
- * the plan of the first of them until it ends. What only spares work (gates, the bits of sys_exit_raw) is
- * not in halves: user space opens it before that store and narrows it after.
+ * There is room for two plans, so that one can be written while the other is in force. Syscalls,
+ * tests and watches are in two halves. tlg_epoch counts the plans; its lowest bit is the half in
+ * force, so one store switches plans. A syscall in progress keeps the plan under which its first
+ * hook ran. What only saves work (the open gate, the bits of sys_exit_raw) is not in halves: user
+ * space widens it before the switch and narrows it after.
  */
 #ifndef TOLLGATE_LIB_PLAN_BPF_H
 #define TOLLGATE_LIB_PLAN_BPF_H
@@ -15,9 +15,9 @@
 #include "lib/kernel.bpf.h"
 #include "lib/load.bpf.h"
 
-/* The daemon, which is never audited; learnt by daemon_register. */
+/* The daemon, which is not audited; set by daemon_register. */
 __u32 tlg_daemon_tgid;
-__u64 tlg_daemon_start; /* when it was killed, its number can be given again */
+__u64 tlg_daemon_start; /* start time: the number of a killed daemon can be reused */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -31,17 +31,17 @@ struct {
 /* The plan in force. */
 volatile __u32 tlg_epoch;
 
-/* The plan before it, while its half is whole, or NO_EPOCH. */
+/* Epoch of the previous plan while its half is intact, or NO_EPOCH. */
 volatile __u32 tlg_epoch_prev;
 
-/* Kernel ticks when the plan in force was put in force in place of another, or 0. */
+/* jiffies when the plan in force replaced another one, or 0. */
 volatile __u64 tlg_switched_at;
 
-/* The numbers that the raw sys_enter, or sys_exit, is for: one bit each. */
+/* Bitmaps of the syscalls that the raw sys_enter and sys_exit handle. */
 volatile __u64 tlg_raw_enter[WIRE_ABIS][WIRE_SYSCALLS / 64];
 volatile __u64 tlg_raw_exit[WIRE_ABIS][WIRE_SYSCALLS / 64];
 
-/* What a plan says about a call; `key` is its index in the call table. */
+/* Entry of a plan for a syscall; `key` is its index in the syscall table. */
 static __always_inline struct wire_syscall *plan_syscall_at(__u32 epoch, __u32 key)
 {
 	__u32 index = (epoch & 1) * WIRE_PLAN_ENTRIES + key;
@@ -49,13 +49,13 @@ static __always_inline struct wire_syscall *plan_syscall_at(__u32 epoch, __u32 k
 	return bpf_map_lookup_elem(&tlg_syscalls, &index);
 }
 
-/* What the plan in force says. */
+/* Entry of the plan in force. */
 static __always_inline struct wire_syscall *plan_syscall(__u32 key)
 {
 	return plan_syscall_at(tlg_epoch, key);
 }
 
-/* Whether a task is the daemon's. */
+/* Whether a task belongs to the daemon. */
 static __always_inline int is_daemon(const struct task_struct *task)
 {
 	return (__u32)task->tgid == tlg_daemon_tgid &&
@@ -70,7 +70,10 @@ static __always_inline int raw_selects(const volatile __u64 (*bits)[WIRE_SYSCALL
 	return (bits[abi][nr / 64] >> (nr % 64)) & 1;
 }
 
-/* An argument as the call takes it: a 64-bit program may leave more in the registers of a 32-bit call. */
+/*
+ * An argument as the syscall reads it: a 64-bit program can leave upper bits in the registers of a
+ * 32-bit syscall.
+ */
 static __always_inline __u64 syscall_arg(const struct wire_event *event, __u32 index)
 {
 	__u64 arg = event->args[index & 3];

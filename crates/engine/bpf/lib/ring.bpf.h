@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The one way out of the kernel side: count, submit, wake. */
+/* Ring buffer output: count, submit, wake the reader. */
 #ifndef TOLLGATE_LIB_RING_BPF_H
 #define TOLLGATE_LIB_RING_BPF_H
 
@@ -12,7 +12,7 @@ struct {
 	__uint(max_entries, 4096); /* set by the loader */
 } tlg_ring SEC(".maps");
 
-/* Read by user space through its mapping: no bpf(2) call that could make a program be skipped. */
+/* Read by user space through mmap: a bpf(2) call could make the kernel skip a program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* one per possible CPU, set by the loader */
@@ -21,10 +21,7 @@ struct {
 	__type(value, struct wire_counts);
 } tlg_counts SEC(".maps");
 
-/*
- * Of each rule of both plans, how many events the ring had no room for: at rule * 2 + half. Only written
- * when one is lost.
- */
+/* Events of each rule that the ring had no room for, at rule * 2 + half. Only written on a loss. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 << WIRE_RULE_BITS);
@@ -33,7 +30,7 @@ struct {
 	__type(value, __u64);
 } tlg_rule_drops SEC(".maps");
 
-/* The reader is about to sleep: the next event must wake it. Written by both sides. */
+/* Set by the reader before it sleeps: the next event must wake it. Written by both sides. */
 volatile __u32 tlg_waiting;
 
 static __always_inline struct wire_counts *counts(void)
@@ -51,7 +48,7 @@ static __always_inline void count_lost(enum wire_lost why)
 		here->lost[why]++;
 }
 
-/* A function of its own, which the verifier walks once and not at each call of it. */
+/* Not inlined: the verifier checks it once. */
 __noinline int count_truncated(__u32 what)
 {
 	struct wire_counts *here = counts();
@@ -62,11 +59,11 @@ __noinline int count_truncated(__u32 what)
 }
 
 /*
- * Wake-ups cost more than everything else together (1,250 to 7,100 ns an event), so an event wakes
- * the reader only when it has said that it sleeps. The check comes after the record is visible: the
- * reader sets the flag, looks at the ring once more, and only then sleeps, so one of the two sees the
- * other. The discarded record carries the wake-up, because the flag may rise after the output's own
- * flags were chosen.
+ * A wake-up costs more than the rest of an event (1,250 to 7,100 ns), so an event wakes the reader
+ * only if it sleeps. The reader sets tlg_waiting, checks the ring once more and then sleeps; this
+ * side checks tlg_waiting after its record is visible. So one of the two sees the other. A
+ * discarded record carries the wake-up, because the flag may be set after the flags of the output
+ * were chosen.
  */
 static __always_inline void wake_reader(void)
 {
@@ -90,12 +87,12 @@ static __always_inline void count_rule_drop(__u32 rule)
 }
 
 /*
- * How many bytes may wait in the ring before the rest is for rules that deny: what they keep has room while a
- * call of theirs is let pass. 0 without such rules.
+ * Ring bytes available to all rules. The rest is reserved for rules that deny, so that syscalls
+ * that were permitted have room for their events. 0 without such rules.
  */
 volatile __u64 tlg_ring_shared;
 
-/* Whether others than such rules have room. */
+/* Whether the ring has room outside the reserve. */
 static __always_inline int has_room(void)
 {
 	__u64 common = tlg_ring_shared;
@@ -103,7 +100,10 @@ static __always_inline int has_room(void)
 	return !common || bpf_ringbuf_query(&tlg_ring, BPF_RB_AVAIL_DATA) < common;
 }
 
-/* What is kept by `verdict` and was denied, or failed as if it were, takes no room from calls let pass. */
+/*
+ * Submits an event. An event of a denied syscall, or one that failed with EPERM, takes no room
+ * from the reserve.
+ */
 static __always_inline void submit(struct wire_event *event, __u32 len, __u32 verdict)
 {
 	struct wire_counts *here = counts();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where an event is built. One area per CPU: the programs of this engine run with preemption off and
- * never inside one another. The programs of a preemptible engine need an area per task instead.
+ * Per-CPU memory in which an event is built. The programs of this engine run with preemption off
+ * and never nest. A preemptible engine would need one area per task.
  */
 #ifndef TOLLGATE_LIB_SCRATCH_BPF_H
 #define TOLLGATE_LIB_SCRATCH_BPF_H
@@ -10,29 +10,29 @@
 #include "lib/kernel.bpf.h"
 
 #define TAIL_MASK   (WIRE_TAIL_BYTES - 1)
-#define TAIL_SLACK  8192 /* the largest single write behind a masked offset */
-#define DEPTH_MAX   64 /* components of a path that are compared with watches */
+#define TAIL_SLACK  8192 /* largest single write after a masked offset */
+#define DEPTH_MAX   64 /* path components that are compared with watches */
 #define DEPTH_MASK  (DEPTH_MAX - 1)
 #define PREFIX_MASK (2 * DEPTH_MAX - 1)
 #define HITS_MAX    16
 #define HIT_LEAF \
-	0x10000 /* the object itself, not a directory above it; below it the watch's number */
+	0x10000 /* flag of a hit: the object itself, not a directory above it; the low bits are the watch */
 
-/* What is known of an object beside what the event says. */
+/* Facts of an object that are not in the event. */
 struct object {
-	__u64 dentry; /* of the object itself, or 0 */
+	__u64 dentry; /* dentry of the object, or 0 */
 	__u64 mnt;
-	__u64 base_dentry; /* what its name starts from, or 0 */
+	__u64 base_dentry; /* where its name starts, or 0 */
 	__u64 base_mnt;
-	__u64 last; /* struct qstr of a name below `dentry` that is meant, or 0 */
+	__u64 last; /* struct qstr of a name below `dentry`, or 0 */
 	__u32 at; /* offset of its wire_object in the tail */
-	__u32 text; /* its name must be compared as text */
+	__u32 text; /* the name is matched as text */
 };
 
-/* A name being cut into components. Kept here and not on the stack: the verifier follows stack words. */
+/* State of splitting a name into components. Not on the stack: the verifier tracks stack words. */
 struct name_scan {
-	__u64 hash; /* of the component's whole words so far */
-	__u64 word; /* its bytes since */
+	__u64 hash; /* hash of the component's complete words */
+	__u64 word; /* bytes after the last complete word */
 	__u32 at; /* where in the tail the name starts */
 	__u32 len;
 	__u32 bytes; /* of the component so far */
@@ -44,10 +44,10 @@ struct name_scan {
 #define CACHED_TEXT   192
 
 /*
- * The path that this CPU turned into text last, and what it went through. A level is good while its
- * dentry still has its parent, its name's hash (which the kernel keys with the parent) and its length:
- * that is three loads a level, where the text costs ten. Above a mount it is good while nothing was
- * moved or mounted: what a mount stands on is not freed.
+ * The last path that this CPU converted to text. A level is valid while its dentry has the same
+ * parent, name hash (keyed with the parent by the kernel) and length: three loads per level, where
+ * the text takes ten. Above a mount the text is valid while nothing is moved or mounted: a mount
+ * point is not freed.
  */
 struct path_cache {
 	__u64 dentry;
@@ -72,12 +72,12 @@ enum path_slot {
 	PATH_SLOTS,
 };
 
-#define CACHED_LABEL 64 /* a longer one is read again for each event */
+#define CACHED_LABEL 64 /* longer labels are read for each event */
 
-/* The command line that this CPU copied last, and whose it is: a task's image since its last exec. */
+/* The last command line and label that this CPU read, with their task and its exec count. */
 struct title_cache {
 	__u64 start; /* of the task */
-	__u64 exec; /* how often it has started a program */
+	__u64 exec; /* exec count of the task */
 	__u32 pid;
 	__u32 len;
 	__u64 text[WIRE_PROCTITLE_BYTES / 8];
@@ -90,17 +90,17 @@ struct title_cache {
 struct scratch {
 	struct wire_event event;
 	__u8 tail[WIRE_TAIL_BYTES +
-		  TAIL_SLACK]; /* directly behind the event: both leave together */
+		  TAIL_SLACK]; /* directly after the event: both are submitted together */
 	__u32 used; /* bytes of the tail */
-	__u32 epoch; /* of the plan whose watches are looked for */
-	__u32 half; /* that it is in */
+	__u32 epoch; /* epoch of the plan whose watches are matched */
+	__u32 half; /* half of that plan */
 	__u32 hits;
 	__u32 hit[HITS_MAX];
 	__u32 exe_hits;
 	__u32 exe_hit[HITS_MAX];
 	__u32 depth;
-	__u32 index; /* a number that passes through memory */
-	__u64 name; /* a struct qstr that is to be hashed */
+	__u32 index; /* a number stored to make the verifier forget its value */
+	__u64 name; /* struct qstr to hash */
 	struct object object[WIRE_ITEMS];
 	__u64 component[DEPTH_MAX]; /* hashes, leaf first */
 	__u64 prefix
@@ -109,7 +109,7 @@ struct scratch {
 	struct name_scan scan;
 	struct path_cache path_cache[PATH_SLOTS];
 	struct title_cache title_cache;
-	__u64 unwatched_mnt; /* a mount above which nothing was watched at unwatched_version, by unwatched_epoch */
+	__u64 unwatched_mnt; /* no watch above this mount at unwatched_version, in unwatched_epoch */
 	__u64 unwatched_version;
 	__u32 unwatched_epoch;
 };
@@ -128,7 +128,7 @@ static __always_inline struct scratch *scratch(void)
 	return bpf_map_lookup_elem(&tlg_scratch, &cpu);
 }
 
-/* Address `offset` bytes into the tail; the mask is what the verifier must see before each use. */
+/* Address in the tail. The verifier needs the mask before each use. */
 static __always_inline void *tail_at(struct scratch *s, __u32 offset)
 {
 	return &s->tail[offset & TAIL_MASK];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The family of a call's socket address, for rules that ask for it: from the kernel's own copy where hooks
- * have seen it, else from user memory when the call has ended, as move_addr_to_kernel() and
- * move_addr_to_user() in net/socket.c have found or left it there.
+ * The family of a syscall's socket address, for rules that test it: from the kernel's copy if
+ * hooks have recorded one, else from user memory at the end of the syscall, where
+ * move_addr_to_kernel() and move_addr_to_user() in net/socket.c read or wrote it.
  */
 #ifndef TOLLGATE_LIB_SOCKADDR_BPF_H
 #define TOLLGATE_LIB_SOCKADDR_BPF_H
@@ -23,7 +23,7 @@
 #define COMPAT_MMSG_BYTES 32
 #define SOCKETCALL_MOST	  6 /* arguments */
 
-/* Where the address of a call is that socketcall makes. */
+/* Where the address of a socketcall operation is. */
 static __always_inline __u32 socketcall_address(__u32 which)
 {
 	switch (which) {
@@ -52,7 +52,7 @@ static __always_inline __u32 socketcall_address(__u32 which)
 	}
 }
 
-/* A number of 4 bytes in user memory, or 0. */
+/* A 32-bit number in user memory, or 0. */
 static __always_inline __u32 user_u32(__u64 from)
 {
 	__u32 value = 0;
@@ -71,7 +71,7 @@ static __always_inline __u64 user_pointer(__u64 from, __u32 abi)
 	return value;
 }
 
-/* The arguments from the second on that an address can be in or behind: with pointers in `event`'s ABI. */
+/* The arguments that can hold or lead to an address, with pointers of the event's ABI. */
 struct address_args {
 	__u64 second;
 	__u64 third;
@@ -90,7 +90,7 @@ static __always_inline void fill_address_args(struct address_args *args,
 	args->sixth = event->abi == WIRE_B64 ? regs->r9 : (__u32)regs->bp;
 }
 
-/* Reads the family that lies in user memory, if the kernel has copied or written an address there. */
+/* Reads the family from user memory if the kernel has read or written an address there. */
 static __always_inline int read_user_family(const struct wire_event *event,
 					    const struct wire_syscall *syscall, __u16 *family)
 {
@@ -106,7 +106,7 @@ static __always_inline int read_user_family(const struct wire_event *event,
 		__u32 given[SOCKETCALL_MOST] = {};
 
 		where = socketcall_address(syscall_arg(event, 0));
-		/* The last arguments of a call that has fewer may not be there to read. */
+		/* The last arguments may not be readable if the operation has fewer. */
 		if (bpf_probe_read_user(given, sizeof(given), (void *)args.second) &&
 		    bpf_probe_read_user(given, sizeof(given) / 2, (void *)args.second))
 			return 0;
@@ -145,8 +145,8 @@ static __always_inline int read_user_family(const struct wire_event *event,
 }
 
 /*
- * Fills in what rules ask about the address. A call that hooks look at and that has no slot, or none with an
- * address, has copied none.
+ * Sets the fields that rules about the address test. A hooked syscall without state, or with state
+ * that has no address, has copied none.
  */
 __noinline int fill_sockaddr_family(struct scratch *s, const struct wire_syscall *syscall,
 				    const struct syscall_state *state)

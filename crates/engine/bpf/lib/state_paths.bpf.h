@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where the objects of a call lie: the paths by which the kernel reached them, links followed and mounts
- * crossed. Records have no room for them, so they are looked for only when the loader sets tlg_context;
- * else none of this is executed.
+ * Resolved paths of a syscall's objects, with symbolic links followed and mounts crossed. Records
+ * have no field for them, so they are only read if the loader sets tlg_context.
  *
- * Hooks inside the kernel see an object before it is renamed or removed, so its path is walked there and
- * kept beside the slot of the call.
+ * Hooks inside the kernel see an object before it is renamed or removed: they walk its path and
+ * store it beside the state of the syscall.
  */
 #ifndef TOLLGATE_LIB_STATE_PATHS_BPF_H
 #define TOLLGATE_LIB_STATE_PATHS_BPF_H
@@ -18,7 +17,7 @@
 #include "lib/scratch.bpf.h"
 #include "lib/syscall_state.bpf.h"
 
-#define STATE_PATH_BYTES 4096 /* bytes of paths of one call together; a power of two */
+#define STATE_PATH_BYTES 4096 /* bytes of all paths of one syscall; a power of two */
 
 struct state_paths {
 	__u8 text[STATE_PATH_BYTES + WIRE_NAME_BYTES];
@@ -26,12 +25,12 @@ struct state_paths {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* STATE_SLOTS where hooks inside the kernel look for paths */
+	__uint(max_entries, 1); /* STATE_SLOTS if hooks record paths */
 	__type(key, __u32);
 	__type(value, struct state_paths);
 } tlg_state_paths SEC(".maps");
 
-/* Text beside the slot of a call, or NULL. */
+/* Paths beside the slot of a syscall, or NULL. */
 static __always_inline struct state_paths *state_paths_of(const struct syscall_state *state)
 {
 	__u32 thread = state->thread;
@@ -46,7 +45,7 @@ static __always_inline struct state_paths *state_paths_of(const struct syscall_s
 	return NULL;
 }
 
-/* Keeps the path of `s->object[0]` with an item of the call. */
+/* Stores the path of `s->object[0]` with an item. */
 __noinline int state_save_path(struct scratch *s, struct syscall_state *state, __u32 at)
 {
 	struct state_paths *paths;
@@ -64,7 +63,7 @@ __noinline int state_save_path(struct scratch *s, struct syscall_state *state, _
 	s->used = 0;
 	removed = walk_path(s, 0);
 	if (s->used >= WIRE_NAME_BYTES) {
-		count_truncated(WIRE_TRUNC_PATH); /* a part of a path names something else */
+		count_truncated(WIRE_TRUNC_PATH); /* a truncated path names another object */
 		return 0;
 	}
 	if (bpf_probe_read_kernel(&paths->text[used & (STATE_PATH_BYTES - 1)],
@@ -72,14 +71,14 @@ __noinline int state_save_path(struct scratch *s, struct syscall_state *state, _
 		return 0;
 	at &= WIRE_ITEMS - 1;
 	item = &state->item[at];
-	/* What a call makes need not stand in the tree yet, or any more. */
+	/* A created object need not be in the tree yet, or any more. */
 	set_path_len(s, item, 0, removed && item->effect == WIRE_NAMETYPE_NORMAL);
 	state->path_at[at] = used;
 	state->path_used = used + s->used;
 	return 0;
 }
 
-/* Keeps the path of a directory entry, when somebody wants it. */
+/* Stores the path of a dentry with an item if tlg_context is set. */
 static __always_inline void state_save_item_path(struct syscall_state *state, __u32 at,
 						 const struct dentry *dentry, __u64 mnt)
 {
@@ -95,14 +94,14 @@ static __always_inline void state_save_item_path(struct syscall_state *state, __
 	state_save_path(s, state, at);
 }
 
-/* The same for the item that was added last. */
+/* The same for the last item. */
 static __always_inline void state_save_last_path(struct syscall_state *state,
 						 const struct dentry *dentry, __u64 mnt)
 {
 	state_save_item_path(state, state->items - 1, dentry, mnt);
 }
 
-/* Puts the path of an item behind its name. */
+/* Appends the path of an item after its name. */
 __noinline int append_item_path(struct scratch *s, const struct syscall_state *state, __u32 at)
 {
 	const struct wire_object *item;

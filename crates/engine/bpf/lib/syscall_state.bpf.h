@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What hooks inside the kernel see of a call's objects, kept until the call ends: names where only the
- * kernel could write them, inodes, and the watches that they hit.
+ * State of a syscall in progress, recorded by hooks inside the kernel until the syscall ends:
+ * names that only the kernel could write, inodes, and the watches that they match.
  *
- * A call may sleep between what a hook sees and its end, so this is kept by thread. Slots are found by
- * the thread's number, a few places further when one is taken: no update copies a slot, and nothing is
- * allocated. When all places are taken, the oldest call gives way, if it is old: it hangs, or has died
- * inside. A call without a slot has its names read from user memory at its end, marked so.
+ * A syscall can sleep between a hook and its end, so the state is stored by thread. A slot is
+ * found by thread number, up to STATE_PROBES slots further on collision: no update copies a slot
+ * and nothing is allocated. If all are taken, a stale one is evicted: its syscall hangs, or its
+ * task died inside. A syscall without a slot has its names read from user memory at its end, and
+ * flagged.
  *
- * An operation of io_uring has a slot beside that of the call: the kernel does it on the way out of any call,
- * or in the middle of an exec.
+ * An io_uring operation has a slot of its own beside that of the syscall: the kernel runs it on
+ * the way out of any syscall, or inside an exec.
  */
 #ifndef TOLLGATE_LIB_SYSCALL_STATE_BPF_H
 #define TOLLGATE_LIB_SYSCALL_STATE_BPF_H
@@ -27,27 +28,27 @@
 
 #define STATE_SLOTS	 1024 /* a power of two */
 #define STATE_PROBES	 4
-#define STATE_TEXT_BYTES 8192 /* names of one call together; a power of two */
-#define SHORT_TEXT	 64 /* a name that is copied faster than a helper does */
-#define SOCKADDR_BYTES	 128 /* struct sockaddr_storage */
-#define HOOKED_FACTS	 (WIRE_FACT_HOOKED | WIRE_FACT_AUX)
-#define STATE_STALE_TICKS \
-	10000 /* ticks after which a slot is taken from a call that has not ended */
-#define STATE_URING_OP 0x80000000U /* beside the number of a thread: its operation of io_uring */
+#define STATE_TEXT_BYTES 8192 /* names of one syscall; a power of two */
+#define SHORT_TEXT \
+	64 /* names up to this length are copied by words, which is faster than a helper */
+#define SOCKADDR_BYTES	  128 /* struct sockaddr_storage */
+#define HOOKED_FACTS	  (WIRE_FACT_HOOKED | WIRE_FACT_AUX)
+#define STATE_STALE_TICKS 10000 /* jiffies after which a slot can be evicted */
+#define STATE_URING_OP	  0x80000000U /* flag of a thread number: its io_uring operation */
 
 struct syscall_state {
-	__u32 thread; /* whose call it is, or with STATE_URING_OP whose operation; 0 when the slot is free */
-	__u32 syscall; /* index in the call table */
-	__u32 epoch; /* of the plan that it was made under, and that decides about the call */
+	__u32 thread; /* owner: thread number, with STATE_URING_OP for an operation; 0 if the slot is free */
+	__u32 syscall; /* index in the syscall table */
+	__u32 epoch; /* epoch of the plan that decides about the syscall */
 	__u64 since; /* kernel ticks */
 	__u32 items;
 	__u32 text_used;
-	__u32 open_flags; /* that the kernel opens with */
+	__u32 open_flags; /* open flags that the kernel uses */
 	__u32 open_mode;
-	__u32 opened; /* the two above are known */
+	__u32 opened; /* open_flags and open_mode are valid */
 	__u32 hits;
 	__u32 hit[HITS_MAX];
-	__u64 mnt; /* mount of the directory seen last */
+	__u64 mnt; /* mount of the last directory */
 	__u64 filename[WIRE_ITEMS]; /* struct filename behind an item's name */
 	__u64 dir[WIRE_ITEMS]; /* inode of a PARENT item */
 	__u64 last[WIRE_ITEMS]; /* hash and length of the last component of its name */
@@ -56,8 +57,8 @@ struct syscall_state {
 	__u32 path_used; /* of struct state_paths */
 	__u32 address_len;
 	__u8 address[SOCKADDR_BYTES]; /* of a socket */
-	__u32 deletes_allowed; /* how often the kernel has allowed this call to remove something */
-	__u32 refused; /* the item added last is what an open found and may not have: its name is to come */
+	__u32 deletes_allowed; /* successful may_delete() checks of this syscall */
+	__u32 refused; /* the last item is an object that may_open() refused; its name follows */
 	__u32 aux_count;
 	struct wire_aux aux[WIRE_AUX_RECORDS];
 	struct wire_object item[WIRE_ITEMS];
@@ -66,18 +67,21 @@ struct syscall_state {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* STATE_SLOTS where the engine has hooks inside the kernel */
+	__uint(max_entries, 1); /* STATE_SLOTS if the engine has hooks inside the kernel */
 	__type(key, __u32);
 	__type(value, struct syscall_state);
 } tlg_sys_state SEC(".maps");
 
-/* Once a slot was missing: from then on a call without one may have hit a watch all the same. */
+/*
+ * Set when a slot could not be claimed: from then on a syscall without state may have matched a
+ * watch.
+ */
 __u32 tlg_state_overflow;
 
-/* Whether operations of io_uring may be hooked. */
+/* Whether io_uring operations are hooked. */
 volatile __u32 tlg_uring;
 
-/* Whether the engine has hooks inside the kernel at all. */
+/* Whether the engine has hooks inside the kernel. */
 const volatile __u32 tlg_hooked;
 
 static __always_inline struct syscall_state *state_at(__u32 index)
@@ -87,13 +91,13 @@ static __always_inline struct syscall_state *state_at(__u32 index)
 	return bpf_map_lookup_elem(&tlg_sys_state, &key);
 }
 
-/* What stands in the slot of a thread's call, or of its operation. */
+/* Owner of the slot of a thread's syscall or io_uring operation. */
 static __always_inline __u32 state_owner(__u32 thread, __u32 key)
 {
 	return key < WIRE_URING_FIRST ? thread : thread | STATE_URING_OP;
 }
 
-/* The slot that an owner has, or NULL. */
+/* Slot of an owner, or NULL. */
 static __always_inline struct syscall_state *state_lookup(__u32 thread)
 {
 	for (__u32 i = 0; i < STATE_PROBES; i++) {
@@ -106,8 +110,8 @@ static __always_inline struct syscall_state *state_lookup(__u32 thread)
 }
 
 /*
- * The slot of a thread's call, or NULL. `syscall` is what the plan in force says about the call, and becomes
- * what the plan of the slot says. A slot whose plan is gone is none: two plans have come since.
+ * State of a thread's syscall, or NULL. `syscall` is the entry of the plan in force; set to the
+ * entry of the plan of the slot. A slot of an older plan than the previous one is ignored.
  */
 static __always_inline struct syscall_state *state_find(__u32 thread, __u32 key,
 							struct wire_syscall **syscall)
@@ -128,7 +132,7 @@ static __always_inline struct syscall_state *state_find(__u32 thread, __u32 key,
 	return state;
 }
 
-/* A slot for a call of the current task: its own of before, emptied, or a free one, or an old one. */
+/* Claims a slot for a syscall of the current task: its own, emptied; a free one; or a stale one. */
 static __always_inline struct syscall_state *state_claim(const struct task_struct *task, __u32 key,
 							 const struct wire_syscall *syscall)
 {
@@ -174,7 +178,7 @@ static __always_inline struct syscall_state *state_claim(const struct task_struc
 	return state;
 }
 
-/* The slot that the call has already, or a new one. */
+/* The slot of the syscall, or a new one. */
 static __always_inline struct syscall_state *
 state_find_or_claim(const struct task_struct *task, __u32 key, struct wire_syscall **syscall)
 {
@@ -183,13 +187,16 @@ state_find_or_claim(const struct task_struct *task, __u32 key, struct wire_sysca
 	return state ? state : state_claim(task, key, *syscall);
 }
 
-/* Gives back the slot of a thread's call, or operation, unless it has been taken from it. */
+/* Frees the slot of an owner unless it has been evicted. */
 static __always_inline void state_free(struct syscall_state *state, __u32 owner)
 {
 	__sync_val_compare_and_swap(&state->thread, owner, 0);
 }
 
-/* Frees the slot of a call which the plan in force does not decide about. Returns whether there was one. */
+/*
+ * Frees the slot of a syscall that the plan in force has no rule for. Returns whether there was
+ * one.
+ */
 static __always_inline __u32 state_drop(__u32 thread, __u32 key)
 {
 	__u32 owner = state_owner(thread, key);
@@ -202,21 +209,22 @@ static __always_inline __u32 state_drop(__u32 thread, __u32 key)
 }
 
 /*
- * Whether the current task may do operations of io_uring, itself or as a worker: what it submits it does in
- * io_uring_enter, or on its way out of any call or interrupt.
+ * Whether the current task may run io_uring operations, itself or as a worker. What a task submits
+ * runs in io_uring_enter or on its way out of any syscall or interrupt.
  */
 static __always_inline int may_run_uring(const struct task_struct *task)
 {
 	if (!tlg_uring)
 		return 0;
-	/* Loaded as it stands: a cast costs every open more. */
+	/* No FOLLOW() here: a cast makes every open slower. */
 	return task->flags & PF_IO_WORKER ||
 	       (bpf_core_field_exists(task->io_uring) && task->io_uring);
 }
 
 /*
- * Frees the slot of an operation in the middle of which the hooks were replaced: none is under way when a call
- * of the same thread ends. The call has no slot then, for the hooks took it for the operation.
+ * Frees the slot of an operation whose hooks were replaced while it ran: no operation is in
+ * progress when a syscall of the same thread ends. The syscall has no slot then, because the hooks
+ * recorded it as the operation.
  */
 static __always_inline void state_drop_stale_uring(const struct task_struct *task, __u32 thread)
 {
@@ -230,8 +238,9 @@ static __always_inline void state_drop_stale_uring(const struct task_struct *tas
 }
 
 /*
- * Which call the current task is in, when hooks are to look at it: its index in the call table, or
- * WIRE_NO_SYSCALL. Other calls run through the hooked functions too, and pay for no more than this.
+ * Index in the syscall table of the syscall that the current task is in, or WIRE_NO_SYSCALL if
+ * hooks have nothing to record. Other syscalls pass the hooked functions too and pay only for this
+ * check.
  */
 static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wire_syscall **syscall)
 {
@@ -247,7 +256,7 @@ static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wir
 			return *syscall && (*syscall)->facts & HOOKED_FACTS ? key : WIRE_NO_SYSCALL;
 		}
 		if (task->flags & PF_IO_WORKER)
-			return WIRE_NO_SYSCALL; /* its registers are those of who has started it */
+			return WIRE_NO_SYSCALL; /* its registers are those of the task that created it */
 	}
 	if (nr >= WIRE_SYSCALLS)
 		return WIRE_NO_SYSCALL;
@@ -260,20 +269,23 @@ static __always_inline __u32 hooked_syscall(struct task_struct *task, struct wir
 	return key;
 }
 
-/* The slot of the call that the current task is in, if an earlier hook has made one, and the call. */
+/*
+ * State and plan entry of the syscall that the current task is in, if an earlier hook has claimed
+ * a slot.
+ */
 static __always_inline struct syscall_state *state_current(struct wire_syscall **syscall)
 {
 	struct task_struct *task = current();
 	__u32 key;
 
-	*syscall = NULL; /* the verifier lets nobody copy what was never set */
+	*syscall = NULL; /* the verifier refuses to copy an unset variable */
 	key = hooked_syscall(task, syscall);
 	return key == WIRE_NO_SYSCALL ? NULL : state_find(task->pid, key, syscall);
 }
 
 /*
- * Whether hooks have looked at a call that ends now without a slot: not when they may have done so by a plan
- * that had no rule for it.
+ * Whether hooks have recorded all objects of a syscall that ends without state. Not if it may have
+ * begun under a plan that had no rule for it.
  */
 static __always_inline __u32 hooks_saw_all(const struct wire_syscall *syscall)
 {
@@ -281,7 +293,7 @@ static __always_inline __u32 hooks_saw_all(const struct wire_syscall *syscall)
 	       bpf_jiffies64() - tlg_switched_at >= STATE_STALE_TICKS;
 }
 
-/* Adds an item without name and inode. */
+/* Adds a PATH item without name and inode. */
 static __always_inline struct wire_object *state_add_item(struct syscall_state *state, __u32 part)
 {
 	__u32 at = state->items;
@@ -291,7 +303,7 @@ static __always_inline struct wire_object *state_add_item(struct syscall_state *
 		count_truncated(WIRE_TRUNC_SYSCALL_STATE);
 		return NULL;
 	}
-	barrier_var(at); /* v6.1 forgets the bound of what is kept on the stack in between */
+	barrier_var(at); /* the verifier of v6.1 loses bounds of spilled registers */
 	at &= WIRE_ITEMS - 1;
 	item = &state->item[at];
 	item->name_len = 0;
@@ -307,7 +319,7 @@ static __always_inline struct wire_object *state_add_item(struct syscall_state *
 	return item;
 }
 
-/* Room for a name of the item added last. */
+/* Space for the name of the last item. */
 static __always_inline __u8 *state_text_room(struct syscall_state *state)
 {
 	__u32 at = state->text_used;
@@ -319,7 +331,7 @@ static __always_inline __u8 *state_text_room(struct syscall_state *state)
 	return &state->text[at & (STATE_TEXT_BYTES - 1)];
 }
 
-/* Says what has been put into the room. */
+/* Records the name written to that space. */
 static __always_inline void state_commit_name(struct syscall_state *state, struct wire_object *item,
 					      __u32 len, __u32 flags)
 {
@@ -329,7 +341,7 @@ static __always_inline void state_commit_name(struct syscall_state *state, struc
 	item->flags |= WIRE_OBJECT_NAMED | flags;
 }
 
-/* Gives the item added last a name that the kernel has copied. */
+/* Sets the name of the last item to a name that the kernel copied. */
 static __always_inline void state_set_name(struct syscall_state *state, struct wire_object *item,
 					   const struct filename *filename)
 {
@@ -347,7 +359,7 @@ static __always_inline void state_set_name(struct syscall_state *state, struct w
 	state_commit_name(state, item, len - 1, WIRE_OBJECT_KERNEL);
 }
 
-/* Adds an item with a name that the kernel has copied. */
+/* Adds an item with a name that the kernel copied. */
 static __always_inline struct wire_object *state_add_named(struct syscall_state *state, __u32 part,
 							   const struct filename *filename)
 {
@@ -359,9 +371,9 @@ static __always_inline struct wire_object *state_add_named(struct syscall_state 
 }
 
 /*
- * Adds the object that a directory entry stands for, below the directory that the call named it in:
- * audit_inode_child(). The kernel hashes a name with its directory, so the hash tells two names in one
- * directory apart. A file system below this one, whose directory the call has not named, adds nothing.
+ * Adds the object of a dentry below a directory that the syscall named: audit_inode_child(). The
+ * kernel's hash of a name is keyed with its directory, so it tells names in one directory apart.
+ * If a lower file system of an overlay has another directory, nothing is added.
  */
 static __always_inline struct wire_object *state_add_child(struct syscall_state *state, __u32 part,
 							   __u64 dir, const struct dentry *dentry)
@@ -404,7 +416,7 @@ static __always_inline void item_set_inode(struct wire_object *item, const struc
 	item->flags |= WIRE_OBJECT_INODE;
 }
 
-/* Compares what lies in `s->object[0]` with watches; `s->hits` says how many it hits. */
+/* Matches `s->object[0]` against watches; sets `s->hits`. */
 __noinline int match_watches(struct scratch *s, __u32 leaves)
 {
 	struct object *object;
@@ -430,7 +442,7 @@ __noinline int match_watches(struct scratch *s, __u32 leaves)
 	return 0;
 }
 
-/* Whether a call's rules look at watches at all. */
+/* Whether the rules of a syscall use watches. */
 static __always_inline __u32 uses_watches(const struct wire_syscall *syscall)
 {
 	return syscall->tests != syscall->tests_unwatched;
@@ -443,7 +455,7 @@ static __always_inline void state_add_hit(struct syscall_state *state, __u32 hit
 	add_hit(&hits, hit);
 }
 
-/* Keeps what match_watches() has found. */
+/* Adds the hits of match_watches() to the state. */
 static __always_inline void state_save_hits(struct syscall_state *state, const struct scratch *s)
 {
 	for (__u32 i = 0; i < HITS_MAX; i++) {
@@ -453,7 +465,7 @@ static __always_inline void state_save_hits(struct syscall_state *state, const s
 	}
 }
 
-/* Has the rules look at what the hooks have found. */
+/* Gives the hits in the state to the filter. */
 static __always_inline void state_load_hits(struct scratch *s, const struct syscall_state *state)
 {
 	for (__u32 i = 0; i < HITS_MAX; i++)
@@ -461,7 +473,7 @@ static __always_inline void state_load_hits(struct scratch *s, const struct sysc
 	s->hits = state->hits;
 }
 
-/* Whether an inode itself is watched: for what lies in a directory that was compared already. */
+/* Adds a hit if the inode itself is watched. For objects in a directory that has been matched. */
 static __always_inline void state_match_inode(struct syscall_state *state,
 					      const struct inode *inode)
 {

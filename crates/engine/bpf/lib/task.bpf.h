@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Who made the call: identity of the current task, as kernel/auditsc.c audit_log_task_info() logs it. */
+/* Identity of the current task, as audit_log_task_info() in kernel/auditsc.c logs it. */
 #ifndef TOLLGATE_LIB_TASK_BPF_H
 #define TOLLGATE_LIB_TASK_BPF_H
 
@@ -11,10 +11,7 @@
 #define PF_IO_WORKER 0x10 /* include/linux/sched.h */
 #define PF_KTHREAD   0x00200000
 
-/*
- * The kernel vouches for this pointer, so members of the task are loaded without a check of their
- * address, which costs more than the load.
- */
+/* A trusted pointer: members are loaded without the address check that costs more than the load. */
 static __always_inline struct task_struct *current(void)
 {
 	return bpf_get_current_task_btf();
@@ -25,7 +22,7 @@ static __always_inline __u32 task_abi(const struct task_struct *task)
 	return task->thread_info.status & TS_COMPAT ? WIRE_B32 : WIRE_B64;
 }
 
-/* Registers of the system call that the task is in. */
+/* Registers of the task's syscall. */
 static __always_inline struct pt_regs *task_regs(struct task_struct *task)
 {
 	return (struct pt_regs *)bpf_task_pt_regs(task);
@@ -73,7 +70,7 @@ static __always_inline void fill_names(struct wire_event *event, const struct ta
 	}
 }
 
-/* File behind a descriptor of the current task, or 0. Another thread may be closing it. */
+/* File of a descriptor of the current task, or 0. Another thread may close it. */
 static __always_inline __u64 task_file(const struct task_struct *task, __u32 fd)
 {
 	__u64 files = (__u64)FOLLOW(task_struct, task, files);

@@ -5,7 +5,7 @@
 
 #include "lib/kernel.bpf.h"
 
-/* Marks of tasks; a task without one is decided about call by call. Freed with the task. */
+/* Task marks. A task without one is judged syscall by syscall. Freed with the task. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which watches an object hits: the object itself (path=, exe=) or a directory at or above it (dir=).
+ * Watch matching: the object itself (path=, exe=) or a directory at or above it (dir=).
  *
- * An object is compared in two ways. By inode, at each step from it up to the root: sees through
- * symbolic links, bind mounts and hard links. By the hash of each leading part of its path: follows
- * the name when the file behind it is replaced, and serves objects that are gone or were only named.
- * Hashes are keyed with a random seed, so that nobody can make two paths meet. A thousand watches
- * cost what one costs. Keys of both tables say which half of the plan they belong to.
+ * An object is matched in two ways. By inode at each step up to the root, which covers symbolic
+ * links, bind mounts and hard links. By the hash of each leading part of its path, which follows
+ * the name when the file is replaced and covers missing objects. Hashes are keyed with a random
+ * seed, so that no one can construct collisions. The cost does not depend on the number of
+ * watches. Keys in both tables include the half of the plan.
  */
 #ifndef TOLLGATE_LIB_WATCH_BPF_H
 #define TOLLGATE_LIB_WATCH_BPF_H
@@ -19,7 +19,7 @@
 #include "lib/scratch.bpf.h"
 
 const volatile __u64 tlg_seed;
-const volatile struct wire_inode_key tlg_root; /* the directory that watched paths start from */
+const volatile struct wire_inode_key tlg_root; /* root directory of watched paths */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -43,7 +43,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ (hash >> 29);
 }
 
-/* Has the watches of a call's plan looked for from now on. */
+/* Selects the watches of the plan of a syscall. */
 static __always_inline void select_watches(struct scratch *s, const struct wire_syscall *syscall)
 {
 	s->epoch = syscall->epoch;
@@ -72,11 +72,11 @@ struct watch_walk {
 	struct hits hits;
 	__u64 dentry;
 	__u64 mnt;
-	__u64 inode; /* of the dentry last looked at */
-	__u32 leaf; /* HIT_LEAF while at the object itself */
+	__u64 inode; /* inode of the last dentry */
+	__u32 leaf; /* HIT_LEAF at the object itself, else 0 */
 };
 
-/* Hash of `s->name`. A function of its own, which the verifier walks once and not at each call of it. */
+/* Hash of `s->name`. Not inlined: the verifier checks it once. */
 __noinline __u64 hash_name(struct scratch *s)
 {
 	__u64 hash = tlg_seed;
@@ -118,12 +118,12 @@ static long watch_step(__u32 index, void *data)
 	if (watched)
 		add_hit(&walk->hits, watched->watch | walk->leaf);
 	walk->leaf = 0;
-	/* The machine's root is mounted on another one, which no path can name. */
+	/* The root is mounted on rootfs, which no path can name. */
 	if (key.ino == tlg_root.ino && key.dev == tlg_root.dev)
 		return 1;
 	step = step_up(&walk->dentry, &walk->mnt);
 	if (step == 2)
-		return 0; /* the root of a mount has no name: the directory below it does, and is next */
+		return 0; /* the root of a mount has no name: continue with its mount point */
 	if (!step)
 		return 1;
 	if (s->depth >= DEPTH_MAX) {
@@ -157,9 +157,9 @@ static long prefix_step(__u32 index, void *data)
 }
 
 /*
- * Walks from an object, or from the directory that a name starts in, to the root: hits by inode, and
- * the hashes of the path's leading parts in `prefix`, `depth` of them. Returns whether the walk ended
- * where watched paths start, so that the hashes may be compared with theirs.
+ * Walks from an object, or from the directory that a name starts in, to the root: adds hits by
+ * inode and fills `prefix` with the hashes of the path's `depth` leading parts. Returns whether
+ * the walk ended at the root of watched paths, so that the hashes can be compared.
  */
 static __always_inline __u32 watch_ancestors(struct scratch *s, struct hits *hits, __u64 dentry,
 					     __u64 mnt, __u32 leaf)
@@ -187,7 +187,7 @@ static __always_inline __u32 watch_ancestors(struct scratch *s, struct hits *hit
 struct name_lookup {
 	struct scratch *s;
 	struct hits hits;
-	__u32 leaves; /* how many of the last leading parts count as the object itself */
+	__u32 leaves; /* how many of the last prefixes count as the object itself */
 };
 
 static long name_step(__u32 index, void *data)
@@ -202,7 +202,7 @@ static long name_step(__u32 index, void *data)
 	return 0;
 }
 
-/* Adds the hits of the path whose leading parts are in `prefix`. */
+/* Adds the hits of the path in `prefix`. */
 static __always_inline void watch_prefixes(struct scratch *s, struct hits *hits, __u32 leaves)
 {
 	struct name_lookup lookup = { .s = s, .hits = *hits, .leaves = leaves };
@@ -261,7 +261,10 @@ static long scan_step(__u32 index, void *data)
 	return 0;
 }
 
-/* Continues the path in `prefix` by a name in the tail: `.`, `..` and doubled slashes as lookup does. */
+/*
+ * Extends the path in `prefix` by a name in the tail. Handles `.`, `..` and repeated slashes as
+ * path lookup does.
+ */
 static __always_inline void append_name(struct scratch *s, __u32 at, __u32 len)
 {
 	struct name_loop loop = { .s = s };
@@ -269,7 +272,7 @@ static __always_inline void append_name(struct scratch *s, __u32 at, __u32 len)
 
 	scan->at = at;
 	scan->len = len;
-	/* Nothing leads out of the root that an absolute name starts from. */
+	/* `..` does not lead above the root of an absolute name. */
 	scan->floor = *(__u8 *)tail_at(s, at) == '/' ? s->depth : 0;
 	scan->hash = tlg_seed;
 	scan->word = 0;

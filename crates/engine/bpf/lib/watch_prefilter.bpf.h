@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A first look at whether an object is watched, for hooks whose objects the kernel vouches for: most are
- * not, and this tells for a fraction of what watch_ancestors() costs. Two tables of bits say for each
- * step up whether an inode, or the last component of a path, may be that of a watch. What may be watched
- * by its name alone is then compared whole.
+ * Bloom filter in front of watch matching, for hooks whose objects are trusted pointers. Most
+ * objects are not watched; this check costs a fraction of watch_ancestors(). Two bit tables tell
+ * at each step up whether an inode, or the last component of a path, may be that of a watch. If a
+ * name may match, the whole path is compared.
  */
 #ifndef TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
 #define TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
@@ -17,10 +17,10 @@
 #include "lib/syscall_state.bpf.h"
 #include "lib/watch.bpf.h"
 
-#define BLOOM_BITS	65536 /* so many that a thousand watches rarely meet another name's bit */
-#define PREFILTER_STEPS 16 /* an object deeper than this is compared whole */
+#define BLOOM_BITS	65536 /* with a thousand watches few other names share a bit */
+#define PREFILTER_STEPS 16 /* deeper objects are compared in full */
 #define SHORT_NAME \
-	32 /* smallest DNAME_INLINE_LEN: a name so short lies in its dentry, before v6.2 */
+	32 /* smallest DNAME_INLINE_LEN: shorter names are inline in the dentry, before v6.2 */
 
 __u64 tlg_inode_bloom[2][BLOOM_BITS / 64];
 __u64 tlg_name_bloom[2][BLOOM_BITS / 64];
@@ -30,7 +30,10 @@ static __always_inline __u32 inode_bloom_bit(__u64 ino, __u32 dev)
 	return mix(tlg_seed, ino ^ (__u64)dev << 32) >> 48;
 }
 
-/* Of a name's first eight bytes. No branch here nor below: the verifier follows both at each step up. */
+/*
+ * Of length and first eight bytes of a name. Without branches: the verifier would follow both at
+ * each step up.
+ */
 static __always_inline __u32 name_bloom_bit(__u64 word, __u32 len)
 {
 	__u64 is_short = ((__u64)len - 8) >> 63;
@@ -54,7 +57,7 @@ static __always_inline __u32 dentry_bloom_bit(const struct dentry *dentry)
 	return name_bloom_bit(LOAD_WORD((__u64)dentry->d_name.name), len);
 }
 
-/* Whether nothing was watched above a mount, and nothing has changed there. */
+/* Whether nothing above a mount was watched and the mount tree has not changed since. */
 static __always_inline __u32 no_watch_above(const struct scratch *s, __u64 mnt)
 {
 	__u64 version = tree_version();
@@ -63,7 +66,7 @@ static __always_inline __u32 no_watch_above(const struct scratch *s, __u64 mnt)
 	       s->unwatched_epoch == s->epoch;
 }
 
-/* Whether the place where `s->object[0].mnt` is mounted, or what is above, is watched. */
+/* Whether the mount point of `s->object[0].mnt`, or a directory above, is watched. */
 __noinline int is_mount_watched(struct scratch *s)
 {
 	__u64 mnt, mount, parent, version;
@@ -89,8 +92,9 @@ __noinline int is_mount_watched(struct scratch *s)
 }
 
 /*
- * Which watches an object hits, by the plan of select_watches(): s->hit, s->hits. `last` is a struct qstr of a
- * name below `dentry` that is meant, or 0; `leaves` says how many steps count as the object itself.
+ * Matches an object against the watches of select_watches(): sets s->hit and s->hits. `last` is a
+ * struct qstr of a name below `dentry`, or 0; `leaves` is the number of steps that count as the
+ * object itself.
  */
 static __always_inline void watch_prefilter(struct scratch *s, const struct dentry *dentry,
 					    const struct vfsmount *mnt, __u64 last, __u32 leaves)
@@ -98,7 +102,7 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 	const struct dentry *at = dentry;
 	__u32 dev = dentry->d_sb->s_dev;
 	__u32 leaf_steps =
-		HIT_LEAF * ((1U << (last ? leaves - 1 : leaves)) - 1); /* a bit for each */
+		HIT_LEAF * ((1U << (last ? leaves - 1 : leaves)) - 1); /* one bit per step */
 	__u32 half = s->half;
 	struct wire_inode_key key = { .dev = dev, .half = half };
 	__u32 hits;
