@@ -6,6 +6,8 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const VERSION: u16 = 3;
+/// The version before, whose events have the same bytes: only names changed.
+pub(crate) const PREVIOUS_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;
@@ -16,7 +18,7 @@ pub(crate) const RECORD: u32 = 0x8000_0000;
 pub(crate) const DENY: u32 = 0x4000_0000;
 pub(crate) const RULE_BITS: u32 = 16;
 pub(crate) const EPOCHS: u16 = 16384;
-/// `NO_EPOCH` of `bpf/plan.bpf.h`.
+/// `NO_EPOCH` of `bpf/lib/plan.bpf.h`.
 pub(crate) const NO_EPOCH: u32 = u32::MAX;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;

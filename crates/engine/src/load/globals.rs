@@ -12,7 +12,7 @@ use crate::compile::watches::{WORDS, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
-/// Directories that can be guarded: `GUARD_DIRS` of `bpf/guard.bpf.h`.
+/// Directories that can be guarded: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
 pub(crate) const GUARD_SLOTS: usize = 8;
 
 /// The words. The programs read and write them at any time: each is read and written as a whole.
