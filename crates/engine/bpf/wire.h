@@ -158,8 +158,8 @@ enum wire_address {
 #define WIRE_ADDRESS_OUTPUT 128 /* flag: an output of the syscall */
 
 /*
- * What one syscall evaluates. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST + io_uring
- * operation. The table has two halves, one for each plan; see lib/plan.bpf.h.
+ * Rules and facts of one syscall. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST +
+ * io_uring operation. The table has two halves, one for each plan; see lib/plan.bpf.h.
  */
 struct wire_syscall {
 	__u32 tests; /* index of its first test; WIRE_NO_SYSCALL if no rule names it */
@@ -329,12 +329,12 @@ struct wire_object {
 	__u8 flags; /* WIRE_OBJECT_* */
 	__u8 effect; /* from wire_shape, or enum wire_nametype */
 	__u8 lookup; /* from wire_shape, or WIRE_LOOKUP_HOOKED */
-	__u8 named_by; /* 1 + index of the object whose name this one has, or 0 */
-	__u16 path_len; /* bytes, in components, leaf first; 0 when the path is not known */
+	__u8 named_by; /* 1 + index of the object that has the name of this one, or 0 */
+	__u16 path_len; /* bytes of the path as components, leaf first; 0 if unknown */
 };
 _Static_assert(sizeof(struct wire_object) == 72, "wire_object layout");
 
-/* Kind of a detail: the number of its record, include/uapi/linux/audit.h. */
+/* Type of an auxiliary record: its number in include/uapi/linux/audit.h. */
 enum wire_aux_kind {
 	WIRE_AUX_IPC = 1303, /* uid, gid, mode, whether more follows; qbytes, uid, gid, mode */
 	WIRE_AUX_SOCKETCALL = 1304, /* number of arguments, arguments */
