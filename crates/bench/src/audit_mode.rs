@@ -145,7 +145,7 @@ pub(crate) fn start<'a>(
     if let Some(control) = &control {
         control
             .delete_rules()
-            .and_then(|()| control.set(&AUDIT_SETTINGS))
+            .and_then(|()| control.set_settings(&AUDIT_SETTINGS))
             .context("cannot reset the kernel's audit")?;
         if never_task {
             control
@@ -160,7 +160,7 @@ pub(crate) fn start<'a>(
             let control = control.context("the kernel has no audit")?;
             enable(&control)?;
             control
-                .set(&AUDIT_SETTINGS)
+                .set_settings(&AUDIT_SETTINGS)
                 .context("cannot disable the kernel's audit")?;
             RunningAuditor::None
         }
@@ -259,7 +259,7 @@ fn kernel_audit(
 
 fn enable(control: &AuditSocket) -> anyhow::Result<()> {
     control
-        .set(&AuditSettings {
+        .set_settings(&AuditSettings {
             enabled: 1,
             ..AUDIT_SETTINGS
         })
@@ -308,7 +308,7 @@ impl ActiveMode<'_> {
                     .context("cannot ask the kernel's audit")?
                     .lost;
                 control
-                    .set(&AUDIT_SETTINGS)
+                    .set_settings(&AUDIT_SETTINGS)
                     .and_then(|()| control.delete_rules())
                     .context("cannot disarm the kernel's audit")?;
                 auditd.stop()?;

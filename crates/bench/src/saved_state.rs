@@ -160,11 +160,11 @@ impl SavedState {
         self.delete_rules()?;
         for rule in &audit.rules {
             control
-                .add(rule)
+                .add_rule(rule)
                 .context("the kernel does not take one of its rules back")?;
         }
         control
-            .set(&settings)
+            .set_settings(&settings)
             .context("cannot put the settings of the kernel's audit back")?;
         let status = control.status().context("cannot ask the kernel's audit")?;
         if status.pid != 0 {

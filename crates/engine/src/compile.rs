@@ -17,7 +17,7 @@ use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
 use audit::rule::{Action, Field, Op};
 use audit::table;
 
-use crate::abi::{self, WireCall, WireEvent, WireObject, WireTest, word};
+use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
 
 /// What the kernel side must be given and attached to.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Lowered {
     /// Where the tests of some rules are.
     programs: HashMap<Vec<WireTest>, u32>,
     /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
-    pub(crate) calls: BTreeMap<u32, WireCall>,
+    pub(crate) calls: BTreeMap<u32, WireSyscall>,
     /// Numbers that the raw `sys_enter` is for.
     pub(crate) raw_enter: Numbers,
     /// Numbers that the raw `sys_exit` is for.
@@ -110,7 +110,7 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         }
         lowered.hooks.extend(hooks);
         let wire = lowered.seen_call(*call, rules, sides, plan);
-        let reads = wire.facts & abi::FACT_SEEN == 0 || !opens_to_write(&wire);
+        let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_to_write(&wire);
         match hook::tracepoint_name(*call) {
             Some("openat") => lowered.reads.openat = reads,
             Some("open") => lowered.reads.open = reads,
@@ -133,7 +133,13 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
 
 impl Lowered {
     /// A call, or what an operation does in place of it, with what hooks see of it.
-    fn seen_call(&mut self, call: Call, rules: &CallPlan, sides: Sides, plan: &Plan) -> WireCall {
+    fn seen_call(
+        &mut self,
+        call: Call,
+        rules: &CallPlan,
+        sides: Sides,
+        plan: &Plan,
+    ) -> WireSyscall {
         let mut wire = self.call(call, rules, sides.remembers(call));
         if plan.denies(rules) {
             wire.facts |= abi::FACT_DENY;
@@ -142,19 +148,19 @@ impl Lowered {
             wire.facts |= abi::FACT_AUX;
         }
         if sides.sees(call) {
-            wire.facts |= abi::FACT_SEEN;
+            wire.facts |= abi::FACT_HOOKED;
             if inner::shows_every_name(call) {
-                wire.facts |= abi::FACT_NAMED;
+                wire.facts |= abi::FACT_HOOKED_NAMES;
             }
             let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
-            if !opens_to_write(&wire) && !creates && inner::of(call).contains(&Inner::OpenObject) {
+            if !opens_to_write(&wire) && !creates && inner::of(call).contains(&Inner::OpenFilp) {
                 self.open_gate = 0;
             }
         }
         wire
     }
 
-    fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireCall {
+    fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireSyscall {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         let watched = rules.slots.iter().any(needs_watch);
         let tests = self.program(rules.slots.iter());
@@ -175,7 +181,7 @@ impl Lowered {
             (Facts::GROUPS, 0), // searched where they lie, when a test asks
             (Facts::TASK, abi::FACT_TASK),
             (Facts::EXE, abi::FACT_EXE),
-            (Facts::MARK, abi::FACT_MARK | abi::FACT_TASK),
+            (Facts::MARK, abi::FACT_TASK_MARK | abi::FACT_TASK),
             (Facts::ADDRESS, abi::FACT_SADDR),
         ] {
             if rules.facts.contains(ours) {
@@ -190,7 +196,7 @@ impl Lowered {
             facts |= abi::FACT_OBJECTS;
         }
         if remembers {
-            facts |= abi::FACT_ENTRY;
+            facts |= abi::FACT_ENTER_STATE;
         }
         if matches!(name, "fork" | "vfork" | "clone" | "clone3") {
             facts |= abi::FACT_FORKS;
@@ -199,16 +205,16 @@ impl Lowered {
             facts |= abi::FACT_EXEC;
         }
         if hook::needs_watch(rules) {
-            facts |= abi::FACT_WATCHED;
+            facts |= abi::FACT_WATCH_ONLY;
         }
-        WireCall {
+        WireSyscall {
             tests,
             tests_unwatched,
             facts,
             open_arg,
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
-            detail: detail(call.arch, name),
+            aux_source: detail(call.arch, name),
             address: socket_address::place(call),
             _pad: [0; 6],
             objects: objects::of(call),
@@ -276,7 +282,7 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
             test.on_false = next;
         }
         let keep = if slot.action == Action::Always {
-            abi::KEEP
+            abi::RECORD
         } else {
             0
         };
@@ -323,22 +329,22 @@ fn is_object(field: Field) -> bool {
 const O_ACCMODE: u32 = 3;
 
 /// Whether rules can match only what the call opens to write.
-fn opens_to_write(call: &WireCall) -> bool {
+fn opens_to_write(call: &WireSyscall) -> bool {
     const READ: u8 = 4;
     let opens = abi::FACT_OPEN_FLAGS | abi::FACT_OPEN_HOW;
-    call.facts & opens != 0 && call.facts & abi::FACT_WATCHED != 0 && call.watch_perm & READ == 0
+    call.facts & opens != 0 && call.facts & abi::FACT_WATCH_ONLY != 0 && call.watch_perm & READ == 0
 }
 
 /// What a call's registers and memory show when it ends.
 fn detail(arch: Arch, name: &str) -> u8 {
     match name {
-        "pipe" | "pipe2" => abi::DETAIL_PIPE,
-        "socketpair" => abi::DETAIL_SOCKETPAIR,
-        "socketcall" => abi::DETAIL_SOCKETCALL,
-        "mmap" if arch == Arch::I386 => abi::DETAIL_OLD_MMAP,
-        "mmap" | "mmap2" => abi::DETAIL_MMAP,
-        "openat2" => abi::DETAIL_OPENAT2,
-        "capset" => abi::DETAIL_CAPSET,
+        "pipe" | "pipe2" => abi::AUX_SOURCE_PIPE,
+        "socketpair" => abi::AUX_SOURCE_SOCKETPAIR,
+        "socketcall" => abi::AUX_SOURCE_SOCKETCALL,
+        "mmap" if arch == Arch::I386 => abi::AUX_SOURCE_OLD_MMAP,
+        "mmap" | "mmap2" => abi::AUX_SOURCE_MMAP,
+        "openat2" => abi::AUX_SOURCE_OPENAT2,
+        "capset" => abi::AUX_SOURCE_CAPSET,
         _ => 0,
     }
 }

@@ -153,7 +153,7 @@ impl Decoder {
         context: Context<'a>,
     ) -> Result<Event<'a>, DecodeError> {
         let (head, rest) = header(sample)?;
-        if head.version != abi::VERSION {
+        if ![abi::VERSION, abi::PREVIOUS_VERSION].contains(&head.version) {
             return Err(DecodeError::Version(head.version));
         }
         let stamped = head.flags & abi::EVENT_STAMPED != 0;
@@ -171,7 +171,7 @@ impl Decoder {
         for _ in 0..head.objects {
             objects.push(rest.object()?);
         }
-        let details = rest.details(head.details)?;
+        let details = rest.details(head.aux_count)?;
         let (time, serial) = if stamped {
             stamp(details)?
         } else {

@@ -121,9 +121,9 @@ impl<'s> Engine<'s> {
         };
 
         let mut programs = spots.programs(|_spot| false);
-        programs.insert(Program::DaemonSelf);
+        programs.insert(Program::DaemonRegister);
         if kind == EngineKind::Fentry {
-            programs.insert(Program::Beat);
+            programs.insert(Program::Heartbeat);
         }
         let objects = Objects::load(places, kind, programs, |open| {
             maps::size(open, room, sees, cpus, options)?;
@@ -186,7 +186,7 @@ impl<'s> Engine<'s> {
             .map_err(machine("the ring"))?;
         let cpus = usize::try_from(maps.tlg_counts.max_entries()).unwrap_or_default();
         let counters = Mapped::map(&maps.tlg_counts, cpus).map_err(machine("the counters"))?;
-        let unsent = Unsent::map(&maps.tlg_unsent).map_err(machine("the counters of rules"))?;
+        let unsent = Unsent::map(&maps.tlg_rule_drops).map_err(machine("the counters of rules"))?;
         let fixed = ledger.fixed();
         Ok(Self {
             links: Links::default(),
@@ -225,8 +225,8 @@ impl<'s> Engine<'s> {
     fn listen(&mut self) -> Result<(), EngineError> {
         if self.kind == EngineKind::Fentry {
             self.check_preemption()?;
-            let beat = self.program(Program::Beat)?;
-            self.heartbeat = Some(Heartbeat::attach(beat, self.data)?);
+            let heartbeat = self.program(Program::Heartbeat)?;
+            self.heartbeat = Some(Heartbeat::attach(heartbeat, self.data)?);
             if !self.runs() {
                 return Err(EngineError::Blind);
             }

@@ -39,7 +39,7 @@ pub use options::Options;
 pub use ring::checkpoint::{Mark, Receipt, Span};
 pub use ring::clock::{Clock, Moment};
 pub use ring::{Events, Ring, Wake};
-pub use stats::{Cut, Lost, Runs, Stats};
+pub use stats::{Lost, Runs, Stats, Truncation};
 pub use sys::fd_passing::{receive_with, send_with};
 pub use sys::priority::boost;
 pub use sys::signal_mask::unblock_signals;

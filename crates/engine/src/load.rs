@@ -180,11 +180,11 @@ impl<'s> Objects<'s> {
     fn jump(&self, body: Program) -> Option<(&'static str, &MapMut<'s>)> {
         let maps = &self.first.skel.maps;
         Some(match body {
-            Program::CallEnd => ("tlg_call_end", &maps.tlg_call_end),
-            Program::BareEnd => ("tlg_bare_end", &maps.tlg_bare_end),
-            Program::CallLast => ("tlg_call_last", &maps.tlg_call_last),
-            Program::BareLast => ("tlg_bare_last", &maps.tlg_bare_last),
-            Program::UringEnd => ("tlg_uring_end", &maps.tlg_uring_end),
+            Program::SysExitFn => ("tlg_tail_exit", &maps.tlg_tail_exit),
+            Program::SysExitFn0 => ("tlg_tail_exit0", &maps.tlg_tail_exit0),
+            Program::NoreturnFn => ("tlg_tail_noret", &maps.tlg_tail_noret),
+            Program::NoreturnFn0 => ("tlg_tail_noret0", &maps.tlg_tail_noret0),
+            Program::UringExit => ("tlg_tail_uring", &maps.tlg_tail_uring),
             _ => return None,
         })
     }

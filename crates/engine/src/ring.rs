@@ -229,7 +229,7 @@ impl Ring {
         // the engine that this ring belongs to; both sides access it as one word only.
         let waiting = unsafe { AtomicU32::from_ptr(self.waiting.as_ptr()) };
         waiting.store(1, Ordering::Relaxed);
-        // The other half of the agreement described in bpf/ring.bpf.h: flag first, then the ring.
+        // The other half of the agreement described in bpf/lib/ring.bpf.h: flag first, then the ring.
         fence(Ordering::SeqCst);
         if self.produced() != self.place() {
             waiting.store(0, Ordering::Relaxed);

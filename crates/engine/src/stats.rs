@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd as _};
 use libbpf_rs::libbpf_sys;
 use zerocopy::FromBytes;
 
-use crate::abi::{self, CUT, LOST, WireCounts};
+use crate::abi::{self, LOST, TRUNC, WireCounts};
 use crate::epoch::Epoch;
 use crate::sys::mapped_memory::{Access, Memory};
 
@@ -25,8 +25,8 @@ pub struct Stats {
     pub delivered: u64,
     /// Events lost, by reason; see [`Lost`].
     pub lost: [u64; LOST + 1],
-    /// Parts of delivered events that could not be read; see [`Cut`].
-    pub cut: [u64; CUT],
+    /// Parts of delivered events that could not be read; see [`Truncation`].
+    pub cut: [u64; TRUNC],
 }
 
 impl Stats {
@@ -105,7 +105,7 @@ impl Lost {
 
 /// What part of an event is missing: index into [`Stats::cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum Truncation {
     /// A name in user memory could not be read.
     Name,
     /// Arguments of a program were too long, or could not be read.
@@ -125,9 +125,9 @@ pub enum Cut {
     Call,
 }
 
-impl Cut {
+impl Truncation {
     /// All parts, in index order.
-    pub const ALL: [Self; CUT] = [
+    pub const ALL: [Self; TRUNC] = [
         Self::Name,
         Self::Argv,
         Self::Path,
@@ -194,7 +194,7 @@ impl Mapped<WireCounts> {
             for (to, from) in stats.lost.iter_mut().zip(counts.lost) {
                 *to += from;
             }
-            for (to, from) in stats.cut.iter_mut().zip(counts.cut) {
+            for (to, from) in stats.cut.iter_mut().zip(counts.truncated) {
                 *to += from;
             }
         }

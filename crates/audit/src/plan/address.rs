@@ -74,7 +74,7 @@ mod tests {
             for syscall in (0..1024).map(Syscall) {
                 let seen = inner::of(Call { arch, syscall });
                 let hooked =
-                    seen.contains(&Inner::SocketAddress) || seen.contains(&Inner::SocketAnswer);
+                    seen.contains(&Inner::SockaddrKernel) || seen.contains(&Inner::SockaddrUser);
                 assert_eq!(of(arch, syscall).is_some(), hooked, "{syscall:?}");
             }
         }

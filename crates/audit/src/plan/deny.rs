@@ -22,18 +22,18 @@ use super::{Call, CallPlan, Plan, RuleId, Subject, Test, Unsupported};
 #[must_use]
 pub fn of(call: Call) -> &'static [Inner] {
     use Inner::{
-        DenyBind, DenyConnect, DenyCreate, DenyExec, DenyLink, DenyMake, DenyMkdir, DenyMknod,
-        DenyModule, DenyModuleData, DenyMount, DenyOpen, DenyRemovexattr, DenyRename, DenyRmdir,
-        DenySetattr, DenySetxattr, DenySignal, DenySymlink, DenyTrace, DenyUmount, DenyUnlink,
+        DenyBind, DenyConnect, DenyCreate, DenyExec, DenyKill, DenyLink, DenyLoadData, DenyMkdir,
+        DenyMknod, DenyModule, DenyMount, DenyOpen, DenyPathMknod, DenyPtrace, DenyRename,
+        DenyRmdir, DenyRmxattr, DenySetattr, DenySetxattr, DenySymlink, DenyUmount, DenyUnlink,
     };
     match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
-        "open" | "openat" | "openat2" | "creat" => &[DenyOpen, DenyCreate],
+        "open" | "openat" | "openat2" | "creat" => &[DenyOpen, DenyPathMknod],
         "execve" | "execveat" => &[DenyExec],
         "unlink" => &[DenyUnlink],
         "rmdir" => &[DenyRmdir],
         "unlinkat" => &[DenyUnlink, DenyRmdir],
         "mkdir" | "mkdirat" => &[DenyMkdir],
-        "mknod" | "mknodat" => &[DenyMknod, DenyMake],
+        "mknod" | "mknodat" => &[DenyMknod, DenyCreate],
         "symlink" | "symlinkat" => &[DenySymlink],
         "link" | "linkat" => &[DenyLink],
         "rename" | "renameat" | "renameat2" => &[DenyRename],
@@ -41,15 +41,15 @@ pub fn of(call: Call) -> &'static [Inner] {
         | "fchownat" | "chown32" | "lchown32" | "fchown32" | "truncate" | "truncate64"
         | "utime" | "utimes" | "futimesat" | "utimensat" | "utimensat_time64" => &[DenySetattr],
         "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[DenySetxattr],
-        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[DenyRemovexattr],
+        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[DenyRmxattr],
         "bind" => &[DenyBind],
         "connect" => &[DenyConnect],
         "mount" => &[DenyMount],
         "umount" | "umount2" => &[DenyUmount],
         "kill" | "tkill" | "tgkill" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo"
-        | "pidfd_send_signal" => &[DenySignal],
-        "ptrace" => &[DenyTrace],
-        "init_module" => &[DenyModuleData],
+        | "pidfd_send_signal" => &[DenyKill],
+        "ptrace" => &[DenyPtrace],
+        "init_module" => &[DenyLoadData],
         "finit_module" => &[DenyModule],
         _ => &[],
     }

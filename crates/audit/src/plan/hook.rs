@@ -160,10 +160,10 @@ impl Sides {
             kernel,
         };
         let any_open = |call, rules: &CallPlan| {
-            inner::of(call).contains(&Inner::OpenObject) && !needs_watch(rules)
+            inner::of(call).contains(&Inner::OpenFilp) && !needs_watch(rules)
         };
         let mut operations = sides.operations(plan);
-        sides.refusals = kernel.inner.contains(Inner::OpenRefused)
+        sides.refusals = kernel.inner.contains(Inner::OpenMayOpen)
             && (plan
                 .calls
                 .iter()
@@ -317,10 +317,10 @@ impl Sides {
     /// Hooks that show what a call names.
     fn inner(self, call: Call) -> impl Iterator<Item = Hook> {
         let shown = inner::of(call);
-        let refused = self.refusals && shown.contains(&Inner::OpenObject);
+        let refused = self.refusals && shown.contains(&Inner::OpenFilp);
         let shown = shown.iter().copied();
         shown
-            .chain(refused.then_some(Inner::OpenRefused))
+            .chain(refused.then_some(Inner::OpenMayOpen))
             .map(Hook::Inner)
     }
 

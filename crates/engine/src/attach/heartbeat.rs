@@ -10,7 +10,7 @@ use crate::hooks::attach_point::{Place, Spot};
 use crate::hooks::program::Program;
 use crate::load::globals::Data;
 
-/// The program `beat` in its place.
+/// The program `heartbeat` in its place.
 pub(crate) struct Heartbeat {
     held: Held,
     data: Data,
@@ -21,9 +21,9 @@ impl Heartbeat {
     ///
     /// # Errors
     /// [`EngineError::Attach`] when the kernel refuses it.
-    pub(crate) fn attach(beat: &ProgramMut<'_>, data: Data) -> Result<Self, EngineError> {
-        let held = attach::place(beat, None).map_err(|source| EngineError::Attach {
-            program: beat.name().to_string_lossy().into_owned(),
+    pub(crate) fn attach(heartbeat: &ProgramMut<'_>, data: Data) -> Result<Self, EngineError> {
+        let held = attach::place(heartbeat, None).map_err(|source| EngineError::Attach {
+            program: heartbeat.name().to_string_lossy().into_owned(),
             hook: "`__x64_sys_sched_rr_get_interval`".to_owned(),
             source: source.into(),
         })?;
@@ -33,7 +33,7 @@ impl Heartbeat {
     /// What holds the program in its place.
     pub(crate) fn into_link(self) -> (Spot, Held) {
         let spot = Spot {
-            program: Program::Beat,
+            program: Program::Heartbeat,
             place: Place::Own,
         };
         (spot, self.held)

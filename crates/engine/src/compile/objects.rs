@@ -12,18 +12,18 @@ pub(crate) fn of(call: Call) -> [WireShape; abi::OBJECTS] {
     let mut shapes = [WireShape::default(); abi::OBJECTS];
     let exec = hook::starts(call);
     for (shape, object) in shapes.iter_mut().zip(objects) {
-        let (place, dir, arg) = match object.place {
-            Place::Path(arg) if exec => (abi::PLACE_EXEC, 0, arg),
-            Place::At(dir, arg) if exec => (abi::PLACE_EXEC_AT, dir, arg),
-            Place::Path(arg) => (abi::PLACE_PATH, 0, arg),
-            Place::At(dir, arg) => (abi::PLACE_AT, dir, arg),
-            Place::Fd(arg) => (abi::PLACE_FD, 0, arg),
-            Place::Opened { dir: None, path } => (abi::PLACE_OPENED, 0, path),
+        let (lookup, dir, arg) = match object.place {
+            Place::Path(arg) if exec => (abi::LOOKUP_EXEC, 0, arg),
+            Place::At(dir, arg) if exec => (abi::LOOKUP_EXEC_AT, dir, arg),
+            Place::Path(arg) => (abi::LOOKUP_PATH, 0, arg),
+            Place::At(dir, arg) => (abi::LOOKUP_AT, dir, arg),
+            Place::Fd(arg) => (abi::LOOKUP_FD, 0, arg),
+            Place::Opened { dir: None, path } => (abi::LOOKUP_OPENED, 0, path),
             Place::Opened {
                 dir: Some(dir),
                 path,
-            } => (abi::PLACE_OPENED_AT, dir, path),
-            Place::Text(arg) => (abi::PLACE_TEXT, 0, arg),
+            } => (abi::LOOKUP_OPENED_AT, dir, path),
+            Place::Text(arg) => (abi::LOOKUP_TEXT, 0, arg),
         };
         let effect = match object.effect {
             Effect::Use => abi::EFFECT_USE,
@@ -31,7 +31,7 @@ pub(crate) fn of(call: Call) -> [WireShape; abi::OBJECTS] {
             Effect::Delete => abi::EFFECT_DELETE,
         };
         *shape = WireShape {
-            place,
+            lookup,
             dir,
             arg,
             effect,

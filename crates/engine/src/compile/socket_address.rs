@@ -13,14 +13,14 @@ pub(super) fn place(call: Call) -> u8 {
         Some(Address::At(way, place)) => {
             let answer = match way {
                 Way::Given => 0,
-                Way::Answer => abi::ADDRESS_ANSWER,
+                Way::Answer => abi::ADDRESS_OUTPUT,
             };
             answer
                 | match place {
                     Place::Argument(4) => abi::ADDRESS_FIFTH,
                     Place::Argument(_) => abi::ADDRESS_SECOND,
-                    Place::Message => abi::ADDRESS_MESSAGE,
-                    Place::Messages => abi::ADDRESS_MESSAGES,
+                    Place::Message => abi::ADDRESS_MSGHDR,
+                    Place::Messages => abi::ADDRESS_MMSGHDR,
                 }
         }
     }

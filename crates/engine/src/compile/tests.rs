@@ -52,15 +52,15 @@ fn what_denies_is_marked() {
     let all = |_: &WireTest| true;
     assert_eq!(
         lowered.verdict(openat.tests, all),
-        Some(abi::KEEP | abi::DENY)
+        Some(abi::RECORD | abi::DENY)
     );
     let no_watch = lowered.verdict(openat.tests_unwatched, all);
-    assert_eq!(no_watch, Some(abi::KEEP | 1));
+    assert_eq!(no_watch, Some(abi::RECORD | 1));
     assert!(lowered.denies && lowered.hooks.contains(&Hook::Inner(Inner::DenyOpen)));
 }
 
 impl Lowered {
-    fn of(&self, arch: Arch, name: &str) -> Option<WireCall> {
+    fn of(&self, arch: Arch, name: &str) -> Option<WireSyscall> {
         let Syscall(number) = table::syscall_number(arch, name.as_bytes()).unwrap();
         let abi = if arch == Arch::I386 {
             abi::B32
@@ -119,14 +119,17 @@ fn the_first_rule_whose_tests_all_hold_decides() {
     );
     assert_eq!(
         lowered.verdict(openat.tests, |test| test.word != pid),
-        Some(abi::KEEP | 1)
+        Some(abi::RECORD | 1)
     );
     assert_eq!(
         lowered.verdict(openat.tests, |test| ![pid, uid].contains(&test.word)),
         None
     );
     let close = lowered.of(Arch::X86_64, "close").unwrap();
-    assert_eq!(lowered.verdict(close.tests, |_| true), Some(abi::KEEP | 1));
+    assert_eq!(
+        lowered.verdict(close.tests, |_| true),
+        Some(abi::RECORD | 1)
+    );
     assert_eq!(lowered.verdict(close.tests, |_| false), None);
 }
 
@@ -149,7 +152,7 @@ fn a_family_is_only_asked_of_a_call_with_an_address() {
     let connect = lowered.of(Arch::X86_64, "connect").unwrap();
     let recvmsg = lowered.of(Arch::X86_64, "recvmsg").unwrap();
     assert_eq!(connect.address, abi::ADDRESS_SECOND);
-    assert_eq!(recvmsg.address, abi::ADDRESS_MESSAGE | abi::ADDRESS_ANSWER);
+    assert_eq!(recvmsg.address, abi::ADDRESS_MSGHDR | abi::ADDRESS_OUTPUT);
     assert_ne!(connect.facts & abi::FACT_SADDR, 0);
     let holds = |word| move |test: &WireTest| test.word == word;
     let has_address = holds(word!(WireEvent.argc));
@@ -157,7 +160,7 @@ fn a_family_is_only_asked_of_a_call_with_an_address() {
     assert_eq!(lowered.verdict(connect.tests, is_of_family), None);
     assert_eq!(lowered.verdict(connect.tests, has_address), None);
     let both = |test: &WireTest| has_address(test) || is_of_family(test);
-    assert_eq!(lowered.verdict(connect.tests, both), Some(abi::KEEP));
+    assert_eq!(lowered.verdict(connect.tests, both), Some(abi::RECORD));
 }
 
 #[test]
@@ -168,16 +171,16 @@ fn without_a_hit_the_rules_that_need_one_are_left_out() {
     );
     let openat = lowered.of(Arch::X86_64, "openat").unwrap();
     assert_ne!(openat.tests, openat.tests_unwatched);
-    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::KEEP));
+    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::RECORD));
     assert_eq!(
         lowered.verdict(openat.tests_unwatched, |_| true),
-        Some(abi::KEEP | 2)
+        Some(abi::RECORD | 2)
     );
     // Reads and writes are both looked at; an open asks for no change of attributes.
     assert_eq!(u32::from(openat.watch_perm), 2 | 4);
     // chmod is in class `a`: only the first watch is about it, and no access mode is compared.
     let chmod = lowered.of(Arch::X86_64, "chmod").unwrap();
-    assert_eq!(lowered.verdict(chmod.tests, |_| true), Some(abi::KEEP));
+    assert_eq!(lowered.verdict(chmod.tests, |_| true), Some(abi::RECORD));
     assert_eq!(lowered.verdict(chmod.tests_unwatched, |_| true), None);
 }
 
@@ -192,27 +195,27 @@ fn shapes_say_where_objects_are() {
             .of(Arch::X86_64, name)
             .unwrap()
             .objects
-            .map(|shape| (shape.place, shape.dir, shape.arg, shape.effect))
+            .map(|shape| (shape.lookup, shape.dir, shape.arg, shape.effect))
     };
     let none = (0, 0, 0, 0);
     assert_eq!(
         shape("renameat2"),
         [
-            (abi::PLACE_AT, 0, 1, abi::EFFECT_DELETE),
-            (abi::PLACE_AT, 2, 3, abi::EFFECT_CREATE)
+            (abi::LOOKUP_AT, 0, 1, abi::EFFECT_DELETE),
+            (abi::LOOKUP_AT, 2, 3, abi::EFFECT_CREATE)
         ]
     );
     assert_eq!(
         shape("execve"),
-        [(abi::PLACE_EXEC, 0, 0, abi::EFFECT_USE), none]
+        [(abi::LOOKUP_EXEC, 0, 0, abi::EFFECT_USE), none]
     );
     assert_eq!(
         shape("openat2"),
-        [(abi::PLACE_OPENED_AT, 0, 1, abi::EFFECT_USE), none]
+        [(abi::LOOKUP_OPENED_AT, 0, 1, abi::EFFECT_USE), none]
     );
     assert_eq!(
         shape("fchmod"),
-        [(abi::PLACE_FD, 0, 0, abi::EFFECT_USE), none]
+        [(abi::LOOKUP_FD, 0, 0, abi::EFFECT_USE), none]
     );
     assert_eq!(shape("getpid"), [none, none]);
 }
@@ -226,12 +229,12 @@ fn facts_are_read_only_for_calls_that_need_them() {
          -a always,exit -F arch=b64 -S clone,execve,accept\n",
     );
     let facts = |name| lowered.of(Arch::X86_64, name).unwrap().facts;
-    assert_eq!(facts("openat"), abi::FACT_OPEN_FLAGS | abi::FACT_WATCHED);
+    assert_eq!(facts("openat"), abi::FACT_OPEN_FLAGS | abi::FACT_WATCH_ONLY);
     assert_eq!(facts("close"), abi::FACT_CREDS | abi::FACT_TASK);
     assert_eq!(facts("unlink"), abi::FACT_OBJECTS);
     assert_eq!(facts("clone"), abi::FACT_FORKS);
-    assert_eq!(facts("execve"), abi::FACT_ENTRY | abi::FACT_EXEC);
-    assert_eq!(facts("accept"), abi::FACT_ENTRY);
+    assert_eq!(facts("execve"), abi::FACT_ENTER_STATE | abi::FACT_EXEC);
+    assert_eq!(facts("accept"), abi::FACT_ENTER_STATE);
 }
 
 #[test]
@@ -255,7 +258,7 @@ fn operations_stand_behind_the_calls() {
     let index = abi::URING_FIRST + 18;
     assert_eq!(lowered.calls.keys().copied().collect::<Vec<_>>(), [index]);
     let openat = lowered.calls[&index];
-    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::KEEP));
+    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::RECORD));
     assert_eq!(lowered.verdict(openat.tests, |_| false), None);
     assert_eq!(lowered.hooks, BTreeSet::from([Hook::UringComplete]));
 }

@@ -1,7 +1,7 @@
 //! Watched paths, as the kernel side compares them: by the inode behind them now, and by a keyed hash
 //! of their text.
 //!
-//! The hash is the one of `bpf/watch.bpf.h`: component by component from the root, so that the kernel
+//! The hash is the one of `bpf/lib/watch.bpf.h`: component by component from the root, so that the kernel
 //! side can build it from directory entries and from names alike.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,16 +12,16 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::abi::{NO_SPOT, WireInodeKey, WireWatched};
+use crate::abi::{NO_BLOOM_BIT, WireInodeKey, WireInodeWatch};
 
 /// What the maps of watches hold.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// Inodes of watched paths that exist.
-    pub(crate) inodes: Vec<(WireInodeKey, WireWatched)>,
+    pub(crate) inodes: Vec<(WireInodeKey, WireInodeWatch)>,
     /// Hashes of watched paths and of their other spellings, with the number of the watch.
     pub(crate) names: Vec<(u64, u32)>,
-    /// Where an inode or a name may be that of a watch; see `bpf/glance.bpf.h`.
+    /// Where an inode or a name may be that of a watch; see `bpf/lib/watch_prefilter.bpf.h`.
     pub(crate) bits: Bits,
 }
 
@@ -69,16 +69,16 @@ impl Watches {
                     dev: kernel_dev(facts.dev()),
                     half: 0,
                 };
-                let watched = WireWatched {
+                let watched = WireInodeWatch {
                     watch: number,
-                    sole_spot: u32::from(name_spot(seed, path)),
+                    sole_bloom_bit: u32::from(name_bloom_bit(seed, path)),
                 };
                 watches.inodes.push((key, watched));
-                set(&mut watches.bits.inodes, inode_spot(seed, &key));
+                set(&mut watches.bits.inodes, inode_bloom_bit(seed, &key));
             }
             for spelling in spellings(path, &links) {
                 watches.names.push((path_hash(seed, &spelling), number));
-                let spot = name_spot(seed, &spelling);
+                let spot = name_bloom_bit(seed, &spelling);
                 set(&mut watches.bits.names, spot);
                 spots.entry(spot).or_default().insert(number);
             }
@@ -96,10 +96,10 @@ impl Watches {
         }
         for (key, watched) in &mut self.inodes {
             let alone = owners.get(key) == Some(&1);
-            let spot = u16::try_from(watched.sole_spot).ok();
+            let spot = u16::try_from(watched.sole_bloom_bit).ok();
             let named = spot.and_then(|spot| spots.get(&spot)).map(BTreeSet::len);
             if !alone || named != Some(1) {
-                watched.sole_spot = NO_SPOT;
+                watched.sole_bloom_bit = NO_BLOOM_BIT;
             }
         }
     }
@@ -195,12 +195,12 @@ fn component_hash(seed: u64, component: &[u8]) -> u64 {
 }
 
 /// Where the bit of an inode is.
-fn inode_spot(seed: u64, key: &WireInodeKey) -> u16 {
+fn inode_bloom_bit(seed: u64, key: &WireInodeKey) -> u16 {
     upper(mix(seed, key.ino ^ (u64::from(key.dev) << 32)))
 }
 
 /// Where the bit of the last component of a path is: by its length and its first eight bytes.
-fn name_spot(seed: u64, path: &[u8]) -> u16 {
+fn name_bloom_bit(seed: u64, path: &[u8]) -> u16 {
     let trimmed = path.trim_end_with(|character| character == '/');
     let name = trimmed.rsplit_str("/").next().unwrap_or_default();
     let mut word = [0; 8];

@@ -310,17 +310,17 @@ mod tests {
     #[test]
     fn details_are_those_of_wire_h() {
         let header = include_str!("../../bpf/wire.h");
-        let detail = header.split("enum wire_detail {").nth(1).unwrap();
+        let detail = header.split("enum wire_aux_source {").nth(1).unwrap();
         let detail = detail.split("};").next().unwrap();
-        let names: Vec<&str> = detail.split("WIRE_DETAIL_").skip(1).collect();
+        let names: Vec<&str> = detail.split("WIRE_AUX_SOURCE_").skip(1).collect();
         for (name, value) in [
-            ("PIPE", abi::DETAIL_PIPE),
-            ("SOCKETPAIR", abi::DETAIL_SOCKETPAIR),
-            ("SOCKETCALL", abi::DETAIL_SOCKETCALL),
-            ("MMAP", abi::DETAIL_MMAP),
-            ("OLD_MMAP", abi::DETAIL_OLD_MMAP),
-            ("OPENAT2", abi::DETAIL_OPENAT2),
-            ("CAPSET", abi::DETAIL_CAPSET),
+            ("PIPE", abi::AUX_SOURCE_PIPE),
+            ("SOCKETPAIR", abi::AUX_SOURCE_SOCKETPAIR),
+            ("SOCKETCALL", abi::AUX_SOURCE_SOCKETCALL),
+            ("MMAP", abi::AUX_SOURCE_MMAP),
+            ("OLD_MMAP", abi::AUX_SOURCE_OLD_MMAP),
+            ("OPENAT2", abi::AUX_SOURCE_OPENAT2),
+            ("CAPSET", abi::AUX_SOURCE_CAPSET),
         ] {
             let at = names
                 .iter()

@@ -81,13 +81,13 @@ impl<'a> Call<'a> {
         let by = usize::from(wire.named_by).checked_sub(1);
         let named = by.and_then(|by| objects.get(by)).unwrap_or(object);
         let (name, nametype) = match wire.effect {
-            abi::PART_NORMAL => (named.name, NameType::Normal),
-            abi::PART_PARENT => (
+            abi::NAMETYPE_NORMAL => (named.name, NameType::Normal),
+            abi::NAMETYPE_PARENT => (
                 named.name.map(|name| parent_name(name, self.cwd)),
                 NameType::Parent,
             ),
-            abi::PART_DELETE => (named.name, NameType::Delete),
-            abi::PART_CREATE => (named.name, NameType::Create),
+            abi::NAMETYPE_DELETE => (named.name, NameType::Delete),
+            abi::NAMETYPE_CREATE => (named.name, NameType::Create),
             _ => (named.name, NameType::Unknown),
         };
         Some(Item {
@@ -120,16 +120,16 @@ impl<'a> Call<'a> {
         }
         let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
         let done = self.head.success != 0;
-        match wire.place {
-            abi::PLACE_FD => items.extend(facts.map(|facts| Item {
+        match wire.lookup {
+            abi::LOOKUP_FD => items.extend(facts.map(|facts| Item {
                 name: None,
                 source: NameSource::Kernel,
                 inode: Some(facts),
                 nametype: NameType::Normal,
                 path: object.path,
             })),
-            abi::PLACE_TEXT => items.extend(item(object, NameType::Unknown, None)),
-            abi::PLACE_EXEC | abi::PLACE_EXEC_AT if done => {
+            abi::LOOKUP_TEXT => items.extend(item(object, NameType::Unknown, None)),
+            abi::LOOKUP_EXEC | abi::LOOKUP_EXEC_AT if done => {
                 let named = Object {
                     name: object.name.map(|name| self.exec_name(name)),
                     ..*object
@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
 
 /// Whether the object is on a file system that the filesystem list leaves out.
 fn is_left_out(object: &Object<'_>) -> bool {
-    object.wire.flags & abi::OBJECT_LEFT_OUT != 0
+    object.wire.flags & abi::OBJECT_FS_EXCLUDED != 0
 }
 
 /// What the kernel's audit lists of such an object: the name that the call gave, if it gave one of its own.
@@ -187,7 +187,7 @@ fn left_out<'a>(object: &Object<'a>) -> Option<Item<'a>> {
 }
 
 fn is_seen(object: &Object<'_>) -> bool {
-    object.wire.place == abi::PLACE_SEEN
+    object.wire.lookup == abi::LOOKUP_HOOKED
 }
 
 fn makes_or_removes(object: &Object<'_>) -> bool {

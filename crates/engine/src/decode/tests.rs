@@ -40,14 +40,14 @@ impl Sample {
         }
     }
 
-    fn object(self, place: u8, effect: u8, flags: u8, name: &[u8]) -> Self {
-        self.object_at(place, effect, flags, name, b"")
+    fn object(self, lookup: u8, effect: u8, flags: u8, name: &[u8]) -> Self {
+        self.object_at(lookup, effect, flags, name, b"")
     }
 
     /// An object that lies there: components, leaf first.
-    fn object_at(mut self, place: u8, effect: u8, flags: u8, name: &[u8], path: &[u8]) -> Self {
+    fn object_at(mut self, lookup: u8, effect: u8, flags: u8, name: &[u8], path: &[u8]) -> Self {
         let wire = WireObject {
-            place,
+            lookup,
             effect,
             flags,
             name_len: u16::try_from(name.len()).unwrap(),
@@ -113,7 +113,7 @@ fn named(name: &str, nametype: NameType) -> (Option<Vec<u8>>, NameType) {
 #[test]
 fn an_open_that_made_its_file_names_the_directory_first() {
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
-    let sample = Sample::new().object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
+    let sample = Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
     assert_eq!(
         sample.items(),
         [
@@ -126,13 +126,13 @@ fn an_open_that_made_its_file_names_the_directory_first() {
 #[test]
 fn objects_lie_where_the_kernel_reached_them() {
     let seen = |part, flags, path: &'static [u8]| {
-        move |sample: Sample| sample.object_at(abi::PLACE_SEEN, part, flags, b"", path)
+        move |sample: Sample| sample.object_at(abi::LOOKUP_HOOKED, part, flags, b"", path)
     };
     let sample = Sample::new();
-    let sample = seen(abi::PART_PARENT, 0, b"\0")(sample);
+    let sample = seen(abi::NAMETYPE_PARENT, 0, b"\0")(sample);
     let sample = seen(0, 0, b"")(sample);
-    let sample = seen(abi::PART_CREATE, 0, b"file\0")(sample);
-    let sample = seen(abi::PART_NORMAL, abi::OBJECT_REMOVED, b"a b\0tmp\0")(sample);
+    let sample = seen(abi::NAMETYPE_CREATE, 0, b"file\0")(sample);
+    let sample = seen(abi::NAMETYPE_NORMAL, abi::OBJECT_REMOVED, b"a b\0tmp\0")(sample);
     let expected = ["/", "", "/file", "/tmp/a b (deleted)"];
     let expected = expected.map(|path| (!path.is_empty()).then(|| path.to_owned()));
     assert_eq!(sample.paths(), expected);
@@ -140,7 +140,7 @@ fn objects_lie_where_the_kernel_reached_them() {
     // Where calls are seen from outside, an open that made its file tells of its directory too.
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
     let made =
-        |path| Sample::new().object_at(abi::PLACE_OPENED, abi::EFFECT_USE, flags, b"a", path);
+        |path| Sample::new().object_at(abi::LOOKUP_OPENED, abi::EFFECT_USE, flags, b"a", path);
     let paths = |parent: &str, path: &str| [Some(parent.to_owned()), Some(path.to_owned())];
     assert_eq!(made(b"a\0tmp\0").paths(), paths("/tmp", "/tmp/a"));
     assert_eq!(made(b"a\0").paths(), paths("/", "/a"));
@@ -165,12 +165,17 @@ fn who_stands_behind_a_task_is_behind_all_else() {
 
 #[test]
 fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
-    let out = abi::OBJECT_LEFT_OUT;
+    let out = abi::OBJECT_FS_EXCLUDED;
     let named_out = out | abi::OBJECT_NAMED;
     let sample = Sample::new()
-        .object(abi::PLACE_SEEN, abi::PART_PARENT, named_out, b"/sys/new")
-        .object(abi::PLACE_SEEN, abi::PART_CREATE, out, b"")
-        .object(abi::PLACE_SEEN, abi::PART_NORMAL, named_out, b"x");
+        .object(
+            abi::LOOKUP_HOOKED,
+            abi::NAMETYPE_PARENT,
+            named_out,
+            b"/sys/new",
+        )
+        .object(abi::LOOKUP_HOOKED, abi::NAMETYPE_CREATE, out, b"")
+        .object(abi::LOOKUP_HOOKED, abi::NAMETYPE_NORMAL, named_out, b"x");
     assert_eq!(
         sample.items(),
         [
@@ -178,18 +183,23 @@ fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
             named("x", NameType::Unknown)
         ]
     );
-    let opened = Sample::new().object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, named_out, b"/sys/a");
+    let opened = Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, named_out, b"/sys/a");
     assert_eq!(opened.items(), [named("/sys/a", NameType::Unknown)]);
-    let by_descriptor = Sample::new().object(abi::PLACE_FD, abi::EFFECT_USE, out, b"");
+    let by_descriptor = Sample::new().object(abi::LOOKUP_FD, abi::EFFECT_USE, out, b"");
     assert_eq!(by_descriptor.items(), []);
 }
 
 #[test]
 fn a_rename_names_both_directories_then_old_then_new() {
     let sample = Sample::new()
-        .object(abi::PLACE_AT, abi::EFFECT_DELETE, abi::OBJECT_NAMED, b"old")
         .object(
-            abi::PLACE_AT,
+            abi::LOOKUP_AT,
+            abi::EFFECT_DELETE,
+            abi::OBJECT_NAMED,
+            b"old",
+        )
+        .object(
+            abi::LOOKUP_AT,
             abi::EFFECT_CREATE,
             abi::OBJECT_NAMED,
             b"/n/new",
@@ -211,7 +221,7 @@ fn a_failed_unlink_names_its_object_only_when_there_was_one() {
     let unlink = |errno| {
         Sample::new()
             .object(
-                abi::PLACE_AT,
+                abi::LOOKUP_AT,
                 abi::EFFECT_DELETE,
                 abi::OBJECT_NAMED,
                 b"/d/f",
@@ -232,7 +242,7 @@ fn a_failed_unlink_names_its_object_only_when_there_was_one() {
 #[test]
 fn a_call_under_way_has_the_stamp_of_its_record() {
     let mut sample = Sample::new().object(
-        abi::PLACE_PATH,
+        abi::LOOKUP_PATH,
         abi::EFFECT_DELETE,
         abi::OBJECT_NAMED,
         b"/d/f",
@@ -246,7 +256,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
     let text = b"audit(1700000000.042:7): \0";
     detail.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
     sample.tail.extend_from_slice(detail.as_bytes());
-    sample.head.details = 1;
+    sample.head.aux_count = 1;
     let time = Time {
         sec: 1_700_000_000,
         milli: 42,
@@ -266,7 +276,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
             named("/d/f", NameType::Delete)
         ]
     );
-    sample.head.details = 0;
+    sample.head.aux_count = 0;
     let bytes = [sample.head.as_bytes(), &sample.tail].concat();
     let words = aligned(&bytes);
     let keys = Keys::keyless();
@@ -278,7 +288,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
 #[test]
 fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
     let sample = Sample::new()
-        .object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, 0, b"")
+        .object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, 0, b"")
         .failed(14);
     assert_eq!(sample.items(), []);
 }
@@ -298,7 +308,7 @@ fn paths_are_turned_round() {
 fn a_descriptor_prefix_is_taken_off_execveat_names() {
     let started = |name: &[u8]| {
         let flags = abi::OBJECT_NAMED | abi::OBJECT_KERNEL;
-        let mut sample = Sample::new().object(abi::PLACE_EXEC_AT, abi::EFFECT_USE, flags, name);
+        let mut sample = Sample::new().object(abi::LOOKUP_EXEC_AT, abi::EFFECT_USE, flags, name);
         sample.head.flags |= abi::EVENT_STARTED;
         sample.head.args[0] = 7;
         sample.items()
@@ -341,7 +351,7 @@ proptest! {
             components.push(0);
         }
         let sample = Sample::new()
-            .object(abi::PLACE_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, &name)
+            .object(abi::LOOKUP_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, &name)
             .cwd(&components);
         prop_assert_eq!(sample.items(), [(Some(name), NameType::Normal)]);
     }

@@ -22,7 +22,8 @@ impl<'s> Engine<'s> {
     /// [`EngineError`] when the kernel has no programs on functions, or was not prepared for this with
     /// [`super::Options::avc`]. All else goes on.
     pub fn accompany(&mut self, places: &mut Places<'s>) -> Result<(), EngineError> {
-        self.objects.load_more(places, &[Program::AvcCall].into())?;
+        self.objects
+            .load_more(places, &[Program::AvcSyscall].into())?;
         // In the order of `enum wire_abi`.
         let calls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
             let numbers = (0..abi::SYSCALLS).map(Syscall);
@@ -31,7 +32,7 @@ impl<'s> Engine<'s> {
         let shapes: Vec<[WireShape; abi::OBJECTS]> = calls.map(objects::of).collect();
         let own = &self.objects.first().maps;
         maps::put_all("tlg_shapes", &own.tlg_shapes, 0, &shapes)?;
-        let program = self.program(Program::AvcCall)?;
+        let program = self.program(Program::AvcSyscall)?;
         let held = attach::place(program, None).map_err(|source| EngineError::Attach {
             program: program.name().to_string_lossy().into_owned(),
             hook: "`audit_log_start`".to_owned(),

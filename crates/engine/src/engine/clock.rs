@@ -35,7 +35,7 @@ impl Engine<'_> {
         // the same on both sides of reading the ticks.
         for _ in 0..8 {
             let wall_ns = clock::wall_ns().map_err(|errno| failed(errno.into()))?;
-            self.program(Program::DaemonSelf)?
+            self.program(Program::DaemonRegister)?
                 .test_run(ProgramInput::default())
                 .map_err(|error| failed(io::Error::other(error)))?;
             let jiffies = self.data.jiffies();

@@ -25,7 +25,7 @@ use crate::skeleton::types;
 
 /// What names of links begin with that hold a program of the guard.
 const GUARD: &str = "guard-";
-/// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard.bpf.h`, without the last byte.
+/// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard/guarded.bpf.h`, without the last byte.
 const NAME_BYTES: usize = 63;
 
 impl<'s> Engine<'s> {
@@ -68,7 +68,7 @@ impl<'s> Engine<'s> {
         probe: &Probe,
         files: &[PathBuf],
     ) -> Result<(), EngineError> {
-        let tell = [&Program::GuardBegin, &Program::GuardClaim];
+        let tell = [&Program::GuardInit, &Program::GuardClaim];
         let programs = probe.guards.iter().chain(tell);
         self.objects
             .load_more(places, &programs.copied().collect())?;
@@ -140,7 +140,7 @@ impl<'s> Engine<'s> {
             *word = guarded.words();
         }
         self.data.guard(&words);
-        let program = self.program(Program::GuardBegin)?;
+        let program = self.program(Program::GuardInit)?;
         let ran = program.test_run(ProgramInput::default());
         ran.map_err(|error| EngineError::Machine {
             what: "what is to be guarded",
@@ -156,7 +156,7 @@ impl<'s> Engine<'s> {
     /// Keeps others from all maps that are there now, and from no other: those of notes come and go.
     pub(super) fn guard_maps(&self) -> Result<(), EngineError> {
         let failed = |source| EngineError::Map {
-            map: "tlg_guarded_maps",
+            map: "tlg_guard_maps",
             source,
         };
         let number =
@@ -178,7 +178,7 @@ impl<'s> Engine<'s> {
                 wanted.insert(number(&note).map_err(failed)?);
             }
         }
-        let guarded = &self.objects.first().maps.tlg_guarded_maps;
+        let guarded = &self.objects.first().maps.tlg_guard_maps;
         let known: Vec<Vec<u8>> = guarded.keys().collect();
         for gone in known.iter().filter(|key| !wanted.contains(key.as_slice())) {
             guarded.delete(gone).map_err(failed)?;
@@ -204,12 +204,12 @@ fn is_guarded(pins: &Pins) -> bool {
 }
 
 /// Empties places that an earlier one says already.
-fn leave_one_of_each(places: &mut [types::guarded]) {
+fn leave_one_of_each(places: &mut [types::guard_dir]) {
     let mut known = Vec::new();
     for place in places {
         let says = (place.ino, place.dev, place.name, place.mask);
         if known.contains(&says) {
-            *place = types::guarded::default();
+            *place = types::guard_dir::default();
         } else {
             known.push(says);
         }
@@ -250,10 +250,10 @@ impl Guarded {
     }
 
     /// As the programs compare it.
-    fn words(&self) -> types::guarded {
-        let mut words = types::guarded {
+    fn words(&self) -> types::guard_dir {
+        let mut words = types::guard_dir {
             fd: u32::try_from(self.directory.as_raw_fd() + 1).unwrap_or_default(),
-            ..types::guarded::default()
+            ..types::guard_dir::default()
         };
         let places = words.name.iter_mut().zip(&mut words.mask);
         for ((name, mask), chunk) in places.zip(self.name.chunks(8)) {
@@ -291,10 +291,10 @@ mod tests {
 
     #[test]
     fn what_is_guarded_twice_takes_one_place() {
-        let place = |ino, word| types::guarded {
+        let place = |ino, word| types::guard_dir {
             ino,
             mask: [word; 8],
-            ..types::guarded::default()
+            ..types::guard_dir::default()
         };
         let mut places = [
             place(1, 0),

@@ -50,9 +50,9 @@ impl<'s> Engine<'s> {
         } else {
             EngineKind::Fentry
         };
-        let mut programs = BTreeSet::from([Program::DaemonSelf]);
+        let mut programs = BTreeSet::from([Program::DaemonRegister]);
         if kind == EngineKind::Fentry {
-            programs.insert(Program::Beat);
+            programs.insert(Program::Heartbeat);
         }
         let objects = Objects::over(places, kind, programs, |name| {
             pins.find(&format!("{MAP}{}", pinned_name(name)))

@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_name_tells_what_the_program_is_called() {
-        assert_eq!(own_name("prog-17-tlg_call_end"), "tlg_call_end");
+        assert_eq!(own_name("prog-17-tlg_tail_exit"), "tlg_tail_exit");
         assert_eq!(own_name("prog-17"), "17");
     }
 }

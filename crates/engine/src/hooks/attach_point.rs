@@ -176,31 +176,29 @@ impl<'k> Finder<'k> {
             vec![Spot { program, place }]
         };
         match hook {
-            Hook::RawExit => raw(Program::SysExitAny, "sys_exit"),
-            Hook::RawEnter => raw(Program::SysEnterAny, "sys_enter"),
+            Hook::RawExit => raw(Program::SysExitRaw, "sys_exit"),
+            Hook::RawEnter => raw(Program::SysEnterRaw, "sys_enter"),
             Hook::ExecPrepare => raw(Program::ExecPrepare, "sched_prepare_exec"),
             Hook::ExecCommit => raw(Program::ExecCommit, "sched_process_exec"),
             Hook::TaskExit => raw(Program::TaskExit, "sched_process_exit"),
-            Hook::Exit(call) => self.event(Program::SysExitOne, "exit", call),
-            Hook::Enter(call) => self.event(Program::SysEnterOne, "enter", call),
-            Hook::Last(call) => self.event(Program::SysEnterLast, "enter", call),
+            Hook::Exit(call) => self.event(Program::SysExitTp, "exit", call),
+            Hook::Enter(call) => self.event(Program::SysEnterTp, "enter", call),
+            Hook::Last(call) => self.event(Program::SysEnterNoret, "enter", call),
             Hook::FunctionExit(call) => self.call(call, Side::Exit, |kind| {
                 match (kind, tracepoint_name(call)) {
-                    (Kind::Bare, _) => Program::StubBareEnd,
-                    (_, Some("openat")) => Program::StubOpenatEnd,
-                    (_, Some("open")) => Program::StubOpenEnd,
-                    _ => Program::StubCallEnd,
+                    (Kind::Bare, _) => Program::StubSysExit0,
+                    (_, Some("openat")) => Program::StubOpenat,
+                    (_, Some("open")) => Program::StubOpen,
+                    _ => Program::StubSysExit,
                 }
             }),
-            Hook::FunctionEnter(call) => {
-                self.call(call, Side::Enter, |_kind| Program::StubCallEnter)
-            }
+            Hook::FunctionEnter(call) => self.call(call, Side::Enter, |_kind| Program::SysEnterFn),
             Hook::FunctionLast(call) => self.call(call, Side::Enter, |kind| match kind {
-                Kind::Bare => Program::StubBareLast,
-                _ => Program::StubCallLast,
+                Kind::Bare => Program::StubNoreturn0,
+                _ => Program::StubNoreturn,
             }),
-            Hook::UringEnter(name) => self.operation(Program::StubUringEnter, Side::Enter, name),
-            Hook::UringExit(name) => self.operation(Program::StubUringEnd, Side::Exit, name),
+            Hook::UringEnter(name) => self.operation(Program::UringEnter, Side::Enter, name),
+            Hook::UringExit(name) => self.operation(Program::StubUringExit, Side::Exit, name),
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
             Hook::Inner(inner) => Ok(own(Program::of_inner(inner))),
             Hook::Fork => Ok(own(Program::TaskFork)),
@@ -287,7 +285,7 @@ mod tests {
         .chain(RAW.map(Place::Raw))
         {
             let spot = Spot {
-                program: Program::StubCallEnd,
+                program: Program::StubSysExit,
                 place,
             };
             let name = spot.to_string();
@@ -297,9 +295,9 @@ mod tests {
         for wrong in [
             "",
             "stub",
-            "stub_call_end",
-            "stub_call_end-raw-other",
-            "beat-own-1",
+            "stub_sys_exit",
+            "stub_sys_exit-raw-other",
+            "heartbeat-own-1",
         ] {
             assert_eq!(Spot::of_name(wrong), None, "{wrong}");
         }

@@ -16,7 +16,7 @@ pub(crate) struct Function {
     pub(crate) kind: Kind,
 }
 
-/// The types of functions that stubs are for; see `bpf/syscall.bpf.c` and `bpf/uring.bpf.h`.
+/// The types of functions that stubs are for; see `bpf/hooks/stub.bpf.h` and `bpf/hooks/uring.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// As `__x64_sys_close`.

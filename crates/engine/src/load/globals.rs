@@ -12,7 +12,7 @@ use crate::compile::watches::{Bits, WORDS};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
-/// Directories that can be guarded: `GUARD_PLACES` of `bpf/guard.bpf.h`.
+/// Directories that can be guarded: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
 pub(crate) const PLACES: usize = 8;
 
 /// The words. The programs read and write them at any time: each is read and written as a whole.
@@ -59,7 +59,7 @@ impl Data {
     }
 
     pub(crate) fn beats(self) -> u64 {
-        read!(self, tlg_beats)
+        read!(self, tlg_heartbeats)
     }
 
     /// Where the reader says that it sleeps.
@@ -79,8 +79,8 @@ impl Data {
             },
             refusals: read!(self, tlg_refusals) != 0,
             uring: read!(self, tlg_uring) != 0,
-            filesystems: read!(self, tlg_filesystems) != 0,
-            common_bytes: read!(self, tlg_common_bytes),
+            filesystems: read!(self, tlg_fs_filter) != 0,
+            common_bytes: read!(self, tlg_ring_shared),
         }
     }
 
@@ -98,15 +98,15 @@ impl Data {
         write!(self, tlg_open_reads, hints.reads.open.into());
         write!(self, tlg_refusals, hints.refusals.into());
         write!(self, tlg_uring, hints.uring.into());
-        write!(self, tlg_filesystems, hints.filesystems.into());
-        write!(self, tlg_common_bytes, hints.common_bytes);
+        write!(self, tlg_fs_filter, hints.filesystems.into());
+        write!(self, tlg_ring_shared, hints.common_bytes);
     }
 
     /// Writes where watches may be, into the half of a plan that is not in force.
     pub(crate) fn glance(self, epoch: Epoch, bits: &Bits) {
         for (halves, bits) in [
-            (word!(self, tlg_inode_bits), &bits.inodes),
-            (word!(self, tlg_name_bits), &bits.names),
+            (word!(self, tlg_inode_bloom), &bits.inodes),
+            (word!(self, tlg_name_bloom), &bits.names),
         ] {
             let first = halves.cast::<[u64; WORDS]>();
             // SAFETY: there are two halves; see `word`.
@@ -118,7 +118,7 @@ impl Data {
 
     /// Writes where the tests of new tasks are, for the half of a plan that is not in force.
     pub(crate) fn forks(self, epoch: Epoch, first: u32) {
-        let halves = word!(self, tlg_forks).cast::<u32>();
+        let halves = word!(self, tlg_fork_tests).cast::<u32>();
         // SAFETY: there are two halves; see `word`.
         let half = unsafe { halves.add(usize::from(epoch.half())) };
         // SAFETY: as above, and no plan in force uses this half.
@@ -128,10 +128,10 @@ impl Data {
     /// Writes which file systems are left out, into the half of a plan that is not in force.
     pub(crate) fn filesystems(self, epoch: Epoch, left_out: &[LeftOut]) {
         let half = usize::from(epoch.half());
-        let counts = word!(self, tlg_left_out_count).cast::<u32>();
+        let counts = word!(self, tlg_fs_excluded_count).cast::<u32>();
         // SAFETY: there are two halves; see `word`.
         let count_at = unsafe { counts.add(half) };
-        let firsts = word!(self, tlg_left_out).cast::<[[u32; 2]; Filesystems::MOST]>();
+        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; Filesystems::MOST]>();
         // SAFETY: as above.
         let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
         let some = left_out.iter().take(Filesystems::MOST);
@@ -148,24 +148,24 @@ impl Data {
     }
 
     /// Writes what is guarded, for `guard_begin` to look at.
-    pub(crate) fn guard(self, places: &[types::guarded; PLACES]) {
-        write!(self, tlg_guarded, *places);
+    pub(crate) fn guard(self, places: &[types::guard_dir; PLACES]) {
+        write!(self, tlg_guard_dirs, *places);
     }
 
     /// What is guarded.
-    pub(crate) fn guarded(self) -> [types::guarded; PLACES] {
-        read!(self, tlg_guarded)
+    pub(crate) fn guarded(self) -> [types::guard_dir; PLACES] {
+        read!(self, tlg_guard_dirs)
     }
 
     /// Says that no call is decided about any more by the plan before the one in force.
     pub(crate) fn forget(self) {
-        write!(self, tlg_epoch_before, abi::NO_EPOCH);
+        write!(self, tlg_epoch_prev, abi::NO_EPOCH);
     }
 
     /// Puts another plan in force, at this tick.
     pub(crate) fn switch(self, from: Epoch, to: Epoch, jiffies: u64) {
-        write!(self, tlg_replaced, jiffies);
-        write!(self, tlg_epoch_before, u32::from(from.0));
+        write!(self, tlg_switched_at, jiffies);
+        write!(self, tlg_epoch_prev, u32::from(from.0));
         let at = word!(self, tlg_epoch);
         // SAFETY: the word is aligned, mapped as `word` says, and changed nowhere else.
         let epoch = unsafe { AtomicU32::from_ptr(at) };

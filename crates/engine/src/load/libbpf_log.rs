@@ -61,15 +61,15 @@ mod tests {
     fn of_a_refusal_the_first_line_and_the_end_of_the_log_are_told() {
         let mut said = String::new();
         for text in [
-            "libbpf: prog 'beat': BPF program load failed: -EACCES\n",
-            "libbpf: prog 'beat': -- BEGIN PROG LOAD LOG --\n0: r1\n1: r2\n2: r3\ninvalid access\nprocessed 3 insns\n-- END PROG LOAD LOG --\n",
+            "libbpf: prog 'heartbeat': BPF program load failed: -EACCES\n",
+            "libbpf: prog 'heartbeat': -- BEGIN PROG LOAD LOG --\n0: r1\n1: r2\n2: r3\ninvalid access\nprocessed 3 insns\n-- END PROG LOAD LOG --\n",
             "libbpf: failed to load object 'syscall_bpf'\n",
         ] {
             add_refusal(&mut said, text);
         }
         assert_eq!(
             said,
-            "prog 'beat': BPF program load failed: -EACCES; \
+            "prog 'heartbeat': BPF program load failed: -EACCES; \
              verifier: 1: r2 | 2: r3 | invalid access | processed 3 insns"
         );
     }

@@ -1,6 +1,6 @@
 //! The maps that hold the plan: how large they are, and what is put into them.
 //!
-//! Two plans have room, each in a half of its own; see `bpf/plan.bpf.h`. The maps cannot grow: they are
+//! Two plans have room, each in a half of its own; see `bpf/lib/plan.bpf.h`. The maps cannot grow: they are
 //! made larger than the first plan needs.
 
 use std::collections::HashSet;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
-use crate::abi::{self, WireCall, WireInodeKey, WireTest};
+use crate::abi::{self, WireInodeKey, WireSyscall, WireTest};
 use crate::compile::Lowered;
 use crate::compile::watches::Watches;
 use crate::epoch::Epoch;
@@ -75,7 +75,7 @@ pub(crate) fn size(
     let maps = &mut open.maps;
     let cpus = count(cpus).max(1);
     let slots = match sees {
-        Sees::Inside => SEEN_SLOTS,
+        Sees::Inside => STATE_SLOTS,
         Sees::Calls => 1,
     };
     let paths = if options.context { slots } else { 1 };
@@ -85,11 +85,15 @@ pub(crate) fn size(
         ("tlg_counts", &mut maps.tlg_counts, cpus),
         ("tlg_scratch", &mut maps.tlg_scratch, cpus),
         ("tlg_avc_scratch", &mut maps.tlg_avc_scratch, avc),
-        ("tlg_seen", &mut maps.tlg_seen, slots),
-        ("tlg_paths", &mut maps.tlg_paths, paths),
-        ("tlg_tests", &mut maps.tlg_tests, both(room.tests)),
-        ("tlg_inodes", &mut maps.tlg_inodes, both(room.inodes)),
-        ("tlg_names", &mut maps.tlg_names, both(room.names)),
+        ("tlg_sys_state", &mut maps.tlg_sys_state, slots),
+        ("tlg_state_paths", &mut maps.tlg_state_paths, paths),
+        ("tlg_rule_tests", &mut maps.tlg_rule_tests, both(room.tests)),
+        (
+            "tlg_watch_inode",
+            &mut maps.tlg_watch_inode,
+            both(room.inodes),
+        ),
+        ("tlg_watch_path", &mut maps.tlg_watch_path, both(room.names)),
     ] {
         map.set_max_entries(entries)
             .map_err(|source| EngineError::Map { map: name, source })?;
@@ -106,9 +110,9 @@ pub(crate) enum Sees {
     Calls,
 }
 
-/// Calls that can be under way at once with what hooks inside the kernel saw of them: `SEEN_SLOTS` of
-/// `bpf/seen.bpf.h`.
-const SEEN_SLOTS: u32 = 1024;
+/// Calls that can be under way at once with what hooks inside the kernel saw of them: `STATE_SLOTS` of
+/// `bpf/lib/syscall_state.bpf.h`.
+const STATE_SLOTS: u32 = 1024;
 
 const fn both(half: u32) -> u32 {
     half.saturating_mul(2)
@@ -142,7 +146,7 @@ impl Written {
     pub(crate) fn found(skel: &SyscallSkel<'_>, in_force: Epoch, names: Vec<u64>) -> [Self; 2] {
         let mut halves = [Self::default(), Self::default()];
         let [even, odd] = &mut halves;
-        for key in skel.maps.tlg_inodes.keys() {
+        for key in skel.maps.tlg_watch_inode.keys() {
             let Ok(key) = WireInodeKey::read_from_bytes(&key) else {
                 continue;
             };
@@ -155,7 +159,7 @@ impl Written {
             (odd, even)
         };
         let known: HashSet<u64> = names.iter().copied().collect();
-        let all = skel.maps.tlg_names.keys();
+        let all = skel.maps.tlg_watch_path.keys();
         let all = all.filter_map(|key| Some(u64::from_ne_bytes(key.try_into().ok()?)));
         other.names = all.filter(|key| !known.contains(key)).collect();
         current.names = names;
@@ -170,10 +174,10 @@ impl Written {
     /// Takes the watches out of the maps.
     pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
         for key in self.inodes.drain(..) {
-            remove("tlg_inodes", &skel.maps.tlg_inodes, &key)?;
+            remove("tlg_watch_inode", &skel.maps.tlg_watch_inode, &key)?;
         }
         for key in self.names.drain(..) {
-            remove("tlg_names", &skel.maps.tlg_names, &key)?;
+            remove("tlg_watch_path", &skel.maps.tlg_watch_path, &key)?;
         }
         Ok(())
     }
@@ -195,28 +199,33 @@ impl Written {
                 ..*key
             };
             self.inodes.push(key);
-            put("tlg_inodes", &maps.tlg_inodes, &key, watch)?;
+            put("tlg_watch_inode", &maps.tlg_watch_inode, &key, watch)?;
         }
         for (key, (_, watch)) in names(epoch, watches).zip(&watches.names) {
             self.names.push(key);
-            put("tlg_names", &maps.tlg_names, &key, watch)?;
+            put("tlg_watch_path", &maps.tlg_watch_path, &key, watch)?;
         }
         let first = u32::from(half) * room.tests;
         let tests = lowered.tests.iter();
         let tests: Vec<WireTest> = tests.map(|test| test_at(*test, first, epoch)).collect();
-        put_all("tlg_tests", &maps.tlg_tests, first, &tests)?;
+        put_all("tlg_rule_tests", &maps.tlg_rule_tests, first, &tests)?;
         let after = first + count(tests.len());
         let forks = lowered.forks.iter().map(|test| WireTest {
             on_false: test.on_false + after,
             ..*test
         });
         let forks: Vec<WireTest> = forks.collect();
-        put_all("tlg_tests", &maps.tlg_tests, after, &forks)?;
-        let all = abi::CALLS;
-        let calls: Vec<WireCall> = (0..all)
+        put_all("tlg_rule_tests", &maps.tlg_rule_tests, after, &forks)?;
+        let all = abi::PLAN_ENTRIES;
+        let calls: Vec<WireSyscall> = (0..all)
             .map(|index| call_at(lowered.calls.get(&index).copied(), first, epoch))
             .collect();
-        put_all("tlg_calls", &maps.tlg_calls, u32::from(half) * all, &calls)
+        put_all(
+            "tlg_syscalls",
+            &maps.tlg_syscalls,
+            u32::from(half) * all,
+            &calls,
+        )
     }
 }
 
@@ -235,12 +244,12 @@ fn test_at(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
 }
 
 /// A call, or none, as it stands there.
-fn call_at(call: Option<WireCall>, first: u32, epoch: Epoch) -> WireCall {
+fn call_at(call: Option<WireSyscall>, first: u32, epoch: Epoch) -> WireSyscall {
     let (tests, tests_unwatched) = match call {
         Some(call) => (call.tests + first, call.tests_unwatched + first),
-        None => (abi::NO_CALL, abi::NO_CALL),
+        None => (abi::NO_SYSCALL, abi::NO_SYSCALL),
     };
-    WireCall {
+    WireSyscall {
         tests,
         tests_unwatched,
         epoch: epoch.0,
@@ -298,12 +307,12 @@ mod tests {
         let epoch = Epoch(3);
         let decide = WireTest {
             kind: abi::TEST_DECIDE,
-            value: abi::KEEP | 7,
+            value: abi::RECORD | 7,
             ..WireTest::default()
         };
         assert_eq!(
             test_at(decide, 100, epoch).value,
-            abi::KEEP | 3 << abi::RULE_BITS | 7
+            abi::RECORD | 3 << abi::RULE_BITS | 7
         );
         let word = WireTest {
             kind: abi::TEST_WORD,
@@ -313,10 +322,10 @@ mod tests {
         };
         let moved = test_at(word, 100, epoch);
         assert_eq!((moved.value, moved.on_false), (7, 102));
-        let call = WireCall {
+        let call = WireSyscall {
             tests: 1,
             tests_unwatched: 4,
-            ..WireCall::default()
+            ..WireSyscall::default()
         };
         let moved = call_at(Some(call), 100, epoch);
         assert_eq!(
@@ -324,6 +333,6 @@ mod tests {
             (101, 104, 3)
         );
         let none = call_at(None, 100, epoch);
-        assert_eq!((none.tests, none.epoch), (abi::NO_CALL, 3));
+        assert_eq!((none.tests, none.epoch), (abi::NO_SYSCALL, 3));
     }
 }

@@ -23,7 +23,10 @@ use audit::plan::Plan;
 use audit::plan::exclude::Exclude;
 use audit::record::encode;
 use nix::errno::Errno;
-use trace::{Backend, CommandSpec, CommandStatus, Observer, RunSummary, ResultCapture, RunError, exit_by_signal};
+use trace::{
+    Backend, CommandSpec, CommandStatus, Observer, ResultCapture, RunError, RunSummary,
+    exit_by_signal,
+};
 
 use self::account::Account;
 use crate::messages::{self, info};

@@ -295,7 +295,7 @@ mod tests {
             }),
             plugins: [("a.conf".to_owned(), 3), ("b.conf".to_owned(), 0)].into(),
             runs: vec![Run {
-                hook: "sys_exit_one".into(),
+                hook: "sys_exit_tp".into(),
                 runs: 10,
                 nanoseconds: 4200,
             }],
@@ -321,7 +321,7 @@ mod tests {
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
              JSON        2 written, 1 left out\n\
              plugin      3 not given to a.conf\n\
-             runs        10 of 420 ns: sys_exit_one\n"
+             runs        10 of 420 ns: sys_exit_tp\n"
         );
     }
 

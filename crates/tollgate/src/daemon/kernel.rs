@@ -16,10 +16,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use netlink::{AuditSocket, AuditSettings, AuditSummary, RecordStream};
+use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
-use crate::config::native::Messages;
+use crate::config::tollgate_toml::KernelRecordsMode;
 use crate::control::wire::KernelMessages;
 use crate::messages::info;
 use saved::{Before, Saved};
@@ -64,24 +64,24 @@ impl MessageSource {
     ///
     /// # Errors
     /// When the kernel does not give what was asked for by name.
-    pub(super) fn open(wanted: Messages) -> anyhow::Result<Option<(Self, RecordStream)>> {
+    pub(super) fn open(wanted: KernelRecordsMode) -> anyhow::Result<Option<(Self, RecordStream)>> {
         match wanted {
-            Messages::Off => {
+            KernelRecordsMode::Off => {
                 repair()?;
                 Ok(None)
             }
-            Messages::Multicast => {
+            KernelRecordsMode::Multicast => {
                 repair()?;
                 Self::listen().map(Some)
             }
-            Messages::Unicast => match Self::register()? {
+            KernelRecordsMode::Unicast => match Self::register()? {
                 Some(opened) => Ok(Some(opened)),
                 None => bail!(
                     "another process is sent the messages of the kernel's audit: end it, or listen \
                      beside it with `multicast`"
                 ),
             },
-            Messages::Auto => {
+            KernelRecordsMode::Auto => {
                 let opened = match Self::register() {
                     Ok(None) => Self::listen().map(Some),
                     opened => opened,
@@ -97,7 +97,8 @@ impl MessageSource {
     }
 
     fn listen() -> anyhow::Result<(Self, RecordStream)> {
-        let stream = RecordStream::join().context("cannot listen to the kernel's audit")?;
+        let stream =
+            RecordStream::join_multicast().context("cannot listen to the kernel's audit")?;
         Ok((Self::new(None)?, stream))
     }
 
@@ -139,7 +140,7 @@ impl MessageSource {
         };
         let cannot = "cannot learn the state of the kernel's audit";
         let status = self.control.status().context(cannot)?;
-        let state = AuditSummary::ask().context(cannot)?;
+        let state = AuditSummary::query().context(cannot)?;
         if status.settings.enabled == LOCKED || state.rules != 0 {
             info(
                 "messages of the kernel's audit: its rules and settings are those of others, and stay",
@@ -261,7 +262,7 @@ impl MessageSource {
 
     fn set(&self, settings: AuditSettings) -> anyhow::Result<()> {
         self.control
-            .set(&settings)
+            .set_settings(&settings)
             .context("cannot change the kernel's audit")
     }
 }
@@ -309,7 +310,7 @@ fn put_back(control: &AuditSocket, saved: &mut Saved) {
         return;
     };
     let restored = control.status().and_then(|status| {
-        control.set(&AuditSettings {
+        control.set_settings(&AuditSettings {
             enabled: before.enabled,
             backlog_limit: before.backlog_limit,
             backlog_wait_time: before.backlog_wait_time,

@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use engine::{Attached, Cut, Runs};
+use engine::{Attached, Runs, Truncation};
 
 use super::heartbeat::seconds;
 use super::kernel::MessageSource;
@@ -166,7 +166,7 @@ impl Live {
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
         let losses = account.losses().chain([("not written", unwritten)]);
-        let cut = account.stats.cut.iter().zip(Cut::ALL);
+        let cut = account.stats.cut.iter().zip(Truncation::ALL);
         Counts {
             matched: account.stats.matched,
             delivered: account.stats.delivered,

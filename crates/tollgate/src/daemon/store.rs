@@ -298,7 +298,7 @@ impl Store {
             ..Status::default()
         };
         // A kernel that does not know the feature has no line for it.
-        let feature = LoginuidImmutable::ask().ok().flatten();
+        let feature = LoginuidImmutable::query().ok().flatten();
         status.settings.loginuid_immutable = feature.map(|feature| Feature {
             on: feature.on,
             locked: feature.locked,

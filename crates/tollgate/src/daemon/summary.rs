@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::path::Path;
 use std::time::Duration;
 
-use engine::{Attached, Cut, Lost, Stats};
+use engine::{Attached, Lost, Stats, Truncation};
 
 use super::heartbeat::seconds;
 use super::messages::MessageCounts;
@@ -169,7 +169,7 @@ impl Display for Summary<'_> {
         let cut: Vec<String> = stats
             .cut
             .iter()
-            .zip(Cut::ALL)
+            .zip(Truncation::ALL)
             .filter(|(count, _)| **count != 0)
             .map(|(count, part)| format!("{} {count}", part.part()))
             .collect();

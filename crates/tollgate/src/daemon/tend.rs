@@ -87,7 +87,7 @@ impl LogSource {
             (Some(conf), _) => {
                 let read = config::read_auditd(conf)?;
                 messages::print_findings(&read.file);
-                if !read.is_right() {
+                if !read.is_valid() {
                     return Ok(None);
                 }
                 read.settings
@@ -107,11 +107,11 @@ impl LogSource {
             return Ok(());
         }
         // Without the kernel's audit there is no auditd either.
-        let reader = AuditSummary::ask().map_or(0, |kernel| kernel.reader);
-        let name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
+        let pid = AuditSummary::query().map_or(0, |kernel| kernel.pid);
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim_end() == "auditd" {
             bail!(
-                "auditd runs, as process {reader}, and writes the log that auditd.conf names: stop it, or give tollgate a log of its own with --log"
+                "auditd runs, as process {pid}, and writes the log that auditd.conf names: stop it, or give tollgate a log of its own with --log"
             );
         }
         Ok(())

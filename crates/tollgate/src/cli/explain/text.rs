@@ -282,7 +282,7 @@ fn price(explained: &Explained) -> String {
                         .into(),
                     "       some 5000 for one that is recorded (counted in VMs, see docs/bench.md)".into(),
                 ]);
-                if explanation.hooks.contains(&Hook::Inner(Inner::OpenObject)) {
+                if explanation.hooks.contains(&Hook::Inner(Inner::OpenFilp)) {
                     lines.push(
                         "       but some 220 on every other way to open a file: all pass one function"
                             .into(),
