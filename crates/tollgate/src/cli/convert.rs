@@ -14,7 +14,7 @@ use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request};
 use crate::messages::{self, Exit, info, warn};
-use crate::sink::json::records;
+use crate::sinks::json::records;
 
 /// Longest line that is read; what is longer is no record.
 const LINE_BYTES: u64 = 64 << 10;
