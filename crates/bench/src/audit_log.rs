@@ -10,25 +10,25 @@ use std::process::Stdio;
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
 
-use super::component::AUSEARCH;
-use super::place::figure;
+use super::programs::AUSEARCH;
+use super::work_dir::parse_value;
 use super::workload::FILE;
 
 /// The calls to be found: those of one process on one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct CallFilter {
     pub(crate) pid: u64,
     pub(crate) descriptor: u64,
 }
 
-impl Wanted {
+impl CallFilter {
     /// Those of a loader, as it has printed.
     ///
     /// # Errors
     /// When it has printed something else.
-    pub(crate) fn printed(printed: &str) -> anyhow::Result<Self> {
+    pub(crate) fn parse(printed: &str) -> anyhow::Result<Self> {
         let integer = |name| {
-            let value = format!("{:.0}", figure(printed, name)?);
+            let value = format!("{:.0}", parse_value(printed, name)?);
             value.parse().context("the workload has printed no number")
         };
         Ok(Self {
@@ -40,7 +40,7 @@ impl Wanted {
 
 /// How many of them there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct LogMatches {
     /// Events of opens that returned the descriptor.
     pub(crate) opens: u64,
     /// Events of closes of the descriptor.
@@ -56,24 +56,25 @@ pub(crate) struct Found {
 /// Events that `ausearch` is given at once. It keeps every event open for two seconds of the log's
 /// time and looks through all of them for each line: a hundred thousand events of one second take
 /// version 3.0.9 minutes.
-const AT_ONCE: usize = 2000;
+const EVENTS_PER_SEARCH: usize = 2000;
 
-impl Found {
+impl LogMatches {
     /// Reads a log with `ausearch`, part by part; a part is written to `scratch` meanwhile.
     ///
     /// # Errors
     /// When the log cannot be read, or `ausearch` cannot be run or finds nothing.
-    pub(crate) fn in_log(log: &Path, scratch: &Path, wanted: Wanted) -> anyhow::Result<Self> {
+    pub(crate) fn from_log(log: &Path, scratch: &Path, filter: CallFilter) -> anyhow::Result<Self> {
         let log = File::open(log).context("cannot open the log")?;
         let mut lines = BufReader::with_capacity(1 << 20, log);
-        let mut search = Search::new(wanted);
+        let mut search = Search::new(filter);
         let mut carried = Vec::new();
         loop {
-            let part = part(&mut lines, &mut carried, AT_ONCE).context("cannot read the log")?;
-            if part.is_empty() {
+            let next_part = next_part(&mut lines, &mut carried, EVENTS_PER_SEARCH)
+                .context("cannot read the log")?;
+            if next_part.is_empty() {
                 return Ok(search.found);
             }
-            fs::write(scratch, &part).context("cannot write a part of the log")?;
+            fs::write(scratch, &next_part).context("cannot write a part of the log")?;
             let output = AUSEARCH
                 .command()?
                 .arg("-if")
@@ -89,7 +90,7 @@ impl Found {
                 output.status
             );
             for line in output.stdout.split(|&byte| byte == b'\n') {
-                search.look_at(line);
+                search.scan_line(line);
             }
         }
     }
@@ -97,19 +98,23 @@ impl Found {
 
 /// The next lines of a log, up to the first record of the event after `events` others; that line
 /// is carried to the next call.
-fn part(lines: &mut impl BufRead, carried: &mut Vec<u8>, events: usize) -> io::Result<Vec<u8>> {
-    let mut part = mem::take(carried);
-    let mut begun = usize::from(!part.is_empty());
+fn next_part(
+    lines: &mut impl BufRead,
+    carried: &mut Vec<u8>,
+    events: usize,
+) -> io::Result<Vec<u8>> {
+    let mut next_part = mem::take(carried);
+    let mut begun = usize::from(!next_part.is_empty());
     while lines.read_until(b'\n', carried)? != 0 {
         if carried.starts_with(SYSCALL) {
             if begun == events {
-                return Ok(part);
+                return Ok(next_part);
             }
             begun += 1;
         }
-        part.append(carried);
+        next_part.append(carried);
     }
-    Ok(part)
+    Ok(next_part)
 }
 
 /// How the records begin that count.
@@ -126,24 +131,24 @@ struct Search {
     name: String,
     /// `msg=audit(TIME:SERIAL):` is the same in all records of an event, and in no other event.
     identities: HashSet<String>,
-    found: Found,
+    found: LogMatches,
 }
 
 impl Search {
-    fn new(wanted: Wanted) -> Self {
+    fn new(filter: CallFilter) -> Self {
         Self {
-            pid: format!("pid={}", wanted.pid),
-            returned: format!("exit={}", wanted.descriptor),
-            closed: format!("a0={:x}", wanted.descriptor),
+            pid: format!("pid={}", filter.pid),
+            returned: format!("exit={}", filter.descriptor),
+            closed: format!("a0={:x}", filter.descriptor),
             name: format!("name=\"{FILE}\""),
             identities: HashSet::new(),
-            found: Found::default(),
+            found: LogMatches::default(),
         }
     }
 
-    fn look_at(&mut self, line: &[u8]) {
+    fn scan_line(&mut self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
-        let has = |wanted: &str| text.split_ascii_whitespace().any(|field| field == wanted);
+        let has = |filter: &str| text.split_ascii_whitespace().any(|field| field == filter);
         if line.starts_with(PATH) {
             self.found.names += u64::from(has(&self.name));
         }
@@ -167,28 +172,28 @@ impl Search {
 
 /// What a log holds that is too long for `ausearch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct LogCounts {
     /// Events of calls, of any process.
     pub(crate) events: u64,
     /// Of them, the calls that were to be found.
     pub(crate) found: u64,
     /// Lost events that it tells of.
-    pub(crate) told: u64,
+    pub(crate) reported_lost: u64,
 }
 
-impl Tally {
+impl LogCounts {
     /// Counts what is in a log.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(crate) fn of_log(log: &Path, wanted: &[Wanted]) -> io::Result<Self> {
-        Self::of_lines(BufReader::with_capacity(1 << 20, File::open(log)?), wanted)
+    pub(crate) fn from_log(log: &Path, filter: &[CallFilter]) -> io::Result<Self> {
+        Self::from_lines(BufReader::with_capacity(1 << 20, File::open(log)?), filter)
     }
 
-    fn of_lines(mut lines: impl BufRead, wanted: &[Wanted]) -> io::Result<Self> {
-        let calls: Vec<[String; 3]> = wanted
+    fn from_lines(mut lines: impl BufRead, filter: &[CallFilter]) -> io::Result<Self> {
+        let calls: Vec<[String; 3]> = filter
             .iter()
-            .map(|&Wanted { pid, descriptor }| {
+            .map(|&CallFilter { pid, descriptor }| {
                 [
                     format!(" pid={pid} "),
                     format!(" exit={descriptor} "),
@@ -196,30 +201,30 @@ impl Tally {
                 ]
             })
             .collect();
-        let mut tally = Self::default();
+        let mut counts = Self::default();
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line)? != 0 {
-            let has = |wanted: &str| line.contains_str(wanted);
+            let has = |filter: &str| line.contains_str(filter);
             if line.starts_with(SYSCALL) {
-                tally.events += 1;
+                counts.events += 1;
                 let is_wanted = |[pid, returned, closed]: &[String; 3]| {
                     // Numbers of x86-64.
                     has(pid)
                         && (has(" syscall=257 ") && has(returned)
                             || has(" syscall=3 ") && has(closed))
                 };
-                tally.found += u64::from(calls.iter().any(is_wanted));
+                counts.found += u64::from(calls.iter().any(is_wanted));
             } else if line.starts_with(LOST) {
-                tally.told += lost(&line).unwrap_or(0);
+                counts.reported_lost += parse_lost(&line).unwrap_or(0);
             }
             line.clear();
         }
-        Ok(tally)
+        Ok(counts)
     }
 }
 
 /// The number in a record of events that the log lacks.
-fn lost(line: &[u8]) -> Option<u64> {
+fn parse_lost(line: &[u8]) -> Option<u64> {
     let (_, rest) = line.split_once_str(" op=lost-events lost=")?;
     let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
     digits.to_str().ok()?.parse().ok()
@@ -243,17 +248,17 @@ type=SYSCALL msg=audit(1.5:5): arch=c000003e syscall=3 success=yes exit=0 a0=23 
 
     #[test]
     fn only_the_measured_calls_count() {
-        let wanted = Wanted {
+        let filter = CallFilter {
             pid: 70,
             descriptor: 35,
         };
-        let mut search = Search::new(wanted);
+        let mut search = Search::new(filter);
         for line in LOG.lines() {
-            search.look_at(line.as_bytes());
+            search.scan_line(line.as_bytes());
         }
         assert_eq!(
             search.found,
-            Found {
+            LogMatches {
                 opens: 1,
                 closes: 1,
                 names: 1,
@@ -265,22 +270,22 @@ type=SYSCALL msg=audit(1.5:5): arch=c000003e syscall=3 success=yes exit=0 a0=23 
 
     #[test]
     fn a_long_log_is_counted() {
-        let lost =
+        let parse_lost =
             "type=DAEMON_ERR msg=audit(1.5:7): op=lost-events lost=12 reason=\"ring-full\"\n";
-        let log = [LOG, lost, lost].concat();
-        let wanted = |pid| Wanted {
+        let log = [LOG, parse_lost, parse_lost].concat();
+        let filter = |pid| CallFilter {
             pid,
             descriptor: 35,
         };
-        let tally = |wanted: &[Wanted]| Tally::of_lines(log.as_bytes(), wanted).unwrap();
-        let expected = Tally {
+        let counts = |filter: &[CallFilter]| LogCounts::from_lines(log.as_bytes(), filter).unwrap();
+        let expected = LogCounts {
             events: 6,
             found: 2,
-            told: 24,
+            reported_lost: 24,
         };
-        assert_eq!(tally(&[wanted(70)]), expected);
-        assert_eq!(tally(&[wanted(70), wanted(700)]).found, 3);
-        assert_eq!(tally(&[]).found, 0);
+        assert_eq!(counts(&[filter(70)]), expected);
+        assert_eq!(counts(&[filter(70), filter(700)]).found, 3);
+        assert_eq!(counts(&[]).found, 0);
     }
 
     #[test]
@@ -290,12 +295,12 @@ type=SYSCALL msg=audit(1.5:5): arch=c000003e syscall=3 success=yes exit=0 a0=23 
             let mut carried = Vec::new();
             let mut parts = Vec::new();
             loop {
-                let part = part(&mut lines, &mut carried, events).unwrap();
-                if part.is_empty() {
+                let next_part = next_part(&mut lines, &mut carried, events).unwrap();
+                if next_part.is_empty() {
                     break;
                 }
-                assert!(part.starts_with(SYSCALL));
-                parts.push(String::from_utf8(part).unwrap());
+                assert!(next_part.starts_with(SYSCALL));
+                parts.push(String::from_utf8(next_part).unwrap());
             }
             assert_eq!(parts.concat(), LOG);
             assert_eq!(parts.len(), 6_usize.div_ceil(events), "{events} at once");

@@ -22,12 +22,12 @@ use crate::info;
 const FILE: &str = "/run/tollgate-bench.json";
 
 /// How long somebody else may take to put things back.
-const PATIENCE: Duration = Duration::from_secs(25);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Saved {
+pub(crate) struct SavedState {
     /// The directory that everything of the benchmark is in; its processes are known by it.
     pub(crate) work: PathBuf,
     /// The kernel's audit; `None` when the kernel has none.
@@ -46,12 +46,12 @@ struct Audit {
     rules: Vec<Vec<u8>>,
 }
 
-impl Saved {
+impl SavedState {
     /// Looks at the machine; refuses one whose audit is in use or locked.
     ///
     /// # Errors
     /// Why it cannot be measured, with advice.
-    pub(crate) fn of(work: PathBuf) -> anyhow::Result<Self> {
+    pub(crate) fn read(work: PathBuf) -> anyhow::Result<Self> {
         let control = match AuditSocket::open() {
             Ok(control) => control,
             Err(error) if error.raw_os_error() == Some(Errno::EPROTONOSUPPORT as i32) => {
@@ -96,10 +96,12 @@ impl Saved {
     /// # Errors
     /// The first of what could not be done; the rest is done all the same. An audit daemon that somebody has
     /// started meanwhile, after a benchmark that was killed, keeps its rules.
-    pub(crate) fn put_back(&self) -> anyhow::Result<()> {
-        let quiet = self.leave_readers_of_others().and_then(|()| self.silence());
+    pub(crate) fn restore(&self) -> anyhow::Result<()> {
+        let quiet = self
+            .refuse_foreign_daemon()
+            .and_then(|()| self.delete_rules());
         let ended = processes::end(&self.work).context("cannot end all processes");
-        let audit = quiet.and_then(|()| self.put_back_audit());
+        let audit = quiet.and_then(|()| self.restore_audit());
         let removed = match fs::remove_dir_all(&self.work) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("cannot remove `{}`", self.work.display()))
@@ -109,7 +111,7 @@ impl Saved {
         audit.and(ended).and(removed)
     }
 
-    fn leave_readers_of_others(&self) -> anyhow::Result<()> {
+    fn refuse_foreign_daemon(&self) -> anyhow::Result<()> {
         if self.audit.is_none() {
             return Ok(());
         }
@@ -131,7 +133,7 @@ impl Saved {
     }
 
     /// Deletes the rules first: without a reader their records would go to the console.
-    fn silence(&self) -> anyhow::Result<()> {
+    fn delete_rules(&self) -> anyhow::Result<()> {
         if self.audit.is_none() {
             return Ok(());
         }
@@ -141,7 +143,7 @@ impl Saved {
             .context("cannot delete the rules of the benchmark")
     }
 
-    fn put_back_audit(&self) -> anyhow::Result<()> {
+    fn restore_audit(&self) -> anyhow::Result<()> {
         let Some(audit) = &self.audit else {
             return Ok(());
         };
@@ -155,7 +157,7 @@ impl Saved {
         };
         // Those that a process of the benchmark has added while it was ended. Then the rules first: a task that
         // starts without `-a never,task` while audit is enabled pays for it as long as it lives.
-        self.silence()?;
+        self.delete_rules()?;
         for rule in &audit.rules {
             control
                 .add_rule(rule)
@@ -176,19 +178,19 @@ impl Saved {
 
 /// The file with the note, locked.
 #[derive(Debug)]
-pub(crate) struct Note(Flock<File>);
+pub(crate) struct StateFile(Flock<File>);
 
-impl Note {
+impl StateFile {
     /// Takes the lock, for which it waits as long as putting back may take, and first puts back what an earlier
     /// benchmark has left; tells whether there was anything.
     ///
     /// # Errors
     /// When another benchmark runs, or something cannot be put back.
-    pub(crate) fn take() -> anyhow::Result<(Self, bool)> {
-        Self::take_at(Path::new(FILE), PATIENCE)
+    pub(crate) fn lock() -> anyhow::Result<(Self, bool)> {
+        Self::lock_at(Path::new(FILE), TIMEOUT)
     }
 
-    fn take_at(path: &Path, patience: Duration) -> anyhow::Result<(Self, bool)> {
+    fn lock_at(path: &Path, patience: Duration) -> anyhow::Result<(Self, bool)> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -198,29 +200,30 @@ impl Note {
             .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
             .open(path)
             .with_context(|| format!("cannot open `{}`", path.display()))?;
-        let mut note =
-            Self(lock(file, patience).with_context(|| {
+        let mut state_file =
+            Self(flock(file, patience).with_context(|| {
                 format!("another benchmark runs: `{}` is locked", path.display())
             })?);
         let mut text = String::new();
-        note.0
+        state_file
+            .0
             .read_to_string(&mut text)
             .with_context(|| format!("cannot read `{}`", path.display()))?;
         // Nothing is changed before the note is whole: a broken one is no loss.
-        let left: Option<Saved> = serde_json::from_str(&text).ok();
+        let left: Option<SavedState> = serde_json::from_str(&text).ok();
         if let Some(left) = &left {
             info("an earlier benchmark was killed; putting back what it had changed");
-            left.put_back()?;
+            left.restore()?;
         }
-        note.clear()?;
-        Ok((note, left.is_some()))
+        state_file.clear()?;
+        Ok((state_file, left.is_some()))
     }
 
     /// Writes down what is to be put back.
     ///
     /// # Errors
     /// When it cannot be written; nothing must be changed then.
-    pub(crate) fn write(&mut self, saved: &Saved) -> anyhow::Result<()> {
+    pub(crate) fn write(&mut self, saved: &SavedState) -> anyhow::Result<()> {
         let text = serde_json::to_vec(saved).context("cannot note what is to be put back")?;
         self.clear()?;
         self.0
@@ -241,14 +244,14 @@ impl Note {
     }
 }
 
-fn lock(mut file: File, patience: Duration) -> Result<Flock<File>, Errno> {
+fn flock(mut file: File, patience: Duration) -> Result<Flock<File>, Errno> {
     let began = Instant::now();
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Err((file, Errno::EWOULDBLOCK)) if began.elapsed() < patience => file,
             outcome => return outcome.map_err(|(_, errno)| errno),
         };
-        std::thread::park_timeout(BETWEEN_LOOKS);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
 }
 
@@ -256,8 +259,8 @@ fn lock(mut file: File, patience: Duration) -> Result<Flock<File>, Errno> {
 mod tests {
     use super::*;
 
-    fn saved(work: &Path) -> Saved {
-        Saved {
+    fn saved(work: &Path) -> SavedState {
+        SavedState {
             work: work.to_owned(),
             audit: None,
         }
@@ -268,22 +271,22 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (path, work) = (place.path().join("note"), place.path().join("work"));
         fs::create_dir_all(work.join("files")).unwrap();
-        let (mut note, left) = Note::take_at(&path, Duration::ZERO).unwrap();
+        let (mut state_file, left) = StateFile::lock_at(&path, Duration::ZERO).unwrap();
         assert!(!left);
-        note.write(&saved(&work)).unwrap();
-        drop(note);
-        let (note, left) = Note::take_at(&path, Duration::ZERO).unwrap();
+        state_file.write(&saved(&work)).unwrap();
+        drop(state_file);
+        let (state_file, left) = StateFile::lock_at(&path, Duration::ZERO).unwrap();
         assert!(left && !work.exists());
-        drop(note);
-        assert!(!Note::take_at(&path, Duration::ZERO).unwrap().1);
+        drop(state_file);
+        assert!(!StateFile::lock_at(&path, Duration::ZERO).unwrap().1);
     }
 
     #[test]
     fn two_benchmarks_do_not_run_at_once() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("note");
-        let (_note, _) = Note::take_at(&path, Duration::ZERO).unwrap();
-        let error = Note::take_at(&path, Duration::ZERO)
+        let (_note, _) = StateFile::lock_at(&path, Duration::ZERO).unwrap();
+        let error = StateFile::lock_at(&path, Duration::ZERO)
             .unwrap_err()
             .to_string();
         assert!(error.contains("another benchmark runs"), "{error}");
@@ -294,13 +297,13 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("note");
         fs::write(&path, "{\"work\":\"/").unwrap();
-        assert!(!Note::take_at(&path, Duration::ZERO).unwrap().1);
+        assert!(!StateFile::lock_at(&path, Duration::ZERO).unwrap().1);
         assert_eq!(fs::read(&path).unwrap(), b"");
     }
 
     #[test]
     fn audit_is_noted_byte_for_byte() {
-        let noted = Saved {
+        let noted = SavedState {
             work: "/w".into(),
             audit: Some(Audit {
                 enabled: 1,
@@ -312,6 +315,6 @@ mod tests {
             }),
         };
         let text = serde_json::to_string(&noted).unwrap();
-        assert_eq!(serde_json::from_str::<Saved>(&text).unwrap(), noted);
+        assert_eq!(serde_json::from_str::<SavedState>(&text).unwrap(), noted);
     }
 }

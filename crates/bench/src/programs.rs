@@ -9,30 +9,30 @@ use anyhow::{Context as _, ensure};
 
 /// A program, and the Debian package that brings it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Component {
+pub(crate) struct Program {
     /// The program.
     pub(crate) program: &'static str,
     /// The package.
     pub(crate) package: &'static str,
 }
 
-pub(crate) const AUDITD: Component = Component::new("auditd", "auditd");
-pub(crate) const AUDITCTL: Component = Component::new("auditctl", "auditd");
-pub(crate) const AUSEARCH: Component = Component::new("ausearch", "auditd");
-pub(crate) const FIO: Component = Component::new("fio", "fio");
-pub(crate) const SYSBENCH: Component = Component::new("sysbench", "sysbench");
-pub(crate) const REDIS_BENCHMARK: Component = Component::new("redis-benchmark", "redis-tools");
+pub(crate) const AUDITD: Program = Program::new("auditd", "auditd");
+pub(crate) const AUDITCTL: Program = Program::new("auditctl", "auditd");
+pub(crate) const AUSEARCH: Program = Program::new("ausearch", "auditd");
+pub(crate) const FIO: Program = Program::new("fio", "fio");
+pub(crate) const SYSBENCH: Program = Program::new("sysbench", "sysbench");
+pub(crate) const REDIS_BENCHMARK: Program = Program::new("redis-benchmark", "redis-tools");
 /// The server itself, under the name that does not make it a service.
-pub(crate) const REDIS: Component = Component::new("redis-check-rdb", "redis-tools");
-pub(crate) const STRACE: Component = Component::new("strace", "strace");
-pub(crate) const SETPRIV: Component = Component::new("setpriv", "util-linux");
-pub(crate) const TASKSET: Component = Component::new("taskset", "util-linux");
-pub(crate) const CHRT: Component = Component::new("chrt", "util-linux");
+pub(crate) const REDIS: Program = Program::new("redis-check-rdb", "redis-tools");
+pub(crate) const STRACE: Program = Program::new("strace", "strace");
+pub(crate) const SETPRIV: Program = Program::new("setpriv", "util-linux");
+pub(crate) const TASKSET: Program = Program::new("taskset", "util-linux");
+pub(crate) const CHRT: Program = Program::new("chrt", "util-linux");
 
 /// Directories of programs that only root calls, which root's `PATH` may lack.
-const ROOTS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+const SBIN_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-impl Component {
+impl Program {
     const fn new(program: &'static str, package: &'static str) -> Self {
         Self { program, package }
     }
@@ -41,7 +41,7 @@ impl Component {
     pub(crate) fn path(self) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&path)
-            .chain(ROOTS.map(PathBuf::from))
+            .chain(SBIN_DIRECTORIES.map(PathBuf::from))
             .map(|directory| directory.join(self.program))
             .find(|file| {
                 file.metadata()
@@ -65,8 +65,8 @@ impl Component {
 }
 
 /// Packages of what is missing, each once.
-pub(crate) fn packages(missing: &[Component]) -> Vec<&'static str> {
-    let mut packages: Vec<_> = missing.iter().map(|component| component.package).collect();
+pub(crate) fn packages(missing: &[Program]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = missing.iter().map(|program| program.package).collect();
     packages.sort_unstable();
     packages.dedup();
     packages
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn programs_are_found_or_named_with_their_package() {
-        assert!(Component::new("sh", "dash").path().is_some());
-        let missing = Component::new("no-such-program", "no-such-package");
+        assert!(Program::new("sh", "dash").path().is_some());
+        let missing = Program::new("no-such-program", "no-such-package");
         let error = missing.command().unwrap_err().to_string();
         assert!(error.contains("`no-such-program`") && error.contains("`no-such-package`"));
     }

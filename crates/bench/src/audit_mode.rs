@@ -14,16 +14,16 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use netlink::{AuditSettings, AuditSocket};
 
-use super::component::{AUDITCTL, AUDITD};
-use super::daemon::{Daemon, settled, wait_until};
-use super::machine::{beside_ring, cpu_time, kauditd, peak_memory};
-use super::place::{Place, output};
-use super::variant::{Outlet, Variant};
+use super::daemon::{Daemon, wait_until, wait_until_settled};
+use super::machine::{cpu_time, kauditd_pid, peak_memory, resident_without_ring};
+use super::programs::{AUDITCTL, AUDITD};
+use super::variant::{Destination, Variant};
+use super::work_dir::{WorkDir, output};
 use super::workload;
 
 /// What audits the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum AuditMode {
     /// Nothing.
     Off,
     /// tollgate.
@@ -31,12 +31,12 @@ pub(crate) enum State {
     /// The kernel's own audit, with auditd.
     Kernel,
     /// Nothing any more: the kernel's audit was enabled and is disabled.
-    Sticky,
+    KernelDisabled,
 }
 
-impl State {
+impl AuditMode {
     /// Those that `--against` names, in the order in which they are shown.
-    pub(crate) const NAMED: [Self; 3] = [Self::Off, Self::Tollgate, Self::Kernel];
+    pub(crate) const SELECTABLE: [Self; 3] = [Self::Off, Self::Tollgate, Self::Kernel];
 
     /// The word for it.
     pub(crate) const fn name(self) -> &'static str {
@@ -44,25 +44,25 @@ impl State {
             Self::Off => "off",
             Self::Tollgate => "tollgate",
             Self::Kernel => "kernel",
-            Self::Sticky => "kernel, disabled again",
+            Self::KernelDisabled => "kernel, disabled again",
         }
     }
 }
 
-impl FromStr for State {
+impl FromStr for AuditMode {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::NAMED
+        Self::SELECTABLE
             .into_iter()
-            .find(|state| state.name() == name)
+            .find(|mode| mode.name() == name)
             .ok_or_else(|| "it is none of off, kernel, tollgate".to_owned())
     }
 }
 
 /// What the auditor has done for a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Spent {
+pub(crate) struct AuditCost {
     /// In its own threads, the kernel's for audit among them.
     pub(crate) cpu: Duration,
     /// Size of the log.
@@ -70,7 +70,7 @@ pub(crate) struct Spent {
     /// Events, or with the kernel's audit records, that it says it has lost.
     pub(crate) lost: u64,
     /// What tollgate counted.
-    pub(crate) account: Option<Account>,
+    pub(crate) event_counts: Option<EventCounts>,
     /// The most memory that the daemon had.
     pub(crate) memory_bytes: u64,
     /// What it had at the end, beside the ring.
@@ -78,12 +78,12 @@ pub(crate) struct Spent {
     /// Events that the plugin was given, when there is one.
     pub(crate) plugin_events: Option<u64>,
     /// The line in which tollgate says what it does.
-    pub(crate) said: Option<String>,
+    pub(crate) startup_line: Option<String>,
 }
 
 /// Events as tollgate has counted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
+pub(crate) struct EventCounts {
     pub(crate) matched: u64,
     pub(crate) written: u64,
     pub(crate) lost: u64,
@@ -91,18 +91,18 @@ pub(crate) struct Account {
 
 /// A state that the machine is in.
 #[derive(Debug)]
-pub(crate) struct Entered<'a> {
-    place: &'a Place,
-    auditor: Auditor,
-    outlet: Outlet,
+pub(crate) struct ActiveMode<'a> {
+    work_dir: &'a WorkDir,
+    auditor: RunningAuditor,
+    destination: Destination,
     /// CPU time of the auditor before the workload.
     before: Duration,
-    said: Option<String>,
+    startup_line: Option<String>,
 }
 
 #[derive(Debug)]
-enum Auditor {
-    Nobody,
+enum RunningAuditor {
+    None,
     Tollgate(Daemon),
     Kernel {
         auditd: Daemon,
@@ -114,7 +114,7 @@ enum Auditor {
 
 /// Settings under which nothing of the kernel's own stands in its way, as on a server that is set up not
 /// to lose events.
-const GENEROUS: AuditSettings = AuditSettings {
+const AUDIT_SETTINGS: AuditSettings = AuditSettings {
     enabled: 0,
     failure: 1,
     rate_limit: 0,
@@ -126,23 +126,26 @@ const GENEROUS: AuditSettings = AuditSettings {
 ///
 /// # Errors
 /// When rules are refused or a daemon does not start.
-pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<Entered<'a>> {
-    let rule_file = place.work.join("bench.rules");
+pub(crate) fn start<'a>(
+    work_dir: &'a WorkDir,
+    variant: &Variant,
+) -> anyhow::Result<ActiveMode<'a>> {
+    let rule_file = work_dir.work.join("bench.rules");
     fs::write(&rule_file, &variant.rules)
         .and_then(|()| fs::set_permissions(&rule_file, fs::Permissions::from_mode(0o640)))
         .context("cannot write the rules")?;
-    for file in [place.log(), place.plugin_count()] {
+    for file in [work_dir.log(), work_dir.plugin_count()] {
         if file.exists() {
             fs::remove_file(&file)
                 .with_context(|| format!("cannot remove `{}`", file.display()))?;
         }
     }
     let control = AuditSocket::open().ok();
-    let never_task = matches!(variant.state, State::Off | State::Tollgate);
+    let never_task = matches!(variant.mode, AuditMode::Off | AuditMode::Tollgate);
     if let Some(control) = &control {
         control
             .delete_rules()
-            .and_then(|()| control.set_settings(&GENEROUS))
+            .and_then(|()| control.set_settings(&AUDIT_SETTINGS))
             .context("cannot reset the kernel's audit")?;
         if never_task {
             control
@@ -150,47 +153,47 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
                 .context("cannot add `-a never,task`")?;
         }
     }
-    let mut said = None;
-    let auditor = match variant.state {
-        State::Off => Auditor::Nobody,
-        State::Sticky => {
+    let mut startup_line = None;
+    let auditor = match variant.mode {
+        AuditMode::Off => RunningAuditor::None,
+        AuditMode::KernelDisabled => {
             let control = control.context("the kernel has no audit")?;
             enable(&control)?;
             control
-                .set_settings(&GENEROUS)
+                .set_settings(&AUDIT_SETTINGS)
                 .context("cannot disable the kernel's audit")?;
-            Auditor::Nobody
+            RunningAuditor::None
         }
-        State::Tollgate => {
-            let mut command = std::process::Command::new(&place.program);
+        AuditMode::Tollgate => {
+            let mut command = std::process::Command::new(&work_dir.program);
             command
                 .args([
                     "daemon",
                     "--foreground",
                     "--engine",
-                    &place.engine,
+                    &work_dir.engine,
                     "--rules",
                 ])
                 .arg(&rule_file)
                 .arg("--no-control")
                 .arg("--config")
-                .arg(place.empty_configuration()?)
+                .arg(work_dir.write_empty_config()?)
                 .args(["--no-pins", "--kernel-messages", "off"]);
-            if variant.outlet.has_plugin() {
-                let conf = configure(place, variant.outlet)?.join("auditd.conf");
+            if variant.destination.has_plugin() {
+                let conf = configure(work_dir, variant.destination)?.join("auditd.conf");
                 command.arg("--auditd-conf").arg(conf);
             } else {
-                command.arg("--log").arg(place.log());
+                command.arg("--log").arg(work_dir.log());
             }
-            let daemon = Daemon::start(&mut variant.daemon.place(command)?)?;
-            said = Some(daemon.says("tollgate: auditing")?);
-            Auditor::Tollgate(daemon)
+            let daemon = Daemon::start(&mut variant.affinity.command(command)?)?;
+            startup_line = Some(daemon.wait_for_line("tollgate: auditing")?);
+            RunningAuditor::Tollgate(daemon)
         }
-        State::Kernel => {
+        AuditMode::Kernel => {
             let control = control.context("the kernel has no audit")?;
-            Auditor::Kernel {
-                auditd: kernel_audit(place, &control, &rule_file, variant)?,
-                kauditd: kauditd().context("cannot look for kauditd")?,
+            RunningAuditor::Kernel {
+                auditd: kernel_audit(work_dir, &control, &rule_file, variant)?,
+                kauditd: kauditd_pid().context("cannot look for kauditd")?,
                 lost: control
                     .status()
                     .context("cannot ask the kernel's audit")?
@@ -199,30 +202,33 @@ pub(crate) fn enter<'a>(place: &'a Place, variant: &Variant) -> anyhow::Result<E
         }
     };
     let before = auditor.cpu_time()?;
-    Ok(Entered {
-        place,
+    Ok(ActiveMode {
+        work_dir,
         auditor,
-        outlet: variant.outlet,
+        destination: variant.destination,
         before,
-        said,
+        startup_line,
     })
 }
 
 /// Writes `auditd.conf` and, where that is the outlet, the plugin's file; gives their directory.
-fn configure(place: &Place, outlet: Outlet) -> anyhow::Result<PathBuf> {
-    let directory = place.work.join("auditd");
+fn configure(work_dir: &WorkDir, destination: Destination) -> anyhow::Result<PathBuf> {
+    let directory = work_dir.work.join("auditd");
     let plugins = directory.join("plugins.d");
     let file = directory.join("auditd.conf");
     let plugin = plugins.join("bench.conf");
     let write = || -> io::Result<()> {
         fs::create_dir_all(&plugins)?;
-        fs::write(&file, auditd_configuration(&place.log(), &plugins, outlet))?;
+        fs::write(
+            &file,
+            auditd_configuration(&work_dir.log(), &plugins, destination),
+        )?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
         if plugin.exists() {
             fs::remove_file(&plugin)?;
         }
-        if outlet.has_plugin() {
-            fs::write(&plugin, plugin_configuration(place))?;
+        if destination.has_plugin() {
+            fs::write(&plugin, plugin_configuration(work_dir))?;
             fs::set_permissions(&plugin, fs::Permissions::from_mode(0o640))?;
         }
         Ok(())
@@ -233,17 +239,17 @@ fn configure(place: &Place, outlet: Outlet) -> anyhow::Result<PathBuf> {
 
 /// Starts auditd with a configuration of its own, then enables the kernel's audit.
 fn kernel_audit(
-    place: &Place,
+    work_dir: &WorkDir,
     control: &AuditSocket,
     rules: &Path,
     variant: &Variant,
 ) -> anyhow::Result<Daemon> {
-    let directory = configure(place, variant.outlet)?;
+    let directory = configure(work_dir, variant.destination)?;
     let mut command = AUDITD.command()?;
     command.args(["-n", "-s", "nochange", "-c"]).arg(&directory);
-    let mut auditd = Daemon::start(&mut variant.daemon.place(command)?)?;
+    let mut auditd = Daemon::start(&mut variant.affinity.command(command)?)?;
     wait_until("auditd to register", || {
-        auditd.check()?;
+        auditd.ensure_running()?;
         Ok(control.status()?.pid == auditd.pid())
     })?;
     output(AUDITCTL.command()?.arg("-R").arg(rules))?;
@@ -255,71 +261,74 @@ fn enable(control: &AuditSocket) -> anyhow::Result<()> {
     control
         .set_settings(&AuditSettings {
             enabled: 1,
-            ..GENEROUS
+            ..AUDIT_SETTINGS
         })
         .context("cannot enable the kernel's audit")
 }
 
-impl Entered<'_> {
+impl ActiveMode<'_> {
     /// Waits until the auditor has handed on everything, and ends it.
     ///
     /// # Errors
     /// When it is gone, or does not end.
-    pub(crate) fn leave(self) -> anyhow::Result<Spent> {
+    pub(crate) fn stop(self) -> anyhow::Result<AuditCost> {
         let control = AuditSocket::open();
-        if let (Auditor::Kernel { .. }, Ok(control)) = (&self.auditor, &control) {
+        if let (RunningAuditor::Kernel { .. }, Ok(control)) = (&self.auditor, &control) {
             wait_until(
                 "the backlog to empty",
                 || Ok(control.status()?.backlog == 0),
             )?;
         }
         let bytes = match self.auditor {
-            Auditor::Tollgate(_) | Auditor::Kernel { .. } if self.outlet.has_log() => {
-                settled(&self.place.log())?
+            RunningAuditor::Tollgate(_) | RunningAuditor::Kernel { .. }
+                if self.destination.has_log() =>
+            {
+                wait_until_settled(&self.work_dir.log())?
             }
             _ => 0,
         };
         let cpu = self.auditor.cpu_time()?.saturating_sub(self.before);
         let memory_bytes = self.auditor.memory(peak_memory)?;
-        let resident_bytes = self.auditor.memory(beside_ring)?;
-        let mut account = None;
+        let resident_bytes = self.auditor.memory(resident_without_ring)?;
+        let mut event_counts = None;
         let lost = match self.auditor {
-            Auditor::Nobody => 0,
-            Auditor::Tollgate(daemon) => {
-                let (_, said) = daemon.end()?;
-                let counted = Account::in_summary(&said)
-                    .with_context(|| format!("no summary of tollgate but: {}", said.join("\n")))?;
-                account = Some(counted);
+            RunningAuditor::None => 0,
+            RunningAuditor::Tollgate(daemon) => {
+                let (_, startup_line) = daemon.stop()?;
+                let counted = EventCounts::in_summary(&startup_line).with_context(|| {
+                    format!("no summary of tollgate but: {}", startup_line.join("\n"))
+                })?;
+                event_counts = Some(counted);
                 counted.lost
             }
-            Auditor::Kernel { auditd, lost, .. } => {
+            RunningAuditor::Kernel { auditd, lost, .. } => {
                 let control = control.context("the kernel has no audit")?;
                 let now = control
                     .status()
                     .context("cannot ask the kernel's audit")?
                     .lost;
                 control
-                    .set_settings(&GENEROUS)
+                    .set_settings(&AUDIT_SETTINGS)
                     .and_then(|()| control.delete_rules())
                     .context("cannot disarm the kernel's audit")?;
-                auditd.end()?;
+                auditd.stop()?;
                 u64::from(now.saturating_sub(lost))
             }
         };
-        let plugin_events = if self.outlet.has_plugin() {
-            Some(plugin_events(&self.place.plugin_count())?)
+        let plugin_events = if self.destination.has_plugin() {
+            Some(plugin_events(&self.work_dir.plugin_count())?)
         } else {
             None
         };
-        Ok(Spent {
+        Ok(AuditCost {
             cpu,
             bytes,
             lost,
-            account,
+            event_counts,
             memory_bytes,
             resident_bytes,
             plugin_events,
-            said: self.said,
+            startup_line: self.startup_line,
         })
     }
 }
@@ -334,10 +343,10 @@ fn plugin_events(file: &Path) -> anyhow::Result<u64> {
         .context("the plugin's count is no number")
 }
 
-impl Auditor {
+impl RunningAuditor {
     fn cpu_time(&self) -> anyhow::Result<Duration> {
         match self {
-            Self::Nobody => Ok(Duration::ZERO),
+            Self::None => Ok(Duration::ZERO),
             Self::Tollgate(daemon) => daemon.cpu_time(),
             Self::Kernel {
                 auditd, kauditd, ..
@@ -351,7 +360,7 @@ impl Auditor {
     /// Memory of the daemon, as `of` finds it.
     fn memory(&self, of: fn(u32) -> io::Result<u64>) -> anyhow::Result<u64> {
         match self {
-            Self::Nobody => Ok(0),
+            Self::None => Ok(0),
             Self::Tollgate(daemon) | Self::Kernel { auditd: daemon, .. } => {
                 of(daemon.pid()).context("the daemon is gone")
             }
@@ -359,10 +368,10 @@ impl Auditor {
     }
 }
 
-impl Account {
+impl EventCounts {
     /// Those in `tollgate: stopped: matched 3, written 3, lost 0; log ...`.
-    fn in_summary(said: &[String]) -> Option<Self> {
-        let mut lines = said.iter();
+    fn in_summary(startup_line: &[String]) -> Option<Self> {
+        let mut lines = startup_line.iter();
         let line = lines.find(|line| line.starts_with("tollgate: stopped: "))?;
         let count = |name: &str| {
             let (_, rest) = line.split_once(name)?;
@@ -379,8 +388,8 @@ impl Account {
 
 /// The values are those that Debian ships, but for the format, which costs auditd least, and for
 /// what it does when the disk fills or the log grows, which would cost something else.
-fn auditd_configuration(log: &Path, plugins: &Path, outlet: Outlet) -> String {
-    let writes = if outlet.has_log() { "yes" } else { "no" };
+fn auditd_configuration(log: &Path, plugins: &Path, destination: Destination) -> String {
+    let writes = if destination.has_log() { "yes" } else { "no" };
     format!(
         "log_file = {}\n\
          write_logs = {writes}\n\
@@ -408,11 +417,11 @@ fn auditd_configuration(log: &Path, plugins: &Path, outlet: Outlet) -> String {
 }
 
 /// A plugin in the form of auditd-plugins(5).
-fn plugin_configuration(place: &Place) -> String {
+fn plugin_configuration(work_dir: &WorkDir) -> String {
     format!(
         "active = yes\ndirection = out\npath = {}\ntype = always\nargs = {} {}\nformat = string\n",
-        place.workload.display(),
-        workload::OPTION,
+        work_dir.workload.display(),
+        workload::WORKLOAD_OPTION,
         workload::PLUGIN
     )
 }
@@ -423,15 +432,15 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_printed() {
-        for state in State::NAMED {
-            assert_eq!(state.name().parse(), Ok(state));
+        for mode in AuditMode::SELECTABLE {
+            assert_eq!(mode.name().parse(), Ok(mode));
         }
-        assert!("kernel, disabled again".parse::<State>().is_err());
+        assert!("kernel, disabled again".parse::<AuditMode>().is_err());
     }
 
     #[test]
     fn summary_tells_what_was_lost() {
-        let said = |line: &str| vec!["tollgate: other".to_owned(), line.to_owned()];
+        let startup_line = |line: &str| vec!["tollgate: other".to_owned(), line.to_owned()];
         for (line, counts) in [
             (
                 "tollgate: stopped: matched 3, written 3, lost 0; log /a",
@@ -443,21 +452,26 @@ mod tests {
             ),
             ("tollgate: stopped: nothing", None),
         ] {
-            let account = counts.map(|(matched, written, lost)| Account {
+            let event_counts = counts.map(|(matched, written, lost)| EventCounts {
                 matched,
                 written,
                 lost,
             });
-            assert_eq!(Account::in_summary(&said(line)), account, "{line}");
+            assert_eq!(
+                EventCounts::in_summary(&startup_line(line)),
+                event_counts,
+                "{line}"
+            );
         }
-        assert_eq!(Account::in_summary(&[]), None);
+        assert_eq!(EventCounts::in_summary(&[]), None);
     }
 
     #[test]
     fn auditd_writes_a_log_only_where_one_is_measured() {
-        let text = |outlet| auditd_configuration(Path::new("/l"), Path::new("/p"), outlet);
-        assert!(text(Outlet::Log).contains("write_logs = yes"));
-        assert!(text(Outlet::Both).contains("write_logs = yes"));
-        assert!(text(Outlet::Plugin).contains("write_logs = no"));
+        let text =
+            |destination| auditd_configuration(Path::new("/l"), Path::new("/p"), destination);
+        assert!(text(Destination::Log).contains("write_logs = yes"));
+        assert!(text(Destination::Both).contains("write_logs = yes"));
+        assert!(text(Destination::Plugin).contains("write_logs = no"));
     }
 }

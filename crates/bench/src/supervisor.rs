@@ -15,19 +15,19 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::Options;
-use super::keeper::Keeper;
-use super::place;
-use super::processes::MARK;
+use super::audit_mode::AuditMode;
+use super::processes::WORK_DIR_VARIABLE;
 use super::report::Report;
-use super::saved::{Note, Saved};
-use super::state::State;
+use super::restorer::Restorer;
+use super::saved_state::{SavedState, StateFile};
+use super::work_dir;
 use crate::info;
 
 /// How a benchmark has ended. Everything is put back by then.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum Outcome {
     /// By itself.
-    Measured(Box<Report>),
+    Finished(Box<Report>),
     /// By a signal.
     Interrupted(Signal),
     /// The measuring process has failed, and has said why.
@@ -38,11 +38,11 @@ pub(crate) enum Ended {
 ///
 /// # Errors
 /// Why it could not start, or what could not be put back.
-pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<Ended> {
-    let (mut note, _) = Note::take()?;
+pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<Outcome> {
+    let (mut state_file, _) = StateFile::lock()?;
     let work = new_directory()?;
-    let saved = Saved::of(work)?;
-    announce(options, &saved);
+    let saved = SavedState::read(work)?;
+    print_changes(options, &saved);
 
     // From here on signals wait until they are asked for.
     let signals = SigSet::from_iter([
@@ -58,19 +58,19 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<End
     // What the measuring process leaves behind becomes a child of this one, and ends as a zombie of it.
     set_child_subreaper(true).context("cannot adopt processes")?;
 
-    let keeper = Keeper::start()?;
-    note.write(&saved)?;
+    let restorer = Restorer::start()?;
+    state_file.write(&saved)?;
     let outcome = measure(&saved, words, &signals);
     info("putting back what was changed");
-    let put_back = saved.put_back();
-    keeper.release();
-    if let Err(error) = put_back {
+    let restore = saved.restore();
+    restorer.release();
+    if let Err(error) = restore {
         // The note stays, for the next attempt.
         return Err(
             error.context("not everything is put back; `tollgate-bench --restore` tries again")
         );
     }
-    note.clear()?;
+    state_file.clear()?;
     outcome
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<End
 /// # Errors
 /// What could not be put back.
 pub(crate) fn restore() -> anyhow::Result<()> {
-    let (_note, left) = Note::take()?;
+    let (_note, left) = StateFile::lock()?;
     info(if left {
         "everything is put back"
     } else {
@@ -88,13 +88,17 @@ pub(crate) fn restore() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measure(saved: &Saved, words: Vec<OsString>, signals: &SignalFd) -> anyhow::Result<Ended> {
+fn measure(
+    saved: &SavedState,
+    words: Vec<OsString>,
+    signals: &SignalFd,
+) -> anyhow::Result<Outcome> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(program)
         .args(words)
         .arg("--measure")
         .arg(&saved.work)
-        .env(MARK, &saved.work)
+        .env(WORK_DIR_VARIABLE, &saved.work)
         .stdin(Stdio::null())
         .spawn()
         .context("cannot start the measuring process")?;
@@ -105,7 +109,7 @@ fn measure(saved: &Saved, words: Vec<OsString>, signals: &SignalFd) -> anyhow::R
         child
             .wait()
             .context("cannot wait for the measuring process")?;
-        return Ok(Ended::Interrupted(signal));
+        return Ok(Outcome::Interrupted(signal));
     }
     let status = child
         .wait()
@@ -114,12 +118,12 @@ fn measure(saved: &Saved, words: Vec<OsString>, signals: &SignalFd) -> anyhow::R
         if status.code().is_none() {
             bail!("the measuring process was killed: {status}");
         }
-        return Ok(Ended::Failed);
+        return Ok(Outcome::Failed);
     }
-    let file = saved.work.join(place::REPORT);
+    let file = saved.work.join(work_dir::REPORT);
     let text = fs::read(&file).context("the measuring process has left no report")?;
     let report = serde_json::from_slice(&text).context("the report cannot be read")?;
-    Ok(Ended::Measured(Box::new(report)))
+    Ok(Outcome::Finished(Box::new(report)))
 }
 
 /// Waits for the end of the child, or for a signal, which is given back.
@@ -167,11 +171,11 @@ fn new_directory() -> anyhow::Result<PathBuf> {
 }
 
 /// Says what will be changed.
-fn announce(options: &Options, saved: &Saved) {
+fn print_changes(options: &Options, saved: &SavedState) {
     let kernel = options.cases.iter().any(|case| {
         case.variants(options, &saved.work)
             .iter()
-            .any(|variant| matches!(variant.state, State::Kernel | State::Sticky))
+            .any(|variant| matches!(variant.mode, AuditMode::Kernel | AuditMode::KernelDisabled))
     });
     info("while it runs, this machine is changed, and put back at the end, also after Ctrl-C:");
     info("  the kernel's audit: rules and settings; other rules are out of force meanwhile");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, ensure};
 
-use super::component::{CHRT, SETPRIV, TASKSET};
+use super::programs::{CHRT, SETPRIV, TASKSET};
 use super::workload::{self, FILE};
 
 /// The report, in the directory.
@@ -20,27 +20,27 @@ const WATCHED: u32 = 10;
 
 /// Where a process may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Placement {
+pub(crate) enum CpuAffinity {
     /// On the first CPU.
-    OneCpu,
+    FirstCpu,
     /// On the last CPU, which is another one where there are several.
     LastCpu,
     /// On the first CPU and the last one.
-    TwoCpus,
+    FirstAndLastCpu,
     /// Wherever the scheduler likes.
     #[default]
-    Free,
+    AnyCpu,
 }
 
-impl Placement {
+impl CpuAffinity {
     /// The CPUs, as `taskset` takes them; `None` where it may be any.
     fn cpus(self) -> Option<String> {
         let last = cpus().saturating_sub(1);
         match self {
-            Self::OneCpu => Some("0".into()),
+            Self::FirstCpu => Some("0".into()),
             Self::LastCpu => Some(last.to_string()),
-            Self::TwoCpus => Some(format!("0,{last}")),
-            Self::Free => None,
+            Self::FirstAndLastCpu => Some(format!("0,{last}")),
+            Self::AnyCpu => None,
         }
     }
 
@@ -48,7 +48,7 @@ impl Placement {
     ///
     /// # Errors
     /// When the program that does so is missing.
-    pub(crate) fn place(self, command: Command) -> anyhow::Result<Command> {
+    pub(crate) fn command(self, command: Command) -> anyhow::Result<Command> {
         let Some(cpus) = self.cpus() else {
             return Ok(command);
         };
@@ -61,7 +61,7 @@ impl Placement {
 
 /// The directory and what is in it.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct WorkDir {
     /// The directory.
     pub(crate) work: PathBuf,
     /// tollgate.
@@ -78,13 +78,13 @@ pub(crate) struct Place {
     pub(crate) fifo: bool,
 }
 
-impl Place {
+impl WorkDir {
     /// Makes the directory: a copy of this program and files to open, within reach of the workloads' user,
     /// and a directory for logs, which is not.
     ///
     /// # Errors
     /// What cannot be made.
-    pub(crate) fn make(work: &Path, engine: &str, fifo: bool) -> anyhow::Result<Self> {
+    pub(crate) fn create(work: &Path, engine: &str, fifo: bool) -> anyhow::Result<Self> {
         let this = std::env::current_exe().context("cannot find this program")?;
         let program = tollgate()?;
         let [copy, workload, uring] =
@@ -140,7 +140,7 @@ impl Place {
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub(crate) fn empty_configuration(&self) -> anyhow::Result<PathBuf> {
+    pub(crate) fn write_empty_config(&self) -> anyhow::Result<PathBuf> {
         let file = self.work.join("tollgate.toml");
         fs::write(&file, "").context("cannot write an empty configuration")?;
         Ok(file)
@@ -168,7 +168,7 @@ impl Place {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(crate) fn nobodys(&self, name: &str) -> anyhow::Result<PathBuf> {
+    pub(crate) fn create_unprivileged(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.work.join(name);
         fs::create_dir_all(&path)
             .and_then(|()| chown(&path, Some(UID), Some(UID)))
@@ -180,10 +180,10 @@ impl Place {
     ///
     /// # Errors
     /// When the programs that do so are missing.
-    pub(crate) fn as_nobody(&self, placement: Placement) -> anyhow::Result<Command> {
+    pub(crate) fn unprivileged(&self, affinity: CpuAffinity) -> anyhow::Result<Command> {
         let user = UID.to_string();
         let drop_rights = ["--reuid", &user, "--regid", &user, "--clear-groups", "--"];
-        let mut command = placement.place(SETPRIV.command()?)?;
+        let mut command = affinity.command(SETPRIV.command()?)?;
         command
             .args(drop_rights)
             .current_dir(self.files())
@@ -192,16 +192,19 @@ impl Place {
     }
 
     /// What starts a workload of our own, before its words.
-    pub(crate) fn workload_words(&self) -> [&OsStr; 2] {
-        [self.workload.as_os_str(), workload::OPTION.as_ref()]
+    pub(crate) fn workload_program(&self) -> [&OsStr; 2] {
+        [
+            self.workload.as_os_str(),
+            workload::WORKLOAD_OPTION.as_ref(),
+        ]
     }
 
     /// Runs a workload of our own; returns what it printed.
     ///
     /// # Errors
     /// When it fails.
-    pub(crate) fn workload(&self, placement: Placement, words: &[&str]) -> anyhow::Result<String> {
-        output(&mut self.workload_command(placement, words)?)
+    pub(crate) fn workload(&self, affinity: CpuAffinity, words: &[&str]) -> anyhow::Result<String> {
+        output(&mut self.workload_command(affinity, words)?)
     }
 
     /// A command that runs a workload of our own.
@@ -210,32 +213,32 @@ impl Place {
     /// When the programs that place it are missing.
     pub(crate) fn workload_command(
         &self,
-        placement: Placement,
+        affinity: CpuAffinity,
         words: &[&str],
     ) -> anyhow::Result<Command> {
-        let mut command = self.own_as_nobody(placement)?;
-        command.args(self.workload_words()).args(words);
+        let mut command = self.workload_base(affinity)?;
+        command.args(self.workload_program()).args(words);
         Ok(command)
     }
 
-    /// As [`Self::as_nobody`], for a workload of our own: in the class `SCHED_FIFO` with `--fifo`.
+    /// As [`Self::unprivileged`], for a workload of our own: in the class `SCHED_FIFO` with `--fifo`.
     ///
     /// # Errors
     /// When the programs that place it are missing.
-    pub(crate) fn own_as_nobody(&self, placement: Placement) -> anyhow::Result<Command> {
+    pub(crate) fn workload_base(&self, affinity: CpuAffinity) -> anyhow::Result<Command> {
         if self.fifo {
-            self.fifo_as_nobody(placement)
+            self.unprivileged_fifo(affinity)
         } else {
-            self.as_nobody(placement)
+            self.unprivileged(affinity)
         }
     }
 
-    /// As [`Self::as_nobody`], in the class `SCHED_FIFO`: before all ordinary programs.
+    /// As [`Self::unprivileged`], in the class `SCHED_FIFO`: before all ordinary programs.
     ///
     /// # Errors
     /// When the programs that place it are missing.
-    pub(crate) fn fifo_as_nobody(&self, placement: Placement) -> anyhow::Result<Command> {
-        let command = self.as_nobody(placement)?;
+    pub(crate) fn unprivileged_fifo(&self, affinity: CpuAffinity) -> anyhow::Result<Command> {
+        let command = self.unprivileged(affinity)?;
         // The class is taken while the process may, before it becomes nobody's.
         let mut chrt = CHRT.command()?;
         chrt.args(["--fifo", "1"]).arg(command.get_program());
@@ -248,12 +251,12 @@ impl Place {
 
 /// A command that runs beside others.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct BackgroundCommand {
     child: Child,
     shown: String,
 }
 
-impl Beside {
+impl BackgroundCommand {
     /// Starts it.
     ///
     /// # Errors
@@ -291,7 +294,7 @@ impl Beside {
 /// # Errors
 /// When it fails; with what it said.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
-    Beside::start(command)?.output()
+    BackgroundCommand::start(command)?.output()
 }
 
 fn shown(command: &Command) -> String {
@@ -314,7 +317,7 @@ fn said(shown: &str, output: &Output) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// When it is not there.
-pub(crate) fn figure(printed: &str, name: &str) -> anyhow::Result<f64> {
+pub(crate) fn parse_value(printed: &str, name: &str) -> anyhow::Result<f64> {
     let word = printed
         .split_whitespace()
         .filter_map(|word| word.split_once('='))
@@ -350,7 +353,7 @@ mod tests {
 
     #[test]
     fn ten_rules_differ_by_directory_and_key() {
-        let rules = Place::ten_rules(Path::new("/w"));
+        let rules = WorkDir::ten_rules(Path::new("/w"));
         assert_eq!(rules.lines().count(), 10);
         assert_eq!(
             rules.lines().next_back().unwrap(),
@@ -362,9 +365,9 @@ mod tests {
     #[test]
     fn figures_are_read_by_name() {
         let printed = "pid=12 elapsed_ns=500\n100 pairs/s\n";
-        assert_eq!(figure(printed, "pid").unwrap(), 12.0);
-        assert_eq!(figure(printed, "elapsed_ns").unwrap(), 500.0);
-        assert!(figure(printed, "elapsed").is_err());
+        assert_eq!(parse_value(printed, "pid").unwrap(), 12.0);
+        assert_eq!(parse_value(printed, "elapsed_ns").unwrap(), 500.0);
+        assert!(parse_value(printed, "elapsed").is_err());
     }
 
     #[test]

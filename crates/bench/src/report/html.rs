@@ -1,14 +1,14 @@
-//! The report as one page of HTML: no script, nothing to fetch.
+//! The report as one HTML page without scripts or external resources.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::table::{self, Table};
-use super::{Measured, Report, chart};
+use super::table::{self, LEGEND, Table};
+use super::{CaseReport, Report, chart, picture};
 
-/// The whole page.
+/// Renders the whole page.
 pub(crate) fn render(report: &Report) -> String {
     let summary = table::summary(report);
-    let outcomes = report.outcomes();
+    let goals = table::goals(report);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -20,45 +20,39 @@ pub(crate) fn render(report: &Report) -> String {
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                h1 { "What auditing costs here" }
-                p { (report.machine.line()) }
+                h1 { "Overhead of auditing" }
+                p { (report.machine.describe()) }
                 p { code { (report.command.join(" ")) } ", " (report.version) ", " (report.runs) " runs" }
                 @if !summary.rows.is_empty() {
-                    h2 { "In short" }
-                    p { "Medians next to " code { "off" } "; ~ where some runs say otherwise." }
+                    (PreEscaped(picture::render(report)))
                     (draw(&summary, "summary"))
-                }
-                @if !outcomes.is_empty() {
-                    ul.goals {
-                        @for (text, reached) in &outcomes {
-                            li.reached[*reached].missed[!*reached] {
-                                @if *reached { "reached: " } @else { "missed: " }
-                                (text)
-                            }
-                        }
-                    }
+                    p { (LEGEND) }
                 }
                 @for case in &report.cases { (of_case(case)) }
-                (listed("Left out", &report.left_out))
-                (listed("Failed", &report.complaints))
+                (list("Skipped", &report.skipped))
+                (list("Failed", &report.failures))
+                @if !goals.rows.is_empty() {
+                    h2 { "Goals" }
+                    (draw(&goals, "goals"))
+                }
             }
         }
     };
     page.into_string()
 }
 
-fn of_case(case: &Measured) -> Markup {
+fn of_case(case: &CaseReport) -> Markup {
     html! {
         section.case id=(case.name) {
             h2 { (case.name) }
             p { (case.about) }
-            p.seed { "From: " (case.seed) }
-            @for quantity in &case.figures {
-                h3 { (quantity.name) ", " (quantity.unit) }
-                (chart::of(quantity))
+            p.origin { "Origin: " (case.origin) }
+            @for figure in &case.figures {
+                h3 { (figure.name) ", " (figure.unit) }
+                (chart::of(figure))
             }
             (draw(&table::of_case(case), "details"))
-            ul.doubts { @for doubt in case.doubts() { li { (doubt) } } }
+            ul.warnings { @for warning in case.warnings() { li { (warning) } } }
             details {
                 summary { "Rules and notes" }
                 @for note in &case.notes { pre { (note) } }
@@ -67,7 +61,7 @@ fn of_case(case: &Measured) -> Markup {
     }
 }
 
-fn listed(heading: &str, lines: &[String]) -> Markup {
+fn list(heading: &str, lines: &[String]) -> Markup {
     html! {
         @if !lines.is_empty() {
             h2 { (heading) }
@@ -95,8 +89,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 h2 { margin-top: 2.5rem }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; display: block; overflow-x: auto }
 th, td { text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid var(--line) }
-.seed, .doubts { color: var(--off) }
-.missed { color: var(--kernel) }
+.origin, .warnings { color: var(--off) }
 .chart { max-width: 100%; height: auto; font: 13px system-ui, sans-serif }
 .chart text { fill: currentColor }
 .chart .scale { fill: var(--off); font-size: 11px }
@@ -114,12 +107,12 @@ mod tests {
     use crate::report::tests::report;
 
     #[test]
-    fn the_page_needs_nothing_but_itself() {
+    fn page_has_no_external_resources() {
         let page = render(&report());
         for forbidden in ["<script", "src=", "@import", "url(", "<link", "href="] {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
         assert!(page.contains("single calls &lt;&amp;&gt;"), "{page}");
-        assert_eq!(page.matches("<svg").count(), 1);
+        assert_eq!(page.matches("<svg").count(), 2);
     }
 }

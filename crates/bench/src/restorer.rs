@@ -9,16 +9,16 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use anyhow::Context as _;
 use nix::unistd::setsid;
 
-use super::guard;
+use super::supervisor;
 
 /// The process, as the first one has it. Dropped, it is told that the first one is gone.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Restorer {
     child: Child,
     pipe: ChildStdin,
 }
 
-impl Keeper {
+impl Restorer {
     /// Starts it, and waits until no signal to this session reaches it any more.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Keeper {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut child = Command::new(program)
-            .arg("--keep")
+            .arg("--restorer")
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -52,7 +52,7 @@ impl Keeper {
 ///
 /// # Errors
 /// What could not be put back.
-pub(crate) fn keep() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     setsid().context("cannot start a session")?;
     let mut ready = io::stdout();
     ready
@@ -61,6 +61,6 @@ pub(crate) fn keep() -> anyhow::Result<()> {
         .context("nobody waits for this process")?;
     match io::stdin().read_exact(&mut [0]) {
         Ok(()) => Ok(()),
-        Err(_) => guard::restore(),
+        Err(_) => supervisor::restore(),
     }
 }
