@@ -30,9 +30,9 @@ pub(crate) struct CompiledPlan {
     shared_tests: HashMap<Vec<WireTest>, u32>,
     /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
     pub(crate) calls: BTreeMap<u32, WireSyscall>,
-    /// SyscallBitmap that the raw `sys_enter` is for.
+    /// Syscall bitmap that the raw `sys_enter` is for.
     pub(crate) raw_enter: SyscallBitmap,
-    /// SyscallBitmap that the raw `sys_exit` is for.
+    /// Syscall bitmap that the raw `sys_exit` is for.
     pub(crate) raw_exit: SyscallBitmap,
     /// On which file systems names are not looked at.
     pub(crate) filesystems: Vec<LeftOut>,
@@ -50,7 +50,7 @@ pub(crate) struct CompiledPlan {
     pub(crate) denies: bool,
 }
 
-/// SyscallBitmap of both ABIs, one bit each.
+/// Syscall bitmap of both ABIs, one bit each.
 pub(crate) type SyscallBitmap = [[u64; 16]; abi::ABIS];
 
 fn set(numbers: &mut SyscallBitmap, abi: u32, number: u32) {

@@ -142,7 +142,7 @@ impl<'a> SampleReader<'a> {
 }
 
 impl Decoder {
-    /// ReadOnlyOpens the event in `sample`.
+    /// Reads the event in `sample`.
     ///
     /// # Errors
     /// [`DecodeError`] when the sample is shorter than it says, of another version, or names a rule

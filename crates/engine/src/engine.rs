@@ -74,7 +74,7 @@ pub struct Engine<'s> {
     sides: Sides,
     fast_path: FastPath,
     epoch: Epoch,
-    /// What the watch_keys of the maps hold.
+    /// What the keys of the watches in the maps hold.
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
     last_reading: Cell<Option<crate::ring::clock::ClockReading>>,
@@ -401,7 +401,7 @@ impl<'s> Engine<'s> {
         self.kind
     }
 
-    /// Whether its programs run at this last_reading. Those on tracepoints always do; those on functions do
+    /// Whether its programs run now. Those on tracepoints always do; those on functions do
     /// not while `kernel.ftrace_enabled` is 0, and neither the kernel nor a counter tells.
     #[must_use]
     pub fn programs_run(&self) -> bool {

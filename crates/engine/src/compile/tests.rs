@@ -176,7 +176,7 @@ fn without_a_hit_the_rules_that_need_one_are_left_out() {
         compiled.verdict(openat.tests_unwatched, |_| true),
         Some(abi::RECORD | 2)
     );
-    // ReadOnlyOpens and writes are both looked at; an open asks for no change of attributes.
+    // Reads and writes are both looked at; an open asks for no change of attributes.
     assert_eq!(u32::from(openat.watch_perm), 2 | 4);
     // chmod is in class `a`: only the first watch is about it, and no access mode is compared.
     let chmod = compiled.of(Arch::X86_64, "chmod").unwrap();

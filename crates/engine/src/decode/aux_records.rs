@@ -8,7 +8,7 @@ use zerocopy::IntoBytes as _;
 
 use crate::abi::{self, WireAux};
 
-/// ReadOnlyOpens one detail; `None` for what the kernel's audit would not write, or that is of no known kind.
+/// Reads one detail; `None` for what the kernel's audit would not write, or that is of no known kind.
 pub(crate) fn detail(aux: &WireAux) -> Option<Detail<'_>> {
     let word = &aux.word;
     Some(match aux.kind {

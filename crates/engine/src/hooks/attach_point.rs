@@ -1,5 +1,5 @@
-//! From hooks to attach_points: one program at one target in the kernel. What two sets of rules both need is the same
-//! attach_point, and stays attached when one takes the target of the other.
+//! From hooks to attach points: one program at one target in the kernel. What two sets of rules both need is the same
+//! attach point, and stays attached when one takes the target of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -45,7 +45,7 @@ pub(crate) enum AttachTarget {
     Tracepoint(u64),
 }
 
-/// RawTracepoint tracepoints that programs are on.
+/// Raw tracepoints that programs are on.
 const RAW_TRACEPOINTS: [&str; 6] = [
     "sys_exit",
     "sys_enter",
@@ -71,7 +71,7 @@ impl Display for AttachPoint {
 }
 
 impl AttachPoint {
-    /// The attach_point of such a name.
+    /// The attach point of such a name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut words = name.split('-');
         let program = Program::from_name(words.next()?)?;
@@ -104,7 +104,7 @@ pub(crate) struct AttachPoints {
 }
 
 impl AttachPoints {
-    /// Finds the attach_points of hooks.
+    /// Finds the attach points of hooks.
     ///
     /// # Errors
     /// When tracefs cannot be read, or the kernel has no functions for calls.
@@ -171,7 +171,7 @@ impl<'k> AttachPointFinder<'k> {
         }
     }
 
-    /// The attach_points of a hook; none when this kernel has not what it is on.
+    /// The attach points of a hook; none when this kernel has not what it is on.
     fn find(&self, hook: Hook) -> Result<Vec<AttachPoint>, EngineError> {
         let raw = |program, name| {
             Ok(vec![AttachPoint {

@@ -54,7 +54,7 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// ReadOnlyOpens the kernel's types, and shows each function's name on the way; nothing when it has not the
+    /// Reads the kernel's types, and shows each function's name on the way; nothing when it has not the
     /// functions that the stubs are made for.
     pub(crate) fn read(kernel: &Btf<'_>, mut visit: impl FnMut(&OsStr)) -> Option<Self> {
         let example = |name| kernel.type_by_name(name).and_then(proto);

@@ -19,7 +19,7 @@ pub(crate) const GUARD_SLOTS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Globals(NonNull<types::bss>);
 
-/// ReadOnlyOpens or writes one member as a whole.
+/// Reads or writes one member as a whole.
 macro_rules! word {
     ($data:expr, $member:ident) => {{
         // SAFETY: the struct is mapped for as long as the skeleton lives, which outlives its engine; this
@@ -67,7 +67,7 @@ impl Globals {
         NonNull::new(word!(self, tlg_waiting))
     }
 
-    /// The fast_path that are in force.
+    /// The fast-path words in use.
     pub(crate) fn fast_path(self) -> FastPath {
         FastPath {
             raw_enter: read!(self, tlg_raw_enter),
@@ -89,7 +89,7 @@ impl Globals {
         Epoch(u16::try_from(read!(self, tlg_epoch)).unwrap_or_default())
     }
 
-    /// Writes the fast_path; each of them alone may be seen before the others.
+    /// Writes the fast-path words; each of them alone may be seen before the others.
     pub(crate) fn set_fast_path(self, fast_path: &FastPath) {
         write!(self, tlg_raw_enter, fast_path.raw_enter);
         write!(self, tlg_raw_exit, fast_path.raw_exit);

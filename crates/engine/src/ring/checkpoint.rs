@@ -42,9 +42,9 @@ const LAYOUT: u32 = 3;
 pub struct Position {
     /// Where in the stream of all events the next one lies.
     pub place: u64,
-    /// RingReader before that place.
+    /// Events before that position.
     pub taken: u64,
-    /// RingReader lost, by reason, of which the log tells.
+    /// Events lost, by reason, of which the log tells.
     pub told: [u64; LOST + 1],
     /// Serial of the next event.
     pub serial: u64,
