@@ -48,7 +48,7 @@ pub enum EngineError {
     },
     /// A plan is larger than the running engine can take.
     #[error(
-        "the rules need {needed} {what}, and this daemon has room for {room}; restart it to make more"
+        "the rules need {needed} {what}, and this daemon has room for {capacity}; restart it to make more"
     )]
     Capacity {
         /// What there is too much of.
@@ -56,7 +56,7 @@ pub enum EngineError {
         /// How much.
         needed: usize,
         /// How much there is room for.
-        room: u32,
+        capacity: u32,
     },
     /// The tracepoints could not be looked up.
     #[error(

@@ -40,7 +40,7 @@ pub use load::{ObjectSlots, ObjectStorage};
 pub use options::EngineOptions;
 pub use ring::checkpoint::{CommitToken, FileRange, Position};
 pub use ring::clock::{ClockReading, TickClock};
-pub use ring::{Events, Ring, Wake};
+pub use ring::{Ring, RingReader, Wake};
 pub use stats::{EngineStats, LossReason, ProgramRuns, Truncation};
 pub use sys::fd_passing::{recv_with_fd, send_with_fd};
 pub use sys::priority::set_nice;

@@ -9,17 +9,17 @@
 //! daemon: Launcher, Launched ---- one message, one answer ----> launcher: serve
 //! ```
 //!
-//! [`wire`] has the messages, [`client`] the daemon's end, [`server`] the other, and [`permit`] what may be
+//! [`protocol`] has the messages, [`client`] the daemon's end, [`server`] the other, and [`permission`] what may be
 //! started.
 
 mod client;
-mod permit;
+mod permission;
+mod protocol;
 mod server;
-mod wire;
 
 pub(crate) use client::{Launched, Launcher};
+pub(crate) use protocol::{Program, Runlevel, Sent};
 pub(crate) use server::serve;
-pub(crate) use wire::{Program, Runlevel, Sent};
 
 /// Name of the command that is the launcher.
 pub(crate) const COMMAND: &str = "daemon-launcher";

@@ -10,38 +10,48 @@
 //! Batches are buffers of whole events as text; they travel forward on one bounded channel and come
 //! back empty on another.
 
-use std::collections::BTreeMap;
+pub(crate) mod batch;
+pub(crate) mod encoder;
+pub(crate) mod handover;
+pub(crate) mod heartbeat;
+pub(crate) mod kernel_records;
+pub(crate) mod log_thread;
+pub(crate) mod loss_reporter;
+pub(crate) mod ring_commands;
+pub(crate) mod ring_thread;
+pub(crate) mod rule_stats;
+pub(crate) mod summary;
+
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::event::{Event, Timestamp};
+use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use crossbeam_channel::{Receiver, Sender, after, bounded, never, select};
-use engine::{AttachedHooks, EventContext, Decoder, PendingDetach, RuleKeys, EngineOptions, KernelProbe, CommitToken};
+use crossbeam_channel::{Receiver, bounded};
+use engine::{
+    AttachedHooks, Decoder, EngineOptions, EventContext, KernelProbe, PendingDetach, RuleKeys,
+};
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
-use super::losses::Limits;
-use super::messages::Messages;
-use super::orders::{Flushed, Orders, orders};
-use super::reader::{Drained, Reader};
-use super::rule_counts::RuleIndex;
-use super::summary::{Outcome, Unwritten};
-use super::survive::Pinning;
-use super::tend::LogOrder;
-use crate::sinks::plugins::Tally;
-use crate::sinks::audit_log::{Appended, Asker, Journal};
-use crate::sinks::json::Copied;
+use crate::pipeline::handover::Pinning;
+use crate::pipeline::kernel_records::Messages;
+use crate::pipeline::log_thread::{LogOrder, Writer, Written};
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::ring_commands::{Orders, orders};
+use crate::pipeline::ring_thread::{Drained, Reader};
+use crate::pipeline::summary::{Outcome, Unwritten};
+use crate::sinks::audit_log::{Asker, Journal};
+use crate::sinks::console::Terminal;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::queue::{Gauge, Outlet};
-use crate::sinks::console::Terminal;
 
 /// Batches on their way to the log.
 const BATCHES: usize = 16;
@@ -72,7 +82,7 @@ pub(crate) struct Pipeline {
     /// What `-r` and `-f` ask for.
     pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.
-    pub(super) pinning: Pinning,
+    pub(crate) pinning: Pinning,
 }
 
 /// How auditing has begun.
@@ -101,57 +111,14 @@ pub(crate) struct Running {
     json: Option<Arc<Outlet>>,
 }
 
-/// Text of whole events.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) text: Vec<u8>,
-    /// Where each of the events comes from, in their order.
-    pub(super) origins: Vec<Origin>,
-    /// Stamp of the last one, if it is a message: another record may follow.
-    message: Option<(Timestamp, Serial)>,
-    /// The same for the JSON log, when there is one.
-    pub(super) copied: Option<Copied>,
-    /// Who is told when it is written.
-    pub(super) then: Option<Sender<Flushed>>,
-    /// Gives room in the ring back when it is written.
-    pub(super) receipt: Option<CommitToken>,
-}
-
-/// Where the text of an event comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// From the ring, chosen by this rule.
-    Ring(RuleIndex),
-    /// From the kernel's audit, or from the daemon.
-    Message,
-}
-
-/// What the log thread has counted so far, for others to look at.
-#[derive(Debug, Default)]
-pub(crate) struct Written {
-    /// Events in the log.
-    pub(crate) events: AtomicU64,
-    /// Events that could not be written.
-    pub(crate) unwritten: AtomicU64,
-    /// Messages in the log.
-    pub(crate) messages: AtomicU64,
-    /// Messages that could not be written.
-    pub(crate) unwritten_messages: AtomicU64,
-    /// What plugins did not get.
-    pub(super) plugins: Arc<Tally>,
-    /// Events that could not be written of each rule, until `tlg-ring` takes them. Nobody touches it while
-    /// all can be written.
-    pub(super) unwritten_rules: Mutex<BTreeMap<RuleIndex, u64>>,
-}
-
 /// An event for the view: its bytes as they lay in the ring.
 #[derive(Debug)]
-pub(super) struct Shown {
-    pub(super) words: Vec<u64>,
+pub(crate) struct Shown {
+    pub(crate) words: Vec<u64>,
     /// Of the rules that chose it.
-    pub(super) keys: Arc<RuleKeys>,
-    pub(super) time: Timestamp,
-    pub(super) serial: Serial,
+    pub(crate) keys: Arc<RuleKeys>,
+    pub(crate) time: Timestamp,
+    pub(crate) serial: Serial,
 }
 
 impl Pipeline {
@@ -236,43 +203,6 @@ impl Pipeline {
     }
 }
 
-impl Batch {
-    /// An empty one; copied for the JSON log, or not.
-    pub(super) fn new(copied: bool) -> Self {
-        Self {
-            copied: copied.then(Copied::default),
-            ..Self::default()
-        }
-    }
-
-    /// Appends a line of a message: one of the event before, if it has the same stamp.
-    pub(super) fn message(&mut self, line: &[u8], stamp: (Timestamp, Serial)) {
-        let begins = self.message.replace(stamp) != Some(stamp);
-        if begins {
-            self.origins.push(Origin::Message);
-        }
-        self.text.extend_from_slice(line);
-        if let Some(copied) = &mut self.copied {
-            copied.message(line, begins);
-        }
-    }
-
-    /// Counts an event from the ring, of which the lines were appended: they begin at `start`.
-    pub(super) fn event(&mut self, event: &Event<'_>, rule: RuleIndex, start: usize) {
-        self.message = None;
-        self.origins.push(Origin::Ring(rule));
-        if let Some(copied) = &mut self.copied {
-            copied.event(event, self.text.get(start..).unwrap_or_default());
-        }
-    }
-
-    fn clear(&mut self) {
-        self.text.clear();
-        self.origins.clear();
-        self.message = None;
-    }
-}
-
 impl Running {
     /// Gives orders to the running pipeline, from any thread.
     pub(crate) fn orders(&self) -> Orders {
@@ -333,125 +263,6 @@ fn spawn<T: Send + 'static>(
         .name(name.to_owned())
         .spawn(body)
         .with_context(|| format!("cannot start thread `{name}`"))
-}
-
-/// The log thread.
-struct Writer {
-    log: Journal,
-    json: Option<Arc<Outlet>>,
-    counts: Arc<Written>,
-    orders: Receiver<LogOrder>,
-    ended_by: Asker,
-    unwritten: Unwritten,
-}
-
-impl Writer {
-    fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
-        engine::set_nice(self.log.nice());
-        loop {
-            let tick = self.log.next_look().map_or_else(never, after);
-            select! {
-                recv(full) -> batch => match batch {
-                    Ok(batch) => self.write(batch, empty),
-                    Err(_ended) => break,
-                },
-                recv(self.orders) -> order => match order {
-                    Ok(order) => self.obey(order),
-                    // Who gave orders has gone; events may still come.
-                    Err(_gone) => self.orders = never(),
-                },
-                recv(tick) -> _now => self.log.look(),
-            }
-        }
-        for order in self.orders.try_iter() {
-            if let LogOrder::End(asker) = order {
-                self.ended_by = asker;
-            }
-        }
-        let ended = self.log.end(self.ended_by);
-        self.count(&ended, &[]);
-        self.unwritten
-    }
-
-    fn write(&mut self, mut batch: Batch, empty: &Sender<Batch>) {
-        let events = u64::try_from(batch.origins.len()).unwrap_or(u64::MAX);
-        let mut receipt = batch.receipt.take();
-        let appended = if batch.text.is_empty() {
-            Appended::default()
-        } else {
-            self.log.append(&batch.text, events, &mut receipt)
-        };
-        // What could not be written is lost, and counted.
-        if let Some(receipt) = &mut receipt {
-            receipt.end();
-        }
-        self.count(&appended, &batch.origins);
-        if let Some(then) = batch.then.take() {
-            let written = match appended.lost {
-                0 => Ok(()),
-                _ => Err(appended.reason),
-            };
-            // Whoever asked may have gone away.
-            let _gone = then.send(written);
-        }
-        batch.clear();
-        // The ring thread makes a new one when none has come back.
-        let _full = empty.try_send(batch);
-    }
-
-    /// Counts what became of events from these origins: the last ones are those that were lost.
-    fn count(&mut self, appended: &Appended, origins: &[Origin]) {
-        let written = usize::try_from(appended.written).unwrap_or(usize::MAX);
-        let (written, lost) = origins.split_at(written.min(origins.len()));
-        let counts = &*self.counts;
-        for (origins, events, messages) in [
-            (written, &counts.events, &counts.messages),
-            (lost, &counts.unwritten, &counts.unwritten_messages),
-        ] {
-            let of_messages = |origin: &&Origin| **origin == Origin::Message;
-            let count = origins.iter().filter(of_messages).count();
-            let add = |to: &AtomicU64, count: usize| {
-                to.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
-            };
-            add(messages, count);
-            add(events, origins.len() - count);
-        }
-        if !lost.is_empty()
-            && let Ok(mut rules) = counts.unwritten_rules.lock()
-        {
-            for origin in lost {
-                if let Origin::Ring(rule) = origin {
-                    *rules.entry(*rule).or_default() += 1;
-                }
-            }
-        }
-        self.unwritten.events = counts.unwritten.load(Ordering::Relaxed);
-        if !appended.reason.is_empty() {
-            self.unwritten.reason.clone_from(&appended.reason);
-        }
-    }
-
-    fn obey(&mut self, order: LogOrder) {
-        match order {
-            LogOrder::Rotate(asker) => {
-                self.log.rotate_now(asker);
-                if let Some(json) = &self.json {
-                    json.rotate(self.log.old_logs());
-                }
-            }
-            LogOrder::Resume(asker) => self.log.resume_now(asker),
-            // Who has asked may have lost patience.
-            LogOrder::Configure(keep, asker, to) => {
-                let changed = self.log.configure(keep.map(|keep| *keep), asker);
-                engine::set_nice(self.log.nice());
-                let _impatient = to.try_send(changed);
-            }
-            LogOrder::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),
-            LogOrder::Unlock => self.log.unlock(),
-            LogOrder::Report(to) => drop(to.try_send(self.log.report())),
-            LogOrder::End(asker) => self.ended_by = asker,
-        }
-    }
 }
 
 /// The view's thread: ends when the ring thread does, or when nobody reads the view any more.

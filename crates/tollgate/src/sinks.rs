@@ -1,11 +1,12 @@
 //! Where events go.
 
 mod accounts;
-pub(crate) mod journal;
+pub(crate) mod audit_log;
+pub(crate) mod console;
+mod escaped;
 pub(crate) mod json;
-pub(crate) mod log;
-pub(crate) mod outlet;
-mod shown;
-pub(crate) mod terminal;
+pub(crate) mod log_file;
+pub(crate) mod plugins;
+pub(crate) mod queue;
 
 pub(crate) use accounts::Accounts;

@@ -22,7 +22,7 @@ use libc::{
     BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, SECCOMP_RET_USER_NOTIF, sock_filter,
 };
 
-use crate::Backend;
+use crate::backend::Backend;
 
 /// Offsets in `struct seccomp_data` of `include/uapi/linux/seccomp.h`.
 const NUMBER: u32 = 0;

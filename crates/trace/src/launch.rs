@@ -12,7 +12,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use audit::plan::Plan;
-use audit::plan::hook;
 use libc::{
     SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
     SECCOMP_SET_MODE_FILTER, c_ulong, sock_filter, sock_fprog,
@@ -24,10 +23,31 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid, pipe2};
 
+use crate::backend::Backend;
 use crate::filter;
-use crate::memory::Memory;
 use crate::ptrace::{Change, Request, resume, wait};
-use crate::{Backend, RunError};
+use crate::task::memory::Memory;
+
+/// Why a command cannot be audited here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// No process could be made for it.
+    #[error("cannot start the command")]
+    Start(#[source] io::Error),
+    /// The kernel did not take the filter.
+    #[error("cannot install the seccomp filter")]
+    Filter(#[source] Errno),
+    /// The supervisor may not trace its own child.
+    #[error("cannot trace the command")]
+    Trace(#[source] Errno),
+    /// The memory of its own child may not be read.
+    #[error("cannot read the memory of the command")]
+    Read(#[source] Errno),
+    /// Waiting for stops failed.
+    #[error("cannot wait for the command")]
+    Wait(#[source] Errno),
+}
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -370,11 +390,4 @@ pub fn exit_by_signal(signal: Signal) {
     let only: SigSet = [signal].into_iter().collect();
     let _open = only.thread_unblock();
     let _not_ended = raise(signal);
-}
-
-/// Whether any call of the plan has a rule that asks for its result.
-pub(crate) fn asks_for_result(plan: &Plan) -> bool {
-    plan.syscalls
-        .iter()
-        .any(|(call, rules)| hook::returns(*call) && crate::asks_for_result(rules))
 }

@@ -1,5 +1,10 @@
 //! One stopped call to an event, or to none: facts, rules, records.
 
+mod exec;
+mod object;
+mod path_items;
+mod sockaddr;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -7,20 +12,29 @@ use audit::event::{Argv, Event, Inode, Timestamp, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
 use audit::plan::eval::{EventFacts, ObjectFacts};
 use audit::plan::objects::{self, ObjectArg, ObjectEffect, ObjectRef};
-use audit::plan::sockaddr::{self, SyscallSockaddr};
+use audit::plan::sockaddr::{self as plan_sockaddr, SyscallSockaddr};
 use audit::plan::verdict::Verdict;
 use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
 use audit::table;
 use nix::errno::Errno;
+use nix::sys::stat::stat;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, getegid, geteuid};
 
-use crate::exec::{self, Arguments, Interpreter};
-use crate::items::Ended;
-use crate::memory::Memory;
-use crate::object::{self, Paths, Seen};
+use crate::backend::{ResultCapture, call_asks_for_result};
+use crate::task::memory::Memory;
 use crate::task::{Execs, Found, Tasks};
-use crate::{Observer, ResultCapture, socket};
+use exec::{Arguments, Interpreter};
+use object::{Paths, Seen};
+use path_items::Ended;
+
+/// Takes the events, one by one, and the remarks.
+pub trait Observer {
+    /// A call that a rule keeps.
+    fn event(&mut self, event: &Event<'_>);
+    /// Something that a person at the terminal should know.
+    fn remark(&mut self, text: &str);
+}
 
 /// What was seen, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +157,13 @@ impl<'a, O: Observer> Recorder<'a, O> {
         }
     }
 
+    /// The process runs another program from now on.
+    pub(crate) fn exec_completed(&mut self, pid: Pid) {
+        self.tasks.forget_image(pid);
+        let program = stat(format!("/proc/{pid}/exe").as_str());
+        self.will_run(program.ok().map(object::inode));
+    }
+
     /// An exec is tried, which some rule names or none: see [`Self::will_run`].
     pub(crate) fn will_exec(&mut self, stop: Stop) {
         let Stop { tid, call, args } = stop;
@@ -185,14 +206,14 @@ impl<'a, O: Observer> Recorder<'a, O> {
         };
         if let Some(address) = traits.address {
             let (arch, args) = (call.arch, args);
-            begun.address = socket::Call {
+            begun.address = sockaddr::Call {
                 address,
                 arch,
                 args,
                 memory,
             }
             .given();
-            let named = begun.address.as_deref().and_then(socket::file_name);
+            let named = begun.address.as_deref().and_then(sockaddr::file_name);
             let effect = if traits.name == "bind" {
                 ObjectEffect::Create
             } else {
@@ -265,7 +286,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             groups: &found.who.groups,
             personality: found.image.personality,
             label: None,
-            socket_family: known.begun.address.as_deref().and_then(socket::family),
+            socket_family: known.begun.address.as_deref().and_then(sockaddr::family),
             mark: None,
             objects: &observed_objects,
         };
@@ -353,7 +374,7 @@ impl Known {
         }
         if let (Some(address), None) = (traits.address, &begun.address) {
             let (arch, memory) = (call.arch, Memory(tid));
-            begun.address = socket::Call {
+            begun.address = sockaddr::Call {
                 address,
                 arch,
                 args,
@@ -416,9 +437,9 @@ impl Traits {
             name,
             objects: objects::objects(call.arch, call.syscall),
             waits: hook::returns(call)
-                && (results == ResultCapture::Wanted || crate::asks_for_result(rules)),
+                && (results == ResultCapture::Wanted || call_asks_for_result(rules)),
             starts: hook::starts(call),
-            address: sockaddr::of(call.arch, call.syscall),
+            address: plan_sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
             paths: paths(rules),
         }

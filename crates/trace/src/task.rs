@@ -3,6 +3,9 @@
 //! Ids, the task's name and its working directory are read for each event. What only an exec changes is
 //! kept for the program's image. Login uid, session and terminal are read again when the coarse clock has ticked.
 
+mod ids;
+pub(crate) mod memory;
+
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,7 +22,7 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::Pid;
 
-use crate::ids::{Ids, Source, whole};
+use ids::{Ids, Source, whole};
 
 /// Threads that are remembered; beyond, all are forgotten and looked at anew.
 const MOST_THREADS: usize = 4096;

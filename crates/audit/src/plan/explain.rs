@@ -1,8 +1,7 @@
 //! What a plan costs on an engine: a model for `tollgate explain` to print.
 //!
-//! On the tracepoint engine, once anything is attached, the kernel takes its syscall-trace slow path on
-//! *every* syscall of the machine: that is the price in [`Price::every_syscall_ns`]. On the fentry
-//! engine it is 0. A call "pays" here when it also evaluates rules.
+//! On the tracepoint engine every syscall of the machine takes the kernel's trace slow path once anything is
+//! attached: [`Price::every_syscall_ns`], 0 on the fentry engine. A call "pays" if it also evaluates rules.
 
 mod cost;
 

@@ -1,6 +1,6 @@
 //! Classes of syscalls: the top numbers that `-S` takes, each of which stands for many calls.
 //!
-//! TestHost writes them by hand, but a rule may come with them: the kernel puts the calls of a class in its
+//! No one writes them by hand, but a rule may come with them: the kernel puts the calls of a class in its
 //! place when it takes the rule, and lists the rule so.
 
 use crate::ids::{Arch, Syscall};

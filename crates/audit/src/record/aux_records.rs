@@ -52,7 +52,7 @@ pub(super) fn records(details: &[AuxRecord<'_>], at: AuxPosition, stamp: Stamp, 
 fn one(detail: &AuxRecord<'_>, stamp: Stamp, out: &mut Vec<u8>) {
     match detail {
         AuxRecord::FileCapabilities(caps) => {
-            file_caps(caps, LineWriter::begin(b"type=BPRM_FCAPS msg=", stamp, out))
+            file_caps(caps, LineWriter::begin(b"type=BPRM_FCAPS msg=", stamp, out));
         }
         AuxRecord::SocketCall(call) => {
             socket_call(call, LineWriter::begin(b"type=SOCKETCALL msg=", stamp, out));
@@ -160,7 +160,7 @@ fn one(detail: &AuxRecord<'_>, stamp: Stamp, out: &mut Vec<u8>) {
             line.end();
         }
         AuxRecord::TargetTask(task) => {
-            target(task, LineWriter::begin(b"type=OBJ_PID msg=", stamp, out))
+            target(task, LineWriter::begin(b"type=OBJ_PID msg=", stamp, out));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::rule::Dialect;
 struct Table {
     /// As the kernel's headers have them.
     kernel: NameTable,
-    /// NameTable of audit-userspace that differ, sorted by number; where a number has two the first is
+    /// Names of audit-userspace that differ, sorted by number; where a number has two the first is
     /// listed. They are also the whole table of an arch whose headers are not here.
     own: NameTable,
     /// Numbers up to [`LAST_OF_3`] that version 3 of audit-userspace does not know.
@@ -305,7 +305,7 @@ pub fn syscall_number_in(arch: Arch, name: &[u8], dialect: Dialect) -> Option<Sy
     table.knows(number, dialect).then_some(Syscall(number))
 }
 
-/// NameTable of all syscalls of an arch, in the kernel's spelling; none when it has no table here.
+/// Names of all syscalls of an arch, in the kernel's spelling; none when it has no table here.
 pub fn syscall_names(arch: Arch) -> impl Iterator<Item = &'static str> {
     table(arch)
         .into_iter()

@@ -147,7 +147,7 @@ fn open_not_found() -> Event<'static> {
     }
 }
 
-/// TestHost logged in, no terminal, no program, no name, another domain, interrupted.
+/// No one logged in, no terminal, no program, no name, another domain, interrupted.
 fn open_by_handle_restarted() -> Event<'static> {
     let event = openat();
     let null = Inode {

@@ -223,11 +223,11 @@ fn the_filter_agrees_with_the_evaluator() {
         if rules.iter().any(is_below_nowhere) {
             return Ok(());
         }
-        let lowered = lower(
+        let compiled = compile(
             &plan,
             HookSelection::of(&plan, EngineKind::Fentry, KernelFeatures::OLD),
         );
-        for (index, test) in (0_u32..).zip(&lowered.tests) {
+        for (index, test) in (0_u32..).zip(&compiled.tests) {
             let tests = &skel.maps.tlg_rule_tests;
             tests
                 .update(index.as_bytes(), test.as_bytes(), MapFlags::ANY)
@@ -235,7 +235,7 @@ fn the_filter_agrees_with_the_evaluator() {
         }
         let check =
             |observed: &EventFacts<'_>, index, planned: &SyscallPlan, plain: Option<usize>| {
-                let Some(wire) = lowered.calls.get(&index) else {
+                let Some(wire) = compiled.calls.get(&index) else {
                     return Ok(());
                 };
                 if asks_which_is_watched(planned, observed) {

@@ -7,7 +7,7 @@ use audit::plan::objects::{self, ObjectEffect, ObjectRef};
 use crate::abi::{self, WireShape};
 
 /// The objects of a call.
-pub(crate) fn of(call: SyscallId) -> [WireShape; abi::OBJECTS] {
+pub(crate) fn wire_shapes(call: SyscallId) -> [WireShape; abi::OBJECTS] {
     let objects = objects::objects(call.arch, call.syscall);
     let mut shapes = [WireShape::default(); abi::OBJECTS];
     let exec = hook::starts(call);

@@ -23,12 +23,12 @@ impl RuleKeys {
 
     /// Keys of plans that another daemon has put in force, the oldest first, each with those of its rules.
     #[must_use]
-    pub const fn of_plans(plans: Vec<(Epoch, Vec<Option<BString>>)>) -> Self {
+    pub const fn from_plans(plans: Vec<(Epoch, Vec<Option<BString>>)>) -> Self {
         Self(plans)
     }
 
     /// Whether they are of a plan, too.
-    pub(crate) fn has(&self, epoch: Epoch) -> bool {
+    pub(crate) fn contains(&self, epoch: Epoch) -> bool {
         self.0.iter().any(|(of, _)| *of == epoch)
     }
 
@@ -40,7 +40,7 @@ impl RuleKeys {
 
     /// Forgets all but the last two plans: call it when the ring was found empty after the last one was put
     /// in force. Calls that were under way then are still decided about by the one before.
-    pub fn forget(&mut self) {
+    pub fn forget_old(&mut self) {
         self.0.drain(..self.0.len().saturating_sub(2));
     }
 
@@ -51,7 +51,7 @@ impl RuleKeys {
     }
 
     /// The key of a rule, as an event names the rule; nothing when there is no such rule.
-    pub(crate) fn of(&self, rule: u32) -> Option<Option<&BStr>> {
+    pub(crate) fn get(&self, rule: u32) -> Option<Option<&BStr>> {
         let (epoch, index) = Epoch::and_rule(rule);
         let mut newest_first = self.0.iter().rev();
         let (_, keys) = newest_first.find(|(of, _)| *of == epoch)?;
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn an_event_has_the_key_of_the_plan_that_chose_it() {
         let all = RuleKeys(vec![keys(Epoch(7), "old"), keys(Epoch(8), "new")]);
-        let rule = |epoch: u32, rule| all.of(epoch << abi::RULE_BITS | rule);
+        let rule = |epoch: u32, rule| all.get(epoch << abi::RULE_BITS | rule);
         assert_eq!(rule(7, 1), Some(Some("old".into())));
         assert_eq!(rule(8, 1), Some(Some("new".into())));
         assert_eq!(rule(8, 0), Some(None));
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn two_plans_are_kept() {
         let mut all = RuleKeys(vec![keys(Epoch(1), "a"), keys(Epoch(2), "b")]);
-        all.forget();
+        all.forget_old();
         assert_eq!(all.plans(), 2);
         all.0.push(keys(Epoch(3), "c"));
-        all.forget();
-        assert_eq!(all.of(1 << abi::RULE_BITS | 1), None);
-        assert_eq!(all.of(2 << abi::RULE_BITS | 1), Some(Some("b".into())));
+        all.forget_old();
+        assert_eq!(all.get(1 << abi::RULE_BITS | 1), None);
+        assert_eq!(all.get(2 << abi::RULE_BITS | 1), Some(Some("b".into())));
     }
 }

@@ -296,11 +296,11 @@ fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
 #[test]
 fn paths_are_turned_round() {
     let mut path = Vec::new();
-    turn_path(b"c\0b\0a\0", false, &mut path);
+    reverse_path(b"c\0b\0a\0", false, &mut path);
     assert_eq!(path, b"/a/b/c");
-    turn_path(b"", false, &mut path);
+    reverse_path(b"", false, &mut path);
     assert_eq!(path, b"/");
-    turn_path(b"gone\0", true, &mut path);
+    reverse_path(b"gone\0", true, &mut path);
     assert_eq!(path, b"/gone (deleted)");
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use libbpf_rs::libbpf_sys;
 
 use crate::handover::pins::{LOCKED, PinDirectory, c_path};
-use crate::handover::plan_snapshot::Note;
+use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::sys::descriptor::from_libbpf;
 
 /// Name of the program that a daemon runs that comes after this one.
@@ -20,7 +20,7 @@ impl PinDirectory {
     /// # Errors
     /// What the kernel answers.
     pub fn claim(&self) -> io::Result<()> {
-        let program = match self.find(CLAIM) {
+        let program = match self.get(CLAIM) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found?,
         };
@@ -53,6 +53,6 @@ pub fn read_lock_note(directory: &Path) -> io::Result<Option<Vec<u8>>> {
     let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
     match from_libbpf(answer) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => Ok(Some(Note::of_map(found?)?.text)),
+        found => Ok(Some(PlanSnapshot::from_map(found?)?.text)),
     }
 }

@@ -38,13 +38,13 @@ impl TickClock {
     }
 
     /// Takes a later moment as the reference.
-    pub const fn set(&mut self, now: ClockReading) {
+    pub const fn sync(&mut self, now: ClockReading) {
         self.now = now;
     }
 
     /// Time at which the kernel had counted `jiffies`.
     #[must_use]
-    pub fn at(&self, jiffies: u64) -> Timestamp {
+    pub fn time_at(&self, jiffies: u64) -> Timestamp {
         let elapsed = jiffies.wrapping_sub(self.now.jiffies).cast_signed();
         let tick_ns = self.tick_ns.cast_signed();
         let wall_ns = self
@@ -91,8 +91,8 @@ mod tests {
             wall_ns: 5_000_000_000,
         };
         let clock = TickClock::new(now, Duration::from_millis(4));
-        assert_eq!(clock.at(1000), Timestamp { sec: 5, milli: 0 });
-        assert_eq!(clock.at(999), Timestamp { sec: 4, milli: 996 });
-        assert_eq!(clock.at(1251), Timestamp { sec: 6, milli: 4 });
+        assert_eq!(clock.time_at(1000), Timestamp { sec: 5, milli: 0 });
+        assert_eq!(clock.time_at(999), Timestamp { sec: 4, milli: 996 });
+        assert_eq!(clock.time_at(1251), Timestamp { sec: 6, milli: 4 });
     }
 }

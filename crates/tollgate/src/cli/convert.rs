@@ -9,11 +9,12 @@ use anyhow::Context as _;
 use audit::record::assemble::{EventAssembler, EventRecords};
 use audit::record::decode::DecodeError;
 
+use crate::config::JsonSchema;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request};
 use crate::messages::{self, Exit, info, warn};
-use crate::sinks::json::{JsonSchema, records};
+use crate::sinks::json::records;
 
 /// Longest line that is read; what is longer is no record.
 const LINE_BYTES: u64 = 64 << 10;

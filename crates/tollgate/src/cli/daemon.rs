@@ -11,10 +11,13 @@ use bstr::BString;
 use nix::unistd::setsid;
 
 use crate::config;
-use crate::config::tollgate_toml::{self, EngineChoice, KernelRecordsMode};
+use crate::config::TollgateToml;
+use crate::config::capture::Means;
+use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting};
 use crate::control;
-use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
+use crate::daemon::{self, Control, LogSource, RuleSource, Settings};
 use crate::messages::{self, Exit, warn};
+use crate::pipeline::handover::{PINS, Survival};
 use crate::rule_files;
 use crate::sinks::Accounts;
 use crate::sinks::console::{Interpret, Terminal};
@@ -235,10 +238,10 @@ fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> Survival
     match (&args.pins, said) {
         _ if args.no_pins => Survival::No,
         (Some(path), _) => Survival::At(path.clone()),
-        (None, Some(PinsSetting::At(path))) => Survival::At(path),
-        (None, Some(PinsSetting::Wanted(false))) => Survival::No,
+        (None, Some(PinsSetting::Directory(path))) => Survival::At(path),
+        (None, Some(PinsSetting::Enabled(false))) => Survival::No,
         (None, None) if log.is_plain() => Survival::No,
-        (None, _) => Survival::IfPossible(daemon::PINS.into()),
+        (None, _) => Survival::IfPossible(PINS.into()),
     }
 }
 

@@ -32,10 +32,10 @@ use self::account::Account;
 use crate::messages::{self, info};
 use crate::rule_files::{self, RuleFile, RuleFiles};
 use crate::sinks::Accounts;
+use crate::sinks::console::{Interpret, Terminal};
 use crate::sinks::json;
 use crate::sinks::log_file::Log;
 use crate::sinks::queue::Outlet;
-use crate::sinks::console::{Interpret, Terminal};
 
 /// The rules of a command that none are given for.
 const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");

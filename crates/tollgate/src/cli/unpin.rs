@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use engine::{PinnedState, PinDirectory, read_lock_note};
+use engine::{PinDirectory, PinnedState, read_lock_note};
 
-use crate::daemon::PINS;
 use crate::messages::{Exit, info};
+use crate::pipeline::handover::PINS;
 
 /// Arguments of `tollgate unpin`.
 #[derive(Debug, clap::Args)]
@@ -34,8 +34,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             info(&format!("nothing is pinned in `{shown}`"));
             return Ok(Exit::Success.into());
         }
-        PinnedState::Adoptable(inherited) | PinnedState::EventsOnly(inherited) => inherited.unread().ok(),
-        PinnedState::ReadError { unread, .. } => unread,
+        PinnedState::Adoptable(inherited) | PinnedState::EventsOnly(inherited) => {
+            inherited.unread().ok()
+        }
+        PinnedState::Unreadable { unread, .. } => unread,
     };
     pins.clear()?;
     let bytes = unread.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());

@@ -20,7 +20,7 @@ pub(crate) struct Means {
 
 impl Means {
     /// The settings in which others differ from these, as they stand in `tollgate.toml`.
-    pub(super) fn others(self, other: Self) -> Vec<String> {
+    pub(crate) fn others(self, other: Self) -> Vec<String> {
         let mut others = Vec::new();
         if other.engine != self.engine {
             others.push(format!("engine = \"{}\"", other.engine.name()));
@@ -46,11 +46,11 @@ impl Means {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Those that nothing asks for.
-    pub(in crate::daemon) const USUAL: Means = Means {
+    pub(crate) const USUAL: Means = Means {
         engine: EngineChoice::Auto,
         uring: true,
         context: false,

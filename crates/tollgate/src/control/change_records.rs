@@ -14,15 +14,15 @@ use crate::control::server::Peer;
 
 /// Who has asked, in the words of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Author {
-    pub(super) peer: Peer,
-    pub(super) auid: u32,
-    pub(super) ses: u32,
+pub(crate) struct Author {
+    pub(crate) peer: Peer,
+    pub(crate) auid: u32,
+    pub(crate) ses: u32,
 }
 
 impl Author {
     /// What the kernel knows of a process, which is best asked while that waits for its answer.
-    pub(super) fn of(peer: Peer) -> Self {
+    pub(crate) fn of(peer: Peer) -> Self {
         let number = |file: &str| {
             let text = fs::read_to_string(format!("/proc/{}/{file}", peer.pid)).ok()?;
             text.trim().parse().ok()
@@ -35,7 +35,7 @@ impl Author {
     }
 
     /// The sender of a signal.
-    pub(super) fn of_signal(signal: &siginfo) -> Self {
+    pub(crate) fn of_signal(signal: &siginfo) -> Self {
         Self::of(Peer {
             // Nobody, where it was not a process.
             pid: signal.ssi_pid.cast_signed(),
@@ -61,7 +61,7 @@ impl Author {
 ///
 /// # Source
 /// `audit_log_rule_change()` in `kernel/auditfilter.c`, Linux 6.12.
-pub(super) fn rule(author: &Author, op: &str, rule: &Rule, done: bool) -> Vec<u8> {
+pub(crate) fn rule(author: &Author, op: &str, rule: &Rule, done: bool) -> Vec<u8> {
     let mut body = format!("{} op={op} key=", author.session()).into_bytes();
     if rule.keys.is_empty() {
         body.extend(b"(null)");
@@ -77,7 +77,7 @@ pub(super) fn rule(author: &Author, op: &str, rule: &Rule, done: bool) -> Vec<u8
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12.
-pub(super) fn locked(author: &Author, op: &str) -> Vec<u8> {
+pub(crate) fn locked(author: &Author, op: &str) -> Vec<u8> {
     format!("{} op={op} audit_enabled=2 res=0", author.sender()).into_bytes()
 }
 
@@ -85,12 +85,12 @@ pub(super) fn locked(author: &Author, op: &str) -> Vec<u8> {
 ///
 /// # Source
 /// The words of `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, when rules are locked, without that.
-pub(super) fn not_added(author: &Author) -> Vec<u8> {
+pub(crate) fn not_added(author: &Author) -> Vec<u8> {
     format!("{} op=add_rule res=0", author.sender()).into_bytes()
 }
 
 /// A setting was changed.
-pub(super) fn setting(author: &Author, name: &str, new: u64, old: u64) -> Vec<u8> {
+pub(crate) fn setting(author: &Author, name: &str, new: u64, old: u64) -> Vec<u8> {
     tried(author, name, new, old, true)
 }
 
@@ -98,7 +98,7 @@ pub(super) fn setting(author: &Author, name: &str, new: u64, old: u64) -> Vec<u8
 ///
 /// # Source
 /// `audit_log_config_change()` in `kernel/audit.c`, Linux 6.12.
-pub(super) fn tried(author: &Author, name: &str, new: u64, old: u64, done: bool) -> Vec<u8> {
+pub(crate) fn tried(author: &Author, name: &str, new: u64, old: u64, done: bool) -> Vec<u8> {
     let (session, done) = (author.session(), u8::from(done));
     format!("op=set {name}={new} old={old} {session} res={done}").into_bytes()
 }
@@ -107,7 +107,7 @@ pub(super) fn tried(author: &Author, name: &str, new: u64, old: u64, done: bool)
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_TRIM`.
-pub(super) fn trim(author: &Author) -> Vec<u8> {
+pub(crate) fn trim(author: &Author) -> Vec<u8> {
     format!("{} op=trim res=1", author.sender()).into_bytes()
 }
 
@@ -115,7 +115,7 @@ pub(super) fn trim(author: &Author) -> Vec<u8> {
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_MAKE_EQUIV`.
-pub(super) fn equivalent(author: &Author, mount: &BString, subtree: &BString) -> Vec<u8> {
+pub(crate) fn equivalent(author: &Author, mount: &BString, subtree: &BString) -> Vec<u8> {
     let mut body = format!("{} op=make_equiv old=", author.sender()).into_bytes();
     quote::untrusted(mount.as_bytes(), &mut body);
     body.extend(b" new=");
@@ -128,7 +128,7 @@ pub(super) fn equivalent(author: &Author, mount: &BString, subtree: &BString) ->
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_USER`.
-pub(super) fn message(author: &Author, text: &BString) -> Vec<u8> {
+pub(crate) fn message(author: &Author, text: &BString) -> Vec<u8> {
     let mut body = format!("{} msg='", author.sender()).into_bytes();
     body.extend_from_slice(text);
     body.push(b'\'');

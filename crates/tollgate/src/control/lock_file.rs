@@ -16,9 +16,10 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use super::means::Means;
-use crate::control::rule::{RuleForm, Text};
+use crate::config::capture::Means;
+use crate::control::rule::RuleForm;
 use crate::control::wire::Settings;
+use crate::json_bytes::JsonBytes;
 use crate::sinks::audit_log::Held;
 
 /// Name of the file, in the directory of the control socket.
@@ -29,24 +30,24 @@ const LIMIT_BYTES: u64 = 256 << 20;
 
 /// What is locked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Locked {
+pub(crate) struct Locked {
     /// Those that commands change; what only the daemon of the moment knows is left out.
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
     /// Those of the start.
-    pub(super) means: Means,
+    pub(crate) means: Means,
     /// Keys of the rules whose calls are denied when they could not be recorded.
-    pub(super) deny: Vec<Text>,
+    pub(crate) deny: Vec<JsonBytes>,
     /// Where the log is, and what becomes of records there. Older daemons have not noted it: what is found then is
     /// taken, and noted.
     #[serde(default)]
-    pub(super) log: Option<Held>,
+    pub(crate) log: Option<Held>,
     /// In evaluation order.
-    pub(super) rules: Vec<RuleForm>,
+    pub(crate) rules: Vec<RuleForm>,
 }
 
 /// The file, and the note.
 #[derive(Clone, Debug)]
-pub(super) struct LockFile {
+pub(crate) struct LockFile {
     /// `None` without a control socket.
     path: Option<PathBuf>,
     /// What was found where this daemon pins.
@@ -66,7 +67,7 @@ impl LockFile {
     ///
     /// # Errors
     /// When the note cannot be read, or the kernel does not tell which boot this is.
-    pub(super) fn beside(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn beside(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
         let note = pins.map(|pins| {
             read_lock_note(pins).with_context(|| {
                 format!(
@@ -87,7 +88,7 @@ impl LockFile {
     ///
     /// # Errors
     /// When there is a note or a file that cannot be read or is not ours: it may say that all is locked.
-    pub(super) fn read(&self) -> anyhow::Result<Option<Locked>> {
+    pub(crate) fn read(&self) -> anyhow::Result<Option<Locked>> {
         if let Some(note) = &self.note {
             return self.of(note, "what is pinned");
         }
@@ -134,7 +135,7 @@ impl LockFile {
     ///
     /// # Errors
     /// When it cannot be written; the file is as it was then.
-    pub(super) fn write(&self, locked: &Locked) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn write(&self, locked: &Locked) -> anyhow::Result<Vec<u8>> {
         let kept = Kept {
             boot_id: self.boot.clone(),
             locked: locked.clone(),
@@ -167,7 +168,7 @@ impl LockFile {
     ///
     /// # Errors
     /// When it stays.
-    pub(super) fn take_away(&self) -> anyhow::Result<()> {
+    pub(crate) fn take_away(&self) -> anyhow::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
         };
@@ -182,7 +183,7 @@ impl LockFile {
 ///
 /// # Errors
 /// When the kernel does not tell.
-pub(super) fn boot_id() -> anyhow::Result<String> {
+pub(crate) fn boot_id() -> anyhow::Result<String> {
     let text = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read `{BOOT_ID}`"))?;
     Ok(text.trim().to_owned())
 }
@@ -208,7 +209,7 @@ mod tests {
                 ..Settings::default()
             },
             means: USUAL,
-            deny: vec![Text::new(b"key")],
+            deny: vec![JsonBytes::new(b"key")],
             log: Some(Keep::plain("/log".into()).held()),
             rules: Vec::new(),
         }

@@ -3,11 +3,11 @@
 //! A change is made on a copy, compiled into a plan and put in force at once; the copy becomes the state
 //! only then. What is refused on the way leaves everything as it was.
 
+mod apply;
+mod change;
 mod files;
-mod force;
 mod lock;
-mod measure;
-mod step;
+mod plan_size;
 
 use std::time::Instant;
 
@@ -18,17 +18,17 @@ use audit::plan::rule_list::RuleList;
 use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 
-use super::change::{self, Author};
-use super::locked::{LockFile, Locked};
-use super::losses::Limits;
-use super::means::Means;
-use super::orders::Guard;
-use super::summary::Rules;
-use crate::control::rule::{RuleForm, Text};
+use crate::config::capture::Means;
+use crate::control::change_records::{self, Author};
+use crate::control::lock_file::{LockFile, Locked};
+use crate::control::rule::RuleForm;
 use crate::control::server::Peer;
 use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
 use crate::host::Planner;
+use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::ring_commands::Guard;
 use crate::sinks::audit_log::Held;
 
 /// Source of rules that came over the socket, where others have the index of their file.
@@ -52,12 +52,21 @@ const ENABLED: u8 = 1;
 /// `-e 2`: nothing can be changed until the machine starts again.
 const IMMUTABLE: u8 = 2;
 
-pub(super) use files::settings;
-use measure::{Measure, count};
-use step::Change;
+use change::Change;
+pub(crate) use files::settings;
+use plan_size::{Measure, count};
+
+/// The rules that are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rules {
+    /// So many are gone by.
+    InForce(usize),
+    /// So many wait for the end of `-e 0`.
+    Disabled(usize),
+}
 
 /// What audits, as the store sees it.
-pub(super) trait Auditing {
+pub(crate) trait Auditing {
     /// Has events chosen by another plan from now on.
     ///
     /// # Errors
@@ -115,7 +124,7 @@ struct State {
 
 /// The state in force.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(crate) struct Store {
     state: State,
     in_force: Measure,
     /// How calls are seen, for as long as this daemon lives.
@@ -132,7 +141,7 @@ pub(super) struct Store {
 
 impl Store {
     /// With rules that are in force, and settings.
-    pub(super) fn new(
+    pub(crate) fn new(
         rules: RuleList,
         settings: Settings,
         planner: Planner,
@@ -159,7 +168,7 @@ impl Store {
     ///
     /// # Errors
     /// When a rule of it, or a key, is none.
-    pub(super) fn restore(locked: &Locked, tick_hz: u32, lock: LockFile) -> anyhow::Result<Self> {
+    pub(crate) fn restore(locked: &Locked, tick_hz: u32, lock: LockFile) -> anyhow::Result<Self> {
         let mut rules = RuleList::default();
         for (number, form) in (1..).zip(&locked.rules) {
             let rule = form.rule().map_err(anyhow::Error::msg)?;
@@ -169,7 +178,7 @@ impl Store {
             pid: std::process::id(),
             ..locked.settings.clone()
         };
-        let key = |text: &Text| text.bytes().context("a key that is locked is none");
+        let key = |text: &JsonBytes| text.bytes().context("a key that is locked is none");
         let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
         let (planner, kept) = (Planner::here(deny?), (locked.means, lock));
         let mut store = Self::new(rules, settings, planner, tick_hz, kept);
@@ -181,7 +190,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Limits::set`].
-    pub(super) fn limit(&self, limits: &Limits) -> anyhow::Result<()> {
+    pub(crate) fn limit(&self, limits: &Limits) -> anyhow::Result<()> {
         let settings = &self.state.settings;
         limits.set(settings.rate_limit, settings.failure)
     }
@@ -190,24 +199,24 @@ impl Store {
     ///
     /// # Errors
     /// When it cannot be put in force, or kept for a daemon that comes after this one.
-    pub(super) fn begin(&mut self, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
+    pub(crate) fn begin(&mut self, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
         self.in_force = Measure::of(&plan(&self.state));
         auditing.apply(&self.state.settings)?;
         self.keep_if_locked(&self.state, auditing)
     }
 
     /// What rules are compiled for.
-    pub(super) const fn planner(&self) -> &Planner {
+    pub(crate) const fn planner(&self) -> &Planner {
         &self.state.planner
     }
 
     /// What is in force.
-    pub(super) fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan {
         plan(&self.state)
     }
 
     /// Does what is asked.
-    pub(super) fn obey(
+    pub(crate) fn obey(
         &mut self,
         peer: Peer,
         request: Request,
@@ -229,10 +238,10 @@ impl Store {
                 let (Some(mount), Some(subtree)) = (mount.bytes(), subtree.bytes()) else {
                     return Answer::Refused(Refusal::errno(Errno::EINVAL));
                 };
-                let body = change::equivalent(&author(), &mount, &subtree);
+                let body = change_records::equivalent(&author(), &mount, &subtree);
                 done(self.again(body, auditing))
             }
-            Request::Trim => done(self.again(change::trim(&author()), auditing)),
+            Request::Trim => done(self.again(change_records::trim(&author()), auditing)),
             Request::ResetLost => done(self.reset_lost(&author(), auditing)),
             // Nobody ever waits.
             Request::ResetBacklogWait => Answer::Was(0),
@@ -258,20 +267,20 @@ impl Store {
         let status = self.status(auditing)?;
         let lost = status.settings.lost;
         self.lost_before += lost;
-        let body = change::setting(author, "lost", 0, lost);
+        let body = change_records::setting(author, "lost", 0, lost);
         self.record(vec![(MsgType::CONFIG_CHANGE, body)], auditing)?;
         Ok(Answer::Was(lost))
     }
 
     /// Writes the message of a user, as the kernel writes one: what stands before it is known to the
     /// kernel, and the rest is the user's.
-    fn message(&self, author: &Author, text: &Text, auditing: &mut dyn Auditing) -> Answer {
+    fn message(&self, author: &Author, text: &JsonBytes, auditing: &mut dyn Auditing) -> Answer {
         match text.bytes() {
             Some(text)
                 if text.len() <= MESSAGE_LIMIT_BYTES
                     && text.iter().all(|byte| (b' '..=b'~').contains(byte)) =>
             {
-                let record = (MsgType::USER, change::message(author, &text));
+                let record = (MsgType::USER, change_records::message(author, &text));
                 let recorded = self.record(vec![record], auditing);
                 // Who searches for it at once is to find it.
                 done(
@@ -298,7 +307,7 @@ impl Store {
             ..Status::default()
         };
         // A kernel that does not know the feature has no line for it.
-        let feature = LoginuidImmutable::ask().ok().flatten();
+        let feature = LoginuidImmutable::query().ok().flatten();
         status.settings.loginuid_immutable = feature.map(|feature| Feature {
             on: feature.on,
             locked: feature.locked,
@@ -410,7 +419,7 @@ impl Store {
     }
 
     /// How many rules are loaded, and whether they are gone by.
-    pub(super) fn loaded(&self) -> Rules {
+    pub(crate) fn loaded(&self) -> Rules {
         let rules = self.state.rules.rules().len();
         if self.is_recording() {
             Rules::InForce(rules)
@@ -420,7 +429,7 @@ impl Store {
     }
 
     /// Whether `-e 0` is not in force.
-    pub(super) fn is_recording(&self) -> bool {
+    pub(crate) fn is_recording(&self) -> bool {
         self.state.settings.enabled != DISABLED
     }
 

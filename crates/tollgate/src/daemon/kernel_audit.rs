@@ -8,7 +8,7 @@
 //! One process of the machine is sent the messages, and it alone changes anything; others may listen
 //! beside it. [`saved`] keeps what was before, also for the daemon that comes after one that was killed.
 
-mod saved;
+mod saved_state;
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ use nix::errno::Errno;
 use crate::config::tollgate_toml::KernelRecordsMode;
 use crate::control::wire::KernelMessages;
 use crate::messages::info;
-use saved::{Before, Saved};
+use saved_state::{Before, Saved};
 
 /// Where it is kept what was before: there is one kernel's audit on a machine.
 const SAVED: &str = "/run/tollgate/kernel-audit";
@@ -97,7 +97,8 @@ impl MessageSource {
     }
 
     fn listen() -> anyhow::Result<(Self, RecordStream)> {
-        let stream = RecordStream::join().context("cannot listen to the kernel's audit")?;
+        let stream =
+            RecordStream::join_multicast().context("cannot listen to the kernel's audit")?;
         Ok((Self::new(None)?, stream))
     }
 
@@ -139,7 +140,7 @@ impl MessageSource {
         };
         let cannot = "cannot learn the state of the kernel's audit";
         let status = self.control.status().context(cannot)?;
-        let state = AuditSummary::ask().context(cannot)?;
+        let state = AuditSummary::query().context(cannot)?;
         if status.settings.enabled == LOCKED || state.rules != 0 {
             info(
                 "messages of the kernel's audit: its rules and settings are those of others, and stay",
@@ -261,7 +262,7 @@ impl MessageSource {
 
     fn set(&self, settings: AuditSettings) -> anyhow::Result<()> {
         self.control
-            .set(&settings)
+            .set_settings(&settings)
             .context("cannot change the kernel's audit")
     }
 }
@@ -309,7 +310,7 @@ fn put_back(control: &AuditSocket, saved: &mut Saved) {
         return;
     };
     let restored = control.status().and_then(|status| {
-        control.set(&AuditSettings {
+        control.set_settings(&AuditSettings {
             enabled: before.enabled,
             backlog_limit: before.backlog_limit,
             backlog_wait_time: before.backlog_wait_time,

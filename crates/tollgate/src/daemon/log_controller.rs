@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use audit::conf::auditd;
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use netlink::AuditSummary;
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
@@ -16,17 +16,11 @@ use nix::sys::signalfd::siginfo;
 
 use crate::config;
 use crate::messages::{self, warn};
+use crate::pipeline::log_thread::{LogOrder, LogOrders, PATIENCE};
 use crate::sinks::audit_log::{Asker, Keep};
 
 /// Where `auditd` writes its state at CONT, and scripts look for it.
 const STATE: &str = "/run/audit/auditd.state";
-/// Longest time that the log thread may take to tell its state, or to have room for an order.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Orders to the log thread that wait to be carried out; who gives one more waits, those that may be refused for
-/// [`PATIENCE`] at most.
-const WAITING: usize = 4;
-
 /// Where the log is, and how it is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogSource {
@@ -34,25 +28,6 @@ pub(crate) struct LogSource {
     pub(crate) conf: Option<PathBuf>,
     /// A log that was named; without configuration it is only written.
     pub(crate) path: Option<PathBuf>,
-}
-
-/// What the log thread is told.
-#[derive(Debug)]
-pub(crate) enum LogOrder {
-    /// Start a new log.
-    Rotate(Asker),
-    /// Go on writing.
-    Resume(Asker),
-    /// Take on other settings, `None` when they are wrong, and say whether they are in force.
-    Configure(Option<Box<Keep>>, Asker, Sender<bool>),
-    /// Keep old logs, and the settings that say what becomes of them; say how the log is kept.
-    Lock(Sender<Box<Keep>>),
-    /// What was to be locked is not.
-    Unlock,
-    /// Tell the state.
-    Report(Sender<String>),
-    /// The end is near, and who wants it.
-    End(Asker),
 }
 
 /// Looks after the log from the main thread.
@@ -67,10 +42,6 @@ pub(crate) struct Tend {
     /// Where it is.
     log: PathBuf,
 }
-
-/// Gives orders to the log thread, which carries them out one after the other.
-#[derive(Clone, Debug)]
-pub(crate) struct LogOrders(Sender<LogOrder>);
 
 impl LogSource {
     /// Whether the log is only written, and nothing is said of how it is kept.
@@ -107,52 +78,14 @@ impl LogSource {
             return Ok(());
         }
         // Without the kernel's audit there is no auditd either.
-        let reader = AuditSummary::ask().map_or(0, |kernel| kernel.reader);
-        let name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
+        let pid = AuditSummary::query().map_or(0, |kernel| kernel.pid);
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         if name.trim_end() == "auditd" {
             bail!(
-                "auditd runs, as process {reader}, and writes the log that auditd.conf names: stop it, or give tollgate a log of its own with --log"
+                "auditd runs, as process {pid}, and writes the log that auditd.conf names: stop it, or give tollgate a log of its own with --log"
             );
         }
         Ok(())
-    }
-}
-
-/// Both ends of the orders to the log thread.
-pub(super) fn log_orders() -> (LogOrders, Receiver<LogOrder>) {
-    let (to, from) = bounded(WAITING);
-    (LogOrders(to), from)
-}
-
-impl LogOrders {
-    /// Has the log locked; says how it is kept.
-    ///
-    /// # Errors
-    /// When the log thread is too busy to say: then it is not locked.
-    pub(super) fn lock(&self) -> anyhow::Result<Box<Keep>> {
-        let (to, from) = bounded(1);
-        self.tell(LogOrder::Lock(to));
-        let log = from.recv_timeout(PATIENCE);
-        if log.is_err() {
-            self.unlock();
-        }
-        log.context("the log thread is busy")
-    }
-
-    /// What was to be locked is not.
-    pub(super) fn unlock(&self) {
-        self.tell(LogOrder::Unlock);
-    }
-
-    /// Gives an order, unless there is no room for one in time; whether there was, also when nobody needs it.
-    fn offer(&self, order: LogOrder, patience: Duration) -> bool {
-        let refused = self.0.send_timeout(order, patience);
-        !matches!(refused, Err(SendTimeoutError::Timeout(_)))
-    }
-
-    fn tell(&self, order: LogOrder) {
-        // A log thread that has ended needs no orders.
-        let _ended = self.0.send(order);
     }
 }
 
@@ -295,23 +228,4 @@ fn write_state(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot open `{}`", path.display()))?;
     file.write_all(text.as_bytes())
         .with_context(|| format!("cannot write `{}`", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As when the log stalls: nobody takes orders.
-    #[test]
-    fn who_finds_no_room_does_not_wait_for_ever() {
-        let (orders, taken) = log_orders();
-        let offer = || orders.offer(LogOrder::Rotate(Asker::this()), Duration::from_millis(1));
-        for _ in 0..WAITING {
-            assert!(offer());
-        }
-        assert!(!offer());
-        assert_eq!(taken.len(), WAITING);
-        drop(taken);
-        assert!(offer(), "nobody is busy");
-    }
 }

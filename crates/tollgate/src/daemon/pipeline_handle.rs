@@ -11,22 +11,23 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use engine::{AttachedHooks, ProgramRuns, Truncation};
 
-use super::heartbeat::seconds;
-use super::kernel::MessageSource;
-use super::losses::Limits;
-use super::messages::MessageCounts;
-use super::orders::{Accounts, Guard, Orders, PATIENCE, Replaced};
-use super::pipeline::{Running, Started, Written};
-use super::reader::Drained;
-use super::store::Auditing;
-use super::tend::LogOrders;
-use crate::control::rule::Text;
+use crate::control::rule_store::Auditing;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
+use crate::daemon::kernel_audit::MessageSource;
+use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
+use crate::pipeline::heartbeat::seconds;
+use crate::pipeline::kernel_records::MessageCounts;
+use crate::pipeline::log_thread::LogOrders;
+use crate::pipeline::log_thread::Written;
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::ring_commands::{Accounts, Guard, Orders, PATIENCE, Replaced};
+use crate::pipeline::ring_thread::Drained;
+use crate::pipeline::{Running, Started};
 use crate::sinks::audit_log::Held;
-use crate::sinks::queue::{self, Gauge};
+use crate::sinks::queue::{self as outlet, Gauge};
 
 /// How long the main thread looks whether the ring is drained, and serves nobody meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
@@ -175,7 +176,7 @@ impl Live {
                 .filter_map(|(reason, count)| named(&count, reason))
                 .collect(),
             incomplete: cut
-                .filter_map(|(count, part)| named(count, part.part()))
+                .filter_map(|(count, part)| named(count, part.as_str()))
                 .collect(),
             blind_seconds: seconds(account.blind),
         }
@@ -243,9 +244,9 @@ impl Auditing for Live {
             .collect();
         let absent = self.attached.absent.iter().copied();
         status.absent = absent.map(str::to_owned).collect();
-        status.log = Text::new(self.kept.log.as_os_str().as_bytes());
+        status.log = JsonBytes::new(self.kept.log.as_os_str().as_bytes());
         let pins = self.kept.pins.as_ref();
-        status.pins = pins.map(|path| Text::new(path.as_os_str().as_bytes()));
+        status.pins = pins.map(|path| JsonBytes::new(path.as_os_str().as_bytes()));
         status.confinement = self.confinement.clone();
         if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
             self.tell_lost_messages(lost);
@@ -294,7 +295,7 @@ fn by_rule(account: &Drained) -> Vec<RuleCounts> {
         ];
         let losses = losses.into_iter().filter(|(_, count)| *count != 0);
         RuleCounts {
-            rule: Text::new(rule),
+            rule: JsonBytes::new(rule),
             matched: count.matched(),
             lost: losses
                 .map(|(reason, count)| (reason.to_owned(), count))

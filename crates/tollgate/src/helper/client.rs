@@ -15,7 +15,7 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
 use super::COMMAND;
-use super::wire::{Answer, MESSAGE_LIMIT_BYTES, Program, Request, Sent};
+use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, Request, Sent};
 
 /// What systemd has told the daemon, and is no business of the programs that it starts.
 const SERVICE_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];

@@ -9,10 +9,10 @@ use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, Settings};
 use audit::conf::plugin::{self, is_plugin};
 use bstr::{BStr, BString, ByteSlice as _};
 
-use super::wire::{Program, Runlevel};
-use crate::control::rule::Text;
-use crate::sinks::plugins;
+use super::protocol::{Program, Runlevel};
+use crate::config::plugins;
 use crate::host::SENDMAIL;
+use crate::json_bytes::JsonBytes;
 
 const INIT: &str = "/sbin/init";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -80,8 +80,8 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
 
 fn plugin(
     file: &str,
-    path: &Text,
-    args: &[Text],
+    path: &JsonBytes,
+    args: &[JsonBytes],
     settings: &Settings,
 ) -> anyhow::Result<Permitted> {
     // Also keeps the name from leading out of the directory: its only dot is that of `.conf`.
@@ -90,7 +90,7 @@ fn plugin(
         "`{file}` is no file of a plugin"
     );
     let directory = settings.plugin_dir.to_path().context("`plugin_dir`")?;
-    let read = dispatch::read(&directory.join(file))?;
+    let read = plugins::read(&directory.join(file))?;
     let args = args.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
     let same = plugin::Program::File(bytes(path)?) == read.settings.program
         && args == read.settings.args
@@ -114,7 +114,7 @@ fn plugin(
     })
 }
 
-fn bytes(text: &Text) -> anyhow::Result<BString> {
+fn bytes(text: &JsonBytes) -> anyhow::Result<BString> {
     text.bytes()
         .context("text that is not written as it should be")
 }
@@ -165,7 +165,7 @@ mod tests {
             action_mail_acct: "ops".into(),
             ..Settings::default()
         };
-        let action = |path: &[u8]| Program::Action(Text::new(path));
+        let action = |path: &[u8]| Program::Action(JsonBytes::new(path));
         let permitted = permit(&action(b"/usr/bin/true"), &settings).unwrap();
         assert_eq!(permitted.path, PathBuf::from("/usr/bin/true"));
         assert!(refusal(&action(b"/bin/sh"), &settings).contains("/bin/sh"));
@@ -194,8 +194,8 @@ mod tests {
         };
         let plugin = |file: &str, path: &str, arg: &str| Program::Plugin {
             file: file.to_owned(),
-            path: Text::new(path.as_bytes()),
-            args: vec![Text::new(arg.as_bytes())],
+            path: JsonBytes::new(path.as_bytes()),
+            args: vec![JsonBytes::new(arg.as_bytes())],
         };
         fs::write(&file, "active = yes\npath = /bin/sh\nargs = -e\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::rule::Text;
+use crate::json_bytes::JsonBytes;
 
 /// Longest message. A line of configuration has at most 160 bytes.
 pub(super) const MESSAGE_LIMIT_BYTES: usize = 64 << 10;
@@ -26,11 +26,11 @@ pub(crate) enum Program {
         /// Name of its file in `plugins.d`.
         file: String,
         /// What the daemon has read in that file.
-        path: Text,
-        args: Vec<Text>,
+        path: JsonBytes,
+        args: Vec<JsonBytes>,
     },
     /// The program of an action.
-    Action(Text),
+    Action(JsonBytes),
     /// A letter to `action_mail_acct`.
     Mail { subject: String, text: String },
     /// What sends the machine there.

@@ -12,8 +12,8 @@ use audit::conf::auditd::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
 
-use super::permit::{Permitted, permit};
-use super::wire::{Answer, MESSAGE_LIMIT_BYTES, Program, Request, Sent};
+use super::permission::{Permitted, permit};
+use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, Request, Sent};
 use crate::config;
 
 /// Starts programs until nobody is left who could ask.

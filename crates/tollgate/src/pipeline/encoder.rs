@@ -8,44 +8,45 @@ use audit::plan::exclude_list::ExcludeList;
 use audit::plan::{Plan, user_list};
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
-use engine::{TickClock, EventContext, Decoder, Engine, Epoch, RuleKeys, ClockReading};
+use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
 
-use super::losses::{Limits, Losses, Rate};
-use super::messages::{MessageCounts, Messages};
-use super::orders::Record;
-use super::pipeline::{Batch, Shown};
-use super::reader::Drained;
-use super::rule_counts::RuleCounts;
+use crate::pipeline::Shown;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::kernel_records::{MessageCounts, Messages};
+use crate::pipeline::loss_reporter::{Limits, Losses, Rate};
+use crate::pipeline::ring_commands::Record;
+use crate::pipeline::ring_thread::Drained;
+use crate::pipeline::rule_stats::RuleCounts;
 
 /// Plans whose keys are kept: the one in force and the one before.
 const KEPT_PLANS: usize = 2;
 
 /// What turns samples into text.
-pub(super) struct Encoding {
-    pub(super) decoder: Decoder,
-    pub(super) keys: Arc<RuleKeys>,
-    pub(super) exclude: ExcludeList,
+pub(crate) struct Encoding {
+    pub(crate) decoder: Decoder,
+    pub(crate) keys: Arc<RuleKeys>,
+    pub(crate) exclude: ExcludeList,
     /// About messages of programs.
-    pub(super) user: user_list::UserList,
-    pub(super) clock: TickClock,
-    pub(super) serial: Serial,
+    pub(crate) user: user_list::UserList,
+    pub(crate) clock: TickClock,
+    pub(crate) serial: Serial,
     /// Up to where the ring was read when a batch was passed on; nothing before the first one.
-    pub(super) passed: Option<u64>,
+    pub(crate) passed: Option<u64>,
     /// Where in the ring it ended when there were keys to forget and it was found empty.
-    pub(super) empty_at: Option<u64>,
-    pub(super) batch: Batch,
-    pub(super) shown: Option<Sender<Shown>>,
-    pub(super) drained: Drained,
-    pub(super) messages: Option<Messages>,
-    pub(super) limits: Arc<Limits>,
-    pub(super) rate: Rate,
-    pub(super) losses: Losses,
-    pub(super) rules: RuleCounts,
+    pub(crate) empty_at: Option<u64>,
+    pub(crate) batch: Batch,
+    pub(crate) shown: Option<Sender<Shown>>,
+    pub(crate) drained: Drained,
+    pub(crate) messages: Option<Messages>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) rate: Rate,
+    pub(crate) losses: Losses,
+    pub(crate) rules: RuleCounts,
 }
 
 impl Encoding {
     /// Takes messages of the kernel's audit; whether there were any.
-    pub(super) fn receive(&mut self) -> anyhow::Result<bool> {
+    pub(crate) fn receive(&mut self) -> anyhow::Result<bool> {
         match &mut self.messages {
             Some(messages) => messages
                 .receive(&self.exclude, &self.user)
@@ -55,20 +56,20 @@ impl Encoding {
     }
 
     /// From now on calls come for what security modules record.
-    pub(super) fn expect_calls(&mut self) {
+    pub(crate) fn expect_calls(&mut self) {
         if let Some(messages) = &mut self.messages {
             messages.expect_calls();
         }
     }
 
     /// Passes on all messages that were taken.
-    pub(super) fn all_messages(&mut self) {
+    pub(crate) fn all_messages(&mut self) {
         if let Some(messages) = &mut self.messages {
             messages.all(&mut self.batch);
         }
     }
 
-    pub(super) fn account(&self) -> Drained {
+    pub(crate) fn account(&self) -> Drained {
         let messages = self.messages.as_ref();
         Drained {
             messages: messages.map_or_else(MessageCounts::default, |messages| messages.counts),
@@ -77,36 +78,38 @@ impl Encoding {
     }
 
     /// Appends a record that is an event of its own.
-    pub(super) fn record(&mut self, record: &Record, now: ClockReading) {
+    pub(crate) fn record(&mut self, record: &Record, now: ClockReading) {
         self.clock.sync(now);
-        let time = self.clock.at(now.jiffies);
+        let time = self.clock.time_at(now.jiffies);
         let mut line = Vec::new();
         encode::message(record.kind, time, self.serial, &record.body, &mut line);
         self.batch.message(&line, (time, self.serial));
         self.serial = self.serial.next();
     }
 
-    pub(super) fn record_all(&mut self, records: &[Record], now: ClockReading) {
+    pub(crate) fn record_all(&mut self, records: &[Record], now: ClockReading) {
         for record in records {
             self.record(record, now);
         }
     }
 
     /// The ring was found empty: once all that was in it is written, no event of an earlier plan is left.
-    pub(super) fn forget_keys(&mut self, engine: &Engine<'_>) {
+    pub(crate) fn forget_keys(&mut self, engine: &Engine<'_>) {
         if self.keys.plans() <= KEPT_PLANS {
             return;
         }
-        let empty = *self.empty_at.get_or_insert_with(|| engine.ring().position());
+        let empty = *self
+            .empty_at
+            .get_or_insert_with(|| engine.ring().position());
         if engine.ring().is_committed(empty) {
-            Arc::make_mut(&mut self.keys).forget();
+            Arc::make_mut(&mut self.keys).forget_old();
             engine.remove_old_snapshots(&self.keys);
             self.empty_at = None;
         }
     }
 
     /// Takes samples of another engine from now on, which goes by this plan.
-    pub(super) fn renew(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
+    pub(crate) fn renew(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
         self.keys = Arc::new(RuleKeys::new(engine.epoch(), plan));
         self.clock = engine.clock()?;
         self.passed = None;
@@ -118,7 +121,7 @@ impl Encoding {
     }
 
     /// Counts and leaves out by the plan that was put in force.
-    pub(super) fn go_by(&mut self, epoch: Epoch, plan: &Plan) {
+    pub(crate) fn go_by(&mut self, epoch: Epoch, plan: &Plan) {
         self.rules.add(epoch, plan);
         self.exclude = plan.exclude_list.clone();
         self.user = plan.user_list.clone();
@@ -127,18 +130,19 @@ impl Encoding {
     }
 
     /// Passes on the calls that still wait for a record of the kernel's audit.
-    pub(super) fn last_messages(&mut self) {
+    pub(crate) fn last_messages(&mut self) {
         if let Some(messages) = &mut self.messages {
             messages.last(&mut self.batch);
         }
     }
 
-    pub(super) fn take(&mut self, sample: &[u8]) {
-        let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample)) else {
+    pub(crate) fn take(&mut self, sample: &[u8]) {
+        let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample))
+        else {
             self.drained.undecodable += 1;
             return;
         };
-        let time = self.clock.at(jiffies);
+        let time = self.clock.time_at(jiffies);
         let context = EventContext {
             keys: &self.keys,
             time,

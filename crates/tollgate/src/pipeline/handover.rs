@@ -12,13 +12,13 @@ use audit::ids::{Arch, MsgType};
 use audit::plan::Plan;
 use audit::rule::{Dialect, print};
 use bstr::BString;
-use engine::{Epoch, RuleKeys, PinnedState, PinError, PinDirectory, InheritedState};
+use engine::{Epoch, InheritedState, PinDirectory, PinError, PinnedState, RuleKeys};
 use serde::{Deserialize, Serialize};
 
-use super::orders::Record;
-use super::rule_counts::RuleCounts;
-use crate::control::rule::Text;
+use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
+use crate::pipeline::ring_commands::Record;
+use crate::pipeline::rule_stats::RuleCounts;
 use crate::sinks::log_file::Log;
 
 /// Where things are pinned unless something else is said.
@@ -37,18 +37,18 @@ pub(crate) enum Survival {
 
 /// Where to pin, and what was found there.
 #[derive(Debug, Default)]
-pub(super) struct Pinning {
-    pub(super) pins: Option<PinDirectory>,
-    pub(super) found: Found,
+pub(crate) struct Pinning {
+    pub(crate) pins: Option<PinDirectory>,
+    pub(crate) found: Found,
     /// Whether that lasts as long as the machine.
-    pub(super) locked: bool,
+    pub(crate) locked: bool,
     /// What is to be told of what could not be taken over.
-    pub(super) lost: Option<Record>,
+    pub(crate) lost: Option<Record>,
 }
 
 /// What a daemon before this one has left.
 #[derive(Debug, Default)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// Nothing that can be read.
     #[default]
     Nothing,
@@ -63,7 +63,7 @@ impl Survival {
     ///
     /// # Errors
     /// When nothing can be pinned there, and it was asked for.
-    pub(super) fn open(&self) -> anyhow::Result<Option<PinDirectory>> {
+    pub(crate) fn open(&self) -> anyhow::Result<Option<PinDirectory>> {
         match self {
             Self::No => Ok(None),
             Self::At(path) => Ok(Some(PinDirectory::open(path)?)),
@@ -91,7 +91,7 @@ impl Pinning {
     ///
     /// # Errors
     /// When the directory, or the log, cannot be read, and when what is locked cannot be.
-    pub(super) fn look(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn look(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
         let Some(pins) = pins else {
             return Ok(Self::default());
         };
@@ -109,10 +109,10 @@ impl Pinning {
                 settle(&inherited, log)?;
                 found.found = Found::Events(inherited);
             }
-            PinnedState::ReadError { reason, .. } if found.locked => {
+            PinnedState::Unreadable { reason, .. } if found.locked => {
                 return Err(stays(&pins, &anyhow!(reason)));
             }
-            PinnedState::ReadError { reason, unread } => {
+            PinnedState::Unreadable { reason, unread } => {
                 found.lost = Some(given_up(&pins, &reason, unread)?);
             }
         }
@@ -134,7 +134,7 @@ fn settle(inherited: &InheritedState, log: Option<&Path>) -> anyhow::Result<()> 
 }
 
 /// Says why this daemon cannot go on with what is locked, and that it stays.
-pub(super) fn stays(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Error {
+pub(crate) fn stays(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Error {
     anyhow!(
         "what is pinned in `{}` is locked until the machine starts again, and this daemon cannot go on with it: \
          {reason:#}; it is left as it is, and what it records waits in the ring: mend that, or start the \
@@ -147,7 +147,11 @@ pub(super) fn stays(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Erro
 ///
 /// # Errors
 /// When it cannot be taken away.
-pub(super) fn given_up(pins: &PinDirectory, reason: &str, unread: Option<u64>) -> anyhow::Result<Record> {
+pub(crate) fn given_up(
+    pins: &PinDirectory,
+    reason: &str,
+    unread: Option<u64>,
+) -> anyhow::Result<Record> {
     pins.clear()?;
     let mut body = "op=lost-ring".to_owned();
     if let Some(bytes) = unread {
@@ -173,18 +177,18 @@ pub(super) fn given_up(pins: &PinDirectory, reason: &str, unread: Option<u64>) -
 /// What is noted of a plan's rules.
 #[derive(Debug, Serialize, Deserialize)]
 struct RuleNote {
-    rule: Text,
-    key: Option<Text>,
+    rule: JsonBytes,
+    key: Option<JsonBytes>,
 }
 
 /// The note about a plan.
 ///
 /// # Errors
 /// When it cannot be written, which does not happen.
-pub(super) fn note(plan: &Plan) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn note(plan: &Plan) -> anyhow::Result<Vec<u8>> {
     let rules = plan.rules.iter().map(|rule| RuleNote {
-        rule: Text::new(&print(&rule.rule, Arch::X86_64, Dialect::default())),
-        key: rule.key.as_ref().map(|key| Text::new(key)),
+        rule: JsonBytes::new(&print(&rule.rule, Arch::X86_64, Dialect::default())),
+        key: rule.key.as_ref().map(|key| JsonBytes::new(key)),
     });
     serde_json::to_vec(&rules.collect::<Vec<_>>()).context("cannot note the rules")
 }
@@ -193,7 +197,10 @@ pub(super) fn note(plan: &Plan) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When a note cannot be read.
-pub(super) fn plans(inherited: &InheritedState, in_force: Epoch) -> anyhow::Result<(RuleKeys, RuleCounts)> {
+pub(crate) fn plans(
+    inherited: &InheritedState,
+    in_force: Epoch,
+) -> anyhow::Result<(RuleKeys, RuleCounts)> {
     let mut keys = Vec::new();
     let mut counts = RuleCounts::default();
     for (epoch, note) in inherited.plan_snapshots(in_force)? {
@@ -201,7 +208,7 @@ pub(super) fn plans(inherited: &InheritedState, in_force: Epoch) -> anyhow::Resu
             [] => Vec::new(),
             note => serde_json::from_slice(note).context("a note about rules is none")?,
         };
-        let bytes = |text: &Text| -> anyhow::Result<BString> {
+        let bytes = |text: &JsonBytes| -> anyhow::Result<BString> {
             text.bytes().context("a note about rules is none")
         };
         let of_plan = rules

@@ -4,7 +4,7 @@
 //! waits until the ring has given the events that are older, so that the log is in the order of time as far
 //! as the two streams tell. That of a security module is joined by its call, which comes through the ring.
 
-mod held;
+mod reorder_buffer;
 
 use std::borrow::Cow;
 use std::fs;
@@ -18,8 +18,8 @@ use bstr::ByteSlice as _;
 use netlink::RecordStream;
 use nix::errno::Errno;
 
-use super::pipeline::Batch;
-use held::Held;
+use crate::pipeline::batch::Batch;
+use reorder_buffer::Held;
 
 /// Messages taken between two looks at the ring.
 const AT_ONCE: usize = 256;
@@ -41,15 +41,15 @@ pub(crate) struct MessageCounts {
 
 /// Reads messages and holds them.
 #[derive(Debug)]
-pub(super) struct Messages {
+pub(crate) struct Messages {
     stream: RecordStream,
     held: Held,
-    pub(super) counts: MessageCounts,
+    pub(crate) counts: MessageCounts,
 }
 
 impl Messages {
     /// Reads from here.
-    pub(super) fn new(stream: RecordStream) -> Self {
+    pub(crate) fn new(stream: RecordStream) -> Self {
         Self {
             stream,
             held: Held::default(),
@@ -58,7 +58,7 @@ impl Messages {
     }
 
     /// Where they come from: readable when there are some.
-    pub(super) const fn stream(&self) -> &RecordStream {
+    pub(crate) const fn stream(&self) -> &RecordStream {
         &self.stream
     }
 
@@ -66,7 +66,7 @@ impl Messages {
     ///
     /// # Errors
     /// When the kernel does not let them be read.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         exclude: &ExcludeList,
         user: &user_list::UserList,
@@ -95,27 +95,27 @@ impl Messages {
     }
 
     /// From now on calls come for what security modules record.
-    pub(super) fn expect_calls(&mut self) {
+    pub(crate) fn expect_calls(&mut self) {
         self.held.expect_calls();
     }
 
     /// Takes the call of a record that has come or will come.
-    pub(super) fn call(&mut self, call: &Event<'_>, exclude: &ExcludeList) {
+    pub(crate) fn call(&mut self, call: &Event<'_>, exclude: &ExcludeList) {
         self.held.call(call, exclude);
     }
 
     /// Passes on those that are not younger than an event.
-    pub(super) fn up_to(&mut self, time: Timestamp, batch: &mut Batch) {
+    pub(crate) fn up_to(&mut self, time: Timestamp, batch: &mut Batch) {
         self.held.pass(batch, Some(time));
     }
 
     /// Passes on all that were taken.
-    pub(super) fn all(&mut self, batch: &mut Batch) {
+    pub(crate) fn all(&mut self, batch: &mut Batch) {
         self.held.pass(batch, None);
     }
 
     /// Passes on the calls whose records do not come.
-    pub(super) fn last(&mut self, batch: &mut Batch) {
+    pub(crate) fn last(&mut self, batch: &mut Batch) {
         self.held.pass(batch, None);
         self.held.last(batch);
     }

@@ -13,8 +13,8 @@ use anyhow::{Context as _, bail};
 use audit::ids::MsgType;
 use audit::record::quote;
 
-use super::orders::Record;
-use super::reader::Drained;
+use crate::pipeline::ring_commands::Record;
+use crate::pipeline::ring_thread::Drained;
 use engine::LossReason;
 
 use crate::messages::info;
@@ -51,14 +51,14 @@ struct Outlet {
 
 /// Counts records of the second under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     second: u64,
     records: u32,
 }
 
 /// What was told so far.
 #[derive(Debug, Default)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     told: Vec<(&'static str, u64)>,
     last: Option<Instant>,
 }
@@ -89,7 +89,7 @@ impl Outlet {
 
 impl Limits {
     /// No limits. What `-f` may ask for at any time is opened now: this is made before rights are given up.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::over(KMSG.as_ref(), SYSRQ.as_ref())
     }
 
@@ -106,7 +106,7 @@ impl Limits {
     ///
     /// # Errors
     /// When the machine could not be taken down when that is asked for; nothing is changed then.
-    pub(super) fn set(&self, rate: u32, failure: u8) -> anyhow::Result<()> {
+    pub(crate) fn set(&self, rate: u32, failure: u8) -> anyhow::Result<()> {
         if failure == PANIC {
             self.sysrq
                 .check()
@@ -145,7 +145,7 @@ impl Limits {
 
 impl Rate {
     /// Whether so many records of this second may still be written; counts them if so.
-    pub(super) fn admits(&mut self, limits: &Limits, second: u64, text: &[u8]) -> bool {
+    pub(crate) fn admits(&mut self, limits: &Limits, second: u64, text: &[u8]) -> bool {
         let limit = limits.rate.load(Ordering::Relaxed);
         if limit == 0 {
             return true;
@@ -165,25 +165,25 @@ impl Rate {
 
 impl Losses {
     /// What was told of the reasons that the engine counts.
-    pub(super) fn told_of_engine(&self) -> [u64; LossReason::ALL.len()] {
+    pub(crate) fn told_of_engine(&self) -> [u64; LossReason::ALL.len()] {
         LossReason::ALL.map(|lost| {
             let told = self
                 .told
                 .iter()
-                .find(|(reason, _)| *reason == lost.reason());
+                .find(|(reason, _)| *reason == lost.as_str());
             told.map_or(0, |(_, told)| *told)
         })
     }
 
     /// Time until what is lost is told, if something is that was not.
-    pub(super) fn due(&self, counted: &Drained, now: Instant) -> Option<Duration> {
+    pub(crate) fn due(&self, counted: &Drained, now: Instant) -> Option<Duration> {
         self.untold(counted).next()?;
         let last = self.last?;
         Some((last + PERIOD).saturating_duration_since(now))
     }
 
     /// Records of what was lost since the last ones; none within a second of those.
-    pub(super) fn tell(&mut self, counted: &Drained, limits: &Limits, now: Instant) -> Vec<Record> {
+    pub(crate) fn tell(&mut self, counted: &Drained, limits: &Limits, now: Instant) -> Vec<Record> {
         if self.last.is_some_and(|last| now < last + PERIOD) {
             return Vec::new();
         }
@@ -191,7 +191,7 @@ impl Losses {
     }
 
     /// Records of all that was lost since the last ones.
-    pub(super) fn tell_all(
+    pub(crate) fn tell_all(
         &mut self,
         counted: &Drained,
         limits: &Limits,

@@ -19,13 +19,13 @@ use engine::AttachedHooks;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::reader::Drained;
+use crate::pipeline::ring_thread::Drained;
 
 /// Orders that wait to be carried out; who gives one more waits, for [`PATIENCE`] at most.
 const WAITING: usize = 4;
 
 /// How long to wait for what only waits for the log.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 const BUSY: &str = "the log does not keep up";
 
@@ -170,7 +170,7 @@ impl Orders {
             .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
     }
 
-    /// Has the pipeline end; [`super::pipeline::Running::join`] waits for it.
+    /// Has the pipeline end; [`crate::pipeline::Running::join`] waits for it.
     ///
     /// # Errors
     /// When the eventfd cannot be written to.
@@ -216,7 +216,7 @@ impl Orders {
 
 impl Accounts {
     /// Asks by these orders.
-    pub(super) const fn new(orders: Orders) -> Self {
+    pub(crate) const fn new(orders: Orders) -> Self {
         Self { orders, open: None }
     }
 
@@ -233,7 +233,7 @@ impl Accounts {
     }
 
     /// Whether it answers within such a time, be it what was asked before.
-    pub(super) fn is_answered(&mut self, patience: Duration) -> bool {
+    pub(crate) fn is_answered(&mut self, patience: Duration) -> bool {
         self.answer(patience).is_ok()
     }
 

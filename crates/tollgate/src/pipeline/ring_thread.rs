@@ -1,7 +1,7 @@
-//! The ring thread: drains the ring, has events turned into text ([`super::encoding`]), and replaces the
+//! The ring thread: drains the ring, has events turned into text ([`crate::pipeline::encoder`]), and replaces the
 //! rules between two drains.
 
-mod begin;
+mod start;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,20 +14,25 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use bstr::BString;
 use crossbeam_channel::{Receiver, Sender};
-use engine::{PendingDetach, Engine, LossReason, EngineOptions, ObjectSlots, KernelProbe, ProgramRuns, EngineStats, ObjectStorage, Wake};
+use engine::{
+    Engine, EngineOptions, EngineStats, KernelProbe, LossReason, ObjectSlots, ObjectStorage,
+    PendingDetach, ProgramRuns, Wake,
+};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use super::encoding::Encoding;
-use super::heartbeat::Heartbeat;
-use super::losses::Limits;
-use super::messages::{MessageCounts, Messages};
-use super::orders::{Lock, Order, Replaced, Taken};
-use super::pipeline::{Batch, Shown, Started, Written};
-use super::rule_counts::RuleCount;
-use super::survive::{self, Pinning};
 use crate::messages::info;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::encoder::Encoding;
+use crate::pipeline::handover::{self as survive, Pinning};
+use crate::pipeline::heartbeat::Heartbeat;
+use crate::pipeline::kernel_records::{MessageCounts, Messages};
+use crate::pipeline::log_thread::Written;
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::ring_commands::{Lock, Order, Replaced, Taken};
+use crate::pipeline::rule_stats::RuleCount;
+use crate::pipeline::{Shown, Started};
 use crate::sinks::queue::Outlet;
-use begin::Begun;
+use start::Begun;
 
 /// A batch goes to the log when it has grown to this, or when the ring is empty.
 const BATCH_BYTES: usize = 256 << 10;
@@ -45,23 +50,26 @@ const NICE: i32 = -10;
 /// What the ring thread counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drained {
-    pub(super) stats: EngineStats,
+    pub(crate) stats: EngineStats,
     /// Of an engine that runs.
-    pub(super) runs: Vec<ProgramRuns>,
-    pub(super) undecodable: u64,
+    pub(crate) runs: Vec<ProgramRuns>,
+    pub(crate) undecodable: u64,
     /// Events that the rate limit keeps out.
-    pub(super) limited: u64,
-    pub(super) unshown: u64,
-    pub(super) blind: Duration,
-    pub(super) messages: MessageCounts,
+    pub(crate) limited: u64,
+    pub(crate) unshown: u64,
+    pub(crate) blind: Duration,
+    pub(crate) messages: MessageCounts,
     /// Of each rule that has chosen something; filled in when it is asked for.
-    pub(super) rules: BTreeMap<BString, RuleCount>,
+    pub(crate) rules: BTreeMap<BString, RuleCount>,
 }
 
 impl Drained {
     /// Events lost before they came to the log thread, by reason.
-    pub(super) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let of_kernel = LossReason::ALL.into_iter().map(LossReason::as_str).zip(self.stats.lost);
+    pub(crate) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let of_kernel = LossReason::ALL
+            .into_iter()
+            .map(LossReason::as_str)
+            .zip(self.stats.lost);
         of_kernel.chain([
             ("rate limit", self.limited),
             ("not decodable", self.undecodable),
@@ -70,7 +78,7 @@ impl Drained {
 
     /// Events that the kernel has delivered and of which nothing is known yet: neither that so many are
     /// written or could not be, nor that they were lost before.
-    pub(super) fn waiting(&self, written: u64, unwritten: u64) -> u64 {
+    pub(crate) fn waiting(&self, written: u64, unwritten: u64) -> u64 {
         let Self {
             stats,
             undecodable,
@@ -95,37 +103,37 @@ enum Drain {
 }
 
 /// The ring thread.
-pub(super) struct Reader {
-    pub(super) plan: Plan,
+pub(crate) struct Reader {
+    pub(crate) plan: Plan,
     /// Engines to try, the best first.
-    pub(super) engines: Vec<EngineKind>,
-    pub(super) options: EngineOptions,
-    pub(super) probe: KernelProbe,
+    pub(crate) engines: Vec<EngineKind>,
+    pub(crate) options: EngineOptions,
+    pub(crate) probe: KernelProbe,
     /// From the begin of a drain to that of the next one, while events come.
-    pub(super) pause: Duration,
-    pub(super) orders: Taken,
-    pub(super) full: Sender<Batch>,
-    pub(super) empty: Receiver<Batch>,
-    pub(super) shown: Option<Sender<Shown>>,
-    pub(super) json: Option<Arc<Outlet>>,
+    pub(crate) pause: Duration,
+    pub(crate) orders: Taken,
+    pub(crate) full: Sender<Batch>,
+    pub(crate) empty: Receiver<Batch>,
+    pub(crate) shown: Option<Sender<Shown>>,
+    pub(crate) json: Option<Arc<Outlet>>,
     /// What the kernel's audit sends, when it is read.
-    pub(super) messages: Option<Messages>,
+    pub(crate) messages: Option<Messages>,
     /// What `-r` and `-f` ask for.
-    pub(super) limits: Arc<Limits>,
+    pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.
-    pub(super) pinning: Pinning,
+    pub(crate) pinning: Pinning,
     /// What became of the events behind this thread.
-    pub(super) written: Arc<Written>,
+    pub(crate) written: Arc<Written>,
 }
 
 impl Reader {
-    pub(super) fn run(
+    pub(crate) fn run(
         mut self,
         ready: &Sender<Started>,
     ) -> anyhow::Result<(Drained, Option<PendingDetach>)> {
         engine::set_nice(NICE);
         let mut storage = ObjectStorage::default();
-        let mut places = storage.places();
+        let mut places = storage.slots();
         let Begun {
             mut engine,
             state,
@@ -241,7 +249,9 @@ impl Reader {
 
     /// Takes over what others have counted of each rule.
     fn settle(&self, state: &mut Encoding, engine: &Engine<'_>) {
-        state.rules.settle(|epoch, rule| engine.rule_drops(epoch, rule));
+        state
+            .rules
+            .settle(|epoch, rule| engine.rule_drops(epoch, rule));
         if let Ok(mut rules) = self.written.unwritten_rules.lock() {
             for (rule, events) in std::mem::take(&mut *rules) {
                 state.rules.of(rule).unwritten += events;
@@ -296,7 +306,7 @@ impl Reader {
                     }
                 }
                 Wake::Events => quiet = 0,
-                Wake::Timestamp => {}
+                Wake::Time => {}
             }
         };
         if let Some(heartbeat) = &mut heartbeat {

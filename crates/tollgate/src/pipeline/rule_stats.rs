@@ -27,11 +27,11 @@ pub(crate) struct RuleCount {
 }
 
 /// A rule: the plan that it is of, and its index there.
-pub(super) type RuleIndex = (Epoch, usize);
+pub(crate) type RuleIndex = (Epoch, usize);
 
 /// Those of all rules.
 #[derive(Debug, Default)]
-pub(super) struct RuleCounts {
+pub(crate) struct RuleCounts {
     /// The plan in force, and the one before.
     plans: Vec<(Epoch, Vec<Counted>)>,
     /// Of plans before these, rules that are still loaded.
@@ -61,14 +61,14 @@ impl RuleCount {
 
 impl RuleCounts {
     /// Counts for the plan that was put in force, too.
-    pub(super) fn add(&mut self, epoch: Epoch, plan: &Plan) {
+    pub(crate) fn add(&mut self, epoch: Epoch, plan: &Plan) {
         let rules = plan.rules.iter();
         let rules = rules.map(|rule| print(&rule.rule, Arch::X86_64, Dialect::default()));
         self.begin(epoch, rules.collect());
     }
 
     /// Counts for a plan of these rules, too.
-    pub(super) fn begin(&mut self, epoch: Epoch, rules: Vec<BString>) {
+    pub(crate) fn begin(&mut self, epoch: Epoch, rules: Vec<BString>) {
         let counted = rules.into_iter().map(|text| Counted {
             text,
             count: RuleCount::default(),
@@ -96,7 +96,7 @@ impl RuleCounts {
     }
 
     /// The count of a rule; that of all that are gone, when it is one of them.
-    pub(super) fn of(&mut self, (epoch, rule): RuleIndex) -> &mut RuleCount {
+    pub(crate) fn of(&mut self, (epoch, rule): RuleIndex) -> &mut RuleCount {
         let mut newest_first = self.plans.iter_mut().rev();
         let plan = newest_first.find(|(of, _)| *of == epoch);
         match plan.and_then(|(_, rules)| rules.get_mut(rule)) {
@@ -106,7 +106,7 @@ impl RuleCounts {
     }
 
     /// Takes over what the kernel side has counted so far.
-    pub(super) fn settle(&mut self, unsent: impl Fn(Epoch, usize) -> u64) {
+    pub(crate) fn settle(&mut self, unsent: impl Fn(Epoch, usize) -> u64) {
         for (epoch, rules) in &mut self.plans {
             for (rule, counted) in rules.iter_mut().enumerate() {
                 counted.count.unsent = unsent(*epoch, rule);
@@ -115,7 +115,7 @@ impl RuleCounts {
     }
 
     /// Rules that have chosen something, by their text.
-    pub(super) fn table(&self) -> BTreeMap<BString, RuleCount> {
+    pub(crate) fn table(&self) -> BTreeMap<BString, RuleCount> {
         let mut table = self.earlier.clone();
         table.insert(GONE.into(), self.gone);
         for counted in self.plans.iter().flat_map(|(_, rules)| rules) {

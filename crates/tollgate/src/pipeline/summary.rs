@@ -1,66 +1,13 @@
 //! What the daemon says: one line when it has attached, and the account at the end.
 
 use std::fmt::{self, Display};
-use std::path::Path;
 use std::time::Duration;
 
-use engine::{AttachedHooks, LossReason, EngineStats, Truncation};
+use engine::{EngineStats, LossReason, Truncation};
 
-use super::heartbeat::seconds;
-use super::messages::MessageCounts;
-use crate::sinks::queue;
-
-/// The rules that are loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rules {
-    /// So many are gone by.
-    InForce(usize),
-    /// So many wait for the end of `-e 0`.
-    Disabled(usize),
-}
-
-/// The line that tells that auditing has begun.
-pub(crate) struct Ready<'a> {
-    pub(crate) rules: Rules,
-    pub(crate) calls: usize,
-    pub(crate) engine: &'a str,
-    pub(crate) attached: &'a AttachedHooks,
-    pub(crate) price: &'a str,
-    pub(crate) log: &'a Path,
-}
-
-impl Display for Ready<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            engine,
-            rules,
-            calls,
-            attached,
-            price,
-            log,
-        } = self;
-        let log = log.display();
-        match rules {
-            Rules::InForce(rules) => write!(
-                f,
-                "auditing {calls} calls for {rules} rules through {} hooks, engine {engine}; {price}; log {log}",
-                attached.hooks.len(),
-            )?,
-            Rules::Disabled(rules) => write!(
-                f,
-                "auditing nothing: `-e 0` is in force, and {rules} rules are loaded, engine {engine}; log {log}"
-            )?,
-        }
-        if !attached.absent.is_empty() {
-            write!(
-                f,
-                "; this kernel does not have {}",
-                attached.absent.join(", ")
-            )?;
-        }
-        Ok(())
-    }
-}
+use crate::pipeline::heartbeat::seconds;
+use crate::pipeline::kernel_records::MessageCounts;
+use crate::sinks::queue as outlet;
 
 /// What the pipeline did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,7 +95,7 @@ impl Display for Summary<'_> {
         let mut reasons = Vec::new();
         for (lost, reason) in stats.lost.iter().zip(LossReason::ALL) {
             if *lost != 0 {
-                reasons.push(format!("{} {lost}", reason.reason()));
+                reasons.push(format!("{} {lost}", reason.as_str()));
             }
         }
         if unwritten.events != 0 {
@@ -166,18 +113,18 @@ impl Display for Summary<'_> {
         if !reasons.is_empty() {
             write!(f, " ({})", reasons.join(", "))?;
         }
-        let cut: Vec<String> = stats
-            .cut
+        let truncated: Vec<String> = stats
+            .truncated
             .iter()
             .zip(Truncation::ALL)
             .filter(|(count, _)| **count != 0)
-            .map(|(count, part)| format!("{} {count}", part.part()))
+            .map(|(count, part)| format!("{} {count}", part.as_str()))
             .collect();
         if !blind.is_zero() {
             write!(f, "; blind for {} s", seconds(*blind))?;
         }
-        if !cut.is_empty() {
-            write!(f, "; incomplete: {}", cut.join(", "))?;
+        if !truncated.is_empty() {
+            write!(f, "; incomplete: {}", truncated.join(", "))?;
         }
         if *unshown != 0 {
             write!(f, "; left out of the view: {unshown}")?;
@@ -214,27 +161,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_wait_are_not_told_as_none() {
-        let mut ready = Ready {
-            rules: Rules::InForce(2),
-            calls: 3,
-            engine: "tracepoint",
-            attached: &AttachedHooks::default(),
-            price: "it costs",
-            log: Path::new("/x"),
-        };
-        assert_eq!(
-            ready.to_string(),
-            "auditing 3 calls for 2 rules through 0 hooks, engine tracepoint; it costs; log /x"
-        );
-        ready.rules = Rules::Disabled(2);
-        assert_eq!(
-            ready.to_string(),
-            "auditing nothing: `-e 0` is in force, and 2 rules are loaded, engine tracepoint; log /x"
-        );
-    }
-
-    #[test]
     fn a_clean_run_is_one_short_line() {
         let outcome = Outcome {
             stats: EngineStats {
@@ -259,7 +185,7 @@ mod tests {
                 matched: 10,
                 delivered: 6,
                 lost: [3, 0, 0, 0, 1],
-                cut: [0, 2, 0, 0, 0, 0, 0, 0],
+                truncated: [0, 2, 0, 0, 0, 0, 0, 0],
             },
             written: 4,
             unwritten: Unwritten {

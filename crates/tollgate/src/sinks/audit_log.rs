@@ -4,16 +4,16 @@
 //! fills, is full or fails is done by [`Machine`]; what could not be written is counted exactly, and a
 //! record says so as soon as one can be written again.
 
-mod act;
-mod configure;
+mod daemon_records;
+mod disk_actions;
 mod flush;
-mod keep;
-mod left_out;
-mod machine;
-pub(crate) mod names;
-mod own;
-mod report;
+mod log_config;
+pub(crate) mod name_cache;
+mod reconfigure;
 pub(crate) mod rotate;
+mod sink_losses;
+mod state_report;
+mod system;
 mod write;
 
 use std::path::PathBuf;
@@ -25,22 +25,22 @@ use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
 use engine::FileRange;
 
-pub(crate) use keep::{Held, Keep};
-pub(crate) use machine::{Machine, ThisMachine};
-pub(crate) use own::{About, Asker};
+pub(crate) use daemon_records::{About, Asker};
+pub(crate) use log_config::{Held, Keep};
+pub(crate) use system::{Machine, ThisMachine};
 
-use super::log::Log;
-use super::log::directory::Directory;
-use act::{Alarms, Fault};
+use super::log_file::Log;
+use super::log_file::directory::Directory;
+use daemon_records::Own;
+use disk_actions::{Alarms, Fault};
 use flush::Flusher;
-use left_out::LeftOut;
-use machine::RunId;
-use names::Names;
-use own::Own;
+use name_cache::Names;
 use rotate::OldLogs;
+use sink_losses::LeftOut;
+use system::RunId;
 
-use crate::sinks::plugins::{Dispatcher, Lines};
 use crate::helper::Launcher;
+use crate::sinks::plugins::{Dispatcher, Lines};
 
 /// A log that is kept.
 pub(crate) struct Journal {

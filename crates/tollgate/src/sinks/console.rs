@@ -23,7 +23,7 @@ use audit::plan::uring::UringOp;
 use audit::record::interpret;
 
 use super::accounts::Accounts;
-use super::shown::Shown;
+use super::escaped::Shown;
 
 /// What the view does with numbers.
 #[derive(Debug)]

@@ -11,9 +11,9 @@
 
 mod context;
 mod ecs;
-pub(crate) mod file;
+mod event_fields;
+pub(crate) mod log;
 mod ocsf;
-mod reading;
 pub(crate) mod records;
 #[cfg(test)]
 mod samples;
@@ -24,23 +24,11 @@ use audit::event::{Event, Inode, NameSource, NameType, PathItem, Task, reported_
 use audit::ids::{Dev, Syscall};
 use audit::table;
 use bstr::ByteSlice as _;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-pub(crate) use context::Copied;
+use crate::config::JsonSchema;
 
-/// In whose words objects are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum JsonSchema {
-    /// Those of the records.
-    #[default]
-    Records,
-    /// Elastic Common Schema.
-    Ecs,
-    /// Open Cybersecurity Schema Framework.
-    Ocsf,
-}
+pub(crate) use context::Copied;
 
 impl JsonSchema {
     /// The event of an object that [`records::object`] has made.

@@ -8,41 +8,31 @@
 //! programs, [`socket`] the one plugin that is a part of the daemon, and [`tally`] what plugins did not get.
 
 mod chunk;
-mod feed;
+mod losses;
+mod plugin_queue;
 mod process;
 mod socket;
-mod tally;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use audit::conf::auditd::Settings;
-use audit::conf::plugin::{self, Plugin, is_plugin};
-use bstr::ByteSlice as _;
+use audit::conf::plugin::Plugin;
 
-use crate::config::{ConfigFile, FileRequirements};
+use crate::config::plugins::read_all;
 use crate::helper::Launcher;
 use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
-use feed::Feed;
-pub(crate) use feed::Loss;
-pub(crate) use tally::{Missed, Tally};
+pub(crate) use losses::{Missed, Tally};
+use plugin_queue::Feed;
+pub(crate) use plugin_queue::Loss;
 
 /// How long plugins may take for what waits at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What says which programs root runs; distributions have links in `plugins.d`.
-const REQUIREMENTS: FileRequirements = FileRequirements {
-    links: true,
-    refused: 0o022,
-    why: "can be written by others than root: `chmod go-w` it",
-    limit_bytes: 1 << 16,
-};
-
 /// All plugins.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatcher {
@@ -177,7 +167,7 @@ impl Dispatcher {
 /// Plugins that are active, by the names of their files. One whose file is wrong is named and left out.
 fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
     let mut wanted = Vec::new();
-    for (name, read) in configured(settings) {
+    for (name, read) in read_all(settings) {
         match read {
             Ok(read) => {
                 print_findings(&read.file);
@@ -193,50 +183,18 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
     wanted
 }
 
-/// The files of plugins, in order.
-pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
-    let Ok(directory) = settings.plugin_dir.to_path() else {
-        return Vec::new();
-    };
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.file_name()))
-        .filter(|name| is_plugin(name.as_encoded_bytes()))
-        .map(|name| directory.join(name))
-        .collect();
-    files.sort();
-    files
-}
-
-/// The names of the files of plugins, and what is in them.
-fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<ConfigFile<Plugin>>)> {
-    let named = |path: PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        (name.into_owned(), read(&path))
-    };
-    files(settings).into_iter().map(named).collect()
-}
-
 /// Directories in which plugins have sockets.
 pub(crate) fn socket_directories(settings: &Settings) -> Vec<PathBuf> {
-    configured(settings)
+    read_all(settings)
         .into_iter()
         .filter_map(|(_, read)| socket::directory(&read.ok()?.settings))
         .collect()
 }
 
-/// Reads a file of `plugins.d`, or what a link there leads to.
-///
-/// # Errors
-/// A file that cannot be read, or that others than root can write.
-pub(crate) fn read(path: &Path) -> anyhow::Result<ConfigFile<Plugin>> {
-    ConfigFile::read(path, REQUIREMENTS, plugin::parse)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

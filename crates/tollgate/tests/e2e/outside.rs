@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::daemon::{Asked, Daemon, program};
+use super::daemon::{CommandOutput, Daemon, program};
 use super::place::Place;
 use super::step::step;
 
@@ -136,7 +136,7 @@ pub(crate) fn the_status_is_watched_and_has_the_runs_of_programs() {
     watch.kill().unwrap();
     watch.wait().unwrap();
     let mut once = Command::new(program());
-    let once = Asked::of(once.args(["status", "--control"]).arg(&daemon.control));
-    assert!(once.out.contains("\nruns        "), "{}", once.out);
+    let once = CommandOutput::of(once.args(["status", "--control"]).arg(&daemon.control));
+    assert!(once.stdout.contains("\nruns        "), "{}", once.stdout);
     daemon.stop();
 }

@@ -1,5 +1,4 @@
-//! A rule while its options are read. Their order matters: the list comes before conditions, the
-//! arch before syscalls, and what a key labels before the key.
+//! A rule while its options are read, in order: list, conditions; arch, syscalls; key last.
 
 use std::ops::Range;
 
@@ -26,7 +25,6 @@ enum Verb {
 }
 
 impl Verb {
-    /// What `auditctl` calls it.
     const fn called(self) -> &'static [u8] {
         match self {
             Self::Add(Insertion::Append) => b"Append",

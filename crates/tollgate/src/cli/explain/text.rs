@@ -10,7 +10,7 @@ use audit::plan::explain::{Note, RuleCost, bits, call_name, shortened};
 use audit::plan::hook::Hook;
 use audit::plan::inner::InternalHook;
 use audit::plan::rule_list::RuleEntry;
-use audit::plan::{SyscallId, PlannedRule};
+use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::{Dialect, print};
 use bstr::ByteSlice as _;
 

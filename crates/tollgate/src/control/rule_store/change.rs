@@ -8,9 +8,10 @@ use audit::rule::{Command, Insertion, Rule};
 use nix::errno::Errno;
 
 use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
-use crate::control::rule::{RuleForm, Text};
-use crate::control::wire::{Outcome, Refusal, Settings, Step};
 use crate::control::change_records::{self, Author};
+use crate::control::rule::RuleForm;
+use crate::control::wire::{Outcome, Refusal, Settings, Step};
+use crate::json_bytes::JsonBytes;
 use crate::messages::info;
 
 /// A change on its way: the state that it leads to, and what came of the steps.
@@ -81,7 +82,7 @@ impl Change {
         let is_locked = self.is_locked();
         let old = setting(&mut self.state.settings);
         let before = u64::from((*old).into());
-        let body = change::tried(&self.author, name, value.into(), before, !is_locked);
+        let body = change_records::tried(&self.author, name, value.into(), before, !is_locked);
         self.records.push((MsgType::CONFIG_CHANGE, body));
         if is_locked {
             return Err(Refusal::errno(Errno::EPERM));
@@ -90,12 +91,12 @@ impl Change {
         Ok(Outcome::Set(Box::new(self.state.settings.clone())))
     }
 
-    fn add(&mut self, form: &RuleForm, insertion: Insertion) -> Result<Outcome, Refusal> {
+    fn add(&mut self, form: &RuleForm, place: Insertion) -> Result<Outcome, Refusal> {
         let rule = self.rule(form, "add_rule")?;
         self.numbered = self.numbered.wrapping_add(1);
         let command = Command::Add {
             rule: rule.clone(),
-            insertion,
+            insertion: place,
         };
         let added = self.state.rules.apply(SOCKET, self.numbered, command);
         self.tell("add_rule", &rule, added.is_ok());
@@ -119,7 +120,7 @@ impl Change {
         }
     }
 
-    fn delete_all(&mut self, key: Option<&Text>) -> Result<Outcome, Refusal> {
+    fn delete_all(&mut self, key: Option<&JsonBytes>) -> Result<Outcome, Refusal> {
         let invalid = || Refusal::errno(Errno::EINVAL);
         let key = key.map(|key| key.bytes().ok_or_else(invalid)).transpose()?;
         let before = self.state.rules.clone();
@@ -134,14 +135,14 @@ impl Change {
             .map(|old| &old.rule)
             .collect();
         if self.is_locked() && !gone.is_empty() {
-            let body = change::locked(&self.author, "remove_rule");
+            let body = change_records::locked(&self.author, "remove_rule");
             self.records.push((MsgType::CONFIG_CHANGE, body));
             self.state.rules = before;
             return Err(Refusal::errno(Errno::EPERM));
         }
         let left = count(left.len());
         for rule in gone {
-            let body = change::rule(&self.author, "remove_rule", rule, true);
+            let body = change_records::rule(&self.author, "remove_rule", rule, true);
             self.records.push((MsgType::CONFIG_CHANGE, body));
         }
         Ok(Outcome::Left(left))
@@ -161,7 +162,7 @@ impl Change {
     /// The rule that travelled, unless rules may not be changed or it is none.
     fn rule(&mut self, form: &RuleForm, op: &str) -> Result<Rule, Refusal> {
         if self.is_locked() {
-            let body = change::locked(&self.author, op);
+            let body = change_records::locked(&self.author, op);
             self.records.push((MsgType::CONFIG_CHANGE, body));
             return Err(Refusal::errno(Errno::EPERM));
         }
@@ -170,7 +171,7 @@ impl Change {
     }
 
     fn tell(&mut self, op: &str, rule: &Rule, done: bool) {
-        let body = change::rule(&self.author, op, rule, done);
+        let body = change_records::rule(&self.author, op, rule, done);
         self.records.push((MsgType::CONFIG_CHANGE, body));
     }
 

@@ -7,8 +7,8 @@ use audit::rule::Command;
 use nix::errno::Errno;
 
 use super::{Auditing, ENABLED, Settings, Store, WAIT_SECONDS, longest_wait};
-use crate::control::wire::{Refusal, Step};
 use crate::control::change_records::{self, Author};
+use crate::control::wire::{Refusal, Step};
 use crate::host::Planner;
 
 impl Store {
@@ -17,7 +17,7 @@ impl Store {
     ///
     /// # Errors
     /// When nothing may be changed, or the new state cannot be put in force.
-    pub(in crate::daemon) fn load(
+    pub(crate) fn load(
         &mut self,
         author: Author,
         (rules, said): (RuleList, &[Command]),
@@ -51,11 +51,11 @@ impl Store {
     }
 
     /// Records that rules of the rule files were to be put in force, and were not.
-    pub(in crate::daemon) fn tell_not_loaded(&self, author: &Author, auditing: &mut dyn Auditing) {
+    pub(crate) fn tell_not_loaded(&self, author: &Author, auditing: &mut dyn Auditing) {
         let body = if self.is_locked() {
-            change::locked(author, "add_rule")
+            change_records::locked(author, "add_rule")
         } else {
-            change::not_added(author)
+            change_records::not_added(author)
         };
         self.record_if_possible(vec![(MsgType::CONFIG_CHANGE, body)], auditing);
     }
@@ -67,7 +67,7 @@ fn refused(refusal: &Refusal) -> anyhow::Error {
 }
 
 /// The settings of a kernel that has just started, changed by what rule files say.
-pub(in crate::daemon) fn settings(said: &[Command], tick_hz: u32) -> Settings {
+pub(crate) fn settings(said: &[Command], tick_hz: u32) -> Settings {
     let mut settings = Settings {
         enabled: ENABLED,
         failure: 1,

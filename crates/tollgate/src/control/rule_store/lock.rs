@@ -1,9 +1,10 @@
 //! What `-e 2` does.
 
 use super::{Auditing, IMMUTABLE, State, Store};
-use crate::control::rule::{RuleForm, Text};
-use crate::control::wire::Settings;
 use crate::control::lock_file::Locked;
+use crate::control::rule::RuleForm;
+use crate::control::wire::Settings;
+use crate::json_bytes::JsonBytes;
 use crate::messages::info;
 use crate::sinks::audit_log::Held;
 use crate::sinks::audit_log::rotate::OldLogs;
@@ -37,7 +38,7 @@ impl Store {
                 ..state.settings.clone()
             },
             means: self.means,
-            deny: denies.map(|key| Text::new(key)).collect(),
+            deny: denies.map(|key| JsonBytes::new(key)).collect(),
             log: Some(log),
             rules: state.rules.listed().map(RuleForm::new).collect(),
         };
@@ -61,7 +62,7 @@ impl Store {
     }
 
     /// What becomes of old logs when the daemon begins: what was locked before keeps them.
-    pub(in crate::daemon) fn old_logs(&self) -> OldLogs {
+    pub(crate) fn old_logs(&self) -> OldLogs {
         match self.lock.read() {
             Ok(None) => OldLogs::AsConfigured,
             Ok(Some(_)) | Err(_) => OldLogs::AllKept,
@@ -77,7 +78,7 @@ impl Store {
     }
 
     /// Whether `-e 2` was given.
-    pub(in crate::daemon) fn is_locked(&self) -> bool {
+    pub(crate) fn is_locked(&self) -> bool {
         self.state.settings.enabled == IMMUTABLE
     }
 }

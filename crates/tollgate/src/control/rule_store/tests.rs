@@ -203,7 +203,7 @@ fn rules_are_added_deleted_and_put_in_front() {
     assert_eq!(daemon.step(Step::Append(rule("a"))), Err(Errno::EEXIST));
     assert_eq!(daemon.step(Step::Delete(rule("a"))), Ok(Outcome::Done));
     assert_eq!(daemon.step(Step::Delete(rule("a"))), Err(Errno::ENOENT));
-    let some = Step::DeleteAll(Some(Text::new(b"b")));
+    let some = Step::DeleteAll(Some(JsonBytes::new(b"b")));
     assert_eq!(daemon.step(some), Ok(Outcome::Left(1)));
     assert_eq!(daemon.step(Step::DeleteAll(None)), Ok(Outcome::Left(0)));
     assert_eq!(daemon.engine.plans, [1, 2, 3, 2, 1, 0]);
@@ -271,7 +271,10 @@ fn nothing_is_recorded_while_disabled() {
     let told = daemon.engine.records.len();
     assert!(daemon.engine.records[told - 1].contains("audit_enabled=0 old=1"));
     daemon.step(Step::Append(rule("b"))).unwrap();
-    assert_eq!(daemon.ask(Request::Message(Text::new(b"x"))), Answer::Done);
+    assert_eq!(
+        daemon.ask(Request::Message(JsonBytes::new(b"x"))),
+        Answer::Done
+    );
     assert_eq!(daemon.ask(Request::Trim), Answer::Done);
     assert_eq!(daemon.engine.records.len(), told);
     assert_eq!(daemon.engine.plans, [1, 0]);
@@ -393,13 +396,13 @@ fn losses_are_counted_from_the_last_reset() {
 #[test]
 fn messages_are_text_and_what_fails_is_told() {
     let mut daemon = Daemon::new();
-    let request = Request::Message(Text::new(b"text=it's res=success"));
+    let request = Request::Message(JsonBytes::new(b"text=it's res=success"));
     assert_eq!(daemon.ask(request.clone()), Answer::Done);
     assert_eq!(daemon.engine.flushed, 1, "who searches at once finds it");
     let told = daemon.engine.records.pop().unwrap();
     assert_eq!(told, "1005 msg='text=it's res=success'");
     for text in [&b"a\nb"[..], b"\xff", &[b'x'; 9000]] {
-        let answer = daemon.ask(Request::Message(Text::new(text)));
+        let answer = daemon.ask(Request::Message(JsonBytes::new(text)));
         assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
     }
     daemon.engine.slow = true;

@@ -13,8 +13,8 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::control::server::private;
 use crate::control::lock_file::boot_id;
+use crate::control::server::private;
 use crate::messages::info;
 
 /// Longer files are not of ours.

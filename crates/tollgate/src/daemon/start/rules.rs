@@ -8,13 +8,13 @@ use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
-use crate::control::rule::Text;
-use crate::control::server::Server;
 use crate::control::change_records::Author;
-use crate::daemon::pipeline_handle::Live;
 use crate::control::lock_file::{LockFile, Locked};
-use crate::control::rule_store::{self, Store};
+use crate::control::rule_store::{self as store, Store};
+use crate::control::server::Server;
+use crate::daemon::pipeline_handle::Live;
 use crate::host::Planner;
+use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
 use crate::rule_files;
 use crate::sinks::audit_log::Keep;
@@ -66,7 +66,7 @@ pub(super) fn store(
 /// Has the daemon see calls, and keep its log, as the one before it did; says which settings are not taken.
 fn hold(locked: &Locked, settings: &mut Settings, keep: &mut Keep) -> anyhow::Result<()> {
     let mut others = locked.means.others(settings.means);
-    let denies = settings.rules.deny.iter().map(|key| Text::new(key));
+    let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());
     }

@@ -18,7 +18,7 @@ use bstr::ByteSlice as _;
 use netlink::KernelRecord;
 
 use super::{MessageCounts, Sender};
-use crate::pipeline::Batch;
+use crate::pipeline::batch::Batch;
 
 /// Types of records that security modules make: from `AUDIT_FIRST_SELINUX` to `AUDIT_LAST_SELINUX`.
 const OF_SECURITY_MODULES: RangeInclusive<u16> = 1400..=1499;

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use audit::ids::Serial;
 use crossbeam_channel::bounded;
-use engine::{Decoder, Engine, RuleKeys, PinDirectory, ObjectSlots, InheritedState};
+use engine::{Decoder, Engine, InheritedState, ObjectSlots, PinDirectory, RuleKeys};
 
 use super::{DRAIN, Drain, Drained, Reader, last_messages};
-use crate::pipeline::encoder::Encoding;
-use crate::pipeline::loss_reporter::{Losses, Rate};
-use crate::pipeline::{Batch, Started};
-use crate::pipeline::rule_stats::RuleCounts;
-use crate::pipeline::handover::{self, Found, Pinning};
 use crate::messages::warn;
+use crate::pipeline::Started;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::encoder::Encoding;
+use crate::pipeline::handover::{self as survive, Found, Pinning};
+use crate::pipeline::loss_reporter::{Losses, Rate};
+use crate::pipeline::rule_stats::RuleCounts;
 
 /// An engine that audits, and what its events need.
 pub(super) struct Begun<'s> {
@@ -180,7 +181,11 @@ impl Reader {
     }
 
     /// Has what programs of another build have left written; gives what comes after it.
-    fn read_out(&mut self, engine: &Engine<'_>, inherited: &InheritedState) -> anyhow::Result<Encoding> {
+    fn read_out(
+        &mut self,
+        engine: &Engine<'_>,
+        inherited: &InheritedState,
+    ) -> anyhow::Result<Encoding> {
         let (keys, _counts) = survive::plans(inherited, engine.epoch())?;
         let mut state = self.encoding(engine, keys, serial_of(inherited)?)?;
         let events = inherited.ring_reader().context("cannot read the ring")?;
@@ -256,7 +261,10 @@ impl Reader {
     }
 
     /// Starts the best engine that works here; says why a better one does not.
-    fn start<'s>(&self, places: &mut ObjectSlots<'s>) -> anyhow::Result<(Engine<'s>, Option<String>)> {
+    fn start<'s>(
+        &self,
+        places: &mut ObjectSlots<'s>,
+    ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine was asked for");
         };

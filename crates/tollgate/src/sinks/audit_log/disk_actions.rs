@@ -14,8 +14,8 @@ use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, SpaceLimit};
 use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
-use super::machine::Urgency;
 use super::rotate::OldLogs;
+use super::system::Urgency;
 use super::{Journal, rotate};
 use crate::helper::Runlevel;
 

@@ -1,6 +1,6 @@
 //! How a log is kept: what `auditd.conf` says, or nothing but where it is.
 
-mod held;
+mod locked;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
-pub(crate) use held::Held;
+pub(crate) use locked::Held;
 
 use crate::sinks::log_file::{Access, Closed};
 

@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, bail};
 
-use super::act::Alarms;
-use super::own::{About, Asker};
+use super::daemon_records::{About, Asker};
+use super::disk_actions::Alarms;
 use super::rotate::OldLogs;
 use super::{Journal, Keep};
 use crate::messages::permission_hint;

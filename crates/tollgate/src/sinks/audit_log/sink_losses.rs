@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Journal;
-use super::own::About;
+use super::daemon_records::About;
 use crate::sinks::plugins::{Missed, Tally};
 use crate::sinks::queue::{Gauge, Written};
 

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::control::rule::Text;
-use crate::host::SENDMAIL;
 use crate::helper::{Launched, Launcher, Program, Runlevel};
+use crate::host::SENDMAIL;
+use crate::json_bytes::JsonBytes;
 use crate::messages::{Priority, emit, stderr_is_journal};
 
 /// Where syslog listens.
@@ -112,7 +112,7 @@ impl Machine for ThisMachine {
     }
 
     fn run(&mut self, program: &BStr) -> Option<RunId> {
-        self.start(program, Program::Action(Text::new(program)))
+        self.start(program, Program::Action(JsonBytes::new(program)))
     }
 
     fn waits(&self) -> bool {

@@ -13,7 +13,7 @@ use audit::record::encode;
 use bstr::{BStr, ByteVec as _};
 use tempfile::TempDir;
 
-use super::machine::Urgency;
+use super::system::Urgency;
 use super::write::whole_events;
 use super::*;
 use crate::helper::Runlevel;

@@ -7,7 +7,7 @@ use audit::conf::auditd::{Action, Flush, MaxLogFileAction};
 use bstr::ByteSlice as _;
 use engine::FileRange;
 
-use super::act::Fault;
+use super::disk_actions::Fault;
 use super::{Appended, Journal, Receipt, flush};
 use crate::sinks::log_file::{Log, Partly};
 

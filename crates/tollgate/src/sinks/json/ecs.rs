@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::reading::{self, Activity, activity, id, item, named, text};
+use super::event_fields::{self, Activity, activity, id, item, named, text};
 
 const VERSION: &str = "9.4.0";
 /// Members that have a field of the schema, and need no other place.
@@ -17,7 +17,7 @@ const TAKEN: [&str; 7] = ["time", "serial", "node", "argc", "argv", "cwd", "proc
 pub(crate) fn event(mut object: Map<String, Value>) -> Value {
     let activity = activity(&object);
     let mut event = Map::new();
-    if let Some((seconds, milliseconds)) = reading::time(&object) {
+    if let Some((seconds, milliseconds)) = event_fields::time(&object) {
         put(&mut event, "@timestamp", json!(date(seconds, milliseconds)));
     }
     put(&mut event, "ecs", json!({ "version": VERSION }));
@@ -65,12 +65,12 @@ fn about(object: &Map<String, Value>, activity: Activity) -> Value {
         Activity::Connect => ("network", &["connection", "start"]),
         Activity::Configure => ("configuration", &["change"]),
         Activity::Invoke => ("process", &["info"]),
-        Activity::Told => told(reading::told(object)),
+        Activity::Told => told(event_fields::told(object)),
     };
     let action = object
         .get("syscall")
         .and_then(Value::as_str)
-        .or_else(|| reading::told(object))
+        .or_else(|| event_fields::told(object))
         .map(str::to_lowercase);
     let outcome = match object.get("success").and_then(Value::as_bool) {
         Some(true) => "success",
@@ -117,7 +117,7 @@ fn process(object: &Map<String, Value>) -> Value {
     let task = object.get("task");
     let mut process = Map::new();
     let string = |name: &str| task.and_then(|task| text(task.get(name)?));
-    let argv = reading::argv(object);
+    let argv = event_fields::argv(object);
     let member = |name: &str| object.get(name).and_then(text);
     let values = [
         ("pid", id(task, "pid").map(Value::from)),
@@ -171,9 +171,9 @@ fn user(task: Option<&Value>) -> Value {
 }
 
 fn file(object: &Map<String, Value>, item: &Map<String, Value>) -> Option<Value> {
-    let path = reading::path(object, item)?;
+    let path = event_fields::path(object, item)?;
     let mut file = Map::new();
-    put(&mut file, "name", json!(reading::name(&path)));
+    put(&mut file, "name", json!(event_fields::name(&path)));
     if let Some((directory, _)) = path.rsplit_once('/') {
         let directory = if directory.is_empty() { "/" } else { directory };
         put(&mut file, "directory", json!(directory));

@@ -14,7 +14,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::reading::{self, Activity, activity, id, item, named, text};
+use super::event_fields::{self, Activity, activity, id, item, named, text};
 
 const VERSION: &str = "1.2.0";
 /// System Activity.
@@ -87,7 +87,7 @@ pub(crate) fn event(mut object: Map<String, Value>) -> Value {
     let kind = Kind::of(activity(&object), file.is_some());
     let mut event = Map::new();
     let mut put = |name: &str, value: Value| event.insert(name.to_owned(), value);
-    let (seconds, milliseconds) = reading::time(&object).unwrap_or_default();
+    let (seconds, milliseconds) = event_fields::time(&object).unwrap_or_default();
     put("time", json!(seconds * 1000 + milliseconds));
     put("category_uid", json!(kind.category));
     put("class_uid", json!(kind.class));
@@ -104,7 +104,9 @@ pub(crate) fn event(mut object: Map<String, Value>) -> Value {
         put("status_code", json!(exit.to_string()));
     }
     let action = object.get("syscall").and_then(Value::as_str);
-    let action = action.or_else(|| reading::told(&object)).unwrap_or("?");
+    let action = action
+        .or_else(|| event_fields::told(&object))
+        .unwrap_or("?");
     put("message", json!(action));
     put("metadata", metadata(&object, action));
     if kind.class != 0 {
@@ -174,14 +176,14 @@ fn actor(object: &Map<String, Value>) -> Value {
 fn process(object: &Map<String, Value>) -> Value {
     let task = object.get("task");
     let string = |name: &str| task.and_then(|task| text(task.get(name)?));
-    let argv = reading::argv(object);
+    let argv = event_fields::argv(object);
     let line = if argv.is_empty() {
         object.get("proctitle").and_then(text)
     } else {
         Some(argv.join(" "))
     };
-    let program =
-        string("exe").map(|exe| json!({ "name": reading::name(&exe), "path": exe, "type_id": 1 }));
+    let program = string("exe")
+        .map(|exe| json!({ "name": event_fields::name(&exe), "path": exe, "type_id": 1 }));
     let parent = id(task, "ppid").map(|pid| json!({ "pid": pid }));
     let values = [
         ("pid", id(task, "pid").map(Value::from)),
@@ -209,7 +211,7 @@ fn user(task: Option<&Value>, number: &str) -> Option<Value> {
 /// # Source
 /// `type_id` of the object `file`: 0 unknown, 1 regular file, 2 folder, 7 symbolic link, and others.
 fn file(object: &Map<String, Value>, item: &Map<String, Value>) -> Option<Value> {
-    let path = reading::path(object, item)?;
+    let path = event_fields::path(object, item)?;
     let mode = item.get("mode").and_then(Value::as_str);
     let mode = mode.and_then(|mode| u32::from_str_radix(mode, 8).ok());
     let kind = match mode.map(|mode| mode & 0o170_000) {
@@ -223,7 +225,7 @@ fn file(object: &Map<String, Value>, item: &Map<String, Value>) -> Option<Value>
         Some(0o120_000) => 7,
         Some(_) => 99,
     };
-    let mut file = json!({ "name": reading::name(&path), "path": path, "type_id": kind });
+    let mut file = json!({ "name": event_fields::name(&path), "path": path, "type_id": kind });
     if let Some(members) = file.as_object_mut() {
         if let Some(inode) = item.get("inode").and_then(Value::as_u64) {
             members.insert("uid".to_owned(), json!(inode.to_string()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::feed::{Loss, Shared};
+use super::plugin_queue::{Loss, Shared};
 
 /// Events by reason.
 type ByReason = [u64; Loss::ALL.len()];

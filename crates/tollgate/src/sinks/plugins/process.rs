@@ -15,9 +15,9 @@ use bstr::{BStr, ByteSlice as _};
 use crossbeam_channel::after;
 
 use super::chunk::Chunk;
-use super::feed::{Loss, Shared};
-use crate::control::rule::Text;
+use super::plugin_queue::{Loss, Shared};
 use crate::helper::{Launched, Launcher, Program, Sent};
+use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 
 /// How long a plugin may take to end by itself when its input ends, and then at TERM.
@@ -97,8 +97,8 @@ impl Process {
             launcher,
             program: Program::Plugin {
                 file: name.to_owned(),
-                path: Text::new(path),
-                args: plugin.args.iter().map(|arg| Text::new(arg)).collect(),
+                path: JsonBytes::new(path),
+                args: plugin.args.iter().map(|arg| JsonBytes::new(arg)).collect(),
             },
             format: plugin.format,
             starts: 0,

@@ -21,7 +21,7 @@ use bstr::{BString, ByteSlice as _};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::chunk::Chunk;
-use super::feed::{Loss, Shared};
+use super::plugin_queue::{Loss, Shared};
 use crate::messages::warn;
 
 /// How long a program may take for a chunk.

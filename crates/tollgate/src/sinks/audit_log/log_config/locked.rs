@@ -8,14 +8,14 @@ use bstr::{BStr, BString, ByteSlice as _};
 use serde::{Deserialize, Serialize};
 
 use super::Keep;
-use crate::control::rule::Text;
+use crate::json_bytes::JsonBytes;
 
 /// Where a log is, and what becomes of records there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Held {
-    path: Text,
+    path: JsonBytes,
     /// Lines of an `auditd.conf` that say it; none for a log that is only written.
-    conf: Option<Text>,
+    conf: Option<JsonBytes>,
 }
 
 impl Keep {
@@ -26,10 +26,10 @@ impl Keep {
             let lines = conf.locked_keys().into_iter().flat_map(|(key, value)| {
                 [key.as_bytes(), b" = ", value.as_slice(), b"\n"].concat()
             });
-            Text::new(&lines.collect::<Vec<u8>>())
+            JsonBytes::new(&lines.collect::<Vec<u8>>())
         });
         Held {
-            path: Text::new(self.path.as_os_str().as_bytes()),
+            path: JsonBytes::new(self.path.as_os_str().as_bytes()),
             conf,
         }
     }
@@ -101,7 +101,7 @@ impl Keep {
 }
 
 /// What lines that are held say.
-fn locked_keys(lines: &Text) -> anyhow::Result<Settings> {
+fn locked_keys(lines: &JsonBytes) -> anyhow::Result<Settings> {
     let lines = lines.bytes().context("how the log is kept")?;
     let (settings, findings) = parse(&lines, &AsItWas);
     // Where no auditd.conf was, there are values that one may not have.
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_no_way_round() {
         let held = Held {
-            path: Text::new(LOG.as_bytes()),
-            conf: Some(Text::new(b"num_logs = many\n")),
+            path: JsonBytes::new(LOG.as_bytes()),
+            conf: Some(JsonBytes::new(b"num_logs = many\n")),
         };
         configured(locked()).hold(&held).unwrap_err();
     }

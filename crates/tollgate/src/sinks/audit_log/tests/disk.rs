@@ -5,7 +5,7 @@ use std::io;
 use audit::conf::auditd::Flush;
 use nix::errno::Errno;
 
-use super::super::act::Fault;
+use super::super::disk_actions::Fault;
 use super::*;
 
 #[test]
