@@ -53,7 +53,7 @@ pub(in crate::rule) struct Draft<'h> {
     early_syscall: Option<Word>,
     /// Whether the mask is settled, by `-S`, `-w` or `perm`, and an arch comes too late.
     masked: bool,
-    /// Whether `perm` adds syscalls to the mask, as `auditctl` 4 does.
+    /// Whether `perm` adds syscalls to the mask (`auditctl` 4).
     perm_names: bool,
     /// Where names of syscalls are looked up: as the rule states, or as its first `-S` assumed.
     arch: Option<Arch>,
@@ -98,7 +98,6 @@ impl<'h> Draft<'h> {
         self.masked
     }
 
-    /// Takes one option of a rule.
     pub(in crate::rule) fn take(&mut self, given: &Given, findings: &mut Findings<'_>) {
         let word = &given.value;
         match given.flag {
@@ -429,9 +428,9 @@ impl<'h> Draft<'h> {
     }
 
     /// Leaves the mask as it is written: a plan needs no help from `perm`.
-    pub(in crate::rule) fn literal(self) -> Self {
-        let perm_names = false;
-        Self { perm_names, ..self }
+    pub(in crate::rule) fn literal(mut self) -> Self {
+        self.perm_names = false;
+        self
     }
 
     /// Names the syscalls that `perm` is about, when it is known what they are called; no arch may follow.

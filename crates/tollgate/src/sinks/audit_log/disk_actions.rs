@@ -204,7 +204,7 @@ impl Journal {
             }
             MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
             MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
-                self.rotate(OldLogs::AsConfigured)
+                self.rotate(OldLogs::AsConfigured);
             }
         }
     }
