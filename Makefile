@@ -15,8 +15,8 @@ menu: ## print this menu
 setup: ## install the Debian packages that are missing; say how to get Rust
 	@sh scripts/setup.sh
 
-build: ## build target/release/tollgate
-	@cargo build --release --locked --package tollgate
+build: ## build target/release/tollgate and tollgate-bench
+	@cargo build --release --locked --package tollgate --package bench
 
 run: ## audit this machine with examples/first.rules until Ctrl-C; without root, one command
 	@sh scripts/run.sh
@@ -28,7 +28,7 @@ test: setup ## check, then the end-to-end tests (root) and those on other kernel
 	@cargo xtask test
 
 bench: build ## what auditing costs, next to none and to the kernel's own (root)
-	@$(RELEASE)/tollgate bench --goals
+	@$(RELEASE)/tollgate-bench --goals
 
 vm: ## run the tests on the kernels of Debian 12, in emulated machines: KERNEL=6.1|6.12|all
 	@cargo xtask vm --kernel $(or $(KERNEL),all)
@@ -43,10 +43,10 @@ fmt: ## format the Rust and the C
 	@cargo xtask fmt
 
 install: ## put what `make build` built under DESTDIR/PREFIX (/usr/local) (root)
-	@sh scripts/install.sh $(RELEASE)/tollgate "$(DESTDIR)" "$(PREFIX)"
+	@sh scripts/install.sh $(RELEASE) "$(DESTDIR)" "$(PREFIX)"
 
 deb: build ## build the Debian package in target/debian
-	@sh scripts/deb.sh $(RELEASE)/tollgate $(or $(CARGO_TARGET_DIR),target)/debian
+	@sh scripts/deb.sh $(RELEASE) $(or $(CARGO_TARGET_DIR),target)/debian
 
 testdeb: deb ## lintian; install, boot and remove it in a Debian 12 of its own (root, network)
 	@sh scripts/test-deb.sh $(or $(CARGO_TARGET_DIR),target)/debian/tollgate_*.deb

@@ -1,11 +1,12 @@
 #!/bin/sh
-# deb.sh BINARY OUT: builds the Debian package of an optimised BINARY into the directory OUT.
+# deb.sh BINARIES OUT: builds the Debian package of the optimised programs in the directory BINARIES into the
+# directory OUT.
 #
 # dpkg-deb and not cargo-deb: it comes with every Debian, is kept as long as dpkg is, and needs nothing that
 # is not a Debian package; all that cargo-deb would add is what is written below.
 set -eu
 umask 022
-binary=$(realpath "$1")
+binaries=$(realpath "$1")
 mkdir -p "$2"
 out=$(realpath "$2")
 cd "$(dirname "$0")/.."
@@ -17,7 +18,7 @@ for tool in dpkg-deb dpkg-shlibdeps strip; do
 	}
 done
 
-version=$("$binary" --version | cut -d ' ' -f 2)-1
+version=$("$binaries/tollgate" --version | cut -d ' ' -f 2)-1
 maintainer="${DEBFULLNAME:-tollgate maintainers} <${DEBEMAIL:-maintainers@tollgate.invalid}>"
 # The same sources give the same package.
 time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
@@ -28,8 +29,8 @@ trap 'rm -rf "$work"' EXIT
 stage=$work/stage
 docs=$stage/usr/share/doc/tollgate
 
-sh scripts/install.sh "$binary" "$stage" /usr
-strip --strip-unneeded "$stage/usr/sbin/tollgate"
+sh scripts/install.sh "$binaries" "$stage" /usr
+strip --strip-unneeded "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench"
 find "$stage/usr/share/man" -type f -exec gzip -9n {} +
 install -D -m 0644 -t "$docs" README.md
 install -D -m 0644 -t "$docs/examples" examples/first.rules
@@ -65,7 +66,7 @@ install -D -m 0644 packaging/lintian-overrides "$stage/usr/share/lintian/overrid
 # What the program is linked with; dpkg-shlibdeps wants the form of a source package.
 mkdir "$work/debian"
 printf 'Source: tollgate\n\nPackage: tollgate\nArchitecture: any\n' >"$work/debian/control"
-libraries=$(cd "$work" && dpkg-shlibdeps -O "$stage/usr/sbin/tollgate" 2>/dev/null)
+libraries=$(cd "$work" && dpkg-shlibdeps -O "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench" 2>/dev/null)
 libraries=${libraries#shlibs:Depends=}
 
 mkdir "$stage/DEBIAN"

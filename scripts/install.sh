@@ -1,14 +1,14 @@
 #!/bin/sh
-# install.sh BINARY DESTDIR PREFIX: puts the program, its manual, completions and what systemd reads below
-# DESTDIR/PREFIX. Takes no other program's name: packaging/tollgate-names does, when it is asked to.
+# install.sh BINARIES DESTDIR PREFIX: installs the programs in the directory BINARIES, their manual pages,
+# completions and systemd files below DESTDIR/PREFIX. Takes no other program's name: packaging/tollgate-names does, when it is asked to.
 set -eu
 umask 022
-binary=$1
+binaries=$(realpath "$1")
 prefix=${3%/}
 root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
-install -D -m 0755 "$binary" "$root/sbin/tollgate"
+install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench"
 install -D -m 0755 -t "$root/sbin" packaging/tollgate-names
 install -D -m 0644 -t "$root/share/man/man8" man/tollgate.8 man/tollgate-bench.8 \
 	man/tollgate-names.8
@@ -26,7 +26,7 @@ ln -sf ../../sbin/tollgate "$root/lib/tollgate/auditctl"
 
 complete() {
 	install -d "$(dirname "$2")"
-	"$binary" completions "$1" >"$2"
+	"$binaries/tollgate" completions "$1" >"$2"
 	chmod 0644 "$2"
 }
 complete bash "$root/share/bash-completion/completions/tollgate"

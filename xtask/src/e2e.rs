@@ -62,9 +62,7 @@ fn accepts_skipped(ci: Option<&OsStr>, tests: Tally) -> bool {
 /// A benchmark that was killed leaves the kernel's audit as it was measured, with a note of what it was. Many
 /// tests need an audit that nobody uses.
 fn put_back(repository: &Repository) -> Result<bool, Box<dyn Error>> {
-    succeeds(
-        Command::new(repository.target().join("release/tollgate")).args(["bench", "--restore"]),
-    )
+    succeeds(Command::new(repository.target().join("release/tollgate-bench")).arg("--restore"))
 }
 
 fn end_to_end(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {

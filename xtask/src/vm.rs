@@ -144,7 +144,7 @@ pub(crate) fn test(repository: &Repository, tests: &mut Tally) -> Result<bool, B
 /// # Errors
 /// When cargo cannot be started.
 pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
-    let packages = ["--package", "tollgate", "--package", "vm"];
+    let packages = ["bench", "tollgate", "vm"].map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--release", "--locked"]);
     succeeds(command.args(packages))
 }

@@ -1,30 +1,32 @@
-//! What crosses between the kernel side and user space: mirrors of `bpf/wire.h`.
+//! The interface to the BPF programs: the structs and constants of `bpf/wire.h` in Rust.
 //!
-//! Only shapes and constants live here; what they mean is said in `wire.h`. A layout test compares
-//! every offset with the BTF of the built object.
+//! `wire.h` documents each of them. A layout test compares sizes and offsets with the BTF of the built
+//! object, and two others compare the constants with the text of `wire.h`.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
+/// The previous version. Its events have the same layout; only names changed.
+pub(crate) const PREVIOUS_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;
 pub(crate) const B32: u32 = 1;
-pub(crate) const NO_CALL: u32 = u32::MAX;
-pub(crate) const NO_SPOT: u32 = u32::MAX;
-pub(crate) const KEEP: u32 = 0x8000_0000;
+pub(crate) const NO_SYSCALL: u32 = u32::MAX;
+pub(crate) const NO_BLOOM_BIT: u32 = u32::MAX;
+pub(crate) const RECORD: u32 = 0x8000_0000;
 pub(crate) const DENY: u32 = 0x4000_0000;
 pub(crate) const RULE_BITS: u32 = 16;
 pub(crate) const EPOCHS: u16 = 16384;
-/// `NO_EPOCH` of `bpf/plan.bpf.h`.
+/// No previous plan: `NO_EPOCH` of `bpf/lib/plan.bpf.h`.
 pub(crate) const NO_EPOCH: u32 = u32::MAX;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
 pub(crate) const ITEMS: usize = 8;
 pub(crate) const URING_FIRST: u32 = 2048;
-pub(crate) const CALLS: u32 = 2176;
+pub(crate) const PLAN_ENTRIES: u32 = 2176;
 pub(crate) const LOST: usize = 4;
-pub(crate) const CUT: usize = 8;
+pub(crate) const TRUNC: usize = 8;
 
 pub(crate) const COMM_LEN: usize = 16;
 
@@ -44,7 +46,7 @@ pub(crate) const OBJECT_CREATED: u8 = 4;
 pub(crate) const OBJECT_NAMED: u8 = 8;
 pub(crate) const OBJECT_KERNEL: u8 = 16;
 pub(crate) const OBJECT_WALKED: u8 = 32;
-pub(crate) const OBJECT_LEFT_OUT: u8 = 64;
+pub(crate) const OBJECT_FS_EXCLUDED: u8 = 64;
 pub(crate) const OBJECT_REMOVED: u8 = 128;
 
 pub(crate) const FACT_CREDS: u32 = 1;
@@ -53,32 +55,32 @@ pub(crate) const FACT_OBJECTS: u32 = 4;
 pub(crate) const FACT_EXE: u32 = 8;
 pub(crate) const FACT_OPEN_HOW: u32 = 16;
 pub(crate) const FACT_OPEN_FLAGS: u32 = 32;
-pub(crate) const FACT_ENTRY: u32 = 64;
+pub(crate) const FACT_ENTER_STATE: u32 = 64;
 pub(crate) const FACT_EXEC: u32 = 128;
 pub(crate) const FACT_FORKS: u32 = 256;
-pub(crate) const FACT_SEEN: u32 = 512;
-pub(crate) const FACT_WATCHED: u32 = 1024;
-pub(crate) const FACT_NAMED: u32 = 2048;
+pub(crate) const FACT_HOOKED: u32 = 512;
+pub(crate) const FACT_WATCH_ONLY: u32 = 1024;
+pub(crate) const FACT_HOOKED_NAMES: u32 = 2048;
 
 pub(crate) const FACT_AUX: u32 = 4096;
-pub(crate) const FACT_MARK: u32 = 8192;
+pub(crate) const FACT_TASK_MARK: u32 = 8192;
 pub(crate) const FACT_SADDR: u32 = 16384;
 pub(crate) const FACT_DENY: u32 = 32768;
 
-pub(crate) const DETAIL_PIPE: u8 = 1;
-pub(crate) const DETAIL_SOCKETPAIR: u8 = 2;
-pub(crate) const DETAIL_SOCKETCALL: u8 = 3;
-pub(crate) const DETAIL_MMAP: u8 = 4;
-pub(crate) const DETAIL_OLD_MMAP: u8 = 5;
-pub(crate) const DETAIL_OPENAT2: u8 = 6;
-pub(crate) const DETAIL_CAPSET: u8 = 7;
+pub(crate) const AUX_SOURCE_PIPE: u8 = 1;
+pub(crate) const AUX_SOURCE_SOCKETPAIR: u8 = 2;
+pub(crate) const AUX_SOURCE_SOCKETCALL: u8 = 3;
+pub(crate) const AUX_SOURCE_MMAP: u8 = 4;
+pub(crate) const AUX_SOURCE_OLD_MMAP: u8 = 5;
+pub(crate) const AUX_SOURCE_OPENAT2: u8 = 6;
+pub(crate) const AUX_SOURCE_CAPSET: u8 = 7;
 
 pub(crate) const ADDRESS_SECOND: u8 = 1;
 pub(crate) const ADDRESS_FIFTH: u8 = 2;
-pub(crate) const ADDRESS_MESSAGE: u8 = 3;
-pub(crate) const ADDRESS_MESSAGES: u8 = 4;
+pub(crate) const ADDRESS_MSGHDR: u8 = 3;
+pub(crate) const ADDRESS_MMSGHDR: u8 = 4;
 pub(crate) const ADDRESS_SOCKETCALL: u8 = 5;
-pub(crate) const ADDRESS_ANSWER: u8 = 128;
+pub(crate) const ADDRESS_OUTPUT: u8 = 128;
 
 pub(crate) const AUX_WORDS: usize = 15;
 pub(crate) const AUX_IPC: u32 = 1303;
@@ -97,20 +99,20 @@ pub(crate) const AUX_TIME_INJOFFSET: u32 = 1332;
 pub(crate) const AUX_TIME_ADJNTPVAL: u32 = 1333;
 pub(crate) const AUX_OPENAT2: u32 = 1337;
 
-pub(crate) const PLACE_PATH: u8 = 1;
-pub(crate) const PLACE_AT: u8 = 2;
-pub(crate) const PLACE_FD: u8 = 3;
-pub(crate) const PLACE_OPENED: u8 = 4;
-pub(crate) const PLACE_OPENED_AT: u8 = 5;
-pub(crate) const PLACE_EXEC: u8 = 6;
-pub(crate) const PLACE_EXEC_AT: u8 = 7;
-pub(crate) const PLACE_TEXT: u8 = 8;
-pub(crate) const PLACE_SEEN: u8 = 9;
+pub(crate) const LOOKUP_PATH: u8 = 1;
+pub(crate) const LOOKUP_AT: u8 = 2;
+pub(crate) const LOOKUP_FD: u8 = 3;
+pub(crate) const LOOKUP_OPENED: u8 = 4;
+pub(crate) const LOOKUP_OPENED_AT: u8 = 5;
+pub(crate) const LOOKUP_EXEC: u8 = 6;
+pub(crate) const LOOKUP_EXEC_AT: u8 = 7;
+pub(crate) const LOOKUP_TEXT: u8 = 8;
+pub(crate) const LOOKUP_HOOKED: u8 = 9;
 
-pub(crate) const PART_NORMAL: u8 = 1;
-pub(crate) const PART_PARENT: u8 = 2;
-pub(crate) const PART_DELETE: u8 = 3;
-pub(crate) const PART_CREATE: u8 = 4;
+pub(crate) const NAMETYPE_NORMAL: u8 = 1;
+pub(crate) const NAMETYPE_PARENT: u8 = 2;
+pub(crate) const NAMETYPE_DELETE: u8 = 3;
+pub(crate) const NAMETYPE_CREATE: u8 = 4;
 
 pub(crate) const EFFECT_USE: u8 = 0;
 pub(crate) const EFFECT_CREATE: u8 = 1;
@@ -146,7 +148,7 @@ pub(crate) struct WireCounts {
     pub(crate) matched: u64,
     pub(crate) delivered: u64,
     pub(crate) lost: [u64; LOST],
-    pub(crate) cut: [u64; CUT],
+    pub(crate) truncated: [u64; TRUNC],
     _pad: [u64; 2],
 }
 
@@ -155,7 +157,7 @@ pub(crate) struct WireCounts {
 )]
 #[repr(C)]
 pub(crate) struct WireShape {
-    pub(crate) place: u8,
+    pub(crate) lookup: u8,
     pub(crate) dir: u8,
     pub(crate) arg: u8,
     pub(crate) effect: u8,
@@ -165,15 +167,14 @@ pub(crate) struct WireShape {
     Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
 )]
 #[repr(C)]
-pub(crate) struct WireCall {
+pub(crate) struct WireSyscall {
     pub(crate) tests: u32,
     pub(crate) tests_unwatched: u32,
     pub(crate) facts: u32,
     pub(crate) open_arg: u8,
     pub(crate) watch_perm: u8,
     pub(crate) epoch: u16,
-    pub(crate) detail: u8,
-    /// Where its socket address is; 0 when it has none.
+    pub(crate) aux_source: u8,
     pub(crate) address: u8,
     pub(crate) _pad: [u8; 6],
     pub(crate) objects: [WireShape; OBJECTS],
@@ -206,9 +207,9 @@ pub(crate) struct WireInodeKey {
     Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Eq,
 )]
 #[repr(C)]
-pub(crate) struct WireWatched {
+pub(crate) struct WireInodeWatch {
     pub(crate) watch: u32,
-    pub(crate) sole_spot: u32,
+    pub(crate) sole_bloom_bit: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -250,7 +251,7 @@ pub(crate) struct WireEvent {
     pub(crate) subj_len: u16,
     pub(crate) subj_mode: u8,
     pub(crate) objects: u8,
-    pub(crate) details: u8,
+    pub(crate) aux_count: u8,
     pub(crate) uring_op: u8,
 }
 
@@ -282,13 +283,13 @@ pub(crate) struct WireObject {
     pub(crate) name_len: u16,
     pub(crate) flags: u8,
     pub(crate) effect: u8,
-    pub(crate) place: u8,
+    pub(crate) lookup: u8,
     pub(crate) named_by: u8,
     pub(crate) path_len: u16,
 }
 
-/// Index of a member of a struct as 32-bit words: how tests address facts. 64-bit members give their
-/// low word, which is what the kernel compares.
+/// Index of a struct member in 32-bit words, as tests address facts. A 64-bit member gives its low word,
+/// which is what the kernel's audit compares.
 macro_rules! word {
     ($ty:ident.$($member:ident).+) => {
         u16::try_from(core::mem::offset_of!($ty, $($member).+) / 4)
@@ -299,13 +300,13 @@ pub(crate) use word;
 
 #[cfg(test)]
 mod tests {
-    use audit::plan::filesystem::Filesystems;
+    use audit::plan::filesystem_list::FilesystemList;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
     use super::*;
 
-    /// Shape of one mirrored struct: name in `wire.h`, size, members with their offsets.
+    /// Layout of one struct: name in `wire.h`, size, members with their offsets.
     type Layout = (&'static str, usize, Vec<(&'static str, usize)>);
 
     macro_rules! layout {
@@ -316,19 +317,19 @@ mod tests {
 
     fn layouts() -> Vec<Layout> {
         vec![
-            layout!(WireCounts as "wire_counts": matched, delivered, lost, cut, _pad),
-            layout!(WireShape as "wire_shape": place, dir, arg, effect),
-            layout!(WireCall as "wire_call": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, detail, address, _pad, objects),
+            layout!(WireCounts as "wire_counts": matched, delivered, lost, truncated, _pad),
+            layout!(WireShape as "wire_shape": lookup, dir, arg, effect),
+            layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
-            layout!(WireWatched as "wire_watched": watch, sole_spot),
+            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_bloom_bit),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, exe_len,
-                cwd_len, proctitle_len, sockaddr_len, subj_len, subj_mode, objects, details, uring_op),
+                cwd_len, proctitle_len, sockaddr_len, subj_len, subj_mode, objects, aux_count, uring_op),
             layout!(WireAux as "wire_aux": kind, _pad, word),
             layout!(WireInode as "wire_inode": ino, dev, rdev, mode, uid, gid, _pad),
-            layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, place, named_by, path_len),
+            layout!(WireObject as "wire_object": inode, parent, name_len, flags, effect, lookup, named_by, path_len),
         ]
     }
 
@@ -374,21 +375,21 @@ mod tests {
         let at = |list: &[String], name: &str| {
             u8::try_from(list.iter().position(|entry| entry == name).unwrap()).unwrap()
         };
-        let place = enumerators("wire_place");
+        let lookup = enumerators("wire_lookup");
         for (name, value) in [
-            ("NONE", WireShape::default().place),
-            ("PATH", PLACE_PATH),
-            ("AT", PLACE_AT),
-            ("FD", PLACE_FD),
-            ("OPENED", PLACE_OPENED),
-            ("OPENED_AT", PLACE_OPENED_AT),
-            ("EXEC", PLACE_EXEC),
-            ("EXEC_AT", PLACE_EXEC_AT),
-            ("TEXT", PLACE_TEXT),
+            ("NONE", WireShape::default().lookup),
+            ("PATH", LOOKUP_PATH),
+            ("AT", LOOKUP_AT),
+            ("FD", LOOKUP_FD),
+            ("OPENED", LOOKUP_OPENED),
+            ("OPENED_AT", LOOKUP_OPENED_AT),
+            ("EXEC", LOOKUP_EXEC),
+            ("EXEC_AT", LOOKUP_EXEC_AT),
+            ("TEXT", LOOKUP_TEXT),
         ] {
-            assert_eq!(at(&place, &format!("WIRE_PLACE_{name}")), value, "{name}");
+            assert_eq!(at(&lookup, &format!("WIRE_LOOKUP_{name}")), value, "{name}");
         }
-        let test = enumerators("wire_kind_of_test");
+        let test = enumerators("wire_test_kind");
         for (name, value) in [
             ("DECIDE", TEST_DECIDE),
             ("END", TEST_END),
@@ -428,7 +429,7 @@ mod tests {
             assert_eq!(at(&effect, &format!("WIRE_EFFECT_{name}")), value, "{name}");
         }
         assert_eq!(enumerators("wire_lost").len(), LOST + 1);
-        assert_eq!(enumerators("wire_cut").len(), CUT + 1);
+        assert_eq!(enumerators("wire_trunc").len(), TRUNC + 1);
     }
 
     #[test]
@@ -448,13 +449,13 @@ mod tests {
         for (name, value) in [
             ("WIRE_VERSION", u64::from(VERSION)),
             ("WIRE_SYSCALLS", u64::from(SYSCALLS)),
-            ("WIRE_NO_CALL", u64::from(NO_CALL)),
-            ("WIRE_NO_SPOT", u64::from(NO_SPOT)),
-            ("WIRE_KEEP", u64::from(KEEP)),
+            ("WIRE_NO_SYSCALL", u64::from(NO_SYSCALL)),
+            ("WIRE_NO_BLOOM_BIT", u64::from(NO_BLOOM_BIT)),
+            ("WIRE_RECORD", u64::from(RECORD)),
             ("WIRE_OBJECTS", OBJECTS as u64),
             ("WIRE_ITEMS", ITEMS as u64),
             ("WIRE_URING_FIRST", URING_FIRST.into()),
-            ("WIRE_CALLS", CALLS.into()),
+            ("WIRE_PLAN_ENTRIES", PLAN_ENTRIES.into()),
             ("WIRE_PROCTITLE_BYTES", PROCTITLE_BYTES as u64),
             ("WIRE_EVENT_RETURNED", u64::from(EVENT_RETURNED)),
             ("WIRE_EVENT_SCRIPT", u64::from(EVENT_SCRIPT)),
@@ -469,23 +470,23 @@ mod tests {
             ("WIRE_OBJECT_CREATED", u64::from(OBJECT_CREATED)),
             ("WIRE_OBJECT_NAMED", u64::from(OBJECT_NAMED)),
             ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
-            ("WIRE_OBJECT_LEFT_OUT", u64::from(OBJECT_LEFT_OUT)),
+            ("WIRE_OBJECT_FS_EXCLUDED", u64::from(OBJECT_FS_EXCLUDED)),
             ("WIRE_OBJECT_REMOVED", u64::from(OBJECT_REMOVED)),
-            ("WIRE_FILESYSTEMS", Filesystems::MOST as u64),
+            ("WIRE_FILESYSTEMS", FilesystemList::MOST as u64),
             ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
             ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
             ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),
             ("WIRE_FACT_EXE", u64::from(FACT_EXE)),
             ("WIRE_FACT_OPEN_HOW", u64::from(FACT_OPEN_HOW)),
             ("WIRE_FACT_OPEN_FLAGS", u64::from(FACT_OPEN_FLAGS)),
-            ("WIRE_FACT_ENTRY", u64::from(FACT_ENTRY)),
+            ("WIRE_FACT_ENTER_STATE", u64::from(FACT_ENTER_STATE)),
             ("WIRE_FACT_EXEC", u64::from(FACT_EXEC)),
             ("WIRE_FACT_FORKS", u64::from(FACT_FORKS)),
             ("WIRE_FACT_AUX", u64::from(FACT_AUX)),
-            ("WIRE_FACT_MARK", u64::from(FACT_MARK)),
+            ("WIRE_FACT_TASK_MARK", u64::from(FACT_TASK_MARK)),
             ("WIRE_FACT_SADDR", u64::from(FACT_SADDR)),
             ("WIRE_FACT_DENY", u64::from(FACT_DENY)),
-            ("WIRE_ADDRESS_ANSWER", u64::from(ADDRESS_ANSWER)),
+            ("WIRE_ADDRESS_OUTPUT", u64::from(ADDRESS_OUTPUT)),
         ] {
             assert_eq!(defined(name), value, "{name}");
         }

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use audit::plan::hook::EngineKind;
 
-use crate::load::OBJECTS;
-
 /// Why an engine could not start, or take another plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,8 +16,11 @@ pub enum EngineError {
     #[error("cannot open the BPF object")]
     Open(#[source] libbpf_rs::Error),
     /// So many objects were loaded that there is no room for another.
-    #[error("programs were loaded {OBJECTS} times; restart the daemon to load more")]
-    Places,
+    #[error("programs were loaded {most} times; restart the daemon to load more")]
+    NoObjectSlot {
+        /// How often they can be.
+        most: usize,
+    },
     /// The kernel refused a program or a map.
     #[error(
         "kernel {kernel} refuses the programs of engine {} ({refused}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
@@ -47,15 +48,15 @@ pub enum EngineError {
     },
     /// A plan is larger than the running engine can take.
     #[error(
-        "the rules need {needed} {what}, and this daemon has room for {room}; restart it to make more"
+        "the rules need {needed} {what}, and this daemon has room for {capacity}; restart it to make more"
     )]
-    Room {
+    Capacity {
         /// What there is too much of.
         what: &'static str,
         /// How much.
         needed: usize,
         /// How much there is room for.
-        room: u32,
+        capacity: u32,
     },
     /// The tracepoints could not be looked up.
     #[error(
@@ -118,7 +119,7 @@ pub enum EngineError {
     #[error(
         "the kernel does not run programs on its functions; `sysctl kernel.ftrace_enabled=1` makes it run them"
     )]
-    Blind,
+    HooksDisabled,
     /// Something cannot be pinned, or what was pinned cannot be found.
     #[error("cannot pin, or find pinned, {what}")]
     Pinned {

@@ -2,62 +2,46 @@
 //!
 //! [`Engine::start`] loads the programs, gives them the plan and attaches them to the hooks that the plan
 //! needs; [`Ring`] hands over the events as bytes, and [`Decoder`] turns those into
-//! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`Pins`] has names for
-//! what outlives it, and [`Survivors`] are what a daemon before this one has left there.
+//! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`PinDirectory`] has names for
+//! what outlives it, and [`InheritedState`] are what a daemon before this one has left there.
 //!
 //! What events mean, how they are written and where they go is
 //! left to the crates `audit` and `tollgate`.
 
 mod abi;
 mod attach;
-mod aux;
-mod child;
-mod clock;
-mod data;
+mod compile;
 mod decode;
-mod descriptor;
 mod engine;
+mod epoch;
 mod error;
-mod function;
-mod heartbeat;
-mod hints;
-mod inherited;
-mod items;
-mod keys;
-mod ledger;
+mod handover;
+mod hooks;
 mod load;
-mod lower;
-mod maps;
-mod memory;
-mod note;
-mod passing;
-mod pins;
-mod probe;
-mod program;
-mod reap;
-mod refusal;
+mod options;
 mod ring;
-mod spot;
+mod skeleton;
 mod stats;
-mod survive;
-mod thread;
-mod tracefs;
-pub mod uring;
-mod watch;
+mod sys;
 
-pub use attach::Attached;
-pub use child::unblock_signals;
-pub use clock::{Clock, Moment};
-pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};
-pub use engine::{Detaching, Engine, Options, locked_in};
+pub use decode::rule_keys::RuleKeys;
+pub use decode::{
+    DecodeError, Decoder, EventContext, has_kernel_stamp, sample_jiffies, sample_rule,
+};
+pub use engine::{Engine, PendingDetach};
+pub use epoch::Epoch;
 pub use error::EngineError;
-pub use keys::{Epoch, Keys};
-pub use ledger::{Mark, Receipt, Span};
-pub use load::{Places, Storage};
-pub use passing::{receive_with, send_with};
-pub use pins::{PinError, Pins};
-pub use probe::Probe;
-pub use ring::{Events, Ring, Wake};
-pub use stats::{Cut, Lost, Runs, Stats};
-pub use survive::{Left, Survivors};
-pub use thread::boost;
+pub use handover::lock_note::read_lock_note;
+pub use handover::pins::{PinDirectory, PinError};
+pub use handover::{InheritedState, PinnedState};
+pub use hooks::attach_point::AttachedHooks;
+pub use hooks::kernel_probe::KernelProbe;
+pub use load::{ObjectSlots, ObjectStorage};
+pub use options::EngineOptions;
+pub use ring::checkpoint::{CommitToken, FileRange, Position};
+pub use ring::clock::{ClockReading, TickClock};
+pub use ring::{Ring, RingReader, Wake};
+pub use stats::{EngineStats, LossReason, ProgramRuns, Truncation};
+pub use sys::fd_passing::{recv_with_fd, send_with_fd};
+pub use sys::priority::set_nice;
+pub use sys::signal_mask::unblock_signals;

@@ -1,52 +1,54 @@
-//! Features of the kernel's audit that hold whether or not it is enabled.
+//! The audit feature `loginuid_immutable`, which applies whether or not audit is enabled.
 
 use std::io;
 
-use crate::protocol::{AUDIT_GET_FEATURE, AUDIT_SET_FEATURE, open, request_with, word};
+use crate::protocol::{
+    AUDIT_GET_FEATURE, AUDIT_SET_FEATURE, change, open_socket, read_u32, request, to_bytes,
+};
 
-/// `AUDIT_FEATURE_VERSION` there.
+/// `AUDIT_FEATURE_VERSION` of `include/uapi/linux/audit.h`, Linux 6.12.
 const VERSION: u32 = 1;
-/// `AUDIT_FEATURE_TO_MASK(AUDIT_FEATURE_LOGINUID_IMMUTABLE)` there.
+/// `AUDIT_FEATURE_TO_MASK(AUDIT_FEATURE_LOGINUID_IMMUTABLE)`.
 const LOGINUID_IMMUTABLE: u32 = 1 << 1;
 
-/// Whether login uids can be changed once they are set.
+/// State of the feature that forbids changing a login UID once it is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoginuidImmutable {
-    /// They cannot.
+    /// The feature is enabled.
     pub on: bool,
-    /// That can no longer be changed before the machine starts again.
+    /// The feature cannot be changed until reboot.
     pub locked: bool,
 }
 
 impl LoginuidImmutable {
-    /// Asks the kernel; `None` when it does not know the feature.
+    /// Reads the state from the kernel; `None` when the kernel lacks the feature.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_AUDIT_CONTROL`, `EPROTONOSUPPORT` or `ECONNREFUSED` when the kernel has no
-    /// audit or this is not its first user namespace.
-    pub fn ask() -> io::Result<Option<Self>> {
+    /// `EPERM` without `CAP_AUDIT_CONTROL` or outside the initial PID namespace; `ECONNREFUSED` outside the
+    /// initial user namespace; `EPROTONOSUPPORT` when the kernel has no audit.
+    pub fn query() -> io::Result<Option<Self>> {
         let mut found = None;
-        request_with(&open()?, AUDIT_GET_FEATURE, &[], |kind, body| {
+        request(&open_socket()?, AUDIT_GET_FEATURE, &[], |kind, body| {
             if kind == AUDIT_GET_FEATURE {
-                found = Self::read(body);
+                found = Self::parse(body);
             }
         })?;
         Ok(found)
     }
 
-    /// Has the kernel refuse changes of login uids from now on, until the machine starts again.
+    /// Enables the feature and locks it until reboot.
     ///
     /// # Errors
-    /// As [`Self::ask`]; `EPERM` also when it was locked otherwise.
+    /// As [`Self::query`]; `EPERM` also when it is locked in the off state.
     pub fn lock() -> io::Result<()> {
         let mask = LOGINUID_IMMUTABLE;
-        let body = [VERSION, mask, mask, mask].map(u32::to_ne_bytes).concat();
-        request_with(&open()?, AUDIT_SET_FEATURE, &body, |_, _| {})
+        let body = to_bytes(&[VERSION, mask, mask, mask]);
+        change(&open_socket()?, AUDIT_SET_FEATURE, &body)
     }
 
-    /// From `struct audit_features`: version, what is known, what is on, what is locked.
-    fn read(body: &[u8]) -> Option<Self> {
-        let has = |at| Some(word(body, at)? & LOGINUID_IMMUTABLE != 0);
+    /// Parses `struct audit_features`: `vers`, `mask` (known), `features` (enabled), `lock`.
+    fn parse(body: &[u8]) -> Option<Self> {
+        let has = |offset| Some(read_u32(body, offset)? & LOGINUID_IMMUTABLE != 0);
         let known = has(4)?;
         let (on, locked) = (has(8)?, has(12)?);
         known.then_some(Self { on, locked })
@@ -58,14 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_read_word_by_word() {
-        let body = |words: [u32; 4]| words.map(u32::to_ne_bytes).concat();
-        let read = |words| LoginuidImmutable::read(&body(words));
+    fn audit_features_are_parsed() {
+        let parse = |words: [u32; 4]| LoginuidImmutable::parse(&to_bytes(&words));
         let state = |on, locked| Some(LoginuidImmutable { on, locked });
-        assert_eq!(read([1, 3, 0, 0]), state(false, false));
-        assert_eq!(read([1, 3, 2, 2]), state(true, true));
-        assert_eq!(read([1, 3, 2, 1]), state(true, false));
-        assert_eq!(read([1, 1, 2, 2]), None);
-        assert_eq!(LoginuidImmutable::read(&[0; 8]), None);
+        assert_eq!(parse([1, 3, 0, 0]), state(false, false));
+        assert_eq!(parse([1, 3, 2, 2]), state(true, true));
+        assert_eq!(parse([1, 3, 2, 1]), state(true, false));
+        assert_eq!(parse([1, 1, 2, 2]), None);
+        assert_eq!(LoginuidImmutable::parse(&[0; 8]), None);
     }
 }

@@ -3,10 +3,10 @@
 //! | module | does |
 //! | --- | --- |
 //! | `socket` | reads and changes settings and rules |
-//! | `state` | tells whether the kernel's audit slows syscalls down |
-//! | `feature` | reads and locks `loginuid_immutable` |
+//! | `summary` | tells whether the kernel's audit slows down unaudited syscalls |
+//! | `feature` | reads and locks the feature `loginuid_immutable` |
 //! | `records` | receives the records that the kernel sends |
-//! | `protocol` | netlink headers, requests and acknowledgements |
+//! | `protocol` | encodes requests, parses replies and acknowledgements |
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +14,9 @@ mod feature;
 mod protocol;
 mod records;
 mod socket;
-mod state;
+mod summary;
 
 pub use feature::LoginuidImmutable;
-pub use records::{Message, MessageError, MessageStream};
-pub use socket::{AuditControl, AuditSettings, AuditStatus};
-pub use state::KernelAudit;
+pub use records::{KernelRecord, RecordError, RecordStream};
+pub use socket::{AuditSettings, AuditSocket, AuditStatus};
+pub use summary::AuditSummary;

@@ -1,4 +1,8 @@
 //! Netlink messages of the audit family: header, requests, acknowledgements.
+//!
+//! ```text
+//! u32 length, u16 type, u16 flags, u32 sequence, u32 port; then the body
+//! ```
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -17,8 +21,13 @@ pub(crate) const AUDIT_DEL_RULE: u16 = 1012;
 pub(crate) const AUDIT_LIST_RULES: u16 = 1013;
 pub(crate) const AUDIT_SET_FEATURE: u16 = 1018;
 pub(crate) const AUDIT_GET_FEATURE: u16 = 1019;
-/// `mask` of `struct audit_status`: the member `pid` is set.
+/// Bits of `mask` in `struct audit_status`: the members to set.
+pub(crate) const AUDIT_STATUS_ENABLED: u32 = 0x01;
+pub(crate) const AUDIT_STATUS_FAILURE: u32 = 0x02;
 pub(crate) const AUDIT_STATUS_PID: u32 = 0x04;
+pub(crate) const AUDIT_STATUS_RATE_LIMIT: u32 = 0x08;
+pub(crate) const AUDIT_STATUS_BACKLOG_LIMIT: u32 = 0x10;
+pub(crate) const AUDIT_STATUS_BACKLOG_WAIT_TIME: u32 = 0x20;
 /// `flags` of `struct audit_rule_data`: the filter list `task`.
 pub(crate) const AUDIT_FILTER_TASK: u32 = 1;
 /// `action` of `struct audit_rule_data`.
@@ -30,53 +39,55 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 /// `sizeof(struct nlmsghdr)`.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// No audit message is longer.
+/// Receive buffer; no audit message is longer.
 pub(crate) const MESSAGE_BYTES: usize = 16 << 10;
+const REPLY_TIMEOUT_SECONDS: i64 = 2;
 
-pub(crate) fn open() -> io::Result<OwnedFd> {
+/// Opens an audit netlink socket.
+///
+/// # Errors
+/// `EPROTONOSUPPORT` when the kernel has no audit.
+pub(crate) fn open_socket() -> io::Result<OwnedFd> {
     let socket = socket(
         AddressFamily::Netlink,
         SockType::Raw,
         SockFlag::SOCK_CLOEXEC,
         SockProtocol::NetlinkAudit,
     )?;
-    setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(2))?;
+    let timeout = TimeVal::seconds(REPLY_TIMEOUT_SECONDS);
+    setsockopt(&socket, sockopt::ReceiveTimeout, &timeout)?;
     Ok(socket)
 }
 
-/// Sends a request without a body and hands every message of the answer to `take`.
-pub(crate) fn request(socket: &OwnedFd, kind: u16, take: impl FnMut(u16, &[u8])) -> io::Result<()> {
-    request_with(socket, kind, &[], take)
-}
-
-/// Sends a request and hands every message of the answer to `take`.
-pub(crate) fn request_with(
+/// Sends a request, passes type and body of each reply to `on_reply`, and waits for the acknowledgement.
+///
+/// # Errors
+/// The errno in the kernel's acknowledgement; `EAGAIN` when the kernel does not reply in time.
+pub(crate) fn request(
     socket: &OwnedFd,
     kind: u16,
     body: &[u8],
-    mut take: impl FnMut(u16, &[u8]),
+    mut on_reply: impl FnMut(u16, &[u8]),
 ) -> io::Result<()> {
     send(socket, kind, body)?;
-    let mut answer = vec![0; MESSAGE_BYTES];
-    // The acknowledgement may come before the answer; a list ends with a message of its own, and what
-    // only asks for a change has no other answer.
+    let mut buffer = vec![0; MESSAGE_BYTES];
+    // The acknowledgement may precede the reply. `NLMSG_DONE` ends a list; a change has no reply.
     let mut acknowledged = false;
-    let mut answered = !matches!(kind, AUDIT_GET | AUDIT_LIST_RULES | AUDIT_GET_FEATURE);
-    while !(acknowledged && answered) {
-        let len = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        let mut rest = answer.get(..len).unwrap_or_default();
-        while let Some((kind, body, next)) = next_message(rest) {
+    let mut replied = !matches!(kind, AUDIT_GET | AUDIT_LIST_RULES | AUDIT_GET_FEATURE);
+    while !(acknowledged && replied) {
+        let len = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
+        let mut rest = buffer.get(..len).unwrap_or_default();
+        while let Some((kind, body, next)) = split_message(rest) {
             rest = next;
             match kind {
-                NLMSG_ERROR => match word(body, 0).map(u32::cast_signed) {
-                    Some(0) => acknowledged = true,
-                    Some(errno) => return Err(io::Error::from_raw_os_error(-errno)),
-                    None => return Err(io::ErrorKind::InvalidData.into()),
-                },
-                NLMSG_DONE => answered = true,
+                NLMSG_ERROR => {
+                    parse_ack(body)?;
+                    acknowledged = true;
+                }
+                NLMSG_DONE => replied = true,
                 kind => {
-                    take(kind, body);
-                    answered |= matches!(kind, AUDIT_GET | AUDIT_GET_FEATURE);
+                    on_reply(kind, body);
+                    replied |= matches!(kind, AUDIT_GET | AUDIT_GET_FEATURE);
                 }
             }
         }
@@ -84,7 +95,15 @@ pub(crate) fn request_with(
     Ok(())
 }
 
-/// Sends a request that is to be acknowledged.
+/// Sends a change and waits for the acknowledgement.
+///
+/// # Errors
+/// As [`request`].
+pub(crate) fn change(socket: &OwnedFd, kind: u16, body: &[u8]) -> io::Result<()> {
+    request(socket, kind, body, |_, _| {})
+}
+
+/// Sends a message that the kernel acknowledges.
 pub(crate) fn send(socket: &OwnedFd, kind: u16, body: &[u8]) -> io::Result<()> {
     let bytes = HEADER_BYTES + body.len();
     let length = u32::try_from(bytes).map_err(|_too_long| io::ErrorKind::InvalidInput)?;
@@ -104,11 +123,22 @@ pub(crate) fn send(socket: &OwnedFd, kind: u16, body: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Type and body of the first message, and the bytes after it; `None` at the end, or at bytes that are
-/// no message.
-fn next_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
-    let len = usize::try_from(word(bytes, 0)?).ok()?;
-    let kind = u16::from_ne_bytes([*bytes.get(4)?, *bytes.get(5)?]);
+/// Result in the body of an `NLMSG_ERROR` message.
+///
+/// # Errors
+/// The errno in it.
+pub(crate) fn parse_ack(body: &[u8]) -> io::Result<()> {
+    match read_u32(body, 0).map(u32::cast_signed) {
+        Some(0) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Type and body of the first message, and the bytes after it; `None` at the end and when malformed.
+fn split_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let len = usize::try_from(read_u32(bytes, 0)?).ok()?;
+    let kind = message_type(bytes)?;
     let body = bytes.get(HEADER_BYTES..len)?;
     Some((
         kind,
@@ -117,9 +147,20 @@ fn next_message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     ))
 }
 
-pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    let word = bytes.get(at..at.checked_add(4)?)?;
+/// `nlmsg_type` of a message.
+pub(crate) fn message_type(message: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes([*message.get(4)?, *message.get(5)?]))
+}
+
+/// The `u32` at an offset, in native byte order.
+pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
+    let word = bytes.get(offset..offset.checked_add(4)?)?;
     Some(u32::from_ne_bytes(word.try_into().ok()?))
+}
+
+/// `u32`s as bytes, in native byte order.
+pub(crate) fn to_bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 #[cfg(test)]
@@ -130,9 +171,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end_as_messages(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_split_into_messages(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut rest = bytes.as_slice();
-            while let Some((_, body, next)) = next_message(rest) {
+            while let Some((_, body, next)) = split_message(rest) {
                 prop_assert!(body.len() < rest.len() && next.len() < rest.len());
                 rest = next;
             }

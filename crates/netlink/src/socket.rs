@@ -1,76 +1,87 @@
-//! The kernel's own audit, changed and put back over netlink.
+//! The control side of the kernel's own audit: settings, rules, registration.
 //!
-//! Rules are kept as the kernel lists them and given back byte for byte, so that what `auditctl -l` shows
-//! afterwards is what it showed before, also for fields that no tool here knows.
+//! Rules are raw `struct audit_rule_data`: what [`AuditSocket::rules`] lists can be added again byte for
+//! byte, whatever fields it uses.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
+use audit::ids::MsgType;
+
 use crate::protocol::{
     AUDIT_ADD_RULE, AUDIT_DEL_RULE, AUDIT_FILTER_TASK, AUDIT_GET, AUDIT_LIST_RULES, AUDIT_NEVER,
-    AUDIT_SET, AUDIT_STATUS_PID, open, request, request_with, word,
+    AUDIT_SET, AUDIT_STATUS_BACKLOG_LIMIT, AUDIT_STATUS_BACKLOG_WAIT_TIME, AUDIT_STATUS_ENABLED,
+    AUDIT_STATUS_FAILURE, AUDIT_STATUS_PID, AUDIT_STATUS_RATE_LIMIT, change, open_socket, read_u32,
+    request, to_bytes,
 };
 
-/// `mask` of `struct audit_status`: the members that [`AuditSettings`] has.
-const STATUS_SETTINGS: u32 = 0x01 | 0x02 | 0x08 | 0x10 | 0x20;
-/// `sizeof(struct audit_rule_data)` without text.
+/// `mask` of `struct audit_status`: the members of [`AuditSettings`].
+const ALL_SETTINGS: u32 = AUDIT_STATUS_ENABLED
+    | AUDIT_STATUS_FAILURE
+    | AUDIT_STATUS_RATE_LIMIT
+    | AUDIT_STATUS_BACKLOG_LIMIT
+    | AUDIT_STATUS_BACKLOG_WAIT_TIME;
+/// `sizeof(struct audit_rule_data)` without `buf`.
 const RULE_BYTES: usize = 1040;
-/// Times that a registration which stands in the way is tried to be cleared.
-const CLEARINGS: u32 = 5;
+/// Attempts to replace a registered daemon that may be dead.
+const REPLACE_ATTEMPTS: u32 = 5;
 
-/// What an administrator sets.
+/// Settings of the kernel's audit.
 ///
 /// # Source
 /// `struct audit_status`, `include/uapi/linux/audit.h`, Linux 6.12.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditSettings {
-    /// 0 off, 1 on, 2 on and locked until the next boot.
+    /// 0 off, 1 on, 2 on and locked until reboot.
     pub enabled: u32,
-    /// What the kernel does when it cannot deliver: 0 nothing, 1 a message, 2 panic.
+    /// Action on a lost record: 0 none, 1 printk, 2 panic.
     pub failure: u32,
-    /// Records a second; 0 is no limit.
+    /// Maximum records per second; 0 is unlimited.
     pub rate_limit: u32,
-    /// Records that may wait for a reader.
+    /// Maximum records in the backlog.
     pub backlog_limit: u32,
-    /// How long a task waits for room, in ticks.
+    /// Time that a task waits for room in the backlog.
+    ///
+    /// # Units
+    /// Ticks.
     pub backlog_wait_time: u32,
 }
 
-/// What the kernel answers when it is asked how its audit does.
+/// Settings and counters of the kernel's audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditStatus {
-    /// What is set.
+    /// Settings.
     pub settings: AuditSettings,
-    /// The process that records are sent to; 0 when there is none.
+    /// The registered audit daemon, 0 for none.
     pub pid: u32,
-    /// Records that were lost since boot.
+    /// Records lost since boot.
     pub lost: u32,
-    /// Records that wait for a reader.
+    /// Records in the backlog.
     pub backlog: u32,
 }
 
-/// A connection over which the kernel's audit is asked and changed.
+/// Netlink socket that reads and changes the kernel's audit.
 #[derive(Debug)]
-pub struct AuditControl(OwnedFd);
+pub struct AuditSocket(OwnedFd);
 
-impl AuditControl {
-    /// Connects.
+impl AuditSocket {
+    /// Opens the socket.
     ///
     /// # Errors
-    /// When the kernel has no audit.
+    /// `EPROTONOSUPPORT` when the kernel has no audit.
     pub fn open() -> io::Result<Self> {
-        open().map(Self)
+        open_socket().map(Self)
     }
 
-    /// Asks for settings and counters.
+    /// Reads settings and counters.
     ///
     /// # Errors
     /// `EPERM` without `CAP_AUDIT_CONTROL`.
     pub fn status(&self) -> io::Result<AuditStatus> {
         let mut status = None;
-        request(&self.0, AUDIT_GET, |kind, body| {
+        request(&self.0, AUDIT_GET, &[], |kind, body| {
             if kind == AUDIT_GET {
-                status = read_status(body);
+                status = parse_status(body);
             }
         })?;
         status.ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -79,10 +90,10 @@ impl AuditControl {
     /// Changes all settings.
     ///
     /// # Errors
-    /// `EPERM` also when they are locked.
-    pub fn set(&self, settings: &AuditSettings) -> io::Result<()> {
-        self.change(&[
-            STATUS_SETTINGS,
+    /// `EPERM`, also when the settings are locked.
+    pub fn set_settings(&self, settings: &AuditSettings) -> io::Result<()> {
+        self.set_status(&[
+            ALL_SETTINGS,
             settings.enabled,
             settings.failure,
             0,
@@ -95,13 +106,13 @@ impl AuditControl {
         ])
     }
 
-    /// The rules, in the kernel's order and form.
+    /// Lists the rules, in the kernel's order and encoding.
     ///
     /// # Errors
     /// `EPERM` without `CAP_AUDIT_CONTROL`.
     pub fn rules(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut rules = Vec::new();
-        request(&self.0, AUDIT_LIST_RULES, |kind, body| {
+        request(&self.0, AUDIT_LIST_RULES, &[], |kind, body| {
             if kind == AUDIT_LIST_RULES {
                 rules.push(body.to_vec());
             }
@@ -109,104 +120,112 @@ impl AuditControl {
         Ok(rules)
     }
 
-    /// Adds a rule that [`Self::rules`] gave.
+    /// Adds a rule, encoded as `struct audit_rule_data`.
     ///
     /// # Errors
-    /// `EEXIST` when it is there already; what it says of a rule that it does not take.
-    pub fn add(&self, rule: &[u8]) -> io::Result<()> {
-        request_with(&self.0, AUDIT_ADD_RULE, rule, |_, _| {})
+    /// `EEXIST` when it is loaded already; `EINVAL` and others when the kernel rejects it.
+    pub fn add_rule(&self, rule: &[u8]) -> io::Result<()> {
+        change(&self.0, AUDIT_ADD_RULE, rule)
     }
 
     /// Deletes a rule.
     ///
     /// # Errors
-    /// `ENOENT` when it is not there.
-    pub fn delete(&self, rule: &[u8]) -> io::Result<()> {
-        request_with(&self.0, AUDIT_DEL_RULE, rule, |_, _| {})
+    /// `ENOENT` when it is not loaded.
+    pub fn delete_rule(&self, rule: &[u8]) -> io::Result<()> {
+        change(&self.0, AUDIT_DEL_RULE, rule)
     }
 
-    /// Adds `-a never,task`, without which a task that starts while audit is or was enabled pays for
-    /// audit at each call until it ends.
+    /// Adds `-a never,task`. Without it, a task that starts while audit is enabled, or after it was once
+    /// enabled, enters audit at every syscall until it ends.
     ///
     /// # Errors
-    /// As [`Self::add`].
+    /// As [`Self::add_rule`].
     pub fn add_never_task(&self) -> io::Result<()> {
-        self.add(&never_task())
+        self.add_rule(&never_task())
     }
 
     /// Deletes `-a never,task`.
     ///
     /// # Errors
-    /// As [`Self::delete`].
+    /// As [`Self::delete_rule`].
     pub fn delete_never_task(&self) -> io::Result<()> {
-        self.delete(&never_task())
+        self.delete_rule(&never_task())
     }
 
     /// Deletes all rules.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_AUDIT_CONTROL`, or when they are locked.
+    /// `EPERM` without `CAP_AUDIT_CONTROL`, or when the rules are locked.
     pub fn delete_rules(&self) -> io::Result<()> {
         for rule in self.rules()? {
-            self.delete(&rule)?;
+            self.delete_rule(&rule)?;
         }
         Ok(())
     }
 
-    /// Gives up the place of the process that records are sent to.
+    /// Unregisters this process as audit daemon.
     ///
     /// # Errors
-    /// `EACCES` when another process has it.
+    /// `EACCES` when another process is registered.
     pub fn unregister(&self) -> io::Result<()> {
-        self.change(&[AUDIT_STATUS_PID, 0, 0, 0])
+        self.set_status(&[AUDIT_STATUS_PID, 0, 0, 0])
     }
 
-    /// Makes the kernel forget a reader that has died without saying so.
+    /// Unregisters an audit daemon that died without unregistering.
     ///
-    /// The kernel finds out when it next sends it something, and a process that wants to take its place
-    /// makes it do so; then that process gives the place up.
+    /// The kernel notices a dead daemon when it next sends it a message. An attempt to register makes it
+    /// send one; the attempt after that succeeds, and this process unregisters again.
     ///
     /// # Errors
-    /// `EEXIST` when the reader is alive.
-    pub fn clear_dead_reader(&self) -> io::Result<()> {
-        let own = std::process::id();
+    /// `EEXIST` when the daemon is alive.
+    pub fn unregister_dead_daemon(&self) -> io::Result<()> {
+        let pid = std::process::id();
         for attempt in 1.. {
-            match self.change(&[AUDIT_STATUS_PID, 0, 0, own]) {
+            match self.set_status(&[AUDIT_STATUS_PID, 0, 0, pid]) {
                 Ok(()) => break,
-                Err(error) if attempt == CLEARINGS => return Err(error),
+                Err(error) if attempt == REPLACE_ATTEMPTS => return Err(error),
                 Err(_) => {}
             }
         }
         self.unregister()
     }
 
-    fn change(&self, words: &[u32]) -> io::Result<()> {
-        let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        request_with(&self.0, AUDIT_SET, &body, |_, _| {})
+    /// Sends a user message, which the kernel turns into a record of the same type.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_AUDIT_WRITE`; `EINVAL` when `record_type` is not a user message type.
+    pub fn send_user_message(&self, record_type: MsgType, text: &str) -> io::Result<()> {
+        // The kernel overwrites the last byte with a NUL.
+        change(&self.0, record_type.0, format!("{text}\0").as_bytes())
+    }
+
+    /// Sets members of `struct audit_status`; the first word is `mask`.
+    fn set_status(&self, words: &[u32]) -> io::Result<()> {
+        change(&self.0, AUDIT_SET, &to_bytes(words))
     }
 }
 
+/// The rule `-a never,task`.
 fn never_task() -> Vec<u8> {
-    let mut rule = Vec::with_capacity(RULE_BYTES);
-    rule.extend_from_slice(&AUDIT_FILTER_TASK.to_ne_bytes());
-    rule.extend_from_slice(&AUDIT_NEVER.to_ne_bytes());
+    let mut rule = to_bytes(&[AUDIT_FILTER_TASK, AUDIT_NEVER]);
     rule.resize(RULE_BYTES, 0);
     rule
 }
 
-/// Reads `struct audit_status`; kernels before 3.14 have no wait time in it.
-fn read_status(body: &[u8]) -> Option<AuditStatus> {
+/// Parses `struct audit_status`; before Linux 3.14 it has no `backlog_wait_time`.
+fn parse_status(body: &[u8]) -> Option<AuditStatus> {
     Some(AuditStatus {
         settings: AuditSettings {
-            enabled: word(body, 4)?,
-            failure: word(body, 8)?,
-            rate_limit: word(body, 16)?,
-            backlog_limit: word(body, 20)?,
-            backlog_wait_time: word(body, 36).unwrap_or(0),
+            enabled: read_u32(body, 4)?,
+            failure: read_u32(body, 8)?,
+            rate_limit: read_u32(body, 16)?,
+            backlog_limit: read_u32(body, 20)?,
+            backlog_wait_time: read_u32(body, 36).unwrap_or(0),
         },
-        pid: word(body, 12)?,
-        lost: word(body, 24)?,
-        backlog: word(body, 28)?,
+        pid: read_u32(body, 12)?,
+        lost: read_u32(body, 24)?,
+        backlog: read_u32(body, 28)?,
     })
 }
 
@@ -215,11 +234,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_is_read_by_place() {
-        let words: [u32; 11] = [0xff, 1, 2, 77, 5, 64, 9, 3, 0, 15_000, 4];
-        let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    fn audit_status_is_parsed_by_offset() {
+        let body = to_bytes(&[0xff, 1, 2, 77, 5, 64, 9, 3, 0, 15_000, 4]);
         assert_eq!(
-            read_status(&body),
+            parse_status(&body),
             Some(AuditStatus {
                 settings: AuditSettings {
                     enabled: 1,
@@ -233,6 +251,6 @@ mod tests {
                 backlog: 3,
             })
         );
-        assert_eq!(read_status(&body[..20]), None);
+        assert_eq!(parse_status(&body[..20]), None);
     }
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod auditctl;
 mod augenrules;
-mod bench;
 pub(crate) mod check;
 mod completions;
 mod config;
@@ -44,13 +43,8 @@ enum Command {
     Completions(completions::Args),
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
-    /// Measures what auditing costs on this machine, next to none and to the kernel's own.
-    Bench(bench::Args),
-    /// Runs a workload of `bench`.
-    #[command(name = crate::bench::workload::COMMAND, hide = true)]
-    BenchWorkload(bench::Workload),
     /// Starts programs for `daemon`.
-    #[command(name = crate::launch::COMMAND, hide = true)]
+    #[command(name = crate::helper::COMMAND, hide = true)]
     DaemonLauncher {
         /// What names the programs
         #[arg(long)]
@@ -78,9 +72,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Convert(args) => convert::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
-        Command::Bench(args) => bench::run(&args),
-        Command::BenchWorkload(args) => bench::workload(&args),
-        Command::DaemonLauncher { auditd_conf } => crate::launch::serve(auditd_conf.as_deref()),
+        Command::DaemonLauncher { auditd_conf } => crate::helper::serve(auditd_conf.as_deref()),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
     }

@@ -12,7 +12,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use audit::plan::Plan;
-use audit::plan::hook;
 use libc::{
     SECCOMP_FILTER_FLAG_NEW_LISTENER, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
     SECCOMP_SET_MODE_FILTER, c_ulong, sock_filter, sock_fprog,
@@ -24,14 +23,35 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid, pipe2};
 
+use crate::backend::Backend;
 use crate::filter;
-use crate::memory::Memory;
 use crate::ptrace::{Change, Request, resume, wait};
-use crate::{Carrier, RunError};
+use crate::task::memory::Memory;
+
+/// Why a command cannot be audited here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// No process could be made for it.
+    #[error("cannot start the command")]
+    Start(#[source] io::Error),
+    /// The kernel did not take the filter.
+    #[error("cannot install the seccomp filter")]
+    Filter(#[source] Errno),
+    /// The supervisor may not trace its own child.
+    #[error("cannot trace the command")]
+    Trace(#[source] Errno),
+    /// The memory of its own child may not be read.
+    #[error("cannot read the memory of the command")]
+    Read(#[source] Errno),
+    /// Waiting for stops failed.
+    #[error("cannot wait for the command")]
+    Wait(#[source] Errno),
+}
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub struct Command {
+pub struct CommandSpec {
     /// Path of the program.
     pub program: CString,
     /// Its arguments, its own name first.
@@ -42,9 +62,9 @@ pub struct Command {
 
 /// A command whose first process is about to exec under its filter.
 #[derive(Debug)]
-pub struct Started {
+pub struct TracedCommand {
     pub(crate) child: Pid,
-    pub(crate) carrier: Carrier,
+    pub(crate) carrier: Backend,
     pub(crate) listener: Option<OwnedFd>,
     pub(crate) page: Page,
     /// A stop of the child that was met before its calls were followed.
@@ -104,7 +124,7 @@ impl Drop for Page {
     }
 }
 
-impl Command {
+impl CommandSpec {
     /// Makes the process that will become the program, under the filter of the plan. It starts when the
     /// calls that it makes are followed.
     ///
@@ -112,12 +132,12 @@ impl Command {
     ///
     /// # Errors
     /// What the kernel forbids here.
-    pub fn start(&self, plan: &Plan, carrier: Carrier) -> Result<Started, RunError> {
+    pub fn start(&self, plan: &Plan, carrier: Backend) -> Result<TracedCommand, RunError> {
         let also = match carrier {
             // Not allowed, and somebody should be told why.
-            Carrier::Trace => filter::calls_named("ptrace"),
+            Backend::Trace => filter::calls_named("ptrace"),
             // Whoever becomes another program must be looked at anew.
-            Carrier::Notify => ["execve", "execveat"].map(filter::calls_named).concat(),
+            Backend::Notify => ["execve", "execveat"].map(filter::calls_named).concat(),
         };
         let code = filter::compile(plan, carrier, &also);
         let args = pointers(&self.args);
@@ -141,7 +161,7 @@ impl Command {
             Ok(pid) => Pid::from_raw(i32::try_from(pid).unwrap_or(-1)),
             Err(errno) => return Err(RunError::Start(errno.into())),
         };
-        let mut started = Started {
+        let mut started = TracedCommand {
             child,
             carrier,
             listener: None,
@@ -158,7 +178,7 @@ impl Command {
     }
 }
 
-impl Started {
+impl TracedCommand {
     /// The command's first process.
     #[must_use]
     pub const fn child(&self) -> Pid {
@@ -166,7 +186,7 @@ impl Started {
     }
 
     fn begin(&mut self, go: &OwnedFd) -> Result<(), RunError> {
-        if self.carrier == Carrier::Trace {
+        if self.carrier == Backend::Trace {
             let options = Options::PTRACE_O_TRACESECCOMP
                 | Options::PTRACE_O_TRACESYSGOOD
                 | Options::PTRACE_O_TRACECLONE
@@ -186,7 +206,7 @@ impl Started {
         if told < NOT_YET {
             return Err(RunError::Filter(Errno::from_raw(-told - 1)));
         }
-        if self.carrier == Carrier::Notify {
+        if self.carrier == Backend::Notify {
             // SAFETY: the kernel made this descriptor for the filter in the table that both share, and
             // the child, which ends or execs, does not close it here.
             let listener = unsafe { OwnedFd::from_raw_fd(told) };
@@ -231,7 +251,7 @@ struct Prepared<'a> {
     program: &'a CStr,
     args: &'a [*const libc::c_char],
     code: &'a [sock_filter],
-    carrier: Carrier,
+    carrier: Backend,
     blocked: SigSet,
     parent: Pid,
 }
@@ -248,7 +268,7 @@ impl Prepared<'_> {
         let mut byte = [0_u8; 1];
         // SAFETY: the buffer is as long as it says.
         let _go = unsafe { libc::read(wait, byte.as_mut_ptr().cast(), 1) };
-        if self.carrier == Carrier::Trace {
+        if self.carrier == Backend::Trace {
             // PTRACE_O_EXITKILL has taken over, for the children too.
             // SAFETY: as above.
             let _unset = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_ulong::from(0_u32)) };
@@ -287,9 +307,9 @@ impl Prepared<'_> {
             return below(Errno::last_raw());
         }
         let tries: &[c_ulong] = match self.carrier {
-            Carrier::Trace => &[0],
+            Backend::Trace => &[0],
             // Without the second flag, since v5.19, a signal makes a stopped call begin anew.
-            Carrier::Notify => &[
+            Backend::Notify => &[
                 SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
                 SECCOMP_FILTER_FLAG_NEW_LISTENER,
             ],
@@ -363,18 +383,11 @@ pub(crate) fn want_descriptors() {
 }
 
 /// Ends this process by a signal, as the command ended; returns when the signal does not do that.
-pub fn die_by(signal: Signal) {
+pub fn exit_by_signal(signal: Signal) {
     let _core = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // SAFETY: the default action runs no code of ours.
     let _old = unsafe { libc::signal(signal as libc::c_int, libc::SIG_DFL) };
     let only: SigSet = [signal].into_iter().collect();
     let _open = only.thread_unblock();
     let _not_ended = raise(signal);
-}
-
-/// Whether any call of the plan has a rule that asks for its result.
-pub(crate) fn asks_for_result(plan: &Plan) -> bool {
-    plan.calls
-        .iter()
-        .any(|(call, rules)| hook::returns(*call) && crate::asks_for_result(rules))
 }

@@ -8,7 +8,7 @@
 
 use crate::table;
 
-use super::Call;
+use super::SyscallId;
 
 /// When a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ macro_rules! inner {
     ($($(#[$doc:meta])* $name:ident = $side:ident $function:literal,)+) => {
         /// A function of the kernel on the way of some calls, and what its program sees there.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Inner {
+        pub enum InternalHook {
             $($(#[$doc])* $name,)+
         }
 
-        impl Inner {
+        impl InternalHook {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
@@ -54,11 +54,11 @@ macro_rules! inner {
 
 inner! {
     /// What a call opens by name.
-    OpenObject = Exit "do_filp_open",
+    OpenFilp = Exit "do_filp_open",
     /// Programs that a call starts, and their interpreters.
-    ExecObject = Exit "do_open_execat",
+    OpenExecat = Exit "do_open_execat",
     /// What a call has found and may not open.
-    OpenRefused = Exit "may_open",
+    OpenMayOpen = Exit "may_open",
     /// Name that `unlink` and `unlinkat` are given.
     NamesUnlink = Enter "do_unlinkat",
     /// Name that `rmdir` and `unlinkat` are given.
@@ -78,87 +78,87 @@ inner! {
     /// What is to be removed, moved away or replaced.
     NamesDelete = Exit "may_delete",
     /// A regular file that `mknod` makes.
-    NamesCreate = Exit "vfs_create",
+    CreatedFile = Exit "vfs_create",
     /// A directory that is made.
-    NamesMadeDir = Exit "vfs_mkdir",
+    CreatedDir = Exit "vfs_mkdir",
     /// A special file that is made.
-    NamesMadeNode = Exit "vfs_mknod",
+    CreatedNode = Exit "vfs_mknod",
     /// A symbolic link that is made.
-    NamesMadeLink = Exit "vfs_symlink",
+    CreatedSymlink = Exit "vfs_symlink",
     /// A hard link that is made.
-    NamesLinked = Exit "vfs_link",
+    CreatedLink = Exit "vfs_link",
     /// What is moved.
-    NamesRenamed = Exit "vfs_rename",
+    CreatedRename = Exit "vfs_rename",
     /// Socket address that a call gives.
-    SocketAddress = Exit "move_addr_to_kernel",
+    SockaddrKernel = Exit "move_addr_to_kernel",
     /// Socket address that a call is given.
-    SocketAnswer = Enter "move_addr_to_user",
+    SockaddrUser = Enter "move_addr_to_user",
     /// Object whose mode is changed.
-    UsedChmod = Enter "chmod_common",
+    AttrChmod = Enter "chmod_common",
     /// Object whose owner is changed.
-    UsedChown = Enter "chown_common",
+    AttrChown = Enter "chown_common",
     /// Object whose length is changed.
-    UsedTruncate = Enter "vfs_truncate",
+    AttrTruncate = Enter "vfs_truncate",
     /// Object whose times are changed.
-    UsedUtimes = Enter "vfs_utimes",
+    AttrUtimes = Enter "vfs_utimes",
     /// Object whose extended attributes are changed.
-    UsedSetxattr = Enter "vfs_setxattr",
+    AttrSetxattr = Enter "vfs_setxattr",
     /// Object of which an extended attribute is removed.
-    UsedRemovexattr = Enter "vfs_removexattr",
+    AttrRmxattr = Enter "vfs_removexattr",
     /// Object of which an extended attribute is read.
-    UsedGetxattr = Enter "vfs_getxattr",
+    AttrGetxattr = Enter "vfs_getxattr",
     /// Object whose extended attributes are listed.
-    UsedListxattr = Enter "vfs_listxattr",
+    AttrListxattr = Enter "vfs_listxattr",
     /// The new working directory.
-    UsedChdir = Enter "set_fs_pwd",
+    AttrChdir = Enter "set_fs_pwd",
     /// The new root directory.
-    UsedChroot = Enter "set_fs_root",
+    AttrChroot = Enter "set_fs_root",
     /// Where something is mounted.
-    UsedMount = Enter "path_mount",
+    AttrMount = Enter "path_mount",
     /// What is unmounted.
-    UsedUmount = Enter "path_umount",
+    AttrUmount = Enter "path_umount",
     /// A task that is sent a signal.
-    TargetSignal = Enter "audit_signal_info",
+    AuxSignal = Enter "audit_signal_info",
     /// A task that is to be traced.
-    TargetTrace = Exit "ptrace_attach",
+    AuxPtrace = Exit "ptrace_attach",
     /// Capabilities of a program's file.
-    FileCaps = Exit "get_vfs_caps_from_disk",
+    AuxFileCaps = Exit "get_vfs_caps_from_disk",
     /// Capabilities that a program gets.
-    ExecCaps = Exit "cap_bprm_creds_from_file",
+    AuxExecCaps = Exit "cap_bprm_creds_from_file",
     /// A System V object that is used.
-    IpcUsed = Enter "ipcperms",
+    IpcPerms = Enter "ipcperms",
     /// A System V object that is to be changed or removed, and what it is to become.
-    IpcControl = Exit "ipcctl_obtain_check",
+    IpcCtl = Exit "ipcctl_obtain_check",
     /// A message queue of System V that is looked at.
-    IpcMessages = Enter "security_msg_queue_msgctl",
+    IpcMsgctl = Enter "security_msg_queue_msgctl",
     /// Semaphores that are looked at.
-    IpcSemaphores = Enter "security_sem_semctl",
+    IpcSemctl = Enter "security_sem_semctl",
     /// Shared memory that is looked at or locked.
-    IpcMemory = Enter "security_shm_shmctl",
+    IpcShmctl = Enter "security_shm_shmctl",
     /// A message queue that is opened.
-    QueueOpen = Enter "do_mq_open",
+    MqOpen = Enter "do_mq_open",
     /// A message that is sent.
-    QueueSend = Enter "do_mq_timedsend",
+    MqSend = Enter "do_mq_timedsend",
     /// A message that is received.
-    QueueReceive = Enter "do_mq_timedreceive",
+    MqReceive = Enter "do_mq_timedreceive",
     /// A signal asked for when a message comes.
-    QueueNotify = Enter "do_mq_notify",
+    MqNotify = Enter "do_mq_notify",
     /// Attributes of a message queue that are changed.
-    QueueSet = Exit "do_mq_getsetattr",
+    MqSetattr = Exit "do_mq_getsetattr",
     /// Name of a module that is loaded or unloaded.
     ModuleName = Enter "find_module_all",
     /// What of the clock's discipline is changed.
-    ClockAdjusted = Exit "__do_adjtimex",
+    ClockAdjtimex = Exit "__do_adjtimex",
     /// By how much the clock is set forward.
-    ClockInjected = Exit "timekeeping_inject_offset",
+    ClockInject = Exit "timekeeping_inject_offset",
     /// The clock before it is set.
-    ClockBefore = Enter "do_settimeofday64",
+    ClockSetEnter = Enter "do_settimeofday64",
     /// The clock when it is set.
-    ClockSet = Exit "do_settimeofday64",
+    ClockSetExit = Exit "do_settimeofday64",
     /// What is to be opened.
     DenyOpen = Deny "security_file_open",
     /// What an open is to make.
-    DenyCreate = Deny "security_path_mknod",
+    DenyPathMknod = Deny "security_path_mknod",
     /// A program that is to be started.
     DenyExec = Deny "security_bprm_check",
     /// What is to be removed.
@@ -170,7 +170,7 @@ inner! {
     /// A special file that is to be made.
     DenyMknod = Deny "security_inode_mknod",
     /// A regular file that `mknod` is to make.
-    DenyMake = Deny "security_inode_create",
+    DenyCreate = Deny "security_inode_create",
     /// A symbolic link that is to be made.
     DenySymlink = Deny "security_inode_symlink",
     /// A hard link that is to be made.
@@ -182,7 +182,7 @@ inner! {
     /// An extended attribute that is to be changed.
     DenySetxattr = Deny "security_inode_setxattr",
     /// An extended attribute that is to be removed.
-    DenyRemovexattr = Deny "security_inode_removexattr",
+    DenyRmxattr = Deny "security_inode_removexattr",
     /// An address that a socket is to have.
     DenyBind = Deny "security_socket_bind",
     /// An address that a socket is to be connected to.
@@ -192,38 +192,38 @@ inner! {
     /// What is to be unmounted.
     DenyUmount = Deny "security_sb_umount",
     /// A task that is to be sent a signal.
-    DenySignal = Deny "security_task_kill",
+    DenyKill = Deny "security_task_kill",
     /// A task that is to be traced.
-    DenyTrace = Deny "security_ptrace_access_check",
+    DenyPtrace = Deny "security_ptrace_access_check",
     /// A module that is to be loaded from a file.
     DenyModule = Deny "security_kernel_read_file",
     /// A module that is to be loaded from memory.
-    DenyModuleData = Deny "security_kernel_load_data",
+    DenyLoadData = Deny "security_kernel_load_data",
 }
 
-/// Some of [`Inner::ALL`].
+/// Some of [`InternalHook::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InnerSet(u128);
+pub struct InternalHookSet(u128);
 
-impl InnerSet {
+impl InternalHookSet {
     /// All of them.
-    pub const ALL: Self = Self((1 << Inner::ALL.len()) - 1);
+    pub const ALL: Self = Self((1 << InternalHook::ALL.len()) - 1);
 
     /// Whether it is one of them.
     #[must_use]
-    pub fn contains(self, inner: Inner) -> bool {
+    pub fn contains(self, inner: InternalHook) -> bool {
         self.0 & bit(inner) != 0
     }
 }
 
-impl FromIterator<Inner> for InnerSet {
-    fn from_iter<I: IntoIterator<Item = Inner>>(all: I) -> Self {
+impl FromIterator<InternalHook> for InternalHookSet {
+    fn from_iter<I: IntoIterator<Item = InternalHook>>(all: I) -> Self {
         Self(all.into_iter().fold(0, |set, inner| set | bit(inner)))
     }
 }
 
-fn bit(inner: Inner) -> u128 {
-    let at = Inner::ALL.iter().position(|&other| other == inner);
+fn bit(inner: InternalHook) -> u128 {
+    let at = InternalHook::ALL.iter().position(|&other| other == inner);
     at.map_or(0, |at| 1 << at)
 }
 
@@ -233,46 +233,46 @@ fn bit(inner: Inner) -> u128 {
 /// `fs/namei.c`, `fs/open.c`, `fs/xattr.c`, `fs/namespace.c`, Linux 6.1 and 6.12; compared with what the
 /// kernel's audit lists in the test `differential` of `tests/vm`.
 #[must_use]
-pub fn of(call: Call) -> &'static [Inner] {
-    use Inner::{
-        ExecObject, NamesCreate, NamesDelete, NamesLink, NamesLinked, NamesMadeDir, NamesMadeLink,
-        NamesMadeNode, NamesMkdir, NamesMknod, NamesParent, NamesRename, NamesRenamed, NamesRmdir,
-        NamesSymlink, NamesUnlink, OpenObject, SocketAddress, SocketAnswer, UsedChdir, UsedChmod,
-        UsedChown, UsedChroot, UsedGetxattr, UsedListxattr, UsedMount, UsedRemovexattr,
-        UsedSetxattr, UsedTruncate, UsedUmount, UsedUtimes,
+pub fn of(call: SyscallId) -> &'static [InternalHook] {
+    use InternalHook::{
+        AttrChdir, AttrChmod, AttrChown, AttrChroot, AttrGetxattr, AttrListxattr, AttrMount,
+        AttrRmxattr, AttrSetxattr, AttrTruncate, AttrUmount, AttrUtimes, CreatedDir, CreatedFile,
+        CreatedLink, CreatedNode, CreatedRename, CreatedSymlink, NamesDelete, NamesLink,
+        NamesMkdir, NamesMknod, NamesParent, NamesRename, NamesRmdir, NamesSymlink, NamesUnlink,
+        OpenExecat, OpenFilp, SockaddrKernel, SockaddrUser,
     };
     match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
-        "open" | "openat" | "openat2" | "creat" => &[OpenObject],
-        "execve" | "execveat" => &[ExecObject],
+        "open" | "openat" | "openat2" | "creat" => &[OpenFilp],
+        "execve" | "execveat" => &[OpenExecat],
         "unlink" => &[NamesUnlink, NamesParent, NamesDelete],
         "rmdir" => &[NamesRmdir, NamesParent, NamesDelete],
         "unlinkat" => &[NamesUnlink, NamesRmdir, NamesParent, NamesDelete],
-        "mkdir" | "mkdirat" => &[NamesMkdir, NamesParent, NamesMadeDir],
-        "mknod" | "mknodat" => &[NamesMknod, NamesParent, NamesMadeNode, NamesCreate],
-        "symlink" | "symlinkat" => &[NamesSymlink, NamesParent, NamesMadeLink],
-        "link" | "linkat" => &[NamesLink, NamesParent, NamesLinked],
+        "mkdir" | "mkdirat" => &[NamesMkdir, NamesParent, CreatedDir],
+        "mknod" | "mknodat" => &[NamesMknod, NamesParent, CreatedNode, CreatedFile],
+        "symlink" | "symlinkat" => &[NamesSymlink, NamesParent, CreatedSymlink],
+        "link" | "linkat" => &[NamesLink, NamesParent, CreatedLink],
         "rename" | "renameat" | "renameat2" => {
-            &[NamesRename, NamesParent, NamesDelete, NamesRenamed]
+            &[NamesRename, NamesParent, NamesDelete, CreatedRename]
         }
-        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" => &[UsedChmod],
+        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" => &[AttrChmod],
         "chown" | "lchown" | "fchown" | "fchownat" | "chown32" | "lchown32" | "fchown32" => {
-            &[UsedChown]
+            &[AttrChown]
         }
-        "truncate" | "truncate64" => &[UsedTruncate],
-        "utime" | "utimes" | "futimesat" | "utimensat" | "utimensat_time64" => &[UsedUtimes],
-        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[UsedSetxattr],
-        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[UsedRemovexattr],
-        "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => &[UsedGetxattr],
-        "listxattr" | "llistxattr" | "flistxattr" | "listxattrat" => &[UsedListxattr],
-        "bind" => &[SocketAddress, NamesParent, NamesMadeNode],
-        "connect" | "sendto" | "sendmsg" | "sendmmsg" => &[SocketAddress],
+        "truncate" | "truncate64" => &[AttrTruncate],
+        "utime" | "utimes" | "futimesat" | "utimensat" | "utimensat_time64" => &[AttrUtimes],
+        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[AttrSetxattr],
+        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[AttrRmxattr],
+        "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => &[AttrGetxattr],
+        "listxattr" | "llistxattr" | "flistxattr" | "listxattrat" => &[AttrListxattr],
+        "bind" => &[SockaddrKernel, NamesParent, CreatedNode],
+        "connect" | "sendto" | "sendmsg" | "sendmmsg" => &[SockaddrKernel],
         "accept" | "accept4" | "getsockname" | "getpeername" | "recvfrom" | "recvmsg"
-        | "recvmmsg" | "recvmmsg_time64" => &[SocketAnswer],
-        "socketcall" => &[SocketAddress, SocketAnswer, NamesParent, NamesMadeNode],
-        "chdir" => &[UsedChdir],
-        "chroot" => &[UsedChroot],
-        "mount" => &[UsedMount],
-        "umount" | "umount2" => &[UsedUmount],
+        | "recvmmsg" | "recvmmsg_time64" => &[SockaddrUser],
+        "socketcall" => &[SockaddrKernel, SockaddrUser, NamesParent, CreatedNode],
+        "chdir" => &[AttrChdir],
+        "chroot" => &[AttrChroot],
+        "mount" => &[AttrMount],
+        "umount" | "umount2" => &[AttrUmount],
         _ => &[],
     }
 }
@@ -284,31 +284,33 @@ pub fn of(call: Call) -> &'static [Inner] {
 /// Callers of the `audit_*` functions of `include/linux/audit.h`, Linux 6.1 and 6.12; compared with what the
 /// kernel's audit writes in the test `differential` of `tests/vm`.
 #[must_use]
-pub fn details(call: Call) -> &'static [Inner] {
-    use Inner::{
-        ClockAdjusted, ClockBefore, ClockInjected, ClockSet, ExecCaps, FileCaps, IpcControl,
-        IpcMemory, IpcMessages, IpcSemaphores, IpcUsed, ModuleName, QueueNotify, QueueOpen,
-        QueueReceive, QueueSend, QueueSet, TargetSignal, TargetTrace,
+pub fn details(call: SyscallId) -> &'static [InternalHook] {
+    use InternalHook::{
+        AuxExecCaps, AuxFileCaps, AuxPtrace, AuxSignal, ClockAdjtimex, ClockInject, ClockSetEnter,
+        ClockSetExit, IpcCtl, IpcMsgctl, IpcPerms, IpcSemctl, IpcShmctl, ModuleName, MqNotify,
+        MqOpen, MqReceive, MqSend, MqSetattr,
     };
     match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
         "kill" | "tkill" | "tgkill" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo"
-        | "pidfd_send_signal" => &[TargetSignal],
-        "ptrace" => &[TargetTrace],
-        "execve" | "execveat" => &[FileCaps, ExecCaps],
+        | "pidfd_send_signal" => &[AuxSignal],
+        "ptrace" => &[AuxPtrace],
+        "execve" | "execveat" => &[AuxFileCaps, AuxExecCaps],
         "msgget" | "msgsnd" | "msgrcv" | "semget" | "semop" | "semtimedop"
-        | "semtimedop_time64" | "shmget" | "shmat" => &[IpcUsed],
-        "msgctl" => &[IpcUsed, IpcControl, IpcMessages],
-        "semctl" => &[IpcUsed, IpcControl, IpcSemaphores],
-        "shmctl" => &[IpcUsed, IpcControl, IpcMemory],
-        "ipc" => &[IpcUsed, IpcControl, IpcMessages, IpcSemaphores, IpcMemory],
-        "mq_open" => &[QueueOpen],
-        "mq_timedsend" | "mq_timedsend_time64" => &[QueueSend],
-        "mq_timedreceive" | "mq_timedreceive_time64" => &[QueueReceive],
-        "mq_notify" => &[QueueNotify],
-        "mq_getsetattr" => &[QueueSet],
+        | "semtimedop_time64" | "shmget" | "shmat" => &[IpcPerms],
+        "msgctl" => &[IpcPerms, IpcCtl, IpcMsgctl],
+        "semctl" => &[IpcPerms, IpcCtl, IpcSemctl],
+        "shmctl" => &[IpcPerms, IpcCtl, IpcShmctl],
+        "ipc" => &[IpcPerms, IpcCtl, IpcMsgctl, IpcSemctl, IpcShmctl],
+        "mq_open" => &[MqOpen],
+        "mq_timedsend" | "mq_timedsend_time64" => &[MqSend],
+        "mq_timedreceive" | "mq_timedreceive_time64" => &[MqReceive],
+        "mq_notify" => &[MqNotify],
+        "mq_getsetattr" => &[MqSetattr],
         "init_module" | "finit_module" | "delete_module" => &[ModuleName],
-        "adjtimex" | "clock_adjtime" | "clock_adjtime64" => &[ClockAdjusted, ClockInjected],
-        "clock_settime" | "clock_settime64" | "settimeofday" | "stime" => &[ClockBefore, ClockSet],
+        "adjtimex" | "clock_adjtime" | "clock_adjtime64" => &[ClockAdjtimex, ClockInject],
+        "clock_settime" | "clock_settime64" | "settimeofday" | "stime" => {
+            &[ClockSetEnter, ClockSetExit]
+        }
         _ => &[],
     }
 }
@@ -316,11 +318,11 @@ pub fn details(call: Call) -> &'static [Inner] {
 /// Whether the functions of a call show every name that the kernel has copied, also when it then finds
 /// nothing by it.
 #[must_use]
-pub fn shows_every_name(call: Call) -> bool {
+pub fn shows_every_name(call: SyscallId) -> bool {
     of(call).iter().any(|inner| {
         matches!(
             inner,
-            Inner::OpenObject | Inner::ExecObject | Inner::NamesParent
+            InternalHook::OpenFilp | InternalHook::OpenExecat | InternalHook::NamesParent
         )
     })
 }
@@ -332,17 +334,19 @@ mod tests {
 
     #[test]
     fn a_set_holds_what_was_put_in() {
-        let set: InnerSet = [Inner::OpenObject, Inner::UsedUmount].into_iter().collect();
-        let held: Vec<Inner> = Inner::ALL
+        let set: InternalHookSet = [InternalHook::OpenFilp, InternalHook::AttrUmount]
+            .into_iter()
+            .collect();
+        let held: Vec<InternalHook> = InternalHook::ALL
             .iter()
             .copied()
             .filter(|&inner| set.contains(inner))
             .collect();
-        assert_eq!(held, [Inner::OpenObject, Inner::UsedUmount]);
+        assert_eq!(held, [InternalHook::OpenFilp, InternalHook::AttrUmount]);
         assert!(
-            Inner::ALL
+            InternalHook::ALL
                 .iter()
-                .all(|&inner| InnerSet::ALL.contains(inner))
+                .all(|&inner| InternalHookSet::ALL.contains(inner))
         );
     }
 
@@ -351,7 +355,7 @@ mod tests {
         for name in ["stat", "access", "read", "write", "futex", "readlink"] {
             let syscall = table::syscall_number(Arch::X86_64, name.as_bytes()).unwrap();
             let arch = Arch::X86_64;
-            assert_eq!(of(Call { arch, syscall }), [], "{name}");
+            assert_eq!(of(SyscallId { arch, syscall }), [], "{name}");
         }
     }
 }

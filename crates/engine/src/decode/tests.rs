@@ -6,10 +6,10 @@ use zerocopy::IntoBytes as _;
 use super::*;
 use audit::event::NameType;
 
-fn context(keys: &Keys) -> Context<'_> {
-    Context {
+fn context(keys: &RuleKeys) -> EventContext<'_> {
+    EventContext {
         keys,
-        time: Time { sec: 1, milli: 2 },
+        time: Timestamp { sec: 1, milli: 2 },
         serial: Serial::FIRST,
     }
 }
@@ -40,14 +40,14 @@ impl Sample {
         }
     }
 
-    fn object(self, place: u8, effect: u8, flags: u8, name: &[u8]) -> Self {
-        self.object_at(place, effect, flags, name, b"")
+    fn object(self, lookup: u8, effect: u8, flags: u8, name: &[u8]) -> Self {
+        self.object_at(lookup, effect, flags, name, b"")
     }
 
     /// An object that lies there: components, leaf first.
-    fn object_at(mut self, place: u8, effect: u8, flags: u8, name: &[u8], path: &[u8]) -> Self {
+    fn object_at(mut self, lookup: u8, effect: u8, flags: u8, name: &[u8], path: &[u8]) -> Self {
         let wire = WireObject {
-            place,
+            lookup,
             effect,
             flags,
             name_len: u16::try_from(name.len()).unwrap(),
@@ -78,7 +78,7 @@ impl Sample {
         let bytes = [self.head.as_bytes(), &self.tail].concat();
         let words = aligned(&bytes);
         let mut decoder = Decoder::default();
-        let keys = Keys::keyless();
+        let keys = RuleKeys::keyless();
         let event = decoder
             .event(&words.as_bytes()[..bytes.len()], context(&keys))
             .unwrap();
@@ -113,7 +113,7 @@ fn named(name: &str, nametype: NameType) -> (Option<Vec<u8>>, NameType) {
 #[test]
 fn an_open_that_made_its_file_names_the_directory_first() {
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
-    let sample = Sample::new().object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
+    let sample = Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
     assert_eq!(
         sample.items(),
         [
@@ -126,13 +126,13 @@ fn an_open_that_made_its_file_names_the_directory_first() {
 #[test]
 fn objects_lie_where_the_kernel_reached_them() {
     let seen = |part, flags, path: &'static [u8]| {
-        move |sample: Sample| sample.object_at(abi::PLACE_SEEN, part, flags, b"", path)
+        move |sample: Sample| sample.object_at(abi::LOOKUP_HOOKED, part, flags, b"", path)
     };
     let sample = Sample::new();
-    let sample = seen(abi::PART_PARENT, 0, b"\0")(sample);
+    let sample = seen(abi::NAMETYPE_PARENT, 0, b"\0")(sample);
     let sample = seen(0, 0, b"")(sample);
-    let sample = seen(abi::PART_CREATE, 0, b"file\0")(sample);
-    let sample = seen(abi::PART_NORMAL, abi::OBJECT_REMOVED, b"a b\0tmp\0")(sample);
+    let sample = seen(abi::NAMETYPE_CREATE, 0, b"file\0")(sample);
+    let sample = seen(abi::NAMETYPE_NORMAL, abi::OBJECT_REMOVED, b"a b\0tmp\0")(sample);
     let expected = ["/", "", "/file", "/tmp/a b (deleted)"];
     let expected = expected.map(|path| (!path.is_empty()).then(|| path.to_owned()));
     assert_eq!(sample.paths(), expected);
@@ -140,7 +140,7 @@ fn objects_lie_where_the_kernel_reached_them() {
     // Where calls are seen from outside, an open that made its file tells of its directory too.
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
     let made =
-        |path| Sample::new().object_at(abi::PLACE_OPENED, abi::EFFECT_USE, flags, b"a", path);
+        |path| Sample::new().object_at(abi::LOOKUP_OPENED, abi::EFFECT_USE, flags, b"a", path);
     let paths = |parent: &str, path: &str| [Some(parent.to_owned()), Some(path.to_owned())];
     assert_eq!(made(b"a\0tmp\0").paths(), paths("/tmp", "/tmp/a"));
     assert_eq!(made(b"a\0").paths(), paths("/", "/a"));
@@ -149,7 +149,7 @@ fn objects_lie_where_the_kernel_reached_them() {
 #[test]
 fn who_stands_behind_a_task_is_behind_all_else() {
     let mut sample = Sample::new();
-    assert!(sample.decoded(|event| event.background.is_none()));
+    assert!(sample.decoded(|event| event.task_context.is_none()));
     sample
         .tail
         .extend_from_slice(b"init\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -157,7 +157,7 @@ fn who_stands_behind_a_task_is_behind_all_else() {
         .tail
         .extend_from_slice(b"web.service\0system.slice\0");
     sample.decoded(|event| {
-        let background = event.background.unwrap();
+        let background = event.task_context.unwrap();
         assert_eq!(background.parent_comm, b"init");
         assert_eq!(background.cgroup, b"/system.slice/web.service");
     });
@@ -165,12 +165,17 @@ fn who_stands_behind_a_task_is_behind_all_else() {
 
 #[test]
 fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
-    let out = abi::OBJECT_LEFT_OUT;
+    let out = abi::OBJECT_FS_EXCLUDED;
     let named_out = out | abi::OBJECT_NAMED;
     let sample = Sample::new()
-        .object(abi::PLACE_SEEN, abi::PART_PARENT, named_out, b"/sys/new")
-        .object(abi::PLACE_SEEN, abi::PART_CREATE, out, b"")
-        .object(abi::PLACE_SEEN, abi::PART_NORMAL, named_out, b"x");
+        .object(
+            abi::LOOKUP_HOOKED,
+            abi::NAMETYPE_PARENT,
+            named_out,
+            b"/sys/new",
+        )
+        .object(abi::LOOKUP_HOOKED, abi::NAMETYPE_CREATE, out, b"")
+        .object(abi::LOOKUP_HOOKED, abi::NAMETYPE_NORMAL, named_out, b"x");
     assert_eq!(
         sample.items(),
         [
@@ -178,18 +183,23 @@ fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
             named("x", NameType::Unknown)
         ]
     );
-    let opened = Sample::new().object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, named_out, b"/sys/a");
+    let opened = Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, named_out, b"/sys/a");
     assert_eq!(opened.items(), [named("/sys/a", NameType::Unknown)]);
-    let by_descriptor = Sample::new().object(abi::PLACE_FD, abi::EFFECT_USE, out, b"");
+    let by_descriptor = Sample::new().object(abi::LOOKUP_FD, abi::EFFECT_USE, out, b"");
     assert_eq!(by_descriptor.items(), []);
 }
 
 #[test]
 fn a_rename_names_both_directories_then_old_then_new() {
     let sample = Sample::new()
-        .object(abi::PLACE_AT, abi::EFFECT_DELETE, abi::OBJECT_NAMED, b"old")
         .object(
-            abi::PLACE_AT,
+            abi::LOOKUP_AT,
+            abi::EFFECT_DELETE,
+            abi::OBJECT_NAMED,
+            b"old",
+        )
+        .object(
+            abi::LOOKUP_AT,
             abi::EFFECT_CREATE,
             abi::OBJECT_NAMED,
             b"/n/new",
@@ -211,7 +221,7 @@ fn a_failed_unlink_names_its_object_only_when_there_was_one() {
     let unlink = |errno| {
         Sample::new()
             .object(
-                abi::PLACE_AT,
+                abi::LOOKUP_AT,
                 abi::EFFECT_DELETE,
                 abi::OBJECT_NAMED,
                 b"/d/f",
@@ -232,7 +242,7 @@ fn a_failed_unlink_names_its_object_only_when_there_was_one() {
 #[test]
 fn a_call_under_way_has_the_stamp_of_its_record() {
     let mut sample = Sample::new().object(
-        abi::PLACE_PATH,
+        abi::LOOKUP_PATH,
         abi::EFFECT_DELETE,
         abi::OBJECT_NAMED,
         b"/d/f",
@@ -246,8 +256,8 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
     let text = b"audit(1700000000.042:7): \0";
     detail.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
     sample.tail.extend_from_slice(detail.as_bytes());
-    sample.head.details = 1;
-    let time = Time {
+    sample.head.aux_count = 1;
+    let time = Timestamp {
         sec: 1_700_000_000,
         milli: 42,
     };
@@ -255,7 +265,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
         assert_eq!((event.time, event.serial), (time, Serial(7)));
         assert_eq!((event.exit, event.key), (None, None));
         assert!(
-            event.details.is_empty(),
+            event.aux_records.is_empty(),
             "the record itself comes elsewhere"
         );
     });
@@ -266,10 +276,10 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
             named("/d/f", NameType::Delete)
         ]
     );
-    sample.head.details = 0;
+    sample.head.aux_count = 0;
     let bytes = [sample.head.as_bytes(), &sample.tail].concat();
     let words = aligned(&bytes);
-    let keys = Keys::keyless();
+    let keys = RuleKeys::keyless();
     let mut decoder = Decoder::default();
     let error = decoder.event(words.as_bytes(), context(&keys));
     assert_eq!(error.unwrap_err(), DecodeError::Stamp);
@@ -278,7 +288,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
 #[test]
 fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
     let sample = Sample::new()
-        .object(abi::PLACE_OPENED_AT, abi::EFFECT_USE, 0, b"")
+        .object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, 0, b"")
         .failed(14);
     assert_eq!(sample.items(), []);
 }
@@ -286,11 +296,11 @@ fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
 #[test]
 fn paths_are_turned_round() {
     let mut path = Vec::new();
-    turn_path(b"c\0b\0a\0", false, &mut path);
+    reverse_path(b"c\0b\0a\0", false, &mut path);
     assert_eq!(path, b"/a/b/c");
-    turn_path(b"", false, &mut path);
+    reverse_path(b"", false, &mut path);
     assert_eq!(path, b"/");
-    turn_path(b"gone\0", true, &mut path);
+    reverse_path(b"gone\0", true, &mut path);
     assert_eq!(path, b"/gone (deleted)");
 }
 
@@ -298,7 +308,7 @@ fn paths_are_turned_round() {
 fn a_descriptor_prefix_is_taken_off_execveat_names() {
     let started = |name: &[u8]| {
         let flags = abi::OBJECT_NAMED | abi::OBJECT_KERNEL;
-        let mut sample = Sample::new().object(abi::PLACE_EXEC_AT, abi::EFFECT_USE, flags, name);
+        let mut sample = Sample::new().object(abi::LOOKUP_EXEC_AT, abi::EFFECT_USE, flags, name);
         sample.head.flags |= abi::EVENT_STARTED;
         sample.head.args[0] = 7;
         sample.items()
@@ -325,7 +335,7 @@ proptest! {
         }
         let words = aligned(&bytes);
         let mut decoder = Decoder::default();
-        let keys = Keys::keyless();
+        let keys = RuleKeys::keyless();
         let result = decoder.event(&words.as_bytes()[..bytes.len()], context(&keys));
         prop_assert!(result.is_err() || bytes.len() >= size_of::<WireEvent>());
     }
@@ -341,7 +351,7 @@ proptest! {
             components.push(0);
         }
         let sample = Sample::new()
-            .object(abi::PLACE_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, &name)
+            .object(abi::LOOKUP_PATH, abi::EFFECT_USE, abi::OBJECT_NAMED, &name)
             .cwd(&components);
         prop_assert_eq!(sample.items(), [(Some(name), NameType::Normal)]);
     }

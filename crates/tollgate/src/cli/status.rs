@@ -235,8 +235,8 @@ fn time(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::rule::Text;
     use crate::control::wire::{Confinement, Settings};
+    use crate::json_bytes::JsonBytes;
 
     #[test]
     fn every_fact_has_a_line() {
@@ -254,8 +254,8 @@ mod tests {
             denying: 1,
             hooks: vec!["syscalls:sys_exit_rmdir".into()],
             absent: vec!["uselib".into()],
-            log: Text::new(b"/var/log/\x1b[m"),
-            pins: Some(Text::new(b"/p")),
+            log: JsonBytes::new(b"/var/log/\x1b[m"),
+            pins: Some(JsonBytes::new(b"/p")),
             confinement: Confinement {
                 capabilities: vec!["bpf".into(), "chown".into()],
                 bounding: true,
@@ -273,7 +273,7 @@ mod tests {
             },
             by_rule: vec![
                 RuleCounts {
-                    rule: Text::new(b"-a always,exit -S rmdir"),
+                    rule: JsonBytes::new(b"-a always,exit -S rmdir"),
                     matched: 4,
                     lost: [("ring full".to_owned(), 2)].into(),
                 },
@@ -295,7 +295,7 @@ mod tests {
             }),
             plugins: [("a.conf".to_owned(), 3), ("b.conf".to_owned(), 0)].into(),
             runs: vec![Run {
-                hook: "sys_exit_one".into(),
+                hook: "sys_exit_tp".into(),
                 runs: 10,
                 nanoseconds: 4200,
             }],
@@ -321,7 +321,7 @@ mod tests {
              messages    registered, 4 received, 3 written, 9 lost by the kernel\n\
              JSON        2 written, 1 left out\n\
              plugin      3 not given to a.conf\n\
-             runs        10 of 420 ns: sys_exit_one\n"
+             runs        10 of 420 ns: sys_exit_tp\n"
         );
     }
 

@@ -173,7 +173,7 @@ mod tests {
                 ..Counts::default()
             },
             runs: vec![Run {
-                hook: "sys_exit_one".into(),
+                hook: "sys_exit_tp".into(),
                 runs: 3,
                 nanoseconds: 1_500_000_000,
             }],
@@ -188,8 +188,8 @@ mod tests {
             "tollgate_events_lost_total{reason=\"a\\\"b\\\\\\n\"} 1",
             "tollgate_events_written_total 7",
             "tollgate_plugin_events_lost_total{plugin=\"a.conf\"} 3",
-            "tollgate_hook_runs_total{hook=\"sys_exit_one\"} 3",
-            "tollgate_hook_seconds_total{hook=\"sys_exit_one\"} 1.5",
+            "tollgate_hook_runs_total{hook=\"sys_exit_tp\"} 3",
+            "tollgate_hook_seconds_total{hook=\"sys_exit_tp\"} 1.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }

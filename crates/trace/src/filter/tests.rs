@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 
 use audit::event::Task;
 use audit::ids::{Auid, Syscall};
-use audit::plan::eval::Observed;
-use audit::plan::list::RuleList;
+use audit::plan::eval::EventFacts;
+use audit::plan::rule_list::RuleList;
 use audit::plan::verdict::Verdict;
-use audit::rule::{Host, parse_file};
+use audit::rule::{RuleHost, parse_file};
 use proptest::prelude::*;
 
 use super::*;
 
 struct Nowhere;
 
-impl Host for Nowhere {
+impl RuleHost for Nowhere {
     fn uid(&self, _: &[u8]) -> Option<u32> {
         None
     }
@@ -86,7 +86,7 @@ fn run(code: &[sock_filter], arch: u32, number: u32, args: [u64; 4]) -> u32 {
 }
 
 fn stops(rules: &str, arch: Arch, name: &str, args: [u64; 4]) -> bool {
-    let code = compile(&plan(rules), Carrier::Trace, &[]);
+    let code = compile(&plan(rules), Backend::Trace, &[]);
     let number = table::syscall_number(arch, name.as_bytes()).unwrap();
     match run(&code, arch.0, number.0, args) {
         SECCOMP_RET_TRACE => true,
@@ -119,7 +119,7 @@ fn only_named_calls_stop() {
 fn another_arch_and_numbers_out_of_range_pass() {
     let code = compile(
         &plan("-a always,exit -F arch=b64 -S all"),
-        Carrier::Notify,
+        Backend::Notify,
         &[],
     );
     for (arch, number) in [
@@ -162,7 +162,7 @@ fn every_call_of_both_abis_fits() {
     for key in 0..200 {
         writeln!(rules, "-a always,exit -S all -F a0={key} -k key{key}").unwrap();
     }
-    let code = compile(&plan(&rules), Carrier::Trace, &[]);
+    let code = compile(&plan(&rules), Backend::Trace, &[]);
     assert!(code.len() <= MOST_INSTRUCTIONS, "{}", code.len());
     assert_eq!(run(&code, B64.0, 39, [777, 0, 0, 0]), SECCOMP_RET_TRACE);
 }
@@ -214,13 +214,13 @@ proptest! {
         list.load(0, lines);
         let plan = Plan::compile(list.into_rules(), &[B64]);
         let Syscall(number) = table::syscall_number(B64, call.as_bytes()).unwrap();
-        let stopped = run(&compile(&plan, Carrier::Trace, &[]), B64.0, number, args) == SECCOMP_RET_TRACE;
+        let stopped = run(&compile(&plan, Backend::Trace, &[]), B64.0, number, args) == SECCOMP_RET_TRACE;
         let task = Task {
             ppid: 1, pid: 2, auid: Auid::UNSET, uid, gid: 0, euid: 0, suid: 0, fsuid: 0, egid: 0,
             sgid: 0, fsgid: 0, ses: 0, tty: b"", comm: b"", exe: None,
             subj: None,
         };
-        let observed = Observed {
+        let observed = EventFacts {
             arch: B64, syscall: Syscall(number), exit: Some(0), args, open_how_flags: 0, task,
             groups: &[], personality: 0, label: None, socket_family: None, mark: None, objects: &[],
         };

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Display};
 
-use trace::Counts;
+use trace::RunStats;
 
 use crate::messages::info;
-use crate::sink::outlet::Written;
+use crate::sinks::queue::Written;
 
 /// What became of the events.
 pub(super) struct Account {
@@ -15,7 +15,7 @@ pub(super) struct Account {
 
 impl Account {
     /// Says what is missing; to who watches, also what there was.
-    pub(super) fn tell(&self, counts: Counts) {
+    pub(super) fn tell(&self, counts: RunStats) {
         let summary = Summary {
             counts,
             account: self,
@@ -33,13 +33,13 @@ impl Account {
 }
 
 struct Summary<'a> {
-    counts: Counts,
+    counts: RunStats,
     account: &'a Account,
 }
 
 impl Summary<'_> {
     fn is_whole(&self) -> bool {
-        let Counts {
+        let RunStats {
             lost, incomplete, ..
         } = self.counts;
         lost + incomplete + self.account.main().unwritten == 0
@@ -97,7 +97,7 @@ mod tests {
             log: Some(written(5, 2)),
             view: Some(written(4, 3)),
         };
-        let counts = Counts {
+        let counts = RunStats {
             stopped: 20,
             matched: 7,
             lost: 1,
@@ -122,9 +122,9 @@ mod tests {
             log: None,
             view: Some(written(5, 0)),
         };
-        let counts = Counts {
+        let counts = RunStats {
             matched: 5,
-            ..Counts::default()
+            ..RunStats::default()
         };
         let summary = Summary {
             counts,

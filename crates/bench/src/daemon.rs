@@ -1,0 +1,214 @@
+//! A daemon that runs while a workload does: started, waited for, asked to end.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::machine::cpu_time;
+
+/// Longest time that a daemon may take to start, to catch up or to end.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Time between two looks at something that cannot be waited for otherwise.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// A log that has not grown for so long is complete: ten times what either daemon may hold back.
+const SETTLED_AFTER: Duration = Duration::from_millis(300);
+
+/// A running daemon.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Daemon {
+    /// Starts a daemon; its standard error is kept.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let program = command.get_program().display().to_string();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run `{program}`"))?;
+        let errors = child.stderr.take().context("no standard error")?;
+        let (sender, lines) = mpsc::channel();
+        // Ends when the daemon does; who does not listen any more misses nothing.
+        drop(
+            thread::Builder::new()
+                .name("bench-stderr".into())
+                .spawn(move || {
+                    BufReader::new(errors)
+                        .lines()
+                        .map_while(Result::ok)
+                        .try_for_each(|line| sender.send(line))
+                })
+                .context("cannot start a thread")?,
+        );
+        Ok(Self { child, lines })
+    }
+
+    /// Waits for a line of its standard error, and gives it back.
+    ///
+    /// # Errors
+    /// When it ends before, or takes too long; with what it said.
+    pub(crate) fn wait_for_line(&self, beginning: &str) -> anyhow::Result<String> {
+        let deadline = Instant::now() + TIMEOUT;
+        let mut said = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                bail!("it has not said `{beginning}` but: {}", said.join("\n"));
+            };
+            if line.starts_with(beginning) {
+                return Ok(line);
+            }
+            said.push(line);
+        }
+    }
+
+    /// Sees that it runs.
+    ///
+    /// # Errors
+    /// When it has ended; with what it said.
+    pub(crate) fn ensure_running(&mut self) -> anyhow::Result<()> {
+        let Some(status) = self
+            .child
+            .try_wait()
+            .context("cannot look after the daemon")?
+        else {
+            return Ok(());
+        };
+        let said: Vec<String> = self.lines.iter().collect();
+        bail!("the daemon ended, {status}: {}", said.join("\n"))
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its CPU time so far.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
+        let pid = self.pid();
+        cpu_time(pid).with_context(|| format!("the daemon, {pid}, is gone"))
+    }
+
+    /// Asks it to end and waits; returns how it ended and what it said meanwhile.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub(crate) fn stop(mut self) -> anyhow::Result<(ExitStatus, Vec<String>)> {
+        let gone = self
+            .child
+            .try_wait()
+            .context("cannot look after the daemon")?;
+        ensure!(gone.is_none(), "the daemon ended by itself");
+        kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM)
+            .context("cannot ask the daemon to end")?;
+        let mut status = None;
+        wait_until("the daemon to end", || {
+            status = self.child.try_wait()?;
+            Ok(status.is_some())
+        })?;
+        let status = status.context("the daemon did not end")?;
+        Ok((status, self.lines.iter().collect()))
+    }
+}
+
+/// A daemon that was not asked to end is not wanted any more: something has failed.
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        let _gone = kill(
+            Pid::from_raw(self.child.id().cast_signed()),
+            Signal::SIGTERM,
+        );
+        let ended = wait_until("the daemon to end", || Ok(self.child.try_wait()?.is_some()));
+        if ended.is_err() {
+            drop(self.child.kill().and_then(|()| self.child.wait()));
+        }
+    }
+}
+
+/// Waits until a log has stopped growing.
+///
+/// # Errors
+/// When it does not stop.
+pub(crate) fn wait_until_settled(log: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    let mut since = Instant::now();
+    wait_until("the log to be complete", || {
+        let now = fs::metadata(log).map_or(0, |metadata| metadata.len());
+        if now != bytes {
+            bytes = now;
+            since = Instant::now();
+        }
+        Ok(since.elapsed() >= SETTLED_AFTER)
+    })?;
+    Ok(bytes)
+}
+
+/// Waits until a condition holds.
+///
+/// # Errors
+/// When it does not within [`TIMEOUT`], or cannot be told.
+pub(crate) fn wait_until(
+    what: &str,
+    mut condition: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + TIMEOUT;
+    while !condition()? {
+        if Instant::now() > deadline {
+            bail!("waited {} s for {what}", TIMEOUT.as_secs());
+        }
+        thread::park_timeout(POLL_INTERVAL);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn daemon_is_waited_for_and_asked_to_end() {
+        let script = "trap 'echo bye >&2; exit 3' TERM
+            echo hello >&2; echo ready >&2
+            while :; do sleep 0.01; done";
+        let daemon = Daemon::start(&mut shell(script)).unwrap();
+        daemon.wait_for_line("ready").unwrap();
+        let (status, said) = daemon.stop().unwrap();
+        assert_eq!((status.code(), said), (Some(3), vec!["bye".to_owned()]));
+    }
+
+    #[test]
+    fn daemon_that_ends_too_soon_is_an_error_with_its_words() {
+        let daemon = Daemon::start(&mut shell("echo no rules >&2; exit 1")).unwrap();
+        let error = daemon.wait_for_line("ready").unwrap_err().to_string();
+        assert!(error.contains("no rules"), "{error}");
+        let mut daemon = Daemon::start(&mut shell("echo no plugin >&2; exit 1")).unwrap();
+        wait_until("it to end", || Ok(daemon.ensure_running().is_err())).unwrap();
+    }
+}

@@ -1,0 +1,338 @@
+//! The machine that is measured, and what its tasks have cost.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use super::programs::AUDITCTL;
+
+/// What a reader must know to compare figures.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Machine {
+    /// Release of the kernel.
+    pub(crate) kernel: String,
+    /// How it was built: preemption and date.
+    pub(crate) build: String,
+    /// Name, family and model.
+    pub(crate) cpu: String,
+    /// How many there are.
+    pub(crate) cpus: usize,
+    /// Whether a hypervisor is below the kernel.
+    pub(crate) is_virtual: bool,
+    /// Whether the clock rate is fixed, as the kernel calls that; empty where it does not say.
+    pub(crate) governor: String,
+    /// Memory.
+    pub(crate) memory_mib: u64,
+    /// Of the last minute, before the measurement.
+    pub(crate) load: String,
+    /// Type of the file system that logs are written to.
+    pub(crate) log_filesystem: String,
+    /// What `auditctl -v` says; empty where there is none.
+    pub(crate) auditd: String,
+    /// When.
+    pub(crate) seconds_since_1970: u64,
+}
+
+impl Machine {
+    /// This machine, with logs below `logs`.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub(crate) fn detect(logs: &Path) -> anyhow::Result<Self> {
+        let read =
+            |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read `{path}`"));
+        let cpuinfo = read("/proc/cpuinfo")?;
+        let mounts = read("/proc/self/mounts")?;
+        let logs = logs.canonicalize().context("cannot find the logs")?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+        Ok(Self {
+            kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            build: read("/proc/sys/kernel/version")?.trim().to_owned(),
+            cpu: cpu(&cpuinfo),
+            cpus: cpuinfo
+                .lines()
+                .filter(|line| line.starts_with("processor"))
+                .count(),
+            is_virtual: cpuinfo
+                .lines()
+                .find(|line| line.starts_with("flags"))
+                .is_some_and(|line| line.split(' ').any(|flag| flag == "hypervisor")),
+            governor: fs::read_to_string(governor)
+                .map(|text| text.trim().to_owned())
+                .unwrap_or_default(),
+            memory_mib: parse_kib(&read("/proc/meminfo")?, "MemTotal").unwrap_or(0) / 1024,
+            load: read("/proc/loadavg")?
+                .split(' ')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            log_filesystem: filesystem(&mounts, &logs).unwrap_or("unknown").to_owned(),
+            auditd: auditd_version(),
+            seconds_since_1970: now.context("the clock is wrong")?.as_secs(),
+        })
+    }
+
+    /// The machine in one line.
+    pub(crate) fn describe(&self) -> String {
+        let Self {
+            kernel,
+            build,
+            cpu,
+            cpus,
+            is_virtual,
+            governor,
+            memory_mib,
+            load,
+            log_filesystem,
+            auditd,
+            seconds_since_1970: _,
+        } = self;
+        let place = if *is_virtual { "virtual machine" } else { "" };
+        let with = |name: &str, value: &str| {
+            if value.is_empty() {
+                String::new()
+            } else {
+                format!("{name} {value}")
+            }
+        };
+        let count = |number: u64, name: &str| {
+            if number == 0 {
+                String::new()
+            } else {
+                format!("{number} {name}")
+            }
+        };
+        let parts = [
+            format!("Linux {kernel} ({build})"),
+            place.to_owned(),
+            with(&count(u64::try_from(*cpus).unwrap_or(0), "CPUs"), cpu),
+            count(memory_mib.div_ceil(1024), "GiB"),
+            with("logs on", log_filesystem),
+            with("load", load),
+            with("governor", governor),
+            with("audit", auditd),
+        ];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts.join(", ")
+    }
+}
+
+/// CPU time of all threads of a process that are alive.
+///
+/// # Errors
+/// When there is no such process.
+pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
+    let mut sum = Duration::ZERO;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(task?.path().join("schedstat"))?;
+        let ns = text
+            .split_whitespace()
+            .next()
+            .and_then(|field| field.parse().ok());
+        sum += Duration::from_nanos(ns.ok_or(io::ErrorKind::InvalidData)?);
+    }
+    Ok(sum)
+}
+
+/// The most memory that a process has had, in bytes.
+///
+/// # Errors
+/// When there is no such process.
+pub(crate) fn peak_memory(pid: u32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib = parse_kib(&status, "VmHWM").ok_or(io::ErrorKind::InvalidData)?;
+    Ok(kib * 1024)
+}
+
+/// Memory of a process, in bytes, without maps of BPF: the ring lies twice in the daemon's address space.
+///
+/// # Errors
+/// When there is no such process.
+pub(crate) fn resident_without_ring(pid: u32) -> io::Result<u64> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
+    if maps.is_empty() {
+        // It has ended, and nobody has asked how.
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(rss_without_bpf_kib(&maps) * 1024)
+}
+
+/// Sum of `Rss` in a process's `smaps`, where each mapping begins with a line that ends with its name.
+fn rss_without_bpf_kib(maps: &str) -> u64 {
+    let (mut sum, mut of_bpf) = (0, false);
+    for line in maps.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if !first.ends_with(':') {
+            of_bpf = line.ends_with("anon_inode:bpf-map");
+        } else if first == "Rss:" && !of_bpf {
+            sum += parse_kib(line, "Rss").unwrap_or(0);
+        }
+    }
+    sum
+}
+
+/// The kernel's thread that hands audit records to auditd.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn kauditd_pid() -> io::Result<Option<u32>> {
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process may have gone meanwhile.
+        if fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm == "kauditd\n") {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}
+
+/// Daemons of tollgate that audit this machine: every call pays for them in every state.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn other_daemons() -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process may have gone meanwhile.
+        let Ok(tasks) = fs::read_dir(entry.path().join("task")) else {
+            continue;
+        };
+        let drains = tasks.filter_map(Result::ok).any(|task| {
+            fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm == "tlg-ring\n")
+        });
+        if drains {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+fn auditd_version() -> String {
+    let Some(path) = AUDITCTL.path() else {
+        return String::new();
+    };
+    let said = Command::new(path).arg("-v").output();
+    said.ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        .and_then(|text| text.split_whitespace().last().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+/// A field of `/proc/meminfo` or of a process's `status`.
+fn parse_kib(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (found, rest) = line.split_once(':')?;
+        let kib = rest.trim().strip_suffix("kB")?.trim();
+        (found == name).then(|| kib.parse().ok()).flatten()
+    })
+}
+
+/// Vendor names of virtual CPUs say little: family and model tell the generation.
+fn cpu(cpuinfo: &str) -> String {
+    let field = |wanted: &str| {
+        cpuinfo.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            (name.trim() == wanted).then(|| value.trim())
+        })
+    };
+    format!(
+        "{} (family {} model {})",
+        field("model name").unwrap_or("of unknown name"),
+        field("cpu family").unwrap_or("?"),
+        field("model").unwrap_or("?")
+    )
+}
+
+/// Type of the file system that holds a path: of all mounts above it, the longest, and of those
+/// the last.
+fn filesystem<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+    mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            Some((fields.next()?, fields.next()?))
+        })
+        .filter(|(point, _)| path.starts_with(point))
+        .max_by_key(|(point, _)| point.len())
+        .map(|(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_is_told_by_name_family_and_model() {
+        let cpuinfo = "processor\t: 0\ncpu family\t: 6\nmodel\t\t: 207\nmodel name\t: Fast One\n";
+        assert_eq!(cpu(cpuinfo), "Fast One (family 6 model 207)");
+        assert_eq!(cpu(""), "of unknown name (family ? model ?)");
+    }
+
+    #[test]
+    fn filesystem_is_that_of_the_innermost_mount() {
+        let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /var tmpfs rw 0 0\n/dev/b /var xfs rw 0 0\n\
+                      /dev/c /variable btrfs rw 0 0\n";
+        assert_eq!(filesystem(mounts, Path::new("/var/tmp/x")), Some("xfs"));
+        assert_eq!(filesystem(mounts, Path::new("/home")), Some("ext4"));
+        assert_eq!(filesystem("", Path::new("/home")), None);
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_machine_is_left_out() {
+        let machine = Machine {
+            kernel: "6.12".into(),
+            build: "of Debian".into(),
+            ..Machine::default()
+        };
+        assert_eq!(machine.describe(), "Linux 6.12 (of Debian)");
+        let machine = Machine {
+            cpus: 2,
+            cpu: "Fast One".into(),
+            ..machine
+        };
+        assert_eq!(
+            machine.describe(),
+            "Linux 6.12 (of Debian), 2 CPUs Fast One"
+        );
+    }
+
+    #[test]
+    fn sizes_are_read_by_whole_name() {
+        let text = "VmHWMX:\t 3 kB\nVmHWM:\t    1234 kB\nThreads:\t1\n";
+        assert_eq!(parse_kib(text, "VmHWM"), Some(1234));
+        assert_eq!(parse_kib(text, "Threads"), None);
+    }
+
+    #[test]
+    fn the_ring_is_not_counted() {
+        let maps = "7f00-7f01 rw-s 00000000 00:0e 1041       anon_inode:bpf-map\nSize:  4 kB\nRss:  4000 kB\n\
+                    7f02-7f03 rw-p 00000000 00:00 0 \nSize:   64 kB\nRss:    30 kB\nPss:   7 kB\n\
+                    7f04-7f05 r-xp 00000000 fe:00 9       /usr/bin/tollgate\nRss:    5 kB\nVmFlags: rd\n";
+        assert_eq!(rss_without_bpf_kib(maps), 35);
+        assert!(resident_without_ring(std::process::id()).unwrap() > 1 << 16);
+    }
+
+    #[test]
+    fn own_cost_is_told_and_a_missing_process_is_an_error() {
+        let own = std::process::id();
+        assert!(cpu_time(own).unwrap() > Duration::ZERO);
+        assert!(peak_memory(own).unwrap() > 1 << 16);
+        assert!(cpu_time(u32::MAX).is_err() && peak_memory(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,319 @@
+//! The second process: runs the cases, round by round, and leaves a report in the directory.
+
+use std::env;
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+
+use super::audit_mode::AuditMode;
+use super::case::{HeadlineSpec, TEN_RULES};
+use super::machine::{Machine, other_daemons};
+use super::programs::{AUDITCTL, AUDITD, Program, packages};
+use super::report::{CaseReport, FORM, Figure, Goal, Headline, Report, Series};
+use super::variant::Variant;
+use super::work_dir::{REPORT, WorkDir};
+use super::{Case, Options};
+use crate::info;
+
+/// What is missing for a case as a whole.
+pub(crate) fn missing_programs(case: &dyn Case) -> Vec<Program> {
+    not_installed(case.programs())
+}
+
+/// What is missing to compare with the kernel's audit.
+pub(crate) fn missing_for_kernel() -> Vec<Program> {
+    not_installed(&[AUDITD, AUDITCTL])
+}
+
+fn not_installed(programs: &[Program]) -> Vec<Program> {
+    let missing = programs.iter().filter(|program| program.path().is_none());
+    missing.copied().collect()
+}
+
+/// Takes out what cannot be measured here; says what and why.
+pub(crate) fn skip_unavailable(options: &mut Options) -> Vec<String> {
+    let mut skipped = Vec::new();
+    let missing = missing_for_kernel();
+    if options.against.contains(&AuditMode::Kernel) && !missing.is_empty() {
+        options.against.retain(|&mode| mode != AuditMode::Kernel);
+        skipped.push(format!(
+            "the kernel's own audit: {}",
+            describe_missing(&missing)
+        ));
+    }
+    options.cases.retain(|case| {
+        let missing = missing_programs(*case);
+        let why = if missing.is_empty() {
+            case.unavailable()
+        } else {
+            Some(describe_missing(&missing))
+        };
+        skipped.extend(why.iter().map(|why| format!("{}: {why}", case.name())));
+        why.is_none()
+    });
+    skipped
+}
+
+fn describe_missing(missing: &[Program]) -> String {
+    let programs: Vec<String> = missing
+        .iter()
+        .map(|program| format!("`{}`", program.program))
+        .collect();
+    format!(
+        "{} missing; --install installs {}",
+        programs.join(", "),
+        packages(missing).join(", ")
+    )
+}
+
+/// Measures everything.
+///
+/// # Errors
+/// When nothing can be measured; a case that fails is part of the report.
+pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
+    // Whoever started this puts things back: without it, nothing more may be changed.
+    set_pdeathsig(Signal::SIGKILL).context("cannot ask to end with the first process")?;
+    // The first process waits for signals with all of them blocked, which children inherit: daemons that
+    // are started from here must be able to end.
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+        .context("cannot let signals through")?;
+    let began = Instant::now();
+    let skipped = skip_unavailable(&mut options);
+    let work_dir = WorkDir::create(work, &options.engine, options.fifo)?;
+    let mut report = Report {
+        form: FORM,
+        version: format!("tollgate {}", env!("CARGO_PKG_VERSION")),
+        command: command(),
+        machine: Machine::detect(work)?,
+        runs: options.runs,
+        skipped,
+        ..Report::default()
+    };
+    if cfg!(debug_assertions) {
+        report.skipped.push(
+            "an optimised build: this one is for debugging, its figures are those of nothing"
+                .into(),
+        );
+    }
+    if options.brief {
+        report
+            .skipped
+            .push("the figures: --brief shows that the cases work here, and no more".into());
+    }
+    for pid in other_daemons().context("cannot look for other daemons")? {
+        report.skipped.push(format!(
+            "a machine without audit: process {pid} is another tollgate, which `off` pays for as well"
+        ));
+    }
+    let progress = Progress::new(&options, work);
+    for case in &options.cases {
+        match measure(*case, &options, &work_dir, &progress) {
+            Ok((measured, failures)) => {
+                report.cases.push(measured);
+                report.failures.extend(failures);
+            }
+            Err(error) => report.failures.push(format!("{}: {error:#}", case.name())),
+        }
+    }
+    progress.0.finish_and_clear();
+    report.seconds = began.elapsed().as_secs();
+    report.summarize();
+    let text = serde_json::to_vec_pretty(&report).context("cannot write the report down")?;
+    fs::write(work.join(REPORT), text).context("cannot write the report")
+}
+
+/// The command line, without what the first process has added.
+fn command() -> Vec<String> {
+    let words = env::args().take_while(|word| word != "--measure").skip(1);
+    let name = ["tollgate", "bench"].map(str::to_owned);
+    name.into_iter().chain(words).collect()
+}
+
+/// Measures a case: all its variants in each round. Each round starts with another one, so that what
+/// drifts, such as the clock rate of a warm CPU, favours none.
+fn measure(
+    case: &dyn Case,
+    options: &Options,
+    work_dir: &WorkDir,
+    progress: &Progress,
+) -> anyhow::Result<(CaseReport, Vec<String>)> {
+    let variants = case.variants(options, &work_dir.work);
+    let mut measured = empty(case, &variants, options);
+    let mut failures = Vec::new();
+    let mut said = Vec::new();
+    for run in 0..options.runs {
+        progress.round(case, run, options.runs);
+        let first = usize::try_from(run).unwrap_or(0) % variants.len().max(1);
+        for variant in variants.iter().cycle().skip(first).take(variants.len()) {
+            let name = &variant.name;
+            progress.variant(case, variant, run, options.runs);
+            let sample = case
+                .sample(work_dir, variant, options.brief)
+                .with_context(|| format!("{name}, run {}", run + 1))?;
+            for (figure, value) in sample.values {
+                put(&mut measured, figure, name, value);
+            }
+            for failure in sample.failures {
+                failures.push(format!(
+                    "{}, {name}, run {}: {failure}",
+                    case.name(),
+                    run + 1
+                ));
+            }
+            if let Some(line) = sample.startup_line.filter(|_| run == 0) {
+                said.push(format!("{name}: {line}"));
+            }
+            progress.0.inc(u64::from(case.seconds()));
+        }
+    }
+    measured.notes.extend(said);
+    Ok((measured, failures))
+}
+
+/// The case before anything is measured.
+fn empty(case: &dyn Case, variants: &[Variant], options: &Options) -> CaseReport {
+    let headline = |headline: &HeadlineSpec| Headline {
+        rules: match &options.rules {
+            Some(_) if headline.rules.starts_with(TEN_RULES) => "those of --rules".to_owned(),
+            _ => headline.rules.to_owned(),
+        },
+        tollgate: headline.tollgate.to_owned(),
+        kernel: headline.kernel.to_owned(),
+        in_picture: headline.in_picture,
+    };
+    let figures = case.figures().iter().map(|figure| Figure {
+        name: figure.name.into(),
+        unit: figure.unit.into(),
+        better: figure.better,
+        reference: figure.reference.into(),
+        headlines: figure.headlines.iter().map(headline).collect(),
+        goals: figure
+            .goals
+            .iter()
+            .map(|&(variant, bound)| Goal {
+                variant: variant.into(),
+                bound,
+            })
+            .collect(),
+        variants: Vec::new(),
+    });
+    let rules = variants.iter().find(|variant| !variant.rules.is_empty());
+    CaseReport {
+        name: case.name().into(),
+        about: case.about().into(),
+        origin: case.origin().into(),
+        notes: rules
+            .map(|variant| format!("rules of {}:\n{}", variant.name, variant.rules.trim_end()))
+            .into_iter()
+            .collect(),
+        figures: figures.collect(),
+    }
+}
+
+/// Adds a value to the samples of a variant.
+fn put(measured: &mut CaseReport, figure: &str, variant: &str, value: f64) {
+    let Some(figure) = measured.figures.iter_mut().find(|one| one.name == figure) else {
+        return;
+    };
+    match figure.variants.iter_mut().find(|one| one.name == variant) {
+        Some(series) => series.samples.push(value),
+        None => figure.variants.push(Series {
+            name: variant.to_owned(),
+            samples: vec![value],
+            summary: None,
+        }),
+    }
+}
+
+/// What is measured, and how long it will take.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(options: &Options, work: &Path) -> Self {
+        let seconds = options.cases.iter().map(|case| {
+            let variants = u64::try_from(case.variants(options, work).len()).unwrap_or(0);
+            variants * u64::from(case.seconds()) * u64::from(options.runs)
+        });
+        let bar = ProgressBar::new(seconds.sum());
+        let template = "{elapsed} [{bar:30}] {percent}%, about {eta} left: {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.enable_steady_tick(Duration::from_secs(1));
+        Self(bar)
+    }
+
+    /// Where there is no terminal, a line for each round of a case is enough.
+    fn round(&self, case: &dyn Case, run: u32, runs: u32) {
+        if !std::io::stderr().is_terminal() {
+            info(&format!("{}, run {} of {runs}", case.name(), run + 1));
+        }
+    }
+
+    fn variant(&self, case: &dyn Case, variant: &Variant, run: u32, runs: u32) {
+        self.0.set_message(format!(
+            "{}, run {} of {runs}, {}",
+            case.name(),
+            run + 1,
+            variant.name
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::find;
+
+    fn options(rules: Option<&str>) -> Options {
+        Options {
+            cases: Vec::new(),
+            against: Vec::new(),
+            rules: rules.map(str::to_owned),
+            runs: 1,
+            engine: "auto".into(),
+            brief: false,
+            fifo: false,
+        }
+    }
+
+    #[test]
+    fn headlines_say_when_the_ten_rules_were_replaced() {
+        let case = find("fio").unwrap();
+        let rules = |options: &Options| {
+            let report = empty(case, &[], options);
+            report.figures[0].headlines[0].rules.clone()
+        };
+        assert_eq!(rules(&options(None)), "ten rules, none names it");
+        assert_eq!(rules(&options(Some("-w /x\n"))), "those of --rules");
+    }
+
+    #[test]
+    fn samples_keep_the_order_of_rounds() {
+        let case = find("fio").unwrap();
+        let mut measured = empty(case, &[], &options(None));
+        for value in [3.0, 1.0, 2.0] {
+            put(&mut measured, "reads", "off", value);
+        }
+        put(&mut measured, "reads", "kernel", 1.0);
+        let reads = &measured.figures[0];
+        assert_eq!(reads.variants.len(), 2);
+        assert_eq!(reads.series("off").unwrap().samples, [3.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn missing_programs_are_named_with_their_packages() {
+        let missing = [AUDITD, AUDITCTL];
+        let text = describe_missing(&missing);
+        assert_eq!(
+            text,
+            "`auditd`, `auditctl` missing; --install installs auditd"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Figures of several rounds: their median, how far they lie apart, and whether two of them differ.
+//!
+//! There is no model behind it that five samples could not bear. Configurations are measured in turn, so a
+//! difference counts when it has the same direction in every round.
+
+use serde::Serialize;
+
+/// Median and spread of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    /// The middle one, or between the two in the middle.
+    pub(crate) median: f64,
+    /// The least.
+    pub(crate) least: f64,
+    /// The most.
+    pub(crate) most: f64,
+}
+
+impl Summary {
+    /// `None` when there is nothing to summarise.
+    pub(crate) fn of(sample: &[f64]) -> Option<Self> {
+        let mut sorted = sample.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self {
+            median: middle(&sorted)?,
+            least: *sorted.first()?,
+            most: *sorted.last()?,
+        })
+    }
+
+    /// How far the extremes lie apart, as a part of the median.
+    pub(crate) fn spread(&self) -> f64 {
+        if self.median == 0.0 {
+            return 0.0;
+        }
+        (self.most - self.least) / self.median
+    }
+}
+
+/// The least value that so great a part of them does not exceed: 0.99 of them, or all with 1.
+pub(crate) fn percentile(sample: &[f64], part: f64) -> Option<f64> {
+    let mut sorted = sample.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let within = |index: usize| {
+        let (rank, all) = (u32::try_from(index + 1), u32::try_from(sorted.len()));
+        rank.is_ok_and(|rank| f64::from(rank) >= part * all.map_or(0.0, f64::from))
+    };
+    let index = (0..sorted.len()).find(|&index| within(index))?;
+    sorted.get(index).copied()
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get(sorted.len().saturating_sub(1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+/// Distance from the median beyond which a value is an outlier, in median absolute deviations that are
+/// scaled to standard deviations.
+const OUTLIER_SCORE: f64 = 3.5;
+/// By this, 0.6745 is the upper quartile of the standard normal distribution.
+const SCALE: f64 = 0.6745;
+
+/// How many values lie far from the others: their modified z-score is above 3.5.
+///
+/// # Source
+/// Iglewicz and Hoaglin, How to detect and handle outliers, 1993.
+pub(crate) fn outliers(sample: &[f64]) -> usize {
+    let mut sorted = sample.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(median) = middle(&sorted) else {
+        return 0;
+    };
+    let mut deviations: Vec<f64> = sorted.iter().map(|value| (value - median).abs()).collect();
+    deviations.sort_by(f64::total_cmp);
+    match middle(&deviations) {
+        Some(mad) if mad > 0.0 => deviations
+            .iter()
+            .filter(|&&deviation| SCALE * deviation / mad > OUTLIER_SCORE)
+            .count(),
+        _ => 0,
+    }
+}
+
+/// What the rounds say about a configuration next to its reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Above it in every round.
+    More,
+    /// Below it in every round.
+    Less,
+    /// Exactly as it in every round.
+    Equal,
+    /// The rounds disagree: what the medians differ by may be noise.
+    Unclear,
+}
+
+/// Compares two samples round by round.
+pub(crate) fn direction(sample: &[f64], reference: &[f64]) -> Direction {
+    let mut rounds = sample
+        .iter()
+        .zip(reference)
+        .map(|(own, other)| own.total_cmp(other));
+    let Some(first) = rounds.next() else {
+        return Direction::Unclear;
+    };
+    if !rounds.all(|round| round == first) {
+        return Direction::Unclear;
+    }
+    match first {
+        std::cmp::Ordering::Greater => Direction::More,
+        std::cmp::Ordering::Less => Direction::Less,
+        std::cmp::Ordering::Equal => Direction::Equal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let sample: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        for (part, value) in [(0.5, 100.0), (0.99, 198.0), (1.0, 200.0)] {
+            assert_eq!(percentile(&sample, part), Some(value));
+        }
+        assert_eq!(percentile(&[7.0], 0.99), Some(7.0));
+        assert_eq!(percentile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn median_is_the_middle_or_between_the_two_middles() {
+        let median = |sample: &[f64]| Summary::of(sample).unwrap().median;
+        assert_eq!(median(&[7.0]), 7.0);
+        assert_eq!(median(&[9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 100.0, 2.0]), 3.0);
+    }
+
+    #[test]
+    fn extremes_are_kept_and_nothing_has_no_summary() {
+        let summary = Summary::of(&[3.0, -1.0, 2.0]).unwrap();
+        assert_eq!((summary.least, summary.most), (-1.0, 3.0));
+        assert_eq!(summary.spread(), 2.0);
+        assert_eq!(Summary::of(&[]), None);
+    }
+
+    #[test]
+    fn spread_of_nothing_but_zeros_is_none() {
+        assert_eq!(Summary::of(&[0.0, 0.0]).unwrap().spread(), 0.0);
+    }
+
+    #[test]
+    fn outliers_are_far_from_the_others() {
+        assert_eq!(outliers(&[10.0, 10.5, 9.5, 10.2, 9.8, 30.0]), 1);
+        assert_eq!(outliers(&[10.0, 10.5, 9.5, 10.2, 9.8]), 0);
+        assert_eq!(
+            outliers(&[5.0, 5.0, 5.0, 5.0, 9.0]),
+            0,
+            "no deviation, no measure"
+        );
+        assert_eq!(outliers(&[]), 0);
+    }
+
+    #[test]
+    fn one_round_that_disagrees_makes_it_unclear() {
+        let off = [100.0, 110.0, 90.0];
+        assert_eq!(direction(&[101.0, 111.0, 91.0], &off), Direction::More);
+        assert_eq!(direction(&[99.0, 109.0, 89.0], &off), Direction::Less);
+        assert_eq!(direction(&off, &off), Direction::Equal);
+        assert_eq!(direction(&[300.0, 109.0, 300.0], &off), Direction::Unclear);
+        assert_eq!(direction(&[], &off), Direction::Unclear);
+    }
+}

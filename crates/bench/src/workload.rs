@@ -1,0 +1,266 @@
+//! The workloads of our own: each runs in a process of its own, as a user without rights.
+//!
+//! They print `name=value` words. `--workload` runs them; it is for [`super::work_dir`] alone.
+
+use std::fs::{self, File, OpenOptions};
+use std::hint::black_box;
+use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+
+use super::observer;
+
+/// The option that runs workloads.
+pub(crate) const WORKLOAD_OPTION: &str = "--workload";
+/// Name of the file that is opened, in the directory that workloads start in.
+pub(crate) const FILE: &str = "file1";
+/// Opens and closes a file: `open-close PAIRS`.
+pub(crate) const OPEN_CLOSE: &str = "open-close";
+/// Does the same for so long: `load MILLISECONDS`.
+pub(crate) const LOAD: &str = "load";
+/// Makes marked calls and looks at a log, its standard input: `observe MILLISECONDS`.
+pub(crate) const OBSERVE: &str = "observe";
+/// Times calls: `calls CALLS FILE-TO-WRITE`.
+pub(crate) const CALLS: &str = "calls";
+/// A program that keeps `io_uring` busy: `nop|read enter|sqpoll MILLISECONDS FILE`.
+pub(crate) const URING_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/workload-uring"));
+/// Deletes files in the directory that it starts in, whose names are numbers: `delete FILES`.
+pub(crate) const DELETE: &str = "delete";
+/// Reads records as a plugin of auditd does, and counts events.
+pub(crate) const PLUGIN: &str = "plugin";
+
+/// What `calls` times: the names under which it prints nanoseconds.
+pub(crate) const TIMED: [&str; 5] = ["getpid", "stat", "read", "open", "write"];
+
+/// Duplicates of standard input that lie below the descriptor of the measured open. Nothing that
+/// happens while a process starts reaches this number, so `exit=` and `a0=` of the records tell
+/// the measured calls from all others. `fcntl`, which makes them, is not audited.
+const RESERVED_DESCRIPTORS: usize = 32;
+
+/// Repetitions of `calls`: so short that some meet neither a timer tick nor a neighbour.
+const REPETITIONS: u32 = 25;
+/// An open takes ten times as long as the shortest call.
+const FEWER_OPENS: u32 = 10;
+
+/// Runs the workload that the words name.
+///
+/// # Errors
+/// When it cannot be done, or the words are wrong.
+pub(crate) fn run(words: &[String]) -> anyhow::Result<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let count = |text: &str| text.parse::<u32>().context("not a number");
+    match words[..] {
+        [OPEN_CLOSE, pairs] => open_close(count(pairs)?),
+        [LOAD, ms] => load(Duration::from_millis(count(ms)?.into())),
+        [OBSERVE, ms] => observer::observe(Duration::from_millis(count(ms)?.into())),
+        [CALLS, calls, written] => timed(count(calls)?, Path::new(written)),
+        [DELETE, files] => delete(count(files)?),
+        [PLUGIN, ..] => plugin(),
+        _ => bail!("workloads: {OPEN_CLOSE}, {LOAD}, {OBSERVE}, {CALLS}, {DELETE}, {PLUGIN}"),
+    }
+}
+
+/// Says what was measured.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("cannot say what was measured")
+}
+
+/// Opens the file and closes it.
+fn open_close(pairs: u32) -> anyhow::Result<()> {
+    let input = io::stdin();
+    let account = File::open("/proc/self/schedstat")?;
+    let mut lower = Vec::with_capacity(RESERVED_DESCRIPTORS);
+    for _ in 0..RESERVED_DESCRIPTORS {
+        lower.push(input.as_fd().try_clone_to_owned()?);
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+
+    let waited = runqueue_wait_ns(&account)?;
+    let started = Instant::now();
+    let mut descriptor = -1;
+    for _ in 0..pairs {
+        descriptor = options.open(FILE)?.as_raw_fd();
+    }
+    let elapsed = started.elapsed();
+    let waited = runqueue_wait_ns(&account)?.saturating_sub(waited);
+    print(&format!(
+        "pid={} descriptor={descriptor} pairs={pairs} elapsed_ns={} waited_ns={waited}\n",
+        process::id(),
+        elapsed.as_nanos(),
+    ))
+}
+
+/// Opens the file and closes it until the time is over.
+fn load(time: Duration) -> anyhow::Result<()> {
+    // Between two looks at the clock.
+    const PAIRS: u32 = 100;
+    let began = Instant::now();
+    while began.elapsed() < time {
+        for _ in 0..PAIRS {
+            drop(File::open(FILE)?);
+        }
+    }
+    Ok(())
+}
+
+/// Times calls. `written` is opened to write; the others read.
+fn timed(calls: u32, written: &Path) -> anyhow::Result<()> {
+    let zeros = File::open("/dev/zero")?;
+    let mut byte = [0; 1];
+    let mut to_write = OpenOptions::new();
+    to_write.write(true);
+    let opens = (calls / FEWER_OPENS).max(1);
+    let mut best = [f64::INFINITY; TIMED.len()];
+    for _ in 0..REPETITIONS {
+        let times = [
+            // The C library has kept no copy of the process id since glibc 2.25.
+            time(calls, || {
+                black_box(process::id());
+                Ok(())
+            })?,
+            time(calls, || {
+                fs::metadata(FILE).map(|about| _ = black_box(about))
+            })?,
+            time(calls, || (&zeros).read_exact(&mut byte))?,
+            time(opens, || File::open(FILE).map(drop))?,
+            time(opens, || to_write.open(written).map(drop))?,
+        ];
+        for (best, time) in best.iter_mut().zip(times) {
+            *best = time.min(*best);
+        }
+    }
+    let words: Vec<String> = TIMED
+        .iter()
+        .zip(best)
+        .map(|(name, ns)| format!("{name}={ns:.1}\n"))
+        .collect();
+    print(&words.concat())
+}
+
+/// Nanoseconds that a call takes.
+fn time(calls: u32, mut call: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
+    let started = Instant::now();
+    for _ in 0..calls {
+        call()?;
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e9 / f64::from(calls))
+}
+
+fn delete(files: u32) -> anyhow::Result<()> {
+    let started = Instant::now();
+    for number in 0..files {
+        fs::remove_file(number.to_string())?;
+    }
+    let elapsed = started.elapsed().as_secs_f64();
+    print(&format!(
+        "pid={} rate={:.0}\n",
+        process::id(),
+        f64::from(files) / elapsed
+    ))
+}
+
+/// Reads records until there are no more; the count goes where the log would.
+fn plugin() -> anyhow::Result<()> {
+    // auditd asks plugins to end before it closes their input.
+    let term = SigSet::from(Signal::SIGTERM);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&term), None)?;
+    let mut events = 0_u64;
+    let mut input = io::stdin().lock();
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line)? != 0 {
+        events += u64::from(line.starts_with(b"type=SYSCALL "));
+        line.clear();
+    }
+    let program = std::env::current_exe()?;
+    let work = program.parent().context("the program lies nowhere")?;
+    ensure!(work.join("log").is_dir(), "this is no benchmark");
+    // In one piece: who waits for the file finds it whole.
+    let part = work.join("log/plugin.part");
+    fs::write(&part, format!("{events}\n"))?;
+    fs::rename(part, work.join("log/plugin"))?;
+    Ok(())
+}
+
+/// How long this task has waited for a CPU that others used: the second field of its `schedstat`,
+/// a file that stays open because opening it would take the descriptor that is counted.
+fn runqueue_wait_ns(schedstat: &File) -> anyhow::Result<u64> {
+    let mut text = [0; 96];
+    let length = schedstat.read_at(&mut text, 0)?;
+    let text = str::from_utf8(text.get(..length).unwrap_or_default())?;
+    let field = text.split_whitespace().nth(1);
+    Ok(field.context("`/proc/self/schedstat` is short")?.parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
+
+    use super::*;
+    use crate::work_dir::{output, parse_value};
+
+    #[test]
+    fn wrong_words_are_refused() {
+        for words in [
+            &["frobnicate"][..],
+            &[OPEN_CLOSE],
+            &[OPEN_CLOSE, "many"],
+            &[],
+        ] {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            assert!(run(&words).is_err(), "{words:?}");
+        }
+    }
+
+    /// Rings are forbidden in some containers: that is no fault of the workload.
+    #[test]
+    fn uring_runs_both_operations_in_both_ways() {
+        let place = tempfile::tempdir().unwrap();
+        let (program, file) = (place.path().join("uring"), place.path().join("file"));
+        fs::write(&program, URING_PROGRAM).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        let run = |operation, submission| {
+            let mut command = Command::new(&program);
+            output(command.args([operation, submission, "15"]).arg(&file))
+        };
+        let is_forbidden = |why: &str| {
+            ["Operation not permitted", "Function not implemented"]
+                .iter()
+                .any(|errno| why.contains(errno))
+        };
+        fs::write(&file, [7; 3 * 4096]).unwrap();
+        for submission in ["enter", "sqpoll"] {
+            for operation in ["nop", "read"] {
+                match run(operation, submission) {
+                    Ok(printed) => assert!(parse_value(&printed, "rate").unwrap() > 0.0),
+                    Err(why) => assert!(is_forbidden(&why.to_string()), "{why}"),
+                }
+            }
+        }
+        assert!(run("read", "call").is_err());
+        fs::write(&file, "").unwrap();
+        assert!(run("read", "enter").is_err(), "an empty file");
+    }
+
+    #[test]
+    fn a_call_is_timed_as_often_as_asked() {
+        let mut calls = 0;
+        let ns = time(7, || {
+            calls += 1;
+            Ok(())
+        });
+        assert!(ns.unwrap() >= 0.0);
+        assert_eq!(calls, 7);
+    }
+}

@@ -1,0 +1,488 @@
+//! Plan to map contents and to the set of hooks. Pure: what is wanted, not how it is put in place.
+
+mod denial;
+pub(crate) mod fast_path;
+pub(crate) mod objects;
+mod socket_address;
+pub(crate) mod watches;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use audit::ids::{Arch, Syscall};
+use audit::plan::filesystem_list::FstypeCondition;
+use audit::plan::hook::{self, Hook, HookSelection};
+use audit::plan::inner::{self, InternalHook};
+use audit::plan::task_list::{self, TaskState};
+use audit::plan::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
+use audit::rule::{Action, Field, Op};
+use audit::table;
+
+use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
+
+/// What the kernel side must be given and attached to.
+#[derive(Debug)]
+pub(crate) struct CompiledPlan {
+    /// All tests of all calls, each call's in a row.
+    pub(crate) tests: Vec<WireTest>,
+    /// The tests of the task list; indexes count from the first of them.
+    pub(crate) forks: Vec<WireTest>,
+    /// Where the tests of some rules are.
+    shared_tests: HashMap<Vec<WireTest>, u32>,
+    /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
+    pub(crate) calls: BTreeMap<u32, WireSyscall>,
+    /// Syscall bitmap that the raw `sys_enter` is for.
+    pub(crate) raw_enter: SyscallBitmap,
+    /// Syscall bitmap that the raw `sys_exit` is for.
+    pub(crate) raw_exit: SyscallBitmap,
+    /// On which file systems names are not looked at.
+    pub(crate) filesystems: Vec<FstypeCondition>,
+    /// What to attach to.
+    pub(crate) hooks: BTreeSet<Hook>,
+    /// Whether operations of `io_uring` evaluate rules.
+    pub(crate) uring: bool,
+    /// Whether rules may match an `openat`, or an `open`, that only reads.
+    pub(crate) reads: ReadOnlyOpens,
+    /// Flags of which an open must have one for any rule to match; 0 when there are none.
+    pub(crate) open_gate: u32,
+    /// Whether what an open has found and may not have is seen.
+    pub(crate) refusals: bool,
+    /// Whether some rule denies what could not be recorded.
+    pub(crate) denies: bool,
+}
+
+/// Syscall bitmap of both ABIs, one bit each.
+pub(crate) type SyscallBitmap = [[u64; 16]; abi::ABIS];
+
+fn set(numbers: &mut SyscallBitmap, abi: u32, number: u32) {
+    let words = usize::try_from(abi)
+        .ok()
+        .and_then(|abi| numbers.get_mut(abi));
+    let word = usize::try_from(number / 64).ok();
+    if let Some(bits) = words
+        .zip(word)
+        .and_then(|(words, word)| words.get_mut(word))
+    {
+        *bits |= 1 << (number % 64);
+    }
+}
+
+/// Opens that only read and may matter. Of the ABI whose registers the stubs read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadOnlyOpens {
+    pub(crate) openat: bool,
+    pub(crate) open: bool,
+}
+
+/// Lowers a plan. Indexes of tests count from the first test of the plan.
+pub(crate) fn compile(plan: &Plan, sides: HookSelection) -> CompiledPlan {
+    let mut compiled = CompiledPlan {
+        tests: Vec::new(),
+        forks: forks(plan),
+        filesystems: plan.filesystem_list.conditions().collect(),
+        shared_tests: HashMap::new(),
+        calls: BTreeMap::new(),
+        raw_enter: SyscallBitmap::default(),
+        raw_exit: SyscallBitmap::default(),
+        hooks: task_list::hook(plan).into_iter().collect(),
+        uring: false,
+        reads: ReadOnlyOpens::default(),
+        open_gate: O_ACCMODE,
+        refusals: sides.refusals,
+        denies: plan.denying() != 0,
+    };
+    for (call, rules) in &plan.syscalls {
+        let abi = if call.arch == Arch::I386 {
+            abi::B32
+        } else {
+            abi::B64
+        };
+        let Syscall(number) = call.syscall;
+        if number >= abi::SYSCALLS {
+            continue; // no such call exists: nothing to attach to, nothing to miss
+        }
+        let mut hooks = sides.hooks(*call);
+        hooks.extend(sides.denials(plan, *call, rules));
+        if hooks.contains(&Hook::RawEnter) {
+            set(&mut compiled.raw_enter, abi, number);
+        }
+        if hooks.contains(&Hook::RawExit) {
+            set(&mut compiled.raw_exit, abi, number);
+        }
+        compiled.hooks.extend(hooks);
+        let wire = compiled.compile_syscall(*call, rules, sides, plan);
+        let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_to_write(&wire);
+        match hook::tracepoint_name(*call) {
+            Some("openat") => compiled.reads.openat = reads,
+            Some("open") => compiled.reads.open = reads,
+            _ => {}
+        }
+        compiled.calls.insert(abi * abi::SYSCALLS + number, wire);
+    }
+    for (operation, rules) in sides.operations(plan) {
+        compiled.uring = true;
+        compiled.hooks.extend(sides.operation_hooks(operation));
+        let denials = sides.denials(plan, operation.call(), &rules);
+        compiled.hooks.extend(denials);
+        let wire = compiled.compile_syscall(operation.call(), &rules, sides, plan);
+        let index = abi::URING_FIRST + u32::from(operation.op);
+        compiled.calls.insert(index, wire);
+    }
+    denial::mark_tests(&mut compiled.tests, plan);
+    compiled
+}
+
+impl CompiledPlan {
+    /// A call, or what an operation does in place of it, with what hooks see of it.
+    fn compile_syscall(
+        &mut self,
+        call: SyscallId,
+        rules: &SyscallPlan,
+        sides: HookSelection,
+        plan: &Plan,
+    ) -> WireSyscall {
+        let mut wire = self.wire_syscall(call, rules, sides.remembers(call));
+        if plan.denies(rules) {
+            wire.facts |= abi::FACT_DENY;
+        }
+        if sides.details(call).next().is_some() {
+            wire.facts |= abi::FACT_AUX;
+        }
+        if sides.sees(call) {
+            wire.facts |= abi::FACT_HOOKED;
+            if inner::shows_every_name(call) {
+                wire.facts |= abi::FACT_HOOKED_NAMES;
+            }
+            let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
+            if !opens_to_write(&wire)
+                && !creates
+                && inner::of(call).contains(&InternalHook::OpenFilp)
+            {
+                self.open_gate = 0;
+            }
+        }
+        wire
+    }
+
+    fn wire_syscall(
+        &mut self,
+        call: SyscallId,
+        rules: &SyscallPlan,
+        remembers: bool,
+    ) -> WireSyscall {
+        let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
+        let watched = rules.slots.iter().any(needs_watch);
+        let tests = self.append_tests(rules.slots.iter());
+        let tests_unwatched = if watched {
+            self.append_tests(rules.slots.iter().filter(|slot| !needs_watch(slot)))
+        } else {
+            tests
+        };
+        let (open_arg, open_fact) = match name {
+            "open" => (1, abi::FACT_OPEN_FLAGS),
+            "openat" => (2, abi::FACT_OPEN_FLAGS),
+            "openat2" => (2, abi::FACT_OPEN_HOW),
+            _ => (0, 0),
+        };
+        let mut facts = open_fact;
+        for (ours, wire) in [
+            (Facts::CREDS, abi::FACT_CREDS),
+            (Facts::GROUPS, 0), // searched where they lie, when a test asks
+            (Facts::TASK, abi::FACT_TASK),
+            (Facts::EXE, abi::FACT_EXE),
+            (Facts::TASK_STATE, abi::FACT_TASK_MARK | abi::FACT_TASK),
+            (Facts::ADDRESS, abi::FACT_SADDR),
+        ] {
+            if rules.facts.contains(ours) {
+                facts |= wire;
+            }
+        }
+        if rules
+            .slots
+            .iter()
+            .any(|slot| slot.tests.iter().any(tests_inode))
+        {
+            facts |= abi::FACT_OBJECTS;
+        }
+        if remembers {
+            facts |= abi::FACT_ENTER_STATE;
+        }
+        if matches!(name, "fork" | "vfork" | "clone" | "clone3") {
+            facts |= abi::FACT_FORKS;
+        }
+        if hook::starts(call) {
+            facts |= abi::FACT_EXEC;
+        }
+        if hook::needs_watch(rules) {
+            facts |= abi::FACT_WATCH_ONLY;
+        }
+        WireSyscall {
+            tests,
+            tests_unwatched,
+            facts,
+            open_arg,
+            watch_perm: watch_perm(&rules.slots),
+            epoch: 0,
+            aux_source: detail(call.arch, name),
+            address: socket_address::location(call),
+            _pad: [0; 6],
+            objects: objects::wire_shapes(call),
+        }
+    }
+
+    /// Appends the tests of some rules; returns the index of the first. Calls with the same rules share
+    /// their tests.
+    fn append_tests<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
+        let first = u32::try_from(self.tests.len()).unwrap_or(u32::MAX);
+        let tests = tests(slots);
+        if let Some(&same) = self.shared_tests.get(&tests) {
+            return same;
+        }
+        let moved = |mut test: WireTest| {
+            test.on_false += first;
+            if test.kind == abi::TEST_SAME {
+                test.value += first;
+            }
+            test
+        };
+        self.tests.extend(tests.iter().copied().map(moved));
+        self.shared_tests.insert(tests, first);
+        first
+    }
+}
+
+/// Tests of the task list: whoever decides gives the mark of its rule.
+fn forks(plan: &Plan) -> Vec<WireTest> {
+    if plan.task_slots.is_empty() {
+        return Vec::new();
+    }
+    let mut all = tests(plan.task_slots.iter());
+    let decide = all.iter_mut().filter(|test| test.kind == abi::TEST_DECIDE);
+    for (test, fork) in decide.zip(&plan.task_slots) {
+        if let Some(planned) = plan.rules.get(usize::from(fork.rule.0)) {
+            test.value = TaskState::of(&planned.rule).0;
+        }
+    }
+    all
+}
+
+/// Tests of some rules; indexes count from the first of them.
+fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
+    let mut all = Vec::new();
+    for slot in slots {
+        let first = all.len();
+        let (same, others) = same_object(slot);
+        if !same.is_empty() {
+            all.push(WireTest {
+                kind: abi::TEST_SAME,
+                value: u32::try_from(first + 1).unwrap_or(u32::MAX),
+                word: u16::try_from(same.len()).unwrap_or(u16::MAX),
+                ..WireTest::default()
+            });
+        }
+        for test in same.into_iter().chain(others) {
+            if test.operand == Operand::Field(Field::SaddrFam) {
+                all.push(socket_address::presence_test());
+            }
+            all.push(wire_test(test));
+        }
+        let next = u32::try_from(all.len() + 1).unwrap_or(u32::MAX);
+        for test in all.iter_mut().skip(first) {
+            test.on_false = next;
+        }
+        let keep = if slot.action == Action::Always {
+            abi::RECORD
+        } else {
+            0
+        };
+        all.push(WireTest {
+            kind: abi::TEST_DECIDE,
+            value: keep | u32::from(slot.rule.0),
+            ..WireTest::default()
+        });
+    }
+    all.push(WireTest {
+        kind: abi::TEST_END,
+        ..WireTest::default()
+    });
+    all
+}
+
+fn needs_watch(slot: &Slot) -> bool {
+    slot.tests
+        .iter()
+        .any(|test| matches!(test.operand, Operand::Path | Operand::Dir))
+}
+
+fn tests_inode(test: &Test) -> bool {
+    match test.operand {
+        Operand::Field(field) => is_object(field),
+        Operand::Fields(left, right) => is_object(left) || is_object(right),
+        _ => false,
+    }
+}
+
+fn is_object(field: Field) -> bool {
+    matches!(
+        field,
+        Field::ObjUid
+            | Field::ObjGid
+            | Field::Inode
+            | Field::DevMajor
+            | Field::DevMinor
+            | Field::FileType
+    )
+}
+
+/// The access mode in the flags of an open: none of its bits is set when it only reads.
+const O_ACCMODE: u32 = 3;
+
+/// Whether rules can match only what the call opens to write.
+fn opens_to_write(call: &WireSyscall) -> bool {
+    const READ: u8 = 4;
+    let opens = abi::FACT_OPEN_FLAGS | abi::FACT_OPEN_HOW;
+    call.facts & opens != 0 && call.facts & abi::FACT_WATCH_ONLY != 0 && call.watch_perm & READ == 0
+}
+
+/// What a call's registers and memory show when it ends.
+fn detail(arch: Arch, name: &str) -> u8 {
+    match name {
+        "pipe" | "pipe2" => abi::AUX_SOURCE_PIPE,
+        "socketpair" => abi::AUX_SOURCE_SOCKETPAIR,
+        "socketcall" => abi::AUX_SOURCE_SOCKETCALL,
+        "mmap" if arch == Arch::I386 => abi::AUX_SOURCE_OLD_MMAP,
+        "mmap" | "mmap2" => abi::AUX_SOURCE_MMAP,
+        "openat2" => abi::AUX_SOURCE_OPENAT2,
+        "capset" => abi::AUX_SOURCE_CAPSET,
+        _ => 0,
+    }
+}
+
+/// Access modes for which some rule looks at a watch: an open with another one needs no walk.
+fn watch_perm(slots: &[Slot]) -> u8 {
+    slots
+        .iter()
+        .filter(|slot| needs_watch(slot))
+        .map(|slot| {
+            slot.tests
+                .iter()
+                .find(|test| test.operand == Operand::OpenPerm)
+                .map_or(0xff, |test| match test.op {
+                    Op::BitMask | Op::Equal => u8::try_from(test.value & 0xf).unwrap_or(0xff),
+                    _ => 0xff,
+                })
+        })
+        .fold(0, |all, perm| all | perm)
+}
+
+/// The tests of a slot that must hold for one and the same object, where there are several, and the others.
+fn same_object(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
+    let of_object = |test: &&Test| match test.operand {
+        Operand::Path => true,
+        Operand::Field(field) => is_object(field) && field != Field::FileType,
+        _ => false,
+    };
+    if slot.tests_one_object() && slot.tests.iter().filter(of_object).count() > 1 {
+        slot.tests.iter().partition(of_object)
+    } else {
+        (Vec::new(), slot.tests.iter().collect())
+    }
+}
+
+/// One test; where to go on when it does not hold is not known yet.
+fn wire_test(test: &Test) -> WireTest {
+    let op = wire_op(test.op);
+    let wire = |kind, word, value| WireTest {
+        value,
+        on_false: 0,
+        word,
+        op,
+        kind,
+        _pad: 0,
+    };
+    match test.operand {
+        Operand::Field(field @ (Field::Gid | Field::Egid)) => {
+            wire(abi::TEST_GROUP, event_word(field), test.value)
+        }
+        Operand::Field(Field::FileType) => wire(abi::TEST_TYPE, 0, test.value),
+        Operand::Field(Field::DevMajor) => wire(abi::TEST_MAJOR, 0, test.value),
+        Operand::Field(Field::DevMinor) => wire(abi::TEST_MINOR, 0, test.value),
+        Operand::Field(field) if is_object(field) => {
+            wire(abi::TEST_OBJECT, object_word(field), test.value)
+        }
+        Operand::Field(field) => wire(abi::TEST_WORD, event_word(field), test.value),
+        Operand::Fields(left, right) if is_object(right) => wire(
+            abi::TEST_OBJECTS,
+            object_word(right),
+            u32::from(event_word(left)),
+        ),
+        Operand::Fields(left, right) if is_object(left) => wire(
+            abi::TEST_OBJECTS,
+            object_word(left),
+            u32::from(event_word(right)),
+        ),
+        Operand::Fields(left, right) => wire(
+            abi::TEST_WORDS,
+            event_word(left),
+            u32::from(event_word(right)),
+        ),
+        Operand::AuidSet => wire(abi::TEST_WORD, word!(WireEvent.auid_set), test.value),
+        Operand::TaskState => wire(abi::TEST_WORD, word!(WireEvent.rule), test.value),
+        Operand::OpenPerm => wire(abi::TEST_WORD, word!(WireEvent.open_perm), test.value),
+        Operand::Path => wire(abi::TEST_PATH, 0, test.value),
+        Operand::Dir => wire(abi::TEST_DIR, 0, test.value),
+        Operand::Exe => wire(abi::TEST_EXE, 0, test.value),
+    }
+}
+
+fn wire_op(op: Op) -> u8 {
+    match op {
+        Op::Equal => abi::OP_EQ,
+        Op::NotEqual => abi::OP_NE,
+        Op::Greater => abi::OP_GT,
+        Op::GreaterOrEqual => abi::OP_GE,
+        Op::Less => abi::OP_LT,
+        Op::LessOrEqual => abi::OP_LE,
+        Op::BitMask => abi::OP_ANY,
+        Op::BitTest => abi::OP_ALL,
+    }
+}
+
+fn event_word(field: Field) -> u16 {
+    match field {
+        Field::Pid => word!(WireEvent.pid),
+        Field::Uid => word!(WireEvent.uid),
+        Field::Euid => word!(WireEvent.euid),
+        Field::Suid => word!(WireEvent.suid),
+        Field::Fsuid => word!(WireEvent.fsuid),
+        Field::Gid => word!(WireEvent.gid),
+        Field::Egid => word!(WireEvent.egid),
+        Field::Sgid => word!(WireEvent.sgid),
+        Field::Fsgid => word!(WireEvent.fsgid),
+        Field::Auid => word!(WireEvent.auid),
+        Field::Pers => word!(WireEvent.personality),
+        Field::SaddrFam => word!(WireEvent.open_perm),
+        Field::Ppid => word!(WireEvent.ppid),
+        Field::SessionId => word!(WireEvent.ses),
+        Field::Exit => word!(WireEvent.exit),
+        Field::Success => word!(WireEvent.success),
+        Field::A0 => word!(WireEvent.args),
+        Field::A1 => word!(WireEvent.args) + 2,
+        Field::A2 => word!(WireEvent.args) + 4,
+        Field::A3 => word!(WireEvent.args) + 6,
+        // The plan hands over no other field as a number of the event; version is never equal to one.
+        _ => word!(WireEvent.len),
+    }
+}
+
+fn object_word(field: Field) -> u16 {
+    match field {
+        Field::ObjUid => word!(WireObject.inode.uid),
+        Field::ObjGid => word!(WireObject.inode.gid),
+        _ => word!(WireObject.inode.ino),
+    }
+}
+
+#[cfg(test)]
+mod filter_test;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! What spares the kernel side work, without deciding anything.
+//!
+//! A hint of two plans together holds for either: what one of them needs is not spared. So hints are
+//! those of both while one plan takes the place of another.
+
+use crate::compile::{CompiledPlan, ReadOnlyOpens, SyscallBitmap};
+
+/// The hints of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FastPath {
+    /// Syscall bitmap of the raw `sys_enter` is for.
+    pub(crate) raw_enter: SyscallBitmap,
+    /// Syscall bitmap of the raw `sys_exit` is for.
+    pub(crate) raw_exit: SyscallBitmap,
+    /// Flags of which an open must have one for any rule to match; 0 when there are none.
+    pub(crate) open_gate: u32,
+    /// Opens that only read and may matter.
+    pub(crate) reads: ReadOnlyOpens,
+    /// Whether a hook sees what an open has found and may not have, so that names need not be compared.
+    pub(crate) refusals: bool,
+    /// Whether operations of `io_uring` may be hooked.
+    pub(crate) uring: bool,
+    /// Whether there is a filesystem list.
+    pub(crate) filesystems: bool,
+    /// How much of the ring is for all rules, where some deny what could not be recorded; else 0.
+    ///
+    /// # Units
+    /// Bytes.
+    pub(crate) common_bytes: u64,
+}
+
+/// The part of the ring that is for rules which deny: one of so many.
+const RESERVED_FRACTION: u64 = 8;
+
+impl FastPath {
+    pub(crate) fn of(compiled: &CompiledPlan, ring_bytes: u32) -> Self {
+        let ring_bytes = u64::from(ring_bytes);
+        Self {
+            raw_enter: compiled.raw_enter,
+            raw_exit: compiled.raw_exit,
+            open_gate: compiled.open_gate,
+            reads: compiled.reads,
+            refusals: compiled.refusals,
+            uring: compiled.uring,
+            filesystems: !compiled.filesystems.is_empty(),
+            common_bytes: if compiled.denies {
+                ring_bytes - ring_bytes / RESERVED_FRACTION
+            } else {
+                0
+            },
+        }
+    }
+
+    /// Those of either plan.
+    pub(crate) fn union(&self, other: &Self) -> Self {
+        let gates = [self.open_gate, other.open_gate];
+        Self {
+            raw_enter: union_bitmaps(&self.raw_enter, &other.raw_enter),
+            raw_exit: union_bitmaps(&self.raw_exit, &other.raw_exit),
+            open_gate: if gates.contains(&0) {
+                0
+            } else {
+                self.open_gate | other.open_gate
+            },
+            reads: ReadOnlyOpens {
+                openat: self.reads.openat || other.reads.openat,
+                open: self.reads.open || other.reads.open,
+            },
+            refusals: self.refusals && other.refusals,
+            uring: self.uring || other.uring,
+            filesystems: self.filesystems || other.filesystems,
+            common_bytes: self.common_bytes.max(other.common_bytes),
+        }
+    }
+}
+
+fn union_bitmaps(left: &SyscallBitmap, right: &SyscallBitmap) -> SyscallBitmap {
+    let mut both = SyscallBitmap::default();
+    let words = both.as_flattened_mut().iter_mut();
+    let parts = left.as_flattened().iter().zip(right.as_flattened());
+    for (word, (left, right)) in words.zip(parts) {
+        *word = left | right;
+    }
+    both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fast_path(open_gate: u32, refusals: bool) -> FastPath {
+        FastPath {
+            raw_enter: SyscallBitmap::default(),
+            raw_exit: SyscallBitmap::default(),
+            open_gate,
+            reads: ReadOnlyOpens::default(),
+            refusals,
+            uring: refusals,
+            filesystems: refusals,
+            common_bytes: u64::from(open_gate),
+        }
+    }
+
+    #[test]
+    fn what_one_plan_needs_is_not_spared() {
+        let mut writing = fast_path(3, true);
+        writing.raw_exit[0][1] = 0b01;
+        let mut reading = fast_path(0, false);
+        reading.raw_exit[0][1] = 0b10;
+        reading.reads.openat = true;
+        let both = writing.union(&reading);
+        assert_eq!(both, reading.union(&writing));
+        assert_eq!(both.open_gate, 0, "an open that reads is looked at");
+        assert_eq!(
+            both.reads,
+            ReadOnlyOpens {
+                openat: true,
+                open: false
+            }
+        );
+        assert_eq!(both.raw_exit[0][1], 0b11);
+        assert!(!both.refusals, "names are compared until the hook is there");
+        assert!(both.uring && both.filesystems);
+        assert_eq!(both.common_bytes, 3, "what one plan keeps is kept");
+    }
+
+    #[test]
+    fn a_plan_is_spared_what_it_is_spared_alone() {
+        let one = fast_path(3, true);
+        assert_eq!(one.union(&one), one);
+    }
+}

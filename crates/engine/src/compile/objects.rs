@@ -1,0 +1,41 @@
+//! How the objects of a call are found among its arguments, as the kernel side has it.
+
+use audit::plan::SyscallId;
+use audit::plan::hook;
+use audit::plan::objects::{self, ObjectEffect, ObjectRef};
+
+use crate::abi::{self, WireShape};
+
+/// The objects of a call.
+pub(crate) fn wire_shapes(call: SyscallId) -> [WireShape; abi::OBJECTS] {
+    let objects = objects::objects(call.arch, call.syscall);
+    let mut shapes = [WireShape::default(); abi::OBJECTS];
+    let exec = hook::starts(call);
+    for (shape, object) in shapes.iter_mut().zip(objects) {
+        let (lookup, dir, arg) = match object.place {
+            ObjectRef::Path(arg) if exec => (abi::LOOKUP_EXEC, 0, arg),
+            ObjectRef::At(dir, arg) if exec => (abi::LOOKUP_EXEC_AT, dir, arg),
+            ObjectRef::Path(arg) => (abi::LOOKUP_PATH, 0, arg),
+            ObjectRef::At(dir, arg) => (abi::LOOKUP_AT, dir, arg),
+            ObjectRef::Fd(arg) => (abi::LOOKUP_FD, 0, arg),
+            ObjectRef::Opened { dir: None, path } => (abi::LOOKUP_OPENED, 0, path),
+            ObjectRef::Opened {
+                dir: Some(dir),
+                path,
+            } => (abi::LOOKUP_OPENED_AT, dir, path),
+            ObjectRef::Text(arg) => (abi::LOOKUP_TEXT, 0, arg),
+        };
+        let effect = match object.effect {
+            ObjectEffect::Use => abi::EFFECT_USE,
+            ObjectEffect::Create => abi::EFFECT_CREATE,
+            ObjectEffect::Delete => abi::EFFECT_DELETE,
+        };
+        *shape = WireShape {
+            lookup,
+            dir,
+            arg,
+            effect,
+        };
+    }
+    shapes
+}

@@ -1,0 +1,240 @@
+//! PATH items of a call: the objects that the kernel side saw, in the roles and the order in which the
+//! kernel's audit lists them.
+
+use audit::event::{Inode, NameSource, NameType, PathItem, parent_name};
+use audit::ids::Dev;
+use smallvec::SmallVec;
+
+use crate::abi::{self, WireEvent, WireInode, WireObject};
+
+/// One object as it lay in the sample.
+#[derive(Clone, Copy)]
+pub(crate) struct DecodedObject<'a> {
+    pub(crate) wire: &'a WireObject,
+    pub(crate) name: Option<&'a [u8]>,
+    /// Where it lies.
+    pub(crate) path: Option<&'a [u8]>,
+}
+
+/// The call that named the objects, as far as its PATH items depend on it.
+pub(crate) struct ItemContext<'a> {
+    pub(crate) head: &'a WireEvent,
+    pub(crate) cwd: &'a [u8],
+    pub(crate) argv: &'a [u8],
+    pub(crate) returned: bool,
+}
+
+impl<'a> ItemContext<'a> {
+    /// PATH items in the kernel's order: directories first, what is made last, the new name of two
+    /// before the old one.
+    ///
+    /// # Source
+    /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
+    pub(crate) fn items(&self, objects: &[DecodedObject<'a>]) -> SmallVec<[PathItem<'a>; 5]> {
+        let mut items = SmallVec::new();
+        if objects.iter().any(is_from_internal_hook) {
+            items.extend(
+                objects
+                    .iter()
+                    .filter_map(|object| self.internal_hook_item(object, objects)),
+            );
+            return items;
+        }
+        let enoent = self.returned && self.head.exit.cast_signed() == -2;
+        let done = self.head.success != 0;
+        let under_way = self.head.flags & abi::EVENT_STAMPED != 0;
+        for object in objects
+            .iter()
+            .rev()
+            .filter(|object| makes_or_removes(object))
+        {
+            items.extend(self.parent_item(object));
+        }
+        for object in objects.iter().filter(|object| !makes_or_removes(object)) {
+            self.used(object, &mut items);
+        }
+        for object in objects
+            .iter()
+            .filter(|object| object.wire.effect == abi::EFFECT_DELETE)
+        {
+            if done || under_way || (self.returned && !enoent && objects.len() == 1) {
+                items.extend(item(object, NameType::Delete, None));
+            }
+        }
+        for object in objects
+            .iter()
+            .filter(|object| object.wire.effect == abi::EFFECT_CREATE)
+        {
+            if done || under_way {
+                items.extend(item(object, NameType::Create, None));
+            }
+        }
+        items
+    }
+
+    /// A hook inside the kernel has seen the item as it is.
+    fn internal_hook_item(
+        &self,
+        object: &DecodedObject<'a>,
+        objects: &[DecodedObject<'a>],
+    ) -> Option<PathItem<'a>> {
+        let wire = object.wire;
+        if is_excluded(object) {
+            return excluded_item(object);
+        }
+        let by = usize::from(wire.named_by).checked_sub(1);
+        let named = by.and_then(|by| objects.get(by)).unwrap_or(object);
+        let (name, nametype) = match wire.effect {
+            abi::NAMETYPE_NORMAL => (named.name, NameType::Normal),
+            abi::NAMETYPE_PARENT => (
+                named.name.map(|name| parent_name(name, self.cwd)),
+                NameType::Parent,
+            ),
+            abi::NAMETYPE_DELETE => (named.name, NameType::Delete),
+            abi::NAMETYPE_CREATE => (named.name, NameType::Create),
+            _ => (named.name, NameType::Unknown),
+        };
+        Some(PathItem {
+            name,
+            source: source(named),
+            inode: (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode)),
+            nametype,
+            path: object.path,
+        })
+    }
+
+    /// The directory of an object that the call makes or removes.
+    fn parent_item(&self, object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
+        let name = object.name?;
+        let known = object.wire.flags & abi::OBJECT_PARENT != 0;
+        Some(PathItem {
+            name: Some(parent_name(name, self.cwd)),
+            source: source(object),
+            inode: known.then(|| inode(&object.wire.parent)),
+            nametype: NameType::Parent,
+            path: object.path.map(parent_path),
+        })
+    }
+
+    fn used(&self, object: &DecodedObject<'a>, items: &mut SmallVec<[PathItem<'a>; 5]>) {
+        let wire = object.wire;
+        if is_excluded(object) {
+            items.extend(excluded_item(object));
+            return;
+        }
+        let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
+        let done = self.head.success != 0;
+        match wire.lookup {
+            abi::LOOKUP_FD => items.extend(facts.map(|facts| PathItem {
+                name: None,
+                source: NameSource::Kernel,
+                inode: Some(facts),
+                nametype: NameType::Normal,
+                path: object.path,
+            })),
+            abi::LOOKUP_TEXT => items.extend(item(object, NameType::Unknown, None)),
+            abi::LOOKUP_EXEC | abi::LOOKUP_EXEC_AT if done => {
+                let named = DecodedObject {
+                    name: object.name.map(|name| self.exec_name(name)),
+                    ..*object
+                };
+                if self.head.flags & abi::EVENT_SCRIPT == 0 {
+                    items.extend(item(&named, NameType::Normal, facts));
+                } else {
+                    // The interpreter of a script is its first argument, as the script spelt it.
+                    let interpreter = self.argv.split(|&byte| byte == 0).next();
+                    items.extend(item(&named, NameType::Normal, None));
+                    items.extend(interpreter.map(|name| PathItem {
+                        name: Some(name),
+                        source: NameSource::Kernel,
+                        inode: facts,
+                        nametype: NameType::Normal,
+                        path: object.path,
+                    }));
+                }
+            }
+            _ if wire.flags & abi::OBJECT_CREATED != 0 => {
+                items.extend(self.parent_item(object));
+                items.extend(item(object, NameType::Create, facts));
+            }
+            _ if done => items.extend(item(object, NameType::Normal, facts)),
+            _ => items.extend(item(object, NameType::Unknown, facts)),
+        }
+    }
+
+    /// The name that `execveat` was given: for one relative to a descriptor the kernel passes the
+    /// program a path below `/dev/fd`.
+    fn exec_name(&self, name: &'a [u8]) -> &'a [u8] {
+        let fd = self.head.args[0].cast_signed();
+        if self.head.flags & abi::EVENT_STARTED == 0 || fd < 0 {
+            return name;
+        }
+        let Some(rest) = name.strip_prefix(b"/dev/fd/") else {
+            return name;
+        };
+        match rest.strip_prefix(itoa::Buffer::new().format(fd).as_bytes()) {
+            Some([]) => &[],
+            Some([b'/', relative @ ..]) => relative,
+            _ => name,
+        }
+    }
+}
+
+/// Whether the object is on a file system that the filesystem list leaves out.
+fn is_excluded(object: &DecodedObject<'_>) -> bool {
+    object.wire.flags & abi::OBJECT_FS_EXCLUDED != 0
+}
+
+/// What the kernel's audit lists of such an object: the name that the call gave, if it gave one of its own.
+fn excluded_item<'a>(object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
+    item(object, NameType::Unknown, None)
+}
+
+fn is_from_internal_hook(object: &DecodedObject<'_>) -> bool {
+    object.wire.lookup == abi::LOOKUP_HOOKED
+}
+
+fn makes_or_removes(object: &DecodedObject<'_>) -> bool {
+    object.wire.effect != abi::EFFECT_USE
+}
+
+fn source(object: &DecodedObject<'_>) -> NameSource {
+    if object.wire.flags & abi::OBJECT_KERNEL != 0 {
+        NameSource::Kernel
+    } else {
+        NameSource::User
+    }
+}
+
+fn item<'a>(
+    object: &DecodedObject<'a>,
+    nametype: NameType,
+    inode: Option<Inode>,
+) -> Option<PathItem<'a>> {
+    Some(PathItem {
+        name: Some(object.name?),
+        source: source(object),
+        inode,
+        nametype,
+        path: inode.and(object.path),
+    })
+}
+
+/// The directory in which something lies.
+fn parent_path(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        None | Some(0) => b"/",
+        Some(slash) => path.get(..slash).unwrap_or_default(),
+    }
+}
+
+fn inode(wire: &WireInode) -> Inode {
+    Inode {
+        ino: wire.ino,
+        dev: Dev(wire.dev),
+        mode: wire.mode,
+        uid: wire.uid,
+        gid: wire.gid,
+        rdev: Dev(wire.rdev),
+    }
+}

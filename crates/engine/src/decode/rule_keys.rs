@@ -1,0 +1,101 @@
+//! Keys of rules, by what an event says of the rule that chose it.
+//!
+//! An event may wait in the ring while other rules are put in force; so it says to which plan its rule
+//! belongs, and the keys of a plan are kept until none of its events is left.
+
+use audit::plan::Plan;
+use bstr::{BStr, BString, ByteSlice as _};
+
+use crate::epoch::Epoch;
+
+/// Keys of the rules of the plan in force, and of plans that events may still come from.
+#[derive(Clone, Debug)]
+pub struct RuleKeys(Vec<(Epoch, Vec<Option<BString>>)>);
+
+impl RuleKeys {
+    /// Keys of the first plan.
+    #[must_use]
+    pub fn new(epoch: Epoch, plan: &Plan) -> Self {
+        let mut keys = Self(Vec::new());
+        keys.add(epoch, plan);
+        keys
+    }
+
+    /// Keys of plans that another daemon has put in force, the oldest first, each with those of its rules.
+    #[must_use]
+    pub const fn from_plans(plans: Vec<(Epoch, Vec<Option<BString>>)>) -> Self {
+        Self(plans)
+    }
+
+    /// Whether they are of a plan, too.
+    pub(crate) fn contains(&self, epoch: Epoch) -> bool {
+        self.0.iter().any(|(of, _)| *of == epoch)
+    }
+
+    /// Adds those of the plan that has taken the place of the one before.
+    pub fn add(&mut self, epoch: Epoch, plan: &Plan) {
+        let keys = plan.rules.iter().map(|rule| rule.key.clone());
+        self.0.push((epoch, keys.collect()));
+    }
+
+    /// Forgets all but the last two plans: call it when the ring was found empty after the last one was put
+    /// in force. Calls that were under way then are still decided about by the one before.
+    pub fn forget_old(&mut self) {
+        self.0.drain(..self.0.len().saturating_sub(2));
+    }
+
+    /// How many plans they are of.
+    #[must_use]
+    pub const fn plans(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The key of a rule, as an event names the rule; nothing when there is no such rule.
+    pub(crate) fn get(&self, rule: u32) -> Option<Option<&BStr>> {
+        let (epoch, index) = Epoch::and_rule(rule);
+        let mut newest_first = self.0.iter().rev();
+        let (_, keys) = newest_first.find(|(of, _)| *of == epoch)?;
+        keys.get(index)
+            .map(|key| key.as_ref().map(|key| key.as_bstr()))
+    }
+}
+
+#[cfg(test)]
+impl RuleKeys {
+    /// Of one rule without a key.
+    pub(crate) fn keyless() -> Self {
+        Self(vec![(Epoch::default(), vec![None])])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi;
+
+    fn keys(epoch: Epoch, key: &str) -> (Epoch, Vec<Option<BString>>) {
+        (epoch, vec![None, Some(BString::from(key))])
+    }
+
+    #[test]
+    fn an_event_has_the_key_of_the_plan_that_chose_it() {
+        let all = RuleKeys(vec![keys(Epoch(7), "old"), keys(Epoch(8), "new")]);
+        let rule = |epoch: u32, rule| all.get(epoch << abi::RULE_BITS | rule);
+        assert_eq!(rule(7, 1), Some(Some("old".into())));
+        assert_eq!(rule(8, 1), Some(Some("new".into())));
+        assert_eq!(rule(8, 0), Some(None));
+        assert_eq!(rule(8, 2), None, "no such rule");
+        assert_eq!(rule(6, 1), None, "no such plan");
+    }
+
+    #[test]
+    fn two_plans_are_kept() {
+        let mut all = RuleKeys(vec![keys(Epoch(1), "a"), keys(Epoch(2), "b")]);
+        all.forget_old();
+        assert_eq!(all.plans(), 2);
+        all.0.push(keys(Epoch(3), "c"));
+        all.forget_old();
+        assert_eq!(all.get(1 << abi::RULE_BITS | 1), None);
+        assert_eq!(all.get(2 << abi::RULE_BITS | 1), Some(Some("b".into())));
+    }
+}

@@ -1,0 +1,83 @@
+//! What is kept of a plan beside its maps, for a daemon that comes after this one.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::MapInfo;
+
+use crate::ring::checkpoint::array;
+use crate::sys::mapped_memory::{Access, MappedMemory, page};
+
+/// A note about a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlanSnapshot {
+    /// Keys of watched names, as they stand in the map: they do not tell their half.
+    pub(crate) names: Vec<u64>,
+    /// Whatever the caller needs to know of the plan's rules.
+    pub(crate) text: Vec<u8>,
+}
+
+impl PlanSnapshot {
+    /// Writes it into a map of its own.
+    ///
+    /// # Errors
+    /// When the kernel makes no such map.
+    pub(crate) fn to_map(&self) -> io::Result<OwnedFd> {
+        let mut words = vec![length(self.names.len())?, length(self.text.len())?];
+        words.extend(&self.names);
+        let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
+        let bytes: Vec<u8> = bytes.chain(self.text.iter().copied()).collect();
+        let page = page()?;
+        let pages = bytes.len().div_ceil(page);
+        let map = array("tlg_plan", page, pages)?;
+        let memory = MappedMemory::map(&map, 0, pages * page, Access::ReadWrite)?;
+        for (offset, byte) in bytes.iter().enumerate() {
+            if let Some(at) = memory.at::<u8>(offset) {
+                // SAFETY: the address lies in the mapping, which nobody else knows yet.
+                unsafe { at.write(*byte) };
+            }
+        }
+        Ok(map)
+    }
+
+    /// Reads it from such a map.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn from_map(map: impl AsFd) -> io::Result<Self> {
+        let bytes = read_array(map)?;
+        let mut rest = bytes.as_slice();
+        let mut word = || -> Option<u64> {
+            let (word, after) = rest.split_first_chunk()?;
+            rest = after;
+            Some(u64::from_ne_bytes(*word))
+        };
+        let mut read = || {
+            let (names, text) = (word()?, usize::try_from(word()?).ok()?);
+            let names: Option<Vec<u64>> = (0..names).map(|_| word()).collect();
+            Some((names?, text))
+        };
+        let cut = || io::Error::other("the note about a plan is cut");
+        let (names, text) = read().ok_or_else(cut)?;
+        let text = rest.get(..text).ok_or_else(cut)?.to_vec();
+        Ok(Self { names, text })
+    }
+}
+
+fn length(length: usize) -> io::Result<u64> {
+    u64::try_from(length).map_err(io::Error::other)
+}
+
+/// All bytes of an array that can be mapped.
+fn read_array(map: impl AsFd) -> io::Result<Vec<u8>> {
+    let info = MapInfo::new(map.as_fd()).map_err(io::Error::other)?.info;
+    let entries = usize::try_from(info.max_entries).map_err(io::Error::other)?;
+    let size = usize::try_from(info.value_size).map_err(io::Error::other)?;
+    let memory = MappedMemory::map(map, 0, entries * size, Access::Read)?;
+    let byte = |offset| {
+        let at = memory.at::<u8>(offset)?;
+        // SAFETY: the address lies in the mapping, and whoever has written there has ended.
+        Some(unsafe { at.read() })
+    };
+    Ok((0..memory.bytes()).filter_map(byte).collect())
+}

@@ -1,0 +1,97 @@
+//! What this kernel offers, asked of its type information and not of its version.
+
+use std::collections::HashSet;
+use std::fs;
+
+use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::{Btf, ReferencesType as _};
+
+use audit::plan::hook::KernelFeatures;
+use audit::plan::inner::InternalHook;
+use nix::errno::Errno;
+
+use crate::hooks::kernel_functions::Functions;
+use crate::hooks::program::Program;
+use crate::sys::tracefs::Tracefs;
+
+/// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
+/// well, when the process may no longer be allowed to mount anything.
+#[derive(Debug)]
+pub struct KernelProbe {
+    /// What it shows beside the calls themselves.
+    pub kernel: KernelFeatures,
+    /// Nothing when it has not those that the stubs are made for.
+    pub(crate) functions: Option<Functions>,
+    /// What has a place here of what keeps others from what audits.
+    pub(crate) guards: Vec<Program>,
+    /// The kernel's tracepoints, or why they cannot be looked up.
+    pub(crate) tracefs: Result<Tracefs, Errno>,
+}
+
+impl KernelProbe {
+    /// Looks at the kernel's BTF.
+    ///
+    /// # Errors
+    /// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
+    pub fn read() -> libbpf_rs::Result<Self> {
+        let btf = Btf::from_vmlinux()?;
+        let of_guards = Program::GUARDS
+            .iter()
+            .filter_map(|guard| guard.required_function());
+        let inner = InternalHook::ALL.iter().map(|inner| inner.function());
+        let wanted: HashSet<&str> = inner.chain(of_guards).collect();
+        let mut found: HashSet<&str> = HashSet::new();
+        let functions = Functions::read(&btf, |name| {
+            found.extend(name.to_str().and_then(|name| wanted.get(name)));
+        });
+        let has = |inner: &InternalHook| found.contains(inner.function());
+        let kernel = KernelFeatures {
+            exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
+            // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
+            early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
+            inner: InternalHook::ALL.iter().copied().filter(has).collect(),
+            uring: true,
+        };
+        let is_available = |guard: &Program| {
+            guard
+                .required_function()
+                .is_none_or(|function| found.contains(function))
+        };
+        Ok(Self {
+            kernel,
+            functions,
+            guards: Program::GUARDS
+                .iter()
+                .copied()
+                .filter(is_available)
+                .collect(),
+            tracefs: Tracefs::mount(),
+        })
+    }
+}
+
+/// Whether AppArmor gives labels to tasks.
+#[must_use]
+pub(crate) fn apparmor_enabled() -> bool {
+    fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
+}
+
+/// Whether the kernel counts the runs of programs.
+#[must_use]
+pub(crate) fn bpf_stats_enabled() -> bool {
+    fs::read("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.starts_with(b"1"))
+}
+
+/// How many arguments a tracepoint has; `None` when there is no such tracepoint.
+fn arguments(btf: &Btf<'_>, typedef: &str) -> Option<usize> {
+    let typedef: Typedef<'_> = btf.type_by_name(typedef)?;
+    let pointer: Ptr<'_> = typedef.referenced_type().try_into().ok()?;
+    let proto: FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
+    proto.len().checked_sub(1) // the first is the attachment's own data
+}
+
+/// Whether the kernel was built to preempt itself, as `uname -v` says.
+pub(crate) fn preemptible_by_build() -> bool {
+    nix::sys::utsname::uname()
+        .is_ok_and(|name| name.version().to_string_lossy().contains("PREEMPT"))
+}

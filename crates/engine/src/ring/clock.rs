@@ -1,0 +1,98 @@
+//! From kernel ticks to the wall clock.
+//!
+//! Kernel audit stamps an event with the coarse realtime clock, which steps with the tick. A program of
+//! the kernel side may not read that clock but may read the tick count, which costs one load; this
+//! module keeps the pair (tick, coarse clock) fresh, so that the time of an event equals the kernel's.
+
+use std::time::Duration;
+
+use audit::event::Timestamp;
+use nix::time::{ClockId, clock_getres, clock_gettime};
+
+/// A moment, as both clocks show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReading {
+    /// Ticks of the kernel.
+    pub jiffies: u64,
+    /// Coarse realtime clock.
+    ///
+    /// # Units
+    /// Nanoseconds since 1970.
+    pub wall_ns: u64,
+}
+
+/// Turns ticks into time.
+#[derive(Clone, Copy, Debug)]
+pub struct TickClock {
+    now: ClockReading,
+    tick_ns: u64,
+}
+
+impl TickClock {
+    /// A clock that knows one moment and the length of a tick.
+    #[must_use]
+    pub const fn new(now: ClockReading, tick: Duration) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "a tick is at most 10 ms")]
+        let tick_ns = tick.as_nanos() as u64;
+        Self { now, tick_ns }
+    }
+
+    /// Takes a later moment as the reference.
+    pub const fn sync(&mut self, now: ClockReading) {
+        self.now = now;
+    }
+
+    /// Time at which the kernel had counted `jiffies`.
+    #[must_use]
+    pub fn time_at(&self, jiffies: u64) -> Timestamp {
+        let elapsed = jiffies.wrapping_sub(self.now.jiffies).cast_signed();
+        let tick_ns = self.tick_ns.cast_signed();
+        let wall_ns = self
+            .now
+            .wall_ns
+            .wrapping_add_signed(elapsed.wrapping_mul(tick_ns));
+        Timestamp {
+            sec: wall_ns / 1_000_000_000,
+            milli: u16::try_from(wall_ns / 1_000_000 % 1000).unwrap_or(0),
+        }
+    }
+}
+
+/// Coarse realtime clock, now.
+///
+/// # Units
+/// Nanoseconds since 1970.
+///
+/// # Errors
+/// When the kernel lacks the clock; no supported one does.
+pub(crate) fn wall_ns() -> nix::Result<u64> {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_REALTIME_COARSE)?);
+    Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Length of a tick: the coarse clock's resolution.
+///
+/// # Errors
+/// When the kernel lacks the clock; no supported one does.
+pub(crate) fn tick() -> nix::Result<Duration> {
+    Ok(Duration::from(clock_getres(
+        ClockId::CLOCK_REALTIME_COARSE,
+    )?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_before_and_after_the_reference_are_counted_from_it() {
+        let now = ClockReading {
+            jiffies: 1000,
+            wall_ns: 5_000_000_000,
+        };
+        let clock = TickClock::new(now, Duration::from_millis(4));
+        assert_eq!(clock.time_at(1000), Timestamp { sec: 5, milli: 0 });
+        assert_eq!(clock.time_at(999), Timestamp { sec: 4, milli: 996 });
+        assert_eq!(clock.time_at(1251), Timestamp { sec: 6, milli: 4 });
+    }
+}

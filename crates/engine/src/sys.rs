@@ -1,0 +1,8 @@
+//! System calls that the other modules share: descriptors, mappings, mounts, signals, priorities.
+
+pub(crate) mod descriptor;
+pub(crate) mod fd_passing;
+pub(crate) mod mapped_memory;
+pub(crate) mod priority;
+pub(crate) mod signal_mask;
+pub(crate) mod tracefs;

@@ -1,0 +1,172 @@
+//! Programs that were started: who else was opened for them, and their arguments.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+
+use audit::event::Inode;
+use audit::ids::Arch;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::Mode;
+
+use super::object::{Seen, inode};
+use crate::task::Thread;
+use crate::task::memory::Memory;
+
+/// A file that the kernel opened to start another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Interpreter {
+    pub(crate) name: Vec<u8>,
+    pub(crate) path: Vec<u8>,
+    pub(crate) inode: Option<Inode>,
+}
+
+/// Arguments of a program: how many, and all of them, each with its NUL.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arguments {
+    pub(crate) count: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Most bytes of arguments that are read before an exec whose result nobody waits for.
+const LONGEST_ARGUMENTS: usize = 4 << 20;
+
+/// The arguments with which a program has started, from where only the kernel has written.
+pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<Arguments> {
+    let bytes = thread.arguments()?;
+    let count = Memory(thread.tid).pointer(stack, arch)?;
+    let [a, b, c, d, ..] = count.to_le_bytes();
+    Some(Arguments {
+        count: u32::from_le_bytes([a, b, c, d]),
+        bytes,
+    })
+}
+
+/// The arguments that an exec was given, from the memory of the caller.
+pub(crate) fn given(memory: Memory, array: u64, arch: Arch) -> Option<Arguments> {
+    let (count, bytes) = memory.strings(array, arch, LONGEST_ARGUMENTS)?;
+    Some(Arguments { count, bytes })
+}
+
+/// What the kernel opened after the file that was named: the interpreter of a script, and the loader of a
+/// program that is linked dynamically.
+pub(crate) fn interpreters(
+    thread: &Thread,
+    named: &Seen,
+    arguments: &Arguments,
+) -> Vec<Interpreter> {
+    let mut found = Vec::new();
+    let running = thread.stat(b"exe", AtFlags::empty()).ok().map(inode);
+    let same = |a: Option<Inode>, b: Option<Inode>| match (a, b) {
+        (Some(a), Some(b)) => (a.ino, a.dev) == (b.ino, b.dev),
+        _ => true,
+    };
+    if !same(running, named.inode) {
+        // A script's first argument is its interpreter, as the script spelt it.
+        let name = arguments.bytes.split(|&byte| byte == 0).next();
+        found.push(Interpreter {
+            name: name.unwrap_or_default().to_vec(),
+            path: thread.link("exe").unwrap_or_default(),
+            inode: running,
+        });
+    }
+    if let Some(name) = loader(thread) {
+        let place = [b"root".as_slice(), &name].concat();
+        found.push(Interpreter {
+            inode: thread.stat(&place, AtFlags::empty()).ok().map(inode),
+            path: name.clone(),
+            name,
+        });
+    }
+    found
+}
+
+/// The loader that a running program asks for in its ELF header.
+///
+/// # Source
+/// `elf(5)`.
+fn loader(thread: &Thread) -> Option<Vec<u8>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let file = openat(&thread.dir, OsStr::from_bytes(b"exe"), flags, Mode::empty()).ok()?;
+    loader_in(&File::from(file))
+}
+
+fn loader_in(file: &File) -> Option<Vec<u8>> {
+    const PT_INTERP: u64 = 3;
+    const MOST_HEADERS: u64 = 64;
+    let mut head = [0; 64];
+    file.read_exact_at(&mut head, 0).ok()?;
+    let wide = match head.get(..5)? {
+        [0x7f, b'E', b'L', b'F', 2] => true,
+        [0x7f, b'E', b'L', b'F', 1] => false,
+        _ => return None,
+    };
+    let (table, size, count) = if wide {
+        (
+            number(&head, 32, 8)?,
+            number(&head, 54, 2)?,
+            number(&head, 56, 2)?,
+        )
+    } else {
+        (
+            number(&head, 28, 4)?,
+            number(&head, 42, 2)?,
+            number(&head, 44, 2)?,
+        )
+    };
+    for header in 0..count.min(MOST_HEADERS) {
+        let mut bytes = [0; 56];
+        let short = bytes.get_mut(..if wide { 56 } else { 32 })?;
+        file.read_exact_at(short, table.checked_add(header * size)?)
+            .ok()?;
+        if number(&bytes, 0, 4)? != PT_INTERP {
+            continue;
+        }
+        let (at, len) = if wide {
+            (number(&bytes, 8, 8)?, number(&bytes, 32, 8)?)
+        } else {
+            (number(&bytes, 4, 4)?, number(&bytes, 16, 4)?)
+        };
+        let len = usize::try_from(len).ok().filter(|&len| len <= 4096)?;
+        let mut name = vec![0; len];
+        file.read_exact_at(&mut name, at).ok()?;
+        let end = name.iter().position(|&byte| byte == 0)?;
+        name.truncate(end);
+        return Some(name);
+    }
+    None
+}
+
+/// A little-endian number of `len` bytes.
+fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
+    let field = bytes.get(at..at.checked_add(len)?)?;
+    let fold = |number: u64, &byte: &u8| (number << 8) | u64::from(byte);
+    Some(field.iter().rev().fold(0, fold))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_dynamic_program_names_its_loader() {
+        let name = loader_in(&File::open("/bin/true").unwrap()).unwrap();
+        assert!(name.starts_with(b"/") && !name.contains(&0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut file = tempfile::tempfile().unwrap();
+            let mut text = b"\x7fELF\x02".to_vec();
+            text.extend(bytes);
+            file.write_all(&text).unwrap();
+            let _name = loader_in(&file);
+        }
+    }
+}

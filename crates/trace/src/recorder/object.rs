@@ -1,0 +1,340 @@
+//! Objects that a call names, looked up for its task: below its `/proc` root, working directory and
+//! descriptors.
+//!
+//! What a call makes, removes or changes is looked at before the call; what it opens, after it, through the
+//! descriptor that it returned.
+
+use std::ffi::OsStr;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use audit::event::Inode;
+use audit::ids::Dev;
+use audit::plan::objects::{ObjectArg, ObjectEffect, ObjectRef};
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, readlink};
+use nix::sys::stat::{Mode, major, minor};
+
+use crate::task::Thread;
+use crate::task::memory::Memory;
+
+/// One object of a call.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) object: ObjectArg,
+    /// Name as given; `None` for a descriptor, and where no name could be read.
+    pub(crate) name: Option<Vec<u8>>,
+    /// Where it is, from the task's directory in `/proc`.
+    place: Vec<u8>,
+    follows: bool,
+    /// It, as far as it was found.
+    pub(crate) inode: Option<Inode>,
+    /// Its directory, where the call makes or removes it.
+    pub(crate) parent: Option<Inode>,
+    /// Where it is, absolute and without links; empty when not asked for or not known.
+    pub(crate) path: Vec<u8>,
+    /// The same of its directory.
+    pub(crate) parent_path: Vec<u8>,
+    /// An open may make it.
+    pub(crate) may_create: bool,
+}
+
+/// What is looked up of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paths {
+    /// Their paths too: a rule compares them.
+    Wanted,
+    /// Inodes only.
+    Unneeded,
+}
+
+/// Reads the names of a call's objects. A name that cannot be read is an error only when the memory may
+/// not be looked at: a call with a wrong address names nothing.
+///
+/// # Errors
+/// `EPERM`, `ESRCH`.
+pub(crate) fn named(
+    shapes: &'static [ObjectArg],
+    call: &str,
+    args: &[u64; 6],
+    memory: Memory,
+) -> Result<Vec<Seen>, Errno> {
+    let mut all = Vec::with_capacity(shapes.len());
+    let arg = |index: u8| args.get(usize::from(index)).copied().unwrap_or(0);
+    for &object in shapes {
+        let (dir, name) = match object.place {
+            ObjectRef::Path(path) | ObjectRef::Opened { dir: None, path } => (None, arg(path)),
+            ObjectRef::At(dir, path)
+            | ObjectRef::Opened {
+                dir: Some(dir),
+                path,
+            } => (Some(arg(dir)), arg(path)),
+            ObjectRef::Text(text) => (None, arg(text)),
+            ObjectRef::Fd(fd) => {
+                all.push(Seen::new(object, None, fd_place(arg(fd)), true));
+                continue;
+            }
+        };
+        let name = match memory.name(name) {
+            Ok(name) => name,
+            Err(errno @ (Errno::EPERM | Errno::ESRCH)) => return Err(errno),
+            Err(_no_name) => continue,
+        };
+        let place = place(dir, &name);
+        all.push(Seen::new(
+            object,
+            Some(name),
+            place,
+            follows(call, object, args),
+        ));
+    }
+    Ok(all)
+}
+
+/// The socket in the file system that an address names.
+pub(crate) fn socket(name: &[u8], effect: ObjectEffect) -> Seen {
+    let object = ObjectArg {
+        place: ObjectRef::Path(1),
+        effect,
+    };
+    Seen::new(object, Some(name.to_vec()), place(None, name), true)
+}
+
+impl Seen {
+    const fn new(object: ObjectArg, name: Option<Vec<u8>>, place: Vec<u8>, follows: bool) -> Self {
+        Self {
+            object,
+            name,
+            place,
+            follows,
+            inode: None,
+            parent: None,
+            path: Vec::new(),
+            parent_path: Vec::new(),
+            may_create: false,
+        }
+    }
+
+    /// Looks at it before the call. What is opened is left for later, unless it may have to be made or
+    /// the result will not be seen.
+    pub(crate) fn before(&mut self, thread: &Thread, paths: Paths, result_comes: bool) {
+        match self.object.place {
+            ObjectRef::Text(_) => {}
+            ObjectRef::Opened { .. } if result_comes && !self.may_create => {}
+            _ => self.look(thread, paths),
+        }
+    }
+
+    /// Looks at what the call has made.
+    pub(crate) fn made(&mut self, thread: &Thread) {
+        let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
+        self.inode = thread.stat(&self.place, flags).ok().map(inode);
+    }
+
+    /// Looks at what was opened, through its descriptor, or at what could not be opened.
+    pub(crate) fn opened(&mut self, thread: &Thread, exit: i64, paths: Paths) {
+        let Ok(fd) = u64::try_from(exit) else {
+            if !self.may_create && exit != -i64::from(libc::ENOENT) {
+                self.look(thread, paths);
+            }
+            return;
+        };
+        let place = fd_place(fd);
+        self.inode = thread.stat(&place, AtFlags::empty()).ok().map(inode);
+        if paths == Paths::Wanted {
+            let link = std::str::from_utf8(&place)
+                .ok()
+                .and_then(|place| thread.link(place));
+            self.path = link.unwrap_or_default();
+        }
+    }
+
+    fn look(&mut self, thread: &Thread, paths: Paths) {
+        let flags = if self.follows {
+            AtFlags::empty()
+        } else {
+            AtFlags::AT_SYMLINK_NOFOLLOW
+        };
+        self.inode = thread.stat(&self.place, flags).ok().map(inode);
+        let made_or_removed = self.object.effect != ObjectEffect::Use || self.may_create;
+        let (directory, last) = split(&self.place);
+        if made_or_removed {
+            self.parent = thread.stat(directory, AtFlags::empty()).ok().map(inode);
+        }
+        if paths == Paths::Unneeded {
+            return;
+        }
+        if made_or_removed || self.inode.is_none() {
+            self.parent_path = canonical(thread, directory, true).unwrap_or_default();
+        }
+        let found = if self.inode.is_some() {
+            canonical(thread, &self.place, self.follows)
+        } else {
+            None
+        };
+        self.path = match found {
+            Some(path) => path,
+            None if self.parent_path.is_empty() => Vec::new(),
+            None => join(&self.parent_path, last),
+        };
+    }
+}
+
+/// Where a name is, seen from the task's directory in `/proc`.
+fn place(dir: Option<u64>, name: &[u8]) -> Vec<u8> {
+    // These lead to whoever looks: here they must lead to the task.
+    for (own, of_task) in [
+        (b"/proc/self/".as_slice(), b"".as_slice()),
+        (b"/proc/thread-self/", b""),
+        (b"/dev/fd/", b"fd/"),
+        (b"/dev/stdin", b"fd/0"),
+        (b"/dev/stdout", b"fd/1"),
+        (b"/dev/stderr", b"fd/2"),
+    ] {
+        if let Some(rest) = name.strip_prefix(own) {
+            return [of_task, rest].concat();
+        }
+    }
+    if name.starts_with(b"/") {
+        return [b"root".as_slice(), name].concat();
+    }
+    let mut place = match dir {
+        Some(fd) if low(fd) != libc::AT_FDCWD => fd_place(fd),
+        _ => b"cwd".to_vec(),
+    };
+    if !name.is_empty() {
+        place.push(b'/');
+        place.extend_from_slice(name);
+    }
+    place
+}
+
+fn fd_place(fd: u64) -> Vec<u8> {
+    format!("fd/{}", low(fd)).into_bytes()
+}
+
+/// A descriptor, as the kernel takes it from a register.
+const fn low(register: u64) -> i32 {
+    let [a, b, c, d, ..] = register.to_le_bytes();
+    i32::from_le_bytes([a, b, c, d])
+}
+
+/// Directory and last component.
+fn split(place: &[u8]) -> (&[u8], &[u8]) {
+    let end = place
+        .iter()
+        .rposition(|&byte| byte != b'/')
+        .map_or(0, |at| at + 1);
+    let trimmed = place.get(..end).unwrap_or_default();
+    match trimmed.iter().rposition(|&byte| byte == b'/') {
+        // With its slash: `cwd/` is the directory, `cwd` the link to it.
+        Some(at) => trimmed.split_at(at + 1),
+        None => (trimmed, b""),
+    }
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.ends_with(b"/") {
+        [directory, name].concat()
+    } else {
+        [directory, b"/", name].concat()
+    }
+}
+
+/// The path by which the kernel knows a place.
+fn canonical(thread: &Thread, place: &[u8], follows: bool) -> Option<Vec<u8>> {
+    let mut flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    if !follows {
+        flags |= OFlag::O_NOFOLLOW;
+    }
+    let fd = openat(&thread.dir, OsStr::from_bytes(place), flags, Mode::empty()).ok()?;
+    let link = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str()).ok()?;
+    Some(link.into_vec())
+}
+
+/// Whether a link at the end of the name is followed.
+fn follows(call: &str, object: ObjectArg, args: &[u64; 6]) -> bool {
+    let flag = |index: usize, bit: i32| args.get(index).is_some_and(|&flags| low(flags) & bit != 0);
+    if object.effect != ObjectEffect::Use {
+        return false;
+    }
+    match call {
+        "lchown" | "lchown32" | "lsetxattr" | "lremovexattr" | "lgetxattr" | "llistxattr"
+        | "readlink" | "readlinkat" | "lstat" | "lstat64" | "oldlstat" | "link" => false,
+        "fchownat" | "execveat" => !flag(4, libc::AT_SYMLINK_NOFOLLOW),
+        "newfstatat" | "fstatat64" | "fchmodat2" | "utimensat" | "faccessat2" => {
+            !flag(3, libc::AT_SYMLINK_NOFOLLOW)
+        }
+        "statx" | "setxattrat" | "getxattrat" | "listxattrat" | "removexattrat" => {
+            !flag(2, libc::AT_SYMLINK_NOFOLLOW)
+        }
+        "linkat" | "name_to_handle_at" => flag(4, libc::AT_SYMLINK_FOLLOW),
+        "open" => !flag(1, libc::O_NOFOLLOW),
+        "openat" => !flag(2, libc::O_NOFOLLOW),
+        _ => true,
+    }
+}
+
+/// Facts of an inode, with device numbers as the kernel keeps them.
+pub(crate) fn inode(about: libc::stat) -> Inode {
+    Inode {
+        ino: about.st_ino,
+        dev: device(about.st_dev),
+        mode: about.st_mode,
+        uid: about.st_uid,
+        gid: about.st_gid,
+        rdev: device(about.st_rdev),
+    }
+}
+
+fn device(dev: libc::dev_t) -> Dev {
+    let major = u32::try_from(major(dev)).unwrap_or(0);
+    let minor = u32::try_from(minor(dev)).unwrap_or(0);
+    Dev((major << 20) | (minor & 0xf_ffff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CWD: u64 = 0xffff_ff9c;
+
+    #[test]
+    fn names_are_places_below_the_tasks_directory() {
+        for (dir, name, at) in [
+            (None, "/etc/passwd", "root/etc/passwd"),
+            (Some(CWD), "x/y", "cwd/x/y"),
+            (Some(0xffff_ffff_ffff_ff9c), "x", "cwd/x"),
+            (None, "x", "cwd/x"),
+            (Some(7), "x", "fd/7/x"),
+            (Some(7), "/x", "root/x"),
+            (Some(7), "", "fd/7"),
+            (None, "/proc/self/fd/3", "fd/3"),
+            (None, "/dev/fd/3", "fd/3"),
+            (None, "/dev/stdout", "fd/1"),
+        ] {
+            assert_eq!(place(dir, name.as_bytes()), at.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_directory_is_what_is_before_the_last_component() {
+        for (place, directory, last) in [
+            ("cwd/x", "cwd/", "x"),
+            ("cwd/x/", "cwd/", "x"),
+            ("root/a/b", "root/a/", "b"),
+            ("fd/3", "fd/", "3"),
+        ] {
+            assert_eq!(
+                split(place.as_bytes()),
+                (directory.as_bytes(), last.as_bytes())
+            );
+        }
+    }
+
+    #[test]
+    fn device_numbers_are_those_of_the_kernel() {
+        let about = nix::sys::stat::stat("/dev/null").unwrap();
+        assert_eq!(inode(about).rdev, Dev((1 << 20) | 3));
+    }
+}

@@ -1,0 +1,199 @@
+//! Socket addresses that a call gives or gets, as the kernel's audit keeps them.
+
+use audit::ids::Arch;
+use audit::plan::sockaddr::{self, SockaddrDirection, SockaddrSource, SyscallSockaddr};
+
+use crate::task::memory::Memory;
+
+/// `struct sockaddr_storage`: no address is longer.
+const LONGEST: usize = 128;
+
+/// Bytes of a `struct mmsghdr`.
+const MESSAGE_BYTES: u64 = 64;
+const COMPAT_MESSAGE_BYTES: u64 = 32;
+
+/// A call that may have an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) address: SyscallSockaddr,
+    pub(crate) arch: Arch,
+    pub(crate) args: [u64; 6],
+    pub(crate) memory: Memory,
+}
+
+impl Call {
+    /// The address that it is given. That of several messages is known when they are sent.
+    pub(crate) fn given(self) -> Option<Vec<u8>> {
+        match self.resolved()? {
+            (call, SockaddrDirection::Given, SockaddrSource::Argument(at)) => {
+                call.bytes(call.arg(at), low(call.arg(at + 1)))
+            }
+            (call, SockaddrDirection::Given, SockaddrSource::Message) => call.message(0),
+            _ => None,
+        }
+    }
+
+    /// The address that it has filled in, or that of the last message which it has sent.
+    pub(crate) fn done(self, result: i64) -> Option<Vec<u8>> {
+        let result = u64::try_from(result).ok()?;
+        match self.resolved()? {
+            (call, SockaddrDirection::Answer, SockaddrSource::Argument(at)) => {
+                call.bytes(call.arg(at), low(call.memory.word(call.arg(at + 1))?))
+            }
+            (call, SockaddrDirection::Answer, SockaddrSource::Message) => call.message(0),
+            (call, _, SockaddrSource::Messages) => call.message(result.saturating_sub(1)),
+            _ => None,
+        }
+    }
+
+    /// Where the address is; of `socketcall`, in the call that it makes.
+    fn resolved(mut self) -> Option<(Self, SockaddrDirection, SockaddrSource)> {
+        if let SyscallSockaddr::At(way, place) = self.address {
+            return Some((self, way, place));
+        }
+        let name = match self.arg(0) {
+            2 => "bind",
+            3 => "connect",
+            5 => "accept",
+            6 => "getsockname",
+            7 => "getpeername",
+            11 => "sendto",
+            12 => "recvfrom",
+            16 => "sendmsg",
+            17 => "recvmsg",
+            18 => "accept4",
+            19 => "recvmmsg",
+            20 => "sendmmsg",
+            _ => return None,
+        };
+        let mut words = [0; 24];
+        let read = self.memory.read(self.arg(1), &mut words).ok()?;
+        let (words, _) = words.get(..read)?.as_chunks::<4>();
+        for (arg, word) in self.args.iter_mut().zip(words) {
+            *arg = u32::from_le_bytes(*word).into();
+        }
+        self.address = sockaddr::by_name(name)?;
+        match self.address {
+            SyscallSockaddr::At(way, place) => Some((self, way, place)),
+            SyscallSockaddr::SocketCall => None,
+        }
+    }
+
+    fn arg(&self, index: u8) -> u64 {
+        let arg = self.args.get(usize::from(index)).copied();
+        let arg = arg.unwrap_or_default();
+        if self.arch == Arch::I386 {
+            low(arg)
+        } else {
+            arg
+        }
+    }
+
+    /// The address in one of the headers that the second argument points to.
+    fn message(&self, index: u64) -> Option<Vec<u8>> {
+        let (size, after) = if self.arch == Arch::I386 {
+            (COMPAT_MESSAGE_BYTES, 4)
+        } else {
+            (MESSAGE_BYTES, 8)
+        };
+        let header = self.arg(1).checked_add(index.checked_mul(size)?)?;
+        let at = self.memory.pointer(header, self.arch)?;
+        self.bytes(at, low(self.memory.word(header.checked_add(after)?)?))
+    }
+
+    fn bytes(&self, at: u64, len: u64) -> Option<Vec<u8>> {
+        if at == 0 || len == 0 {
+            return None;
+        }
+        let len = usize::try_from(len).ok()?.min(LONGEST);
+        let mut bytes = vec![0; len];
+        let read = self.memory.read(at, &mut bytes).ok()?;
+        bytes.truncate(read);
+        Some(bytes)
+    }
+}
+
+/// The family of an address.
+pub(crate) fn family(address: &[u8]) -> Option<u32> {
+    let family = address.first_chunk().copied().map(u16::from_ne_bytes);
+    family.map(u32::from)
+}
+
+/// The name of a socket in the file system that is in an address.
+///
+/// # Source
+/// `unix(7)`.
+pub(crate) fn file_name(address: &[u8]) -> Option<&[u8]> {
+    let family = u16::try_from(libc::AF_UNIX).ok()?.to_ne_bytes();
+    let path = address.strip_prefix(family.as_slice())?;
+    let end = path.iter().position(|&byte| byte == 0);
+    path.get(..end.unwrap_or(path.len()))
+        .filter(|path| !path.is_empty())
+}
+
+const fn low(word: u64) -> u64 {
+    word & 0xffff_ffff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_with_a_path_have_a_name() {
+        for (address, name) in [
+            (
+                b"\x01\x00/run/x\0rest".as_slice(),
+                Some(b"/run/x".as_slice()),
+            ),
+            (b"\x01\x00x", Some(b"x")),
+            (b"\x01\x00\0abstract", None),
+            (b"\x01\x00", None),
+            (b"\x02\x00\x00\x09\x7f\0\0\x01", None),
+            (b"", None),
+        ] {
+            assert_eq!(file_name(address), name);
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_where_the_call_has_them() {
+        const UNIX: [u8; 4] = [1, 0, b'/', b'x'];
+        const INET: [u8; 4] = [2, 0, 0, 9];
+        let at = |bytes: &[u8]| u64::try_from(bytes.as_ptr().addr()).unwrap();
+        let words = |words: &[u64]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        };
+        let call = |name, args| Call {
+            address: sockaddr::by_name(name).unwrap(),
+            arch: Arch::X86_64,
+            args,
+            memory: Memory(nix::unistd::getpid()),
+        };
+        let [unix, inet] = [&UNIX, &INET].map(|bytes| at(bytes));
+
+        let connect = call("connect", [3, unix, 4, 0, 0, 0]);
+        assert_eq!(connect.given().as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(connect.done(0), None);
+        let sendto = call("sendto", [3, 0, 0, 0, inet, 4]);
+        assert_eq!(
+            sendto.given().as_deref().and_then(family),
+            Some(2),
+            "of {INET:?}"
+        );
+
+        let len = words(&[4]);
+        let accept = call("accept4", [3, unix, at(&len), 0, 0, 0]);
+        assert_eq!(accept.given(), None);
+        assert_eq!(accept.done(-11), None);
+        assert_eq!(accept.done(5).as_deref(), Some(UNIX.as_slice()));
+
+        let header = |name| [name, 4, 0, 0, 0, 0, 0, 0];
+        let headers = words(&[header(unix), header(inet)].concat());
+        let sendmsg = call("sendmsg", [3, at(&headers), 0, 0, 0, 0]);
+        assert_eq!(sendmsg.given().as_deref(), Some(UNIX.as_slice()));
+        let sendmmsg = call("sendmmsg", [3, at(&headers), 2, 0, 0, 0]);
+        assert_eq!(sendmmsg.done(1).as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(sendmmsg.done(2).as_deref(), Some(INET.as_slice()));
+    }
+}

@@ -1,0 +1,177 @@
+//! Stops by notification: the kernel holds a call until the supervisor says that it may be made. Nobody is
+//! traced, and nobody learns what the call returned.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::thread;
+
+use audit::plan::hook;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, raise};
+use nix::unistd::{Pid, getpgid, getpgrp};
+
+use super::{CommandStatus, RunSummary};
+use crate::launch::RunError;
+use crate::launch::TracedCommand;
+use crate::ptrace::{Change, wait};
+use crate::recorder::Observer;
+use crate::recorder::{End, Recorder, Stop, call};
+
+/// Follows the command until nobody is left whom the filter could stop.
+pub(crate) fn follow<O: Observer>(
+    started: TracedCommand,
+    mut recorder: Recorder<'_, O>,
+) -> Result<RunSummary, RunError> {
+    let TracedCommand {
+        child,
+        listener,
+        page,
+        early,
+        ..
+    } = started;
+    let listener = listener.ok_or(RunError::Filter(Errno::ENOSYS))?;
+    let waiter = thread::Builder::new()
+        .name("tlg-wait".into())
+        .spawn(move || ending(child, early))
+        .map_err(RunError::Start)?;
+    let polls = !receiving_ends();
+    while let Some(notification) = receive(&listener, polls).map_err(RunError::Wait)? {
+        take(&mut recorder, &listener, &notification);
+    }
+    let ending = waiter.join().unwrap_or(CommandStatus::Code(1));
+    Ok(RunSummary {
+        ending: page.exec_error().map_or(ending, CommandStatus::NotStarted),
+        counts: recorder.counts,
+    })
+}
+
+fn take<O: Observer>(
+    recorder: &mut Recorder<'_, O>,
+    listener: &OwnedFd,
+    notification: &libc::seccomp_notif,
+) {
+    let go = || let_go(listener, notification.id);
+    let data = &notification.data;
+    let Ok(tid) = i32::try_from(notification.pid) else {
+        let _present = go();
+        return;
+    };
+    let stop = Stop {
+        tid: Pid::from_raw(tid),
+        call: call(data.arch, data.nr.cast_unsigned()),
+        args: data.args,
+    };
+    let begun = recorder.begin(stop);
+    if hook::starts(stop.call) {
+        recorder.will_exec(stop);
+    }
+    match begun {
+        Some(begun) => recorder.end(begun, End::Unknown, go),
+        None => {
+            let _present = go();
+        }
+    }
+}
+
+/// Whether receiving fails when nobody is left: since v6.11; before, it waits for ever.
+fn receiving_ends() -> bool {
+    let release = nix::sys::utsname::uname().ok();
+    let release = release.as_ref().and_then(|name| name.release().to_str());
+    let mut numbers = release
+        .unwrap_or_default()
+        .split(|letter: char| !letter.is_ascii_digit())
+        .map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(11))
+}
+
+/// The next call that is stopped; `None` when the filter has no user any more.
+fn receive(listener: &OwnedFd, polls: bool) -> Result<Option<libc::seccomp_notif>, Errno> {
+    loop {
+        if polls && !wait_for_call(listener)? {
+            return Ok(None);
+        }
+        // SAFETY: all zeroes is a value of this struct of numbers, and the only one the kernel takes.
+        let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+        // SAFETY: the request writes a struct of this type.
+        let answer = unsafe {
+            libc::ioctl(
+                listener.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_RECV,
+                &raw mut notification,
+            )
+        };
+        match Errno::result(answer) {
+            Ok(_) => return Ok(Some(notification)),
+            // Whoever made the call has been killed since, or nobody is left.
+            Err(Errno::ENOENT) if polls || wait_for_call(listener)? => {}
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Waits until a call is stopped; false when the filter has no user any more.
+fn wait_for_call(listener: &OwnedFd) -> Result<bool, Errno> {
+    loop {
+        let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let [fd] = fds;
+        let ready = fd.revents().unwrap_or(PollFlags::empty());
+        if ready.contains(PollFlags::POLLIN) {
+            return Ok(true);
+        }
+        if ready.contains(PollFlags::POLLHUP) {
+            return Ok(false);
+        }
+    }
+}
+
+/// Has the kernel make the call; false when its task has been killed since.
+fn let_go(listener: &OwnedFd, id: u64) -> bool {
+    const SECCOMP_USER_NOTIF_FLAG_CONTINUE: u32 = 1;
+    let mut response = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error: 0,
+        flags: SECCOMP_USER_NOTIF_FLAG_CONTINUE,
+    };
+    // SAFETY: the request reads a struct of this type.
+    let answer = unsafe {
+        libc::ioctl(
+            listener.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_SEND,
+            &raw mut response,
+        )
+    };
+    answer == 0
+}
+
+/// Waits for the end of the first process, and stops with it where it is of our own process group.
+fn ending(child: Pid, early: Option<Change>) -> CommandStatus {
+    let mut known = early;
+    loop {
+        let change = match known.take() {
+            Some(change) => Ok(Some(change)),
+            None => {
+                let found = wait(Some(child), libc::__WALL | libc::WUNTRACED);
+                found.map(|found| found.map(|(_, change)| change))
+            }
+        };
+        match change {
+            Ok(Some(Change::Exited(code))) => return CommandStatus::Code(code),
+            Ok(Some(Change::Killed(signal))) => {
+                return Signal::try_from(signal)
+                    .map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
+            }
+            Ok(Some(_)) if getpgid(Some(child)) == Ok(getpgrp()) => {
+                let _stopped = raise(Signal::SIGSTOP);
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return CommandStatus::NotStarted(errno),
+        }
+    }
+}
