@@ -6,11 +6,11 @@
 //! theirs in the same way: [`uring`]. [`eval::first_match`] is the
 //! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
 //!
-//! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude`].
-//! So are those of the user list, for when a program sends a message: [`message`]; and those of the
-//! filesystem list, for when a call is under way: [`filesystem`].
+//! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude_list`].
+//! So are those of the user list, for when a program sends a message: [`user_list`]; and those of the
+//! filesystem list, for when a call is under way: [`filesystem_list`].
 //!
-//! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
+//! The commands of rule files become the one ordered list that is compiled in [`rule_list`]; what the
 //! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
 
 mod compile;

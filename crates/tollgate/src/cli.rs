@@ -3,6 +3,7 @@
 pub(crate) mod auditctl;
 mod augenrules;
 pub(crate) mod check;
+mod companion;
 mod completions;
 mod config;
 mod convert;
@@ -12,12 +13,21 @@ mod run;
 mod status;
 mod unpin;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// An audit daemon that charges only the syscalls that the rules name.
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+/// Audit daemon that adds overhead only to the syscalls your rules name
 #[derive(Debug, clap::Parser)]
-#[command(name = "tollgate", version, max_term_width = 100)]
+#[command(
+    name = "tollgate",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -25,36 +35,59 @@ pub(crate) struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Reads rule files and says what is wrong with them.
+    /// Check rule files
     Check(check::Args),
-    /// Says which syscalls the rules touch, through which hooks, and at what price.
+    /// Show the syscalls, hooks and cost of rules
     Explain(explain::Args),
-    /// Audits this machine.
+    /// Audit this machine
     Daemon(daemon::Args),
-    /// Says what a running daemon does, and what it has counted.
+    /// Show the state and counters of the running daemon
     Status(status::Args),
-    /// Ends what a daemon has left pinned and no other one follows.
+    /// Remove BPF objects left by a stopped daemon
     Unpin(unpin::Args),
-    /// Reads configuration files.
+    /// Check configuration files
     Config(config::Args),
-    /// Turns logs of tollgate or auditd into JSON, one object for each event.
+    /// Convert logs of tollgate or auditd to JSON, one object per event
     Convert(convert::Args),
-    /// Prints what a shell needs to complete command lines.
+    /// Print shell completions
     Completions(completions::Args),
-    /// Audits one command and all that it starts, without root.
+    /// Audit one command and its children without root
     Run(run::Args),
-    /// Starts programs for `daemon`.
+    /// Start programs for `daemon`
     #[command(name = crate::helper::COMMAND, hide = true)]
     DaemonLauncher {
-        /// What names the programs
+        /// Configuration file that names the programs
         #[arg(long)]
         auditd_conf: Option<PathBuf>,
     },
-    /// Reads a command line, or with -R a rule file, as auditctl(8) does.
+    /// Control the daemon as auditctl(8) does
     #[command(disable_help_flag = true)]
     Auditctl(auditctl::Args),
-    /// Merges the rule files of a directory into one, as augenrules(8) does.
+    /// Merge the rule files of a directory as augenrules(8) does
     Augenrules(augenrules::Args),
+    /// A companion: `tollgate-NAME` beside this program.
+    #[command(external_subcommand)]
+    Companion(Vec<OsString>),
+}
+
+/// The command line of this process; usage errors and `--help` end it here.
+pub(crate) fn parse() -> Cli {
+    let matches = command().get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// The table of commands and options, with the installed companions at the end of the help.
+fn command() -> clap::Command {
+    let command = Cli::command();
+    let names = companion::installed();
+    if names.is_empty() {
+        return command;
+    }
+    let lines: Vec<String> = names
+        .iter()
+        .map(|name| format!("  {name:<11}  Run tollgate-{name}"))
+        .collect();
+    command.after_help(format!("Installed companions:\n{}", lines.join("\n")))
 }
 
 /// Acts on the parsed command line.
@@ -75,5 +108,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::DaemonLauncher { auditd_conf } => crate::helper::serve(auditd_conf.as_deref()),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
+        Command::Companion(words) => companion::execute(&words, command()),
     }
 }

@@ -1,6 +1,6 @@
-//! `tollgate`: check rules, explain their price, and audit this machine with them.
+//! `tollgate`: checks rules, shows their cost, and audits this machine with them.
 //!
-//! Called `auditctl`, it is that command.
+//! Invoked as `auditctl`, it behaves like auditctl.
 
 #![forbid(unsafe_code)]
 
@@ -19,12 +19,10 @@ mod sinks;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
     let done = match cli::auditctl::called() {
         Some(words) => cli::auditctl::run(&words),
-        None => cli::run(cli::Cli::parse()),
+        None => cli::run(cli::parse()),
     };
     match done {
         Ok(code) => code,

@@ -3,7 +3,7 @@
 //! This is the reference. It knows nothing of plans, decides nothing early and is in no hurry; the
 //! plan, and through it the BPF filter, must agree with it. What [`EventFacts::compare`] says about a
 //! single number is shared with [`super::verdict`], so that the two differ only in what they ask.
-//! The lists beside exit are in [`other`]. Labels are understood here as SELinux does; the plan reads
+//! The lists beside exit are in [`other_lists`]. Labels are understood here as SELinux does; the plan reads
 //! them as a kernel without a module that compares them, and refuses them by name where there is one.
 
 pub mod label;

@@ -1,4 +1,4 @@
-//! `tollgate completions`: what a shell needs to complete command lines, from the table of options.
+//! `tollgate completions`: shell completions, from the table of options and the installed companions.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::Cli;
+use super::{Cli, companion};
 use crate::messages;
 
 /// Arguments of `tollgate completions`.
@@ -29,16 +29,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn of(shell: Shell) -> Vec<u8> {
-    // clap would complete commands that help hides, too: those that the program starts itself by.
+    // Without this, clap completes hidden commands too.
     let whole = Cli::command();
     let shown = whole
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
         .cloned();
+    let companions = companion::installed()
+        .into_iter()
+        .map(|name| Command::new(name.clone()).about(format!("Run tollgate-{name}")));
     let mut shown = Command::new("tollgate")
         .version(env!("CARGO_PKG_VERSION"))
         .args(whole.get_arguments().cloned())
-        .subcommands(shown);
+        .subcommands(shown)
+        .subcommands(companions);
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut shown, "tollgate", &mut text);
     text
