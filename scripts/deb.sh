@@ -2,8 +2,7 @@
 # deb.sh BINARIES OUT: builds the Debian package of the optimised programs in the directory BINARIES into the
 # directory OUT.
 #
-# dpkg-deb and not cargo-deb: it comes with every Debian, is kept as long as dpkg is, and needs nothing that
-# is not a Debian package; all that cargo-deb would add is what is written below.
+# Uses dpkg-deb instead of cargo-deb: it is part of every Debian and needs no further tool.
 set -eu
 umask 022
 binaries=$(realpath "$1")
@@ -20,7 +19,7 @@ done
 
 version=$("$binaries/tollgate" --version | cut -d ' ' -f 2)-1
 maintainer="${DEBFULLNAME:-tollgate maintainers} <${DEBEMAIL:-maintainers@tollgate.invalid}>"
-# The same sources give the same package.
+# Reproducible: the same sources give the same package.
 time=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH="$time"
 architecture=$(dpkg --print-architecture)
@@ -38,7 +37,7 @@ gzip -9nc CHANGELOG.md >"$docs/changelog.gz"
 gzip -9n >"$docs/changelog.Debian.gz" <<END
 tollgate ($version) unstable; urgency=medium
 
-  * What is new is in changelog.gz.
+  * See changelog.gz for changes.
 
  -- $maintainer  $(date -u -R -d "@$time")
 END
@@ -63,7 +62,7 @@ END
 } >"$docs/copyright"
 install -D -m 0644 packaging/lintian-overrides "$stage/usr/share/lintian/overrides/tollgate"
 
-# What the program is linked with; dpkg-shlibdeps wants the form of a source package.
+# Library dependencies; dpkg-shlibdeps expects the layout of a source package.
 mkdir "$work/debian"
 printf 'Source: tollgate\n\nPackage: tollgate\nArchitecture: any\n' >"$work/debian/control"
 libraries=$(cd "$work" && dpkg-shlibdeps -O "$stage/usr/sbin/tollgate" "$stage/usr/sbin/tollgate-bench" 2>/dev/null)
@@ -80,12 +79,12 @@ Maintainer: $maintainer
 Installed-Size: $(du -ks --exclude=DEBIAN "$stage" | cut -f 1)
 Depends: $libraries
 Recommends: auditd
-Description: audit daemon that charges only the syscalls that rules name
- tollgate reads the rules that auditctl reads and writes the records that auditd
- writes. Instead of switching on the kernel's syscall auditing, which every
- syscall pays for, it attaches eBPF programs only to what the rules name.
+Description: audit daemon that slows down only the syscalls your rules name
+ tollgate reads auditctl rules and writes auditd records. Instead of enabling
+ the kernel's syscall auditing, which slows down every syscall, it attaches eBPF
+ programs only to the syscalls that the rules name.
  .
- It installs beside auditd, takes none of its names unless it is asked to, and
+ It installs beside auditd, replaces none of its commands unless asked to, and
  starts only when the service is enabled.
 END
 for script in postinst prerm postrm; do

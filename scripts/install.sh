@@ -1,6 +1,6 @@
 #!/bin/sh
 # install.sh BINARIES DESTDIR PREFIX: installs the programs in the directory BINARIES, their manual pages,
-# completions and systemd files below DESTDIR/PREFIX. Takes no other program's name: packaging/tollgate-names does, when it is asked to.
+# completions and systemd files below DESTDIR/PREFIX. Replaces no command of another package.
 set -eu
 umask 022
 binaries=$(realpath "$1")
@@ -9,9 +9,9 @@ root=${2%/}$prefix
 cd "$(dirname "$0")/.."
 
 install -D -m 0755 -t "$root/sbin" "$binaries/tollgate" "$binaries/tollgate-bench"
-install -D -m 0755 -t "$root/sbin" packaging/tollgate-names
+install -D -m 0755 -t "$root/sbin" packaging/tollgate-alternatives
 install -D -m 0644 -t "$root/share/man/man8" man/tollgate.8 man/tollgate-bench.8 \
-	man/tollgate-names.8
+	man/tollgate-alternatives.8
 install -D -m 0644 -t "$root/share/man/man5" man/tollgate.toml.5
 install -D -m 0644 packaging/tollgate.tmpfiles "$root/lib/tmpfiles.d/tollgate.conf"
 install -D -m 0644 packaging/journald.conf "$root/lib/systemd/journald.conf.d/10-tollgate.conf"
@@ -20,7 +20,7 @@ sed "s,/usr/sbin/tollgate,$prefix/sbin/tollgate,g" packaging/tollgate.service \
 	>"$root/lib/systemd/system/tollgate.service"
 chmod 0644 "$root/lib/systemd/system/tollgate.service"
 
-# The name by which it is auditctl, for who asks for it.
+# Invoked by this name, the program behaves like auditctl: see tollgate-alternatives(8).
 install -d "$root/lib/tollgate"
 ln -sf ../../sbin/tollgate "$root/lib/tollgate/auditctl"
 

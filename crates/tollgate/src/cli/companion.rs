@@ -19,7 +19,7 @@ use clap::error::ErrorKind;
 const PREFIX: &str = "tollgate-";
 
 /// Names of programs with this prefix that are no companions: they are not meant for the command line.
-const NOT_COMPANIONS: [&str; 1] = ["names"];
+const NOT_COMPANIONS: [&str; 1] = ["alternatives"];
 
 /// Names of the installed companions, sorted; none if the directory cannot be read.
 pub(super) fn installed() -> Vec<String> {
@@ -116,7 +116,7 @@ mod tests {
         for (name, mode) in [
             ("tollgate", 0o755),
             ("tollgate-bench", 0o755),
-            ("tollgate-names", 0o755),
+            ("tollgate-alternatives", 0o755),
             ("tollgate-data", 0o644),
             ("tollgate-bench.d", 0o755),
             ("tollgate-", 0o755),
