@@ -133,3 +133,14 @@ impl MsgType {
     /// Command line of the task.
     pub const PROCTITLE: Self = Self(1327);
 }
+
+/// Version of `auditctl` whose syntax and output apply: the two in use differ in what they read, what they send
+/// to the kernel, and how they list it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// audit-userspace 3.0.9.
+    V3,
+    /// audit-userspace 4.
+    #[default]
+    V4,
+}

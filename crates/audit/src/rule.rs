@@ -21,7 +21,7 @@ pub(crate) mod test_host;
 
 use bstr::BString;
 
-use crate::ids::Arch;
+use crate::ids::{Arch, Dialect};
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use kernel_check::accept;
@@ -38,17 +38,6 @@ pub trait RuleHost {
     fn is_directory(&self, path: &[u8]) -> bool;
     /// What `b64` means here; [`Arch::X86_64`] on the machines tollgate audits today.
     fn native(&self) -> Arch;
-}
-
-/// Whose language it is: the two versions of `auditctl` in use differ in what they read, what they
-/// send to the kernel, and how they list it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// audit-userspace 3.0.9.
-    V3,
-    /// audit-userspace 4.
-    #[default]
-    V4,
 }
 
 /// One line of a rule file that asks for something.

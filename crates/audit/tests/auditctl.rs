@@ -13,8 +13,9 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use audit::ids::Arch;
+    use audit::ids::Dialect;
     use audit::rule::auditctl::{self, Invocation, Request};
-    use audit::rule::{Command, Dialect, RuleHost, Severity, parse_file, parse_line, print};
+    use audit::rule::{Command, RuleHost, Severity, parse_file, parse_line, print};
     use bstr::{BString, ByteSlice as _};
 
     use super::perm::without_perm_syscalls;

@@ -14,12 +14,13 @@ mod tests {
 
     use audit::conf;
     use audit::ids::Arch;
+    use audit::ids::Dialect;
     use audit::plan::lint::lint;
     use audit::plan::rule_list::RuleList;
     use audit::rule::auditctl::{self, PARAMETER_ERROR, Request};
     use audit::rule::{
-        Command, Diagnostic, Dialect, Field, FieldTest, List, Rule, RuleHost, Severity, Value,
-        parse_file, print,
+        Command, Diagnostic, Field, FieldTest, List, Rule, RuleHost, Severity, Value, parse_file,
+        print,
     };
     use bstr::{BStr, ByteSlice as _};
 

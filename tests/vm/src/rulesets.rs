@@ -21,10 +21,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use audit::ids::Arch;
+use audit::ids::Dialect;
 use audit::plan::function::candidates;
 use audit::plan::rule_list::{RuleEntry, RuleList};
 use audit::plan::{Plan, SyscallId};
-use audit::rule::{Action, Dialect, List, Rule, Severity, parse_file, print};
+use audit::rule::{Action, List, Rule, Severity, parse_file, print};
 use bstr::ByteSlice as _;
 use support::event::{self, Event};
 use support::wait::wait_within;

@@ -10,8 +10,8 @@ use super::generated::{
     syscalls_aarch64, syscalls_arm, syscalls_i386, syscalls_ppc, syscalls_ppc64, syscalls_riscv32,
     syscalls_riscv64, syscalls_s390x, syscalls_x86_64,
 };
+use crate::ids::Dialect;
 use crate::ids::{Arch, Syscall};
-use crate::rule::Dialect;
 
 /// The syscalls of one arch.
 struct Table {

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::rule::Dialect;
+use audit::ids::Dialect;
 use audit::rule::auditctl::{self, Invocation, Request};
 use bstr::BString;
 use nix::unistd::geteuid;

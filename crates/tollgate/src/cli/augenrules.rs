@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::rule::{Dialect, augenrules};
+use audit::ids::Dialect;
+use audit::rule::augenrules;
 
 use crate::messages::{self, Exit};
 

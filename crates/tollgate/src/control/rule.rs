@@ -169,8 +169,9 @@ fn called(name: &str) -> Result<Field, String> {
 
 #[cfg(test)]
 mod tests {
+    use audit::ids::Dialect;
+    use audit::rule::Command;
     use audit::rule::auditctl::{Request, arguments};
-    use audit::rule::{Command, Dialect};
 
     use super::*;
     use crate::host::ThisMachine;

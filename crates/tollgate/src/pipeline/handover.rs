@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use audit::ids::Dialect;
 use audit::ids::{Arch, MsgType};
 use audit::plan::Plan;
-use audit::rule::{Dialect, print};
+use audit::rule::print;
 use bstr::BString;
 use engine::{Epoch, InheritedState, PinDirectory, PinError, PinnedState, RuleKeys};
 use serde::{Deserialize, Serialize};

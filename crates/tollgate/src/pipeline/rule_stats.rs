@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use audit::ids::Arch;
+use audit::ids::Dialect;
 use audit::plan::Plan;
-use audit::rule::{Dialect, print};
+use audit::rule::print;
 use bstr::BString;
 use engine::Epoch;
 

@@ -7,8 +7,9 @@ use std::io;
 use std::path::Path;
 
 use audit::ids::Arch;
+use audit::ids::Dialect;
 use audit::rule::auditctl::{self, DaemonSignal, Invocation as Read, Request as Asked};
-use audit::rule::{Command, Dialect, RuleHost as _, listing};
+use audit::rule::{Command, RuleHost as _, listing};
 use bstr::{BString, ByteSlice as _};
 use netlink::LoginuidImmutable;
 use nix::errno::Errno;

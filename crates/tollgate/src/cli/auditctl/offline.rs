@@ -8,9 +8,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use audit::ids::Arch;
+use audit::ids::Dialect;
 use audit::plan::rule_list::{RuleList, RuleListError};
 use audit::rule::auditctl::{self, Invocation, Request};
-use audit::rule::{Command, Dialect, RuleHost as _, listing};
+use audit::rule::{Command, RuleHost as _, listing};
 use bstr::BString;
 
 use super::file::{self, Mistakes};

@@ -1,6 +1,6 @@
 //! The state of the audit system, and the version, as `auditctl` shows them.
 
-use audit::rule::Dialect;
+use audit::ids::Dialect;
 
 use crate::control::wire::Settings;
 

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use audit::ids::Dialect;
 use audit::ids::{Arch, Syscall};
 use audit::plan::explain::{Note, RuleCost, bits, call_name, shortened};
 use audit::plan::hook::Hook;
 use audit::plan::inner::InternalHook;
 use audit::plan::rule_list::RuleEntry;
 use audit::plan::{PlannedRule, SyscallId};
-use audit::rule::{Dialect, print};
+use audit::rule::print;
 use bstr::ByteSlice as _;
 
 use super::Explained;

@@ -2,9 +2,10 @@
 
 mod files;
 
+use audit::ids::Dialect;
 use audit::plan::labels::SecurityModule;
+use audit::rule::Command;
 use audit::rule::auditctl::{Request as Asked, arguments};
-use audit::rule::{Command, Dialect};
 use tempfile::TempDir;
 
 use super::*;
