@@ -17,10 +17,10 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use super::Options;
-use super::audit_mode::{self, AuditCost, AuditMode};
+use super::auditor::{self, AuditCost};
 use super::programs::Program;
 use super::report::{Better, Bound};
-use super::variant::Variant;
+use super::variant::{AuditMode, Variant};
 use super::work_dir::WorkDir;
 
 /// A quantity that a case measures.
@@ -212,7 +212,7 @@ fn with_audit<T>(
     variant: &Variant,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<(T, AuditCost)> {
-    let active = audit_mode::start(work_dir, variant)?;
+    let active = auditor::start(work_dir, variant)?;
     let done = work()?;
     Ok((done, active.stop()?))
 }

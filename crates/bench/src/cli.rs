@@ -13,7 +13,9 @@ use nix::unistd::geteuid;
 use crate::programs::{self, Program};
 use crate::report::{FORM, Report, html, markdown, picture, terminal};
 use crate::supervisor::{self, Outcome};
-use crate::{AuditMode, Case, Options, all, find, info, measure, restorer, work_dir, workload};
+use crate::{
+    AuditMode, Case, Options, all, find, info, measure, restorer, saved_state, work_dir, workload,
+};
 
 /// Exit status without root, as of `auditctl`.
 const NOT_ROOT: u8 = 4;
@@ -109,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(NOT_ROOT));
     }
     if args.restore {
-        supervisor::restore()?;
+        saved_state::restore_leftovers()?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.restorer {

@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod audit_log;
-mod audit_mode;
+mod auditor;
 mod case;
 mod cli;
 mod daemon;
@@ -34,8 +34,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use audit_mode::AuditMode;
 use case::{Case, all, find};
+use variant::AuditMode;
 
 /// What is measured, how often and against what.
 #[derive(Clone, Debug)]

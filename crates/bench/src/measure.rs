@@ -11,11 +11,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-use super::audit_mode::AuditMode;
 use super::case::{HeadlineSpec, TEN_RULES};
 use super::machine::{Machine, other_daemons};
 use super::programs::{AUDITCTL, AUDITD, Program, packages};
 use super::report::{CaseReport, FORM, Figure, Goal, Headline, Report, Series};
+use super::variant::AuditMode;
 use super::variant::Variant;
 use super::work_dir::{REPORT, WorkDir};
 use super::{Case, Options};

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use anyhow::Context as _;
 use nix::unistd::setsid;
 
-use super::supervisor;
+use super::saved_state;
 
 /// The process, as the first one has it. Dropped, it is told that the first one is gone.
 #[derive(Debug)]
@@ -61,6 +61,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
         .context("nobody waits for this process")?;
     match io::stdin().read_exact(&mut [0]) {
         Ok(()) => Ok(()),
-        Err(_) => supervisor::restore(),
+        Err(_) => saved_state::restore_leftovers(),
     }
 }

@@ -176,6 +176,20 @@ impl SavedState {
     }
 }
 
+/// Restores what a killed benchmark left changed.
+///
+/// # Errors
+/// What could not be restored.
+pub(crate) fn restore_leftovers() -> anyhow::Result<()> {
+    let (_file, restored) = StateFile::lock()?;
+    info(if restored {
+        "everything is restored"
+    } else {
+        "there is nothing to restore"
+    });
+    Ok(())
+}
+
 /// The file with the note, locked.
 #[derive(Debug)]
 pub(crate) struct StateFile(Flock<File>);

@@ -15,11 +15,11 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::Options;
-use super::audit_mode::AuditMode;
 use super::processes::WORK_DIR_VARIABLE;
 use super::report::Report;
 use super::restorer::Restorer;
 use super::saved_state::{SavedState, StateFile};
+use super::variant::AuditMode;
 use super::work_dir;
 use crate::info;
 
@@ -72,20 +72,6 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<Out
     }
     state_file.clear()?;
     outcome
-}
-
-/// Puts back what a killed benchmark has left.
-///
-/// # Errors
-/// What could not be put back.
-pub(crate) fn restore() -> anyhow::Result<()> {
-    let (_note, left) = StateFile::lock()?;
-    info(if left {
-        "everything is put back"
-    } else {
-        "there is nothing to put back"
-    });
-    Ok(())
 }
 
 fn measure(

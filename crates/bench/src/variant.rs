@@ -1,7 +1,47 @@
 //! A configuration that a case is measured in.
 
-use super::audit_mode::AuditMode;
+use std::str::FromStr;
+
 use super::work_dir::CpuAffinity;
+
+/// What audits the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuditMode {
+    /// Nothing.
+    Off,
+    /// tollgate.
+    Tollgate,
+    /// The kernel's own audit, with auditd.
+    Kernel,
+    /// Nothing any more: the kernel's audit was enabled and is disabled.
+    KernelDisabled,
+}
+
+impl AuditMode {
+    /// Those that `--against` names, in the order in which they are shown.
+    pub(crate) const SELECTABLE: [Self; 3] = [Self::Off, Self::Tollgate, Self::Kernel];
+
+    /// The word for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Tollgate => "tollgate",
+            Self::Kernel => "kernel",
+            Self::KernelDisabled => "kernel, disabled again",
+        }
+    }
+}
+
+impl FromStr for AuditMode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::SELECTABLE
+            .into_iter()
+            .find(|mode| mode.name() == name)
+            .ok_or_else(|| "it is none of off, kernel, tollgate".to_owned())
+    }
+}
 
 /// Where an auditor puts events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,5 +97,18 @@ impl Variant {
             destination: Destination::Log,
             affinity: CpuAffinity::Any,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_printed() {
+        for mode in AuditMode::SELECTABLE {
+            assert_eq!(mode.name().parse(), Ok(mode));
+        }
+        assert!("kernel, disabled again".parse::<AuditMode>().is_err());
     }
 }

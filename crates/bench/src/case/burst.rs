@@ -10,8 +10,8 @@ use anyhow::Context as _;
 
 use super::{Case, FigureSpec, RECORDED, Sample, mib, with_audit};
 use crate::Options;
-use crate::audit_mode::AuditMode;
 use crate::report::Bound;
+use crate::variant::AuditMode;
 use crate::variant::Variant;
 use crate::work_dir::{BackgroundCommand, CpuAffinity, UID, WorkDir, parse_value};
 use crate::workload::DELETE;

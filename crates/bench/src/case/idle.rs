@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::loader::RULES;
 use super::{Case, FigureSpec, Sample, mib, with_audit};
 use crate::Options;
-use crate::audit_mode::AuditMode;
 use crate::observer::wait;
 use crate::report::Bound;
+use crate::variant::AuditMode;
 use crate::variant::Variant;
 use crate::work_dir::WorkDir;
 

@@ -8,9 +8,9 @@ use super::loader::{RULES, to_f64};
 use super::{Case, FigureSpec, HeadlineSpec, Sample, mib, with_audit};
 use crate::Options;
 use crate::audit_log::{CallFilter, LogCounts};
-use crate::audit_mode::{AuditMode, EventCounts};
+use crate::auditor::EventCounts;
 use crate::report::Bound;
-use crate::variant::Variant;
+use crate::variant::{AuditMode, Variant};
 use crate::work_dir::{BackgroundCommand, CpuAffinity, WorkDir, parse_value};
 use crate::workload::OPEN_CLOSE;
 

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 
 use super::{Case, FigureSpec, HeadlineSpec, Sample, with_audit};
 use crate::Options;
-use crate::audit_mode::AuditMode;
+use crate::variant::AuditMode;
 use crate::variant::Variant;
 use crate::work_dir::{CpuAffinity, WorkDir, parse_value};
 use crate::workload::CALLS;

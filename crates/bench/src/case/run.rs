@@ -12,9 +12,9 @@ use anyhow::{Context as _, ensure};
 
 use super::{Case, FigureSpec, HeadlineSpec, Sample, with_audit};
 use crate::Options;
-use crate::audit_mode::AuditMode;
 use crate::programs::{Program, STRACE};
 use crate::report::Bound;
+use crate::variant::AuditMode;
 use crate::variant::Variant;
 use crate::work_dir::{CpuAffinity, WorkDir, output, parse_value};
 use crate::workload::{CALLS, FILE, OPEN_CLOSE};

@@ -10,8 +10,8 @@ use super::{
     unmatched_variants, with_audit,
 };
 use crate::Options;
-use crate::audit_mode::AuditMode;
 use crate::report::Bound;
+use crate::variant::AuditMode;
 use crate::variant::Variant;
 use crate::work_dir::{CpuAffinity, UID, WorkDir, parse_value};
 use crate::workload::CALLS;

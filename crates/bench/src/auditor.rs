@@ -8,7 +8,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -17,48 +16,9 @@ use netlink::{AuditSettings, AuditSocket};
 use super::daemon::{Daemon, wait_until, wait_until_settled};
 use super::machine::{cpu_time, kauditd_pid, peak_memory, resident_without_ring};
 use super::programs::{AUDITCTL, AUDITD};
-use super::variant::{Destination, Variant};
+use super::variant::{AuditMode, Destination, Variant};
 use super::work_dir::{WorkDir, output};
 use super::workload;
-
-/// What audits the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AuditMode {
-    /// Nothing.
-    Off,
-    /// tollgate.
-    Tollgate,
-    /// The kernel's own audit, with auditd.
-    Kernel,
-    /// Nothing any more: the kernel's audit was enabled and is disabled.
-    KernelDisabled,
-}
-
-impl AuditMode {
-    /// Those that `--against` names, in the order in which they are shown.
-    pub(crate) const SELECTABLE: [Self; 3] = [Self::Off, Self::Tollgate, Self::Kernel];
-
-    /// The word for it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Tollgate => "tollgate",
-            Self::Kernel => "kernel",
-            Self::KernelDisabled => "kernel, disabled again",
-        }
-    }
-}
-
-impl FromStr for AuditMode {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::SELECTABLE
-            .into_iter()
-            .find(|mode| mode.name() == name)
-            .ok_or_else(|| "it is none of off, kernel, tollgate".to_owned())
-    }
-}
 
 /// What the auditor has done for a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -429,14 +389,6 @@ fn plugin_configuration(work_dir: &WorkDir) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_read_as_they_are_printed() {
-        for mode in AuditMode::SELECTABLE {
-            assert_eq!(mode.name().parse(), Ok(mode));
-        }
-        assert!("kernel, disabled again".parse::<AuditMode>().is_err());
-    }
 
     #[test]
     fn summary_tells_what_was_lost() {
