@@ -88,11 +88,7 @@ fn findings(files: &[File]) -> Vec<Finding> {
         findings.extend(paths::exist(path, text, &by_path));
     }
     findings.extend(edges::edges(&by_path));
-    findings.extend(
-        modules::cycles(&by_path)
-            .into_iter()
-            .filter(|finding| !is_knotted(&finding.path)),
-    );
+    findings.extend(modules::cycles(&by_path));
     findings.extend(docs::changelog(
         "CHANGELOG.md",
         by_path.get("CHANGELOG.md").copied(),
@@ -100,19 +96,6 @@ fn findings(files: &[File]) -> Vec<Finding> {
     findings.extend(docs::invariants("docs/invariants.md", &by_path));
     findings.sort();
     findings
-}
-
-/// Crates whose modules still form cycles.
-const KNOTTED: [&str; 5] = [
-    "crates/audit/",
-    "crates/bench/",
-    "crates/engine/",
-    "crates/tollgate/",
-    "tests/vm/",
-];
-
-fn is_knotted(path: &str) -> bool {
-    KNOTTED.iter().any(|package| path.starts_with(package))
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ mod tests {
             Summary(&outcome).to_string(),
             "matched 10, written 4, lost 6 (ring full 3, program skipped by the kernel 1, \
              not written 1 (No space left on device), not decodable 1); \
-             incomplete: arguments cut 2; left out of the view: 5"
+             incomplete: arguments truncated 2; left out of the view: 5"
         );
         assert!(!Summary(&outcome).is_whole());
     }

@@ -63,7 +63,8 @@ fn left(base: &Path) -> Vec<String> {
 
 fn bench(place: &Place, words: &[&str]) -> Command {
     // It lies beside tollgate.
-    let mut command = Command::new(program().with_file_name("tollgate-bench"));
+    let mut command = Command::new(program());
+    command.arg("bench");
     // Its directory must be within reach of nobody.
     command
         .args(words)

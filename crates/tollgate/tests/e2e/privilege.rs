@@ -194,7 +194,7 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
                 .has_printed("plugin late.conf is left out: cannot listen on")
                 .then_some(())
         });
-        assert!(daemon.has_printed("started with: restart it"));
+        assert!(daemon.has_printed("when it started: restart it"));
         assert!(!elsewhere.exists());
     }
     let ended = daemon.end(Signal::SIGTERM);
