@@ -5,6 +5,8 @@
 
 mod docs;
 mod edges;
+mod lexer;
+mod modules;
 mod source;
 
 use std::collections::BTreeMap;
@@ -84,6 +86,11 @@ fn findings(files: &[File]) -> Vec<Finding> {
         }
     }
     findings.extend(edges::edges(&by_path));
+    findings.extend(
+        modules::cycles(&by_path)
+            .into_iter()
+            .filter(|finding| !is_knotted(&finding.path)),
+    );
     findings.extend(docs::changelog(
         "CHANGELOG.md",
         by_path.get("CHANGELOG.md").copied(),
@@ -91,6 +98,19 @@ fn findings(files: &[File]) -> Vec<Finding> {
     findings.extend(docs::invariants("docs/invariants.md", &by_path));
     findings.sort();
     findings
+}
+
+/// Crates whose modules still form cycles.
+const KNOTTED: [&str; 5] = [
+    "crates/audit/",
+    "crates/bench/",
+    "crates/engine/",
+    "crates/tollgate/",
+    "tests/vm/",
+];
+
+fn is_knotted(path: &str) -> bool {
+    KNOTTED.iter().any(|package| path.starts_with(package))
 }
 
 #[cfg(test)]

@@ -21,19 +21,19 @@ use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
 
 /// What the kernel side must be given and attached to.
 #[derive(Debug)]
-pub(crate) struct Lowered {
+pub(crate) struct CompiledPlan {
     /// All tests of all calls, each call's in a row.
     pub(crate) tests: Vec<WireTest>,
     /// The tests of the task list; indexes count from the first of them.
     pub(crate) forks: Vec<WireTest>,
     /// Where the tests of some rules are.
-    programs: HashMap<Vec<WireTest>, u32>,
+    shared_tests: HashMap<Vec<WireTest>, u32>,
     /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
     pub(crate) calls: BTreeMap<u32, WireSyscall>,
-    /// Numbers that the raw `sys_enter` is for.
-    pub(crate) raw_enter: Numbers,
-    /// Numbers that the raw `sys_exit` is for.
-    pub(crate) raw_exit: Numbers,
+    /// Syscall bitmap that the raw `sys_enter` is for.
+    pub(crate) raw_enter: SyscallBitmap,
+    /// Syscall bitmap that the raw `sys_exit` is for.
+    pub(crate) raw_exit: SyscallBitmap,
     /// On which file systems names are not looked at.
     pub(crate) filesystems: Vec<LeftOut>,
     /// What to attach to.
@@ -41,7 +41,7 @@ pub(crate) struct Lowered {
     /// Whether operations of `io_uring` evaluate rules.
     pub(crate) uring: bool,
     /// Whether rules may match an `openat`, or an `open`, that only reads.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadOnlyOpens,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
     pub(crate) open_gate: u32,
     /// Whether what an open has found and may not have is seen.
@@ -50,10 +50,10 @@ pub(crate) struct Lowered {
     pub(crate) denies: bool,
 }
 
-/// Numbers of both ABIs, one bit each.
-pub(crate) type Numbers = [[u64; 16]; abi::ABIS];
+/// Syscall bitmap of both ABIs, one bit each.
+pub(crate) type SyscallBitmap = [[u64; 16]; abi::ABIS];
 
-fn set(numbers: &mut Numbers, abi: u32, number: u32) {
+fn set(numbers: &mut SyscallBitmap, abi: u32, number: u32) {
     let words = usize::try_from(abi)
         .ok()
         .and_then(|abi| numbers.get_mut(abi));
@@ -68,24 +68,24 @@ fn set(numbers: &mut Numbers, abi: u32, number: u32) {
 
 /// Opens that only read and may matter. Of the ABI whose registers the stubs read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
+pub(crate) struct ReadOnlyOpens {
     pub(crate) openat: bool,
     pub(crate) open: bool,
 }
 
 /// Lowers a plan. Indexes of tests count from the first test of the plan.
-pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
-    let mut lowered = Lowered {
+pub(crate) fn compile(plan: &Plan, sides: Sides) -> CompiledPlan {
+    let mut compiled = CompiledPlan {
         tests: Vec::new(),
         forks: forks(plan),
         filesystems: plan.filesystems.conditions().collect(),
-        programs: HashMap::new(),
+        shared_tests: HashMap::new(),
         calls: BTreeMap::new(),
-        raw_enter: Numbers::default(),
-        raw_exit: Numbers::default(),
+        raw_enter: SyscallBitmap::default(),
+        raw_exit: SyscallBitmap::default(),
         hooks: fork::hook(plan).into_iter().collect(),
         uring: false,
-        reads: Reads::default(),
+        reads: ReadOnlyOpens::default(),
         open_gate: O_ACCMODE,
         refusals: sides.refusals,
         denies: plan.denying() != 0,
@@ -103,44 +103,44 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         let mut hooks = sides.hooks(*call);
         hooks.extend(sides.denials(plan, *call, rules));
         if hooks.contains(&Hook::RawEnter) {
-            set(&mut lowered.raw_enter, abi, number);
+            set(&mut compiled.raw_enter, abi, number);
         }
         if hooks.contains(&Hook::RawExit) {
-            set(&mut lowered.raw_exit, abi, number);
+            set(&mut compiled.raw_exit, abi, number);
         }
-        lowered.hooks.extend(hooks);
-        let wire = lowered.seen_call(*call, rules, sides, plan);
+        compiled.hooks.extend(hooks);
+        let wire = compiled.compile_syscall(*call, rules, sides, plan);
         let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_to_write(&wire);
         match hook::tracepoint_name(*call) {
-            Some("openat") => lowered.reads.openat = reads,
-            Some("open") => lowered.reads.open = reads,
+            Some("openat") => compiled.reads.openat = reads,
+            Some("open") => compiled.reads.open = reads,
             _ => {}
         }
-        lowered.calls.insert(abi * abi::SYSCALLS + number, wire);
+        compiled.calls.insert(abi * abi::SYSCALLS + number, wire);
     }
     for (operation, rules) in sides.operations(plan) {
-        lowered.uring = true;
-        lowered.hooks.extend(sides.operation_hooks(operation));
+        compiled.uring = true;
+        compiled.hooks.extend(sides.operation_hooks(operation));
         let denials = sides.denials(plan, operation.call(), &rules);
-        lowered.hooks.extend(denials);
-        let wire = lowered.seen_call(operation.call(), &rules, sides, plan);
+        compiled.hooks.extend(denials);
+        let wire = compiled.compile_syscall(operation.call(), &rules, sides, plan);
         let index = abi::URING_FIRST + u32::from(operation.op);
-        lowered.calls.insert(index, wire);
+        compiled.calls.insert(index, wire);
     }
-    denial::mark(&mut lowered.tests, plan);
-    lowered
+    denial::mark_tests(&mut compiled.tests, plan);
+    compiled
 }
 
-impl Lowered {
+impl CompiledPlan {
     /// A call, or what an operation does in place of it, with what hooks see of it.
-    fn seen_call(
+    fn compile_syscall(
         &mut self,
         call: Call,
         rules: &CallPlan,
         sides: Sides,
         plan: &Plan,
     ) -> WireSyscall {
-        let mut wire = self.call(call, rules, sides.remembers(call));
+        let mut wire = self.wire_syscall(call, rules, sides.remembers(call));
         if plan.denies(rules) {
             wire.facts |= abi::FACT_DENY;
         }
@@ -160,12 +160,12 @@ impl Lowered {
         wire
     }
 
-    fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireSyscall {
+    fn wire_syscall(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireSyscall {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         let watched = rules.slots.iter().any(needs_watch);
-        let tests = self.program(rules.slots.iter());
+        let tests = self.append_tests(rules.slots.iter());
         let tests_unwatched = if watched {
-            self.program(rules.slots.iter().filter(|slot| !needs_watch(slot)))
+            self.append_tests(rules.slots.iter().filter(|slot| !needs_watch(slot)))
         } else {
             tests
         };
@@ -191,7 +191,7 @@ impl Lowered {
         if rules
             .slots
             .iter()
-            .any(|slot| slot.tests.iter().any(looks_at_inode))
+            .any(|slot| slot.tests.iter().any(tests_inode))
         {
             facts |= abi::FACT_OBJECTS;
         }
@@ -215,18 +215,18 @@ impl Lowered {
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
             aux_source: detail(call.arch, name),
-            address: socket_address::place(call),
+            address: socket_address::location(call),
             _pad: [0; 6],
-            objects: objects::of(call),
+            objects: objects::wire_shapes(call),
         }
     }
 
     /// Appends the tests of some rules; returns the index of the first. Calls with the same rules share
     /// their tests.
-    fn program<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
+    fn append_tests<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
         let first = u32::try_from(self.tests.len()).unwrap_or(u32::MAX);
         let tests = tests(slots);
-        if let Some(&same) = self.programs.get(&tests) {
+        if let Some(&same) = self.shared_tests.get(&tests) {
             return same;
         }
         let moved = |mut test: WireTest| {
@@ -237,7 +237,7 @@ impl Lowered {
             test
         };
         self.tests.extend(tests.iter().copied().map(moved));
-        self.programs.insert(tests, first);
+        self.shared_tests.insert(tests, first);
         first
     }
 }
@@ -273,7 +273,7 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
         }
         for test in same.into_iter().chain(others) {
             if test.subject == Subject::Field(Field::SaddrFam) {
-                all.push(socket_address::is_there());
+                all.push(socket_address::presence_test());
             }
             all.push(wire_test(test));
         }
@@ -305,7 +305,7 @@ fn needs_watch(slot: &Slot) -> bool {
         .any(|test| matches!(test.subject, Subject::Path | Subject::Dir))
 }
 
-fn looks_at_inode(test: &Test) -> bool {
+fn tests_inode(test: &Test) -> bool {
     match test.subject {
         Subject::Field(field) => is_object(field),
         Subject::Fields(left, right) => is_object(left) || is_object(right),

@@ -30,7 +30,6 @@ mod e2e {
     mod json;
     mod keeping;
     mod kernel_audit;
-    mod known;
     mod life;
     mod load;
     mod locked;

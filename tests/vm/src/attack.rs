@@ -14,12 +14,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use support::event::Event;
+use support::wait::{wait_for, wait_within};
 
 use crate::daemon::Daemon;
-use crate::event::Event;
 use crate::machine::{PROGRAMS, USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
-use crate::suite::{Rules, Session, wait_for, wait_within};
+use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {

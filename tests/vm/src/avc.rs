@@ -11,11 +11,12 @@ use bstr::{BStr, BString, ByteSlice as _, ByteVec as _};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use support::event::{self, Event};
+use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
-use crate::event::{self, Event};
-use crate::suite::{Rules, Session, wait_for};
+use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {
@@ -92,7 +93,7 @@ fn refuse_all() -> anyhow::Result<Vec<u32>> {
 
 /// The events with an AVC of these processes, one text for each: what must be alike.
 fn refusals(log: &[u8], processes: &[u32]) -> anyhow::Result<Vec<BString>> {
-    let events = event::events(log)?;
+    let events = event::parse(log)?;
     let mut found = Vec::new();
     for process in processes {
         let pid = process.to_string();
@@ -113,7 +114,7 @@ fn told(event: &Event) -> anyhow::Result<BString> {
     // Whether a name leads to something is not known either.
     let kind_of_name = |value: &BStr| value.replace("UNKNOWN", "NORMAL");
     let mut text = Vec::new();
-    for line in event.lines() {
+    for line in event.records.iter().map(|record| &record.line) {
         let record = decode::line(line)?;
         text.push(record.kind.to_owned());
         for field in record.fields() {
@@ -135,7 +136,7 @@ fn told(event: &Event) -> anyhow::Result<BString> {
 fn a_refusal_has_its_call(daemon: &Daemon) -> anyhow::Result<()> {
     let processes = refuse_all()?;
     let found = wait_for("the refusals", || {
-        let found = refusals(&daemon.text()?, &processes)?;
+        let found = refusals(&daemon.log_text()?, &processes)?;
         Ok((found.len() == REFUSED.len()).then_some(found))
     })?;
     let by_kernel = fs::read(BY_KERNEL).context("no log of the kernel's")?;
@@ -147,7 +148,7 @@ fn a_refusal_has_its_call(daemon: &Daemon) -> anyhow::Result<()> {
         );
     }
     ensure!(
-        daemon.text()?.contains_str("success=no exit=-13"),
+        daemon.log_text()?.contains_str("success=no exit=-13"),
         "no rule has recorded the end"
     );
     Ok(())
@@ -163,7 +164,7 @@ fn ausearch_finds_it_by_name(daemon: &Daemon) -> anyhow::Result<()> {
             .stdin(Stdio::null())
             .output()
             .context("cannot start ausearch")?;
-        let found = event::events(&output.stdout)?;
+        let found = event::parse(&output.stdout)?;
         Ok(found
             .iter()
             .any(|event| event.field("SYSCALL", "syscall") == "86")
@@ -182,7 +183,7 @@ fn a_rule_about_the_call_holds(daemon: &Daemon) -> anyhow::Result<()> {
     };
     let exit = event.field("SYSCALL", "exit");
     ensure!(
-        event.is_of_tollgate() && exit == "-13",
+        event.is_from_tollgate() && exit == "-13",
         "{}",
         event.summary()
     );

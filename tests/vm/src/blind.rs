@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use support::event::expect;
 
 use crate::daemon::Daemon;
-use crate::event::expect;
 use crate::machine::{PROGRAMS, USER, make_file};
 use crate::program::{Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -58,13 +58,11 @@ fn says_so_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {
     };
     seen(daemon.run_user(&path, &[])?)?;
     let unseen = while_off(|| {
-        daemon.hear("tollgate: BLIND: ", LONGEST)?;
+        daemon.wait_for_line(&["tollgate: BLIND: "], LONGEST)?;
         daemon.run_user(&path, &[])
     })?;
-    daemon.hear(
-        "tollgate: programs on the kernel's functions run again; blind for ",
-        LONGEST,
-    )?;
+    let recovered = "tollgate: programs on the kernel's functions run again; blind for ";
+    daemon.wait_for_line(&[recovered], LONGEST)?;
     seen(daemon.run_user(&path, &[])?)?;
     // Events are written in order: what was to come of the process before has come.
     expect(&daemon.logged(unseen)?, &[])

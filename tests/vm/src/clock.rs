@@ -10,12 +10,13 @@ use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime, clock_settime};
+use support::event;
+use support::wait::wait_for;
 
 use crate::daemon::Daemon;
-use crate::event;
 use crate::machine::{USER, make_file};
 use crate::reload;
-use crate::suite::{Rules, Session, wait_for};
+use crate::suite::{Rules, Session};
 
 /// The test.
 pub(crate) const SESSION: Session = Session {
@@ -99,13 +100,13 @@ fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
         let log = fs::read(daemon.log()).context("cannot read the log")?;
         // The daemon may be writing the last line.
         let whole = log.rfind_byte(b'\n').map_or(0, |newline| newline + 1);
-        let events = event::events(log.get(..whole).unwrap_or_default())?;
+        let events = event::parse(log.get(..whole).unwrap_or_default())?;
         Ok((events.len() >= processes.len() * calls).then_some(events))
     })?;
     event::expect_dense(&events)?;
     let back = events
         .windows(2)
-        .filter(|pair| matches!(pair, [one, next] if next.time + 500 < one.time));
+        .filter(|pair| matches!(pair, [one, next] if next.time_ms + 500 < one.time_ms));
     let wanted_back = STEPS.iter().filter(|&&step| step < 0).count();
     let back = back.count();
     ensure!(
@@ -115,7 +116,7 @@ fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
     let mut by_process: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for event in &events {
         let times = by_process.entry(event.field("SYSCALL", "pid")).or_default();
-        times.push(event.time);
+        times.push(event.time_ms);
     }
     for process in &processes {
         let seen = by_process.get(&process.to_string()).map_or(0, Vec::len);
@@ -129,7 +130,11 @@ fn a_clock_that_is_set(daemon: &Daemon) -> anyhow::Result<()> {
                 "{process} ran from {before} to {after}, but has an event of {time}"
             );
         }
-        let found = event::ausearch(daemon.log(), "clock", process)?.len();
+        let found = event::ausearch(
+            daemon.log(),
+            &["--raw", "-k", "clock", "-p", &process.to_string()],
+        )?
+        .len();
         ensure!(found == calls, "ausearch finds {found} events of {process}");
     }
     println!(

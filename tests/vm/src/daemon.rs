@@ -1,58 +1,56 @@
-//! The daemon under test: started with rules, watched, stopped, and called to account.
+//! The daemon under test in a test machine: how it is started, and what its end must account for.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::ops::Deref;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use bstr::ByteSlice as _;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use anyhow::{Context as _, ensure};
+use nix::sys::signal::Signal;
+use support::daemon::{self, Account, count};
+use support::event::{self, Event};
+use support::wait::wait_for;
 
-use crate::event::{self, Event};
 use crate::machine::{USER, WORK};
-use crate::suite::{wait_for, wait_within};
 
 /// The program under test.
 pub(crate) const TOLLGATE: &str = "/bin/tollgate";
 
-/// Verifying takes seconds on an emulated processor.
+/// The verifier takes seconds for each program on an emulated processor.
 const LONGEST_START: Duration = Duration::from_secs(120);
 const LONGEST_END: Duration = Duration::from_secs(110);
 
-/// Status of a daemon that ends well and has not recorded everything.
+/// Exit status of a daemon that has not recorded every event.
 const LOST: i32 = 3;
 
 /// A daemon that audits.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    child: Mutex<Child>,
-    stderr: Receiver<String>,
-    pid: Pid,
-    rules: PathBuf,
-    log: PathBuf,
+    process: daemon::Daemon,
     engine: String,
-    /// Before it audited.
-    said: Vec<String>,
+}
+
+impl Deref for Daemon {
+    type Target = daemon::Daemon;
+
+    fn deref(&self) -> &daemon::Daemon {
+        &self.process
+    }
 }
 
 impl Daemon {
-    /// Starts the daemon with this engine and these rules, and with the settings of `/tmp/NAME.toml` if there
-    /// are any, and waits until it audits.
+    /// Starts the daemon with this engine, these rules, and the settings of `/tmp/NAME.toml` if that file
+    /// exists; waits until it audits.
     ///
     /// # Errors
-    /// What it says when it does not.
+    /// Shows its output if it does not audit.
     pub(crate) fn start(name: &str, engine: &str, rules: &str) -> anyhow::Result<Self> {
         Self::start_program(TOLLGATE, name, engine, rules)
     }
 
-    /// As [`Self::start`], with the daemon somewhere else.
+    /// As [`Self::start`], with the daemon at another path.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -65,7 +63,7 @@ impl Daemon {
         Self::start_with(program, name, engine, rules, &["--no-pins"])
     }
 
-    /// As [`Self::start`], with what audits pinned in a directory.
+    /// As [`Self::start`], with BPF objects pinned in a directory.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -78,7 +76,7 @@ impl Daemon {
         Self::start_with(TOLLGATE, name, engine, rules, &["--pins", pins])
     }
 
-    /// As [`Self::start_program`], with options of its own.
+    /// As [`Self::start_program`], with other options.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -100,96 +98,19 @@ impl Daemon {
         if Path::new(&settings).exists() {
             command.args(["--config", &settings]);
         }
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot start the daemon")?;
-        let stderr = child
-            .stderr
-            .take()
-            .context("the daemon has no standard error")?;
-        let (to, said) = channel();
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if to.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut daemon = Self {
-            pid: Pid::from_raw(child.id().cast_signed()),
-            child: Mutex::new(child),
-            stderr: said,
-            rules: file.into(),
-            log: log.into(),
+        let process = daemon::Daemon::start(
+            &mut command,
+            Path::new(&file),
+            Path::new(&log),
+            LONGEST_START,
+        )?;
+        Ok(Self {
+            process,
             engine: engine.to_owned(),
-            said: Vec::new(),
-        };
-        let (_audits, said) = daemon.hear_all(&["tollgate: auditing "], LONGEST_START)?;
-        daemon.said = said;
-        Ok(daemon)
+        })
     }
 
-    /// Waits for a line that starts so.
-    ///
-    /// # Errors
-    /// When it does not come.
-    pub(crate) fn hear(&self, start: &str, longest: Duration) -> anyhow::Result<String> {
-        self.hear_any(&[start], longest)
-    }
-
-    /// Waits for a line that starts in one of these ways.
-    ///
-    /// # Errors
-    /// When none comes.
-    pub(crate) fn hear_any(&self, starts: &[&str], longest: Duration) -> anyhow::Result<String> {
-        Ok(self.hear_all(starts, longest)?.0)
-    }
-
-    /// The same, with all lines before that one.
-    ///
-    /// # Errors
-    /// As [`Self::hear_any`].
-    pub(crate) fn hear_all(
-        &self,
-        starts: &[&str],
-        longest: Duration,
-    ) -> anyhow::Result<(String, Vec<String>)> {
-        let start = starts.join("` or `");
-        let mut said = Vec::new();
-        loop {
-            match self.stderr.recv_timeout(longest) {
-                Ok(line) if starts.iter().any(|start| line.starts_with(start)) => {
-                    return Ok((line, said));
-                }
-                Ok(line) => said.push(line),
-                Err(RecvTimeoutError::Timeout) => bail!("it does not say `{start}`"),
-                Err(RecvTimeoutError::Disconnected) => {
-                    bail!("it ends without saying `{start}`: {}", said.join(" | "))
-                }
-            }
-        }
-    }
-
-    /// Kills it, and waits until it is gone.
-    ///
-    /// # Errors
-    /// When it has ended before.
-    pub(crate) fn kill(&self) -> anyhow::Result<()> {
-        kill(self.pid, Signal::SIGKILL).context("it has ended before")?;
-        let mut child = self.child.lock().ok().context("a test has panicked")?;
-        child.wait().context("cannot wait for the daemon")?;
-        Ok(())
-    }
-
-    /// Whether it had said this before it audited.
-    pub(crate) fn has_said(&self, text: &str) -> bool {
-        self.said.iter().any(|line| line.contains(text))
-    }
-
-    /// Whether it sees what the kernel finds by a name when the call then fails.
+    /// Whether the engine sees the objects of syscalls that fail.
     pub(crate) fn sees_inside(&self) -> bool {
         self.engine == "fentry"
     }
@@ -199,25 +120,10 @@ impl Daemon {
         &self.engine
     }
 
-    /// Its process.
-    pub(crate) const fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    /// The file with its rules.
-    pub(crate) fn rules(&self) -> &Path {
-        &self.rules
-    }
-
-    /// Where it writes.
-    pub(crate) fn log(&self) -> &Path {
-        &self.log
-    }
-
-    /// What the verifier walked through for each program, for people.
+    /// The number of instructions that the verifier checked for each program, one line each.
     pub(crate) fn costs(&self) -> Vec<String> {
         let names = programs().unwrap_or_default();
-        let Ok(open) = fs::read_dir(format!("/proc/{}/fdinfo", self.pid)) else {
+        let Ok(open) = fs::read_dir(format!("/proc/{}/fdinfo", self.pid())) else {
             return Vec::new();
         };
         let mut costs = Vec::new();
@@ -242,10 +148,10 @@ impl Daemon {
         costs
     }
 
-    /// Runs a program of the tests as a user in the directory for work; returns its process id.
+    /// Runs a program as a user in the working directory; returns its process id.
     ///
     /// # Errors
-    /// When it cannot be started, or fails.
+    /// It cannot be started, or fails.
     pub(crate) fn run(&self, uid: u32, path: &Path, args: &[&str]) -> anyhow::Result<u32> {
         let mut child = Command::new(path)
             .args(args)
@@ -268,11 +174,11 @@ impl Daemon {
         self.run(USER, path, args)
     }
 
-    /// Waits until the log holds so many events of a process under a key, and has `ausearch` find the
-    /// same.
+    /// Waits until the log has this many events of a process under a key; checks that `ausearch` finds
+    /// the same.
     ///
     /// # Errors
-    /// When they do not come, or the log cannot be read.
+    /// They do not come, or the log cannot be read.
     pub(crate) fn events(&self, key: &str, pid: u32, count: usize) -> anyhow::Result<Vec<Event>> {
         let with_key = || -> anyhow::Result<Vec<Event>> {
             let mut logged = self.logged(pid)?;
@@ -284,7 +190,8 @@ impl Daemon {
             Ok((logged.len() >= count).then_some(logged))
         })
         .with_context(|| event::show(&with_key().unwrap_or_default()))?;
-        let found = event::ausearch(&self.log, key, pid)?;
+        let options = ["--raw", "-k", key, "-p", &pid.to_string()];
+        let found = event::ausearch(self.log(), &options)?;
         ensure!(
             found == logged,
             "ausearch finds {} and the log holds {}",
@@ -294,44 +201,34 @@ impl Daemon {
         Ok(found)
     }
 
-    /// The whole lines that are in the log now: a write may be under way.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
-    pub(crate) fn text(&self) -> anyhow::Result<Vec<u8>> {
-        let mut text = fs::read(&self.log).context("cannot read the log")?;
-        text.truncate(text.rfind_byte(b'\n').map_or(0, |end| end + 1));
-        Ok(text)
-    }
-
     /// Events of a process that are in the log now.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// The log cannot be read.
     pub(crate) fn logged(&self, pid: u32) -> anyhow::Result<Vec<Event>> {
-        let mut events = event::events(&self.text()?)?;
+        let mut events = event::parse(&self.log_text()?)?;
         events.retain(|event| {
-            event.is_of_tollgate() && event.field("SYSCALL", "pid") == pid.to_string()
+            event.is_from_tollgate() && event.field("SYSCALL", "pid") == pid.to_string()
         });
         Ok(events)
     }
 
-    /// Ends it with TERM; fails unless nothing was lost.
+    /// Ends it with TERM; fails unless every matched event is in the log.
     ///
     /// # Errors
-    /// When it does not end well, or has lost events.
+    /// It does not exit with 0, or has lost events.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
-        let (line, status) = self.end()?;
+        let Account { line, status, .. } = self.end_complete()?;
         ensure!(status.success(), "it ended with {status}: {line}");
         Ok(())
     }
 
-    /// Ends it with TERM; fails unless it says that it was blind, and has lost nothing that it saw.
+    /// Ends it with TERM; fails unless it reports time with disabled hooks, and no other loss.
     ///
     /// # Errors
-    /// When it ends in another way.
+    /// It ends in another way.
     pub(crate) fn stop_blind(&self) -> anyhow::Result<()> {
-        let (line, status) = self.end()?;
+        let Account { line, status, .. } = self.end_complete()?;
         ensure!(
             status.code() == Some(LOST),
             "it ended with {status}: {line}"
@@ -340,87 +237,74 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends it with TERM; fails unless it has lost events and all that is missing is accounted for.
+    /// Ends it with TERM; fails unless it has lost events and counted every one.
     ///
     /// # Errors
-    /// When it ends in another way.
+    /// It ends in another way.
     pub(crate) fn stop_denied(&self) -> anyhow::Result<()> {
-        let (line, status) = self.last_words()?;
+        let account = self.end(Signal::SIGTERM, LONGEST_END)?;
+        let (line, counts) = (account.line, account.summary);
         ensure!(
-            status.code() == Some(LOST),
-            "it ended with {status}: {line}"
+            account.status.code() == Some(LOST),
+            "it ended with {}: {line}",
+            account.status
         );
-        let (matched, written, lost) = (
-            count(&line, "matched ")?,
-            count(&line, "written ")?,
-            count(&line, "lost ")?,
-        );
-        ensure!(matched == written + lost && lost > 0, "{line}");
+        let is_counted = counts.matched == counts.written + counts.lost;
+        ensure!(is_counted && counts.lost > 0, "{line}");
         println!("vm: note {line}");
         Ok(())
     }
 
-    /// Ends it with TERM when others have written the same log before; fails unless nothing was lost.
+    /// Ends it with TERM where other daemons have written the same log before; fails unless every event
+    /// that it matched was written.
     ///
     /// # Errors
-    /// When it does not end well, or has lost events.
-    pub(crate) fn end_of_several(&self) -> anyhow::Result<()> {
-        let (line, status) = self.account()?;
+    /// It does not exit with 0, or has lost events.
+    pub(crate) fn stop_last(&self) -> anyhow::Result<()> {
+        let Account { line, status, .. } = self.end_lossless()?;
         ensure!(status.success(), "it ended with {status}: {line}");
         Ok(())
     }
 
-    /// What it says at its end, where all that was matched is in the log, and its status.
-    fn end(&self) -> anyhow::Result<(String, ExitStatus)> {
-        let (line, status) = self.account()?;
-        let written = count(&line, "written ")?;
-        let mut events = event::events(&fs::read(&self.log).context("cannot read the log")?)?;
-        events.retain(|event| event.is_of_tollgate() && !event.is_change());
+    /// The account of its end, if every matched event was written and is in the log.
+    fn end_complete(&self) -> anyhow::Result<Account> {
+        let account = self.end_lossless()?;
+        let log = fs::read(self.log()).context("cannot read the log")?;
+        let mut events = event::parse(&log)?;
+        events.retain(|event| event.is_from_tollgate() && !event.is_config_change());
         let logged = u64::try_from(events.len()).unwrap_or(u64::MAX);
-        ensure!(logged == written, "the log holds {logged} events: {line}");
-        Ok((line, status))
+        ensure!(
+            logged == account.summary.written,
+            "the log holds {logged} events: {}",
+            account.line
+        );
+        Ok(account)
     }
 
-    /// What it says at its end, where all that was matched was written, and its status.
-    fn account(&self) -> anyhow::Result<(String, ExitStatus)> {
-        let (line, status) = self.last_words()?;
-        let (matched, written) = (count(&line, "matched ")?, count(&line, "written ")?);
-        ensure!(matched == written && count(&line, "lost ")? == 0, "{line}");
-        Ok((line, status))
-    }
-
-    /// What it says at its end, and its status.
-    fn last_words(&self) -> anyhow::Result<(String, ExitStatus)> {
-        kill(self.pid, Signal::SIGTERM).context("it has ended before")?;
-        let line = self.hear("tollgate: stopped: ", LONGEST_END)?;
-        // Everything is detached before it ends.
-        let status = wait_within(LONGEST_END, "the end of the daemon", || {
-            let mut child = self.child.lock().ok().context("a test has panicked")?;
-            Ok(child.try_wait()?)
-        })?;
-        Ok((line, status))
+    /// The account of its end, if every matched event was written.
+    fn end_lossless(&self) -> anyhow::Result<Account> {
+        let account = self.end(Signal::SIGTERM, LONGEST_END)?;
+        let counts = account.summary;
+        ensure!(
+            counts.matched == counts.written && counts.lost == 0,
+            "{}",
+            account.line
+        );
+        Ok(account)
     }
 }
 
-/// The number after a word of an account.
-fn count(line: &str, word: &str) -> anyhow::Result<u64> {
-    let no_account = || format!("no `{word}` in: {line}");
-    let (_, rest) = line.split_once(word).with_context(no_account)?;
-    let digits = rest.split(|byte: char| !byte.is_ascii_digit()).next();
-    digits.unwrap_or_default().parse().with_context(no_account)
-}
-
-/// Tags and names of the BPF programs that the kernel holds.
+/// Tags and names of the BPF programs in the kernel.
 ///
 /// # Errors
-/// When the kernel does not show its symbols.
+/// The kernel does not show its symbols.
 pub(crate) fn programs() -> anyhow::Result<Vec<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms").context("cannot read the symbols")?;
     Ok(symbols
         .lines()
         .filter_map(|line| line.strip_suffix("[bpf]"))
         .filter_map(|line| line.split_whitespace().nth(2)?.strip_prefix("bpf_prog_"))
-        // Filters of the kernel's own, for packets, have a tag and no name.
+        // The kernel's own filters for packets have a tag and no name.
         .filter(|name| name.contains('_'))
         .map(str::to_owned)
         .collect())

@@ -13,9 +13,10 @@ use bstr::ByteSlice as _;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::mkdir;
+use support::wait::wait_within;
 
 use crate::daemon::Daemon;
-use crate::suite::{Rules, Session, wait_within};
+use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {

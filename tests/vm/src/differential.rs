@@ -4,14 +4,10 @@
 //! Each test is a family of calls. Its workload is the only one of a group of its own, which the rules
 //! of both auditors name; [`steps`] says what a workload is.
 
-#[path = "../../differential/answers.rs"]
-mod answers;
 mod attributes;
-mod compare;
 mod exec;
 mod ipc;
 pub(crate) mod kernel;
-mod known;
 mod left_out;
 mod namespace;
 mod objects;
@@ -25,14 +21,15 @@ pub(crate) mod watched;
 use std::fs;
 
 use anyhow::{Context as _, ensure};
-use bstr::ByteSlice as _;
+use support::compare::{Comparison, compare};
+use support::event::{self, Event};
+use support::permitted::{Permitted, RecordEntry, Setting};
+use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::program::Entry;
-use crate::suite::{Rules, Session, wait_for};
-use compare::Comparison;
+use crate::suite::{Rules, Session};
 use kernel::{KernelAudit, is_of_operations};
-use known::{Known, Setting};
 use steps::Run;
 use uring::Worker;
 
@@ -328,11 +325,10 @@ fn agree(daemon: &Daemon, session: &Session, test: &str, runs: &[Run]) -> anyhow
         ))?;
     }
     let pids = steps::run(test, runs);
-    let theirs = audit.stop()?;
+    let theirs = event::parse_interleaved(&audit.stop()?)?;
     let pids = pids?;
-    let ours = log_of(daemon, &pids)?;
-    let comparison = compare::compare(&theirs, &ours, &pids)?;
-    judge(&comparison, &mut Known::read(setting)?)
+    let comparison = compare(&theirs, &events_of(daemon, &pids)?, &pids);
+    judge(&comparison, &mut Permitted::records(setting)?)
 }
 
 /// Which kernel this is, as 6.12.
@@ -341,35 +337,32 @@ fn line_of_kernel() -> anyhow::Result<String> {
     Ok(release.splitn(3, '.').take(2).collect::<Vec<_>>().join("."))
 }
 
-/// The daemon's events when all of these processes are in its log: the last call of each is its end.
-fn log_of(daemon: &Daemon, pids: &[u32]) -> anyhow::Result<Vec<u8>> {
+/// The daemon's own events, when the log has the exit of each of these processes: the last syscall of
+/// each.
+fn events_of(daemon: &Daemon, pids: &[u32]) -> anyhow::Result<Vec<Event>> {
     wait_for("the end of each process in the log", || {
         for &pid in pids {
-            let ended = |event: &crate::event::Event| event.summary().starts_with("exit");
-            if !daemon.logged(pid)?.iter().any(ended) {
+            let is_exit = |event: &Event| event.summary().starts_with("exit");
+            if !daemon.logged(pid)?.iter().any(is_exit) {
                 return Ok(None);
             }
         }
         Ok(Some(()))
     })?;
-    let mut events = Vec::new();
-    for line in daemon.text()?.lines_with_terminator() {
-        if answers::is_of_tollgate(line.trim_end())? {
-            events.extend_from_slice(line);
-        }
-    }
+    let mut events = event::parse(&daemon.log_text()?)?;
+    events.retain(Event::is_from_tollgate);
     Ok(events)
 }
 
 /// Shows what is not permitted, and fails for it.
-fn judge(comparison: &Comparison, known: &mut Known) -> anyhow::Result<()> {
+fn judge(comparison: &Comparison, permitted: &mut Permitted<RecordEntry>) -> anyhow::Result<()> {
     ensure!(comparison.events > 0, "no event to compare");
-    let (mut permitted, mut unknown) = (0, 0);
+    let (mut known, mut unknown) = (0, 0);
     for pair in &comparison.pairs {
         let before = unknown;
         for difference in &pair.differences {
-            if known.permits(difference) {
-                permitted += 1;
+            if permitted.permits_difference(difference) {
+                known += 1;
             } else {
                 unknown += 1;
                 println!("vm: note NOT PERMITTED {difference}");
@@ -380,14 +373,14 @@ fn judge(comparison: &Comparison, known: &mut Known) -> anyhow::Result<()> {
         }
     }
     let mut idle = Vec::new();
-    for (uses, entry) in known.uses() {
+    for (uses, entry) in permitted.uses() {
         if uses == 0 {
-            println!("vm: note NOT SEEN {entry}");
+            println!("vm: note NOT SEEN {}", entry.summary());
             idle.push(entry);
         }
     }
     println!(
-        "vm: note compared {} events, {} records, {} fields, times to within {} ms: {permitted} \
+        "vm: note compared {} events, {} records, {} fields, times to within {} ms: {known} \
          differences are permitted, {unknown} are not; {} permitted ones do not occur",
         comparison.events,
         comparison.records,

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
+use support::wait::wait_for;
 
 use crate::daemon::Daemon;
 use crate::machine::{PROGRAMS, USER, make_file};
 use crate::program::{Entry, Program, args};
-use crate::suite::{Rules, Session, wait_for};
+use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {

@@ -12,7 +12,7 @@
 mod calls;
 mod choice;
 mod generate;
-mod known;
+mod permitted;
 mod random;
 mod workload;
 
@@ -22,13 +22,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
+use support::wait::wait_within;
 
 use crate::daemon::Daemon;
 use crate::differential::kernel::KernelAudit;
 use crate::differential::uring::Layout;
-use crate::suite::{Rules, Session, wait_within};
+use crate::suite::{Rules, Session};
 use choice::{Choices, Difference};
-use known::Known;
+use permitted::ChoiceEntry;
 use random::Random;
 pub(crate) use workload::Last;
 use workload::Scene;
@@ -186,7 +187,7 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
         Ok(log.contains_str(Last::KEY).then_some(log))
     })?;
     let (theirs, ours) = (Choices::read(&theirs)?, Choices::read(&ours)?);
-    let mut known = Known::read(daemon.engine())?;
+    let mut permitted = permitted::for_engine(daemon.engine())?;
     let (mut differ, mut events) = (0, 0);
     for (pids, scene) in &runs {
         let lines = wanted.list(scene);
@@ -195,7 +196,9 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
             events += theirs.of(pid).len();
             found.extend(choice::differences(theirs.of(pid), ours.of(pid)));
         }
-        found.retain(|difference| !known.permits(&lines, difference));
+        found.retain(|difference| {
+            !permitted.permits(|entry: &ChoiceEntry| entry.permits(&lines, difference))
+        });
         if !found.is_empty() {
             differ += 1;
             if differ <= SHOWN {
@@ -203,7 +206,9 @@ fn compare(daemon: &Daemon, wanted: &Wanted) -> anyhow::Result<()> {
             }
         }
     }
-    known.account();
+    for (uses, entry) in permitted.uses() {
+        println!("vm: note permitted {uses} times: {}", entry.reason);
+    }
     println!(
         "vm: note {} lists, {events} events: {differ} lists choose otherwise",
         runs.len()

@@ -15,9 +15,9 @@ use rustix::fs::{
     CWD, IFlags, RenameFlags, XattrFlags, ioctl_getflags, removexattr, renameat_with, setxattr,
 };
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
+use support::event;
 
 use crate::daemon::{Daemon, TOLLGATE};
-use crate::event;
 use crate::machine::PROGRAMS;
 use crate::program::{Arg, Entry, Program, args};
 use crate::reload;
@@ -140,7 +140,7 @@ fn start_as(engine: &str, name: &str, rules: &str) -> anyhow::Result<Daemon> {
 
 /// What a daemon says that guards.
 fn locked(daemon: &Daemon) -> anyhow::Result<()> {
-    let line = daemon.hear("tollgate: rules and settings are locked", SOON)?;
+    let line = daemon.wait_for_line(&["tollgate: rules and settings are locked"], SOON)?;
     let guards = "root's own tools are kept from programs, maps, pins and the log";
     ensure!(line.ends_with(guards), "{line}");
     Ok(())
@@ -208,13 +208,13 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
         "not taken, because `-e 2` has locked the settings as well: engine = \"tracepoint\"",
         "goes on where the daemon before this one has ended",
     ] {
-        ensure!(kept.has_said(said), "not said: {said}");
+        ensure!(kept.has_printed(said), "not said: {said}");
     }
     processes.push(reload::make_calls(&path)?);
     let names = kept_by_next(&names)?;
     ensure_kept(&names)?;
     // TERM ends a daemon, and not what it has locked.
-    kept.end_of_several()?;
+    kept.stop_last()?;
     processes.push(reload::make_calls(&path)?);
     ensure_kept(&names)?;
     let unpinned = refused(Command::new(LOCKING).args(["unpin", PINS]))?;
@@ -224,9 +224,9 @@ fn root_changes_nothing(daemon: &Daemon) -> anyhow::Result<()> {
     );
 
     kept = start(OTHER_RULES)?;
-    kept.end_of_several()?;
+    kept.stop_last()?;
     let log = fs::read(kept.log()).context("cannot read the log")?;
-    let events = event::events(&log)?;
+    let events = event::parse(&log)?;
     event::expect_dense(&events)?;
     for process in processes {
         let of_process =
@@ -250,9 +250,9 @@ fn a_log_elsewhere_is_not_begun(daemon: &Daemon) -> anyhow::Result<()> {
     let path = reload::program("elsewhere", 10)?;
     let started = start(daemon, "elsewhere", RULES)?;
     locked(&started)?;
-    ensure!(started.has_said(NOT_TAKEN), "not said: {NOT_TAKEN}");
+    ensure!(started.has_printed(NOT_TAKEN), "not said: {NOT_TAKEN}");
     reload::make_calls(&path)?;
-    started.end_of_several()?;
+    started.stop_last()?;
     ensure!(size().context("no log")? > before, "nothing is written");
     ensure!(
         !Path::new("/tmp/elsewhere.log").exists(),
@@ -276,7 +276,7 @@ fn one_daemon_is_let_at_what_is_locked(daemon: &Daemon) -> anyhow::Result<()> {
     let second = Daemon::start_with(LOCKING, "second", daemon.engine(), OTHER_RULES, &options)?;
     look_again(1).context("the first daemon is let no more")?;
     second.kill()?;
-    lived.end_of_several()
+    lived.stop_last()
 }
 
 /// However often rules are put in force, which leaves a note each time, the next daemon goes on.
@@ -286,7 +286,7 @@ fn a_machine_that_runs_long(daemon: &Daemon) -> anyhow::Result<()> {
     let lived = start(daemon, "kept", RULES)?;
     locked(&lived)?;
     look_again(TIMES)?;
-    lived.end_of_several()
+    lived.stop_last()
 }
 
 /// Has the daemon put its rules in force again, so many times: it writes to what nobody else may.

@@ -18,7 +18,6 @@ mod count;
 mod daemon;
 mod deny;
 mod differential;
-mod event;
 mod json;
 mod lists;
 mod locked;

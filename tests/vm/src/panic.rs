@@ -11,9 +11,10 @@ use bstr::ByteSlice as _;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::mkdir;
+use support::wait::{wait_for, wait_within};
 
 use crate::daemon::{Daemon, TOLLGATE};
-use crate::suite::{one_line, wait_for, wait_within};
+use crate::suite::one_line;
 
 /// The test.
 const NAME: &str = "panic::what_is_lost_takes_the_machine_down";
@@ -44,7 +45,7 @@ fn what_is_lost_takes_the_machine_down() -> anyhow::Result<Infallible> {
     // What is recorded harms nobody.
     fs::create_dir("/tmp/work/recorded").context("cannot make a directory")?;
     wait_for("the event", || {
-        Ok(daemon.text()?.contains_str("recorded").then_some(()))
+        Ok(daemon.log_text()?.contains_str("recorded").then_some(()))
     })?;
     let mut status = Command::new(TOLLGATE);
     let status = status.args(["auditctl", "-s"]).output();

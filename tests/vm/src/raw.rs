@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use audit::ids::Arch;
+use support::event::expect;
 
 use crate::daemon::Daemon;
-use crate::event::expect;
 use crate::machine::{PROGRAMS, USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -52,11 +52,11 @@ fn run(
     let path = Path::new(PROGRAMS).join(name);
     calls.write(&path).context("cannot write a program")?;
     let pid = daemon.run_user(&path, &[])?;
-    let events = crate::suite::wait_for("all events", || {
+    let events = support::wait::wait_for("all events", || {
         let events = daemon.logged(pid)?;
         Ok((events.len() >= expected.len()).then_some(events))
     })
-    .with_context(|| crate::event::show(&daemon.logged(pid).unwrap_or_default()))?;
+    .with_context(|| support::event::show(&daemon.logged(pid).unwrap_or_default()))?;
     let summaries: Vec<&str> = expected.iter().map(|&(_, summary)| summary).collect();
     expect(&events, &summaries)?;
     for (event, (program, _)) in events.iter().zip(expected) {

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
-use nix::sys::signal::{Signal, kill};
+use support::event::{self, Event};
+use support::wait::wait_for;
 
 use crate::daemon::Daemon;
-use crate::event::{self, Event};
 use crate::machine::{PROGRAMS, USER, WORK, make_file};
 use crate::program::{Arg, Entry, Program, args};
-use crate::suite::{Rules, Session, wait_for};
+use crate::suite::{Rules, Session};
 
 /// The tests.
 pub(crate) const SESSION: Session = Session {
@@ -218,20 +218,8 @@ pub(crate) fn make_calls(path: &Path) -> anyhow::Result<u32> {
 /// # Errors
 /// When it refuses them.
 pub(crate) fn replace(daemon: &Daemon, rules: &str) -> anyhow::Result<()> {
-    fs::write(daemon.rules(), rules).context("cannot write the rules")?;
-    kill(daemon.pid(), Signal::SIGHUP).context("the daemon has ended")?;
-    let (said, before) = daemon.hear_all(
-        &[
-            "tollgate: rules replaced: ",
-            "tollgate: the old rules stay in force",
-        ],
-        LONGEST,
-    )?;
-    ensure!(
-        said.starts_with("tollgate: rules replaced: "),
-        "{} | {said}",
-        before.join(" | ")
-    );
+    let is_replaced = daemon.replace(rules, LONGEST)?;
+    ensure!(is_replaced, "{}", daemon.output().join(" | "));
     Ok(())
 }
 
@@ -273,7 +261,7 @@ fn all(daemon: &Daemon) -> anyhow::Result<Vec<Event>> {
     let log = fs::read(daemon.log()).context("cannot read the log")?;
     // A write may be under way, of records of one event too: the last one is left out.
     let whole = log.rfind("\ntype=SYSCALL ").map_or(0, |end| end + 1);
-    event::events(log.get(..whole).unwrap_or_default())
+    event::parse(log.get(..whole).unwrap_or_default())
 }
 
 /// Events of a call of the user.

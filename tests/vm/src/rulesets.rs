@@ -26,12 +26,13 @@ use audit::plan::list::{Listed, RuleList};
 use audit::plan::{Call, Plan};
 use audit::rule::{Action, Dialect, List, Rule, Severity, parse_file, print};
 use bstr::ByteSlice as _;
+use support::event::{self, Event};
+use support::wait::wait_within;
 
 use crate::daemon::Daemon;
-use crate::event::{self, Event};
 use crate::lists::Last;
 use crate::reload::{held, replace};
-use crate::suite::{Rules, Session, wait_within};
+use crate::suite::{Rules, Session};
 use scene::Machine;
 use workload::Workload;
 
@@ -297,7 +298,7 @@ fn events_since(daemon: &Daemon, start: usize) -> anyhow::Result<Vec<Event>> {
         let new = new.get(..whole).unwrap_or_default();
         Ok(new.contains_str(Last::KEY).then(|| new.to_vec()))
     })?;
-    event::events(&new)
+    event::parse(&new)
 }
 
 /// Functions of this kernel that are behind calls.

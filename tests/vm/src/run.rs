@@ -8,9 +8,9 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, ensure};
 use bstr::ByteSlice as _;
+use support::event::{self, Event, expect};
 
 use crate::daemon::{Daemon, TOLLGATE};
-use crate::event::{Event, events, expect};
 use crate::machine::{PROGRAMS, STRANGER, make_directory, make_file};
 use crate::program::{Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -78,7 +78,7 @@ fn run(name: &str, options: &[&str]) -> anyhow::Result<(Output, Vec<Event>)> {
     let log = fs::read(LOG).unwrap_or_default();
     // The next run starts a new one.
     let _none = fs::remove_file(LOG);
-    Ok((output, events(&log)?))
+    Ok((output, event::parse(&log)?))
 }
 
 fn calls_of_both_abis(_daemon: &Daemon) -> anyhow::Result<()> {

@@ -15,10 +15,10 @@
 //! share one daemon. Its start and its end are tests as well.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
-use nix::poll::{PollTimeout, poll};
+use support::wait::wait_for;
 
 use crate::daemon::{Daemon, programs};
 
@@ -147,38 +147,4 @@ impl Session {
 /// An error as a part of a line.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").replace('\n', " | ")
-}
-
-/// Asks for half a minute, or until the answer is there.
-///
-/// # Errors
-/// What asking meets, or that the time was not enough.
-pub(crate) fn wait_for<T>(
-    what: &str,
-    ask: impl FnMut() -> anyhow::Result<Option<T>>,
-) -> anyhow::Result<T> {
-    wait_within(Duration::from_secs(30), what, ask)
-}
-
-/// Asks until the answer is there.
-///
-/// # Errors
-/// What asking meets, or that the time was not enough.
-pub(crate) fn wait_within<T>(
-    longest: Duration,
-    what: &str,
-    mut ask: impl FnMut() -> anyhow::Result<Option<T>>,
-) -> anyhow::Result<T> {
-    let deadline = Instant::now() + longest;
-    loop {
-        if let Some(answer) = ask()? {
-            return Ok(answer);
-        }
-        anyhow::ensure!(
-            Instant::now() < deadline,
-            "not within {} s: {what}",
-            longest.as_secs()
-        );
-        poll(&mut [], PollTimeout::from(5_u8)).context("cannot wait")?;
-    }
 }

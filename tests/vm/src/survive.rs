@@ -11,9 +11,9 @@ use std::thread;
 use anyhow::{Context as _, ensure};
 use nix::mount::{MsFlags, mount};
 use nix::poll::{PollTimeout, poll};
+use support::event;
 
 use crate::daemon::Daemon;
-use crate::event;
 use crate::locked;
 use crate::machine::{USER, make_file};
 use crate::reload;
@@ -101,7 +101,7 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
             survivor = start(round)?;
             pinned.push(programs()?);
             ensure!(
-                survivor.has_said(GOES_ON),
+                survivor.has_printed(GOES_ON),
                 "it has not said that it goes on"
             );
             Ok(())
@@ -122,7 +122,7 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
         most <= pinned.iter().take(3).max(),
         "more programs with each daemon: {pinned:?}"
     );
-    survivor.end_of_several()?;
+    survivor.stop_last()?;
     let left = fs::read_dir(PINS)
         .context("cannot list what is pinned")?
         .count();
@@ -130,7 +130,7 @@ fn what_a_killed_daemon_leaves_is_written_once(daemon: &Daemon) -> anyhow::Resul
 
     let log = fs::read(survivor.log()).context("cannot read the log")?;
     ensure!(log.ends_with(b"\n"), "the log has a torn end");
-    let events = event::events(&log)?;
+    let events = event::parse(&log)?;
     event::expect_dense(&events)?;
     let rounds = usize::try_from(ROUNDS)?;
     for number in ["257", "84"] {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use audit::ids::Arch;
+use support::event::{Event, expect};
 
 use crate::daemon::Daemon;
-use crate::event::{Event, expect};
 use crate::machine::{PROGRAMS, STRANGER, USER, WORK, make_directory, make_file};
 use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
@@ -409,7 +409,7 @@ fn five_thousand_opens_and_closes(daemon: &Daemon) -> anyhow::Result<()> {
         .rounds(5000);
     let path = program("burst", &calls)?;
     let pid = daemon.run_user(&path, &[])?;
-    let events = crate::suite::wait_for("the events of all calls", || {
+    let events = support::wait::wait_for("the events of all calls", || {
         let events = daemon.logged(pid)?;
         Ok((events.len() >= 10_002).then_some(events))
     })?;

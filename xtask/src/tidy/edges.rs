@@ -9,20 +9,23 @@ use std::collections::BTreeMap;
 
 use super::Finding;
 
-/// Every crate with those it may use, tests and build scripts included.
-const ALLOWED: [(&str, &[&str]); 8] = [
+/// The crates that each crate may depend on, tests and build scripts included.
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("audit", &[]),
-    ("bench", &["audit", "netlink"]),
     ("engine", &["audit"]),
     ("netlink", &["audit"]),
-    ("tollgate", &["audit", "engine", "netlink", "trace"]),
     ("trace", &["audit"]),
-    ("vm", &["audit", "netlink"]),
+    ("tollgate", &["audit", "engine", "netlink", "trace"]),
+    ("bench", &["audit", "engine", "netlink"]),
+    ("support", &["audit", "netlink"]),
+    ("vm", &["audit", "netlink", "support"]),
     ("xtask", &[]),
 ];
 
-/// Checks that dependencies between crates are those of [`ALLOWED`]: tollgate uses engine, netlink and trace, and
-/// each of those uses audit.
+/// Crates that only tests may use, with those whose tests do.
+const FOR_TESTS: [(&str, &str); 1] = [("tollgate", "support")];
+
+/// Fails for a dependency that is not in [`ALLOWED`].
 pub(super) fn edges(files: &BTreeMap<&str, &str>) -> Vec<Finding> {
     let manifests: Vec<Manifest<'_>> = files
         .iter()
@@ -41,10 +44,12 @@ pub(super) fn edges(files: &BTreeMap<&str, &str>) -> Vec<Finding> {
             findings.push(Finding::new(manifest.path, 1, message));
             continue;
         };
-        for (line, dependency) in &manifest.dependencies {
-            if members.contains(dependency) && !allowed.contains(dependency) {
-                let message = format!("`{}` may not depend on `{dependency}`", manifest.name);
-                findings.push(Finding::new(manifest.path, *line, message));
+        for dependency in &manifest.dependencies {
+            let Dependency { line, name, kind } = *dependency;
+            let is_for_tests = kind == Kind::Tests && FOR_TESTS.contains(&(manifest.name, name));
+            if members.contains(&name) && !allowed.contains(&name) && !is_for_tests {
+                let message = format!("`{}` may not depend on `{name}`", manifest.name);
+                findings.push(Finding::new(manifest.path, line, message));
             }
         }
     }
@@ -56,8 +61,21 @@ pub(super) fn edges(files: &BTreeMap<&str, &str>) -> Vec<Finding> {
 struct Manifest<'a> {
     path: &'a str,
     name: &'a str,
-    /// Line and package name of each dependency of any kind.
-    dependencies: Vec<(usize, &'a str)>,
+    dependencies: Vec<Dependency<'a>>,
+}
+
+/// A dependency of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dependency<'a> {
+    line: usize,
+    name: &'a str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Tests,
+    Other,
 }
 
 impl<'a> Manifest<'a> {
@@ -66,11 +84,17 @@ impl<'a> Manifest<'a> {
         let mut name = None;
         let mut dependencies = Vec::new();
         let mut heading = "";
+        let mut kind = Kind::Other;
+        let mut add = |line, name, kind| dependencies.push(Dependency { line, name, kind });
         for (line, number) in text.lines().map(str::trim).zip(1..) {
             if let Some(inner) = line.strip_prefix('[') {
                 heading = inner.split(']').next().unwrap_or_default();
+                kind = match heading.contains("dev-dependencies") {
+                    true => Kind::Tests,
+                    false => Kind::Other,
+                };
                 if let Some((_, dependency)) = heading.rsplit_once("dependencies.") {
-                    dependencies.push((number, dependency));
+                    add(number, dependency, kind);
                 }
                 continue;
             }
@@ -81,9 +105,12 @@ impl<'a> Manifest<'a> {
                 name = quoted(value);
             } else if heading.ends_with("dependencies") && !line.starts_with('#') {
                 let key = key.split('.').next().unwrap_or_default().trim();
-                dependencies.push((number, renamed(value).unwrap_or(key)));
-            } else if heading.contains("dependencies.") && key.trim() == "package" {
-                dependencies.extend(quoted(value).map(|package| (number, package)));
+                add(number, renamed(value).unwrap_or(key), kind);
+            } else if heading.contains("dependencies.")
+                && key.trim() == "package"
+                && let Some(package) = quoted(value)
+            {
+                add(number, package, kind);
             }
         }
         Some(Self {
@@ -148,6 +175,20 @@ mod tests {
         assert_eq!(breaches(table), [(3, message.clone())]);
         let table = "[dependencies.x]\npackage = \"tollgate\"\n";
         assert_eq!(breaches(table), [(4, message)]);
+    }
+
+    #[test]
+    fn tests_may_use_the_support_crate_and_the_program_may_not() {
+        let support = "[package]\nname = \"support\"\n";
+        let found = |kind: &str| {
+            let text = format!("[package]\nname = \"tollgate\"\n[{kind}]\nsupport = 1\n");
+            let files = BTreeMap::from([
+                ("crates/tollgate/Cargo.toml", text.as_str()),
+                ("tests/support/Cargo.toml", support),
+            ]);
+            edges(&files).len()
+        };
+        assert_eq!((found("dev-dependencies"), found("dependencies")), (0, 1));
     }
 
     #[test]

@@ -223,15 +223,15 @@ fn the_filter_agrees_with_the_evaluator() {
         if rules.iter().any(is_below_nowhere) {
             return Ok(());
         }
-        let lowered = lower(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::OLD));
-        for (index, test) in (0_u32..).zip(&lowered.tests) {
+        let compiled = compile(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::OLD));
+        for (index, test) in (0_u32..).zip(&compiled.tests) {
             let tests = &skel.maps.tlg_rule_tests;
             tests
                 .update(index.as_bytes(), test.as_bytes(), MapFlags::ANY)
                 .unwrap();
         }
         let check = |observed: &Observed<'_>, index, planned: &CallPlan, plain: Option<usize>| {
-            let Some(wire) = lowered.calls.get(&index) else {
+            let Some(wire) = compiled.calls.get(&index) else {
                 return Ok(());
             };
             if asks_which_is_watched(planned, observed) {

@@ -7,7 +7,7 @@ use audit::plan::shape::{self, Effect, Place};
 use crate::abi::{self, WireShape};
 
 /// The objects of a call.
-pub(crate) fn of(call: Call) -> [WireShape; abi::OBJECTS] {
+pub(crate) fn wire_shapes(call: Call) -> [WireShape; abi::OBJECTS] {
     let objects = shape::objects(call.arch, call.syscall);
     let mut shapes = [WireShape::default(); abi::OBJECTS];
     let exec = hook::starts(call);

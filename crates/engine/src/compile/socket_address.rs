@@ -6,7 +6,7 @@ use audit::plan::address::{Address, Place, Way, of};
 use crate::abi::{self, WireEvent, WireTest, word};
 
 /// Where the socket address of a call is.
-pub(super) fn place(call: Call) -> u8 {
+pub(super) fn location(call: Call) -> u8 {
     match of(call.arch, call.syscall) {
         None => 0,
         Some(Address::SocketCall) => abi::ADDRESS_SOCKETCALL,
@@ -27,7 +27,7 @@ pub(super) fn place(call: Call) -> u8 {
 }
 
 /// Whether the call has had one: asked before whatever its family is compared with.
-pub(super) fn is_there() -> WireTest {
+pub(super) fn presence_test() -> WireTest {
     WireTest {
         value: 1,
         word: word!(WireEvent.argc),

@@ -17,7 +17,7 @@ use crate::sys::tracefs::Tracefs;
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
 /// well, when the process may no longer be allowed to mount anything.
 #[derive(Debug)]
-pub struct Probe {
+pub struct KernelProbe {
     /// What it shows beside the calls themselves.
     pub kernel: Kernel,
     /// Nothing when it has not those that the stubs are made for.
@@ -28,14 +28,16 @@ pub struct Probe {
     pub(crate) tracefs: Result<Tracefs, Errno>,
 }
 
-impl Probe {
+impl KernelProbe {
     /// Looks at the kernel's BTF.
     ///
     /// # Errors
     /// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
-    pub fn look() -> libbpf_rs::Result<Self> {
+    pub fn read() -> libbpf_rs::Result<Self> {
         let btf = Btf::from_vmlinux()?;
-        let of_guards = Program::GUARDS.iter().filter_map(|guard| guard.needs());
+        let of_guards = Program::GUARDS
+            .iter()
+            .filter_map(|guard| guard.required_function());
         let inner = Inner::ALL.iter().map(|inner| inner.function());
         let wanted: HashSet<&str> = inner.chain(of_guards).collect();
         let mut found: HashSet<&str> = HashSet::new();
@@ -50,15 +52,19 @@ impl Probe {
             inner: Inner::ALL.iter().copied().filter(has).collect(),
             uring: true,
         };
-        let has_place = |guard: &Program| {
+        let is_available = |guard: &Program| {
             guard
-                .needs()
+                .required_function()
                 .is_none_or(|function| found.contains(function))
         };
         Ok(Self {
             kernel,
             functions,
-            guards: Program::GUARDS.iter().copied().filter(has_place).collect(),
+            guards: Program::GUARDS
+                .iter()
+                .copied()
+                .filter(is_available)
+                .collect(),
             tracefs: Tracefs::mount(),
         })
     }
@@ -66,13 +72,13 @@ impl Probe {
 
 /// Whether AppArmor gives labels to tasks.
 #[must_use]
-pub(crate) fn apparmor() -> bool {
+pub(crate) fn apparmor_enabled() -> bool {
     fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
 }
 
 /// Whether the kernel counts the runs of programs.
 #[must_use]
-pub(crate) fn counts_runs() -> bool {
+pub(crate) fn bpf_stats_enabled() -> bool {
     fs::read("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.starts_with(b"1"))
 }
 

@@ -26,7 +26,7 @@ macro_rules! programs {
             }
 
             /// The program of a name.
-            pub(crate) fn of_name(name: &str) -> Option<Self> {
+            pub(crate) fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|program| program.name() == name)
             }
 
@@ -172,7 +172,7 @@ programs! {
 
 impl Program {
     /// What shows a hook inside the kernel.
-    pub(crate) const fn of_inner(inner: Inner) -> Self {
+    pub(crate) const fn from_internal_hook(inner: Inner) -> Self {
         match inner {
             Inner::OpenFilp => Self::OpenFilp,
             Inner::OpenExecat => Self::OpenExecat,
@@ -275,12 +275,12 @@ impl Program {
     ];
 
     /// Whether it is on a function, whatever the engine: a kernel that refuses it refuses the engine `fentry`.
-    pub(crate) fn is_on_a_function(self) -> bool {
+    pub(crate) fn needs_functions(self) -> bool {
         self == Self::AvcSyscall || Self::GUARDS.contains(&self)
     }
 
     /// The function that not all kernels have which take such programs, where it is on one.
-    pub(crate) const fn needs(self) -> Option<&'static str> {
+    pub(crate) const fn required_function(self) -> Option<&'static str> {
         match self {
             Self::GuardIoctl32 => Some("security_file_ioctl_compat"),
             Self::GuardFileattr => Some("security_inode_file_setattr"),
@@ -289,7 +289,7 @@ impl Program {
     }
 
     /// What a stub jumps to.
-    pub(crate) const fn body(self) -> Option<Self> {
+    pub(crate) const fn tail_call_target(self) -> Option<Self> {
         match self {
             Self::StubSysExit | Self::StubOpenat | Self::StubOpen => Some(Self::SysExitFn),
             Self::StubSysExit0 => Some(Self::SysExitFn0),
@@ -302,7 +302,7 @@ impl Program {
 }
 
 /// Has an object load these programs and no other: what is not attached need not pass the verifier.
-pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, wanted: &BTreeSet<Program>) {
+pub(crate) fn select(programs: &mut OpenSyscallProgs<'_>, wanted: &BTreeSet<Program>) {
     for program in Program::ALL {
         program
             .open(programs)

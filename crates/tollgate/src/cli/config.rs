@@ -10,9 +10,9 @@ use audit::conf::plugin::{Plugin, Program};
 use audit::rule::Severity;
 use bstr::ByteSlice as _;
 
+use crate::config::{self, plugins};
 use crate::messages::SourceText;
 use crate::messages::{self, Exit};
-use crate::{config, dispatch};
 
 /// Arguments of `tollgate config`.
 #[derive(Debug, clap::Args)]
@@ -51,11 +51,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut wrong = 0;
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
-            let read = config::read_native(path)?;
+            let read = config::read_tollgate_toml(path)?;
             said(&read.file, "")?;
             read.file
         } else if is_of_plugin(path) {
-            let read = dispatch::read(path)?;
+            let read = plugins::read(path)?;
             said(&read.file, &plugin(&read.settings))?;
             read.file
         } else {
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let none = format!(
             "neither {} nor {} exists: the daemon has its defaults\n",
             config::AUDITD_CONF,
-            config::NATIVE
+            config::TOLLGATE_TOML
         );
         written(none.as_bytes())?;
     }
@@ -90,8 +90,8 @@ fn installed() -> Vec<PathBuf> {
         }
         files.push(auditd);
     }
-    files.extend(dispatch::files(&settings));
-    files.extend(Some(PathBuf::from(config::NATIVE)).filter(|path| config::exists(path)));
+    files.extend(plugins::files(&settings));
+    files.extend(Some(PathBuf::from(config::TOLLGATE_TOML)).filter(|path| config::exists(path)));
     files
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .into_iter()
         .map(|file| (file.source.path, file.lines, file.source.diagnostics));
     // A kernel that does not say what it shows is priced as one that shows nothing.
-    let kernel = engine::Probe::look().map_or(Kernel::OLD, |probe| probe.kernel);
+    let kernel = engine::KernelProbe::read().map_or(Kernel::OLD, |probe| probe.kernel);
     let engine = match args.engine.as_str() {
         "fentry" => EngineKind::Fentry,
         _ => EngineKind::Tracepoint,

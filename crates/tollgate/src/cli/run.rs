@@ -31,11 +31,11 @@ use trace::{
 use self::account::Account;
 use crate::messages::{self, info};
 use crate::rule_files::{self, RuleFile, RuleFiles};
-use crate::sink::Accounts;
-use crate::sink::json;
-use crate::sink::log::Log;
-use crate::sink::outlet::Outlet;
-use crate::sink::terminal::{Interpret, Terminal};
+use crate::sinks::Accounts;
+use crate::sinks::console::{Interpret, Terminal};
+use crate::sinks::json;
+use crate::sinks::log_file::Log;
+use crate::sinks::queue::Outlet;
 
 /// The rules of a command that none are given for.
 const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");

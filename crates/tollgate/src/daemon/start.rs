@@ -1,5 +1,6 @@
 //! Order of start and stop. Everything that can be refused is refused before anything is attached.
 
+mod ready;
 mod rules;
 
 use std::os::fd::AsFd as _;
@@ -10,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::explain::explain;
-use audit::plan::hook::{EngineKind, Kernel};
+use audit::plan::hook::Kernel;
 use bstr::BString;
-use engine::{Options, Pins, Probe};
+use engine::{EngineOptions, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,26 +23,30 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
-use super::change::Author;
-use super::confine::confine;
-use super::kernel::MessageSource;
-use super::live::{Kept, Live};
-use super::losses::Limits;
-use super::means::Means;
-use super::notify::Manager;
-use super::pipeline::{Pipeline, Running, Started};
-use super::summary::{Ready, Rules, Summary};
-use super::survive::{Pinning, Survival};
-use super::tend::{self, LogSource, Tend};
+use crate::config::capture::Means;
+use crate::config::{JsonLogConfig, MetricsAddress};
+use crate::control::change_records::Author;
+use crate::control::rule_store::Rules;
 use crate::control::server::{self, Server};
-use crate::dispatch;
-use crate::launch::Launcher;
+use crate::daemon::confinement::confine;
+use crate::daemon::kernel_audit::MessageSource;
+use crate::daemon::log_controller::{self as tend, LogSource, Tend};
+use crate::daemon::pipeline_handle::{Kept, Live};
+use crate::daemon::systemd::Manager;
+use crate::helper::Launcher;
 use crate::messages::{Exit, info, warn};
-use crate::metrics::{Address, Metrics};
-use crate::sink::journal::{Journal, Keep, ThisMachine};
-use crate::sink::json::file::{self as json, JsonLog};
-use crate::sink::log::directory::Directory;
-use crate::sink::terminal::Terminal;
+use crate::metrics::Metrics;
+use crate::pipeline::handover::{Pinning, Survival};
+use crate::pipeline::log_thread;
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::summary::Summary;
+use crate::pipeline::{Pipeline, Running, Started};
+use crate::sinks::audit_log::{Journal, Keep, ThisMachine};
+use crate::sinks::console::Terminal;
+use crate::sinks::json::log::JsonLog;
+use crate::sinks::log_file::directory::Directory;
+use crate::sinks::plugins;
+use ready::{Ready, price};
 
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
@@ -51,7 +55,6 @@ const NOT_ROOT: &str = "the daemon must be run by root: it loads eBPF programs (
 
 /// `SIGHUP`, as a signal descriptor has it.
 const HANGUP: u32 = Signal::SIGHUP as u32;
-/// `SIGQUIT`, the same.
 const QUIT: u32 = Signal::SIGQUIT as u32;
 
 /// What the daemon is to do.
@@ -67,13 +70,13 @@ pub(crate) struct Settings {
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// Where to serve metrics.
-    pub(crate) metrics: Option<Address>,
+    pub(crate) metrics: Option<MetricsAddress>,
     /// Whether what audits outlives the daemon.
     pub(crate) survival: Survival,
     /// A view for people.
     pub(crate) terminal: Option<Terminal>,
     /// A log for programs.
-    pub(crate) json: Option<json::Settings>,
+    pub(crate) json: Option<JsonLogConfig>,
     /// Called once, when auditing has begun.
     pub(crate) ready: Box<dyn FnOnce()>,
     /// Called at `SIGHUP`: where the rules come from now; nothing when that is not known, which it says.
@@ -140,7 +143,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let options = options(settings.means, with_calls);
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
-    let (log_thread, log_orders) = tend::log_orders();
+    let (log_thread, log_orders) = log_thread::log_orders();
     let mut tend = Tend::new(settings.log, &keep, log_thread.clone());
     let log_path = keep.path.clone();
     let confinement = confine(&engines, &opened.writable)?;
@@ -262,7 +265,7 @@ struct Opened {
     source: Option<MessageSource>,
     messages: Option<RecordStream>,
     signals: SignalFd,
-    probe: Probe,
+    probe: KernelProbe,
     launcher: Option<Launcher>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
@@ -275,7 +278,7 @@ impl Opened {
         settings: &Settings,
         keep: &Keep,
         server: Option<&Server>,
-        pins: Option<&Pins>,
+        pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Self> {
         let (source, messages) = MessageSource::open(settings.means.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
@@ -286,7 +289,7 @@ impl Opened {
             messages,
             signals: signals()?,
             // Tracepoints are below a mount.
-            probe: Probe::look().context("cannot learn what this kernel shows")?,
+            probe: KernelProbe::read().context("cannot learn what this kernel shows")?,
             launcher: match &keep.conf {
                 Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
                 None => None,
@@ -326,7 +329,7 @@ fn finish(
         info(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
-        detaching.finish()?;
+        detaching.wait()?;
     }
     Ok(if summary.is_whole() {
         Exit::Success
@@ -337,12 +340,14 @@ fn finish(
 }
 
 /// What serves metrics, where that is wanted.
-fn metrics(address: Option<&Address>, server: Option<&Server>) -> anyhow::Result<Option<Metrics>> {
-    let Some(address) = address else {
+fn metrics(
+    to: Option<&MetricsAddress>,
+    server: Option<&Server>,
+) -> anyhow::Result<Option<Metrics>> {
+    let Some(address) = to else {
         return Ok(None);
     };
-    let server = server
-        .context("metrics are what the daemon tells at its control socket, and it has none")?;
+    let server = server.context("metrics require the control socket")?;
     Metrics::listen(address, server.path()).map(Some)
 }
 
@@ -372,9 +377,9 @@ fn signals() -> anyhow::Result<SignalFd> {
 /// directories of log and state are made.
 fn writable(
     keep: &Keep,
-    json: Option<&json::Settings>,
+    json: Option<&JsonLogConfig>,
     server: Option<&Server>,
-    pins: Option<&Pins>,
+    pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
     if keep.writes() {
@@ -386,7 +391,7 @@ fn writable(
     }
     writable.extend(server.and_then(|server| Some(server.path().parent()?.to_owned())));
     if let Some(conf) = &keep.conf {
-        writable.extend(dispatch::socket_directories(conf));
+        writable.extend(plugins::socket_directories(conf));
     }
     Ok(writable)
 }
@@ -432,12 +437,12 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(means: Means, with_calls: bool) -> Options {
-    Options {
+fn options(means: Means, with_calls: bool) -> EngineOptions {
+    EngineOptions {
         uring: means.uring,
         context: means.context,
         avc: with_calls,
-        ..Options::default()
+        ..EngineOptions::default()
     }
 }
 
@@ -460,17 +465,6 @@ fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
             Ok(None)
         }
         Control::IfFree(path) => Server::listen(path).map(Some),
-    }
-}
-
-fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
-    let price = explain(plan, engine, kernel).price;
-    match price.paying_syscall_ns {
-        Some(paying) => format!(
-            "every syscall pays about {} ns, those named about {paying} ns more",
-            price.every_syscall_ns
-        ),
-        None => "syscalls that are not named pay nothing".to_owned(),
     }
 }
 

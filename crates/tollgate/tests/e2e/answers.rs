@@ -1,8 +1,5 @@
 //! One run, two logs: stock programs answer the same of tollgate's as of the kernel's, but for the differences
-//! that [`super::known`] lists.
-
-#[path = "../../../../tests/differential/answers.rs"]
-mod compare;
+//! in `tests/differential/known.toml`.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,20 +8,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bstr::{BString, ByteSlice as _};
 use nix::sys::signal::Signal;
+use support::answers::{self, Logs, Outcome};
+use support::event::FIRST_SERIAL;
 
 use super::daemon::Daemon;
-use super::differential::{judge, tasks};
+use super::differential::expect_permitted;
 use super::event::{Event, events};
 use super::harness::{needs_auparse, wait_for};
 use super::kernel_audit::{KernelAudit, Lock, auditctl};
 use super::place::Place;
 use super::scenario;
-use compare::{Both, Logs, Outcome};
 
 /// What `auditd` asks for in every configuration.
 const CONF: &str = "space_left = 2\nadmin_space_left = 1\nlog_format = RAW\n";
-/// tollgate's serials begin here, and the kernel's below.
-const FIRST_SERIAL: u32 = 0x8000_0000;
 /// Number that tells the group of those who log in from the ids of the workloads.
 const LOGIN: u32 = 800_000;
 /// No login uid.
@@ -106,23 +102,12 @@ pub(crate) fn stock_programs_answer_the_same_of_both_logs() {
     let ours_text = fs::read(&stopped.log).unwrap();
     let mut ours = stopped.events.clone();
     ours.retain(|event| event.serial >= FIRST_SERIAL && event.records[0].kind == "SYSCALL");
-    judge(&theirs, &ours);
-
-    let lines = |event: Option<&Event>| -> Vec<BString> {
-        let records = event.map(|event| event.records.iter());
-        let lines = records.into_iter().flatten().map(|record| &record.line);
-        lines.cloned().collect()
-    };
-    let both = |&(their, our): &_| Both {
-        kernel: lines(their),
-        tollgate: lines(our),
-    };
-    let events: Vec<Both> = tasks(&theirs, &ours).iter().flatten().map(both).collect();
+    let comparison = expect_permitted("daemon", &theirs, &ours);
     let logs = Logs {
         kernel: &theirs_text,
         tollgate: &ours_text,
         marks: [&marks[0], &marks[1]],
-        events: &events,
+        events: &comparison.both,
     };
     let values = values(&place, &theirs, &theirs_text, middle);
     let directory = place.own.join("answers");
@@ -130,7 +115,7 @@ pub(crate) fn stock_programs_answer_the_same_of_both_logs() {
         same,
         permitted,
         wrong,
-    } = compare::compare(&directory, &walk, "tracepoint", &logs, &values).unwrap();
+    } = answers::compare(&directory, &walk, "tracepoint", &logs, &values).unwrap();
     assert!(
         wrong.is_empty(),
         "of {} answers, {} are wrong:\n{}",
@@ -176,13 +161,13 @@ fn values(place: &Place, theirs: &[Event], log: &[u8], middle: u64) -> Vec<(&'st
         ("exe", format!("{work}/program")),
         ("comm", "program".into()),
         ("session", login.unwrap().records[0].value("ses").into()),
-        ("middle", compare::date(middle)),
+        ("middle", answers::date(middle)),
     ]
 }
 
 /// What the kernel has written between two messages, as it stands in a log.
 pub(crate) fn relayed(log: &[u8], marks: &[String; 2]) -> Vec<BString> {
-    let of_kernel = |line: &&[u8]| !compare::is_of_tollgate(line).unwrap();
+    let of_kernel = |line: &&[u8]| !answers::is_of_tollgate(line).unwrap();
     let lines: Vec<&[u8]> = log.lines().filter(of_kernel).collect();
     let [first, last] = [&marks[0], &marks[1]].map(|mark| {
         let at = lines.iter().position(|line| line.contains_str(mark));

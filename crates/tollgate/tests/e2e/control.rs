@@ -13,7 +13,7 @@ use std::time::Instant;
 use bstr::ByteSlice as _;
 use nix::sys::signal::Signal;
 
-use super::daemon::{Account, Asked, Daemon, program};
+use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event::events;
 use super::place::Place;
 use super::step::{Step, step};
@@ -25,7 +25,11 @@ fn words(line: &str) -> Vec<&str> {
 /// Asks for what must be answered with success and in silence.
 #[track_caller]
 fn must(daemon: &Daemon, line: &str) -> String {
-    let Asked { code, out, said } = daemon.auditctl(&words(line));
+    let CommandOutput {
+        code,
+        stdout: out,
+        stderr: said,
+    } = daemon.auditctl(&words(line));
     assert_eq!((code, said.as_str()), (Some(0), ""), "{line}: {out}");
     out
 }
@@ -33,7 +37,9 @@ fn must(daemon: &Daemon, line: &str) -> String {
 /// Asks for what must be refused with this status, and words.
 #[track_caller]
 fn refused(daemon: &Daemon, line: &str, status: i32, text: &str) {
-    let Asked { code, said, .. } = daemon.auditctl(&words(line));
+    let CommandOutput {
+        code, stderr: said, ..
+    } = daemon.auditctl(&words(line));
     assert_eq!(code, Some(status), "{line}: {said}");
     assert!(said.contains(text), "{line}: {said}");
 }
@@ -140,16 +146,16 @@ pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
     };
     let (first, second) = (rule("rmdir", "first"), rule("mkdir", "second"));
     let loaded = load(&format!("## rules\n-D\n-b 8192\n{first}{second}"));
-    assert_eq!((loaded.code, loaded.said.as_str()), (Some(0), ""));
+    assert_eq!((loaded.code, loaded.stderr.as_str()), (Some(0), ""));
     assert!(
-        loaded.out.starts_with("No rules\nenabled 1\n"),
+        loaded.stdout.starts_with("No rules\nenabled 1\n"),
         "{}",
-        loaded.out
+        loaded.stdout
     );
     assert!(
-        loaded.out.contains("backlog_limit 8192\n"),
+        loaded.stdout.contains("backlog_limit 8192\n"),
         "{}",
-        loaded.out
+        loaded.stdout
     );
     place.workload().run(&[rmdir(), mkdir()]);
     assert_eq!(keys(&daemon), ["first", "second"]);
@@ -159,9 +165,9 @@ pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
         let refused = load(&format!("-D\n{second}{first}{broken}"));
         assert_eq!(refused.code, Some(1), "{refused:?}");
         let place = format!("There was an error in line {line} of {}", file.display());
-        assert!(refused.said.contains(&place), "{refused:?}");
+        assert!(refused.stderr.contains(&place), "{refused:?}");
         assert!(
-            refused.said.contains("Nothing of it was done"),
+            refused.stderr.contains("Nothing of it was done"),
             "{refused:?}"
         );
         assert_eq!(must(&daemon, "-l"), listing);
@@ -169,8 +175,8 @@ pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
     for (option, status) in [("-i", 0), ("-c", 1)] {
         let loaded = load(&format!("-D\n{option}\n{first}-z\n{first}{second}"));
         assert_eq!(loaded.code, Some(status), "{loaded:?}");
-        assert!(loaded.said.contains("in line 4"), "{loaded:?}");
-        assert!(loaded.said.contains("in line 5"), "{loaded:?}");
+        assert!(loaded.stderr.contains("in line 4"), "{loaded:?}");
+        assert!(loaded.stderr.contains("in line 5"), "{loaded:?}");
         assert_eq!(must(&daemon, "-l"), listing);
     }
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/first.rules");
@@ -181,7 +187,7 @@ pub(crate) fn a_file_is_loaded_at_once_or_not_at_all() {
     assert_eq!(missing.code, Some(1));
     assert!(
         missing
-            .said
+            .stderr
             .contains("audit rules file /nowhere/rules doesn't exist")
     );
     must(&daemon, "-D");
@@ -210,7 +216,7 @@ pub(crate) fn what_is_locked_outlives_the_daemon() {
     check(&daemon);
     place.workload().run(&[rmdir()]);
     assert_eq!(keys(&daemon), ["locked"]);
-    let said = daemon.end(Signal::SIGTERM).said;
+    let said = daemon.end(Signal::SIGTERM).output;
     // As the kernel takes programs on functions, or not.
     let kept = [
         "root's own tools are kept from",
@@ -224,7 +230,7 @@ pub(crate) fn only_root_may_ask() {
     let place = Place::new();
     let daemon = Daemon::start(&place, "");
     let copy = place.program("tollgate", program().to_str().unwrap());
-    let asked = Asked::of(
+    let asked = CommandOutput::of(
         Command::new(copy)
             .args(["auditctl", "--control"])
             .arg(&daemon.control)
@@ -233,7 +239,7 @@ pub(crate) fn only_root_may_ask() {
             .gid(place.id),
     );
     assert_eq!(asked.code, Some(4), "{asked:?}");
-    assert_eq!(asked.said, "You must be root to run this program.\n");
+    assert_eq!(asked.stderr, "You must be root to run this program.\n");
     let mode = |path: &Path| {
         use std::os::unix::fs::PermissionsExt as _;
         fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -242,7 +248,7 @@ pub(crate) fn only_root_may_ask() {
     assert_eq!(mode(daemon.control.parent().unwrap()), 0o700);
     let gone = daemon.control.clone();
     end(daemon);
-    let asked = Asked::of(
+    let asked = CommandOutput::of(
         Command::new(program())
             .args(["auditctl", "--control"])
             .arg(gone)
@@ -250,7 +256,7 @@ pub(crate) fn only_root_may_ask() {
     );
     assert_eq!(asked.code, Some(1), "{asked:?}");
     assert!(
-        asked.said.contains("no tollgate daemon listens"),
+        asked.stderr.contains("no tollgate daemon listens"),
         "{asked:?}"
     );
 }
@@ -307,24 +313,24 @@ pub(crate) fn messages_and_flushes_reach_the_log() {
     }
     for expected in 11..=20 {
         place.workload().run(&[rmdir()]);
-        let converted = Asked::of(
+        let converted = CommandOutput::of(
             Command::new(program())
                 .args(["convert", "--control"])
                 .args([&daemon.control, &daemon.log]),
         );
-        assert_eq!(converted.out.lines().count(), expected, "{converted:?}");
+        assert_eq!(converted.stdout.lines().count(), expected, "{converted:?}");
     }
     let asked = daemon.auditctl(&["-m", "it's 5 o'clock"]);
-    assert_eq!((asked.code, asked.said.as_str()), (Some(0), ""));
+    assert_eq!((asked.code, asked.stderr.as_str()), (Some(0), ""));
     refused(&daemon, "-m \u{7}", 255, "Illegal character in audit event");
-    let status = Asked::of(
+    let status = CommandOutput::of(
         Command::new(program())
             .args(["status", "--control"])
             .arg(&daemon.control),
     );
     assert!(
         status
-            .out
+            .stdout
             .contains("\nevents      20 matched, 20 delivered, 20 written\n"),
         "{status:?}"
     );

@@ -1,4 +1,4 @@
-//! The daemon under test: started with rules, watched, stopped, and called to account.
+//! The daemon under test: how it is started, and what its end must account for.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -6,23 +6,19 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use bstr::ByteSlice;
-use nix::poll::{PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
+use support::daemon;
+pub(crate) use support::daemon::Summary;
+use support::wait::PATIENCE;
 
 use super::event::{self, Event};
-use super::harness::wait_for;
 use super::place::Place;
 
-/// Loading and attaching takes a fraction of this on an idle machine.
-const LONGEST_START: Duration = Duration::from_secs(30);
 /// Lines of a log that a failed test shows.
 const SHOWN_LINES: usize = 40;
 
@@ -34,13 +30,10 @@ pub(crate) fn program() -> PathBuf {
 /// A daemon that audits.
 #[derive(Debug)]
 pub(crate) struct Daemon {
-    child: Child,
-    stderr: Receiver<String>,
-    said: Vec<String>,
-    rules: PathBuf,
-    /// Where it writes.
+    process: daemon::Daemon,
+    /// The file that it writes.
     pub(crate) log: PathBuf,
-    /// Where it listens.
+    /// Its control socket.
     pub(crate) control: PathBuf,
 }
 
@@ -50,11 +43,11 @@ pub(crate) struct Account {
     pub(crate) summary: Summary,
     pub(crate) code: Option<i32>,
     pub(crate) log: PathBuf,
-    /// All that it has said.
-    pub(crate) said: Vec<String>,
+    /// All lines that it has printed.
+    pub(crate) output: Vec<String>,
 }
 
-/// A daemon that has ended, and what it wrote.
+/// A daemon that has ended, and the events in its log.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) summary: Summary,
@@ -63,47 +56,23 @@ pub(crate) struct Stopped {
     pub(crate) events: Vec<Event>,
 }
 
-/// What it counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Summary {
-    pub(crate) matched: u64,
-    pub(crate) written: u64,
-    pub(crate) lost: u64,
-}
-
-impl Summary {
-    /// Reads `stopped: matched 3, written 3, lost 0`.
-    fn parse(line: &str) -> Option<Self> {
-        let (_, counts) = line.split_once("stopped: ")?;
-        let mut numbers = counts
-            .split([' ', ',', ';'])
-            .filter_map(|word| word.parse().ok());
-        let mut after = |name: &str| counts.contains(name).then(|| numbers.next()).flatten();
-        Some(Self {
-            matched: after("matched ")?,
-            written: after("written ")?,
-            lost: after("lost ")?,
-        })
-    }
-}
-
-/// What a command answered.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) said: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-impl Asked {
+impl CommandOutput {
     /// Runs a command to its end.
     #[track_caller]
     pub(crate) fn of(command: &mut Command) -> Self {
         let output = command.stdin(Stdio::null()).output().unwrap();
         Self {
             code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            said: String::from_utf8(output.stderr).unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
 }
@@ -115,22 +84,22 @@ impl Daemon {
         Self::start_program(place, &program(), "", rules)
     }
 
-    /// Starts this program as the daemon; `name` tells its files from those of another one.
+    /// Starts this program as the daemon; its files begin with `name`.
     #[track_caller]
     pub(crate) fn start_program(place: &Place, program: &Path, name: &str, rules: &str) -> Self {
-        Self::plain(place, program, name, rules, &[])
+        Self::start_with_options(place, program, name, rules, &[])
     }
 
-    /// Starts the daemon with what audits pinned there.
+    /// Starts the daemon with its BPF objects pinned in a directory.
     #[track_caller]
     pub(crate) fn start_pinned(place: &Place, rules: &str, pins: &Path) -> Self {
         let pins = [OsStr::new("--pins"), pins.as_os_str()];
-        Self::plain(place, &program(), "", rules, &pins)
+        Self::start_with_options(place, &program(), "", rules, &pins)
     }
 
-    /// Starts this program with these options more.
+    /// As [`Self::start_program`], with more options.
     #[track_caller]
-    pub(crate) fn plain(
+    pub(crate) fn start_with_options(
         place: &Place,
         program: &Path,
         name: &str,
@@ -153,7 +122,7 @@ impl Daemon {
             .arg("--control")
             .arg(&control)
             .args(options);
-        Self::run(command, rules, log, control)
+        Self::run(command, &rules, log, control)
     }
 
     /// Starts the daemon with these rules, and these lines of `tollgate.toml`.
@@ -176,7 +145,7 @@ impl Daemon {
             .arg(&log)
             .arg("--control")
             .arg(&control);
-        Self::run(command, file, log, control)
+        Self::run(command, &file, log, control)
     }
 
     /// Starts the daemon with these rules, and a log that is kept as these lines of `auditd.conf` say,
@@ -245,103 +214,48 @@ impl Daemon {
             // A log of its own may be beside that of auditd.
             command.arg("--log").arg(log);
         }
-        Self::run(command, rules, log.to_owned(), control)
+        Self::run(command, &rules, log.to_owned(), control)
     }
 
     #[track_caller]
-    fn run(mut command: Command, rules: PathBuf, log: PathBuf, control: PathBuf) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let (to, stderr) = channel();
-        thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                if to.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut daemon = Self {
-            child,
-            stderr,
-            said: Vec::new(),
-            rules,
+    fn run(mut command: Command, rules: &Path, log: PathBuf, control: PathBuf) -> Self {
+        let process = daemon::Daemon::start(&mut command, rules, &log, PATIENCE).unwrap();
+        Self {
+            process,
             log,
             control,
-        };
-        daemon.hear("tollgate: auditing ");
-        daemon
-    }
-
-    /// Gives it other rules by HUP, and waits until it has taken or refused them; says whether it has taken
-    /// them.
-    #[track_caller]
-    pub(crate) fn replace(&mut self, rules: &str) -> bool {
-        fs::write(&self.rules, rules).unwrap();
-        self.signal(Signal::SIGHUP);
-        let taken = "tollgate: rules replaced: ";
-        self.hear_either(&[taken, "the old rules stay in force"])
-            .contains(taken)
-    }
-
-    /// Gives it other rules by HUP, and waits for nothing.
-    #[track_caller]
-    pub(crate) fn begin_to_replace(&self, rules: &str) {
-        fs::write(&self.rules, rules).unwrap();
-        self.signal(Signal::SIGHUP);
-    }
-
-    /// Takes up what it has said by now.
-    pub(crate) fn listen(&mut self) {
-        self.said.extend(self.stderr.try_iter());
-    }
-
-    /// Whether it has said this.
-    pub(crate) fn has_said(&self, text: &str) -> bool {
-        self.said.iter().any(|line| line.contains(text))
-    }
-
-    /// Waits for a line with this text on standard error.
-    #[track_caller]
-    pub(crate) fn hear(&mut self, text: &str) -> String {
-        self.hear_either(&[text])
-    }
-
-    /// Waits for a line with any of these texts.
-    #[track_caller]
-    fn hear_either(&mut self, texts: &[&str]) -> String {
-        let text = texts.join("` or `");
-        let deadline = Instant::now() + LONGEST_START;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.stderr.recv_timeout(left) {
-                Ok(line) => {
-                    self.said.push(line.clone());
-                    if texts.iter().any(|text| line.contains(text)) {
-                        return line;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => panic!("the daemon does not say `{text}`"),
-                Err(RecvTimeoutError::Disconnected) => {
-                    panic!(
-                        "the daemon ends without saying `{text}`: {}",
-                        self.said.join("\n")
-                    )
-                }
-            }
         }
     }
 
-    /// Has `tollgate auditctl` ask it.
+    /// Replaces its rules by HUP, and waits for the answer; whether the rules are in force.
     #[track_caller]
-    pub(crate) fn auditctl(&self, arguments: &[&str]) -> Asked {
+    pub(crate) fn replace(&self, rules: &str) -> bool {
+        self.process.replace(rules, PATIENCE).unwrap()
+    }
+
+    /// Writes other rules to its file and sends HUP.
+    #[track_caller]
+    pub(crate) fn begin_to_replace(&self, rules: &str) {
+        self.process.begin_to_replace(rules).unwrap();
+    }
+
+    /// Whether it has printed this so far.
+    pub(crate) fn has_printed(&self, text: &str) -> bool {
+        self.process.has_printed(text)
+    }
+
+    /// Waits until it prints a line with this text.
+    #[track_caller]
+    pub(crate) fn wait_for_line(&self, text: &str) -> String {
+        self.process.wait_for_line(&[text], PATIENCE).unwrap()
+    }
+
+    /// Runs `tollgate auditctl` with its control socket.
+    #[track_caller]
+    pub(crate) fn auditctl(&self, arguments: &[&str]) -> CommandOutput {
         let mut command = Command::new(program());
         command.args(["auditctl", "--control"]).arg(&self.control);
-        Asked::of(command.args(arguments))
+        CommandOutput::of(command.args(arguments))
     }
 
     /// Waits until everything matched so far has been written or lost; the answer.
@@ -355,8 +269,8 @@ impl Daemon {
     pub(crate) fn status(&self) -> Value {
         let mut command = Command::new(program());
         let status = command.args(["status", "--json", "--control"]);
-        let status = Asked::of(status.arg(&self.control));
-        serde_json::from_str(&status.out).unwrap()
+        let status = CommandOutput::of(status.arg(&self.control));
+        serde_json::from_str(&status.stdout).unwrap()
     }
 
     /// Asks over the control socket; the answer.
@@ -372,27 +286,25 @@ impl Daemon {
 
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid().as_raw().cast_unsigned()
     }
 
     /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
-    }
-
-    /// Waits until it has ended without being asked for an account.
     #[track_caller]
-    pub(crate) fn wait(mut self) {
-        wait_for("the end of the daemon", || self.child.try_wait().unwrap());
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.signal(signal).unwrap();
     }
 
-    /// What is in its log now.
+    /// Waits for its end and ignores its account.
+    #[track_caller]
+    pub(crate) fn wait(&self) {
+        self.process.wait(PATIENCE).unwrap();
+    }
+
+    /// The events that are in its log now.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Event> {
-        let text = fs::read(&self.log).unwrap();
-        // A write may be under way.
-        let whole = text.rfind_byte(b'\n').map_or(0, |end| end + 1);
-        event::but_changes(&text[..whole])
+        event::without_changes(&self.process.log_text().unwrap())
     }
 
     /// Ends it with TERM; fails unless nothing was lost.
@@ -417,7 +329,7 @@ impl Daemon {
         let Account {
             summary, code, log, ..
         } = self.end(signal);
-        let events = event::but_changes(&fs::read(&log).unwrap());
+        let events = event::without_changes(&fs::read(&log).unwrap());
         Stopped {
             summary,
             code,
@@ -428,20 +340,13 @@ impl Daemon {
 
     /// Ends it with a signal and reads its account.
     #[track_caller]
-    pub(crate) fn end(mut self, signal: Signal) -> Account {
-        self.signal(signal);
-        let line = self.hear("tollgate: stopped: ");
-        let summary = Summary::parse(&line).unwrap_or_else(|| panic!("no account: {line}"));
-        let status = wait_for("the end of the daemon", || self.child.try_wait().unwrap());
-        // Who it has started may live on, and keep its standard error open.
-        while let Ok(line) = self.stderr.recv_timeout(Duration::from_secs(1)) {
-            self.said.push(line);
-        }
+    pub(crate) fn end(self, signal: Signal) -> Account {
+        let ended = self.process.end(signal, PATIENCE).unwrap();
         Account {
-            summary,
-            code: status.code(),
+            summary: ended.summary,
+            code: ended.status.code(),
             log: self.log.clone(),
-            said: std::mem::take(&mut self.said),
+            output: self.process.output(),
         }
     }
 }
@@ -449,29 +354,11 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         if thread::panicking() {
-            println!("the daemon said:");
-            for line in self.said.iter().map(String::as_str).chain(
-                self.stderr
-                    .try_iter()
-                    .collect::<Vec<_>>()
-                    .iter()
-                    .map(String::as_str),
-            ) {
+            println!("output of the daemon:");
+            for line in self.process.output() {
                 println!("    {line}");
             }
             show_log(&self.log);
-        }
-        if matches!(self.child.try_wait(), Ok(None)) {
-            // It puts back what it has changed, unless that takes it too long.
-            self.signal(Signal::SIGTERM);
-            for _ in 0..500 {
-                if !matches!(self.child.try_wait(), Ok(None)) {
-                    break;
-                }
-                let _time = poll(&mut [], PollTimeout::from(10_u8));
-            }
-            let _gone = self.child.kill();
-            let _status = self.child.wait();
         }
     }
 }
@@ -486,7 +373,7 @@ impl Drop for Stopped {
 
 fn show_log(log: &Path) {
     let text = fs::read(log).unwrap_or_default();
-    println!("the end of its log:");
+    println!("end of its log:");
     let lines: Vec<&[u8]> = ByteSlice::lines(text.as_slice()).collect();
     for line in lines.iter().skip(lines.len().saturating_sub(SHOWN_LINES)) {
         println!("    {}", line.as_bstr());

@@ -147,7 +147,7 @@ pub(crate) fn rules_are_replaced_very_often() {
         let list = &lists[usize::try_from(list).unwrap()];
         format!("{list}-a always,exit -F arch=b64 -S rmdir -F uid=77 -k only{round}\n")
     };
-    let mut daemon = Daemon::start(&place, &rules(0));
+    let daemon = Daemon::start(&place, &rules(0));
     let (made, stop) = (AtomicU32::new(0), AtomicBool::new(false));
     let mut watch = Watch::new("reloads");
     let mut bpf = Vec::new();

@@ -122,7 +122,7 @@ pub(crate) fn programs_scripts_and_descriptors() {
     let args: Vec<BString> = ["/bin/sh", "-e", "script", "argument"]
         .map(BString::from)
         .into();
-    assert_eq!(event.arguments().args, args, "{event}");
+    assert_eq!(event.arguments().unwrap().args, args, "{event}");
 
     let event = of(&stopped.events, by_fd.pid);
     assert_eq!(event.syscall("syscall"), "322", "{event}");
@@ -132,7 +132,7 @@ pub(crate) fn programs_scripts_and_descriptors() {
     );
     assert_eq!(event.paths()[0], "NORMAL ", "{event}");
     check_inode(event, 0, &program);
-    assert_eq!(event.arguments().args, ["fd"], "{event}");
+    assert_eq!(event.arguments().unwrap().args, ["fd"], "{event}");
 
     let shown = ausearch(&stopped.log, &["-i", "-k", "start"]);
     assert!(shown.contains_str("a2=two words"), "{}", shown.as_bstr());
@@ -251,7 +251,7 @@ pub(crate) fn arguments_fill_several_records() {
     let stopped = daemon.stop();
     let event = of(&stopped.events, done.pid);
     assert!(event.all("EXECVE").count() > 1);
-    let found = event.arguments();
+    let found = event.arguments().unwrap();
     assert_eq!(found.argc, 2003);
     assert_eq!(found.args, args, "arguments come back");
     let again = with_key(&stopped.log, "long");

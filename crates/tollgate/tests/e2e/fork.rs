@@ -14,7 +14,7 @@ pub(crate) fn a_task_that_is_never_audited_stays_so() {
     let id = place.id;
     let exec = format!("-a always,exit -F arch=b64 -S execve -F uid={id} -k run\n");
     let never = format!("-a never,task -F uid={id}\n{exec}");
-    let mut daemon = Daemon::start(&place, &never);
+    let daemon = Daemon::start(&place, &never);
     // Root has made the shell, so that only the task that the shell makes is of the user.
     let spared = place.workload().program(&SHELL);
     assert!(daemon.replace(&exec));

@@ -1,7 +1,6 @@
-//! Runs the tests one after another and says how each ended.
+//! Runs the tests one after another with `libtest-mimic`.
 //!
-//! The tests share one machine, whose hooks and audit state are one for all: there is nothing to be
-//! won by running two at a time.
+//! All tests share the hooks and the audit state of one machine, so they never run in parallel.
 
 use std::any::Any;
 use std::env;
@@ -12,12 +11,14 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollTimeout, poll};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::unistd::geteuid;
+use support::event::AUSEARCH;
+use support::wait;
 
 use super::workload;
 
-/// A test: its name and what it does. It fails by panicking.
+/// A test: its name and its function, which fails by panicking.
 pub(crate) type Test = (&'static str, fn());
 
 /// Makes the table of tests, so that no name is written twice.
@@ -28,75 +29,66 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// What a test panics with when something that it needs is missing from the machine.
+/// The panic payload of a test that the machine lacks something for.
 struct Missing(String);
 
-/// Where the panic that ended a test came from, and what it said.
+/// Place and text of the last panic.
 static PANIC: Mutex<String> = Mutex::new(String::new());
+/// Duration of each test that ran.
+static DURATIONS: Mutex<Vec<(Duration, &str)>> = Mutex::new(Vec::new());
 
-/// Runs the tests that the command line names, or is the workload of one.
-pub(crate) fn main(tests: &[Test]) -> ExitCode {
+/// How many of the slowest tests are listed at the end.
+const SLOWEST: usize = 10;
+
+/// Runs the tests that the command line selects, or the workload of a test.
+pub(crate) fn main(tests: &'static [Test]) -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|first| first == "workload") {
         return workload::main(&arguments[1..]);
     }
-    let wanted: Vec<String> = arguments
-        .iter()
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
-    let strict = env::var_os("CI").is_some_and(|value| value == "true");
-
+    let mut options = Arguments::from_args();
+    options.test_threads = Some(1);
     panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let text = info.payload_as_str().unwrap_or_default();
         *PANIC.lock().unwrap() = format!("{place}: {text}");
     }));
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, test) in tests.iter().filter(|(name, _)| is_wanted(name)) {
-        let started = Instant::now();
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
-            needs(geteuid().is_root(), "root: loading BPF programs takes it");
-            needs(
-                Path::new(super::event::AUSEARCH).exists(),
-                "ausearch, of Debian's package auditd",
-            );
-            test();
-        }));
-        let seconds = started.elapsed().as_secs_f64();
-        match outcome.map_err(missing) {
-            Ok(()) => {
-                passed += 1;
-                println!("ok    {seconds:5.1} s  {name}");
-            }
-            Err(Some(what)) if !strict => {
-                skipped += 1;
-                println!("skip  {seconds:5.1} s  {name}: needs {what}");
-            }
-            Err(Some(what)) => {
-                failed += 1;
-                println!(
-                    "FAIL  {seconds:5.1} s  {name}: needs {what}, and CI=true forbids to skip"
-                );
-            }
-            Err(None) => {
-                failed += 1;
-                // Copied: what keeps a line from being shown is a panic, too.
-                let said = PANIC.lock().unwrap().clone();
-                println!("FAIL  {seconds:5.1} s  {name}\n{said}");
-            }
-        }
+    let trials = tests
+        .iter()
+        .map(|&(name, test)| Trial::ignorable_test(name, move || run(name, test)));
+    let conclusion = libtest_mimic::run(&options, trials.collect());
+    let mut durations = std::mem::take(&mut *DURATIONS.lock().unwrap());
+    durations.sort_unstable();
+    for (duration, name) in durations.iter().rev().take(SLOWEST) {
+        println!("{:6.1} s  {name}", duration.as_secs_f64());
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    conclusion.exit_code()
+}
+
+fn run(name: &'static str, test: fn()) -> Result<Completion, Failed> {
+    let started = Instant::now();
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+        needs(geteuid().is_root(), "root: loading BPF programs takes it");
+        needs(
+            Path::new(AUSEARCH).exists(),
+            "ausearch, of Debian's package auditd",
+        );
+        test();
+    }));
+    DURATIONS.lock().unwrap().push((started.elapsed(), name));
+    let is_ci = env::var_os("CI").is_some_and(|value| value == "true");
+    match outcome.map_err(missing) {
+        Ok(()) => Ok(Completion::Completed),
+        Err(Some(what)) if is_ci => {
+            Err(format!("needs {what}; CI=true forbids skipped tests").into())
+        }
+        Err(Some(what)) => Ok(Completion::ignored_with(format!("needs {what}"))),
+        // Cloned: printing can panic, which takes the lock.
+        Err(None) => Err(PANIC.lock().unwrap().clone().into()),
     }
 }
 
-/// What was missing, when that is why a test ended.
+/// What was missing, if that is why a test ended.
 fn missing(payload: Box<dyn Any + Send>) -> Option<String> {
     payload.downcast::<Missing>().ok().map(|missing| missing.0)
 }
@@ -108,7 +100,7 @@ pub(crate) fn needs(present: bool, what: &str) {
     }
 }
 
-/// Skips the test unless programs can be made that use auparse.
+/// Skips the test unless programs that use auparse can be compiled.
 pub(crate) fn needs_auparse() {
     needs(
         Path::new("/usr/include/auparse.h").exists(),
@@ -116,15 +108,11 @@ pub(crate) fn needs_auparse() {
     );
 }
 
-/// Asks until the answer is there; fails when that takes more than ten seconds.
+/// Polls until there is an answer; panics after [`wait::PATIENCE`].
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
-        poll(&mut [], PollTimeout::from(5_u8)).unwrap();
+    match wait::wait_for(what, || Ok(ask())) {
+        Ok(answer) => answer,
+        Err(error) => panic!("{error:#}"),
     }
 }

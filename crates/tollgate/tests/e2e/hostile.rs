@@ -111,7 +111,7 @@ pub(crate) fn hostile_arguments_decode_back() {
     let stopped = daemon.stop();
     assert_eq!(stopped.events.len(), 1);
     let event = &stopped.events[0];
-    assert_eq!(event.arguments().args, args, "{event}");
+    assert_eq!(event.arguments().unwrap().args, args, "{event}");
     let call = event.one("SYSCALL");
     assert_eq!(
         call.text("exe").unwrap(),

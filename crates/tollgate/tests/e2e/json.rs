@@ -7,7 +7,7 @@ use std::process::Command;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::daemon::{Asked, Daemon, program};
+use super::daemon::{CommandOutput, Daemon, program};
 use super::event::{self, Event};
 use super::harness::wait_for;
 use super::keeping::{Small, told};
@@ -53,9 +53,9 @@ pub(crate) fn the_json_log_tells_more_than_records() {
         let serials = events.iter().map(|event| event["serial"].as_u64().unwrap());
         serials.collect()
     };
-    let logged = Asked::of(Command::new(program()).arg("convert").arg(&stopped.log));
+    let logged = CommandOutput::of(Command::new(program()).arg("convert").arg(&stopped.log));
     let logged: Vec<Value> = logged
-        .out
+        .stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -154,7 +154,7 @@ pub(crate) fn what_the_json_log_lacks_is_told_in_the_log() {
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (420, 0));
     let before = "left out of the JSON log: ";
-    let counted = ended.said.iter().find_map(|line| {
+    let counted = ended.output.iter().find_map(|line| {
         let (_, rest) = line.split_once(before)?;
         rest.split(' ').next()?.parse::<u64>().ok()
     });

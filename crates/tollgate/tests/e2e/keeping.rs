@@ -7,9 +7,10 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 use nix::unistd::Group;
+use support::event::AUSEARCH;
 
 use super::daemon::{Daemon, Stopped};
-use super::event::{AUSEARCH, Event};
+use super::event::Event;
 use super::harness::{needs, wait_for};
 use super::place::Place;
 use super::step::{Step, step};
@@ -83,7 +84,7 @@ pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
         "{SPACE}log_format = RAW\ndisk_error_action = EXEC {}\n",
         program.display()
     );
-    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
     let limit = |daemon: &Daemon, bytes: &str| {
         let status = Command::new("prlimit")
             .args(["--pid", &daemon.pid().to_string()])
@@ -113,8 +114,7 @@ pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
         text.contains("type=DAEMON_RESUME").then_some(())
     });
     place.workload().run(&vec![rmdir(); 13]);
-    daemon.listen();
-    assert!(daemon.has_said("File too large"), "it says why");
+    assert!(daemon.has_printed("File too large"), "it says why");
     let stopped = daemon.stop_with(Signal::SIGTERM);
     let summary = &stopped.summary;
     assert_eq!(
@@ -133,7 +133,7 @@ pub(crate) fn a_log_that_cannot_be_written_is_acted_upon() {
 /// Lost events that the daemon's own records tell of.
 pub(crate) fn told(own: &[&Event]) -> u64 {
     own.iter()
-        .flat_map(|event| &event.records[0].fields)
+        .flat_map(|event| event.records[0].fields())
         .filter(|(name, _)| name == "lost")
         .map(|(_, value)| value.parse::<u64>().unwrap())
         .sum()
@@ -210,7 +210,7 @@ pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
         "{SPACE}log_format = RAW\nwrite_logs = yes\nnum_logs = 3\nmax_log_file = 8\nmax_log_file_action = ROTATE\n"
     );
     let rules = format!("{}-e 2\n", rule(&place));
-    let mut daemon = Daemon::start_configured(&place, &rules, &log, &conf);
+    let daemon = Daemon::start_configured(&place, &rules, &log, &conf);
     let file = place.own.join("auditd.conf");
     let here = changed(&file, "RAW", "ENRICHED");
     let records = |kind: &str, result: &str| {
@@ -230,7 +230,7 @@ pub(crate) fn a_log_that_is_locked_stays_where_it_is() {
         assert_ne!(text, here);
         fs::write(&file, text).unwrap();
         daemon.signal(Signal::SIGHUP);
-        daemon.hear(&format!(
+        daemon.wait_for_line(&format!(
             "`-e 2` was given, and `{key}` stays as it is until the machine starts again"
         ));
         wait_for("the record of what was refused", || {
@@ -273,7 +273,7 @@ pub(crate) fn what_is_locked_is_the_log_that_is_written() {
     let place = Place::new();
     let (log, other) = (place.own.join("audit.log"), place.own.join("other.log"));
     let conf = format!("{SPACE}log_format = RAW\n");
-    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
     let file = place.own.join("auditd.conf");
     let first = fs::read_to_string(&file).unwrap();
     let moved = changed(&file, log.to_str().unwrap(), other.to_str().unwrap());
@@ -296,7 +296,7 @@ pub(crate) fn what_is_locked_is_the_log_that_is_written() {
     assert_eq!(daemon.auditctl(&["-e", "2"]).code, Some(0));
     assert_eq!(daemon.status()["log"], other.to_str().unwrap());
     hang_up(&daemon, &first, &other, "state=no-change");
-    daemon.hear("`log_file` stays as it is");
+    daemon.wait_for_line("`log_file` stays as it is");
     hang_up(
         &daemon,
         &moved.replace("RAW", "ENRICHED"),
@@ -308,7 +308,7 @@ pub(crate) fn what_is_locked_is_the_log_that_is_written() {
     let text = fs::read_to_string(&other).unwrap();
     assert!(text.contains("\u{1d}ARCH=x86_64"), "{text}");
     let ended = daemon.end(Signal::SIGTERM);
-    let last = ended.said.iter().find(|line| line.contains("stopped: "));
+    let last = ended.output.iter().find(|line| line.contains("stopped: "));
     let last = last.unwrap();
     assert!(last.ends_with(other.to_str().unwrap()), "{last}");
 }
@@ -323,11 +323,11 @@ pub(crate) fn a_rotation_that_does_not_happen_costs_no_event() {
     // Nothing can be renamed to that.
     fs::create_dir(&old).unwrap();
     let conf = format!("{SPACE}log_format = RAW\nnum_logs = 2\n");
-    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
     place.workload().run(&[rmdir()]);
     daemon.flush();
     daemon.signal(Signal::SIGUSR1);
-    daemon.hear("cannot rotate the log");
+    daemon.wait_for_line("cannot rotate the log");
     place.workload().run(&[rmdir()]);
     daemon.flush();
     let writes = |daemon: &Daemon| {

@@ -1,8 +1,6 @@
 //! The kernel's own audit: its state, the lock around it, and a running `auditd` that is put away
 //! whatever happens.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -12,8 +10,9 @@ use bstr::ByteSlice as _;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use support::event;
 
-use super::event::{Event, events};
+use super::event::Event;
 use super::harness::{needs, wait_for};
 use super::place::Place;
 
@@ -180,17 +179,9 @@ impl KernelAudit {
     pub(crate) fn stop(self) -> Vec<Event> {
         let log = self.log.clone();
         drop(self);
-        // The kernel lets records of several CPUs come between those of one event.
-        let mut whole: BTreeMap<(u32, String), Event> = BTreeMap::new();
-        for event in events(&fs::read(log).unwrap()) {
-            let key = (event.serial, event.time.clone());
-            match whole.entry(key) {
-                Entry::Vacant(new) => drop(new.insert(event)),
-                Entry::Occupied(mut begun) => begun.get_mut().records.extend(event.records),
-            }
-        }
-        let calls = |event: &Event| event.all("SYSCALL").count() == 1;
-        whole.into_values().filter(calls).collect()
+        let mut events = event::parse_interleaved(&fs::read(log).unwrap()).unwrap();
+        events.retain(|event| event.all("SYSCALL").count() == 1);
+        events
     }
 }
 

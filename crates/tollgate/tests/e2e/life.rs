@@ -186,7 +186,7 @@ pub(crate) fn two_daemons_see_the_same() {
     let two = two.stop();
     assert_eq!((one.events.len(), two.events.len()), (2, 3));
     for (left, right) in one.events.iter().zip(&two.events) {
-        let fields = |event: &super::event::Event| event.records[0].fields[1..].to_vec();
+        let fields = |event: &super::event::Event| event.records[0].fields()[1..].to_vec();
         assert_eq!(fields(left), fields(right));
     }
 }

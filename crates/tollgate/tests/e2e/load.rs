@@ -181,7 +181,7 @@ pub(crate) fn a_rate_limit_loses_what_is_above_it_and_says_so() {
         let steps = vec![step!("rmdir", "/etc/missing"); usize::try_from(CALLS).unwrap()];
         place.workload().run(&steps);
         daemon.flush();
-        let status = daemon.auditctl(&["-s"]).out;
+        let status = daemon.auditctl(&["-s"]).stdout;
         assert!(!status.contains("\nlost 0\n"), "{status}");
         assert!(status.contains("\nbacklog 0\n"), "{status}");
         let Account {

@@ -11,7 +11,7 @@ use bstr::ByteSlice as _;
 use nix::sys::signal::Signal;
 
 use super::calls;
-use super::daemon::{Account, Asked, Daemon, program};
+use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event;
 use super::harness::wait_for;
 use super::place::Place;
@@ -63,12 +63,12 @@ pub(crate) fn other_settings_change_nothing() {
             "--config".as_ref(),
             conf.as_os_str(),
         ];
-        let daemon = Daemon::plain(&place, &program(), "", &locked(&place), &options);
-        assert!(daemon.has_said("goes on where the daemon before this one has ended"));
+        let daemon = Daemon::start_with_options(&place, &program(), "", &locked(&place), &options);
+        assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
         let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
-        assert_eq!(daemon.has_said(not_taken), !told.is_empty());
+        assert_eq!(daemon.has_printed(not_taken), !told.is_empty());
         for told in told {
-            assert!(daemon.has_said(told), "not told: {told}");
+            assert!(daemon.has_printed(told), "not told: {told}");
         }
         place.workload().burst(&file, 10);
         bursts += 2;
@@ -116,20 +116,20 @@ pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
     let only_written: (_, &[&str]) = (None, &["no auditd.conf"]);
     let mut bursts = 0;
     for (conf, told) in [only_written].into_iter().chain(starts) {
-        let mut daemon = match conf {
+        let daemon = match conf {
             Some((log, conf)) => Daemon::start_configured(&place, &rules, log, conf),
-            None => Daemon::plain(&place, &program(), "", &rules, &[]),
+            None => Daemon::start_with_options(&place, &program(), "", &rules, &[]),
         };
         let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
-        assert_eq!(daemon.has_said(not_taken), !told.is_empty(), "{told:?}");
+        assert_eq!(daemon.has_printed(not_taken), !told.is_empty(), "{told:?}");
         for told in told {
-            assert!(daemon.has_said(told), "not told: {told}");
+            assert!(daemon.has_printed(told), "not told: {told}");
         }
         assert_eq!(daemon.status()["log"], log.to_str().unwrap());
         if conf.is_some() && !told.is_empty() {
             let (key, _) = told[0].split_once(' ').unwrap();
             daemon.signal(Signal::SIGHUP);
-            daemon.hear(&format!("`{key}` stays as it is"));
+            daemon.wait_for_line(&format!("`{key}` stays as it is"));
         }
         place.workload().burst(&file, 10);
         bursts += 1;
@@ -147,7 +147,7 @@ pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
 }
 
 /// The same command line, ended when it does not end by itself.
-fn start_with_limit(place: &Place, pins: &Path, limit: &str) -> Asked {
+fn start_with_limit(place: &Place, pins: &Path, limit: &str) -> CommandOutput {
     let own = |name: &str| place.own.join(name);
     let mut command = Command::new("bash");
     command
@@ -166,7 +166,7 @@ fn start_with_limit(place: &Place, pins: &Path, limit: &str) -> Asked {
         .arg(own("run/control"))
         .arg("--pins")
         .arg(pins);
-    Asked::of(&mut command)
+    CommandOutput::of(&mut command)
 }
 
 pub(crate) fn what_cannot_be_gone_on_with_stays() {
@@ -178,8 +178,8 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
     let bpf = Bpf::mount(&place);
     let file = place.file("file", "");
     let pins = bpf.pins();
-    let mut daemon = Daemon::start_pinned(&place, &locked(&place), &pins);
-    daemon.hear("rules and settings are locked");
+    let daemon = Daemon::start_pinned(&place, &locked(&place), &pins);
+    daemon.wait_for_line("rules and settings are locked");
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     place.workload().burst(&file, 10);
@@ -188,7 +188,7 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
         let asked = start_with_limit(&place, &pins, limit);
         assert_eq!(asked.code, Some(1), "{why}: {asked:?}");
         for part in [why, "is locked until the machine starts again"] {
-            assert!(asked.said.contains(part), "{why}: {asked:?}");
+            assert!(asked.stderr.contains(part), "{why}: {asked:?}");
         }
     };
     refused("-n40", "Too many open files");
@@ -211,8 +211,8 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
     // What programs and links need, the daemon takes where it may.
     place.workload().burst(&file, 10);
     let left = start_with_limit(&place, &pins, "-Sn40");
-    assert!(left.said.contains("goes on where the daemon"), "{left:?}");
-    assert!(left.said.contains("what audits goes on"), "{left:?}");
+    assert!(left.stderr.contains("goes on where the daemon"), "{left:?}");
+    assert!(left.stderr.contains("what audits goes on"), "{left:?}");
     assert_eq!(names(&pins), before);
     each_once(&place.own.join("audit.log"), &file, 20);
 }

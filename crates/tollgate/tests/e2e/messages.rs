@@ -230,7 +230,7 @@ pub(crate) fn a_daemon_that_leaves_writes_what_it_was_sent() {
             "unicast",
         ];
         let rules = format!("{}-r 40\n", opens(&place, "left"));
-        Daemon::plain(&place, &program(), "", &rules, &options.map(OsStr::new))
+        Daemon::start_with_options(&place, &program(), "", &rules, &options.map(OsStr::new))
     };
     let daemon = start();
     // What is lost within a second of the record before waits for the next one.

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use bstr::ByteSlice as _;
 
-use super::daemon::{Asked, program};
+use super::daemon::{CommandOutput, program};
 use super::harness::needs;
 use super::place::Place;
 use super::survive::Bpf;
@@ -46,10 +46,10 @@ pub(crate) fn the_unit_is_right() {
     let here = place.own.join("tollgate.service");
     fs::write(&here, unit.replace(installed, program().to_str().unwrap())).unwrap();
     let mut verify = Command::new(ANALYZE);
-    let verified = Asked::of(verify.args(["verify", "--man=no"]).arg(&here));
+    let verified = CommandOutput::of(verify.args(["verify", "--man=no"]).arg(&here));
     // What is wrong with other units of this machine is said as well.
     let about: Vec<&str> = verified
-        .said
+        .stderr
         .lines()
         .filter(|line| line.contains("tollgate"))
         .collect();
@@ -57,8 +57,8 @@ pub(crate) fn the_unit_is_right() {
     // A mistake would have been found.
     fs::write(&here, unit.replace("Type=notify", "Type=notice")).unwrap();
     let mut verify = Command::new(ANALYZE);
-    let verified = Asked::of(verify.args(["verify", "--man=no"]).arg(&here));
-    assert!(verified.said.contains("tollgate.service"), "{verified:?}");
+    let verified = CommandOutput::of(verify.args(["verify", "--man=no"]).arg(&here));
+    assert!(verified.stderr.contains("tollgate.service"), "{verified:?}");
 }
 
 /// What locks may be beside the usual socket, or among what is pinned somewhere.
@@ -85,13 +85,13 @@ pub(crate) fn an_upgrade_restarts_no_daemon_that_has_locked() {
     let restarts = || {
         // Only bash takes such names of functions.
         let text = format!("{stubs}; set -- configure 1.0; . {}", own("postinst"));
-        let asked = Asked::of(Command::new("bash").args(["-c", &text]));
+        let asked = CommandOutput::of(Command::new("bash").args(["-c", &text]));
         assert_eq!(
-            (asked.code, asked.said.as_str()),
+            (asked.code, asked.stderr.as_str()),
             (Some(0), ""),
             "{asked:?}"
         );
-        asked.out == "try-restart tollgate.service\n"
+        asked.stdout == "try-restart tollgate.service\n"
     };
     fs::create_dir(bpf.pins()).unwrap();
     assert!(restarts());
@@ -117,9 +117,10 @@ pub(crate) fn journald_leaves_the_kernels_audit_as_it_is() {
         fs::write(main, "[Journal]\nAudit=yes\n").unwrap();
         let mut analyze = Command::new(ANALYZE);
         let root = format!("--root={}", root.display());
-        let config = Asked::of(analyze.args(["cat-config", &root, "systemd/journald.conf"]));
+        let config =
+            CommandOutput::of(analyze.args(["cat-config", &root, "systemd/journald.conf"]));
         let said: Vec<&str> = config
-            .out
+            .stdout
             .lines()
             .filter(|line| !line.is_empty() && !line.starts_with('#'))
             .collect();
@@ -142,9 +143,9 @@ pub(crate) fn shells_complete_the_commands() {
     let complete = |words: &[&str]| {
         let mut command = Command::new("bash");
         command.args(["--norc", "--noprofile", "-c", COMPLETE, "bash"]);
-        let asked = Asked::of(command.arg(&bash).args(words));
-        assert_eq!(asked.said, "", "{words:?}");
-        asked.out.lines().map(str::to_owned).collect::<Vec<_>>()
+        let asked = CommandOutput::of(command.arg(&bash).args(words));
+        assert_eq!(asked.stderr, "", "{words:?}");
+        asked.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let commands = shown_by_help("Commands:");
     let first = complete(&["tollgate", ""]);
@@ -168,9 +169,9 @@ pub(crate) fn shells_complete_the_commands() {
         fish.as_os_str(),
     ];
     if let Some(asked) = if_installed("fish", &arguments) {
-        assert_eq!(asked.said, "");
+        assert_eq!(asked.stderr, "");
         let mut offered: Vec<&str> = asked
-            .out
+            .stdout
             .lines()
             .filter_map(|line| line.split('\t').next())
             .filter(|word| !word.starts_with('-'))
@@ -193,29 +194,32 @@ pub(crate) fn shells_complete_the_commands() {
         zsh.as_os_str(),
     ];
     if let Some(asked) = if_installed("zsh", &arguments) {
-        assert_eq!(asked.said, "");
-        let mut words = asked.out.lines().filter_map(|line| line.split(':').next());
+        assert_eq!(asked.stderr, "");
+        let mut words = asked
+            .stdout
+            .lines()
+            .filter_map(|line| line.split(':').next());
         assert_eq!(words.next(), Some("_tollgate"));
         assert!(
             words.eq(commands.iter().map(String::as_str)),
             "{}",
-            asked.out
+            asked.stdout
         );
     }
 }
 
 /// What a shell answers, where there is this shell.
-fn if_installed(shell: &str, arguments: &[&OsStr]) -> Option<Asked> {
+fn if_installed(shell: &str, arguments: &[&OsStr]) -> Option<CommandOutput> {
     match Command::new(shell).arg("-c").arg("exit").status() {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        _ => Some(Asked::of(Command::new(shell).args(arguments))),
+        _ => Some(CommandOutput::of(Command::new(shell).args(arguments))),
     }
 }
 
 /// First words of the lines of help under a heading.
 fn shown_by_help(heading: &str) -> Vec<String> {
-    let help = Asked::of(Command::new(program()).arg("--help"));
-    help.out
+    let help = CommandOutput::of(Command::new(program()).arg("--help"));
+    help.stdout
         .lines()
         .skip_while(|line| *line != heading)
         .skip(1)
@@ -237,7 +241,7 @@ fn install(place: &Place, prefix: &str) -> PathBuf {
     }
     let script = Path::new(ROOT).join("scripts/install.sh");
     let mut command = Command::new("sh");
-    let installed = Asked::of(command.arg(script).arg(&place.own).arg(&root).arg(prefix));
-    assert_eq!((installed.code, installed.said.as_str()), (Some(0), ""));
+    let installed = CommandOutput::of(command.arg(script).arg(&place.own).arg(&root).arg(prefix));
+    assert_eq!((installed.code, installed.stderr.as_str()), (Some(0), ""));
     root
 }

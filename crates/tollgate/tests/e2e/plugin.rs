@@ -5,11 +5,11 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use support::wait::PATIENCE;
 
 use super::daemon::Daemon;
 use super::event::{self, Event};
@@ -22,8 +22,6 @@ const CONF: &str = "space_left = 2\nadmin_space_left = 1\nmax_restarts = 3\n";
 
 /// Room for some 250 events, and for what a step has.
 const SHORT_QUEUE: &str = "q_depth = 30\n";
-/// How long a test waits for what must come.
-const LONGEST: Duration = Duration::from_secs(10);
 
 fn rule(place: &Place) -> String {
     format!(
@@ -183,7 +181,7 @@ pub(crate) fn a_plugin_that_never_reads_loses_only_its_own_events() {
     // What still lay in the queue has come to it.
     let events = event::events(&fs::read(&log).unwrap());
     let told = usize::try_from(told_of_plugins(&events)).unwrap();
-    assert_eq!(told, not_given(&ended.said, "idle.conf"));
+    assert_eq!(told, not_given(&ended.output, "idle.conf"));
     assert_eq!(
         lines_with(&log, "op=lost-plugin-events plugin=\"idle.conf\""),
         lines_with(&log, "op=lost-")
@@ -192,9 +190,9 @@ pub(crate) fn a_plugin_that_never_reads_loses_only_its_own_events() {
     assert_eq!(lines_with(&log, " reason=\"too-slow\""), 1, "at the end");
     assert!(lines_with(&out, "op=lost-plugin-events") > 0, "others know");
     let full = "the queue of plugin idle.conf is full: events are lost to it";
-    assert!(ended.said.iter().any(|line| line.contains(full)));
-    assert!(not_given(&ended.said, "idle.conf") > 0);
-    assert_eq!(not_given(&ended.said, "copy.conf"), 0);
+    assert!(ended.output.iter().any(|line| line.contains(full)));
+    assert!(not_given(&ended.output, "idle.conf") > 0);
+    assert_eq!(not_given(&ended.output, "copy.conf"), 0);
 }
 
 pub(crate) fn what_a_slow_plugin_loses_is_counted_exactly() {
@@ -217,7 +215,7 @@ pub(crate) fn what_a_slow_plugin_loses_is_counted_exactly() {
     assert_eq!((ended.summary.written, ended.summary.lost), (2000, 0));
     let (given, lost) = (
         lines_with(&out, "type=SYSCALL "),
-        not_given(&ended.said, "slow.conf"),
+        not_given(&ended.output, "slow.conf"),
     );
     assert!(given > 0 && lost > 0, "given {given}, lost {lost}");
     assert_eq!(given + lost, 2000);
@@ -236,14 +234,13 @@ pub(crate) fn a_plugin_that_crashes_is_given_up_until_hup() {
     );
     let log = place.own.join("audit.log");
     let conf = format!("{CONF}log_format = RAW\n");
-    let mut daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
+    let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
     let mut events = 0;
     wait_for("the daemon to give up", || {
         place.workload().run(&rmdirs(1));
         events += 1;
-        daemon.listen();
         daemon
-            .has_said("plugin crash.conf has ended too often")
+            .has_printed("plugin crash.conf has ended too often")
             .then_some(())
     });
     assert_eq!(lines_with(&starts, "started"), 4, "and three times again");
@@ -255,9 +252,8 @@ pub(crate) fn a_plugin_that_crashes_is_given_up_until_hup() {
     wait_for("another two starts", || {
         place.workload().run(&rmdirs(1));
         events += 1;
-        daemon.listen();
         daemon
-            .has_said("plugin crash.conf has ended, and was started again: 1 of 1 times")
+            .has_printed("plugin crash.conf has ended, and was started again: 1 of 1 times")
             .then_some(())
     });
     let ended = daemon.end(Signal::SIGTERM);
@@ -285,7 +281,7 @@ pub(crate) fn stock_audisp_syslog_passes_events_on() {
     let conf = format!("{CONF}log_format = RAW\n");
     let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
     place.workload().run(&rmdirs(1));
-    socket.set_read_timeout(Some(LONGEST)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut buffer = vec![0; 1 << 16];
     let told = loop {
         let size = socket.recv(&mut buffer).unwrap();

@@ -7,14 +7,14 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::stat::fstat;
 use nix::unistd::pipe;
+use support::wait::PATIENCE;
 
-use super::daemon::{Asked, Daemon, program};
+use super::daemon::{CommandOutput, Daemon, program};
 use super::harness::wait_for;
 use super::place::Place;
 use super::step::{Step, step};
@@ -32,7 +32,6 @@ fn opens_tracepoints_by_perfmon() -> bool {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     level.trim().parse::<i32>().unwrap() <= 2
 }
-const LONGEST: Duration = Duration::from_secs(10);
 
 fn rule(place: &Place, call: &str) -> String {
     format!(
@@ -103,7 +102,7 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
     let (usual, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let few = most / 2;
     setrlimit(Resource::RLIMIT_NOFILE, few, most).unwrap();
-    let mut daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
+    let daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
     setrlimit(Resource::RLIMIT_NOFILE, usual, most).unwrap();
 
     let admin = (!opens_tracepoints_by_perfmon()).then_some(&SYS_ADMIN);
@@ -167,9 +166,9 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
         "m",
     ]);
     assert_eq!(added.code, Some(0), "{added:?}");
-    assert_eq!(daemon.auditctl(&["-l"]).out.lines().count(), 3);
+    assert_eq!(daemon.auditctl(&["-l"]).stdout.lines().count(), 3);
     let mut status = Command::new(program());
-    let status = Asked::of(status.args(["status", "--control"]).arg(&daemon.control));
+    let status = CommandOutput::of(status.args(["status", "--control"]).arg(&daemon.control));
     let admin = if opens_tracepoints_by_perfmon() {
         ""
     } else {
@@ -179,10 +178,10 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
         "capabilities audit_control audit_read bpf chown dac_read_search perfmon {admin}sys_nice \
          syslog, no new privileges, Landlock "
     );
-    assert!(status.out.contains(&confined), "{}", status.out);
+    assert!(status.stdout.contains(&confined), "{}", status.stdout);
 
     // It has given up to write where it did not write at its start, and says so.
-    if !status.out.contains("Landlock not") {
+    if !status.stdout.contains("Landlock not") {
         let elsewhere = place.work.join("socket");
         let lines = format!(
             "active = yes\npath = builtin_af_unix\nargs = 0600 {}\n",
@@ -191,12 +190,11 @@ pub(crate) fn a_running_daemon_has_few_rights_and_does_its_work() {
         fs::write(plugins.join("late.conf"), lines).unwrap();
         daemon.signal(Signal::SIGHUP);
         wait_for("the refusal", || {
-            daemon.listen();
             daemon
-                .has_said("plugin late.conf is left out: cannot listen on")
+                .has_printed("plugin late.conf is left out: cannot listen on")
                 .then_some(())
         });
-        assert!(daemon.has_said("started with: restart it"));
+        assert!(daemon.has_printed("started with: restart it"));
         assert!(!elsewhere.exists());
     }
     let ended = daemon.end(Signal::SIGTERM);
@@ -215,7 +213,7 @@ pub(crate) fn a_log_directory_that_becomes_a_link_is_refused() {
     let elsewhere = place.own.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let log = directory.join("audit.log");
-    let mut daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
+    let daemon = Daemon::start_configured(&place, &rule(&place, "rmdir"), &log, CONF);
     fs::rename(&directory, &moved).unwrap();
     symlink(&elsewhere, &directory).unwrap();
     place.workload().run(&[rmdir()]);
@@ -227,8 +225,7 @@ pub(crate) fn a_log_directory_that_becomes_a_link_is_refused() {
     });
     daemon.signal(Signal::SIGHUP);
     wait_for("the refusal", || {
-        daemon.listen();
-        daemon.has_said("is a symbolic link").then_some(())
+        daemon.has_printed("is a symbolic link").then_some(())
     });
     place.workload().run(&[rmdir()]);
     let ended = daemon.end(Signal::SIGTERM);
@@ -243,12 +240,12 @@ pub(crate) fn a_log_directory_that_becomes_a_link_is_refused() {
         .arg(place.own.join("rules"))
         .arg("--log")
         .arg(&log);
-    let refused = Asked::of(&mut again);
+    let refused = CommandOutput::of(&mut again);
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.said.contains("is a symbolic link"),
+        refused.stderr.contains("is a symbolic link"),
         "{}",
-        refused.said
+        refused.stderr
     );
 }
 
@@ -256,7 +253,7 @@ pub(crate) fn systemd_is_told_of_each_state() {
     let place = Place::new();
     let path = place.own.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(LONGEST)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let hear = |expected: &str| {
         let mut buffer = [0; 512];
         loop {

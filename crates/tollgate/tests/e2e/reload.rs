@@ -51,7 +51,7 @@ pub(crate) fn no_event_is_lost_or_doubled() {
     let place = Place::new();
     let file = place.file("file", "");
     let lists = lists(&place);
-    let mut daemon = Daemon::start(&place, &lists[0]);
+    let daemon = Daemon::start(&place, &lists[0]);
     let attached = calls::attached(daemon.pid());
     let settled = |daemon: &Daemon| {
         wait_for("only the first hooks to be attached", || {
@@ -106,7 +106,7 @@ pub(crate) fn hooks_follow_the_rules() {
     let place = Place::new();
     let id = place.id;
     let rule = |calls: &str| format!("-a always,exit -F arch=b64 -S {calls} -F uid={id} -k now\n");
-    let mut daemon = Daemon::start(&place, &rule("rmdir,mkdir"));
+    let daemon = Daemon::start(&place, &rule("rmdir,mkdir"));
     for (rules, expected) in [
         (
             rule("mkdir,unlink"),
@@ -143,7 +143,7 @@ pub(crate) fn rules_that_cannot_be_loaded_leave_the_old_ones() {
     let too_many: String = (0..1200)
         .map(|number| format!("-a always,exit -F arch=b64 -S rmdir -F a0={number}{fields}\n"))
         .collect();
-    let mut daemon = Daemon::start(&place, &old);
+    let daemon = Daemon::start(&place, &old);
     let attached = calls::attached(daemon.pid());
     for (number, (rules, why)) in [
         (
@@ -157,7 +157,7 @@ pub(crate) fn rules_that_cannot_be_loaded_leave_the_old_ones() {
     .enumerate()
     {
         assert!(!daemon.replace(rules), "{why}");
-        assert!(daemon.has_said(why), "{why}");
+        assert!(daemon.has_printed(why), "{why}");
         place.workload().run(&[
             step!("rmdir", "missing"),
             step!("openat", CWD, "missing", 0),
@@ -181,7 +181,7 @@ pub(crate) fn settings_of_rules_are_read_with_them() {
     let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k {key}\n");
     let settings = place.own.join("tollgate.toml");
     let set = |text: &str| fs::write(&settings, text).unwrap();
-    let mut daemon = Daemon::start_with_settings(&place, &rule("first"), "");
+    let daemon = Daemon::start_with_settings(&place, &rule("first"), "");
     // What is known only when a call has ended cannot be denied, and this engine denies nothing.
     let late = "-a always,exit -F arch=b64 -S mkdir -F exit=0 -k late\n";
     let rules = format!("{}{late}", rule("second"));
@@ -194,18 +194,18 @@ pub(crate) fn settings_of_rules_are_read_with_them() {
     ] {
         set(settings);
         assert!(!daemon.replace(&rules), "{why}");
-        assert!(daemon.has_said(why), "{why}");
+        assert!(daemon.has_printed(why), "{why}");
     }
     set("partial = true\n");
     assert!(daemon.replace(&rules));
     set("rules = 7\n");
     assert!(!daemon.replace(&rule("wrong")));
     let told = "what else has changed";
-    assert!(!daemon.has_said(told));
+    assert!(!daemon.has_printed(told));
     place.workload().run(&[step!("rmdir", "missing")]);
     set("delay_ms = 500\n");
     assert!(daemon.replace(&rule("last")));
-    assert!(daemon.has_said(told));
+    assert!(daemon.has_printed(told));
     place.workload().run(&[step!("rmdir", "missing")]);
     let stopped = daemon.stop();
     let keys: Vec<_> = stopped.events.iter().map(event::Event::key).collect();
@@ -239,10 +239,10 @@ pub(crate) fn rule_files_set_and_record_what_auditctl_does() {
     let place = Place::new();
     let id = place.id;
     let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -F uid={id} -k {key}\n");
-    let mut daemon = Daemon::start(&place, &format!("-r 2000\n-f 0\n-e 0\n{}", rule("old")));
-    assert!(daemon.has_said("auditing nothing: `-e 0` is in force, and 1 rules are loaded"));
+    let daemon = Daemon::start(&place, &format!("-r 2000\n-f 0\n-e 0\n{}", rule("old")));
+    assert!(daemon.has_printed("auditing nothing: `-e 0` is in force, and 1 rules are loaded"));
     let is_set = |daemon: &Daemon, expected: &[&str]| {
-        let status = daemon.auditctl(&["-s"]).out;
+        let status = daemon.auditctl(&["-s"]).stdout;
         for line in expected {
             assert!(status.lines().any(|told| told == *line), "{line}: {status}");
         }
@@ -286,7 +286,7 @@ pub(crate) fn rule_files_set_and_record_what_auditctl_does() {
     assert_eq!(back.code, Some(255), "{back:?}");
     place.workload().run(&[step!("rmdir", "missing")]);
     let Account { log, .. } = daemon.end(Signal::SIGTERM);
-    let events = event::but_changes(&fs::read(log).unwrap());
+    let events = event::without_changes(&fs::read(log).unwrap());
     let keys: Vec<_> = events.iter().map(event::Event::key).collect();
     assert_eq!(keys, [Some("locked".into())]);
 }

@@ -239,7 +239,10 @@ pub(crate) fn results_are_left_out_where_no_rule_asks() {
         .iter()
         .find(|event| event.syscall("syscall") == "59")
         .unwrap();
-    assert_eq!(exec.arguments().args, [b"cat".as_slice(), b"/etc/hostname"]);
+    assert_eq!(
+        exec.arguments().unwrap().args,
+        [b"cat".as_slice(), b"/etc/hostname"]
+    );
 
     let asks = "-a always,exit -F arch=b64 -S openat -F success=0 -k failed\n\
                 -a always,exit -F arch=b64 -S execve -k x\n";

@@ -1,5 +1,5 @@
 //! One command, two auditors: what `tollgate run` writes of it is what the kernel's own audit writes, but
-//! for the differences that `known_run.txt` lists.
+//! for the differences in `tests/differential/known.toml`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,12 +7,11 @@ use std::fs;
 use bstr::ByteSlice as _;
 
 use super::cases::{cases, failing, names};
-use super::differential::{Difference, differences};
+use super::differential::expect_permitted;
 use super::event::Event;
 use super::exec::execve;
 use super::harness::needs;
 use super::kernel_audit::{KernelAudit, Lock};
-use super::known::Known;
 use super::place::Place;
 use super::run::{Run, workload_words};
 use super::step::{CWD, Step, step};
@@ -104,26 +103,7 @@ pub(crate) fn kernel_and_run_agree() {
     needs(!theirs.is_empty(), "a kernel audit that sends events");
     assert!(theirs.len() > 60, "{} events", theirs.len());
 
-    let mut known = Known::all(include_str!("known_run.txt"));
-    let unknown: Vec<(Difference, String)> = differences(&theirs, &ours)
-        .into_iter()
-        .filter(|(difference, _)| !known.iter_mut().any(|known| known.permits(difference)))
-        .collect();
-    let text: String = unknown
-        .iter()
-        .map(|(difference, events)| format!("{difference}\n{events}\n"))
-        .collect();
-    assert!(
-        unknown.is_empty(),
-        "{} differences that are not permitted:\n{text}",
-        unknown.len()
-    );
-    for known in &known {
-        assert!(
-            known.was_used(),
-            "no event shows this difference any more: {known}"
-        );
-    }
+    expect_permitted("run", &theirs, &ours);
 }
 
 /// Addresses given and got.

@@ -4,7 +4,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 
-use super::daemon::{Account, Asked, Daemon};
+use super::daemon::{Account, CommandOutput, Daemon};
 use super::kernel_audit::{Lock, State, auditctl};
 use super::place::Place;
 
@@ -83,7 +83,11 @@ pub(crate) fn what_is_shown_is_what_stock_auditctl_shows() {
     let daemon = Daemon::start(&place, "");
     let version = installed();
     let ours = |words: &[&str]| {
-        let Asked { code, out, said } = daemon.auditctl(&[&["--compat", version], words].concat());
+        let CommandOutput {
+            code,
+            stdout: out,
+            stderr: said,
+        } = daemon.auditctl(&[&["--compat", version], words].concat());
         assert_eq!((code, said.as_str()), (Some(0), ""), "{words:?}: {out}");
         out
     };

@@ -12,9 +12,10 @@ use nix::poll::{PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 use super::calls;
-use super::daemon::{Account, Asked, Daemon, program};
+use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event;
 use super::harness::needs;
+use super::harness::wait_for;
 use super::outside::{BPF_STATS, Setting};
 use super::place::Place;
 use super::step::step;
@@ -54,7 +55,8 @@ pub(crate) fn names(pins: &Path) -> Vec<String> {
     names.filter(|name| !name.starts_with("plan-")).collect()
 }
 
-fn pause(time: Duration) {
+/// Lets time pass where the time itself is what the test varies, or limits a load.
+fn delay(time: Duration) {
     poll(&mut [], PollTimeout::try_from(time).unwrap()).unwrap();
 }
 
@@ -66,8 +68,17 @@ struct Load {
 
 impl Load {
     const OPENS: u32 = 50;
-    /// Between two programs: the ring must have room for all that happens until a daemon has started.
-    const PAUSE: Duration = Duration::from_millis(10);
+    /// Between two programs, so that the ring has room for all events until the next daemon has started.
+    const INTERVAL: Duration = Duration::from_millis(10);
+
+    /// Waits until a number of programs more have run.
+    #[track_caller]
+    fn wait_for_programs(&self, more: u32) {
+        let wanted = self.opens.load(Ordering::Relaxed) + more * Self::OPENS;
+        wait_for("more opens", || {
+            (self.opens.load(Ordering::Relaxed) >= wanted).then_some(())
+        });
+    }
 
     /// Runs two of them while `body` does something; how often they have opened the file.
     fn during(place: &Place, file: &Path, body: impl FnOnce(&Self)) -> usize {
@@ -81,7 +92,7 @@ impl Load {
                     while !load.stop.load(Ordering::Relaxed) {
                         place.workload().burst(file, Self::OPENS);
                         load.opens.fetch_add(Self::OPENS, Ordering::Relaxed);
-                        pause(Self::PAUSE);
+                        delay(Self::INTERVAL);
                     }
                 });
             }
@@ -129,16 +140,17 @@ pub(crate) fn what_a_killed_daemon_leaves_is_written_once() {
     let rules = opens(&place, "once");
     let mut daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
     let mut ended = None;
-    let made = Load::during(&place, &file, |_load| {
+    let made = Load::during(&place, &file, |load| {
         for round in 1..=KILLED {
-            // At another instant of what it does each time.
-            pause(Duration::from_micros(20_000 + 7_919 * round));
+            load.wait_for_programs(2);
+            // At another instant of its work each time.
+            delay(Duration::from_micros(7_919 * round % 10_000));
             daemon.signal(Signal::SIGKILL);
             daemon.wait();
-            // A gap in which events are made.
-            pause(Duration::from_millis(round * 5));
+            // Events without a daemon.
+            load.wait_for_programs(u32::try_from(round).unwrap() / 2);
             daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-            assert!(daemon.has_said("goes on where the daemon before this one has ended"));
+            assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
         }
         ended = Some(daemon);
     });
@@ -161,26 +173,26 @@ pub(crate) fn other_rules_are_put_in_force_without_a_gap() {
     );
     let mut daemon = Daemon::start_pinned(&place, &opens(&place, "first"), &bpf.pins());
     let mut ended = None;
-    let made = Load::during(&place, &file, |_load| {
+    let made = Load::during(&place, &file, |load| {
         // Who leaves when asked, and who is killed, is followed in the same way.
         for (signal, rules) in [
             (Signal::SIGQUIT, other.clone()),
             (Signal::SIGKILL, opens(&place, "third")),
             (Signal::SIGQUIT, other),
         ] {
-            pause(Duration::from_millis(50));
+            load.wait_for_programs(4);
             if signal == Signal::SIGQUIT {
-                let said = daemon.end(signal).said;
+                let said = daemon.end(signal).output;
                 let goes_on = said.iter().any(|line| line.contains("what audits goes on"));
                 assert!(goes_on, "{said:?}");
             } else {
                 daemon.signal(signal);
                 daemon.wait();
             }
-            pause(Duration::from_millis(50));
+            load.wait_for_programs(4);
             daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
         }
-        pause(Duration::from_millis(50));
+        load.wait_for_programs(4);
         ended = Some(daemon);
     });
     let Account { summary, log, .. } = ended.unwrap().end(Signal::SIGTERM);
@@ -219,7 +231,8 @@ pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
     let made = Load::during(&place, &file, |_load| {
         for round in 1..=KILLED {
             daemon.begin_to_replace(&more);
-            pause(Duration::from_micros(1_300 * round * round / 4));
+            // At another instant of the replacement each time.
+            delay(Duration::from_micros(1_300 * round * round / 4));
             daemon.signal(Signal::SIGKILL);
             daemon.wait();
             daemon = Daemon::start_pinned(&place, &plain, &bpf.pins());
@@ -227,7 +240,7 @@ pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
         ended = Some(daemon);
     });
     let daemon = ended.unwrap();
-    super::harness::wait_for("only the first hooks to be pinned", || {
+    wait_for("only the first hooks to be pinned", || {
         (links() == first).then_some(())
     });
     let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
@@ -242,23 +255,23 @@ pub(crate) fn an_orderly_end_leaves_nothing_pinned() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
         assert_ne!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
-        let status = Asked::of(
+        let status = CommandOutput::of(
             Command::new(program())
                 .args(["status", "--control"])
                 .arg(&daemon.control),
         );
         let line = format!("pinned      {}\n", bpf.pins().display());
-        assert!(status.out.contains(&line), "{status:?}");
+        assert!(status.stdout.contains(&line), "{status:?}");
         assert_eq!(daemon.end(signal).code, Some(0));
         assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0, "{signal}");
     }
     // What one has left that nobody follows is taken away by hand, and audits no more.
     let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
     let log = daemon.log.clone();
-    let unpin = || Asked::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
+    let unpin = || CommandOutput::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
     let busy = unpin();
     assert_eq!(busy.code, Some(1), "{busy:?}");
-    assert!(busy.said.contains("another daemon uses"), "{busy:?}");
+    assert!(busy.stderr.contains("another daemon uses"), "{busy:?}");
     daemon.signal(Signal::SIGKILL);
     daemon.wait();
     let before = fs::read(&log).unwrap().len();
@@ -267,7 +280,7 @@ pub(crate) fn an_orderly_end_leaves_nothing_pinned() {
     assert_eq!(gone.code, Some(0), "{gone:?}");
     assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
     let daemon = Daemon::start_pinned(&place, &opens(&place, "end"), &bpf.pins());
-    assert!(!daemon.has_said("goes on where the daemon"));
+    assert!(!daemon.has_printed("goes on where the daemon"));
     daemon.end(Signal::SIGTERM);
     assert_eq!(fs::read(&log).unwrap().len(), before, "nothing was left");
 }
@@ -277,7 +290,7 @@ pub(crate) fn needs_no_guard() {
     let place = Place::new();
     // Not pinned, a guard ends with its daemon.
     let trial = Daemon::start(&place, &format!("{}-e 2\n", opens(&place, "trial")));
-    let said = trial.end(Signal::SIGTERM).said;
+    let said = trial.end(Signal::SIGTERM).output;
     let guards = said.iter().any(|line| line.contains("tools are kept from"));
     needs(
         !guards,
@@ -295,16 +308,18 @@ pub(crate) fn what_is_locked_goes_on_after_its_daemon() {
     let daemon = Daemon::start_pinned(&place, &locked, &bpf.pins());
     place.workload().burst(&file, 10);
     let lock = daemon.control.with_file_name("locked");
-    let said = daemon.end(Signal::SIGTERM).said;
+    let said = daemon.end(Signal::SIGTERM).output;
     assert!(
         said.iter().any(|line| line.contains("what audits goes on")),
         "{said:?}"
     );
     place.workload().burst(&file, 10);
-    let unpin = Asked::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
+    let unpin = CommandOutput::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
     assert_eq!(unpin.code, Some(1), "{unpin:?}");
     assert!(
-        unpin.said.contains("locked until the machine starts again"),
+        unpin
+            .stderr
+            .contains("locked until the machine starts again"),
         "{unpin:?}"
     );
     // What is pinned says it as well.
@@ -314,7 +329,7 @@ pub(crate) fn what_is_locked_goes_on_after_its_daemon() {
         "the rule files are not read",
         "goes on where the daemon before this one",
     ] {
-        assert!(daemon.has_said(said), "not said: {said}");
+        assert!(daemon.has_printed(said), "not said: {said}");
     }
     place.workload().burst(&file, 10);
     let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
@@ -348,7 +363,7 @@ pub(crate) fn restarts_add_nothing() {
         });
         daemon.wait();
         daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-        assert!(daemon.has_said("goes on where the daemon before this one"));
+        assert!(daemon.has_printed("goes on where the daemon before this one"));
     }
     let [_, settled, later @ ..] = &*pinned else {
         panic!("{pinned:?}");
@@ -372,7 +387,7 @@ pub(crate) fn what_cannot_be_read_is_not_misread() {
     place.workload().burst(&file, 100);
     calls::poke(&bpf.pins().join("header"), WIRE, 4711);
     let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-    assert!(daemon.has_said("its events are in format 4711, and this version reads format"));
+    assert!(daemon.has_printed("its events are in format 4711, and this version reads format"));
     place.workload().burst(&file, 10);
     let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);
     assert_eq!(summary.lost, 0, "{summary:?}");
@@ -403,7 +418,7 @@ pub(crate) fn another_build_writes_what_it_finds() {
     place.workload().burst(&file, 1000);
     calls::poke(&bpf.pins().join("header"), OBJECT, 4711);
     let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-    assert!(daemon.has_said("had other programs"));
+    assert!(daemon.has_printed("had other programs"));
     place.workload().burst(&file, 10);
     let Account { log, .. } = daemon.end(Signal::SIGTERM);
     each_once(&log, &file, 1110);
@@ -414,7 +429,7 @@ pub(crate) fn one_daemon_at_a_time_uses_what_is_pinned() {
     let bpf = Bpf::mount(&place);
     let rules = opens(&place, "one");
     let daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
-    let second = Asked::of(
+    let second = CommandOutput::of(
         Command::new(program())
             .args(["daemon", "--foreground", "--no-control", "--rules"])
             .arg(place.own.join("rules"))
@@ -424,7 +439,7 @@ pub(crate) fn one_daemon_at_a_time_uses_what_is_pinned() {
             .arg(bpf.pins()),
     );
     assert_eq!(second.code, Some(1), "{second:?}");
-    assert!(second.said.contains("another daemon uses"), "{second:?}");
+    assert!(second.stderr.contains("another daemon uses"), "{second:?}");
     place
         .workload()
         .run(&[step!("openat", libc::AT_FDCWD, "missing", 0)]);

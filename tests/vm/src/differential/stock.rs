@@ -8,16 +8,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, ensure};
 use audit::record::decode;
 use bstr::ByteSlice as _;
+use support::answers::{self, Both, Logs, Outcome};
+use support::compare::compare;
+use support::event;
+use support::permitted::{Permitted, Setting};
+use support::wait::wait_for;
 
-use super::answers::{self, Both, Logs, Outcome};
-use super::compare::compare;
 use super::kernel::KernelAudit;
-use super::known::{Known, Setting};
 use super::steps::{self, Run};
 use super::{B64, GROUP, KEY, SESSION};
-use super::{exec, line_of_kernel, log_of, namespace, open};
+use super::{events_of, exec, line_of_kernel, namespace, open};
 use crate::daemon::Daemon;
-use crate::suite::wait_for;
 
 const WALK: &str = "/bin/walk";
 const SAY: &str = "/bin/say";
@@ -58,21 +59,25 @@ pub(super) fn programs_answer_the_same(daemon: &Daemon) -> anyhow::Result<()> {
         .flat_map(|(_, pids)| pids)
         .copied()
         .collect();
-    let calls = log_of(daemon, &pids)?;
+    let calls = events_of(daemon, &pids)?;
     mark(daemon, "end-of-run")?;
     let theirs = audit.stop()?;
-    let ours = daemon.text()?;
+    let by_kernel = event::parse_interleaved(&theirs)?;
+    let ours = daemon.log_text()?;
 
     let mut events: Vec<Both> = Vec::new();
     for (test, pids) in &families {
-        let comparison = compare(&theirs, &calls, pids)?;
-        let mut known = Known::read(Setting {
+        let comparison = compare(&by_kernel, &calls, pids);
+        let mut permitted = Permitted::records(Setting {
             test,
             line: &line,
             engine: SESSION.engine,
         })?;
         for difference in comparison.pairs.iter().flat_map(|pair| &pair.differences) {
-            ensure!(known.permits(difference), "not permitted: {difference}");
+            ensure!(
+                permitted.permits_difference(difference),
+                "not permitted: {difference}"
+            );
         }
         events.extend(comparison.both);
     }
@@ -117,7 +122,9 @@ fn mark(daemon: &Daemon, text: &str) -> anyhow::Result<()> {
         status.context("cannot start auditctl")?.success(),
         "auditctl"
     );
-    wait_for(text, || Ok(daemon.text()?.contains_str(text).then_some(())))
+    wait_for(text, || {
+        Ok(daemon.log_text()?.contains_str(text).then_some(()))
+    })
 }
 
 /// Messages of one who logs in.

@@ -4,13 +4,14 @@
 //! Without the object there is no event at all, so that these are looked for in tollgate's log.
 
 use anyhow::ensure;
+use support::event::{self, Event};
+use support::wait::wait_for;
 
 use super::steps::{self, Run, Step, Who, step};
 use super::uring::{self, Worker};
 use crate::daemon::Daemon;
-use crate::event::{self, Event};
 use crate::program::{Arg, Entry};
-use crate::suite::{Rules, Session, wait_for};
+use crate::suite::{Rules, Session};
 
 pub(crate) const SESSION: Session = Session {
     name: "differential_uring_watched",
@@ -38,9 +39,9 @@ fn logged(daemon: &Daemon, test: &str, runs: &[Run]) -> anyhow::Result<Vec<Event
         let pid = pid.to_string();
         let is_end = |event: &Event| event.summary().starts_with("exit");
         let mut events = wait_for("the end of the process in the log", || {
-            let mut events = event::events(&daemon.text()?)?;
+            let mut events = event::parse(&daemon.log_text()?)?;
             events.retain(|event| {
-                event.is_of_tollgate()
+                event.is_from_tollgate()
                     && ["SYSCALL", "URINGOP"]
                         .map(|kind| event.field(kind, "pid"))
                         .contains(&pid)

@@ -19,9 +19,9 @@ use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
 use super::{message, shown, usage};
 use crate::control::client::Client;
-use crate::control::rule::Text;
 use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
 use crate::host::ThisMachine;
+use crate::json_bytes::JsonBytes;
 use crate::rule_files;
 
 /// Status when rules may not be changed, or nobody can be asked.
@@ -202,13 +202,13 @@ impl<'s> Live<'s> {
                 self.show_feature(&settings);
             }
             Asked::Message(text) => {
-                let text = Text::new(&message::text(text));
+                let text = JsonBytes::new(&message::text(text));
                 self.plain(Request::Message(text), "user message")?;
             }
             Asked::Equivalent { mount, subtree } => {
                 let request = Request::Equivalent {
-                    mount: Text::new(mount),
-                    subtree: Text::new(subtree),
+                    mount: JsonBytes::new(mount),
+                    subtree: JsonBytes::new(subtree),
                 };
                 self.plain(request, "make_equivalent")?;
             }

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use engine::Pins;
+use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
-use crate::control::rule::Text;
+use crate::control::change_records::Author;
+use crate::control::lock_file::{LockFile, Locked};
+use crate::control::rule_store::{self as store, Store};
 use crate::control::server::Server;
-use crate::daemon::change::Author;
-use crate::daemon::live::Live;
-use crate::daemon::locked::{LockFile, Locked};
-use crate::daemon::store::{self, Store};
+use crate::daemon::pipeline_handle::Live;
 use crate::host::Planner;
+use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
 use crate::rule_files;
-use crate::sink::journal::Keep;
+use crate::sinks::audit_log::Keep;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
@@ -25,7 +25,7 @@ pub(super) fn store(
     settings: &mut Settings,
     keep: &mut Keep,
     server: Option<&Server>,
-    pins: Option<&Pins>,
+    pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Option<Store>> {
     let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
     let tick_ns = Duration::from(tick).as_nanos().max(1);
@@ -34,7 +34,7 @@ pub(super) fn store(
         // What is locked is for one daemon alone: this one from now on.
         pins.claim().context("cannot use what is pinned")?;
     }
-    let lock = LockFile::beside(server.map(Server::path), pins.map(Pins::path))?;
+    let lock = LockFile::beside(server.map(Server::path), pins.map(PinDirectory::path))?;
     if let Some(locked) = lock.read()? {
         info(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \
@@ -66,7 +66,7 @@ pub(super) fn store(
 /// Has the daemon see calls, and keep its log, as the one before it did; says which settings are not taken.
 fn hold(locked: &Locked, settings: &mut Settings, keep: &mut Keep) -> anyhow::Result<()> {
     let mut others = locked.means.others(settings.means);
-    let denies = settings.rules.deny.iter().map(|key| Text::new(key));
+    let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());
     }

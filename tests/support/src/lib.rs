@@ -1,0 +1,14 @@
+//! What the end-to-end tests (`crates/tollgate/tests`) and the tests on other kernels (`tests/vm`)
+//! share.
+//!
+//! Everything returns errors: a panic in the first process of a test machine ends the machine. The
+//! end-to-end tests unwrap.
+
+#![forbid(unsafe_code)]
+
+pub mod answers;
+pub mod compare;
+pub mod daemon;
+pub mod event;
+pub mod permitted;
+pub mod wait;

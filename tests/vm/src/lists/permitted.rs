@@ -1,0 +1,56 @@
+//! Permitted differences between what the kernel's audit and tollgate choose to record:
+//! `tests/differential/lists.toml`, which explains the fields.
+
+use serde::Deserialize;
+use support::permitted::Permitted;
+
+use super::choice::{Difference, Side};
+
+const TABLE: &str = include_str!("../../../differential/lists.toml");
+
+/// One permitted difference.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChoiceEntry {
+    engine: Option<String>,
+    calls: Option<Vec<String>>,
+    exits: Option<Vec<String>>,
+    sides: Option<Vec<Side>>,
+    key: Option<String>,
+    rules: Vec<String>,
+    /// Why they differ.
+    pub(super) reason: String,
+}
+
+/// The entries for one engine. No run needs every entry.
+///
+/// # Errors
+/// The file is malformed.
+pub(super) fn for_engine(engine: &str) -> anyhow::Result<Permitted<ChoiceEntry>> {
+    let mut permitted = Permitted::<ChoiceEntry>::parse("tests/differential/lists.toml", TABLE)?;
+    permitted.retain(|entry| entry.engine.as_deref().is_none_or(|named| named == engine));
+    Ok(permitted)
+}
+
+impl ChoiceEntry {
+    /// Whether it permits a difference under these rules.
+    pub(super) fn permits(&self, rules: &[String], difference: &Difference) -> bool {
+        let choice = &difference.choice;
+        self.calls
+            .as_ref()
+            .is_none_or(|calls| calls.contains(&choice.call))
+            && self.key.as_ref().is_none_or(|key| *key == difference.key)
+            && self
+                .sides
+                .as_ref()
+                .is_none_or(|sides| sides.contains(&difference.side))
+            && self
+                .exits
+                .as_ref()
+                .is_none_or(|exits| exits.iter().any(|exit| Some(exit) == choice.exit.as_ref()))
+            && self
+                .rules
+                .iter()
+                .any(|part| rules.iter().any(|line| line.contains(part)))
+    }
+}
