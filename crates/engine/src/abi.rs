@@ -300,7 +300,7 @@ pub(crate) use word;
 
 #[cfg(test)]
 mod tests {
-    use audit::plan::filesystem::Filesystems;
+    use audit::plan::filesystem_list::FilesystemList;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
@@ -472,7 +472,7 @@ mod tests {
             ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
             ("WIRE_OBJECT_FS_EXCLUDED", u64::from(OBJECT_FS_EXCLUDED)),
             ("WIRE_OBJECT_REMOVED", u64::from(OBJECT_REMOVED)),
-            ("WIRE_FILESYSTEMS", Filesystems::MOST as u64),
+            ("WIRE_FILESYSTEMS", FilesystemList::MOST as u64),
             ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
             ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
             ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Sides};
+use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
@@ -71,7 +71,7 @@ pub struct Engine<'s> {
     room: MapCapacity,
     seed: u64,
     /// How calls are seen by the plan in force.
-    sides: Sides,
+    sides: HookSelection,
     fast_path: FastPath,
     epoch: Epoch,
     /// What the keys of the watches in the maps hold.
@@ -104,7 +104,7 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let sides = Sides::of(plan, kind, kernel);
+        let sides = HookSelection::of(plan, kind, kernel);
         limits::check(plan, sides)?;
         let compiled = compile::compile(plan, sides);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
@@ -170,7 +170,7 @@ impl<'s> Engine<'s> {
     fn from_objects(
         objects: Objects<'s>,
         kind: EngineKind,
-        sides: Sides,
+        sides: HookSelection,
         checkpoint: Arc<Checkpoint>,
     ) -> Result<Self, EngineError> {
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };

@@ -29,7 +29,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::event::Time;
+use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
@@ -117,7 +117,7 @@ pub(crate) struct Shown {
     pub(crate) words: Vec<u64>,
     /// Of the rules that chose it.
     pub(crate) keys: Arc<RuleKeys>,
-    pub(crate) time: Time,
+    pub(crate) time: Timestamp,
     pub(crate) serial: Serial,
 }
 

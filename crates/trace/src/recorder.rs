@@ -8,13 +8,13 @@ mod sockaddr;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use audit::event::{Argv, Event, Inode, Time, reported_exit, succeeded};
+use audit::event::{Argv, Event, Inode, Timestamp, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
-use audit::plan::address::{self, Address};
-use audit::plan::eval::{Observed, ObservedObject};
-use audit::plan::shape::{self, Effect, Object, Place};
+use audit::plan::eval::{EventFacts, ObjectFacts};
+use audit::plan::objects::{self as plan_objects, ObjectArg, ObjectEffect, ObjectRef};
+use audit::plan::sockaddr::{self as plan_sockaddr, SyscallSockaddr};
 use audit::plan::verdict::Verdict;
-use audit::plan::{Call, CallPlan, Facts, Plan, Subject, hook};
+use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
 use audit::table;
 use nix::errno::Errno;
 use nix::sys::stat::stat;
@@ -53,12 +53,12 @@ pub struct RunStats {
 #[derive(Clone, Copy, Debug)]
 struct SyscallTraits {
     name: &'static str,
-    objects: &'static [Object],
+    objects: &'static [ObjectArg],
     /// The supervisor waits for its end.
     wants_result: bool,
     is_exec: bool,
     /// The socket address that it may have.
-    address: Option<Address>,
+    address: Option<SyscallSockaddr>,
     groups: bool,
     paths: PathLookup,
 }
@@ -66,7 +66,7 @@ struct SyscallTraits {
 /// Makes events of stopped calls.
 pub(crate) struct Recorder<'a, O> {
     plan: &'a Plan,
-    traits: HashMap<Call, SyscallTraits>,
+    traits: HashMap<SyscallId, SyscallTraits>,
     observer: &'a mut O,
     pub(crate) tasks: Tasks,
     serial: Serial,
@@ -79,7 +79,7 @@ pub(crate) struct Recorder<'a, O> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SyscallEntry {
     pub(crate) tid: Pid,
-    pub(crate) call: Call,
+    pub(crate) call: SyscallId,
     pub(crate) args: [u64; 6],
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct PendingSyscall {
     stop: SyscallEntry,
     /// Its end is to be waited for.
     pub(crate) wants_result: bool,
-    time: Time,
+    time: Timestamp,
     objects: Vec<NamedObject>,
     cwd: Option<Vec<u8>>,
     open_how_flags: u64,
@@ -120,7 +120,7 @@ pub(crate) enum SyscallResult {
 impl<'a, O: Observer> Recorder<'a, O> {
     pub(crate) fn new(plan: &'a Plan, results: ResultCapture, observer: &'a mut O) -> Self {
         let traits = plan
-            .calls
+            .syscalls
             .iter()
             .map(|(call, rules)| (*call, SyscallTraits::of(*call, rules, results)))
             .collect();
@@ -167,7 +167,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
     /// An exec is tried, which some rule names or none: see [`Self::warn_setuid`].
     pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
         let SyscallEntry { tid, call, args } = stop;
-        let traits = SyscallTraits::of(call, &CallPlan::default(), ResultCapture::IfTested);
+        let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
         let named = object::named(traits.objects, traits.name, &args, Memory(tid));
         let mut program = None;
         if let (Ok(mut named), Ok(thread)) =
@@ -207,7 +207,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         };
         if let Some(address) = traits.address {
             let (arch, args) = (call.arch, args);
-            pending.address = sockaddr::Call {
+            pending.address = sockaddr::SockaddrArgs {
                 address,
                 arch,
                 args,
@@ -216,9 +216,9 @@ impl<'a, O: Observer> Recorder<'a, O> {
             .read_given();
             let named = pending.address.as_deref().and_then(sockaddr::file_name);
             let effect = if traits.name == "bind" {
-                Effect::Create
+                ObjectEffect::Create
             } else {
-                Effect::Use
+                ObjectEffect::Use
             };
             pending
                 .objects
@@ -245,7 +245,8 @@ impl<'a, O: Observer> Recorder<'a, O> {
         };
         if let Ok(thread) = thread {
             for object in &mut pending.objects {
-                object.may_create = creates && matches!(object.object.place, Place::Opened { .. });
+                object.may_create =
+                    creates && matches!(object.object.place, ObjectRef::Opened { .. });
                 object.before(thread, traits.paths, traits.wants_result);
                 object.may_create &= object.inode.is_none();
             }
@@ -284,7 +285,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let known = CompletedSyscall::of(pending, end, &found, &traits);
         let observed_objects = known.observed();
         let task = found.who.task(found.image);
-        let observed = Observed {
+        let observed = EventFacts {
             arch: call.arch,
             syscall: call.syscall,
             exit: known.exit,
@@ -334,11 +335,11 @@ impl<'a, O: Observer> Recorder<'a, O> {
                 bytes: &arguments.bytes,
             }),
             sockaddr: known.pending.address.as_deref(),
-            details: [].into_iter().collect(),
+            aux_records: [].into_iter().collect(),
             cwd: if items.is_empty() { None } else { cwd },
             items,
             proctitle: found.image.title(),
-            background: None,
+            task_context: None,
         };
         self.observer.on_event(&event);
         self.serial = self.serial.next();
@@ -377,17 +378,17 @@ impl CompletedSyscall {
         let moves = pending
             .objects
             .iter()
-            .any(|object| object.object.effect == Effect::Delete);
+            .any(|object| object.object.effect == ObjectEffect::Delete);
         for object in &mut pending.objects {
             match (object.object.place, object.object.effect) {
-                (Place::Opened { .. }, _) => object.opened(found.thread, exit, traits.paths),
-                (_, Effect::Create) if succeeded(exit) && !moves => object.made(found.thread),
+                (ObjectRef::Opened { .. }, _) => object.opened(found.thread, exit, traits.paths),
+                (_, ObjectEffect::Create) if succeeded(exit) && !moves => object.made(found.thread),
                 _ => {}
             }
         }
         if let (Some(address), None) = (traits.address, &pending.address) {
             let (arch, memory) = (call.arch, Memory(tid));
-            pending.address = sockaddr::Call {
+            pending.address = sockaddr::SockaddrArgs {
                 address,
                 arch,
                 args,
@@ -413,19 +414,19 @@ impl CompletedSyscall {
     }
 
     /// Objects that rules may ask about: those that have an item.
-    fn observed(&self) -> Vec<ObservedObject<'_>> {
+    fn observed(&self) -> Vec<ObjectFacts<'_>> {
         let mut all = Vec::new();
         for object in &self.pending.objects {
-            if object.object.effect != Effect::Use || object.may_create {
-                all.push(ObservedObject {
+            if object.object.effect != ObjectEffect::Use || object.may_create {
+                all.push(ObjectFacts {
                     path: &object.parent_path,
                     name: None,
                     inode: object.parent,
                     label: None,
                 });
             }
-            if !matches!(object.object.place, Place::Text(_)) {
-                all.push(ObservedObject {
+            if !matches!(object.object.place, ObjectRef::Text(_)) {
+                all.push(ObjectFacts {
                     path: &object.path,
                     name: object.name.as_deref(),
                     inode: object.inode,
@@ -433,7 +434,7 @@ impl CompletedSyscall {
                 });
             }
         }
-        all.extend(self.interpreters.iter().map(|interpreter| ObservedObject {
+        all.extend(self.interpreters.iter().map(|interpreter| ObjectFacts {
             path: &interpreter.path,
             name: Some(&interpreter.name),
             inode: interpreter.inode,
@@ -444,24 +445,24 @@ impl CompletedSyscall {
 }
 
 impl SyscallTraits {
-    fn of(call: Call, rules: &CallPlan, results: ResultCapture) -> Self {
+    fn of(call: SyscallId, rules: &SyscallPlan, results: ResultCapture) -> Self {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         Self {
             name,
-            objects: shape::objects(call.arch, call.syscall),
+            objects: plan_objects::objects(call.arch, call.syscall),
             wants_result: hook::returns(call)
                 && (results == ResultCapture::Always || call_asks_for_result(rules)),
             is_exec: hook::starts(call),
-            address: address::of(call.arch, call.syscall),
+            address: plan_sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
             paths: paths(rules),
         }
     }
 }
 
-fn paths(rules: &CallPlan) -> PathLookup {
+fn paths(rules: &SyscallPlan) -> PathLookup {
     let mut tests = rules.slots.iter().flat_map(|slot| &slot.tests);
-    if tests.any(|test| matches!(test.subject, Subject::Path | Subject::Dir)) {
+    if tests.any(|test| matches!(test.operand, Operand::Path | Operand::Dir)) {
         PathLookup::Wanted
     } else {
         PathLookup::Unneeded
@@ -481,18 +482,18 @@ fn creates(name: &str, args: &[u64; 6], how: u64) -> bool {
 }
 
 /// The clock that the kernel's audit uses.
-pub(crate) fn coarse_time() -> Time {
+pub(crate) fn coarse_time() -> Timestamp {
     let coarse_time =
         clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(Duration::ZERO, Duration::from);
-    Time {
+    Timestamp {
         sec: coarse_time.as_secs(),
         milli: u16::try_from(coarse_time.subsec_millis()).unwrap_or(0),
     }
 }
 
 /// The call as the kernel tells it: machine and number.
-pub(crate) const fn call(arch: u32, number: u32) -> Call {
-    Call {
+pub(crate) const fn call(arch: u32, number: u32) -> SyscallId {
+    SyscallId {
         arch: Arch(arch),
         syscall: Syscall(number),
     }

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 
-use audit::event::{Task, Time};
+use audit::event::{Task, Timestamp};
 use audit::ids::Auid;
 use bstr::ByteSlice as _;
 use nix::errno::Errno;
@@ -60,7 +60,7 @@ pub(crate) struct ProcessImage {
     auid: u32,
     ses: u32,
     tty: Vec<u8>,
-    read: Option<Time>,
+    read: Option<Timestamp>,
     /// This thread is about to become another program, or to fail: what is read now may be of either.
     exec_pending: Option<Pid>,
 }
@@ -98,7 +98,7 @@ impl Tasks {
     pub(crate) fn lookup(
         &mut self,
         tid: Pid,
-        time: Time,
+        time: Timestamp,
         groups: bool,
     ) -> io::Result<TaskView<'_>> {
         if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid.as_raw()) {
@@ -148,7 +148,7 @@ impl Tasks {
     pub(crate) fn thread(
         &mut self,
         tid: Pid,
-        time: Time,
+        time: Timestamp,
         execs: ExecTracking,
     ) -> io::Result<&Thread> {
         let known = self.threads.get(&tid.as_raw());
@@ -179,7 +179,7 @@ impl Tasks {
     }
 
     /// The thread's process may run another program from now on.
-    pub(crate) fn exec_attempted(&mut self, tid: Pid, time: Time) {
+    pub(crate) fn exec_attempted(&mut self, tid: Pid, time: Timestamp) {
         let Ok(thread) = self.thread(tid, time, ExecTracking::Attempted) else {
             return; // it has been killed
         };
@@ -237,7 +237,7 @@ impl ProcessImage {
         &self.title
     }
 
-    fn refresh(&mut self, thread: &Thread, time: Time) {
+    fn refresh(&mut self, thread: &Thread, time: Timestamp) {
         let new = self.read.is_none();
         if new || self.exec_pending.is_some() {
             self.exe = thread.link("exe");

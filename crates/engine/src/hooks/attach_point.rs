@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
-use audit::plan::Call;
+use audit::plan::SyscallId;
 use audit::plan::function::{candidates, shared_with};
 use audit::plan::hook::{Hook, tracepoint_name};
 use audit::table;
@@ -216,7 +216,7 @@ impl<'k> AttachPointFinder<'k> {
                 self.uring_operation(Program::StubUringExit, FunctionSide::Exit, name)
             }
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
-            Hook::Inner(inner) => Ok(own(Program::from_internal_hook(inner))),
+            Hook::InternalHook(inner) => Ok(own(Program::from_internal_hook(inner))),
             Hook::Fork => Ok(own(Program::TaskFork)),
         }
     }
@@ -226,7 +226,7 @@ impl<'k> AttachPointFinder<'k> {
         &self,
         program: Program,
         side: &str,
-        call: Call,
+        call: SyscallId,
     ) -> Result<Vec<AttachPoint>, EngineError> {
         let tracefs = self
             .tracefs
@@ -245,7 +245,7 @@ impl<'k> AttachPointFinder<'k> {
     /// The functions that do the work of a call.
     fn syscall(
         &self,
-        call: Call,
+        call: SyscallId,
         side: FunctionSide,
         stub: impl Fn(FunctionKind) -> Program,
     ) -> Result<Vec<AttachPoint>, EngineError> {

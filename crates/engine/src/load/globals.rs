@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use audit::plan::filesystem::{Filesystems, LeftOut};
+use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 
 use crate::abi;
 use crate::compile::ReadOnlyOpens;
@@ -126,21 +126,21 @@ impl Globals {
     }
 
     /// Writes which file systems are left out, into the half of a plan that is not in force.
-    pub(crate) fn set_excluded_filesystems(self, epoch: Epoch, left_out: &[LeftOut]) {
+    pub(crate) fn set_excluded_filesystems(self, epoch: Epoch, left_out: &[FstypeCondition]) {
         let half = usize::from(epoch.half());
         let counts = word!(self, tlg_fs_excluded_count).cast::<u32>();
         // SAFETY: there are two halves; see `word`.
         let count_at = unsafe { counts.add(half) };
-        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; Filesystems::MOST]>();
+        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; FilesystemList::MOST]>();
         // SAFETY: as above.
         let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
-        let some = left_out.iter().take(Filesystems::MOST);
+        let some = left_out.iter().take(FilesystemList::MOST);
         let mut count = 0;
         for (at, left_out) in some.enumerate() {
             // SAFETY: a half has room for so many; see `word`.
             let at = unsafe { first.add(at) };
             // SAFETY: as above, and no plan in force uses this half.
-            unsafe { at.write_volatile([left_out.magic, left_out.all_others.into()]) };
+            unsafe { at.write_volatile([left_out.magic, left_out.negated.into()]) };
             count += 1;
         }
         // SAFETY: as above.

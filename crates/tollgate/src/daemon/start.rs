@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::hook::Kernel;
+use audit::plan::hook::KernelFeatures;
 use bstr::BString;
 use engine::{EngineOptions, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
@@ -232,7 +232,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 fn tell_start(
     (plan, loaded): &(Plan, Rules),
     started: &Started,
-    kernel: Kernel,
+    kernel: KernelFeatures,
     log: &Path,
     pinned_in: Option<&Path>,
 ) {
@@ -251,7 +251,7 @@ fn tell_start(
     }
     let ready = Ready {
         rules: *loaded,
-        calls: plan.calls.len(),
+        calls: plan.syscalls.len(),
         engine: started.engine.name(),
         attached: &started.attached,
         price: &price(plan, started.engine, kernel),

@@ -1,6 +1,6 @@
 //! A batch: the text of whole events on its way to the log.
 
-use audit::event::{Event, Time};
+use audit::event::{Event, Timestamp};
 use audit::ids::Serial;
 use crossbeam_channel::Sender;
 use engine::CommitToken;
@@ -16,7 +16,7 @@ pub(crate) struct Batch {
     /// Where each of the events comes from, in their order.
     pub(crate) origins: Vec<Origin>,
     /// Stamp of the last one, if it is a message: another record may follow.
-    message: Option<(Time, Serial)>,
+    message: Option<(Timestamp, Serial)>,
     /// The same for the JSON log, when there is one.
     pub(crate) copied: Option<Copied>,
     /// Who is told when it is written.
@@ -44,7 +44,7 @@ impl Batch {
     }
 
     /// Appends a line of a message: one of the event before, if it has the same stamp.
-    pub(crate) fn message(&mut self, line: &[u8], stamp: (Time, Serial)) {
+    pub(crate) fn message(&mut self, line: &[u8], stamp: (Timestamp, Serial)) {
         let begins = self.message.replace(stamp) != Some(stamp);
         if begins {
             self.origins.push(Origin::Message);

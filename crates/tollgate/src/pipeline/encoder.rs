@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use audit::ids::Serial;
-use audit::plan::exclude::Exclude;
-use audit::plan::{Plan, message};
+use audit::plan::exclude_list::ExcludeList;
+use audit::plan::{Plan, user_list};
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
 use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
@@ -25,9 +25,9 @@ const KEPT_PLANS: usize = 2;
 pub(crate) struct Encoding {
     pub(crate) decoder: Decoder,
     pub(crate) keys: Arc<RuleKeys>,
-    pub(crate) exclude: Exclude,
+    pub(crate) exclude: ExcludeList,
     /// About messages of programs.
-    pub(crate) user: message::Messages,
+    pub(crate) user: user_list::UserList,
     pub(crate) clock: TickClock,
     pub(crate) serial: Serial,
     /// Up to where the ring was read when a batch was passed on; nothing before the first one.
@@ -123,8 +123,8 @@ impl Encoding {
     /// Counts and leaves out by the plan that was put in force.
     pub(crate) fn go_by(&mut self, epoch: Epoch, plan: &Plan) {
         self.rules.add(epoch, plan);
-        self.exclude = plan.exclude.clone();
-        self.user = plan.messages.clone();
+        self.exclude = plan.exclude_list.clone();
+        self.user = plan.user_list.clone();
         // Its predecessors have events in the ring that nobody has seen.
         self.empty_at = None;
     }
@@ -165,7 +165,7 @@ impl Encoding {
         let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);
         self.exclude
-            .strike(&event.task, &mut self.batch.text, start);
+            .remove_excluded(&event.task, &mut self.batch.text, start);
         let count = self.rules.of(rule);
         count.taken += 1;
         let text = self.batch.text.get(start..).unwrap_or_default();

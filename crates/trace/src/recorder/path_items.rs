@@ -3,8 +3,8 @@
 //! Unlike the BPF engines, this module knows what was there before the call: directories, what a rename
 //! replaces, and whether a failed call had found its object.
 
-use audit::event::{Inode, Item, NameSource, NameType, parent_name, succeeded};
-use audit::plan::shape::{Effect, Place};
+use audit::event::{Inode, NameSource, NameType, PathItem, parent_name, succeeded};
+use audit::plan::objects::{ObjectEffect, ObjectRef};
 use smallvec::SmallVec;
 
 use super::exec::Interpreter;
@@ -21,7 +21,7 @@ pub(crate) struct ItemBuilder<'a> {
     pub(crate) interpreters: &'a [Interpreter],
 }
 
-type Items<'a> = SmallVec<[Item<'a>; 5]>;
+type Items<'a> = SmallVec<[PathItem<'a>; 5]>;
 
 impl<'a> ItemBuilder<'a> {
     /// The items.
@@ -30,7 +30,7 @@ impl<'a> ItemBuilder<'a> {
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
     pub(crate) fn items(&self) -> Items<'a> {
         let mut items = SmallVec::new();
-        let changes = |object: &&NamedObject| object.object.effect != Effect::Use;
+        let changes = |object: &&NamedObject| object.object.effect != ObjectEffect::Use;
         for object in self.objects.iter().rev().filter(changes) {
             items.push(self.parent(object));
         }
@@ -38,7 +38,7 @@ impl<'a> ItemBuilder<'a> {
             self.used(object, &mut items);
         }
         for interpreter in self.interpreters {
-            items.push(Item {
+            items.push(PathItem {
                 name: Some(&interpreter.name),
                 source: NameSource::User,
                 inode: interpreter.inode,
@@ -56,8 +56,8 @@ impl<'a> ItemBuilder<'a> {
 
     /// What the call removes, then what it makes.
     fn changed(&self, items: &mut Items<'a>) {
-        let removed = |object: &&NamedObject| object.object.effect == Effect::Delete;
-        let made = |object: &&NamedObject| object.object.effect == Effect::Create;
+        let removed = |object: &&NamedObject| object.object.effect == ObjectEffect::Delete;
+        let made = |object: &&NamedObject| object.object.effect == ObjectEffect::Create;
         let failed_early = self
             .exit
             .is_some_and(|exit| -exit == i64::from(libc::ENOENT));
@@ -87,9 +87,9 @@ impl<'a> ItemBuilder<'a> {
         }
     }
 
-    fn parent(&self, object: &'a NamedObject) -> Item<'a> {
+    fn parent(&self, object: &'a NamedObject) -> PathItem<'a> {
         let name = object.name.as_deref().unwrap_or_default();
-        Item {
+        PathItem {
             name: Some(parent_name(name, self.cwd)),
             source: NameSource::User,
             inode: object.parent,
@@ -100,8 +100,8 @@ impl<'a> ItemBuilder<'a> {
 
     fn used(&self, object: &'a NamedObject, items: &mut Items<'a>) {
         match object.object.place {
-            Place::Text(_) => items.push(item(object, NameType::Unknown, None)),
-            Place::Fd(_) => items.extend(object.inode.map(|inode| Item {
+            ObjectRef::Text(_) => items.push(item(object, NameType::Unknown, None)),
+            ObjectRef::Fd(_) => items.extend(object.inode.map(|inode| PathItem {
                 name: None,
                 source: NameSource::Kernel,
                 inode: Some(inode),
@@ -123,8 +123,8 @@ impl<'a> ItemBuilder<'a> {
     }
 }
 
-fn item(object: &NamedObject, nametype: NameType, inode: Option<Inode>) -> Item<'_> {
-    Item {
+fn item(object: &NamedObject, nametype: NameType, inode: Option<Inode>) -> PathItem<'_> {
+    PathItem {
         name: object.name.as_deref(),
         source: NameSource::User,
         inode,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use audit::plan::Plan;
 use audit::plan::explain::explain;
-use audit::plan::hook::{EngineKind, Kernel};
+use audit::plan::hook::{EngineKind, KernelFeatures};
 use engine::AttachedHooks;
 
 use crate::control::rule_store::Rules;
@@ -54,7 +54,7 @@ impl Display for Ready<'_> {
 }
 
 /// The cost of the rules in words.
-pub(super) fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
+pub(super) fn price(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> String {
     let price = explain(plan, engine, kernel).price;
     match price.paying_syscall_ns {
         Some(paying) => format!(

@@ -125,7 +125,7 @@ fn load(
         return Ok(false);
     };
     let plan = listing.plan;
-    let (rules, calls) = (plan.rules.len(), plan.calls.len());
+    let (rules, calls) = (plan.rules.len(), plan.syscalls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
     ensure!(plan.records(), "the rule files record nothing");
     store.load(author, (listing.rules, &listing.settings), planner, live)?;
@@ -148,14 +148,14 @@ pub(super) fn tell_denials(plan: &Plan) {
     if denies == 0 {
         return;
     }
-    let undeniable = plan.undeniable();
+    let undeniable_syscalls = plan.undeniable_syscalls();
     info(&format!(
         "calls of {denies} rules are denied when they cannot be recorded{}{}",
-        if undeniable.is_empty() {
+        if undeniable_syscalls.is_empty() {
             ""
         } else {
             ", but for "
         },
-        undeniable.join(", ")
+        undeniable_syscalls.join(", ")
     ));
 }

@@ -243,8 +243,8 @@ impl Reader {
         Ok(Encoding {
             decoder: Decoder::default(),
             keys: Arc::new(keys),
-            exclude: self.plan.exclude.clone(),
-            user: self.plan.messages.clone(),
+            exclude: self.plan.exclude_list.clone(),
+            user: self.plan.user_list.clone(),
             clock: engine.clock()?,
             serial,
             passed: None,

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use audit::conf::auditd::{Action, Flush, SizeAction};
+use audit::conf::auditd::{Action, Flush, MaxLogFileAction};
 use bstr::ByteSlice as _;
 use engine::FileRange;
 
@@ -67,7 +67,7 @@ impl Journal {
         let conf = self.keep.conf.as_ref();
         let conf = conf.filter(|conf| {
             conf.disk_full_action == Action::Rotate
-                && conf.max_log_file_action != SizeAction::KeepLogs
+                && conf.max_log_file_action != MaxLogFileAction::KeepLogs
                 && conf.num_logs > 1
         });
         conf.map_or(0, |conf| conf.num_logs)
