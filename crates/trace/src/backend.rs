@@ -7,7 +7,7 @@ use audit::rule::Field;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// By ptrace, twice where the result is wanted.
-    Trace,
+    Ptrace,
     /// By notification of a supervisor, before the call is made.
     Notify,
 }
@@ -16,17 +16,17 @@ pub enum Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultCapture {
     /// They have.
-    Wanted,
+    Always,
     /// Only those of calls that some rule chooses by result.
-    Unneeded,
+    IfTested,
 }
 
 impl Backend {
     /// The cheapest way that gives what is wanted.
     #[must_use]
-    pub fn of(plan: &Plan, results: ResultCapture) -> Self {
-        if results == ResultCapture::Wanted || asks_for_result(plan) {
-            Self::Trace
+    pub fn select(plan: &Plan, results: ResultCapture) -> Self {
+        if results == ResultCapture::Always || asks_for_result(plan) {
+            Self::Ptrace
         } else {
             Self::Notify
         }

@@ -29,98 +29,98 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
 /// The kernel takes no longer program: `BPF_MAXINSNS`.
-const MOST_INSTRUCTIONS: usize = 4096;
+const MAX_INSTRUCTIONS: usize = 4096;
 
 /// What a call comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Body {
+enum Verdict {
     /// It goes on.
-    Pass,
+    Allow,
     /// It stops.
     Stop,
     /// Its arguments decide.
-    Ask(Vec<sock_filter>),
+    Check(Vec<sock_filter>),
 }
 
 /// The filter of a plan. `also` are calls that stop although no rule names them.
-pub(crate) fn compile(plan: &Plan, carrier: Backend, also: &[SyscallId]) -> Vec<sock_filter> {
-    let exact = program(plan, carrier, also, true);
-    if exact.len() <= MOST_INSTRUCTIONS {
+pub(crate) fn compile(plan: &Plan, backend: Backend, also: &[SyscallId]) -> Vec<sock_filter> {
+    let exact = program(plan, backend, also, true);
+    if exact.len() <= MAX_INSTRUCTIONS {
         return exact;
     }
     // Without the arguments a plan of every call of both ABIs takes a few instructions for each.
-    program(plan, carrier, also, false)
+    program(plan, backend, also, false)
 }
 
-fn program(plan: &Plan, carrier: Backend, also: &[SyscallId], exact: bool) -> Vec<sock_filter> {
-    let stop = match carrier {
-        Backend::Trace => SECCOMP_RET_TRACE,
+fn program(plan: &Plan, backend: Backend, also: &[SyscallId], exact: bool) -> Vec<sock_filter> {
+    let stop = match backend {
+        Backend::Ptrace => SECCOMP_RET_TRACE,
         Backend::Notify => SECCOMP_RET_USER_NOTIF,
     };
     let abi = |arch| {
-        let mut bodies: BTreeMap<u32, Body> = plan
+        let mut verdicts: BTreeMap<u32, Verdict> = plan
             .syscalls
             .iter()
             .filter(|(call, _)| call.arch == arch)
             .map(|(call, rules)| {
-                let body = if exact {
-                    body(*call, &rules.slots, stop)
+                let verdict_for = if exact {
+                    verdict_for(*call, &rules.slots, stop)
                 } else {
-                    Body::Stop
+                    Verdict::Stop
                 };
-                (call.syscall.0, body)
+                (call.syscall.0, verdict_for)
             })
             .collect();
         for call in also.iter().filter(|call| call.arch == arch) {
-            bodies.insert(call.syscall.0, Body::Stop);
+            verdicts.insert(call.syscall.0, Verdict::Stop);
         }
-        search(&intervals(bodies), stop)
+        search(&ranges(verdicts), stop)
     };
     let (wide, narrow) = (abi(Arch::X86_64), abi(Arch::I386));
     let mut code = vec![load(ARCH)];
-    code.extend(unless(BPF_JEQ, Arch::X86_64.0, len(&wide) + 1));
+    code.extend(jump_unless(BPF_JEQ, Arch::X86_64.0, len(&wide) + 1));
     code.push(load(NUMBER));
     code.extend(wide);
-    code.extend(unless(BPF_JEQ, Arch::I386.0, len(&narrow) + 1));
+    code.extend(jump_unless(BPF_JEQ, Arch::I386.0, len(&narrow) + 1));
     code.push(load(NUMBER));
     code.extend(narrow);
-    code.push(give(SECCOMP_RET_ALLOW));
+    code.push(ret(SECCOMP_RET_ALLOW));
     code
 }
 
 /// First numbers of the stretches that share a body; the first stretch starts at 0, the last one has no
 /// end.
-fn intervals(bodies: BTreeMap<u32, Body>) -> Vec<(u32, Body)> {
-    let mut found = vec![(0, Body::Pass)];
-    let mut put = |number: u32, body: Body| match found.last_mut() {
-        Some((_, last)) if *last == body => {}
-        Some((start, last)) if *start == number => *last = body,
-        _ => found.push((number, body)),
+fn ranges(verdicts: BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
+    let mut found = vec![(0, Verdict::Allow)];
+    let mut put = |number: u32, verdict_for: Verdict| match found.last_mut() {
+        Some((_, last)) if *last == verdict_for => {}
+        Some((start, last)) if *start == number => *last = verdict_for,
+        _ => found.push((number, verdict_for)),
     };
     let mut next = 0;
-    for (number, body) in bodies {
+    for (number, verdict_for) in verdicts {
         if number != next {
-            put(next, Body::Pass);
+            put(next, Verdict::Allow);
         }
-        put(number, body);
+        put(number, verdict_for);
         next = number.saturating_add(1);
     }
-    put(next, Body::Pass);
+    put(next, Verdict::Allow);
     found
 }
 
 /// Finds the stretch of the number in A; every way ends with a return.
-fn search(stretches: &[(u32, Body)], stop: u32) -> Vec<sock_filter> {
-    let (left, right) = stretches.split_at(stretches.len() / 2);
+fn search(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
+    let (left, right) = ranges.split_at(ranges.len() / 2);
     match (left, right) {
-        (_, []) => vec![give(SECCOMP_RET_ALLOW)],
-        ([], [(_, Body::Pass), ..]) => vec![give(SECCOMP_RET_ALLOW)],
-        ([], [(_, Body::Stop), ..]) => vec![give(stop)],
-        ([], [(_, Body::Ask(code)), ..]) => code.clone(),
+        (_, []) => vec![ret(SECCOMP_RET_ALLOW)],
+        ([], [(_, Verdict::Allow), ..]) => vec![ret(SECCOMP_RET_ALLOW)],
+        ([], [(_, Verdict::Stop), ..]) => vec![ret(stop)],
+        ([], [(_, Verdict::Check(code)), ..]) => code.clone(),
         (_, [(start, _), ..]) => {
             let below = search(left, stop);
             // From `start` on, the jump over the lower half is taken.
-            let mut code = vec![jump(BPF_JGE, *start, 0, 1), skip(len(&below))];
+            let mut code = vec![jump(BPF_JGE, *start, 0, 1), jump_over(len(&below))];
             code.extend(below);
             code.extend(search(right, stop));
             code
@@ -128,7 +128,7 @@ fn search(stretches: &[(u32, Body)], stop: u32) -> Vec<sock_filter> {
     }
 }
 
-fn body(call: SyscallId, slots: &[Slot], stop: u32) -> Body {
+fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> Verdict {
     let mut code = Vec::new();
     for slot in slots {
         let (known, unknown): (Vec<&Test>, Vec<&Test>) = slot
@@ -140,7 +140,7 @@ fn body(call: SyscallId, slots: &[Slot], stop: u32) -> Body {
             Action::Never if unknown.is_empty() => SECCOMP_RET_ALLOW,
             Action::Never => continue,
         };
-        let mut rule = vec![give(verdict)];
+        let mut rule = vec![ret(verdict)];
         for (place, test) in known
             .iter()
             .rev()
@@ -153,17 +153,17 @@ fn body(call: SyscallId, slots: &[Slot], stop: u32) -> Body {
         code.extend(rule);
         if known.is_empty() {
             return if code.len() == 1 && verdict == stop {
-                Body::Stop
+                Verdict::Stop
             } else {
-                Body::Ask(code)
+                Verdict::Check(code)
             };
         }
     }
-    code.push(give(SECCOMP_RET_ALLOW));
+    code.push(ret(SECCOMP_RET_ALLOW));
     if code.len() == 1 {
-        Body::Pass
+        Verdict::Allow
     } else {
-        Body::Ask(code)
+        Verdict::Check(code)
     }
 }
 
@@ -197,41 +197,41 @@ fn ask(argument: u32, test: &Test, beyond: u32) -> Vec<sock_filter> {
             code.push(jump(BPF_JEQ, mode, left, 0));
             left -= 1;
         }
-        code.push(skip(beyond));
+        code.push(jump_over(beyond));
         return code;
     }
     let value = test.value;
     match test.op {
-        Op::Equal => code.extend(unless(BPF_JEQ, value, beyond)),
-        Op::NotEqual => code.extend(when(BPF_JEQ, value, beyond)),
-        Op::Greater => code.extend(unless(BPF_JGT, value, beyond)),
-        Op::GreaterOrEqual => code.extend(unless(BPF_JGE, value, beyond)),
-        Op::Less => code.extend(when(BPF_JGE, value, beyond)),
-        Op::LessOrEqual => code.extend(when(BPF_JGT, value, beyond)),
-        Op::BitMask => code.extend(unless(BPF_JSET, value, beyond)),
+        Op::Equal => code.extend(jump_unless(BPF_JEQ, value, beyond)),
+        Op::NotEqual => code.extend(jump_if(BPF_JEQ, value, beyond)),
+        Op::Greater => code.extend(jump_unless(BPF_JGT, value, beyond)),
+        Op::GreaterOrEqual => code.extend(jump_unless(BPF_JGE, value, beyond)),
+        Op::Less => code.extend(jump_if(BPF_JGE, value, beyond)),
+        Op::LessOrEqual => code.extend(jump_if(BPF_JGT, value, beyond)),
+        Op::BitMask => code.extend(jump_unless(BPF_JSET, value, beyond)),
         Op::BitTest => {
             code.push(mask(value));
-            code.extend(unless(BPF_JEQ, value, beyond));
+            code.extend(jump_unless(BPF_JEQ, value, beyond));
         }
     }
     code
 }
 
 /// Jumps over the next `beyond` instructions unless the comparison holds.
-fn unless(comparison: u32, value: u32, beyond: u32) -> [sock_filter; 2] {
-    [jump(comparison, value, 1, 0), skip(beyond)]
+fn jump_unless(comparison: u32, value: u32, beyond: u32) -> [sock_filter; 2] {
+    [jump(comparison, value, 1, 0), jump_over(beyond)]
 }
 
 /// Jumps over the next `beyond` instructions when the comparison holds.
-fn when(comparison: u32, value: u32, beyond: u32) -> [sock_filter; 2] {
-    [jump(comparison, value, 0, 1), skip(beyond)]
+fn jump_if(comparison: u32, value: u32, beyond: u32) -> [sock_filter; 2] {
+    [jump(comparison, value, 0, 1), jump_over(beyond)]
 }
 
 fn load(offset: u32) -> sock_filter {
     instruction(BPF_LD | BPF_W | BPF_ABS, offset, 0, 0)
 }
 
-fn give(verdict: u32) -> sock_filter {
+fn ret(verdict: u32) -> sock_filter {
     instruction(BPF_RET | BPF_K, verdict, 0, 0)
 }
 
@@ -239,7 +239,7 @@ fn mask(bits: u32) -> sock_filter {
     instruction(BPF_ALU | BPF_AND | BPF_K, bits, 0, 0)
 }
 
-fn skip(instructions: u32) -> sock_filter {
+fn jump_over(instructions: u32) -> sock_filter {
     instruction(BPF_JMP | BPF_JA, instructions, 0, 0)
 }
 
@@ -258,7 +258,7 @@ fn len(code: &[sock_filter]) -> u32 {
 }
 
 /// The calls of both ABIs that go by this name.
-pub(crate) fn calls_named(name: &str) -> Vec<SyscallId> {
+pub(crate) fn syscalls_named(name: &str) -> Vec<SyscallId> {
     [Arch::X86_64, Arch::I386]
         .into_iter()
         .filter_map(|arch| {

@@ -25,7 +25,7 @@ use nix::unistd::{Pid, getpid, pipe2};
 
 use crate::backend::Backend;
 use crate::filter;
-use crate::ptrace::{Change, Request, resume, wait};
+use crate::ptrace::{ResumeMode, StopEvent, resume, wait};
 use crate::task::memory::Memory;
 
 /// Why a command cannot be audited here.
@@ -57,37 +57,37 @@ pub struct CommandSpec {
     /// Its arguments, its own name first.
     pub args: Vec<CString>,
     /// Signals that are blocked when it starts.
-    pub blocked: SigSet,
+    pub signal_mask: SigSet,
 }
 
 /// A command whose first process is about to exec under its filter.
 #[derive(Debug)]
 pub struct TracedCommand {
     pub(crate) child: Pid,
-    pub(crate) carrier: Backend,
+    pub(crate) backend: Backend,
     pub(crate) listener: Option<OwnedFd>,
-    pub(crate) page: Page,
+    pub(crate) shared: SharedPage,
     /// A stop of the child that was met before its calls were followed.
-    pub(crate) early: Option<Change>,
+    pub(crate) early_stop: Option<StopEvent>,
 }
 
 /// How far the child has come; shared with it.
 #[derive(Debug)]
-pub(crate) struct Page(NonNull<Words>);
+pub(crate) struct SharedPage(NonNull<SharedState>);
 
 #[repr(C)]
-struct Words {
-    /// Descriptor of the listener, [`NOT_YET`], or below that the error with which the filter was refused.
+struct SharedState {
+    /// Descriptor of the listener, [`PENDING`], or below that the error with which the filter was refused.
     listener: AtomicI32,
     /// Error of the exec; 0 while there is none.
     exec: AtomicI32,
 }
 
-const NOT_YET: i32 = -1;
+const PENDING: i32 = -1;
 
-impl Page {
+impl SharedPage {
     fn new() -> io::Result<Self> {
-        let len = size_of::<Words>();
+        let len = size_of::<SharedState>();
         let (protection, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | libc::MAP_ANONYMOUS,
@@ -97,30 +97,30 @@ impl Page {
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let words = NonNull::new(at.cast::<Words>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let page = Self(words);
-        page.words().listener.store(NOT_YET, Ordering::Release);
-        Ok(page)
+        let state = NonNull::new(at.cast::<SharedState>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let shared = Self(state);
+        shared.state().listener.store(PENDING, Ordering::Release);
+        Ok(shared)
     }
 
-    fn words(&self) -> &Words {
+    fn state(&self) -> &SharedState {
         // SAFETY: the page is mapped as long as `self` lives, zeroed, and only ever used as atomics.
         unsafe { self.0.as_ref() }
     }
 
     /// The error with which the exec failed.
     pub(crate) fn exec_error(&self) -> Option<Errno> {
-        match self.words().exec.load(Ordering::Acquire) {
+        match self.state().exec.load(Ordering::Acquire) {
             0 => None,
             errno => Some(Errno::from_raw(errno)),
         }
     }
 }
 
-impl Drop for Page {
+impl Drop for SharedPage {
     fn drop(&mut self) {
         // SAFETY: this is the mapping that `new` made, and nobody has a reference into it any more.
-        let _kept = unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Words>()) };
+        let _kept = unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<SharedState>()) };
     }
 }
 
@@ -132,24 +132,24 @@ impl CommandSpec {
     ///
     /// # Errors
     /// What the kernel forbids here.
-    pub fn start(&self, plan: &Plan, carrier: Backend) -> Result<TracedCommand, RunError> {
-        let also = match carrier {
+    pub fn spawn(&self, plan: &Plan, backend: Backend) -> Result<TracedCommand, RunError> {
+        let also = match backend {
             // Not allowed, and somebody should be told why.
-            Backend::Trace => filter::calls_named("ptrace"),
+            Backend::Ptrace => filter::syscalls_named("ptrace"),
             // Whoever becomes another program must be looked at anew.
-            Backend::Notify => ["execve", "execveat"].map(filter::calls_named).concat(),
+            Backend::Notify => ["execve", "execveat"].map(filter::syscalls_named).concat(),
         };
-        let code = filter::compile(plan, carrier, &also);
-        let args = pointers(&self.args);
-        let prepared = Prepared {
+        let code = filter::compile(plan, backend, &also);
+        let args = to_pointers(&self.args);
+        let child_setup = ChildSetup {
             program: &self.program,
             args: &args,
             code: &code,
-            carrier,
-            blocked: self.blocked,
+            backend,
+            signal_mask: self.signal_mask,
             parent: getpid(),
         };
-        let page = Page::new().map_err(RunError::Start)?;
+        let shared = SharedPage::new().map_err(RunError::Start)?;
         let (wait, go) =
             pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| RunError::Start(errno.into()))?;
         let flags = libc::c_long::from(libc::CLONE_FILES | libc::SIGCHLD);
@@ -157,19 +157,19 @@ impl CommandSpec {
         // this memory and makes system calls only, until it execs or exits.
         let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         let child = match Errno::result(child) {
-            Ok(0) => prepared.become_program(page.words(), wait.as_raw_fd()),
+            Ok(0) => child_setup.exec_program(shared.state(), wait.as_raw_fd()),
             Ok(pid) => Pid::from_raw(i32::try_from(pid).unwrap_or(-1)),
             Err(errno) => return Err(RunError::Start(errno.into())),
         };
         let mut started = TracedCommand {
             child,
-            carrier,
+            backend,
             listener: None,
-            page,
-            early: None,
+            shared,
+            early_stop: None,
         };
         let begun = started.begin(&go);
-        if begun.is_err() && started.early.is_none() {
+        if begun.is_err() && started.early_stop.is_none() {
             // It waits for a byte that will not come.
             let _gone = kill(child, Signal::SIGKILL);
             let _status = waitpid(child, Some(WaitPidFlag::__WALL));
@@ -186,7 +186,7 @@ impl TracedCommand {
     }
 
     fn begin(&mut self, go: &OwnedFd) -> Result<(), RunError> {
-        if self.carrier == Backend::Trace {
+        if self.backend == Backend::Ptrace {
             let options = Options::PTRACE_O_TRACESECCOMP
                 | Options::PTRACE_O_TRACESYSGOOD
                 | Options::PTRACE_O_TRACECLONE
@@ -197,19 +197,19 @@ impl TracedCommand {
             ptrace::seize(self.child, options).map_err(RunError::Trace)?;
         }
         // The child's memory is a copy of ours: what lies here lies there.
-        let own = u64::try_from(self.page.0.addr().get()).unwrap_or(0);
+        let own = u64::try_from(self.shared.0.addr().get()).unwrap_or(0);
         Memory(self.child)
             .read(own, &mut [0; 1])
             .map_err(RunError::Read)?;
         nix::unistd::write(go, b"g").map_err(|errno| RunError::Start(errno.into()))?;
-        let told = self.hear()?;
-        if told < NOT_YET {
-            return Err(RunError::Filter(Errno::from_raw(-told - 1)));
+        let filter_status = self.wait_for_filter()?;
+        if filter_status < PENDING {
+            return Err(RunError::Filter(Errno::from_raw(-filter_status - 1)));
         }
-        if self.carrier == Backend::Notify {
+        if self.backend == Backend::Notify {
             // SAFETY: the kernel made this descriptor for the filter in the table that both share, and
             // the child, which ends or execs, does not close it here.
-            let listener = unsafe { OwnedFd::from_raw_fd(told) };
+            let listener = unsafe { OwnedFd::from_raw_fd(filter_status) };
             set_sync_wake_up(&listener);
             self.listener = Some(listener);
         }
@@ -218,10 +218,10 @@ impl TracedCommand {
 
     /// What the child tells of its filter. It needs a few microseconds, and makes no call that could be
     /// waited for instead.
-    fn hear(&mut self) -> Result<i32, RunError> {
+    fn wait_for_filter(&mut self) -> Result<i32, RunError> {
         loop {
             // In this order: what has changed may be what the child did after it told.
-            let change = match self.early {
+            let change = match self.early_stop {
                 None => wait(Some(self.child), libc::__WALL | libc::WNOHANG)
                     .ok()
                     .flatten(),
@@ -229,16 +229,16 @@ impl TracedCommand {
             };
             match change {
                 // Also a signal that it ignores stops a tracee.
-                Some((pid, Change::Signal(signal))) => _ = resume(pid, Request::Cont, signal),
-                Some((pid, Change::GroupStopped(_))) => _ = resume(pid, Request::Listen, 0),
-                Some((_, change)) => self.early = Some(change),
+                Some((pid, StopEvent::Signal(signal))) => _ = resume(pid, ResumeMode::Cont, signal),
+                Some((pid, StopEvent::GroupStop(_))) => _ = resume(pid, ResumeMode::Listen, 0),
+                Some((_, change)) => self.early_stop = Some(change),
                 None => {}
             }
-            match self.page.words().listener.load(Ordering::Acquire) {
-                NOT_YET => {}
-                told => return Ok(told),
+            match self.shared.state().listener.load(Ordering::Acquire) {
+                PENDING => {}
+                filter_status => return Ok(filter_status),
             }
-            if let Some(Change::Exited(_) | Change::Killed(_)) = self.early {
+            if let Some(StopEvent::Exited(_) | StopEvent::Signaled(_)) = self.early_stop {
                 return Err(RunError::Start(io::ErrorKind::UnexpectedEof.into()));
             }
             std::thread::yield_now();
@@ -247,43 +247,43 @@ impl TracedCommand {
 }
 
 /// All that the child needs; it may not allocate.
-struct Prepared<'a> {
+struct ChildSetup<'a> {
     program: &'a CStr,
     args: &'a [*const libc::c_char],
     code: &'a [sock_filter],
-    carrier: Backend,
-    blocked: SigSet,
+    backend: Backend,
+    signal_mask: SigSet,
     parent: Pid,
 }
 
-impl Prepared<'_> {
+impl ChildSetup<'_> {
     /// The child's whole life until it execs.
-    fn become_program(&self, page: &Words, wait: RawFd) -> ! {
+    fn exec_program(&self, shared: &SharedState, wait: RawFd) -> ! {
         // Whoever kills the supervisor ends the command: its calls would find nobody.
         // SAFETY: this option takes one number.
         let _set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_ulong::from(9_u32)) };
         if nix::unistd::getppid() != self.parent {
-            leave(1); // too late to be told
+            exit_child(1); // too late to be told
         }
         let mut byte = [0_u8; 1];
         // SAFETY: the buffer is as long as it says.
         let _go = unsafe { libc::read(wait, byte.as_mut_ptr().cast(), 1) };
-        if self.carrier == Backend::Trace {
+        if self.backend == Backend::Ptrace {
             // PTRACE_O_EXITKILL has taken over, for the children too.
             // SAFETY: as above.
             let _unset = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, c_ulong::from(0_u32)) };
         }
         self.reset_signals();
-        let told = self.filter();
-        page.listener.store(told, Ordering::Release);
-        if told < NOT_YET {
-            leave(1);
+        let filter_status = self.filter();
+        shared.listener.store(filter_status, Ordering::Release);
+        if filter_status < PENDING {
+            exit_child(1);
         }
         // SAFETY: `program` and all of `args` are NUL-terminated and `args` ends with a null pointer;
         // `environ` is the process's own, which no other thread changes.
         let _failed = unsafe { libc::execve(self.program.as_ptr(), self.args.as_ptr(), environ) };
-        page.exec.store(Errno::last_raw(), Ordering::Release);
-        leave(127)
+        shared.exec.store(Errno::last_raw(), Ordering::Release);
+        exit_child(127)
     }
 
     /// Undoes what Rust's start and the supervisor have changed.
@@ -292,7 +292,7 @@ impl Prepared<'_> {
             // SAFETY: the default action runs no code of ours.
             let _old = unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
-        let _set = self.blocked.thread_set_mask();
+        let _set = self.signal_mask.thread_set_mask();
     }
 
     /// Installs the filter; gives the listener's descriptor, 0 where there is none, or the error.
@@ -304,17 +304,17 @@ impl Prepared<'_> {
         let (one, zero): (c_ulong, c_ulong) = (1, 0);
         // SAFETY: this option takes numbers.
         if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, one, zero, zero, zero) } != 0 {
-            return below(Errno::last_raw());
+            return encode_errno(Errno::last_raw());
         }
-        let tries: &[c_ulong] = match self.carrier {
-            Backend::Trace => &[0],
+        let tries: &[c_ulong] = match self.backend {
+            Backend::Ptrace => &[0],
             // Without the second flag, since v5.19, a signal makes a stopped call begin anew.
             Backend::Notify => &[
                 SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
                 SECCOMP_FILTER_FLAG_NEW_LISTENER,
             ],
         };
-        let mut told = below(libc::EINVAL);
+        let mut filter_status = encode_errno(libc::EINVAL);
         for &flags in tries {
             // SAFETY: the program outlives the call, which copies it.
             let fd = unsafe {
@@ -328,22 +328,22 @@ impl Prepared<'_> {
             if fd >= 0 {
                 return i32::try_from(fd).unwrap_or(0);
             }
-            told = below(Errno::last_raw());
-            if told != below(libc::EINVAL) {
+            filter_status = encode_errno(Errno::last_raw());
+            if filter_status != encode_errno(libc::EINVAL) {
                 break;
             }
         }
-        told
+        filter_status
     }
 }
 
-/// An error as the page holds it; EPERM is 1, which would be [`NOT_YET`].
-const fn below(errno: i32) -> i32 {
+/// An error as the page holds it; EPERM is 1, which would be [`PENDING`].
+const fn encode_errno(errno: i32) -> i32 {
     -(errno + 1)
 }
 
 /// Ends the child without running what its parent has set up for its own end.
-fn leave(code: i32) -> ! {
+fn exit_child(code: i32) -> ! {
     // SAFETY: it ends the process, whose memory is a copy.
     unsafe { libc::_exit(code) }
 }
@@ -352,7 +352,7 @@ unsafe extern "C" {
     static environ: *const *const libc::c_char;
 }
 
-fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+fn to_pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings
         .iter()
         .map(|string| string.as_ptr())
@@ -375,7 +375,7 @@ fn set_sync_wake_up(listener: &OwnedFd) {
 }
 
 /// Tasks cost descriptors; the command, which was started before, keeps its own limit.
-pub(crate) fn want_descriptors() {
+pub(crate) fn raise_fd_limit() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // With fewer, tasks are looked up more often.
         let _fewer = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use audit::event::{Argv, Event, Inode, Timestamp, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
 use audit::plan::eval::{EventFacts, ObjectFacts};
-use audit::plan::objects::{self, ObjectArg, ObjectEffect, ObjectRef};
+use audit::plan::objects::{self as plan_objects, ObjectArg, ObjectEffect, ObjectRef};
 use audit::plan::sockaddr::{self as plan_sockaddr, SyscallSockaddr};
 use audit::plan::verdict::Verdict;
 use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
@@ -23,17 +23,17 @@ use nix::unistd::{Pid, getegid, geteuid};
 
 use crate::backend::{ResultCapture, call_asks_for_result};
 use crate::task::memory::Memory;
-use crate::task::{Execs, Found, Tasks};
-use exec::{Arguments, Interpreter};
-use object::{Paths, Seen};
-use path_items::Ended;
+use crate::task::{ExecTracking, TaskView, Tasks};
+use exec::{ExecArgs, Interpreter};
+use object::{NamedObject, PathLookup};
+use path_items::ItemBuilder;
 
 /// Takes the events, one by one, and the remarks.
 pub trait Observer {
     /// A call that a rule keeps.
-    fn event(&mut self, event: &Event<'_>);
+    fn on_event(&mut self, event: &Event<'_>);
     /// Something that a person at the terminal should know.
-    fn remark(&mut self, text: &str);
+    fn on_warning(&mut self, text: &str);
 }
 
 /// What was seen, and what was not.
@@ -51,33 +51,33 @@ pub struct RunStats {
 
 /// What is asked of a call each time, worked out once.
 #[derive(Clone, Copy, Debug)]
-struct Traits {
+struct SyscallTraits {
     name: &'static str,
     objects: &'static [ObjectArg],
     /// The supervisor waits for its end.
-    waits: bool,
-    starts: bool,
+    wants_result: bool,
+    is_exec: bool,
     /// The socket address that it may have.
     address: Option<SyscallSockaddr>,
     groups: bool,
-    paths: Paths,
+    paths: PathLookup,
 }
 
 /// Makes events of stopped calls.
 pub(crate) struct Recorder<'a, O> {
     plan: &'a Plan,
-    traits: HashMap<SyscallId, Traits>,
+    traits: HashMap<SyscallId, SyscallTraits>,
     observer: &'a mut O,
     pub(crate) tasks: Tasks,
     serial: Serial,
-    execs: Execs,
-    pub(crate) counts: RunStats,
-    told_of_set_uid: bool,
+    execs: ExecTracking,
+    pub(crate) stats: RunStats,
+    warned_setuid: bool,
 }
 
 /// A call that has stopped and will be made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stop {
+pub(crate) struct SyscallEntry {
     pub(crate) tid: Pid,
     pub(crate) call: SyscallId,
     pub(crate) args: [u64; 6],
@@ -85,22 +85,22 @@ pub(crate) struct Stop {
 
 /// A call under way, with what was read before it.
 #[derive(Debug)]
-pub(crate) struct Begun {
-    stop: Stop,
+pub(crate) struct PendingSyscall {
+    stop: SyscallEntry,
     /// Its end is to be waited for.
-    pub(crate) waits: bool,
+    pub(crate) wants_result: bool,
     time: Timestamp,
-    objects: Vec<Seen>,
+    objects: Vec<NamedObject>,
     cwd: Option<Vec<u8>>,
     open_how_flags: u64,
-    arguments: Option<Arguments>,
+    arguments: Option<ExecArgs>,
     address: Option<Vec<u8>>,
     unreadable: bool,
 }
 
-impl Begun {
+impl PendingSyscall {
     /// The same call, whose thread has got another number.
-    pub(crate) fn by(mut self, tid: Pid) -> Self {
+    pub(crate) fn with_tid(mut self, tid: Pid) -> Self {
         self.stop.tid = tid;
         self
     }
@@ -108,13 +108,13 @@ impl Begun {
 
 /// How a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum SyscallResult {
     /// With this result; `stack` is the stack pointer then.
     Returned { exit: i64, stack: u64, arch: Arch },
     /// Nobody will know: the call is only about to be made, or never returns.
     Unknown,
     /// The task has ended inside it.
-    Gone,
+    TaskGone,
 }
 
 impl<'a, O: Observer> Recorder<'a, O> {
@@ -122,7 +122,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let traits = plan
             .syscalls
             .iter()
-            .map(|(call, rules)| (*call, Traits::of(*call, rules, results)))
+            .map(|(call, rules)| (*call, SyscallTraits::of(*call, rules, results)))
             .collect();
         Self {
             plan,
@@ -130,27 +130,27 @@ impl<'a, O: Observer> Recorder<'a, O> {
             observer,
             tasks: Tasks::default(),
             serial: Serial::FIRST,
-            execs: Execs::Attempted,
-            counts: RunStats::default(),
-            told_of_set_uid: false,
+            execs: ExecTracking::Attempted,
+            stats: RunStats::default(),
+            warned_setuid: false,
         }
     }
 
-    /// From now on execs are told to [`Tasks::forget_image`].
-    pub(crate) const fn execs_are_told(&mut self) {
-        self.execs = Execs::Told;
+    /// From now on execs are told to [`Tasks::drop_image`].
+    pub(crate) const fn track_execs(&mut self) {
+        self.execs = ExecTracking::Completed;
     }
 
     /// Tells once why a program that would have got rights by being started does not get them.
-    pub(crate) fn will_run(&mut self, program: Option<Inode>) {
+    pub(crate) fn warn_setuid(&mut self, program: Option<Inode>) {
         const SET_UID: u32 = 0o4000;
         const SET_GID: u32 = 0o2010;
         let gives = program.is_some_and(|Inode { mode, uid, gid, .. }| {
             (mode & SET_UID != 0 && uid != geteuid().as_raw())
                 || (mode & SET_GID == SET_GID && gid != getegid().as_raw())
         });
-        if gives && !std::mem::replace(&mut self.told_of_set_uid, true) {
-            self.remark(
+        if gives && !std::mem::replace(&mut self.warned_setuid, true) {
+            self.warn(
                 "a program that is set-uid or set-gid runs without the rights of its owner: the filter \
                  has needed no-new-privs, since tollgate itself has no rights",
             );
@@ -159,44 +159,45 @@ impl<'a, O: Observer> Recorder<'a, O> {
 
     /// The process runs another program from now on.
     pub(crate) fn exec_completed(&mut self, pid: Pid) {
-        self.tasks.forget_image(pid);
+        self.tasks.drop_image(pid);
         let program = stat(format!("/proc/{pid}/exe").as_str());
-        self.will_run(program.ok().map(object::inode));
+        self.warn_setuid(program.ok().map(object::inode));
     }
 
-    /// An exec is tried, which some rule names or none: see [`Self::will_run`].
-    pub(crate) fn will_exec(&mut self, stop: Stop) {
-        let Stop { tid, call, args } = stop;
-        let traits = Traits::of(call, &SyscallPlan::default(), ResultCapture::Unneeded);
+    /// An exec is tried, which some rule names or none: see [`Self::warn_setuid`].
+    pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
+        let SyscallEntry { tid, call, args } = stop;
+        let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
         let named = object::named(traits.objects, traits.name, &args, Memory(tid));
         let mut program = None;
-        if let (Ok(mut named), Ok(thread)) = (named, self.tasks.thread(tid, now(), self.execs))
-            && let Some(seen) = named.first_mut()
+        if let (Ok(mut named), Ok(thread)) =
+            (named, self.tasks.thread(tid, coarse_time(), self.execs))
+            && let Some(object) = named.first_mut()
         {
-            seen.before(thread, Paths::Unneeded, false);
-            program = seen.inode;
+            object.before(thread, PathLookup::Unneeded, false);
+            program = object.inode;
         }
-        self.tasks.will_exec(tid, now());
-        self.will_run(program);
+        self.tasks.exec_attempted(tid, coarse_time());
+        self.warn_setuid(program);
     }
 
     /// Says something to the person at the terminal.
-    pub(crate) fn remark(&mut self, text: &str) {
-        self.observer.remark(text);
+    pub(crate) fn warn(&mut self, text: &str) {
+        self.observer.on_warning(text);
     }
 
     /// Reads what is to be read before the call; `None` when no rule names it.
-    pub(crate) fn begin(&mut self, stop: Stop) -> Option<Begun> {
-        let Stop { tid, call, args } = stop;
+    pub(crate) fn begin(&mut self, stop: SyscallEntry) -> Option<PendingSyscall> {
+        let SyscallEntry { tid, call, args } = stop;
         let traits = *self.traits.get(&call)?;
-        self.counts.stopped += 1;
+        self.stats.stopped += 1;
         let memory = Memory(tid);
         let named = object::named(traits.objects, traits.name, &args, memory);
         let unreadable = matches!(named, Err(Errno::EPERM));
-        let mut begun = Begun {
+        let mut pending = PendingSyscall {
             stop,
-            waits: traits.waits,
-            time: now(),
+            wants_result: traits.wants_result,
+            time: coarse_time(),
             objects: named.unwrap_or_default(),
             cwd: None,
             open_how_flags: 0,
@@ -206,74 +207,82 @@ impl<'a, O: Observer> Recorder<'a, O> {
         };
         if let Some(address) = traits.address {
             let (arch, args) = (call.arch, args);
-            begun.address = sockaddr::Call {
+            pending.address = sockaddr::SockaddrArgs {
                 address,
                 arch,
                 args,
                 memory,
             }
-            .given();
-            let named = begun.address.as_deref().and_then(sockaddr::file_name);
+            .read_given();
+            let named = pending.address.as_deref().and_then(sockaddr::file_name);
             let effect = if traits.name == "bind" {
                 ObjectEffect::Create
             } else {
                 ObjectEffect::Use
             };
-            begun
+            pending
                 .objects
                 .extend(named.map(|name| object::socket(name, effect)));
         }
         if traits.name == "openat2" {
-            begun.open_how_flags = memory.word(args[2]).unwrap_or(0);
+            pending.open_how_flags = memory.word(args[2]).unwrap_or(0);
         }
-        if traits.starts && !traits.waits {
+        if traits.is_exec && !traits.wants_result {
             let array = if traits.name == "execve" {
                 args[1]
             } else {
                 args[2]
             };
-            begun.arguments = exec::given(memory, array, call.arch);
+            pending.arguments = exec::given(memory, array, call.arch);
         }
-        let creates = creates(traits.name, &args, begun.open_how_flags);
+        let creates = creates(traits.name, &args, pending.open_how_flags);
         // Of a call that its task may not survive, this is all that will be known of the task.
-        let thread = if traits.waits {
-            self.tasks.thread(tid, begun.time, self.execs)
+        let thread = if traits.wants_result {
+            self.tasks.thread(tid, pending.time, self.execs)
         } else {
-            let looked = self.tasks.look(tid, begun.time, traits.groups);
+            let looked = self.tasks.lookup(tid, pending.time, traits.groups);
             looked.map(|found| found.thread)
         };
         if let Ok(thread) = thread {
-            for seen in &mut begun.objects {
-                seen.may_create = creates && matches!(seen.object.place, ObjectRef::Opened { .. });
-                seen.before(thread, traits.paths, traits.waits);
-                seen.may_create &= seen.inode.is_none();
+            for object in &mut pending.objects {
+                object.may_create =
+                    creates && matches!(object.object.place, ObjectRef::Opened { .. });
+                object.before(thread, traits.paths, traits.wants_result);
+                object.may_create &= object.inode.is_none();
             }
-            if !begun.objects.is_empty() {
-                begun.cwd = thread.link("cwd");
+            if !pending.objects.is_empty() {
+                pending.cwd = thread.link("cwd");
             }
         }
-        Some(begun)
+        Some(pending)
     }
 
     /// Asks the rules about a call, lets its task go on, and hands over the event that the rules keep.
     /// `go` is called once, when nothing more is read of the task; it tells whether the task was there
     /// until then. A task that was killed before has not made the call: the kernel's audit begins after
     /// the filter, and records nothing either.
-    pub(crate) fn end(&mut self, begun: Begun, end: End, go: impl FnOnce() -> bool) {
-        let Stop { tid, call, .. } = begun.stop;
+    pub(crate) fn end(
+        &mut self,
+        pending: PendingSyscall,
+        end: SyscallResult,
+        go: impl FnOnce() -> bool,
+    ) {
+        let SyscallEntry { tid, call, .. } = pending.stop;
         let Some(&traits) = self.traits.get(&call) else {
             let _present = go();
             return;
         };
         let looked = match end {
-            End::Unknown | End::Gone => self.tasks.last(tid),
-            End::Returned { .. } => self.tasks.look(tid, begun.time, traits.groups).ok(),
+            SyscallResult::Unknown | SyscallResult::TaskGone => self.tasks.last_seen(tid),
+            SyscallResult::Returned { .. } => {
+                self.tasks.lookup(tid, pending.time, traits.groups).ok()
+            }
         };
         let Some(found) = looked else {
-            self.counts.lost += u64::from(go());
+            self.stats.lost += u64::from(go());
             return;
         };
-        let known = Known::of(begun, end, &found, &traits);
+        let known = CompletedSyscall::of(pending, end, &found, &traits);
         let observed_objects = known.observed();
         let task = found.who.task(found.image);
         let observed = EventFacts {
@@ -281,12 +290,12 @@ impl<'a, O: Observer> Recorder<'a, O> {
             syscall: call.syscall,
             exit: known.exit,
             args: known.args,
-            open_how_flags: known.begun.open_how_flags,
+            open_how_flags: known.pending.open_how_flags,
             task,
             groups: &found.who.groups,
             personality: found.image.personality,
             label: None,
-            socket_family: known.begun.address.as_deref().and_then(sockaddr::family),
+            socket_family: known.pending.address.as_deref().and_then(sockaddr::family),
             mark: None,
             objects: &observed_objects,
         };
@@ -297,19 +306,19 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let Verdict::Record(rule) = verdict else {
             return;
         };
-        self.counts.matched += 1;
-        self.counts.incomplete += u64::from(known.begun.unreadable);
+        self.stats.matched += 1;
+        self.stats.incomplete += u64::from(known.pending.unreadable);
         let key = self.plan.rules.get(usize::from(rule.0));
-        let cwd = known.begun.cwd.as_deref();
-        let items = Ended {
-            objects: &known.begun.objects,
+        let cwd = known.pending.cwd.as_deref();
+        let items = ItemBuilder {
+            objects: &known.pending.objects,
             cwd: cwd.unwrap_or_default(),
             exit: known.exit,
             interpreters: &known.interpreters,
         }
         .items();
         let event = Event {
-            time: known.begun.time,
+            time: known.pending.time,
             serial: self.serial,
             arch: call.arch,
             syscall: call.syscall,
@@ -321,60 +330,65 @@ impl<'a, O: Observer> Recorder<'a, O> {
             key: key
                 .and_then(|rule| rule.key.as_ref())
                 .map(|key| key.as_slice()),
-            argv: known.begun.arguments.as_ref().map(|arguments| Argv {
+            argv: known.pending.arguments.as_ref().map(|arguments| Argv {
                 argc: arguments.count,
                 bytes: &arguments.bytes,
             }),
-            sockaddr: known.begun.address.as_deref(),
+            sockaddr: known.pending.address.as_deref(),
             aux_records: [].into_iter().collect(),
             cwd: if items.is_empty() { None } else { cwd },
             items,
             proctitle: found.image.title(),
             task_context: None,
         };
-        self.observer.event(&event);
+        self.observer.on_event(&event);
         self.serial = self.serial.next();
     }
 }
 
 /// All that is known of a call when it has ended.
-struct Known {
-    begun: Begun,
+struct CompletedSyscall {
+    pending: PendingSyscall,
     exit: Option<i64>,
     args: [u64; 4],
     interpreters: Vec<Interpreter>,
 }
 
-impl Known {
-    fn of(begun: Begun, end: End, found: &Found<'_>, traits: &Traits) -> Self {
-        let Stop { call, args, tid } = begun.stop;
+impl CompletedSyscall {
+    fn of(
+        pending: PendingSyscall,
+        end: SyscallResult,
+        found: &TaskView<'_>,
+        traits: &SyscallTraits,
+    ) -> Self {
+        let SyscallEntry { call, args, tid } = pending.stop;
         let [a0, a1, a2, a3, ..] = args;
         let mut known = Self {
             exit: None,
             args: [a0, a1, a2, a3],
             interpreters: Vec::new(),
-            begun,
+            pending,
         };
-        let End::Returned { exit, stack, arch } = end else {
+        let SyscallResult::Returned { exit, stack, arch } = end else {
             return known;
         };
         let exit = reported_exit(exit);
         known.exit = Some(exit);
-        let begun = &mut known.begun;
-        let moves = begun
+        let pending = &mut known.pending;
+        let moves = pending
             .objects
             .iter()
-            .any(|seen| seen.object.effect == ObjectEffect::Delete);
-        for seen in &mut begun.objects {
-            match (seen.object.place, seen.object.effect) {
-                (ObjectRef::Opened { .. }, _) => seen.opened(found.thread, exit, traits.paths),
-                (_, ObjectEffect::Create) if succeeded(exit) && !moves => seen.made(found.thread),
+            .any(|object| object.object.effect == ObjectEffect::Delete);
+        for object in &mut pending.objects {
+            match (object.object.place, object.object.effect) {
+                (ObjectRef::Opened { .. }, _) => object.opened(found.thread, exit, traits.paths),
+                (_, ObjectEffect::Create) if succeeded(exit) && !moves => object.made(found.thread),
                 _ => {}
             }
         }
-        if let (Some(address), None) = (traits.address, &begun.address) {
+        if let (Some(address), None) = (traits.address, &pending.address) {
             let (arch, memory) = (call.arch, Memory(tid));
-            begun.address = sockaddr::Call {
+            pending.address = sockaddr::SockaddrArgs {
                 address,
                 arch,
                 args,
@@ -387,12 +401,12 @@ impl Known {
             .iter()
             .any(|&error| exit == -i64::from(error as i32))
         {
-            begun.address = None;
+            pending.address = None;
         }
-        if traits.starts && succeeded(exit) {
-            begun.arguments = exec::started(found.thread, stack, arch);
-            begun.unreadable |= begun.arguments.is_none();
-            if let (Some(named), Some(arguments)) = (begun.objects.first(), &begun.arguments) {
+        if traits.is_exec && succeeded(exit) {
+            pending.arguments = exec::started(found.thread, stack, arch);
+            pending.unreadable |= pending.arguments.is_none();
+            if let (Some(named), Some(arguments)) = (pending.objects.first(), &pending.arguments) {
                 known.interpreters = exec::interpreters(found.thread, named, arguments);
             }
         }
@@ -402,20 +416,20 @@ impl Known {
     /// Objects that rules may ask about: those that have an item.
     fn observed(&self) -> Vec<ObjectFacts<'_>> {
         let mut all = Vec::new();
-        for seen in &self.begun.objects {
-            if seen.object.effect != ObjectEffect::Use || seen.may_create {
+        for object in &self.pending.objects {
+            if object.object.effect != ObjectEffect::Use || object.may_create {
                 all.push(ObjectFacts {
-                    path: &seen.parent_path,
+                    path: &object.parent_path,
                     name: None,
-                    inode: seen.parent,
+                    inode: object.parent,
                     label: None,
                 });
             }
-            if !matches!(seen.object.place, ObjectRef::Text(_)) {
+            if !matches!(object.object.place, ObjectRef::Text(_)) {
                 all.push(ObjectFacts {
-                    path: &seen.path,
-                    name: seen.name.as_deref(),
-                    inode: seen.inode,
+                    path: &object.path,
+                    name: object.name.as_deref(),
+                    inode: object.inode,
                     label: None,
                 });
             }
@@ -430,15 +444,15 @@ impl Known {
     }
 }
 
-impl Traits {
+impl SyscallTraits {
     fn of(call: SyscallId, rules: &SyscallPlan, results: ResultCapture) -> Self {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         Self {
             name,
-            objects: objects::objects(call.arch, call.syscall),
-            waits: hook::returns(call)
-                && (results == ResultCapture::Wanted || call_asks_for_result(rules)),
-            starts: hook::starts(call),
+            objects: plan_objects::objects(call.arch, call.syscall),
+            wants_result: hook::returns(call)
+                && (results == ResultCapture::Always || call_asks_for_result(rules)),
+            is_exec: hook::starts(call),
             address: plan_sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
             paths: paths(rules),
@@ -446,12 +460,12 @@ impl Traits {
     }
 }
 
-fn paths(rules: &SyscallPlan) -> Paths {
+fn paths(rules: &SyscallPlan) -> PathLookup {
     let mut tests = rules.slots.iter().flat_map(|slot| &slot.tests);
     if tests.any(|test| matches!(test.operand, Operand::Path | Operand::Dir)) {
-        Paths::Wanted
+        PathLookup::Wanted
     } else {
-        Paths::Unneeded
+        PathLookup::Unneeded
     }
 }
 
@@ -468,11 +482,12 @@ fn creates(name: &str, args: &[u64; 6], how: u64) -> bool {
 }
 
 /// The clock that the kernel's audit uses.
-pub(crate) fn now() -> Timestamp {
-    let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(Duration::ZERO, Duration::from);
+pub(crate) fn coarse_time() -> Timestamp {
+    let coarse_time =
+        clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(Duration::ZERO, Duration::from);
     Timestamp {
-        sec: now.as_secs(),
-        milli: u16::try_from(now.subsec_millis()).unwrap_or(0),
+        sec: coarse_time.as_secs(),
+        milli: u16::try_from(coarse_time.subsec_millis()).unwrap_or(0),
     }
 }
 

@@ -8,27 +8,27 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
 use crate::backend::{Backend, ResultCapture};
-use crate::launch::{RunError, TracedCommand, want_descriptors};
+use crate::launch::{RunError, TracedCommand, raise_fd_limit};
 use crate::recorder::{Observer, Recorder, RunStats};
 
 /// How the command's first process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStatus {
     /// It exited with this status.
-    Code(i32),
+    Exited(i32),
     /// A signal killed it.
-    Signal(Signal),
+    Signaled(Signal),
     /// The program could not be executed.
-    NotStarted(Errno),
+    ExecFailed(Errno),
 }
 
 /// What happened, when nobody of the command is left.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
     /// How the first process ended.
-    pub ending: CommandStatus,
+    pub status: CommandStatus,
     /// What was seen, and what was not.
-    pub counts: RunStats,
+    pub stats: RunStats,
 }
 
 impl TracedCommand {
@@ -36,16 +36,16 @@ impl TracedCommand {
     ///
     /// # Errors
     /// When the kernel does not let it be followed any more; what is left of it is killed.
-    pub fn follow(
+    pub fn supervise(
         self,
         plan: &Plan,
         results: ResultCapture,
         observer: &mut impl Observer,
     ) -> Result<RunSummary, RunError> {
-        want_descriptors();
+        raise_fd_limit();
         let recorder = Recorder::new(plan, results, observer);
-        match self.carrier {
-            Backend::Trace => tracer::follow(self, recorder),
+        match self.backend {
+            Backend::Ptrace => tracer::follow(self, recorder),
             Backend::Notify => notify::follow(self, recorder),
         }
     }

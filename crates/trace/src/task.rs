@@ -22,10 +22,10 @@ use nix::fcntl::{AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::Pid;
 
-use ids::{Ids, Source, whole};
+use ids::{IdSource, Ids, read_all};
 
 /// Threads that are remembered; beyond, all are forgotten and looked at anew.
-const MOST_THREADS: usize = 4096;
+const MAX_THREADS: usize = 4096;
 /// The kernel's audit shows no more of a command line.
 const TITLE_BYTES: usize = 128;
 
@@ -33,7 +33,7 @@ const TITLE_BYTES: usize = 128;
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     threads: HashMap<i32, Thread>,
-    images: HashMap<i32, Image>,
+    images: HashMap<i32, ProcessImage>,
 }
 
 /// One thread, as long as it lives.
@@ -43,16 +43,16 @@ pub(crate) struct Thread {
     pub(crate) tgid: Pid,
     /// `/proc/TID`.
     pub(crate) dir: OwnedFd,
-    ids: Source,
+    ids: IdSource,
     comm: File,
     cmdline: File,
     /// What was last read, for calls that their task does not survive.
-    last: Who,
+    last_seen: Identity,
 }
 
 /// What belongs to a program that a process runs.
 #[derive(Debug, Default)]
-pub(crate) struct Image {
+pub(crate) struct ProcessImage {
     exe: Option<Vec<u8>>,
     title: Vec<u8>,
     /// Execution domain.
@@ -62,12 +62,12 @@ pub(crate) struct Image {
     tty: Vec<u8>,
     read: Option<Timestamp>,
     /// This thread is about to become another program, or to fail: what is read now may be of either.
-    unsettled: Option<Pid>,
+    exec_pending: Option<Pid>,
 }
 
 /// All that an event says of its task.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Who {
+pub(crate) struct Identity {
     ids: Ids,
     comm: Vec<u8>,
     /// Supplementary groups, where they were asked for.
@@ -75,18 +75,18 @@ pub(crate) struct Who {
 }
 
 /// A task as it was found.
-pub(crate) struct Found<'a> {
+pub(crate) struct TaskView<'a> {
     pub(crate) thread: &'a Thread,
-    pub(crate) image: &'a Image,
-    pub(crate) who: &'a Who,
+    pub(crate) image: &'a ProcessImage,
+    pub(crate) who: &'a Identity,
 }
 
 /// How much is seen of execs and of the ends of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Execs {
-    /// [`Tasks::forget_image`] and [`Tasks::forget`] are told of all.
-    Told,
-    /// [`Tasks::will_exec`] is told of attempts, and nobody of ends.
+pub(crate) enum ExecTracking {
+    /// [`Tasks::drop_image`] and [`Tasks::remove`] are told of all.
+    Completed,
+    /// [`Tasks::exec_attempted`] is told of attempts, and nobody of ends.
     Attempted,
 }
 
@@ -95,13 +95,13 @@ impl Tasks {
     ///
     /// # Errors
     /// When the task has gone, or may not be looked at.
-    pub(crate) fn look(
+    pub(crate) fn lookup(
         &mut self,
         tid: Pid,
         time: Timestamp,
         groups: bool,
-    ) -> io::Result<Found<'_>> {
-        if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid.as_raw()) {
+    ) -> io::Result<TaskView<'_>> {
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&tid.as_raw()) {
             self.threads.clear();
             self.images.clear();
         }
@@ -112,30 +112,30 @@ impl Tasks {
         let ids = match known {
             Some(ids) => ids,
             // New, or another task under an old number.
-            None => self.meet(tid)?,
+            None => self.open_thread(tid)?,
         };
         let thread = self.threads.get_mut(&tid.as_raw()).ok_or(Errno::ESRCH)?;
         let image = self.images.entry(thread.tgid.as_raw()).or_default();
         image.refresh(thread, time);
-        thread.last.ids = ids;
+        thread.last_seen.ids = ids;
         thread.read_comm()?;
-        thread.last.groups.clear();
+        thread.last_seen.groups.clear();
         if groups {
-            thread.last.groups = thread.groups().unwrap_or_default();
+            thread.last_seen.groups = thread.groups().unwrap_or_default();
         }
-        Ok(Found {
-            who: &thread.last,
+        Ok(TaskView {
+            who: &thread.last_seen,
             thread,
             image,
         })
     }
 
     /// What was last found of a task, which may have gone.
-    pub(crate) fn last(&self, tid: Pid) -> Option<Found<'_>> {
+    pub(crate) fn last_seen(&self, tid: Pid) -> Option<TaskView<'_>> {
         let thread = self.threads.get(&tid.as_raw())?;
         let image = self.images.get(&thread.tgid.as_raw())?;
-        Some(Found {
-            who: &thread.last,
+        Some(TaskView {
+            who: &thread.last_seen,
             thread,
             image,
         })
@@ -144,23 +144,24 @@ impl Tasks {
     /// A task that is stopped, looked at before if it is known.
     ///
     /// # Errors
-    /// As [`Self::look`].
+    /// As [`Self::lookup`].
     pub(crate) fn thread(
         &mut self,
         tid: Pid,
         time: Timestamp,
-        execs: Execs,
+        execs: ExecTracking,
     ) -> io::Result<&Thread> {
         let known = self.threads.get(&tid.as_raw());
         // Where ends of tasks are not seen either, an old number may have a new owner.
-        let stale = |thread: &Thread| execs == Execs::Attempted && thread.ids.read().is_err();
+        let stale =
+            |thread: &Thread| execs == ExecTracking::Attempted && thread.ids.read().is_err();
         if known.is_none_or(stale) {
-            self.look(tid, time, false)?;
+            self.lookup(tid, time, false)?;
         }
         Ok(self.threads.get(&tid.as_raw()).ok_or(Errno::ESRCH)?)
     }
 
-    fn meet(&mut self, tid: Pid) -> io::Result<Ids> {
+    fn open_thread(&mut self, tid: Pid) -> io::Result<Ids> {
         let (thread, ids) = match Thread::open(tid) {
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
                 self.threads.clear();
@@ -178,31 +179,31 @@ impl Tasks {
     }
 
     /// The thread's process may run another program from now on.
-    pub(crate) fn will_exec(&mut self, tid: Pid, time: Timestamp) {
-        let Ok(thread) = self.thread(tid, time, Execs::Attempted) else {
+    pub(crate) fn exec_attempted(&mut self, tid: Pid, time: Timestamp) {
+        let Ok(thread) = self.thread(tid, time, ExecTracking::Attempted) else {
             return; // it has been killed
         };
         let tgid = thread.tgid.as_raw();
         if let Some(image) = self.images.get_mut(&tgid) {
-            image.unsettled = Some(tid);
+            image.exec_pending = Some(tid);
         }
     }
 
     /// The process runs another program from now on.
-    pub(crate) fn forget_image(&mut self, tgid: Pid) {
+    pub(crate) fn drop_image(&mut self, tgid: Pid) {
         self.images.remove(&tgid.as_raw());
     }
 
     /// The thread has ended.
-    pub(crate) fn forget(&mut self, tid: Pid) {
+    pub(crate) fn remove(&mut self, tid: Pid) {
         self.threads.remove(&tid.as_raw());
         self.images.remove(&tid.as_raw());
     }
 }
 
-impl Who {
+impl Identity {
     /// The task as an event has it.
-    pub(crate) fn task<'a>(&'a self, image: &'a Image) -> Task<'a> {
+    pub(crate) fn task<'a>(&'a self, image: &'a ProcessImage) -> Task<'a> {
         let Ids {
             tgid,
             ppid,
@@ -230,7 +231,7 @@ impl Who {
     }
 }
 
-impl Image {
+impl ProcessImage {
     /// First bytes of the command line.
     pub(crate) fn title(&self) -> &[u8] {
         &self.title
@@ -238,12 +239,12 @@ impl Image {
 
     fn refresh(&mut self, thread: &Thread, time: Timestamp) {
         let new = self.read.is_none();
-        if new || self.unsettled.is_some() {
+        if new || self.exec_pending.is_some() {
             self.exe = thread.link("exe");
             self.title = thread.title();
         }
         // Its exec has succeeded or failed, since it makes another call.
-        self.unsettled = self.unsettled.filter(|&by| by != thread.tid);
+        self.exec_pending = self.exec_pending.filter(|&by| by != thread.tid);
         if self.read == Some(time) {
             return;
         }
@@ -266,7 +267,7 @@ impl Thread {
             let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
             Ok(File::from(openat(&dir, name, flags, Mode::empty())?))
         };
-        let (ids_from, ids) = Source::open(tid, || file("status"))?;
+        let (ids_from, ids) = IdSource::open(tid, || file("status"))?;
         let (comm, cmdline) = (file("comm")?, file("cmdline")?);
         let tgid = Pid::from_raw(i32::try_from(ids.tgid).unwrap_or(tid.as_raw()));
         let thread = Self {
@@ -276,7 +277,7 @@ impl Thread {
             ids: ids_from,
             comm,
             cmdline,
-            last: Who::default(),
+            last_seen: Identity::default(),
         };
         Ok((thread, ids))
     }
@@ -291,9 +292,9 @@ impl Thread {
         let mut bytes = [0; 64];
         let len = self.comm.read_at(&mut bytes, 0)?;
         let text = bytes.get(..len).unwrap_or_default();
-        self.last.comm.clear();
+        self.last_seen.comm.clear();
         let name = text.strip_suffix(b"\n").unwrap_or(text);
-        self.last.comm.extend_from_slice(name);
+        self.last_seen.comm.extend_from_slice(name);
         Ok(())
     }
 
@@ -311,7 +312,7 @@ impl Thread {
     fn text(&self, name: &str) -> Option<Vec<u8>> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let file = File::from(openat(&self.dir, name, flags, Mode::empty()).ok()?);
-        whole(&file).ok()
+        read_all(&file).ok()
     }
 
     fn number(&self, name: &str) -> Option<u32> {

@@ -105,14 +105,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return NotRun::Ours.into();
         }
     };
-    match outcome.ending {
-        CommandStatus::Code(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
-        CommandStatus::Signal(signal) => {
+    match outcome.status {
+        CommandStatus::Exited(code) => ExitCode::from(u8::try_from(code & 0xff).unwrap_or(u8::MAX)),
+        CommandStatus::Signaled(signal) => {
             exit_by_signal(signal);
             // A signal that does not end us is told as shells do.
             ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
         }
-        CommandStatus::NotStarted(errno) => not_started(args, errno).into(),
+        CommandStatus::ExecFailed(errno) => not_started(args, errno).into(),
     }
 }
 
@@ -141,32 +141,32 @@ fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
         Err(errno) => return Ok(Err(not_started(args, errno))),
     };
     let results = if args.no_result {
-        ResultCapture::Unneeded
+        ResultCapture::IfTested
     } else {
-        ResultCapture::Wanted
+        ResultCapture::Always
     };
-    let carrier = Backend::of(&plan, results);
+    let backend = Backend::select(&plan, results);
     let sinks = Sinks::open(args)?;
-    let blocked = signals::block().context("cannot block signals")?;
+    let signal_mask = signals::block().context("cannot block signals")?;
     let command = CommandSpec {
         program,
         args: strings(&args.command)?,
-        blocked,
+        signal_mask,
     };
     // One thread until here: the child is made as a copy of it.
-    let started = match command.start(&plan, carrier) {
+    let started = match command.spawn(&plan, backend) {
         Ok(started) => started,
         Err(error) => return refuse(error).map(Err),
     };
     let mut running = sinks.start(plan.exclude_list.clone())?;
     signals::forward(started.child())?;
     if running.view.is_some() {
-        info(&ready(&plan, carrier));
+        info(&ready(&plan, backend));
     }
-    let followed = started.follow(&plan, results, &mut running);
+    let followed = started.supervise(&plan, results, &mut running);
     let account = running.finish();
     let outcome = followed.context("the command is not audited any more, and was ended")?;
-    account.tell(outcome.counts);
+    account.tell(outcome.stats);
     Ok(Ok(outcome))
 }
 
@@ -236,9 +236,9 @@ fn strings(words: &[OsString]) -> Result<Vec<CString>> {
         .context("an argument holds a NUL byte")
 }
 
-fn ready(plan: &Plan, carrier: Backend) -> String {
-    let how = match carrier {
-        Backend::Trace => "with results",
+fn ready(plan: &Plan, backend: Backend) -> String {
+    let how = match backend {
+        Backend::Ptrace => "with results",
         Backend::Notify => "without results",
     };
     format!(
@@ -337,7 +337,7 @@ impl Running {
 }
 
 impl Observer for Running {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         if let Some(log) = &self.log {
             log.append(|text| {
                 if self.json {
@@ -355,7 +355,7 @@ impl Observer for Running {
         }
     }
 
-    fn remark(&mut self, text: &str) {
+    fn on_warning(&mut self, text: &str) {
         info(text);
     }
 }

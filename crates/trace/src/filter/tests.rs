@@ -43,7 +43,7 @@ fn plan(rules: &str) -> Plan {
 /// What the filter answers; checks on the way what the kernel checks of a program.
 #[track_caller]
 fn run(code: &[sock_filter], arch: u32, number: u32, args: [u64; 4]) -> u32 {
-    assert!(code.len() <= MOST_INSTRUCTIONS);
+    assert!(code.len() <= MAX_INSTRUCTIONS);
     let mut a = 0;
     let mut at = 0;
     loop {
@@ -86,7 +86,7 @@ fn run(code: &[sock_filter], arch: u32, number: u32, args: [u64; 4]) -> u32 {
 }
 
 fn stops(rules: &str, arch: Arch, name: &str, args: [u64; 4]) -> bool {
-    let code = compile(&plan(rules), Backend::Trace, &[]);
+    let code = compile(&plan(rules), Backend::Ptrace, &[]);
     let number = table::syscall_number(arch, name.as_bytes()).unwrap();
     match run(&code, arch.0, number.0, args) {
         SECCOMP_RET_TRACE => true,
@@ -162,8 +162,8 @@ fn every_call_of_both_abis_fits() {
     for key in 0..200 {
         writeln!(rules, "-a always,exit -S all -F a0={key} -k key{key}").unwrap();
     }
-    let code = compile(&plan(&rules), Backend::Trace, &[]);
-    assert!(code.len() <= MOST_INSTRUCTIONS, "{}", code.len());
+    let code = compile(&plan(&rules), Backend::Ptrace, &[]);
+    assert!(code.len() <= MAX_INSTRUCTIONS, "{}", code.len());
     assert_eq!(run(&code, B64.0, 39, [777, 0, 0, 0]), SECCOMP_RET_TRACE);
 }
 
@@ -214,7 +214,7 @@ proptest! {
         list.load(0, lines);
         let plan = Plan::compile(list.into_rules(), &[B64]);
         let Syscall(number) = table::syscall_number(B64, call.as_bytes()).unwrap();
-        let stopped = run(&compile(&plan, Backend::Trace, &[]), B64.0, number, args) == SECCOMP_RET_TRACE;
+        let stopped = run(&compile(&plan, Backend::Ptrace, &[]), B64.0, number, args) == SECCOMP_RET_TRACE;
         let task = Task {
             ppid: 1, pid: 2, auid: Auid::UNSET, uid, gid: 0, euid: 0, suid: 0, fsuid: 0, egid: 0,
             sgid: 0, fsgid: 0, ses: 0, tty: b"", comm: b"", exe: None,

@@ -10,7 +10,7 @@ use audit::ids::Arch;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::Mode;
 
-use super::object::{Seen, inode};
+use super::object::{NamedObject, inode};
 use crate::task::Thread;
 use crate::task::memory::Memory;
 
@@ -24,7 +24,7 @@ pub(crate) struct Interpreter {
 
 /// Arguments of a program: how many, and all of them, each with its NUL.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Arguments {
+pub(crate) struct ExecArgs {
     pub(crate) count: u32,
     pub(crate) bytes: Vec<u8>,
 }
@@ -33,28 +33,28 @@ pub(crate) struct Arguments {
 const LONGEST_ARGUMENTS: usize = 4 << 20;
 
 /// The arguments with which a program has started, from where only the kernel has written.
-pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<Arguments> {
+pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArgs> {
     let bytes = thread.arguments()?;
     let count = Memory(thread.tid).pointer(stack, arch)?;
     let [a, b, c, d, ..] = count.to_le_bytes();
-    Some(Arguments {
+    Some(ExecArgs {
         count: u32::from_le_bytes([a, b, c, d]),
         bytes,
     })
 }
 
 /// The arguments that an exec was given, from the memory of the caller.
-pub(crate) fn given(memory: Memory, array: u64, arch: Arch) -> Option<Arguments> {
+pub(crate) fn given(memory: Memory, array: u64, arch: Arch) -> Option<ExecArgs> {
     let (count, bytes) = memory.strings(array, arch, LONGEST_ARGUMENTS)?;
-    Some(Arguments { count, bytes })
+    Some(ExecArgs { count, bytes })
 }
 
 /// What the kernel opened after the file that was named: the interpreter of a script, and the loader of a
 /// program that is linked dynamically.
 pub(crate) fn interpreters(
     thread: &Thread,
-    named: &Seen,
-    arguments: &Arguments,
+    named: &NamedObject,
+    arguments: &ExecArgs,
 ) -> Vec<Interpreter> {
     let mut found = Vec::new();
     let running = thread.stat(b"exe", AtFlags::empty()).ok().map(inode);
@@ -71,7 +71,7 @@ pub(crate) fn interpreters(
             inode: running,
         });
     }
-    if let Some(name) = loader(thread) {
+    if let Some(name) = elf_interpreter(thread) {
         let place = [b"root".as_slice(), &name].concat();
         found.push(Interpreter {
             inode: thread.stat(&place, AtFlags::empty()).ok().map(inode),
@@ -86,13 +86,13 @@ pub(crate) fn interpreters(
 ///
 /// # Source
 /// `elf(5)`.
-fn loader(thread: &Thread) -> Option<Vec<u8>> {
+fn elf_interpreter(thread: &Thread) -> Option<Vec<u8>> {
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     let file = openat(&thread.dir, OsStr::from_bytes(b"exe"), flags, Mode::empty()).ok()?;
-    loader_in(&File::from(file))
+    elf_interpreter_of(&File::from(file))
 }
 
-fn loader_in(file: &File) -> Option<Vec<u8>> {
+fn elf_interpreter_of(file: &File) -> Option<Vec<u8>> {
     const PT_INTERP: u64 = 3;
     const MOST_HEADERS: u64 = 64;
     let mut head = [0; 64];
@@ -104,15 +104,15 @@ fn loader_in(file: &File) -> Option<Vec<u8>> {
     };
     let (table, size, count) = if wide {
         (
-            number(&head, 32, 8)?,
-            number(&head, 54, 2)?,
-            number(&head, 56, 2)?,
+            read_le(&head, 32, 8)?,
+            read_le(&head, 54, 2)?,
+            read_le(&head, 56, 2)?,
         )
     } else {
         (
-            number(&head, 28, 4)?,
-            number(&head, 42, 2)?,
-            number(&head, 44, 2)?,
+            read_le(&head, 28, 4)?,
+            read_le(&head, 42, 2)?,
+            read_le(&head, 44, 2)?,
         )
     };
     for header in 0..count.min(MOST_HEADERS) {
@@ -120,13 +120,13 @@ fn loader_in(file: &File) -> Option<Vec<u8>> {
         let short = bytes.get_mut(..if wide { 56 } else { 32 })?;
         file.read_exact_at(short, table.checked_add(header * size)?)
             .ok()?;
-        if number(&bytes, 0, 4)? != PT_INTERP {
+        if read_le(&bytes, 0, 4)? != PT_INTERP {
             continue;
         }
         let (at, len) = if wide {
-            (number(&bytes, 8, 8)?, number(&bytes, 32, 8)?)
+            (read_le(&bytes, 8, 8)?, read_le(&bytes, 32, 8)?)
         } else {
-            (number(&bytes, 4, 4)?, number(&bytes, 16, 4)?)
+            (read_le(&bytes, 4, 4)?, read_le(&bytes, 16, 4)?)
         };
         let len = usize::try_from(len).ok().filter(|&len| len <= 4096)?;
         let mut name = vec![0; len];
@@ -139,9 +139,9 @@ fn loader_in(file: &File) -> Option<Vec<u8>> {
 }
 
 /// A little-endian number of `len` bytes.
-fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
+fn read_le(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(len)?)?;
-    let fold = |number: u64, &byte: &u8| (number << 8) | u64::from(byte);
+    let fold = |read_le: u64, &byte: &u8| (read_le << 8) | u64::from(byte);
     Some(field.iter().rev().fold(0, fold))
 }
 
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_dynamic_program_names_its_loader() {
-        let name = loader_in(&File::open("/bin/true").unwrap()).unwrap();
+        let name = elf_interpreter_of(&File::open("/bin/true").unwrap()).unwrap();
         assert!(name.starts_with(b"/") && !name.contains(&0));
     }
 
@@ -166,7 +166,7 @@ mod tests {
             let mut text = b"\x7fELF\x02".to_vec();
             text.extend(bytes);
             file.write_all(&text).unwrap();
-            let _name = loader_in(&file);
+            let _name = elf_interpreter_of(&file);
         }
     }
 }

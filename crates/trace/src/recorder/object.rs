@@ -20,13 +20,13 @@ use crate::task::memory::Memory;
 
 /// One object of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct NamedObject {
     pub(crate) object: ObjectArg,
     /// Name as given; `None` for a descriptor, and where no name could be read.
     pub(crate) name: Option<Vec<u8>>,
     /// Where it is, from the task's directory in `/proc`.
     place: Vec<u8>,
-    follows: bool,
+    follow_symlink: bool,
     /// It, as far as it was found.
     pub(crate) inode: Option<Inode>,
     /// Its directory, where the call makes or removes it.
@@ -41,7 +41,7 @@ pub(crate) struct Seen {
 
 /// What is looked up of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paths {
+pub(crate) enum PathLookup {
     /// Their paths too: a rule compares them.
     Wanted,
     /// Inodes only.
@@ -58,7 +58,7 @@ pub(crate) fn named(
     call: &str,
     args: &[u64; 6],
     memory: Memory,
-) -> Result<Vec<Seen>, Errno> {
+) -> Result<Vec<NamedObject>, Errno> {
     let mut all = Vec::with_capacity(shapes.len());
     let arg = |index: u8| args.get(usize::from(index)).copied().unwrap_or(0);
     for &object in shapes {
@@ -71,7 +71,7 @@ pub(crate) fn named(
             } => (Some(arg(dir)), arg(path)),
             ObjectRef::Text(text) => (None, arg(text)),
             ObjectRef::Fd(fd) => {
-                all.push(Seen::new(object, None, fd_place(arg(fd)), true));
+                all.push(NamedObject::new(object, None, fd_path(arg(fd)), true));
                 continue;
             }
         };
@@ -81,32 +81,37 @@ pub(crate) fn named(
             Err(_no_name) => continue,
         };
         let place = place(dir, &name);
-        all.push(Seen::new(
+        all.push(NamedObject::new(
             object,
             Some(name),
             place,
-            follows(call, object, args),
+            follow_symlink(call, object, args),
         ));
     }
     Ok(all)
 }
 
 /// The socket in the file system that an address names.
-pub(crate) fn socket(name: &[u8], effect: ObjectEffect) -> Seen {
+pub(crate) fn socket(name: &[u8], effect: ObjectEffect) -> NamedObject {
     let object = ObjectArg {
         place: ObjectRef::Path(1),
         effect,
     };
-    Seen::new(object, Some(name.to_vec()), place(None, name), true)
+    NamedObject::new(object, Some(name.to_vec()), place(None, name), true)
 }
 
-impl Seen {
-    const fn new(object: ObjectArg, name: Option<Vec<u8>>, place: Vec<u8>, follows: bool) -> Self {
+impl NamedObject {
+    const fn new(
+        object: ObjectArg,
+        name: Option<Vec<u8>>,
+        place: Vec<u8>,
+        follow_symlink: bool,
+    ) -> Self {
         Self {
             object,
             name,
             place,
-            follows,
+            follow_symlink,
             inode: None,
             parent: None,
             path: Vec::new(),
@@ -117,7 +122,7 @@ impl Seen {
 
     /// Looks at it before the call. What is opened is left for later, unless it may have to be made or
     /// the result will not be seen.
-    pub(crate) fn before(&mut self, thread: &Thread, paths: Paths, result_comes: bool) {
+    pub(crate) fn before(&mut self, thread: &Thread, paths: PathLookup, result_comes: bool) {
         match self.object.place {
             ObjectRef::Text(_) => {}
             ObjectRef::Opened { .. } if result_comes && !self.may_create => {}
@@ -132,16 +137,16 @@ impl Seen {
     }
 
     /// Looks at what was opened, through its descriptor, or at what could not be opened.
-    pub(crate) fn opened(&mut self, thread: &Thread, exit: i64, paths: Paths) {
+    pub(crate) fn opened(&mut self, thread: &Thread, exit: i64, paths: PathLookup) {
         let Ok(fd) = u64::try_from(exit) else {
             if !self.may_create && exit != -i64::from(libc::ENOENT) {
                 self.look(thread, paths);
             }
             return;
         };
-        let place = fd_place(fd);
+        let place = fd_path(fd);
         self.inode = thread.stat(&place, AtFlags::empty()).ok().map(inode);
-        if paths == Paths::Wanted {
+        if paths == PathLookup::Wanted {
             let link = std::str::from_utf8(&place)
                 .ok()
                 .and_then(|place| thread.link(place));
@@ -149,33 +154,33 @@ impl Seen {
         }
     }
 
-    fn look(&mut self, thread: &Thread, paths: Paths) {
-        let flags = if self.follows {
+    fn look(&mut self, thread: &Thread, paths: PathLookup) {
+        let flags = if self.follow_symlink {
             AtFlags::empty()
         } else {
             AtFlags::AT_SYMLINK_NOFOLLOW
         };
         self.inode = thread.stat(&self.place, flags).ok().map(inode);
         let made_or_removed = self.object.effect != ObjectEffect::Use || self.may_create;
-        let (directory, last) = split(&self.place);
+        let (directory, last) = split_path(&self.place);
         if made_or_removed {
             self.parent = thread.stat(directory, AtFlags::empty()).ok().map(inode);
         }
-        if paths == Paths::Unneeded {
+        if paths == PathLookup::Unneeded {
             return;
         }
         if made_or_removed || self.inode.is_none() {
-            self.parent_path = canonical(thread, directory, true).unwrap_or_default();
+            self.parent_path = resolved_path(thread, directory, true).unwrap_or_default();
         }
         let found = if self.inode.is_some() {
-            canonical(thread, &self.place, self.follows)
+            resolved_path(thread, &self.place, self.follow_symlink)
         } else {
             None
         };
         self.path = match found {
             Some(path) => path,
             None if self.parent_path.is_empty() => Vec::new(),
-            None => join(&self.parent_path, last),
+            None => join_path(&self.parent_path, last),
         };
     }
 }
@@ -199,7 +204,7 @@ fn place(dir: Option<u64>, name: &[u8]) -> Vec<u8> {
         return [b"root".as_slice(), name].concat();
     }
     let mut place = match dir {
-        Some(fd) if low(fd) != libc::AT_FDCWD => fd_place(fd),
+        Some(fd) if fd_number(fd) != libc::AT_FDCWD => fd_path(fd),
         _ => b"cwd".to_vec(),
     };
     if !name.is_empty() {
@@ -209,18 +214,18 @@ fn place(dir: Option<u64>, name: &[u8]) -> Vec<u8> {
     place
 }
 
-fn fd_place(fd: u64) -> Vec<u8> {
-    format!("fd/{}", low(fd)).into_bytes()
+fn fd_path(fd: u64) -> Vec<u8> {
+    format!("fd/{}", fd_number(fd)).into_bytes()
 }
 
 /// A descriptor, as the kernel takes it from a register.
-const fn low(register: u64) -> i32 {
+const fn fd_number(register: u64) -> i32 {
     let [a, b, c, d, ..] = register.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
 }
 
 /// Directory and last component.
-fn split(place: &[u8]) -> (&[u8], &[u8]) {
+fn split_path(place: &[u8]) -> (&[u8], &[u8]) {
     let end = place
         .iter()
         .rposition(|&byte| byte != b'/')
@@ -233,7 +238,7 @@ fn split(place: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.ends_with(b"/") {
         [directory, name].concat()
     } else {
@@ -242,9 +247,9 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// The path by which the kernel knows a place.
-fn canonical(thread: &Thread, place: &[u8], follows: bool) -> Option<Vec<u8>> {
+fn resolved_path(thread: &Thread, place: &[u8], follow_symlink: bool) -> Option<Vec<u8>> {
     let mut flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    if !follows {
+    if !follow_symlink {
         flags |= OFlag::O_NOFOLLOW;
     }
     let fd = openat(&thread.dir, OsStr::from_bytes(place), flags, Mode::empty()).ok()?;
@@ -253,8 +258,11 @@ fn canonical(thread: &Thread, place: &[u8], follows: bool) -> Option<Vec<u8>> {
 }
 
 /// Whether a link at the end of the name is followed.
-fn follows(call: &str, object: ObjectArg, args: &[u64; 6]) -> bool {
-    let flag = |index: usize, bit: i32| args.get(index).is_some_and(|&flags| low(flags) & bit != 0);
+fn follow_symlink(call: &str, object: ObjectArg, args: &[u64; 6]) -> bool {
+    let flag = |index: usize, bit: i32| {
+        args.get(index)
+            .is_some_and(|&flags| fd_number(flags) & bit != 0)
+    };
     if object.effect != ObjectEffect::Use {
         return false;
     }
@@ -326,7 +334,7 @@ mod tests {
             ("fd/3", "fd/", "3"),
         ] {
             assert_eq!(
-                split(place.as_bytes()),
+                split_path(place.as_bytes()),
                 (directory.as_bytes(), last.as_bytes())
             );
         }

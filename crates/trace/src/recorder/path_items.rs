@@ -8,12 +8,12 @@ use audit::plan::objects::{ObjectEffect, ObjectRef};
 use smallvec::SmallVec;
 
 use super::exec::Interpreter;
-use super::object::Seen;
+use super::object::NamedObject;
 
 /// A call and how it ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended<'a> {
-    pub(crate) objects: &'a [Seen],
+pub(crate) struct ItemBuilder<'a> {
+    pub(crate) objects: &'a [NamedObject],
     pub(crate) cwd: &'a [u8],
     /// `None` when the result is not known.
     pub(crate) exit: Option<i64>,
@@ -23,19 +23,19 @@ pub(crate) struct Ended<'a> {
 
 type Items<'a> = SmallVec<[PathItem<'a>; 5]>;
 
-impl<'a> Ended<'a> {
+impl<'a> ItemBuilder<'a> {
     /// The items.
     ///
     /// # Source
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
     pub(crate) fn items(&self) -> Items<'a> {
         let mut items = SmallVec::new();
-        let changes = |seen: &&Seen| seen.object.effect != ObjectEffect::Use;
-        for seen in self.objects.iter().rev().filter(changes) {
-            items.push(self.parent(seen));
+        let changes = |object: &&NamedObject| object.object.effect != ObjectEffect::Use;
+        for object in self.objects.iter().rev().filter(changes) {
+            items.push(self.parent(object));
         }
-        for seen in self.objects.iter().filter(|seen| !changes(seen)) {
-            self.used(seen, &mut items);
+        for object in self.objects.iter().filter(|object| !changes(object)) {
+            self.used(object, &mut items);
         }
         for interpreter in self.interpreters {
             items.push(PathItem {
@@ -56,76 +56,76 @@ impl<'a> Ended<'a> {
 
     /// What the call removes, then what it makes.
     fn changed(&self, items: &mut Items<'a>) {
-        let removed = |seen: &&Seen| seen.object.effect == ObjectEffect::Delete;
-        let made = |seen: &&Seen| seen.object.effect == ObjectEffect::Create;
+        let removed = |object: &&NamedObject| object.object.effect == ObjectEffect::Delete;
+        let made = |object: &&NamedObject| object.object.effect == ObjectEffect::Create;
         let failed_early = self
             .exit
             .is_some_and(|exit| -exit == i64::from(libc::ENOENT));
-        for seen in self.objects.iter().filter(removed) {
+        for object in self.objects.iter().filter(removed) {
             // Without the result, what was there before the call tells whether it can succeed.
             let done = self.exit.is_some() && self.done();
-            if done || (!failed_early && seen.inode.is_some()) {
-                items.push(item(seen, NameType::Delete, seen.inode));
+            if done || (!failed_early && object.inode.is_some()) {
+                items.push(item(object, NameType::Delete, object.inode));
             }
         }
         let moved = self.objects.iter().find(removed);
-        for seen in self.objects.iter().filter(made) {
+        for object in self.objects.iter().filter(made) {
             match moved {
                 Some(moved) => {
                     if !self.done() {
                         continue;
                     }
-                    if seen.inode.is_some() {
-                        items.push(item(seen, NameType::Delete, seen.inode));
+                    if object.inode.is_some() {
+                        items.push(item(object, NameType::Delete, object.inode));
                     }
-                    items.push(item(seen, NameType::Create, moved.inode));
+                    items.push(item(object, NameType::Create, moved.inode));
                 }
-                None if self.exit.is_none() && seen.inode.is_some() => {}
-                None if self.done() => items.push(item(seen, NameType::Create, seen.inode)),
+                None if self.exit.is_none() && object.inode.is_some() => {}
+                None if self.done() => items.push(item(object, NameType::Create, object.inode)),
                 None => {}
             }
         }
     }
 
-    fn parent(&self, seen: &'a Seen) -> PathItem<'a> {
-        let name = seen.name.as_deref().unwrap_or_default();
+    fn parent(&self, object: &'a NamedObject) -> PathItem<'a> {
+        let name = object.name.as_deref().unwrap_or_default();
         PathItem {
             name: Some(parent_name(name, self.cwd)),
             source: NameSource::User,
-            inode: seen.parent,
+            inode: object.parent,
             nametype: NameType::Parent,
             path: None,
         }
     }
 
-    fn used(&self, seen: &'a Seen, items: &mut Items<'a>) {
-        match seen.object.place {
-            ObjectRef::Text(_) => items.push(item(seen, NameType::Unknown, None)),
-            ObjectRef::Fd(_) => items.extend(seen.inode.map(|inode| PathItem {
+    fn used(&self, object: &'a NamedObject, items: &mut Items<'a>) {
+        match object.object.place {
+            ObjectRef::Text(_) => items.push(item(object, NameType::Unknown, None)),
+            ObjectRef::Fd(_) => items.extend(object.inode.map(|inode| PathItem {
                 name: None,
                 source: NameSource::Kernel,
                 inode: Some(inode),
                 nametype: NameType::Normal,
                 path: None,
             })),
-            _ if seen.may_create => {
-                items.push(self.parent(seen));
+            _ if object.may_create => {
+                items.push(self.parent(object));
                 if self.done() {
-                    items.push(item(seen, NameType::Create, seen.inode));
+                    items.push(item(object, NameType::Create, object.inode));
                 }
             }
-            _ if seen.inode.is_some() => items.push(item(seen, NameType::Normal, seen.inode)),
+            _ if object.inode.is_some() => items.push(item(object, NameType::Normal, object.inode)),
             _ if self.done() && self.exit.is_some() => {
-                items.push(item(seen, NameType::Normal, None));
+                items.push(item(object, NameType::Normal, None));
             }
-            _ => items.push(item(seen, NameType::Unknown, None)),
+            _ => items.push(item(object, NameType::Unknown, None)),
         }
     }
 }
 
-fn item(seen: &Seen, nametype: NameType, inode: Option<Inode>) -> PathItem<'_> {
+fn item(object: &NamedObject, nametype: NameType, inode: Option<Inode>) -> PathItem<'_> {
     PathItem {
-        name: seen.name.as_deref(),
+        name: object.name.as_deref(),
         source: NameSource::User,
         inode,
         nametype,

@@ -14,19 +14,19 @@ const COMPAT_MESSAGE_BYTES: u64 = 32;
 
 /// A call that may have an address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
+pub(crate) struct SockaddrArgs {
     pub(crate) address: SyscallSockaddr,
     pub(crate) arch: Arch,
     pub(crate) args: [u64; 6],
     pub(crate) memory: Memory,
 }
 
-impl Call {
+impl SockaddrArgs {
     /// The address that it is given. That of several messages is known when they are sent.
-    pub(crate) fn given(self) -> Option<Vec<u8>> {
+    pub(crate) fn read_given(self) -> Option<Vec<u8>> {
         match self.resolved()? {
             (call, SockaddrDirection::Given, SockaddrSource::Argument(at)) => {
-                call.bytes(call.arg(at), low(call.arg(at + 1)))
+                call.bytes(call.arg(at), low_u32(call.arg(at + 1)))
             }
             (call, SockaddrDirection::Given, SockaddrSource::Message) => call.message(0),
             _ => None,
@@ -38,7 +38,7 @@ impl Call {
         let result = u64::try_from(result).ok()?;
         match self.resolved()? {
             (call, SockaddrDirection::Answer, SockaddrSource::Argument(at)) => {
-                call.bytes(call.arg(at), low(call.memory.word(call.arg(at + 1))?))
+                call.bytes(call.arg(at), low_u32(call.memory.word(call.arg(at + 1))?))
             }
             (call, SockaddrDirection::Answer, SockaddrSource::Message) => call.message(0),
             (call, _, SockaddrSource::Messages) => call.message(result.saturating_sub(1)),
@@ -83,7 +83,7 @@ impl Call {
         let arg = self.args.get(usize::from(index)).copied();
         let arg = arg.unwrap_or_default();
         if self.arch == Arch::I386 {
-            low(arg)
+            low_u32(arg)
         } else {
             arg
         }
@@ -98,7 +98,7 @@ impl Call {
         };
         let header = self.arg(1).checked_add(index.checked_mul(size)?)?;
         let at = self.memory.pointer(header, self.arch)?;
-        self.bytes(at, low(self.memory.word(header.checked_add(after)?)?))
+        self.bytes(at, low_u32(self.memory.word(header.checked_add(after)?)?))
     }
 
     fn bytes(&self, at: u64, len: u64) -> Option<Vec<u8>> {
@@ -131,7 +131,7 @@ pub(crate) fn file_name(address: &[u8]) -> Option<&[u8]> {
         .filter(|path| !path.is_empty())
 }
 
-const fn low(word: u64) -> u64 {
+const fn low_u32(word: u64) -> u64 {
     word & 0xffff_ffff
 }
 
@@ -164,7 +164,7 @@ mod tests {
         let words = |words: &[u64]| -> Vec<u8> {
             words.iter().flat_map(|word| word.to_ne_bytes()).collect()
         };
-        let call = |name, args| Call {
+        let call = |name, args| SockaddrArgs {
             address: sockaddr::by_name(name).unwrap(),
             arch: Arch::X86_64,
             args,
@@ -173,25 +173,25 @@ mod tests {
         let [unix, inet] = [&UNIX, &INET].map(|bytes| at(bytes));
 
         let connect = call("connect", [3, unix, 4, 0, 0, 0]);
-        assert_eq!(connect.given().as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(connect.read_given().as_deref(), Some(UNIX.as_slice()));
         assert_eq!(connect.done(0), None);
         let sendto = call("sendto", [3, 0, 0, 0, inet, 4]);
         assert_eq!(
-            sendto.given().as_deref().and_then(family),
+            sendto.read_given().as_deref().and_then(family),
             Some(2),
             "of {INET:?}"
         );
 
         let len = words(&[4]);
         let accept = call("accept4", [3, unix, at(&len), 0, 0, 0]);
-        assert_eq!(accept.given(), None);
+        assert_eq!(accept.read_given(), None);
         assert_eq!(accept.done(-11), None);
         assert_eq!(accept.done(5).as_deref(), Some(UNIX.as_slice()));
 
         let header = |name| [name, 4, 0, 0, 0, 0, 0, 0];
         let headers = words(&[header(unix), header(inet)].concat());
         let sendmsg = call("sendmsg", [3, at(&headers), 0, 0, 0, 0]);
-        assert_eq!(sendmsg.given().as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(sendmsg.read_given().as_deref(), Some(UNIX.as_slice()));
         let sendmmsg = call("sendmmsg", [3, at(&headers), 2, 0, 0, 0]);
         assert_eq!(sendmmsg.done(1).as_deref(), Some(UNIX.as_slice()));
         assert_eq!(sendmmsg.done(2).as_deref(), Some(INET.as_slice()));

@@ -13,9 +13,9 @@ use nix::unistd::{Pid, getpgid, getpgrp};
 use super::{CommandStatus, RunSummary};
 use crate::launch::RunError;
 use crate::launch::TracedCommand;
-use crate::ptrace::{Change, wait};
+use crate::ptrace::{StopEvent, wait};
 use crate::recorder::Observer;
-use crate::recorder::{End, Recorder, Stop, call};
+use crate::recorder::{Recorder, SyscallEntry, SyscallResult, call};
 
 /// Follows the command until nobody is left whom the filter could stop.
 pub(crate) fn follow<O: Observer>(
@@ -25,48 +25,50 @@ pub(crate) fn follow<O: Observer>(
     let TracedCommand {
         child,
         listener,
-        page,
-        early,
+        shared,
+        early_stop,
         ..
     } = started;
     let listener = listener.ok_or(RunError::Filter(Errno::ENOSYS))?;
     let waiter = thread::Builder::new()
         .name("tlg-wait".into())
-        .spawn(move || ending(child, early))
+        .spawn(move || ending(child, early_stop))
         .map_err(RunError::Start)?;
-    let polls = !receiving_ends();
+    let polls = !receive_reports_end();
     while let Some(notification) = receive(&listener, polls).map_err(RunError::Wait)? {
-        take(&mut recorder, &listener, &notification);
+        handle(&mut recorder, &listener, &notification);
     }
-    let ending = waiter.join().unwrap_or(CommandStatus::Code(1));
+    let status = waiter.join().unwrap_or(CommandStatus::Exited(1));
     Ok(RunSummary {
-        ending: page.exec_error().map_or(ending, CommandStatus::NotStarted),
-        counts: recorder.counts,
+        status: shared
+            .exec_error()
+            .map_or(status, CommandStatus::ExecFailed),
+        stats: recorder.stats,
     })
 }
 
-fn take<O: Observer>(
+fn handle<O: Observer>(
     recorder: &mut Recorder<'_, O>,
     listener: &OwnedFd,
     notification: &libc::seccomp_notif,
 ) {
-    let go = || let_go(listener, notification.id);
+    let go = || continue_syscall(listener, notification.id);
     let data = &notification.data;
     let Ok(tid) = i32::try_from(notification.pid) else {
         let _present = go();
         return;
     };
-    let stop = Stop {
+    let stop = SyscallEntry {
         tid: Pid::from_raw(tid),
         call: call(data.arch, data.nr.cast_unsigned()),
         args: data.args,
     };
-    let begun = recorder.begin(stop);
+    let pending = recorder.begin(stop);
     if hook::starts(stop.call) {
-        recorder.will_exec(stop);
+        recorder.exec_attempted(stop);
     }
-    match begun {
-        Some(begun) => recorder.end(begun, End::Unknown, go),
+    match pending {
+        Some(pending) => recorder.end(pending, SyscallResult::Unknown, go),
         None => {
             let _present = go();
         }
@@ -74,7 +76,7 @@ fn take<O: Observer>(
 }
 
 /// Whether receiving fails when nobody is left: since v6.11; before, it waits for ever.
-fn receiving_ends() -> bool {
+fn receive_reports_end() -> bool {
     let release = nix::sys::utsname::uname().ok();
     let release = release.as_ref().and_then(|name| name.release().to_str());
     let mut numbers = release
@@ -131,7 +133,7 @@ fn wait_for_call(listener: &OwnedFd) -> Result<bool, Errno> {
 }
 
 /// Has the kernel make the call; false when its task has been killed since.
-fn let_go(listener: &OwnedFd, id: u64) -> bool {
+fn continue_syscall(listener: &OwnedFd, id: u64) -> bool {
     const SECCOMP_USER_NOTIF_FLAG_CONTINUE: u32 = 1;
     let mut response = libc::seccomp_notif_resp {
         id,
@@ -151,8 +153,8 @@ fn let_go(listener: &OwnedFd, id: u64) -> bool {
 }
 
 /// Waits for the end of the first process, and stops with it where it is of our own process group.
-fn ending(child: Pid, early: Option<Change>) -> CommandStatus {
-    let mut known = early;
+fn ending(child: Pid, early_stop: Option<StopEvent>) -> CommandStatus {
+    let mut known = early_stop;
     loop {
         let change = match known.take() {
             Some(change) => Ok(Some(change)),
@@ -162,16 +164,16 @@ fn ending(child: Pid, early: Option<Change>) -> CommandStatus {
             }
         };
         match change {
-            Ok(Some(Change::Exited(code))) => return CommandStatus::Code(code),
-            Ok(Some(Change::Killed(signal))) => {
+            Ok(Some(StopEvent::Exited(code))) => return CommandStatus::Exited(code),
+            Ok(Some(StopEvent::Signaled(signal))) => {
                 return Signal::try_from(signal)
-                    .map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
+                    .map_or(CommandStatus::Exited(128 + signal), CommandStatus::Signaled);
             }
             Ok(Some(_)) if getpgid(Some(child)) == Ok(getpgrp()) => {
                 let _stopped = raise(Signal::SIGSTOP);
             }
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return CommandStatus::NotStarted(errno),
+            Err(errno) => return CommandStatus::ExecFailed(errno),
         }
     }
 }

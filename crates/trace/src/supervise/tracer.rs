@@ -15,81 +15,81 @@ use audit::plan::SyscallId;
 use super::{CommandStatus, RunSummary};
 use crate::filter;
 use crate::launch::RunError;
-use crate::launch::{Page, TracedCommand};
-use crate::ptrace::{At, Change, Request, at, former_tid, resume, wait};
+use crate::launch::{SharedPage, TracedCommand};
+use crate::ptrace::{ResumeMode, StopEvent, SyscallInfo, at, previous_tid, resume, wait};
 use crate::recorder::Observer;
-use crate::recorder::{Begun, End, Recorder, Stop, call};
+use crate::recorder::{PendingSyscall, Recorder, SyscallEntry, SyscallResult, call};
 
 /// How long the next stop is waited for without sleeping: going to sleep and being woken, often on
 /// another CPU, takes longer than most calls do.
-const AWAKE: Duration = Duration::from_micros(30);
+const SPIN: Duration = Duration::from_micros(30);
 /// A process group is stopped signal by signal: how long none may come before we stop with it.
-const SETTLE_MS: u16 = 10;
+const GROUP_STOP_QUIET_MS: u16 = 10;
 
 /// Follows the command until nobody of it is left.
 pub(crate) fn follow<O: Observer>(
     started: TracedCommand,
     mut recorder: Recorder<'_, O>,
 ) -> Result<RunSummary, RunError> {
-    recorder.execs_are_told();
+    recorder.track_execs();
     let mut tracer = Tracer {
         recorder,
         root: started.child,
-        page: started.page,
-        ending: None,
+        shared: started.shared,
+        status: None,
         under_way: HashMap::new(),
         group_stopped: false,
-        awake: true,
-        several_cpus: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
-        refused: filter::calls_named("ptrace"),
-        told_of_tracer: false,
+        spin: true,
+        is_smp: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
+        ptrace_syscalls: filter::syscalls_named("ptrace"),
+        warned_ptrace: false,
     };
-    if let Some(change) = started.early {
-        tracer.take(tracer.root, change);
+    if let Some(change) = started.early_stop {
+        tracer.handle(tracer.root, change);
     }
     loop {
         match tracer.next() {
-            Ok((pid, change)) => tracer.take(pid, change),
+            Ok((pid, change)) => tracer.handle(pid, change),
             Err(Errno::ECHILD) => break,
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(RunError::Wait(errno)),
         }
     }
-    let ending = tracer.ending.unwrap_or(CommandStatus::Code(0));
+    let status = tracer.status.unwrap_or(CommandStatus::Exited(0));
     Ok(RunSummary {
-        ending: tracer
-            .page
+        status: tracer
+            .shared
             .exec_error()
-            .map_or(ending, CommandStatus::NotStarted),
-        counts: tracer.recorder.counts,
+            .map_or(status, CommandStatus::ExecFailed),
+        stats: tracer.recorder.stats,
     })
 }
 
 struct Tracer<'a, O> {
     recorder: Recorder<'a, O>,
     root: Pid,
-    page: Page,
-    ending: Option<CommandStatus>,
+    shared: SharedPage,
+    status: Option<CommandStatus>,
     /// Calls whose end is waited for, by thread.
-    under_way: HashMap<i32, Begun>,
+    under_way: HashMap<i32, PendingSyscall>,
     /// The first process has been stopped as one of our own process group.
     group_stopped: bool,
     /// A call was let go a moment ago: the next stop may be near.
-    awake: bool,
-    several_cpus: bool,
+    spin: bool,
+    is_smp: bool,
     /// `ptrace`, which fails for who is traced.
-    refused: Vec<SyscallId>,
-    told_of_tracer: bool,
+    ptrace_syscalls: Vec<SyscallId>,
+    warned_ptrace: bool,
 }
 
 impl<O: Observer> Tracer<'_, O> {
-    fn next(&mut self) -> Result<(Pid, Change), Errno> {
+    fn next(&mut self) -> Result<(Pid, StopEvent), Errno> {
         if self.group_stopped {
-            self.stop_with_the_group();
+            self.stop_with_group();
         }
         // On one CPU, whoever stays awake keeps the others from coming to a stop.
-        if std::mem::take(&mut self.awake) && self.several_cpus {
-            let until = Instant::now() + AWAKE;
+        if std::mem::take(&mut self.spin) && self.is_smp {
+            let until = Instant::now() + SPIN;
             loop {
                 if let Some(found) = wait(None, libc::__WALL | libc::WNOHANG)? {
                     return Ok(found);
@@ -103,125 +103,127 @@ impl<O: Observer> Tracer<'_, O> {
         wait(None, libc::__WALL)?.ok_or(Errno::EINTR)
     }
 
-    fn take(&mut self, pid: Pid, change: Change) {
+    fn handle(&mut self, pid: Pid, change: StopEvent) {
         match change {
-            Change::Exited(code) => self.ended(pid, CommandStatus::Code(code)),
-            Change::Killed(signal) => {
+            StopEvent::Exited(code) => self.handle_end(pid, CommandStatus::Exited(code)),
+            StopEvent::Signaled(signal) => {
                 // The numbers above are real-time signals, which have no name.
-                let ending = Signal::try_from(signal)
-                    .map_or(CommandStatus::Code(128 + signal), CommandStatus::Signal);
-                self.ended(pid, ending);
+                let status = Signal::try_from(signal)
+                    .map_or(CommandStatus::Exited(128 + signal), CommandStatus::Signaled);
+                self.handle_end(pid, status);
             }
-            Change::Filtered => self.begin(pid),
-            Change::CallEnded => self.end(pid),
-            Change::Execed => {
-                self.execed(pid);
-                self.go_on(pid, 0);
+            StopEvent::Seccomp => self.begin(pid),
+            StopEvent::SyscallExit => self.end(pid),
+            StopEvent::Exec => {
+                self.handle_exec(pid);
+                self.resume_tracee(pid, 0);
             }
-            Change::Signal(signal) => self.go_on(pid, signal),
-            Change::GroupStopped(_) => {
-                resume(pid, Request::Listen, 0);
+            StopEvent::Signal(signal) => self.resume_tracee(pid, signal),
+            StopEvent::GroupStop(_) => {
+                resume(pid, ResumeMode::Listen, 0);
                 self.group_stopped |= pid == self.root && getpgid(Some(pid)) == Ok(getpgrp());
             }
-            Change::Passing => self.go_on(pid, 0),
+            StopEvent::Other => self.resume_tracee(pid, 0),
         }
     }
 
     fn begin(&mut self, pid: Pid) {
-        let Some(At::Start { arch, number, args }) = at(pid) else {
-            self.go_on(pid, 0);
+        let Some(SyscallInfo::Entry { arch, number, args }) = at(pid) else {
+            self.resume_tracee(pid, 0);
             return;
         };
         let call = call(arch, number);
-        if self.refused.contains(&call) {
-            self.tell_of_tracer();
+        if self.ptrace_syscalls.contains(&call) {
+            self.warn_ptrace();
         }
-        let stop = Stop {
+        let stop = SyscallEntry {
             tid: pid,
             call,
             args,
         };
         match self.recorder.begin(stop) {
-            Some(begun) if begun.waits => {
-                if resume(pid, Request::Syscall, 0) {
-                    self.under_way.insert(pid.as_raw(), begun);
+            Some(pending) if pending.wants_result => {
+                if resume(pid, ResumeMode::Syscall, 0) {
+                    self.under_way.insert(pid.as_raw(), pending);
                 }
             }
-            Some(begun) => {
-                let go = || resume(pid, Request::Cont, 0);
-                self.recorder.end(begun, End::Unknown, go);
+            Some(pending) => {
+                let go = || resume(pid, ResumeMode::Cont, 0);
+                self.recorder.end(pending, SyscallResult::Unknown, go);
             }
-            None => self.go_on(pid, 0),
+            None => self.resume_tracee(pid, 0),
         }
-        self.awake = true;
+        self.spin = true;
     }
 
     fn end(&mut self, pid: Pid) {
-        let Some(begun) = self.under_way.remove(&pid.as_raw()) else {
-            self.go_on(pid, 0);
+        let Some(pending) = self.under_way.remove(&pid.as_raw()) else {
+            self.resume_tracee(pid, 0);
             return;
         };
         let end = match at(pid) {
-            Some(At::End { arch, exit, stack }) => End::Returned {
+            Some(SyscallInfo::Exit { arch, exit, stack }) => SyscallResult::Returned {
                 exit,
                 stack,
                 arch: Arch(arch),
             },
-            _ => End::Gone,
+            _ => SyscallResult::TaskGone,
         };
-        self.recorder.end(begun, end, || {
-            resume(pid, Request::Cont, 0);
+        self.recorder.end(pending, end, || {
+            resume(pid, ResumeMode::Cont, 0);
             true
         });
-        self.awake = true;
+        self.spin = true;
     }
 
     /// A thread that execs becomes the leader of its process; all others have ended.
-    fn execed(&mut self, pid: Pid) {
-        if let Some(former) = former_tid(pid).filter(|&former| former != pid) {
-            self.gone(pid);
-            if let Some(begun) = self.under_way.remove(&former.as_raw()) {
-                self.under_way.insert(pid.as_raw(), begun.by(pid));
+    fn handle_exec(&mut self, pid: Pid) {
+        if let Some(former) = previous_tid(pid).filter(|&former| former != pid) {
+            self.abandon(pid);
+            if let Some(pending) = self.under_way.remove(&former.as_raw()) {
+                self.under_way.insert(pid.as_raw(), pending.with_tid(pid));
             }
-            self.recorder.tasks.forget(former);
-            self.recorder.tasks.forget(pid);
+            self.recorder.tasks.remove(former);
+            self.recorder.tasks.remove(pid);
         }
         self.recorder.exec_completed(pid);
     }
 
-    fn ended(&mut self, pid: Pid, ending: CommandStatus) {
-        self.gone(pid);
-        self.recorder.tasks.forget(pid);
+    fn handle_end(&mut self, pid: Pid, status: CommandStatus) {
+        self.abandon(pid);
+        self.recorder.tasks.remove(pid);
         if pid == self.root {
-            self.ending = Some(ending);
+            self.status = Some(status);
         }
     }
 
-    fn gone(&mut self, pid: Pid) {
-        if let Some(begun) = self.under_way.remove(&pid.as_raw()) {
-            self.recorder.end(begun, End::Gone, || true);
+    fn abandon(&mut self, pid: Pid) {
+        if let Some(pending) = self.under_way.remove(&pid.as_raw()) {
+            self.recorder.end(pending, SyscallResult::TaskGone, || true);
         }
     }
 
-    fn go_on(&self, pid: Pid, signal: i32) {
+    fn resume_tracee(&self, pid: Pid, signal: i32) {
         let request = if self.under_way.contains_key(&pid.as_raw()) {
-            Request::Syscall
+            ResumeMode::Syscall
         } else {
-            Request::Cont
+            ResumeMode::Cont
         };
         resume(pid, request, signal);
     }
 
     /// Stops as the command did, so that the shell which waits for us takes the terminal back. First,
     /// every process of the group gets its own signal, which only we can pass on.
-    fn stop_with_the_group(&mut self) {
+    fn stop_with_group(&mut self) {
         self.group_stopped = false;
         loop {
             match wait(None, libc::__WALL | libc::WNOHANG) {
-                Ok(Some((pid, change))) => self.take(pid, change),
-                Ok(None) if matches!(poll(&mut [], PollTimeout::from(SETTLE_MS)), Ok(0)) => {
+                Ok(Some((pid, change))) => self.handle(pid, change),
+                Ok(None)
+                    if matches!(poll(&mut [], PollTimeout::from(GROUP_STOP_QUIET_MS)), Ok(0)) =>
+                {
                     match wait(None, libc::__WALL | libc::WNOHANG) {
-                        Ok(Some((pid, change))) => self.take(pid, change),
+                        Ok(Some((pid, change))) => self.handle(pid, change),
                         _ => break,
                     }
                 }
@@ -234,9 +236,9 @@ impl<O: Observer> Tracer<'_, O> {
         let _stopped = raise(Signal::SIGSTOP);
     }
 
-    fn tell_of_tracer(&mut self) {
-        if !std::mem::replace(&mut self.told_of_tracer, true) {
-            self.recorder.remark(
+    fn warn_ptrace(&mut self) {
+        if !std::mem::replace(&mut self.warned_ptrace, true) {
+            self.recorder.warn(
                 "a process of the command uses ptrace, which is refused: a task can have one tracer, \
                  and that is tollgate; with --no-result and rules that do not ask for exit or success \
                  it is none",

@@ -21,14 +21,14 @@ pub(crate) struct Ids {
 
 /// Where ids are read.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum IdSource {
     /// By `PIDFD_GET_INFO`, since v6.13.
     Pidfd(OwnedFd),
     /// In `/proc/TID/status`.
     Status(File),
 }
 
-impl Source {
+impl IdSource {
     /// The best source that this kernel has, and what it says now. `status` opens the other one.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ struct PidfdInfo {
     exit_code: i32,
 }
 
-impl Source {
+impl IdSource {
     /// What it says now.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Source {
                 })
             }
             Self::Status(file) => {
-                let status = whole(file)?;
+                let status = read_all(file)?;
                 ids_in(&status).ok_or_else(|| Errno::ESRCH.into())
             }
         }
@@ -143,7 +143,7 @@ fn ids_in(status: &[u8]) -> Option<Ids> {
 }
 
 /// All of a file of `/proc`.
-pub(crate) fn whole(file: &File) -> io::Result<Vec<u8>> {
+pub(crate) fn read_all(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
     let mut used = 0;
     loop {
@@ -180,10 +180,10 @@ mod tests {
     fn both_sources_say_the_same_of_this_process() {
         let own = nix::unistd::getpid();
         let no_status = || Err(io::ErrorKind::NotFound.into());
-        let Ok((_, ids)) = Source::open(own, no_status) else {
+        let Ok((_, ids)) = IdSource::open(own, no_status) else {
             return; // before v6.13
         };
-        let status = ids_in(&whole(&File::open("/proc/self/status").unwrap()).unwrap()).unwrap();
+        let status = ids_in(&read_all(&File::open("/proc/self/status").unwrap()).unwrap()).unwrap();
         assert_eq!((ids.tgid, ids.ppid), (status.tgid, status.ppid));
         assert_eq!((ids.uid, ids.gid), (status.uid, status.gid));
         assert_eq!(ids.tgid, own.as_raw().cast_unsigned());
