@@ -5,6 +5,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+/// `WIRE_VERSION` of `wire.h`: raised with each change of layout or names.
 pub(crate) const VERSION: u16 = 3;
 /// The previous version. Its events have the same layout; only names changed.
 pub(crate) const PREVIOUS_VERSION: u16 = 2;

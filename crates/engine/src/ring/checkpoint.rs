@@ -202,10 +202,15 @@ impl Checkpoint {
         if (header.magic, header.layout) != (MAGIC, LAYOUT) {
             return PinnedOrigin::Unreadable("it was pinned in another layout".to_owned());
         }
+        // The events of the previous version have the same bytes; its maps and programs have other names.
+        if header.wire == u32::from(abi::PREVIOUS_VERSION) {
+            return PinnedOrigin::OtherPrograms;
+        }
         if header.wire != u32::from(abi::VERSION) {
             return PinnedOrigin::Unreadable(format!(
-                "its events are in format {}, and this version reads format {}",
+                "its events are in format {}, and this version reads formats {} and {}",
                 header.wire,
+                abi::PREVIOUS_VERSION,
                 abi::VERSION
             ));
         }
