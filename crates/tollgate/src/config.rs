@@ -1,10 +1,12 @@
-//! What the daemon is told by files: `auditd.conf`, and tollgate's own `tollgate.toml`.
+//! Settings of the daemon, and the files that they are read from.
 //!
-//! The first says where and how records are kept, in the words that administrators know; the second
-//! what only tollgate has. What the command line says wins over both, which is the business of
-//! `tollgate daemon`.
+//! [`auditd.conf`](AUDITD_CONF) has the settings that administrators know from `auditd`,
+//! [`tollgate.toml`](TOLLGATE_TOML) those that only tollgate has. Options of `tollgate daemon` override
+//! both.
 
-pub(crate) mod native;
+mod json_log;
+mod metrics_address;
+pub(crate) mod tollgate_toml;
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -20,52 +22,56 @@ use nix::unistd::geteuid;
 use crate::host::ThisMachine;
 use crate::messages::SourceText;
 
-/// Where `auditd` has its configuration.
-pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
-/// Where tollgate has its own.
-pub(crate) const NATIVE: &str = "/etc/tollgate/tollgate.toml";
+pub(crate) use json_log::{JsonLogConfig, JsonSchema};
+pub(crate) use metrics_address::MetricsAddress;
+pub(crate) use tollgate_toml::TollgateToml;
 
-/// What a file must be like to be believed.
+/// Path of the configuration of `auditd`.
+pub(crate) const AUDITD_CONF: &str = "/etc/audit/auditd.conf";
+/// Path of the configuration of tollgate.
+pub(crate) const TOLLGATE_TOML: &str = "/etc/tollgate/tollgate.toml";
+
+/// Requirements on a configuration file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trust {
-    /// Whether a link to it will do.
+pub(crate) struct FileRequirements {
+    /// Whether the path may be a symbolic link.
     pub(crate) links: bool,
-    /// Bits of its mode that it may not have.
-    pub(crate) refused: u32,
-    /// What having one of them means, and what to do.
-    pub(crate) why: &'static str,
-    /// Larger files are no configuration.
+    /// Mode bits that are not allowed.
+    pub(crate) forbidden_mode: u32,
+    /// The message when one of them is set.
+    pub(crate) forbidden_mode_message: &'static str,
+    /// Largest size.
     pub(crate) limit_bytes: u64,
 }
 
-/// As `auditd` wants it, too.
-const TRUST: Trust = Trust {
+/// The requirements of `auditd`.
+const REQUIREMENTS: FileRequirements = FileRequirements {
     links: false,
-    refused: 0o002,
-    why: "can be written by everyone: `chmod o-w` it",
+    forbidden_mode: 0o002,
+    forbidden_mode_message: "is world-writable: run `chmod o-w` on it",
     limit_bytes: 1 << 20,
 };
 
-/// A configuration file that was read.
+/// A parsed configuration file.
 #[derive(Debug)]
-pub(crate) struct Configured<T> {
-    /// What it says; counts only when nothing is wrong with it.
+pub(crate) struct ConfigFile<T> {
+    /// The settings; valid only if [`Self::is_valid`].
     pub(crate) settings: T,
-    /// Its text, and what is to be said about it.
+    /// The text and the findings about it.
     pub(crate) file: SourceText,
 }
 
-impl<T> Configured<T> {
-    /// Reads a file that nobody else can have written: it belongs to root or to who asks.
+impl<T> ConfigFile<T> {
+    /// Reads and parses a file that root or the current user owns.
     ///
     /// # Errors
-    /// A file that cannot be read, or that must not be trusted.
+    /// When the file cannot be read or does not meet the requirements.
     pub(crate) fn read(
         path: &Path,
-        trust: Trust,
+        requirements: FileRequirements,
         parse: impl FnOnce(&[u8]) -> (T, Vec<Diagnostic>),
     ) -> anyhow::Result<Self> {
-        let bytes = bytes(path, trust)?;
+        let bytes = read_bytes(path, requirements)?;
         let (settings, diagnostics) = parse(&bytes);
         Ok(Self {
             settings,
@@ -77,62 +83,65 @@ impl<T> Configured<T> {
         })
     }
 
-    /// Whether the settings count.
-    pub(crate) fn is_right(&self) -> bool {
+    /// Whether the file has no errors.
+    pub(crate) fn is_valid(&self) -> bool {
         self.file.count(Severity::Error) == 0
     }
 }
 
-/// Reads an `auditd.conf`.
+/// Reads `auditd.conf`.
 ///
 /// # Errors
-/// A file that cannot be read, or that must not be trusted.
-pub(crate) fn read_auditd(path: &Path) -> anyhow::Result<Configured<auditd::Settings>> {
-    Configured::read(path, TRUST, |text| auditd::parse(text, &ThisMachine))
+/// When the file cannot be read or does not meet the requirements.
+pub(crate) fn read_auditd(path: &Path) -> anyhow::Result<ConfigFile<auditd::Settings>> {
+    ConfigFile::read(path, REQUIREMENTS, |text| auditd::parse(text, &ThisMachine))
 }
 
-/// Reads a `tollgate.toml`.
+/// Reads `tollgate.toml`.
 ///
 /// # Errors
-/// A file that cannot be read, or that must not be trusted.
-pub(crate) fn read_native(path: &Path) -> anyhow::Result<Configured<native::Settings>> {
-    Configured::read(path, TRUST, native::parse)
+/// When the file cannot be read or does not meet the requirements.
+pub(crate) fn read_tollgate_toml(path: &Path) -> anyhow::Result<ConfigFile<TollgateToml>> {
+    ConfigFile::read(path, REQUIREMENTS, tollgate_toml::parse)
 }
 
-/// Whether there is such a file; one that cannot be looked at is one.
+/// Whether the file exists. A file whose metadata cannot be read counts as existing.
 pub(crate) fn exists(path: &Path) -> bool {
     !matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-fn bytes(path: &Path, trust: Trust) -> anyhow::Result<Vec<u8>> {
+fn read_bytes(path: &Path, requirements: FileRequirements) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let mut flags = OFlag::O_NONBLOCK;
-    flags.set(OFlag::O_NOFOLLOW, !trust.links);
+    flags.set(OFlag::O_NOFOLLOW, !requirements.links);
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits())
         .open(path)
         .with_context(|| format!("cannot open configuration `{shown}`"))?;
-    let about = file
+    let metadata = file
         .metadata()
-        .with_context(|| format!("cannot look at configuration `{shown}`"))?;
-    if !about.is_file() {
-        bail!("configuration `{shown}` is no regular file");
+        .with_context(|| format!("cannot stat configuration `{shown}`"))?;
+    if !metadata.is_file() {
+        bail!("configuration `{shown}` is not a regular file");
     }
-    if about.uid() != 0 && about.uid() != geteuid().as_raw() {
-        bail!("configuration `{shown}` belongs to another user than root: `chown root` it");
+    if metadata.uid() != 0 && metadata.uid() != geteuid().as_raw() {
+        bail!("configuration `{shown}` is not owned by root: run `chown root` on it");
     }
-    if about.mode() & trust.refused != 0 {
-        bail!("configuration `{shown}` {}", trust.why);
+    if metadata.mode() & requirements.forbidden_mode != 0 {
+        bail!(
+            "configuration `{shown}` {}",
+            requirements.forbidden_mode_message
+        );
     }
     let mut bytes = Vec::new();
-    file.take(trust.limit_bytes + 1)
+    file.take(requirements.limit_bytes + 1)
         .read_to_end(&mut bytes)
         .with_context(|| format!("cannot read configuration `{shown}`"))?;
-    if u64::try_from(bytes.len()).is_ok_and(|len| len > trust.limit_bytes) {
+    if u64::try_from(bytes.len()).is_ok_and(|len| len > requirements.limit_bytes) {
         bail!(
             "configuration `{shown}` is larger than {} bytes",
-            trust.limit_bytes
+            requirements.limit_bytes
         );
     }
     Ok(bytes)
@@ -146,28 +155,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_others_could_have_written_is_refused() {
+    fn world_writable_files_and_links_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("auditd.conf");
         fs::write(&path, "space_left = 75\nadmin_space_left = 50\n").unwrap();
-        assert!(read_auditd(&path).unwrap().is_right());
+        assert!(read_auditd(&path).unwrap().is_valid());
         let link = directory.path().join("link");
         symlink(&path, &link).unwrap();
         assert!(exists(&link) && read_auditd(&link).is_err());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         let error = format!("{:#}", read_auditd(&path).unwrap_err());
-        assert!(error.contains("everyone"), "{error}");
+        assert!(error.contains("world-writable"), "{error}");
         assert!(read_auditd(directory.path()).is_err());
         assert!(!exists(&directory.path().join("none")));
     }
 
     #[test]
-    fn mistakes_are_kept_with_their_place() {
+    fn errors_have_a_position() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("auditd.conf");
         fs::write(&path, "\nflush = often\n").unwrap();
         let read = read_auditd(&path).unwrap();
-        assert!(!read.is_right());
+        assert!(!read.is_valid());
         let found = &read.file.diagnostics[1];
         assert_eq!((found.line, found.column), (2, 9));
     }

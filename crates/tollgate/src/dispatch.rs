@@ -24,7 +24,7 @@ use audit::conf::auditd::Settings;
 use audit::conf::plugin::{self, Plugin, is_plugin};
 use bstr::ByteSlice as _;
 
-use crate::config::{Configured, Trust};
+use crate::config::{ConfigFile, FileRequirements};
 use crate::launch::Launcher;
 use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
@@ -36,10 +36,10 @@ pub(crate) use tally::{Missed, Tally};
 /// How long plugins may take for what waits at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What says which programs root runs; distributions have links in `plugins.d`.
-const TRUST: Trust = Trust {
+const REQUIREMENTS: FileRequirements = FileRequirements {
     links: true,
-    refused: 0o022,
-    why: "can be written by others than root: `chmod go-w` it",
+    forbidden_mode: 0o022,
+    forbidden_mode_message: "is writable by group or others: run `chmod go-w` on it",
     limit_bytes: 1 << 16,
 };
 
@@ -181,7 +181,7 @@ fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
         match read {
             Ok(read) => {
                 print_findings(&read.file);
-                if !read.is_right() {
+                if !read.is_valid() {
                     warn(&format!("plugin {name} is left out: its file is wrong"));
                 } else if read.settings.active {
                     wanted.push((name, read.settings));
@@ -211,7 +211,7 @@ pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// The names of the files of plugins, and what is in them.
-fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<Configured<Plugin>>)> {
+fn configured(settings: &Settings) -> Vec<(String, anyhow::Result<ConfigFile<Plugin>>)> {
     let named = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         (name.into_owned(), read(&path))
@@ -231,8 +231,8 @@ pub(crate) fn socket_directories(settings: &Settings) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// A file that cannot be read, or that others than root can write.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Configured<Plugin>> {
-    Configured::read(path, TRUST, plugin::parse)
+pub(crate) fn read(path: &Path) -> anyhow::Result<ConfigFile<Plugin>> {
+    ConfigFile::read(path, REQUIREMENTS, plugin::parse)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod connection;
 mod text;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,10 +21,10 @@ use anyhow::{Context as _, bail};
 use crossbeam_channel::after;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde::Deserialize;
 
 use connection::{Connection, Stream};
 
+use crate::config::MetricsAddress;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request, Status};
 use crate::messages::warn;
@@ -38,35 +38,6 @@ const ACCEPTED: usize = 64;
 /// What is short for a while, and then is there again.
 const SHORT: [Errno; 4] = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Where metrics are served.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) enum Address {
-    /// A unix socket, which only root can open.
-    Unix(PathBuf),
-    /// An address of this machine that no other can reach.
-    Loopback(SocketAddr),
-}
-
-impl TryFrom<String> for Address {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        if text.starts_with('/') {
-            return Ok(Self::Unix(text.into()));
-        }
-        match text.parse::<SocketAddr>() {
-            Ok(address) if address.ip().is_loopback() => Ok(Self::Loopback(address)),
-            Ok(address) => Err(format!(
-                "`{address}` can be reached by other machines: write an address of loopback"
-            )),
-            Err(_) => Err(format!(
-                "`{text}` is no path, and no address and port such as 127.0.0.1:9465"
-            )),
-        }
-    }
-}
 
 /// A socket that is listened on, and whom to ask.
 #[derive(Debug)]
@@ -86,10 +57,10 @@ impl Metrics {
     ///
     /// # Errors
     /// When something else is there.
-    pub(crate) fn listen(address: &Address, control: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn listen(address: &MetricsAddress, control: &Path) -> anyhow::Result<Self> {
         let listener = match address {
-            Address::Unix(path) => unix(path)?,
-            Address::Loopback(address) => TcpListener::bind(address)
+            MetricsAddress::Unix(path) => unix(path)?,
+            MetricsAddress::Loopback(address) => TcpListener::bind(address)
                 .map(Listener::Loopback)
                 .with_context(|| format!("cannot serve metrics at {address}"))?,
         };
@@ -283,25 +254,8 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_this_machine_are_taken() {
-        let address = |text: &str| Address::try_from(text.to_owned());
-        assert_eq!(address("/run/x"), Ok(Address::Unix("/run/x".into())));
-        for text in ["127.0.0.1:9465", "[::1]:9465"] {
-            assert_eq!(address(text), Ok(Address::Loopback(text.parse().unwrap())));
-        }
-        for (text, word) in [
-            ("0.0.0.0:9465", "other machines"),
-            ("10.0.0.1:1", "other machines"),
-            ("localhost:9465", "no path"),
-            ("x", "no path"),
-        ] {
-            assert!(address(text).unwrap_err().contains(word), "{text}");
-        }
-    }
-
-    #[test]
     fn who_asks_is_answered_beside_many_who_do_not() {
-        let address = Address::Loopback("127.0.0.1:0".parse().unwrap());
+        let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
         let metrics = Metrics::listen(&address, Path::new("/nonexistent")).unwrap();
         let Listener::Loopback(listener) = &metrics.listener else {
             panic!("no listener on loopback");

@@ -142,7 +142,7 @@ struct Report<'a> {
     warnings: usize,
     errors: usize,
     /// Whether the rules without error may be put into force.
-    is_loadable: bool,
+    may_load: bool,
 }
 
 #[derive(Serialize)]
@@ -174,7 +174,7 @@ impl<'a> From<&'a RuleFiles> for Report<'a> {
             rules: loaded.rule_count(),
             warnings: loaded.count(Severity::Warning),
             errors: loaded.count(Severity::Error),
-            is_loadable: loaded.is_loadable(),
+            may_load: loaded.is_loadable(),
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut wrong = 0;
     for path in &files {
         let file = if path.extension().is_some_and(|end| end == "toml") {
-            let read = config::read_native(path)?;
+            let read = config::read_tollgate_toml(path)?;
             said(&read.file, "")?;
             read.file
         } else if is_of_plugin(path) {
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let none = format!(
             "neither {} nor {} exists: the daemon has its defaults\n",
             config::AUDITD_CONF,
-            config::NATIVE
+            config::TOLLGATE_TOML
         );
         written(none.as_bytes())?;
     }
@@ -91,7 +91,7 @@ fn installed() -> Vec<PathBuf> {
         files.push(auditd);
     }
     files.extend(dispatch::files(&settings));
-    files.extend(Some(PathBuf::from(config::NATIVE)).filter(|path| config::exists(path)));
+    files.extend(Some(PathBuf::from(config::TOLLGATE_TOML)).filter(|path| config::exists(path)));
     files
 }
 

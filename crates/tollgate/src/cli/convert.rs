@@ -9,11 +9,12 @@ use anyhow::Context as _;
 use audit::record::decode::DecodeError;
 use audit::record::gather::{Gathered, Gatherer};
 
+use crate::config::JsonSchema;
 use crate::control;
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Request};
 use crate::messages::{self, Exit, info, warn};
-use crate::sink::json::{Schema, records};
+use crate::sink::json::records;
 
 /// Longest line that is read; what is longer is no record.
 const LINE_BYTES: u64 = 64 << 10;
@@ -34,7 +35,7 @@ pub(crate) struct Args {
         default_value = "records",
         hide_possible_values = true
     )]
-    schema: Schema,
+    schema: JsonSchema,
     /// Where a daemon may listen that is to write what it has seen before its log is read
     #[arg(long, value_name = "SOCKET", default_value = control::SOCKET)]
     control: PathBuf,
@@ -113,7 +114,7 @@ enum Reader {
 struct Converter<W: Write, S: FnMut(&str)> {
     out: W,
     info: S,
-    schema: Schema,
+    schema: JsonSchema,
     /// Lines, and fields of lines, that could not be read.
     wrong: u64,
 }
@@ -200,7 +201,7 @@ mod tests {
         let mut converter = Converter {
             out: Vec::new(),
             info: |_: &str| (),
-            schema: Schema::Records,
+            schema: JsonSchema::Records,
             wrong: 0,
         };
         let mut gatherer = Gatherer::default();

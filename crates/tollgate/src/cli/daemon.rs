@@ -11,7 +11,8 @@ use bstr::BString;
 use nix::unistd::setsid;
 
 use crate::config;
-use crate::config::native::{self, Engine, Messages};
+use crate::config::TollgateToml;
+use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting};
 use crate::control;
 use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
 use crate::messages::{self, Exit, warn};
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     auditd_conf: Option<PathBuf>,
     /// How to see syscalls; `auto` takes the first of the others that works here [default: auto]
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
-    engine: Option<Engine>,
+    engine: Option<EngineChoice>,
     /// Longest time from an event to its being written, in milliseconds (2 to 1000) [default: 10]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(2..=1000))]
     delay: Option<u64>,
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     /// they are sent to (`unicast`), beside that process (`multicast`), the first of these that works here
     /// (`auto`), or not (`off`) [default: auto where auditd.conf says how the log is kept, otherwise off]
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
-    kernel_messages: Option<Messages>,
+    kernel_messages: Option<KernelRecordsMode>,
     /// Pins what audits in this directory of a bpf file system, so that a daemon that is killed or restarted
     /// with QUIT loses nothing [default: /sys/fs/bpf/tollgate where auditd.conf says how the log is kept and
     /// no other daemon pins there, otherwise not]
@@ -137,7 +138,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             None => Control::IfFree(control::SOCKET.into()),
         },
         means: Means {
-            engine: args.engine.or(file.engine).unwrap_or(Engine::Auto),
+            engine: args.engine.or(file.engine).unwrap_or(EngineChoice::Auto),
             uring: !args.no_uring && file.io_uring.unwrap_or(true),
             context: file.json.is_some(),
             kernel_messages: args
@@ -167,7 +168,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Where the rules come from, and what is to be done about them: what the options say wins.
-fn rule_source(args: &Args, file: &native::Settings) -> RuleSource {
+fn rule_source(args: &Args, file: &TollgateToml) -> RuleSource {
     RuleSource {
         files: match (args.rules.as_slice(), &file.rules) {
             ([], None) => usual_rules(args),
@@ -187,7 +188,7 @@ fn rule_source(args: &Args, file: &native::Settings) -> RuleSource {
 
 /// The same as the configuration file says it now, where the daemon has begun with other settings; what else
 /// they say is told. `None` when the file is wrong, which has been said.
-fn rules_again(args: &Args, begun: &native::Settings) -> Option<RuleSource> {
+fn rules_again(args: &Args, begun: &TollgateToml) -> Option<RuleSource> {
     let now = match settings(args, rule_files::RULES_UNCHANGED) {
         Ok(now) => now?,
         Err(error) => {
@@ -195,7 +196,7 @@ fn rules_again(args: &Args, begun: &native::Settings) -> Option<RuleSource> {
             return None;
         }
     };
-    let same = native::Settings {
+    let same = TollgateToml {
         rules: now.rules.clone(),
         partial: now.partial,
         on_loss: now.on_loss.clone(),
@@ -222,36 +223,36 @@ fn usual_rules(args: &Args) -> Vec<PathBuf> {
 }
 
 /// A log that is only written is no place for what others say; one that is kept is that of the machine.
-const fn usual_messages(log: &LogSource) -> Messages {
+const fn usual_messages(log: &LogSource) -> KernelRecordsMode {
     if log.is_plain() {
-        Messages::Off
+        KernelRecordsMode::Off
     } else {
-        Messages::Auto
+        KernelRecordsMode::Auto
     }
 }
 
 /// A log that is only written is that of a trial, which ends with the daemon.
-fn survival(args: &Args, said: Option<native::Place>, log: &LogSource) -> Survival {
+fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> Survival {
     match (&args.pins, said) {
         _ if args.no_pins => Survival::No,
         (Some(path), _) => Survival::At(path.clone()),
-        (None, Some(native::Place::At(path))) => Survival::At(path),
-        (None, Some(native::Place::Wanted(false))) => Survival::No,
+        (None, Some(PinsSetting::Directory(path))) => Survival::At(path),
+        (None, Some(PinsSetting::Enabled(false))) => Survival::No,
         (None, None) if log.is_plain() => Survival::No,
         (None, _) => Survival::IfPossible(daemon::PINS.into()),
     }
 }
 
 /// What the configuration file says; `None` when it is wrong, which has been said, with what follows.
-fn settings(args: &Args, follows: &str) -> anyhow::Result<Option<native::Settings>> {
+fn settings(args: &Args, follows: &str) -> anyhow::Result<Option<TollgateToml>> {
     let path = match &args.config {
         Some(path) => path.clone(),
-        None if config::exists(config::NATIVE.as_ref()) => config::NATIVE.into(),
-        None => return Ok(Some(native::Settings::default())),
+        None if config::exists(config::TOLLGATE_TOML.as_ref()) => config::TOLLGATE_TOML.into(),
+        None => return Ok(Some(TollgateToml::default())),
     };
-    let read = config::read_native(&path)?;
+    let read = config::read_tollgate_toml(&path)?;
     messages::print_findings(&read.file);
-    Ok(if read.is_right() {
+    Ok(if read.is_valid() {
         Some(read.settings)
     } else {
         warn(&format!("{follows}: the configuration above is wrong"));

@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail};
 use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
-use crate::config::native::Messages;
+use crate::config::tollgate_toml::KernelRecordsMode;
 use crate::control::wire::KernelMessages;
 use crate::messages::info;
 use saved::{Before, Saved};
@@ -64,24 +64,24 @@ impl MessageSource {
     ///
     /// # Errors
     /// When the kernel does not give what was asked for by name.
-    pub(super) fn open(wanted: Messages) -> anyhow::Result<Option<(Self, RecordStream)>> {
+    pub(super) fn open(wanted: KernelRecordsMode) -> anyhow::Result<Option<(Self, RecordStream)>> {
         match wanted {
-            Messages::Off => {
+            KernelRecordsMode::Off => {
                 repair()?;
                 Ok(None)
             }
-            Messages::Multicast => {
+            KernelRecordsMode::Multicast => {
                 repair()?;
                 Self::listen().map(Some)
             }
-            Messages::Unicast => match Self::register()? {
+            KernelRecordsMode::Unicast => match Self::register()? {
                 Some(opened) => Ok(Some(opened)),
                 None => bail!(
                     "another process is sent the messages of the kernel's audit: end it, or listen \
                      beside it with `multicast`"
                 ),
             },
-            Messages::Auto => {
+            KernelRecordsMode::Auto => {
                 let opened = match Self::register() {
                     Ok(None) => Self::listen().map(Some),
                     opened => opened,

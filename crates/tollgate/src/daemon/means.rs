@@ -3,19 +3,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::native::{Engine, Messages};
+use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode};
 
 /// How calls and messages are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Means {
     /// Which engines to try.
-    pub(crate) engine: Engine,
+    pub(crate) engine: EngineChoice,
     /// See operations of `io_uring` where the engine can.
     pub(crate) uring: bool,
     /// Whether events carry what the JSON log alone has.
     pub(crate) context: bool,
     /// How to read the messages of the kernel's audit.
-    pub(crate) kernel_messages: Messages,
+    pub(crate) kernel_messages: KernelRecordsMode,
 }
 
 impl Means {
@@ -51,20 +51,20 @@ pub(super) mod tests {
 
     /// Those that nothing asks for.
     pub(in crate::daemon) const USUAL: Means = Means {
-        engine: Engine::Auto,
+        engine: EngineChoice::Auto,
         uring: true,
         context: false,
-        kernel_messages: Messages::Off,
+        kernel_messages: KernelRecordsMode::Off,
     };
 
     #[test]
     fn what_differs_is_named() {
         assert!(USUAL.others(USUAL).is_empty());
         let other = Means {
-            engine: Engine::Tracepoint,
+            engine: EngineChoice::Tracepoint,
             uring: false,
             context: true,
-            kernel_messages: Messages::Multicast,
+            kernel_messages: KernelRecordsMode::Multicast,
         };
         let others = USUAL.others(other).join("; ");
         for word in [

@@ -87,7 +87,7 @@ impl LogSource {
             (Some(conf), _) => {
                 let read = config::read_auditd(conf)?;
                 messages::print_findings(&read.file);
-                if !read.is_right() {
+                if !read.is_valid() {
                     return Ok(None);
                 }
                 read.settings

@@ -95,7 +95,7 @@ fn plugin(
     let same = plugin::Program::File(bytes(path)?) == read.settings.program
         && args == read.settings.args
         && read.settings.active
-        && read.is_right();
+        && read.is_valid();
     ensure!(same, "its file has changed: HUP makes it known");
     let path = bytes(path)?.to_path().context("the path")?.to_owned();
     let about =

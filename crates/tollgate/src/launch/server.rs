@@ -136,6 +136,6 @@ fn settings(conf: Option<&Path>) -> anyhow::Result<Settings> {
         return Ok(Settings::default());
     };
     let read = config::read_auditd(conf)?;
-    anyhow::ensure!(read.is_right(), "`{}` is wrong", conf.display());
+    anyhow::ensure!(read.is_valid(), "`{}` is wrong", conf.display());
     Ok(read.settings)
 }

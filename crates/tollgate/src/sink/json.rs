@@ -24,25 +24,13 @@ use audit::event::{Event, Inode, Item, NameSource, NameType, Task, reported_exit
 use audit::ids::{Dev, Syscall};
 use audit::table;
 use bstr::ByteSlice as _;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+use crate::config::JsonSchema;
 
 pub(crate) use context::Copied;
 
-/// In whose words objects are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Schema {
-    /// Those of the records.
-    #[default]
-    Records,
-    /// Elastic Common Schema.
-    Ecs,
-    /// Open Cybersecurity Schema Framework.
-    Ocsf,
-}
-
-impl Schema {
+impl JsonSchema {
     /// The event of an object that [`records::object`] has made.
     pub(crate) fn event(self, object: Map<String, Value>) -> Value {
         match self {

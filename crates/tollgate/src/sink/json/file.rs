@@ -9,40 +9,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use audit::record::enrich;
 use audit::record::gather::Gatherer;
-use serde::Deserialize;
 
-use super::{Schema, records};
+use super::records;
+use crate::config::{JsonLogConfig, JsonSchema};
 use crate::messages::warn;
 use crate::sink::journal::names::Names;
 use crate::sink::journal::rotate::{self, OldLogs};
 use crate::sink::log::directory::Directory;
 use crate::sink::log::{Access, Log};
 use crate::sink::outlet::Sink;
-
-/// How the JSON log is kept: `[json]` of `tollgate.toml`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
-    /// Where it is.
-    pub(crate) file: PathBuf,
-    /// In whose words.
-    #[serde(default)]
-    pub(crate) schema: Schema,
-    /// Size at which it becomes an old log, in MiB; 0 for never.
-    #[serde(default = "usual_max_mib")]
-    pub(crate) max_mib: u32,
-    /// Old logs that are kept.
-    #[serde(default = "usual_keep")]
-    pub(crate) keep: u8,
-}
-
-const fn usual_max_mib() -> u32 {
-    64
-}
-
-const fn usual_keep() -> u8 {
-    4
-}
 
 /// An open JSON log.
 #[derive(Debug)]
@@ -53,7 +28,7 @@ pub(crate) struct JsonLog {
     size: u64,
     most: u64,
     files: u32,
-    schema: Schema,
+    schema: JsonSchema,
     names: Names,
     enriched: Vec<u8>,
     text: Vec<u8>,
@@ -64,7 +39,7 @@ impl JsonLog {
     ///
     /// # Errors
     /// As [`Log::open`].
-    pub(crate) fn open(settings: &Settings) -> anyhow::Result<Self> {
+    pub(crate) fn open(settings: &JsonLogConfig) -> anyhow::Result<Self> {
         let path = &settings.file;
         let name = path.file_name().with_context(|| {
             format!("the JSON log must be a file, `{}` is none", path.display())
@@ -160,10 +135,10 @@ mod tests {
         type=PATH msg=audit(1.000:9): item=0 name=\"link\" inode=5 dev=08:01 mode=0100755 ouid=0 ogid=0 rdev=00:00 nametype=NORMAL\n\
         type=PROCTITLE msg=audit(1.000:9): proctitle=\"a\"\n";
 
-    fn settings(place: &Path, max_mib: u32, keep: u8) -> Settings {
-        Settings {
+    fn settings(place: &Path, max_mib: u32, keep: u8) -> JsonLogConfig {
+        JsonLogConfig {
             file: place.join("events.json"),
-            schema: Schema::Records,
+            schema: JsonSchema::Records,
             max_mib,
             keep,
         }

@@ -103,8 +103,8 @@ fn fate(lines: &Text) -> anyhow::Result<Settings> {
     let (settings, findings) = parse(&lines, &AsItWas);
     // Where no auditd.conf was, there are values that one may not have.
     let mut wrong = findings.iter().filter(|finding| finding.code != "conflict");
-    let is_right = wrong.all(|finding| finding.severity != Severity::Error);
-    ensure!(is_right, "how the log is kept: `{lines}`");
+    let is_valid = wrong.all(|finding| finding.severity != Severity::Error);
+    ensure!(is_valid, "how the log is kept: `{lines}`");
     Ok(settings)
 }
 

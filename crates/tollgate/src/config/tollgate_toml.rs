@@ -1,18 +1,18 @@
-//! `tollgate.toml`: the settings that `auditd` has no words for.
+//! `tollgate.toml`: settings that `auditd.conf` does not have.
 //!
 //! ```toml
 //! rules = ["/etc/audit/audit.rules"]
-//! engine = "auto"        # or "fentry", "tracepoint"
-//! delay_ms = 10          # 2 to 1000
+//! engine = "auto"                 # or "fentry", "tracepoint"
+//! delay_ms = 10                   # 2 to 1000
 //! partial = false
 //! io_uring = true
 //! auditd_conf = "/etc/audit/auditd.conf"
 //! kernel_messages = "auto"        # or "unicast", "multicast", "off"
 //! pins = "/sys/fs/bpf/tollgate"   # or false
-//! metrics = "127.0.0.1:9465"   # or the path of a unix socket; off by default
+//! metrics = "127.0.0.1:9465"      # or the path of a Unix socket; off by default
 //!
 //! [on_loss]
-//! deny = ["shadow"]               # keys of rules: what they could not record is not done
+//! deny = ["shadow"]               # rule keys: syscalls that these rules cannot record are denied
 //!
 //! [json]                          # off by default
 //! file = "/var/log/tollgate/events.json"
@@ -29,93 +29,92 @@ use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::Address;
-use crate::sink::json::file as json;
+use super::{JsonLogConfig, MetricsAddress};
 
-/// What the file says; what it leaves out is `None`.
+/// The settings of the file; `None` for those that it does not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct TollgateToml {
     /// Rule files, read in this order.
     pub(crate) rules: Option<Vec<PathBuf>>,
-    /// How to see syscalls.
-    pub(crate) engine: Option<Engine>,
-    /// Longest time from an event to its being written.
-    pub(crate) delay_ms: Option<Delay>,
-    /// Load what can be loaded when some rules cannot be honoured.
+    /// BPF engine.
+    pub(crate) engine: Option<EngineChoice>,
+    /// Longest time from an event to the write to the log.
+    pub(crate) delay_ms: Option<DelayMs>,
+    /// Load the supported rules although others are not supported.
     pub(crate) partial: Option<bool>,
-    /// See operations of `io_uring`.
+    /// Audit `io_uring` operations.
     pub(crate) io_uring: Option<bool>,
-    /// Where the log's configuration is.
+    /// Path of `auditd.conf`.
     pub(crate) auditd_conf: Option<PathBuf>,
-    /// How to read the messages of the kernel's audit.
-    pub(crate) kernel_messages: Option<Messages>,
-    /// Where what audits is pinned.
-    pub(crate) pins: Option<Place>,
-    /// Where metrics are served.
-    pub(crate) metrics: Option<Address>,
-    /// What is done when an event would be lost.
+    /// How to read the records of the kernel's audit.
+    pub(crate) kernel_messages: Option<KernelRecordsMode>,
+    /// Directory in which BPF objects are pinned.
+    pub(crate) pins: Option<PinsSetting>,
+    /// Address at which metrics are served.
+    pub(crate) metrics: Option<MetricsAddress>,
+    /// Action when an event would be lost.
     #[serde(default)]
     pub(crate) on_loss: OnLoss,
-    /// A log for programs.
-    pub(crate) json: Option<json::Settings>,
+    /// The JSON log.
+    pub(crate) json: Option<JsonLogConfig>,
 }
 
-/// What is done when an event would be lost because the ring is full.
+/// Action when an event would be lost because the ring is full.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OnLoss {
-    /// Keys of the rules whose calls are denied then.
+    /// Keys of the rules whose syscalls are denied.
     #[serde(default)]
     pub(crate) deny: Vec<String>,
 }
 
-/// A directory of pins, or none.
+/// Whether and where BPF objects are pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "the path of a directory, or false")]
-pub(crate) enum Place {
-    /// Pinned there.
-    At(PathBuf),
-    /// Not pinned if `false`; as if nothing was said if `true`.
-    Wanted(bool),
+pub(crate) enum PinsSetting {
+    /// Pinned in this directory.
+    Directory(PathBuf),
+    /// Not pinned if `false`; the default if `true`.
+    Enabled(bool),
 }
 
-/// An engine, or the choice of one.
+/// The engine to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Engine {
-    /// The first that works here.
+pub(crate) enum EngineChoice {
+    /// The first engine that this kernel supports.
     Auto,
-    /// Programs on the kernel's functions.
+    /// fentry and fexit programs on kernel functions.
     Fentry,
-    /// Programs on tracepoints.
+    /// Tracepoint programs.
     Tracepoint,
 }
 
-/// How to read the messages of the kernel's audit: of users, logins, denials and the like.
+/// How to read the records that the kernel's audit sends: user messages, logins, denials and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Messages {
-    /// As `unicast` where no other process does, as `multicast` beside one.
+pub(crate) enum KernelRecordsMode {
+    /// `unicast` if no other process is registered, otherwise `multicast`.
     Auto,
-    /// As the process that they are sent to.
+    /// Register as the audit daemon.
     Unicast,
-    /// Beside the process that they are sent to.
+    /// Join the multicast group, beside the registered audit daemon.
     Multicast,
-    /// Not at all.
+    /// Do not read them.
     Off,
 }
 
-/// Longest time from an event to its being written.
+/// Longest time from an event to the write to the log.
 ///
 /// # Units
 /// Milliseconds, 2 to 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "u64")]
-pub(crate) struct Delay(pub(crate) u64);
+pub(crate) struct DelayMs(pub(crate) u64);
 
-impl Engine {
-    /// Its name here and as an option.
+impl EngineChoice {
+    /// Returns the name used in `tollgate.toml` and on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -124,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// Engines to try, the best first.
+    /// Returns the engines to try, the best first.
     pub(crate) fn kinds(self) -> Vec<EngineKind> {
         match self {
             Self::Auto => vec![EngineKind::Fentry, EngineKind::Tracepoint],
@@ -134,8 +133,8 @@ impl Engine {
     }
 }
 
-impl Messages {
-    /// Its name here and as an option.
+impl KernelRecordsMode {
+    /// Returns the name used in `tollgate.toml` and on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -146,32 +145,29 @@ impl Messages {
     }
 }
 
-impl TryFrom<u64> for Delay {
+impl TryFrom<u64> for DelayMs {
     type Error = String;
 
     fn try_from(ms: u64) -> Result<Self, String> {
         if (2..=1000).contains(&ms) {
             Ok(Self(ms))
         } else {
-            Err(format!("`{ms}` is no delay from 2 to 1000 milliseconds"))
+            Err(format!(
+                "delay `{ms}` is not between 2 and 1000 milliseconds"
+            ))
         }
     }
 }
 
-/// Reads the text; at the first mistake reading ends.
-pub(super) fn parse(bytes: &[u8]) -> (Settings, Vec<Diagnostic>) {
+/// Parses the text. At most one error is reported: parsing stops at the first.
+pub(super) fn parse(bytes: &[u8]) -> (TollgateToml, Vec<Diagnostic>) {
     let text = match bytes.to_str() {
         Ok(text) => text,
         Err(error) => {
             let at = error.valid_up_to();
-            let advice = "write it in UTF-8";
-            let found = finding(
-                bytes,
-                at..at + 1,
-                "text that is no UTF-8".to_owned(),
-                advice,
-            );
-            return (Settings::default(), vec![found]);
+            let advice = "save the file as UTF-8";
+            let found = diagnostic(bytes, at..at + 1, "invalid UTF-8".to_owned(), advice);
+            return (TollgateToml::default(), vec![found]);
         }
     };
     match toml::from_str(text) {
@@ -179,14 +175,15 @@ pub(super) fn parse(bytes: &[u8]) -> (Settings, Vec<Diagnostic>) {
         Err(error) => {
             let span = error.span().unwrap_or(0..0);
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            let advice = "tollgate.toml(5) has all settings; those of auditd.conf belong there";
-            let found = finding(bytes, span, message, advice);
-            (Settings::default(), vec![found])
+            let advice =
+                "see tollgate.toml(5) for the settings; those of auditd.conf belong in that file";
+            let found = diagnostic(bytes, span, message, advice);
+            (TollgateToml::default(), vec![found])
         }
     }
 }
 
-fn finding(bytes: &[u8], span: Range<usize>, message: String, advice: &str) -> Diagnostic {
+fn diagnostic(bytes: &[u8], span: Range<usize>, message: String, advice: &str) -> Diagnostic {
     let before = bytes.get(..span.start).unwrap_or(bytes);
     let line = before.find_iter(b"\n").count() + 1;
     let start = before.rfind_byte(b'\n').map_or(0, |at| at + 1);
@@ -208,41 +205,41 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sink::json::Schema;
+    use crate::config::JsonSchema;
 
     #[test]
-    fn every_setting_is_read() {
+    fn every_setting_is_parsed() {
         let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
                     io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
                     pins = \"/p\"\nmetrics = \"/m\"\n[on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
-        let expected = Settings {
+        let expected = TollgateToml {
             rules: Some(vec!["/a".into(), "/b".into()]),
-            engine: Some(Engine::Fentry),
-            delay_ms: Some(Delay(2)),
+            engine: Some(EngineChoice::Fentry),
+            delay_ms: Some(DelayMs(2)),
             partial: Some(true),
             io_uring: Some(false),
             auditd_conf: Some("/c".into()),
-            kernel_messages: Some(Messages::Multicast),
-            pins: Some(Place::At("/p".into())),
-            metrics: Some(Address::Unix("/m".into())),
+            kernel_messages: Some(KernelRecordsMode::Multicast),
+            pins: Some(PinsSetting::Directory("/p".into())),
+            metrics: Some(MetricsAddress::Unix("/m".into())),
             on_loss: OnLoss {
                 deny: vec!["k".to_owned()],
             },
-            json: Some(json::Settings {
+            json: Some(JsonLogConfig {
                 file: "/j".into(),
-                schema: Schema::Ecs,
+                schema: JsonSchema::Ecs,
                 max_mib: 64,
                 keep: 4,
             }),
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
-        assert_eq!(parse(b""), (Settings::default(), vec![]));
+        assert_eq!(parse(b""), (TollgateToml::default(), vec![]));
         let (settings, _) = parse(b"pins = false\n");
-        assert_eq!(settings.pins, Some(Place::Wanted(false)));
+        assert_eq!(settings.pins, Some(PinsSetting::Enabled(false)));
     }
 
     #[test]
-    fn mistakes_have_a_place_and_advice() {
+    fn errors_have_a_position_and_advice() {
         for (text, line, column, word) in [
             (&b"\nengin = \"auto\"\n"[..], 2, 1, "engin"),
             (b"delay_ms = 1\n", 1, 12, "1000"),
@@ -253,7 +250,7 @@ mod tests {
             (b"rules = \"\xff\"\n", 1, 10, "UTF-8"),
         ] {
             let (settings, found) = parse(text);
-            assert_eq!(settings, Settings::default());
+            assert_eq!(settings, TollgateToml::default());
             let [found] = found.as_slice() else {
                 panic!("{found:?}");
             };
@@ -264,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn any_bytes_are_parsed_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             for found in parse(&bytes).1 {
                 prop_assert!(found.span.end <= bytes.len() && found.column >= 1);
             }
