@@ -5,6 +5,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use crate::Outcome;
+use crate::bpf_headers;
 use crate::repository::Repository;
 use crate::step::{Report, Tally, run_tests, succeeds};
 use crate::tidy;
@@ -36,6 +37,7 @@ pub(crate) fn steps(repository: &Repository, report: &mut Report) {
     report.step("clang-format", |_| {
         clang_format(repository, &["--dry-run", "--Werror"])
     });
+    report.step("bpf headers", |_| bpf_headers::compile_alone(repository));
     report.step("tidy", |_| tidy::holds(repository));
     report.step("clippy", |_| clippy(repository));
     report.step("tests", |tests| unit_tests(repository, tests));

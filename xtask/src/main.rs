@@ -11,6 +11,7 @@
     reason = "a command-line tool talks to its user"
 )]
 
+mod bpf_headers;
 mod check;
 mod demo;
 mod e2e;

@@ -17,34 +17,50 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use super::Options;
-use super::component::Component;
-use super::place::Place;
+use super::audit_mode::{self, AuditCost, AuditMode};
+use super::programs::Program;
 use super::report::{Better, Bound};
-use super::state::{self, Spent, State};
 use super::variant::Variant;
+use super::work_dir::WorkDir;
 
 /// A quantity that a case measures.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Figure {
-    /// What it is.
+pub(crate) struct FigureSpec {
+    /// Its name.
     pub(crate) name: &'static str,
-    /// In what.
+    /// Its unit.
     pub(crate) unit: &'static str,
-    /// What is wanted of it.
+    /// Whether more or less is better.
     pub(crate) better: Better,
-    /// The variant that others are divided by.
+    /// The variant that the others are divided by.
     pub(crate) reference: &'static str,
-    /// What variants must reach, next to the reference.
+    /// Rows of the summary.
+    pub(crate) headlines: &'static [HeadlineSpec],
+    /// Bounds that variants must reach.
     pub(crate) goals: &'static [(&'static str, Bound)],
 }
 
-impl Figure {
+/// A row of the summary.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadlineSpec {
+    /// The rules, and whether they name the call.
+    pub(crate) rules: &'static str,
+    /// The variant in the column `tollgate`.
+    pub(crate) tollgate: &'static str,
+    /// The variant in the column `kernel`.
+    pub(crate) kernel: &'static str,
+    /// Whether the row is also in the picture.
+    pub(crate) in_picture: bool,
+}
+
+impl FigureSpec {
     const fn less(name: &'static str, unit: &'static str) -> Self {
         Self {
             name,
             unit,
             better: Better::Less,
             reference: "off",
+            headlines: &[],
             goals: &[],
         }
     }
@@ -56,8 +72,12 @@ impl Figure {
         }
     }
 
-    const fn beside(self, reference: &'static str) -> Self {
+    const fn relative_to(self, reference: &'static str) -> Self {
         Self { reference, ..self }
+    }
+
+    const fn headlines(self, headlines: &'static [HeadlineSpec]) -> Self {
+        Self { headlines, ..self }
     }
 
     const fn goals(self, goals: &'static [(&'static str, Bound)]) -> Self {
@@ -65,15 +85,46 @@ impl Figure {
     }
 }
 
+impl HeadlineSpec {
+    const fn new(rules: &'static str) -> Self {
+        Self::of(rules, "tollgate", "kernel")
+    }
+
+    const fn of(rules: &'static str, tollgate: &'static str, kernel: &'static str) -> Self {
+        Self {
+            rules,
+            tollgate,
+            kernel,
+            in_picture: false,
+        }
+    }
+
+    const fn in_picture(self) -> Self {
+        Self {
+            in_picture: true,
+            ..self
+        }
+    }
+}
+
+/// How headlines call [`WorkDir::ten_rules`], which `--rules` replaces.
+pub(crate) const TEN_RULES: &str = "ten rules";
+/// The row of calls that none of the ten rules names.
+const NOT_NAMED: &[HeadlineSpec] = &[HeadlineSpec::new("ten rules, none names it")];
+const NOT_NAMED_PICTURED: &[HeadlineSpec] =
+    &[HeadlineSpec::new("ten rules, none names it").in_picture()];
+/// The row of calls that one rule records.
+const RECORDED: &[HeadlineSpec] = &[HeadlineSpec::new("one rule records every call")];
+
 /// One measurement of one variant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     /// Values, by the name of the figure.
     pub(crate) values: Vec<(&'static str, f64)>,
     /// What must not be: events that are missing.
-    pub(crate) complaints: Vec<String>,
+    pub(crate) failures: Vec<String>,
     /// The line in which tollgate says what it does.
-    pub(crate) said: Option<String>,
+    pub(crate) startup_line: Option<String>,
 }
 
 /// Something to measure.
@@ -83,17 +134,17 @@ pub(crate) trait Case: Debug + Sync {
     /// What it measures, in one line.
     fn about(&self) -> &'static str;
     /// The public report that it is about.
-    fn seed(&self) -> &'static str;
+    fn origin(&self) -> &'static str;
     /// Programs that it needs, beside those of the states.
-    fn components(&self) -> &'static [Component] {
+    fn programs(&self) -> &'static [Program] {
         &[]
     }
     /// Why the kernel does not let it run here.
-    fn forbidden(&self) -> Option<String> {
+    fn unavailable(&self) -> Option<String> {
         None
     }
     /// What it measures.
-    fn figures(&self) -> &'static [Figure];
+    fn figures(&self) -> &'static [FigureSpec];
     /// The configurations that are measured in turn, with their rules for that directory.
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant>;
     /// About how long one measurement takes: for the bar that says how much is left.
@@ -102,7 +153,7 @@ pub(crate) trait Case: Debug + Sync {
     ///
     /// # Errors
     /// What kept it from being measured.
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample>;
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample>;
 }
 
 /// In the order in which they run.
@@ -122,31 +173,31 @@ const CASES: [&dyn Case; 12] = [
 ];
 
 /// All cases.
-pub(crate) fn listing() -> impl Iterator<Item = &'static dyn Case> {
+pub(crate) fn all() -> impl Iterator<Item = &'static dyn Case> {
     CASES.into_iter()
 }
 
 /// The case of this name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Case> {
-    listing().find(|case| case.name() == name)
+    all().find(|case| case.name() == name)
 }
 
 /// The named states, in which calls are measured that rules do not keep.
-fn plain(options: &Options, work: &Path) -> Vec<Variant> {
-    let rules = unkept_rules(options, work);
+fn unmatched_variants(options: &Options, work: &Path) -> Vec<Variant> {
+    let rules = unmatched_rules(options, work);
     options
         .against
         .iter()
-        .map(|&state| Variant::plain(state, if state == State::Off { "" } else { &rules }))
+        .map(|&mode| Variant::plain(mode, if mode == AuditMode::Off { "" } else { &rules }))
         .collect()
 }
 
 /// Rules that keep none of what most workloads do: the ten, or the user's.
-fn unkept_rules(options: &Options, work: &Path) -> String {
+fn unmatched_rules(options: &Options, work: &Path) -> String {
     options
         .rules
         .clone()
-        .unwrap_or_else(|| Place::ten_rules(work))
+        .unwrap_or_else(|| WorkDir::ten_rules(work))
 }
 
 /// Bytes, as people read them.
@@ -156,14 +207,14 @@ fn mib(bytes: u64) -> f64 {
 }
 
 /// Does something in the state of a variant.
-fn in_state<T>(
-    place: &Place,
+fn with_audit<T>(
+    work_dir: &WorkDir,
     variant: &Variant,
     work: impl FnOnce() -> anyhow::Result<T>,
-) -> anyhow::Result<(T, Spent)> {
-    let entered = state::enter(place, variant)?;
+) -> anyhow::Result<(T, AuditCost)> {
+    let active = audit_mode::start(work_dir, variant)?;
     let done = work()?;
-    Ok((done, entered.leave()?))
+    Ok((done, active.stop()?))
 }
 
 #[cfg(test)]
@@ -171,14 +222,14 @@ mod tests {
     use std::collections::HashSet;
 
     use audit::ids::Arch;
-    use audit::rule::{Command, Host, Severity, parse_file};
+    use audit::rule::{Command, RuleHost, Severity, parse_file};
 
     use super::*;
 
     /// A machine without users.
     struct NoNames;
 
-    impl Host for NoNames {
+    impl RuleHost for NoNames {
         fn uid(&self, _name: &[u8]) -> Option<u32> {
             None
         }
@@ -198,8 +249,8 @@ mod tests {
 
     fn options() -> Options {
         Options {
-            cases: listing().collect(),
-            against: vec![State::Off, State::Tollgate, State::Kernel],
+            cases: all().collect(),
+            against: vec![AuditMode::Off, AuditMode::Tollgate, AuditMode::Kernel],
             rules: None,
             runs: 3,
             engine: "auto".into(),
@@ -210,7 +261,7 @@ mod tests {
 
     #[test]
     fn each_case_is_found_by_its_name() {
-        for case in listing() {
+        for case in all() {
             assert_eq!(find(case.name()).unwrap().name(), case.name());
         }
         assert!(find("frobnicate").is_none());
@@ -218,17 +269,17 @@ mod tests {
 
     #[test]
     fn references_and_goals_name_variants() {
-        for case in listing() {
+        for case in all() {
             let names: HashSet<String> = case
                 .variants(&options(), Path::new("/w"))
                 .into_iter()
                 .map(|variant| variant.name)
                 .collect();
-            for figure in case.figures() {
-                let place = format!("{}, {}", case.name(), figure.name);
-                assert!(names.contains(figure.reference), "{place}");
-                for (variant, _) in figure.goals {
-                    assert!(names.contains(*variant), "{place}: {variant}");
+            for parse_value in case.figures() {
+                let work_dir = format!("{}, {}", case.name(), parse_value.name);
+                assert!(names.contains(parse_value.reference), "{work_dir}");
+                for (variant, _) in parse_value.goals {
+                    assert!(names.contains(*variant), "{work_dir}: {variant}");
                 }
             }
         }
@@ -237,20 +288,23 @@ mod tests {
     #[test]
     fn without_the_kernel_its_audit_is_never_enabled() {
         let options = Options {
-            against: vec![State::Off, State::Tollgate],
+            against: vec![AuditMode::Off, AuditMode::Tollgate],
             ..options()
         };
-        for case in listing() {
+        for case in all() {
             for variant in case.variants(&options, Path::new("/w")) {
-                let state = variant.state;
-                assert!(matches!(state, State::Off | State::Tollgate), "{variant:?}");
+                let mode = variant.mode;
+                assert!(
+                    matches!(mode, AuditMode::Off | AuditMode::Tollgate),
+                    "{variant:?}"
+                );
             }
         }
     }
 
     #[test]
     fn rules_of_cases_are_rules() {
-        for case in listing() {
+        for case in all() {
             for variant in case.variants(&options(), Path::new("/w")) {
                 let (lines, mut diagnostics) = parse_file(variant.rules.as_bytes(), &NoNames);
                 diagnostics.retain(|finding| finding.severity == Severity::Error);

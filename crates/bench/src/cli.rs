@@ -1,4 +1,4 @@
-//! `tollgate bench`: measures what auditing costs on this machine.
+//! The command line of `tollgate-bench`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,24 +10,24 @@ use anyhow::{Context as _, bail};
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use crate::component::{self, Component};
-use crate::guard::{self, Ended};
-use crate::keeper;
-use crate::place;
-use crate::report::{FORM, Report, markdown, page, text};
-use crate::{Case, Options, State, find, info, listing, measure, workload};
+use crate::programs::{self, Program};
+use crate::report::{FORM, Report, html, markdown, picture, terminal};
+use crate::supervisor::{self, Outcome};
+use crate::{AuditMode, Case, Options, all, find, info, measure, restorer, work_dir, workload};
 
-/// Exit status of a user without the rights, as `auditctl` has it.
+/// Exit status without root, as of `auditctl`.
 const NOT_ROOT: u8 = 4;
 
-/// Measures what auditing costs on this machine, next to none and to the kernel's own.
+/// Measure the overhead of auditing on this machine
+///
+/// Compares programs without auditing, with tollgate, and with the kernel's own audit and auditd.
 #[derive(Debug, clap::Parser)]
 #[command(name = "tollgate-bench", version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// What to measure [default: all; see --list]
+    /// Cases to run [default: all; see --list]
     #[arg(value_name = "CASE")]
     cases: Vec<String>,
-    /// What to compare: off, kernel (its own audit with auditd) and tollgate
+    /// Compare these: off, tollgate, kernel (with auditd)
     #[arg(
         long,
         value_name = "LIST",
@@ -35,63 +35,63 @@ pub(crate) struct Args {
         default_value = "off,kernel,tollgate"
     )]
     against: Vec<String>,
-    /// Rules in place of the ten that name nothing that most cases do
+    /// Load the rules of FILE instead of the ten rules that match nothing most cases do
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Measurements of each configuration, taken in turn
+    /// Measure each configuration N times, in turn
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
-    /// How tollgate is to see syscalls
+    /// Use this engine of tollgate
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "fentry", "tracepoint"])]
     engine: String,
-    /// Writes the report with all samples, for programs
+    /// Write the report with all samples as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes the report as one page with charts
+    /// Write the report as an HTML page with charts of all samples
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Writes the report as documentation
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Adds the cases of a report in JSON that was made elsewhere, such as instruction counts
+    /// Write the report as report.md and overhead.svg in DIR
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Append the cases of another JSON report, such as instruction counts
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
-    /// Measures nothing: shows a report in JSON
+    /// Measure nothing: render this JSON report
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cases", "rules"])]
-    show: Option<PathBuf>,
-    /// Lists the cases and what they lack here
+    render: Option<PathBuf>,
+    /// List the cases and the Debian packages they lack
     #[arg(long)]
     list: bool,
-    /// Installs the Debian packages that the cases lack
+    /// Install those packages first, with apt-get
     #[arg(long)]
     install: bool,
-    /// Puts back what a benchmark that was killed has left changed
+    /// Restore what a killed benchmark left changed
     #[arg(long)]
     restore: bool,
-    /// A missed goal is a failure
+    /// Fail if a goal is missed
     #[arg(long)]
     goals: bool,
-    /// Shows in seconds that everything works here; the figures mean nothing
+    /// Only check that each case works; the figures mean nothing
     #[arg(long)]
     brief: bool,
-    /// Runs own workloads before all ordinary programs (`SCHED_FIFO`), on a busy machine
+    /// Run the workloads of this program under `SCHED_FIFO`, for a busy machine
     #[arg(long)]
     fifo: bool,
-    /// Measures, in that directory; for the first process
+    /// Run the cases in DIR (measuring process)
     #[arg(long, value_name = "DIR", hide = true)]
     measure: Option<PathBuf>,
-    /// Puts things back when the first process is killed; for that process
+    /// Restore when standard input ends (restorer process)
     #[arg(long, hide = true)]
-    keep: bool,
-    /// Runs a workload; for the second process
+    restorer: bool,
+    /// Run a workload (workload process)
     #[arg(long, hide = true, value_name = "WORD", num_args = 1.., exclusive = true)]
     workload: Vec<String>,
 }
 
-/// Measures, or does what is asked instead.
+/// Runs the benchmark, or what an option asks for instead.
 ///
 /// # Errors
-/// What kept it from measuring, or could not be put back.
+/// Why nothing could be measured, or what could not be restored.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.workload.is_empty() {
         workload::run(&args.workload)?;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.list {
         return list();
     }
-    if let Some(file) = &args.show {
+    if let Some(file) = &args.render {
         return finish(args, read(file)?);
     }
     let mut options = options(args)?;
@@ -109,11 +109,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(NOT_ROOT));
     }
     if args.restore {
-        guard::restore()?;
+        supervisor::restore()?;
         return Ok(ExitCode::SUCCESS);
     }
-    if args.keep {
-        keeper::keep()?;
+    if args.restorer {
+        restorer::run()?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(work) = &args.measure {
@@ -123,20 +123,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.install {
         install(&options)?;
     }
-    for line in measure::leave_out(&mut options) {
-        info(&format!("left out: {line}"));
+    for line in measure::skip_unavailable(&mut options) {
+        info(&format!("skipped: {line}"));
     }
     if options.cases.is_empty() {
-        bail!("no case can be measured here");
+        bail!("no case can run here");
     }
     let words: Vec<OsString> = std::env::args_os()
         .skip(1)
         .filter(|word| word != "--install")
         .collect();
-    match guard::run(&options, words)? {
-        Ended::Measured(report) => finish(args, *report),
-        Ended::Interrupted(signal) => Ok(interrupted(signal)),
-        Ended::Failed => Ok(ExitCode::FAILURE),
+    match supervisor::run(&options, words)? {
+        Outcome::Finished(report) => finish(args, *report),
+        Outcome::Interrupted(signal) => Ok(interrupted(signal)),
+        Outcome::Failed => Ok(ExitCode::FAILURE),
     }
 }
 
@@ -144,30 +144,27 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     let mut cases: Vec<&'static dyn Case> = Vec::new();
     for name in &args.cases {
         let Some(case) = find(name) else {
-            let known: Vec<_> = listing().map(Case::name).collect();
-            bail!(
-                "there is no case `{name}`; these exist: {}",
-                known.join(", ")
-            );
+            let known: Vec<_> = all().map(Case::name).collect();
+            bail!("unknown case `{name}`; cases are: {}", known.join(", "));
         };
         if !cases.iter().any(|other| other.name() == case.name()) {
             cases.push(case);
         }
     }
     if cases.is_empty() {
-        cases.extend(listing());
+        cases.extend(all());
     }
-    let mut named = vec![State::Off];
+    let mut selected = vec![AuditMode::Off];
     for name in &args.against {
-        let state = name.parse();
-        named.push(state.map_err(|why| anyhow::anyhow!("--against `{name}`: {why}"))?);
+        let mode = name.parse();
+        selected.push(mode.map_err(|why| anyhow::anyhow!("--against `{name}`: {why}"))?);
     }
-    let mut against = State::NAMED.to_vec();
-    against.retain(|state| named.contains(state));
+    let mut against = AuditMode::SELECTABLE.to_vec();
+    against.retain(|mode| selected.contains(mode));
     Ok(Options {
         cases,
         against,
-        rules: args.rules.as_deref().map(own_rules).transpose()?,
+        rules: args.rules.as_deref().map(read_rules).transpose()?,
         runs: args.runs,
         engine: args.engine.clone(),
         brief: args.brief,
@@ -175,66 +172,69 @@ fn options(args: &Args) -> anyhow::Result<Options> {
     })
 }
 
-/// The rules of a file, without its other lines: those set the kernel's audit, and one could lock it.
-fn own_rules(path: &Path) -> anyhow::Result<String> {
+/// Reads the rules of a file without its other lines, which set the kernel's audit: `-e 2` would lock it.
+fn read_rules(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
-    let status = Command::new(place::tollgate()?)
+    let status = Command::new(work_dir::tollgate()?)
         .arg("check")
         .arg(path)
         .stdout(io::stderr())
         .status()
         .context("cannot run `tollgate check`")?;
     if !status.success() {
-        bail!("the rules of `{shown}` are wrong");
+        bail!("`{shown}` has errors");
     }
     let text = fs::read_to_string(path).with_context(|| format!("cannot read `{shown}`"))?;
-    let rules = only_rules(&text);
+    let rules = filter_rules(&text);
     if rules.is_empty() {
-        bail!("`{shown}` holds no rule");
+        bail!("`{shown}` contains no rule");
     }
     Ok(rules)
 }
 
-/// The lines that add a rule.
-fn only_rules(text: &str) -> String {
-    let adds = |line: &&str| {
+/// Returns the lines that add a rule.
+fn filter_rules(text: &str) -> String {
+    let adds_rule = |line: &&str| {
         let first = line.split_whitespace().next();
         matches!(first, Some("-a" | "-A" | "-w"))
     };
-    let lines = text.lines().filter(adds);
+    let lines = text.lines().filter(adds_rule);
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Status of a program that a signal has ended, as shells tell it.
+/// Returns the exit status that shells use for a program ended by a signal.
 fn interrupted(signal: Signal) -> ExitCode {
-    info("interrupted: everything is put back, and nothing is reported");
+    info("interrupted: everything is restored; there is no report");
     ExitCode::from(u8::try_from(128 + i32::from(signal as u8)).unwrap_or(u8::MAX))
 }
 
+/// Prints the report and writes the files that options ask for.
 fn finish(args: &Args, mut report: Report) -> anyhow::Result<ExitCode> {
     for file in &args.add {
         report.add(read(file)?);
     }
-    report.summarise();
-    unless_closed(
-        io::stdout()
-            .lock()
-            .write_all(text::render(&report).as_bytes()),
-    )
-    .context("cannot show the report")?;
+    report.summarize();
+    print(&terminal::render(&report)).context("cannot print the report")?;
     if let Some(path) = &args.json {
-        let mut text = serde_json::to_vec_pretty(&report).context("cannot write the report")?;
+        let mut text = serde_json::to_vec_pretty(&report).context("cannot encode the report")?;
         text.push(b'\n');
         write(path, &text)?;
     }
     if let Some(path) = &args.html {
-        write(path, page::render(&report).as_bytes())?;
+        write(path, html::render(&report).as_bytes())?;
     }
-    if let Some(path) = &args.markdown {
-        write(path, markdown::render(&report).as_bytes())?;
+    if let Some(directory) = &args.out {
+        write(
+            &directory.join(markdown::FILE),
+            markdown::render(&report).as_bytes(),
+        )?;
+        write(
+            &directory.join(picture::FILE),
+            picture::render(&report).as_bytes(),
+        )?;
     }
-    let missed = args.goals && report.outcomes().iter().any(|(_, reached)| !reached);
-    Ok(if missed || !report.complaints.is_empty() {
+    let missed = args.goals && report.goal_results().iter().any(|goal| !goal.reached);
+    Ok(if missed || !report.failures.is_empty() {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
@@ -245,9 +245,12 @@ fn read(path: &Path) -> anyhow::Result<Report> {
     let shown = path.display();
     let text = fs::read(path).with_context(|| format!("cannot read `{shown}`"))?;
     let report: Report = serde_json::from_slice(&text)
-        .with_context(|| format!("`{shown}` is no report of `tollgate bench`"))?;
+        .with_context(|| format!("`{shown}` is not a report of `tollgate bench`"))?;
     if report.form != FORM {
-        bail!("`{shown}` has form {}, and this is for {FORM}", report.form);
+        bail!(
+            "`{shown}` has format {}; this version reads {FORM}",
+            report.form
+        );
     }
     Ok(report)
 }
@@ -256,45 +259,44 @@ fn write(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
 }
 
+/// Prints to standard output; a closed pipe is not an error.
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
 fn list() -> anyhow::Result<ExitCode> {
     let mut text = String::new();
-    for case in listing() {
+    for case in all() {
         text.extend([format!("{:<9} {}\n", case.name(), case.about())]);
-        let missing = measure::lacking(case);
+        let missing = measure::missing_programs(case);
         if !missing.is_empty() {
-            let packages = component::packages(&missing).join(", ");
-            text.extend([format!("{:<9} lacks {packages}\n", "")]);
+            let packages = programs::packages(&missing).join(", ");
+            text.extend([format!("{:<9} needs {packages}\n", "")]);
         }
     }
-    unless_closed(io::stdout().lock().write_all(text.as_bytes()))
-        .context("cannot list the cases")?;
+    print(&text).context("cannot list the cases")?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn install(options: &Options) -> anyhow::Result<()> {
-    let mut missing: Vec<Component> = options
+    let mut missing: Vec<Program> = options
         .cases
         .iter()
-        .flat_map(|case| measure::lacking(*case))
+        .flat_map(|case| measure::missing_programs(*case))
         .collect();
-    if options.against.contains(&State::Kernel) {
-        missing.extend(measure::lacking_for_kernel());
+    if options.against.contains(&AuditMode::Kernel) {
+        missing.extend(measure::missing_for_kernel());
     }
-    let packages = component::packages(&missing);
+    let packages = programs::packages(&missing);
     if packages.is_empty() {
-        info("nothing is missing");
+        info("no package is missing");
         return Ok(());
     }
     info(&format!("installing {}", packages.join(", ")));
-    component::install(&packages)
-}
-
-/// A closed pipe is no failure: its reader has seen enough.
-fn unless_closed(written: io::Result<()>) -> io::Result<()> {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
-    }
+    programs::install(&packages)
 }
 
 #[cfg(test)]
@@ -304,18 +306,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_options_is_sound() {
+    fn options_are_consistent() {
         Args::command().debug_assert();
         let args = Args::parse_from(["tollgate-bench", "--workload", "calls", "7", "/w"]);
         assert_eq!(args.workload, ["calls", "7", "/w"]);
     }
 
     #[test]
-    fn lines_that_set_the_kernels_audit_are_left_out() {
+    fn only_rules_are_taken_from_a_file() {
         let text = "-D\n-b 8192\n-a always,exit -S open\n# -w /no\n  -w /etc -p wa\n-e 2\n";
         assert_eq!(
-            only_rules(text),
+            filter_rules(text),
             "-a always,exit -S open\n  -w /etc -p wa\n"
         );
+    }
+
+    /// `tollgate-bench --render docs/bench/report.json --out docs/bench` renders the files again.
+    #[test]
+    fn committed_report_is_fresh() {
+        let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench"));
+        let report = read(&directory.join("report.json")).unwrap();
+        for (file, text) in [
+            (markdown::FILE, markdown::render(&report)),
+            (picture::FILE, picture::render(&report)),
+        ] {
+            let committed = fs::read_to_string(directory.join(file)).unwrap();
+            assert!(committed == text, "docs/bench/{file} is stale");
+        }
     }
 }

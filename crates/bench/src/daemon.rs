@@ -15,11 +15,11 @@ use nix::unistd::Pid;
 use super::machine::cpu_time;
 
 /// Longest time that a daemon may take to start, to catch up or to end.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Time between two looks at something that cannot be waited for otherwise.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A log that has not grown for so long is complete: ten times what either daemon may hold back.
-const SETTLED: Duration = Duration::from_millis(300);
+const SETTLED_AFTER: Duration = Duration::from_millis(300);
 
 /// A running daemon.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl Daemon {
     ///
     /// # Errors
     /// When it ends before, or takes too long; with what it said.
-    pub(crate) fn says(&self, beginning: &str) -> anyhow::Result<String> {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) fn wait_for_line(&self, beginning: &str) -> anyhow::Result<String> {
+        let deadline = Instant::now() + TIMEOUT;
         let mut said = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -81,7 +81,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When it has ended; with what it said.
-    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn ensure_running(&mut self) -> anyhow::Result<()> {
         let Some(status) = self
             .child
             .try_wait()
@@ -111,7 +111,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When it does not end.
-    pub(crate) fn end(mut self) -> anyhow::Result<(ExitStatus, Vec<String>)> {
+    pub(crate) fn stop(mut self) -> anyhow::Result<(ExitStatus, Vec<String>)> {
         let gone = self
             .child
             .try_wait()
@@ -150,7 +150,7 @@ impl Drop for Daemon {
 ///
 /// # Errors
 /// When it does not stop.
-pub(crate) fn settled(log: &Path) -> anyhow::Result<u64> {
+pub(crate) fn wait_until_settled(log: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     let mut since = Instant::now();
     wait_until("the log to be complete", || {
@@ -159,7 +159,7 @@ pub(crate) fn settled(log: &Path) -> anyhow::Result<u64> {
             bytes = now;
             since = Instant::now();
         }
-        Ok(since.elapsed() >= SETTLED)
+        Ok(since.elapsed() >= SETTLED_AFTER)
     })?;
     Ok(bytes)
 }
@@ -167,17 +167,17 @@ pub(crate) fn settled(log: &Path) -> anyhow::Result<u64> {
 /// Waits until a condition holds.
 ///
 /// # Errors
-/// When it does not within [`PATIENCE`], or cannot be told.
+/// When it does not within [`TIMEOUT`], or cannot be told.
 pub(crate) fn wait_until(
     what: &str,
     mut condition: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition()? {
         if Instant::now() > deadline {
-            bail!("waited {} s for {what}", PATIENCE.as_secs());
+            bail!("waited {} s for {what}", TIMEOUT.as_secs());
         }
-        thread::park_timeout(BETWEEN_LOOKS);
+        thread::park_timeout(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -198,17 +198,17 @@ mod tests {
             echo hello >&2; echo ready >&2
             while :; do sleep 0.01; done";
         let daemon = Daemon::start(&mut shell(script)).unwrap();
-        daemon.says("ready").unwrap();
-        let (status, said) = daemon.end().unwrap();
+        daemon.wait_for_line("ready").unwrap();
+        let (status, said) = daemon.stop().unwrap();
         assert_eq!((status.code(), said), (Some(3), vec!["bye".to_owned()]));
     }
 
     #[test]
     fn daemon_that_ends_too_soon_is_an_error_with_its_words() {
         let daemon = Daemon::start(&mut shell("echo no rules >&2; exit 1")).unwrap();
-        let error = daemon.says("ready").unwrap_err().to_string();
+        let error = daemon.wait_for_line("ready").unwrap_err().to_string();
         assert!(error.contains("no rules"), "{error}");
         let mut daemon = Daemon::start(&mut shell("echo no plugin >&2; exit 1")).unwrap();
-        wait_until("it to end", || Ok(daemon.check().is_err())).unwrap();
+        wait_until("it to end", || Ok(daemon.ensure_running().is_err())).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-use super::component::AUDITCTL;
+use super::programs::AUDITCTL;
 
 /// What a reader must know to compare figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Machine {
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub(crate) fn of(logs: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn detect(logs: &Path) -> anyhow::Result<Self> {
         let read =
             |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read `{path}`"));
         let cpuinfo = read("/proc/cpuinfo")?;
@@ -67,7 +67,7 @@ impl Machine {
             governor: fs::read_to_string(governor)
                 .map(|text| text.trim().to_owned())
                 .unwrap_or_default(),
-            memory_mib: kib_of(&read("/proc/meminfo")?, "MemTotal").unwrap_or(0) / 1024,
+            memory_mib: parse_kib(&read("/proc/meminfo")?, "MemTotal").unwrap_or(0) / 1024,
             load: read("/proc/loadavg")?
                 .split(' ')
                 .next()
@@ -80,7 +80,7 @@ impl Machine {
     }
 
     /// The machine in one line.
-    pub(crate) fn line(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let Self {
             kernel,
             build,
@@ -147,7 +147,7 @@ pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
 /// When there is no such process.
 pub(crate) fn peak_memory(pid: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kib = kib_of(&status, "VmHWM").ok_or(io::ErrorKind::InvalidData)?;
+    let kib = parse_kib(&status, "VmHWM").ok_or(io::ErrorKind::InvalidData)?;
     Ok(kib * 1024)
 }
 
@@ -155,24 +155,24 @@ pub(crate) fn peak_memory(pid: u32) -> io::Result<u64> {
 ///
 /// # Errors
 /// When there is no such process.
-pub(crate) fn beside_ring(pid: u32) -> io::Result<u64> {
+pub(crate) fn resident_without_ring(pid: u32) -> io::Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
     if maps.is_empty() {
         // It has ended, and nobody has asked how.
         return Err(io::ErrorKind::NotFound.into());
     }
-    Ok(beside_bpf_kib(&maps) * 1024)
+    Ok(rss_without_bpf_kib(&maps) * 1024)
 }
 
 /// Sum of `Rss` in a process's `smaps`, where each mapping begins with a line that ends with its name.
-fn beside_bpf_kib(maps: &str) -> u64 {
+fn rss_without_bpf_kib(maps: &str) -> u64 {
     let (mut sum, mut of_bpf) = (0, false);
     for line in maps.lines() {
         let first = line.split(' ').next().unwrap_or_default();
         if !first.ends_with(':') {
             of_bpf = line.ends_with("anon_inode:bpf-map");
         } else if first == "Rss:" && !of_bpf {
-            sum += kib_of(line, "Rss").unwrap_or(0);
+            sum += parse_kib(line, "Rss").unwrap_or(0);
         }
     }
     sum
@@ -182,7 +182,7 @@ fn beside_bpf_kib(maps: &str) -> u64 {
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub(crate) fn kauditd() -> io::Result<Option<u32>> {
+pub(crate) fn kauditd_pid() -> io::Result<Option<u32>> {
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
         let name = entry.file_name();
@@ -235,7 +235,7 @@ fn auditd_version() -> String {
 }
 
 /// A field of `/proc/meminfo` or of a process's `status`.
-fn kib_of(text: &str, name: &str) -> Option<u64> {
+fn parse_kib(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (found, rest) = line.split_once(':')?;
         let kib = rest.trim().strip_suffix("kB")?.trim();
@@ -300,20 +300,23 @@ mod tests {
             build: "of Debian".into(),
             ..Machine::default()
         };
-        assert_eq!(machine.line(), "Linux 6.12 (of Debian)");
+        assert_eq!(machine.describe(), "Linux 6.12 (of Debian)");
         let machine = Machine {
             cpus: 2,
             cpu: "Fast One".into(),
             ..machine
         };
-        assert_eq!(machine.line(), "Linux 6.12 (of Debian), 2 CPUs Fast One");
+        assert_eq!(
+            machine.describe(),
+            "Linux 6.12 (of Debian), 2 CPUs Fast One"
+        );
     }
 
     #[test]
     fn sizes_are_read_by_whole_name() {
         let text = "VmHWMX:\t 3 kB\nVmHWM:\t    1234 kB\nThreads:\t1\n";
-        assert_eq!(kib_of(text, "VmHWM"), Some(1234));
-        assert_eq!(kib_of(text, "Threads"), None);
+        assert_eq!(parse_kib(text, "VmHWM"), Some(1234));
+        assert_eq!(parse_kib(text, "Threads"), None);
     }
 
     #[test]
@@ -321,8 +324,8 @@ mod tests {
         let maps = "7f00-7f01 rw-s 00000000 00:0e 1041       anon_inode:bpf-map\nSize:  4 kB\nRss:  4000 kB\n\
                     7f02-7f03 rw-p 00000000 00:00 0 \nSize:   64 kB\nRss:    30 kB\nPss:   7 kB\n\
                     7f04-7f05 r-xp 00000000 fe:00 9       /usr/bin/tollgate\nRss:    5 kB\nVmFlags: rd\n";
-        assert_eq!(beside_bpf_kib(maps), 35);
-        assert!(beside_ring(std::process::id()).unwrap() > 1 << 16);
+        assert_eq!(rss_without_bpf_kib(maps), 35);
+        assert!(resident_without_ring(std::process::id()).unwrap() > 1 << 16);
     }
 
     #[test]

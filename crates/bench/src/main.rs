@@ -1,7 +1,7 @@
 //! `tollgate-bench`: measures the overhead of auditing, by tollgate and by the kernel, against none.
 //!
-//! It runs as four kinds of process. The first, [`guard`], saves what is about to be changed, starts the
-//! others, and puts everything back when the measuring one ends, however it ends. A [`keeper`] does that when
+//! It runs as four kinds of process. The first, [`supervisor`], saves what is about to be changed, starts the
+//! others, and puts everything back when the measuring one ends, however it ends. A [`restorer`] does that when
 //! the first is killed. The third, [`measure`], runs the cases round by round and writes a [`report`]. The
 //! fourth kind is the workloads: this program again or somebody else's, started anew for each measurement,
 //! because a task keeps for life the audit context that it was or was not given when it was made.
@@ -10,23 +10,23 @@
 
 #![forbid(unsafe_code)]
 
+mod audit_log;
+mod audit_mode;
 mod case;
 mod cli;
-mod component;
 mod daemon;
-mod guard;
-mod keeper;
-mod log;
 mod machine;
 mod measure;
 mod observer;
-mod place;
 mod processes;
+mod programs;
 mod report;
-mod saved;
-mod state;
+mod restorer;
+mod saved_state;
 mod statistics;
+mod supervisor;
 mod variant;
+mod work_dir;
 mod workload;
 
 use std::io::{self, Write as _};
@@ -34,16 +34,16 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use case::{Case, find, listing};
-use state::State;
+use audit_mode::AuditMode;
+use case::{Case, all, find};
 
 /// What is measured, how often and against what.
 #[derive(Clone, Debug)]
 struct Options {
     /// In the order of the listing.
     cases: Vec<&'static dyn Case>,
-    /// [`State::Off`] is among them: it is what the others are divided by.
-    against: Vec<State>,
+    /// [`AuditMode::Off`] is among them: it is what the others are divided by.
+    against: Vec<AuditMode>,
     /// Rules that take the place of the ten, in cases that measure what calls pay which no rule names.
     rules: Option<String>,
     /// Measurements of each configuration.

@@ -11,57 +11,59 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-use super::component::{AUDITCTL, AUDITD, Component, packages};
+use super::audit_mode::AuditMode;
+use super::case::{HeadlineSpec, TEN_RULES};
 use super::machine::{Machine, other_daemons};
-use super::place::{Place, REPORT};
-use super::report::{FORM, Goal, Measured, Quantity, Report, Series};
-use super::state::State;
+use super::programs::{AUDITCTL, AUDITD, Program, packages};
+use super::report::{CaseReport, FORM, Figure, Goal, Headline, Report, Series};
 use super::variant::Variant;
+use super::work_dir::{REPORT, WorkDir};
 use super::{Case, Options};
 use crate::info;
 
 /// What is missing for a case as a whole.
-pub(crate) fn lacking(case: &dyn Case) -> Vec<Component> {
-    absent(case.components())
+pub(crate) fn missing_programs(case: &dyn Case) -> Vec<Program> {
+    not_installed(case.programs())
 }
 
 /// What is missing to compare with the kernel's audit.
-pub(crate) fn lacking_for_kernel() -> Vec<Component> {
-    absent(&[AUDITD, AUDITCTL])
+pub(crate) fn missing_for_kernel() -> Vec<Program> {
+    not_installed(&[AUDITD, AUDITCTL])
 }
 
-fn absent(components: &[Component]) -> Vec<Component> {
-    let missing = components
-        .iter()
-        .filter(|component| component.path().is_none());
+fn not_installed(programs: &[Program]) -> Vec<Program> {
+    let missing = programs.iter().filter(|program| program.path().is_none());
     missing.copied().collect()
 }
 
 /// Takes out what cannot be measured here; says what and why.
-pub(crate) fn leave_out(options: &mut Options) -> Vec<String> {
-    let mut left_out = Vec::new();
-    let missing = lacking_for_kernel();
-    if options.against.contains(&State::Kernel) && !missing.is_empty() {
-        options.against.retain(|&state| state != State::Kernel);
-        left_out.push(format!("the kernel's own audit: {}", named(&missing)));
+pub(crate) fn skip_unavailable(options: &mut Options) -> Vec<String> {
+    let mut skipped = Vec::new();
+    let missing = missing_for_kernel();
+    if options.against.contains(&AuditMode::Kernel) && !missing.is_empty() {
+        options.against.retain(|&mode| mode != AuditMode::Kernel);
+        skipped.push(format!(
+            "the kernel's own audit: {}",
+            describe_missing(&missing)
+        ));
     }
     options.cases.retain(|case| {
-        let missing = lacking(*case);
+        let missing = missing_programs(*case);
         let why = if missing.is_empty() {
-            case.forbidden()
+            case.unavailable()
         } else {
-            Some(named(&missing))
+            Some(describe_missing(&missing))
         };
-        left_out.extend(why.iter().map(|why| format!("{}: {why}", case.name())));
+        skipped.extend(why.iter().map(|why| format!("{}: {why}", case.name())));
         why.is_none()
     });
-    left_out
+    skipped
 }
 
-fn named(missing: &[Component]) -> String {
+fn describe_missing(missing: &[Program]) -> String {
     let programs: Vec<String> = missing
         .iter()
-        .map(|component| format!("`{}`", component.program))
+        .map(|program| format!("`{}`", program.program))
         .collect();
     format!(
         "{} missing; --install installs {}",
@@ -82,48 +84,46 @@ pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
         .context("cannot let signals through")?;
     let began = Instant::now();
-    let left_out = leave_out(&mut options);
-    let place = Place::make(work, &options.engine, options.fifo)?;
+    let skipped = skip_unavailable(&mut options);
+    let work_dir = WorkDir::create(work, &options.engine, options.fifo)?;
     let mut report = Report {
         form: FORM,
         version: format!("tollgate {}", env!("CARGO_PKG_VERSION")),
         command: command(),
-        machine: Machine::of(work)?,
+        machine: Machine::detect(work)?,
         runs: options.runs,
-        left_out,
+        skipped,
         ..Report::default()
     };
     if cfg!(debug_assertions) {
-        report.left_out.push(
+        report.skipped.push(
             "an optimised build: this one is for debugging, its figures are those of nothing"
                 .into(),
         );
     }
     if options.brief {
         report
-            .left_out
+            .skipped
             .push("the figures: --brief shows that the cases work here, and no more".into());
     }
     for pid in other_daemons().context("cannot look for other daemons")? {
-        report.left_out.push(format!(
+        report.skipped.push(format!(
             "a machine without audit: process {pid} is another tollgate, which `off` pays for as well"
         ));
     }
     let progress = Progress::new(&options, work);
     for case in &options.cases {
-        match measure(*case, &options, &place, &progress) {
-            Ok((measured, complaints)) => {
+        match measure(*case, &options, &work_dir, &progress) {
+            Ok((measured, failures)) => {
                 report.cases.push(measured);
-                report.complaints.extend(complaints);
+                report.failures.extend(failures);
             }
-            Err(error) => report
-                .complaints
-                .push(format!("{}: {error:#}", case.name())),
+            Err(error) => report.failures.push(format!("{}: {error:#}", case.name())),
         }
     }
     progress.0.finish_and_clear();
     report.seconds = began.elapsed().as_secs();
-    report.summarise();
+    report.summarize();
     let text = serde_json::to_vec_pretty(&report).context("cannot write the report down")?;
     fs::write(work.join(REPORT), text).context("cannot write the report")
 }
@@ -140,12 +140,12 @@ fn command() -> Vec<String> {
 fn measure(
     case: &dyn Case,
     options: &Options,
-    place: &Place,
+    work_dir: &WorkDir,
     progress: &Progress,
-) -> anyhow::Result<(Measured, Vec<String>)> {
-    let variants = case.variants(options, &place.work);
-    let mut measured = empty(case, &variants);
-    let mut complaints = Vec::new();
+) -> anyhow::Result<(CaseReport, Vec<String>)> {
+    let variants = case.variants(options, &work_dir.work);
+    let mut measured = empty(case, &variants, options);
+    let mut failures = Vec::new();
     let mut said = Vec::new();
     for run in 0..options.runs {
         progress.round(case, run, options.runs);
@@ -154,35 +154,45 @@ fn measure(
             let name = &variant.name;
             progress.variant(case, variant, run, options.runs);
             let sample = case
-                .sample(place, variant, options.brief)
+                .sample(work_dir, variant, options.brief)
                 .with_context(|| format!("{name}, run {}", run + 1))?;
             for (figure, value) in sample.values {
                 put(&mut measured, figure, name, value);
             }
-            for complaint in sample.complaints {
-                complaints.push(format!(
-                    "{}, {name}, run {}: {complaint}",
+            for failure in sample.failures {
+                failures.push(format!(
+                    "{}, {name}, run {}: {failure}",
                     case.name(),
                     run + 1
                 ));
             }
-            if let Some(line) = sample.said.filter(|_| run == 0) {
+            if let Some(line) = sample.startup_line.filter(|_| run == 0) {
                 said.push(format!("{name}: {line}"));
             }
             progress.0.inc(u64::from(case.seconds()));
         }
     }
     measured.notes.extend(said);
-    Ok((measured, complaints))
+    Ok((measured, failures))
 }
 
 /// The case before anything is measured.
-fn empty(case: &dyn Case, variants: &[Variant]) -> Measured {
-    let figures = case.figures().iter().map(|figure| Quantity {
+fn empty(case: &dyn Case, variants: &[Variant], options: &Options) -> CaseReport {
+    let headline = |headline: &HeadlineSpec| Headline {
+        rules: match &options.rules {
+            Some(_) if headline.rules.starts_with(TEN_RULES) => "those of --rules".to_owned(),
+            _ => headline.rules.to_owned(),
+        },
+        tollgate: headline.tollgate.to_owned(),
+        kernel: headline.kernel.to_owned(),
+        in_picture: headline.in_picture,
+    };
+    let figures = case.figures().iter().map(|figure| Figure {
         name: figure.name.into(),
         unit: figure.unit.into(),
         better: figure.better,
         reference: figure.reference.into(),
+        headlines: figure.headlines.iter().map(headline).collect(),
         goals: figure
             .goals
             .iter()
@@ -194,10 +204,10 @@ fn empty(case: &dyn Case, variants: &[Variant]) -> Measured {
         variants: Vec::new(),
     });
     let rules = variants.iter().find(|variant| !variant.rules.is_empty());
-    Measured {
+    CaseReport {
         name: case.name().into(),
         about: case.about().into(),
-        seed: case.seed().into(),
+        origin: case.origin().into(),
         notes: rules
             .map(|variant| format!("rules of {}:\n{}", variant.name, variant.rules.trim_end()))
             .into_iter()
@@ -207,13 +217,13 @@ fn empty(case: &dyn Case, variants: &[Variant]) -> Measured {
 }
 
 /// Adds a value to the samples of a variant.
-fn put(measured: &mut Measured, figure: &str, variant: &str, value: f64) {
-    let Some(quantity) = measured.figures.iter_mut().find(|one| one.name == figure) else {
+fn put(measured: &mut CaseReport, figure: &str, variant: &str, value: f64) {
+    let Some(figure) = measured.figures.iter_mut().find(|one| one.name == figure) else {
         return;
     };
-    match quantity.variants.iter_mut().find(|one| one.name == variant) {
+    match figure.variants.iter_mut().find(|one| one.name == variant) {
         Some(series) => series.samples.push(value),
-        None => quantity.variants.push(Series {
+        None => figure.variants.push(Series {
             name: variant.to_owned(),
             samples: vec![value],
             summary: None,
@@ -261,10 +271,33 @@ mod tests {
     use super::*;
     use crate::find;
 
+    fn options(rules: Option<&str>) -> Options {
+        Options {
+            cases: Vec::new(),
+            against: Vec::new(),
+            rules: rules.map(str::to_owned),
+            runs: 1,
+            engine: "auto".into(),
+            brief: false,
+            fifo: false,
+        }
+    }
+
     #[test]
-    fn samples_stand_in_the_order_of_the_rounds() {
+    fn headlines_say_when_the_ten_rules_were_replaced() {
         let case = find("fio").unwrap();
-        let mut measured = empty(case, &[]);
+        let rules = |options: &Options| {
+            let report = empty(case, &[], options);
+            report.figures[0].headlines[0].rules.clone()
+        };
+        assert_eq!(rules(&options(None)), "ten rules, none names it");
+        assert_eq!(rules(&options(Some("-w /x\n"))), "those of --rules");
+    }
+
+    #[test]
+    fn samples_keep_the_order_of_rounds() {
+        let case = find("fio").unwrap();
+        let mut measured = empty(case, &[], &options(None));
         for value in [3.0, 1.0, 2.0] {
             put(&mut measured, "reads", "off", value);
         }
@@ -277,7 +310,7 @@ mod tests {
     #[test]
     fn missing_programs_are_named_with_their_packages() {
         let missing = [AUDITD, AUDITCTL];
-        let text = named(&missing);
+        let text = describe_missing(&missing);
         assert_eq!(
             text,
             "`auditd`, `auditctl` missing; --install installs auditd"

@@ -11,17 +11,17 @@ use anyhow::Context as _;
 use bstr::ByteSlice as _;
 
 /// Between two looks at the log.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// Between two marks.
-const MARK: Duration = Duration::from_millis(1);
+const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the log is looked at after the last mark.
-const LATER: Duration = Duration::from_millis(500);
+const GRACE_PERIOD: Duration = Duration::from_millis(500);
 /// What the names of marks begin with.
 const NAME: &str = "mark-";
 
 /// A call that was made, by the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct Probe {
     /// Just before it.
     pub(crate) before_ns: f64,
     /// Just after it.
@@ -29,7 +29,7 @@ pub(crate) struct Mark {
 }
 
 /// Does nothing for so long.
-pub(crate) fn pause(time: Duration) {
+pub(crate) fn wait(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now())
         && !left.is_zero()
@@ -40,11 +40,11 @@ pub(crate) fn pause(time: Duration) {
 
 /// What an observer has seen.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Observed {
+pub(crate) struct Observation {
     /// In the order of their numbers.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) probes: Vec<Probe>,
     /// When the log was first seen to be so long.
-    looks: Vec<(f64, u64)>,
+    sizes: Vec<(f64, u64)>,
 }
 
 /// Makes marks for so long; the log is standard input.
@@ -57,20 +57,20 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
     let since = |moment: Instant| moment.duration_since(began).as_nanos();
     let done = AtomicBool::new(false);
     let mut text = String::new();
-    let looks = thread::scope(|scope| -> io::Result<Vec<(u128, u64)>> {
-        let looks = scope.spawn(|| {
-            let (mut looks, mut last) = (Vec::new(), 0);
+    let sizes = thread::scope(|scope| -> io::Result<Vec<(u128, u64)>> {
+        let sizes = scope.spawn(|| {
+            let (mut sizes, mut last) = (Vec::new(), 0);
             while !done.load(Ordering::Relaxed) {
                 let bytes = log.metadata()?.len();
                 if bytes != last {
-                    looks.push((since(Instant::now()), bytes));
+                    sizes.push((since(Instant::now()), bytes));
                     last = bytes;
                 }
-                thread::park_timeout(LOOK);
+                thread::park_timeout(POLL_INTERVAL);
             }
             // What has not come by now is seen now at the earliest.
-            looks.push((since(Instant::now()), u64::MAX));
-            Ok(looks)
+            sizes.push((since(Instant::now()), u64::MAX));
+            Ok(sizes)
         });
         let mut number = 0;
         while began.elapsed() < marked {
@@ -81,16 +81,16 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
             let after = Instant::now();
             text.extend([format!("mark {} {}\n", since(before), since(after))]);
             number += 1;
-            thread::park_timeout(MARK);
+            thread::park_timeout(PROBE_INTERVAL);
         }
-        pause(LATER);
+        wait(GRACE_PERIOD);
         done.store(true, Ordering::Relaxed);
-        looks
+        sizes
             .join()
             .unwrap_or_else(|_panic| Err(io::ErrorKind::Other.into()))
     })
     .context("cannot look at the log")?;
-    for (at, bytes) in looks {
+    for (at, bytes) in sizes {
         text.extend([format!("look {at} {bytes}\n")]);
     }
     let mut out = io::stdout().lock();
@@ -99,7 +99,7 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
         .context("cannot say what was seen")
 }
 
-impl Mark {
+impl Probe {
     /// The number of the mark that a line of a log is about.
     pub(crate) fn in_line(line: &[u8]) -> Option<usize> {
         if !line.starts_with(b"type=PATH ") {
@@ -112,32 +112,34 @@ impl Mark {
     }
 }
 
-impl Observed {
+impl Observation {
     /// What an observer has printed.
-    pub(crate) fn printed(text: &str) -> Option<Self> {
-        let mut observed = Self::default();
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut observation = Self::default();
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             match words[..] {
-                ["mark", before, after] => observed.marks.push(Mark {
+                ["mark", before, after] => observation.probes.push(Probe {
                     before_ns: before.parse().ok()?,
                     after_ns: after.parse().ok()?,
                 }),
                 ["look", at, bytes] => {
-                    observed.looks.push((at.parse().ok()?, bytes.parse().ok()?));
+                    observation
+                        .sizes
+                        .push((at.parse().ok()?, bytes.parse().ok()?));
                 }
                 _ => return None,
             }
         }
-        Some(observed)
+        Some(observation)
     }
 
     /// How long after a mark the log was seen to have these bytes.
-    pub(crate) fn delay_ns(&self, mark: Mark, bytes: u64) -> f64 {
-        let first = self.looks.partition_point(|&(_, seen)| seen < bytes);
-        let at = self.looks.get(first).map_or(f64::INFINITY, |&(at, _)| at);
+    pub(crate) fn delay_ns(&self, probe: Probe, bytes: u64) -> f64 {
+        let first = self.sizes.partition_point(|&(_, seen)| seen < bytes);
+        let at = self.sizes.get(first).map_or(f64::INFINITY, |&(at, _)| at);
         // It may have come before the call's end was seen.
-        (at - mark.after_ns).max(0.0)
+        (at - probe.after_ns).max(0.0)
     }
 }
 
@@ -148,24 +150,24 @@ mod tests {
     #[test]
     fn a_line_is_in_the_log_when_the_log_is_so_long() {
         let text = "mark 100 150\nmark 1000 1100\nlook 500 10\nlook 1500 30\nlook 9000 18446744073709551615\n";
-        let observed = Observed::printed(text).unwrap();
-        let [first, second] = observed.marks[..] else {
-            panic!("{observed:?}");
+        let observation = Observation::parse(text).unwrap();
+        let [first, second] = observation.probes[..] else {
+            panic!("{observation:?}");
         };
-        assert_eq!(observed.delay_ns(first, 10), 350.0);
-        assert_eq!(observed.delay_ns(first, 11), 1350.0);
-        assert_eq!(observed.delay_ns(second, 9), 0.0);
-        assert_eq!(observed.delay_ns(second, 31), 7900.0);
-        assert!(Observed::printed("mark 1\n").is_none());
+        assert_eq!(observation.delay_ns(first, 10), 350.0);
+        assert_eq!(observation.delay_ns(first, 11), 1350.0);
+        assert_eq!(observation.delay_ns(second, 9), 0.0);
+        assert_eq!(observation.delay_ns(second, 31), 7900.0);
+        assert!(Observation::parse("mark 1\n").is_none());
     }
 
     #[test]
     fn marks_are_told_from_other_names() {
         let path =
             |name: &str| format!("type=PATH msg=audit(1.5:1): item=0 name=\"{name}\" inode=3\n");
-        assert_eq!(Mark::in_line(path("mark-205").as_bytes()), Some(205));
-        assert_eq!(Mark::in_line(path("mark-").as_bytes()), None);
-        assert_eq!(Mark::in_line(path("file1").as_bytes()), None);
-        assert_eq!(Mark::in_line(b"type=CWD name=\"mark-2\"\n"), None);
+        assert_eq!(Probe::in_line(path("mark-205").as_bytes()), Some(205));
+        assert_eq!(Probe::in_line(path("mark-").as_bytes()), None);
+        assert_eq!(Probe::in_line(path("file1").as_bytes()), None);
+        assert_eq!(Probe::in_line(b"type=CWD name=\"mark-2\"\n"), None);
     }
 }

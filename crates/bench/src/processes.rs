@@ -12,13 +12,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Names the directory in the environment of all processes that a benchmark starts.
-pub(crate) const MARK: &str = "TOLLGATE_BENCH";
+pub(crate) const WORK_DIR_VARIABLE: &str = "TOLLGATE_BENCH";
 
 /// How long daemons may take to end by themselves: an auditd writes what it has first.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time after which what does not end is not waited for any more.
 const LIMIT: Duration = Duration::from_secs(20);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Ends all processes that belong to a directory: kindly, and then by force.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
         }
         ensure!(began.elapsed() < LIMIT, "these do not end: {left:?}");
         for pid in left {
-            let signal = if began.elapsed() >= PATIENCE {
+            let signal = if began.elapsed() >= TIMEOUT {
                 Signal::SIGKILL
             } else if asked.contains(&pid) {
                 continue;
@@ -47,7 +47,7 @@ pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
                 Err(error) => return Err(error.into()),
             }
         }
-        std::thread::park_timeout(BETWEEN_LOOKS);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// When `/proc` cannot be read.
 pub(crate) fn of(work: &Path) -> io::Result<Vec<Pid>> {
-    let mark = format!("{MARK}={}", work.display());
+    let mark = format!("{WORK_DIR_VARIABLE}={}", work.display());
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
@@ -106,7 +106,7 @@ mod tests {
             command
         };
         let mut children = [
-            sleep().env(MARK, &work).spawn().unwrap(),
+            sleep().env(WORK_DIR_VARIABLE, &work).spawn().unwrap(),
             sleep().current_dir(&work).spawn().unwrap(),
         ];
         let mut other = sleep().spawn().unwrap();

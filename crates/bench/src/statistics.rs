@@ -57,7 +57,7 @@ fn middle(sorted: &[f64]) -> Option<f64> {
 
 /// Distance from the median beyond which a value is an outlier, in median absolute deviations that are
 /// scaled to standard deviations.
-const OUTLYING: f64 = 3.5;
+const OUTLIER_SCORE: f64 = 3.5;
 /// By this, 0.6745 is the upper quartile of the standard normal distribution.
 const SCALE: f64 = 0.6745;
 
@@ -76,7 +76,7 @@ pub(crate) fn outliers(sample: &[f64]) -> usize {
     match middle(&deviations) {
         Some(mad) if mad > 0.0 => deviations
             .iter()
-            .filter(|&&deviation| SCALE * deviation / mad > OUTLYING)
+            .filter(|&&deviation| SCALE * deviation / mad > OUTLIER_SCORE)
             .count(),
         _ => 0,
     }

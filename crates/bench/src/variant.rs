@@ -1,11 +1,11 @@
 //! A configuration that a case is measured in.
 
-use super::place::Placement;
-use super::state::State;
+use super::audit_mode::AuditMode;
+use super::work_dir::CpuAffinity;
 
 /// Where an auditor puts events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Outlet {
+pub(crate) enum Destination {
     /// A file on disk.
     #[default]
     Log,
@@ -15,7 +15,7 @@ pub(crate) enum Outlet {
     Both,
 }
 
-impl Outlet {
+impl Destination {
     /// Whether there is a log file.
     pub(crate) const fn has_log(self) -> bool {
         matches!(self, Self::Log | Self::Both)
@@ -33,29 +33,29 @@ pub(crate) struct Variant {
     /// How it is called in the report.
     pub(crate) name: String,
     /// What audits.
-    pub(crate) state: State,
+    pub(crate) mode: AuditMode,
     /// With these rules, in the language of `auditctl`.
     pub(crate) rules: String,
     /// To here.
-    pub(crate) outlet: Outlet,
+    pub(crate) destination: Destination,
     /// Where its daemon may run.
-    pub(crate) daemon: Placement,
+    pub(crate) affinity: CpuAffinity,
 }
 
 impl Variant {
     /// A variant that is called as its state is.
-    pub(crate) fn plain(state: State, rules: &str) -> Self {
-        Self::named(state.name(), state, rules)
+    pub(crate) fn plain(mode: AuditMode, rules: &str) -> Self {
+        Self::named(mode.name(), mode, rules)
     }
 
     /// A variant with a name of its own.
-    pub(crate) fn named(name: &str, state: State, rules: &str) -> Self {
+    pub(crate) fn named(name: &str, mode: AuditMode, rules: &str) -> Self {
         Self {
             name: name.to_owned(),
-            state,
+            mode,
             rules: rules.to_owned(),
-            outlet: Outlet::Log,
-            daemon: Placement::Free,
+            destination: Destination::Log,
+            affinity: CpuAffinity::Any,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The workloads of our own: each runs in a process of its own, as a user without rights.
 //!
-//! They print `name=value` words. `--workload` runs them; it is for [`super::place`] alone.
+//! They print `name=value` words. `--workload` runs them; it is for [`super::work_dir`] alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use super::observer;
 
 /// The option that runs workloads.
-pub(crate) const OPTION: &str = "--workload";
+pub(crate) const WORKLOAD_OPTION: &str = "--workload";
 /// Name of the file that is opened, in the directory that workloads start in.
 pub(crate) const FILE: &str = "file1";
 /// Opens and closes a file: `open-close PAIRS`.
@@ -41,7 +41,7 @@ pub(crate) const TIMED: [&str; 5] = ["getpid", "stat", "read", "open", "write"];
 /// Duplicates of standard input that lie below the descriptor of the measured open. Nothing that
 /// happens while a process starts reaches this number, so `exit=` and `a0=` of the records tell
 /// the measured calls from all others. `fcntl`, which makes them, is not audited.
-const LOWER_DESCRIPTORS: usize = 32;
+const RESERVED_DESCRIPTORS: usize = 32;
 
 /// Repetitions of `calls`: so short that some meet neither a timer tick nor a neighbour.
 const REPETITIONS: u32 = 25;
@@ -67,7 +67,7 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<()> {
 }
 
 /// Says what was measured.
-fn tell(text: &str) -> anyhow::Result<()> {
+fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
@@ -78,22 +78,22 @@ fn tell(text: &str) -> anyhow::Result<()> {
 fn open_close(pairs: u32) -> anyhow::Result<()> {
     let input = io::stdin();
     let account = File::open("/proc/self/schedstat")?;
-    let mut lower = Vec::with_capacity(LOWER_DESCRIPTORS);
-    for _ in 0..LOWER_DESCRIPTORS {
+    let mut lower = Vec::with_capacity(RESERVED_DESCRIPTORS);
+    for _ in 0..RESERVED_DESCRIPTORS {
         lower.push(input.as_fd().try_clone_to_owned()?);
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true);
 
-    let waited = waited_ns(&account)?;
+    let waited = runqueue_wait_ns(&account)?;
     let started = Instant::now();
     let mut descriptor = -1;
     for _ in 0..pairs {
         descriptor = options.open(FILE)?.as_raw_fd();
     }
     let elapsed = started.elapsed();
-    let waited = waited_ns(&account)?.saturating_sub(waited);
-    tell(&format!(
+    let waited = runqueue_wait_ns(&account)?.saturating_sub(waited);
+    print(&format!(
         "pid={} descriptor={descriptor} pairs={pairs} elapsed_ns={} waited_ns={waited}\n",
         process::id(),
         elapsed.as_nanos(),
@@ -144,7 +144,7 @@ fn timed(calls: u32, written: &Path) -> anyhow::Result<()> {
         .zip(best)
         .map(|(name, ns)| format!("{name}={ns:.1}\n"))
         .collect();
-    tell(&words.concat())
+    print(&words.concat())
 }
 
 /// Nanoseconds that a call takes.
@@ -162,7 +162,7 @@ fn delete(files: u32) -> anyhow::Result<()> {
         fs::remove_file(number.to_string())?;
     }
     let elapsed = started.elapsed().as_secs_f64();
-    tell(&format!(
+    print(&format!(
         "pid={} rate={:.0}\n",
         process::id(),
         f64::from(files) / elapsed
@@ -193,7 +193,7 @@ fn plugin() -> anyhow::Result<()> {
 
 /// How long this task has waited for a CPU that others used: the second field of its `schedstat`,
 /// a file that stays open because opening it would take the descriptor that is counted.
-fn waited_ns(schedstat: &File) -> anyhow::Result<u64> {
+fn runqueue_wait_ns(schedstat: &File) -> anyhow::Result<u64> {
     let mut text = [0; 96];
     let length = schedstat.read_at(&mut text, 0)?;
     let text = str::from_utf8(text.get(..length).unwrap_or_default())?;
@@ -208,7 +208,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::place::{figure, output};
+    use crate::work_dir::{output, parse_value};
 
     #[test]
     fn wrong_words_are_refused() {
@@ -243,7 +243,7 @@ mod tests {
         for submission in ["enter", "sqpoll"] {
             for operation in ["nop", "read"] {
                 match run(operation, submission) {
-                    Ok(printed) => assert!(figure(&printed, "rate").unwrap() > 0.0),
+                    Ok(printed) => assert!(parse_value(&printed, "rate").unwrap() > 0.0),
                     Err(why) => assert!(is_forbidden(&why.to_string()), "{why}"),
                 }
             }

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The filter, run on an event that user space has made up: for the test that it agrees with the plain
- * evaluator. An object of its own, which only that test loads.
+ * Runs the filter on an event made by user space, for the test that it agrees with the reference
+ * evaluator. An object of its own that only this test loads.
  */
-#include "kernel.bpf.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-
 #include "wire.h"
-#include "load.bpf.h"
-#include "ring.bpf.h"
-#include "scratch.bpf.h"
-#include "task.bpf.h"
-#include "path.bpf.h"
-#include "watch.bpf.h"
-#include "plan.bpf.h"
-#include "filesystem.bpf.h"
-#include "object.bpf.h"
-#include "filter.bpf.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/scratch.bpf.h"
 
-/* What the filter is asked, and its answer. */
+/* Input and result of one run of the filter. */
 struct filter_test_case {
 	struct wire_event event;
 	struct wire_object object[WIRE_ITEMS];
@@ -27,7 +17,7 @@ struct filter_test_case {
 	__u32 hit[HITS_MAX];
 	__u32 exe_hits;
 	__u32 exe_hit[HITS_MAX];
-	__u32 first; /* index of the call's first test */
+	__u32 first; /* index of the syscall's first test */
 	__u32 verdict;
 };
 
@@ -38,8 +28,8 @@ struct {
 	__type(value, struct filter_test_case);
 } tlg_filter_test SEC(".maps");
 
-/* raw_tp, v4.17: never attached, only run by BPF_PROG_TEST_RUN, in the task that asks. */
-SEC("raw_tp/trial")
+/* raw_tp, v4.17: never attached; run through BPF_PROG_TEST_RUN in the calling task. */
+SEC("raw_tp/filter_test")
 int filter_test_run(void *ctx)
 {
 	__u32 key = 0;

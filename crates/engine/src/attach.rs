@@ -54,7 +54,7 @@ impl AttachedLink {
         stats::runs(&copy.hook, &copy.program)
     }
 
-    /// Gives it the names of its attach_point.
+    /// Gives it the names of its attach point.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -65,7 +65,7 @@ impl AttachedLink {
         pins.pin(&format!("{LINK}{attach_point}"), &self.link)
     }
 
-    /// What has the names of a attach_point.
+    /// What has the names of an attach point.
     ///
     /// # Errors
     /// What the kernel answers.
@@ -85,7 +85,7 @@ impl AttachedLink {
         })
     }
 
-    /// Takes the names of a attach_point away.
+    /// Takes the names of an attach point away.
     ///
     /// # Errors
     /// What the kernel answers.

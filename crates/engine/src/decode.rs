@@ -4,9 +4,9 @@ mod aux_records;
 pub(crate) mod path_items;
 pub(crate) mod rule_keys;
 
-use audit::event::{Argv, Background, Event, Task, Time, reported_exit};
+use audit::event::{Argv, Event, Task, TaskContext, Timestamp, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
-use audit::plan::uring::Operation;
+use audit::plan::uring::UringOp;
 use audit::record::decode;
 use smallvec::SmallVec;
 use zerocopy::{FromBytes as _, IntoBytes as _};
@@ -46,7 +46,7 @@ pub struct EventContext<'a> {
     /// Keys of the rules of the plans that the event may be of.
     pub keys: &'a RuleKeys,
     /// Time of the event; see [`sample_jiffies`].
-    pub time: Time,
+    pub time: Timestamp,
     /// Serial that the event gets.
     pub serial: Serial,
 }
@@ -142,7 +142,7 @@ impl<'a> SampleReader<'a> {
 }
 
 impl Decoder {
-    /// ReadOnlyOpens the event in `sample`.
+    /// Reads the event in `sample`.
     ///
     /// # Errors
     /// [`DecodeError`] when the sample is shorter than it says, of another version, or names a rule
@@ -153,7 +153,7 @@ impl Decoder {
         context: EventContext<'a>,
     ) -> Result<Event<'a>, DecodeError> {
         let (head, rest) = header(sample)?;
-        if head.version != abi::VERSION {
+        if ![abi::VERSION, abi::PREVIOUS_VERSION].contains(&head.version) {
             return Err(DecodeError::Version(head.version));
         }
         let stamped = head.flags & abi::EVENT_STAMPED != 0;
@@ -198,7 +198,7 @@ impl Decoder {
         let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
         let background = background.map(|(parent_comm, cgroup)| {
             reverse_path(cgroup, false, &mut self.cgroup);
-            Background {
+            TaskContext {
                 parent_comm: until_nul(parent_comm),
                 cgroup: &self.cgroup,
             }
@@ -220,7 +220,7 @@ impl Decoder {
             } else {
                 Arch::X86_64
             },
-            syscall: match uring_op.map(Operation::numbered) {
+            syscall: match uring_op.map(UringOp::numbered) {
                 Some(operation) => operation.map_or(Syscall::NONE, |known| known.call().syscall),
                 None => Syscall(head.nr),
             },
@@ -252,17 +252,17 @@ impl Decoder {
                 bytes: argv,
             }),
             sockaddr: (!sockaddr.is_empty()).then_some(sockaddr),
-            details: details.iter().filter_map(aux_records::detail).collect(),
+            aux_records: details.iter().filter_map(aux_records::detail).collect(),
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),
-            background,
+            task_context: background,
         })
     }
 }
 
 /// What the text of a record begins with, which is the one detail.
-fn stamp(details: &[WireAux]) -> Result<(Time, Serial), DecodeError> {
+fn stamp(details: &[WireAux]) -> Result<(Timestamp, Serial), DecodeError> {
     let [text] = details else {
         return Err(DecodeError::Stamp);
     };

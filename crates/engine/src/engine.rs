@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Sides};
+use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
@@ -71,10 +71,10 @@ pub struct Engine<'s> {
     room: MapCapacity,
     seed: u64,
     /// How calls are seen by the plan in force.
-    sides: Sides,
+    sides: HookSelection,
     fast_path: FastPath,
     epoch: Epoch,
-    /// What the watch_keys of the maps hold.
+    /// What the keys of the watches in the maps hold.
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
     last_reading: Cell<Option<crate::ring::clock::ClockReading>>,
@@ -104,7 +104,7 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let sides = Sides::of(plan, kind, kernel);
+        let sides = HookSelection::of(plan, kind, kernel);
         limits::check(plan, sides)?;
         let compiled = compile::compile(plan, sides);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
@@ -170,7 +170,7 @@ impl<'s> Engine<'s> {
     fn from_objects(
         objects: Objects<'s>,
         kind: EngineKind,
-        sides: Sides,
+        sides: HookSelection,
         checkpoint: Arc<Checkpoint>,
     ) -> Result<Self, EngineError> {
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
@@ -401,7 +401,7 @@ impl<'s> Engine<'s> {
         self.kind
     }
 
-    /// Whether its programs run at this last_reading. Those on tracepoints always do; those on functions do
+    /// Whether its programs run now. Those on tracepoints always do; those on functions do
     /// not while `kernel.ftrace_enabled` is 0, and neither the kernel nor a counter tells.
     #[must_use]
     pub fn programs_run(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The ring of events, and when its reader sleeps.
 //!
-//! RingReader do not wake the reader unless it has said that it sleeps: a wake-up costs the audited task
+//! Events do not wake the reader unless it has said that it sleeps: a wake-up costs the audited task
 //! more than the whole event. So a busy machine is drained by a timer, and an idle one not at all.
 //!
 //! What was read stays in the ring until it is written: [`crate::ring::checkpoint`] gives its room back.
@@ -27,7 +27,7 @@ use crate::sys::mapped_memory::{Access, MappedMemory, page};
 
 use checkpoint::{Checkpoint, CommitToken, Position};
 
-/// WatchPrefilter of a record's first word, its length.
+/// Bits of a record's first word, its length.
 ///
 /// # Source
 /// `BPF_RINGBUF_BUSY_BIT`, `BPF_RINGBUF_DISCARD_BIT` and `BPF_RINGBUF_HDR_SZ` in
@@ -42,7 +42,7 @@ pub struct Ring {
     waiting: NonNull<u32>,
 }
 
-/// RingReader in a ring.
+/// Events in a ring.
 pub struct RingReader {
     /// How far the kernel has written, in a page of its own, and the events, twice in a row, so that none
     /// is in two pieces.
@@ -80,7 +80,7 @@ impl Deref for Ring {
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// RingReader have come.
+    /// Events have come.
     Events,
     /// The time is over; there may be events.
     Time,
@@ -229,7 +229,7 @@ impl Ring {
         // the engine that this ring belongs to; both sides access it as one word only.
         let waiting = unsafe { AtomicU32::from_ptr(self.waiting.as_ptr()) };
         waiting.store(1, Ordering::Relaxed);
-        // The other half of the agreement described in bpf/ring.bpf.h: flag first, then the ring.
+        // The other half of the agreement described in bpf/lib/ring.bpf.h: flag first, then the ring.
         fence(Ordering::SeqCst);
         if self.produced() != self.position() {
             waiting.store(0, Ordering::Relaxed);

@@ -44,7 +44,7 @@ enum Command {
     /// Audits one command and all that it starts, without root.
     Run(run::Args),
     /// Starts programs for `daemon`.
-    #[command(name = crate::launch::COMMAND, hide = true)]
+    #[command(name = crate::helper::COMMAND, hide = true)]
     DaemonLauncher {
         /// What names the programs
         #[arg(long)]
@@ -72,7 +72,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Convert(args) => convert::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Run(args) => Ok(run::run(&args)),
-        Command::DaemonLauncher { auditd_conf } => crate::launch::serve(auditd_conf.as_deref()),
+        Command::DaemonLauncher { auditd_conf } => crate::helper::serve(auditd_conf.as_deref()),
         Command::Auditctl(args) => auditctl::run(&args.words),
         Command::Augenrules(args) => augenrules::run(&args),
     }

@@ -4,8 +4,10 @@
 //! [`tollgate.toml`](TOLLGATE_TOML) those that only tollgate has. Options of `tollgate daemon` override
 //! both.
 
+pub(crate) mod capture;
 mod json_log;
 mod metrics_address;
+pub(crate) mod plugins;
 pub(crate) mod tollgate_toml;
 
 use std::fs::OpenOptions;

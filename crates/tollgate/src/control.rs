@@ -4,8 +4,11 @@
 //! `docs/control.md` describes them. [`wire`] and [`rule`] are their types, [`server`] is the daemon's
 //! end and [`client`] the commands'; what a request does is the business of [`crate::daemon`].
 
+pub(crate) mod change_records;
 pub(crate) mod client;
+pub(crate) mod lock_file;
 pub(crate) mod rule;
+pub(crate) mod rule_store;
 pub(crate) mod server;
 pub(crate) mod wire;
 

@@ -9,28 +9,12 @@
 //! [`losses`] tells what was lost on the way, [`rule_counts`] of which rules, [`heartbeat`] how long the
 //! engine saw nothing; [`survive`] what outlives the daemon, and is taken over by the next; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
 
-mod change;
-mod confine;
-mod encoding;
-mod heartbeat;
-mod kernel;
-mod live;
-mod locked;
-mod losses;
-mod means;
-mod messages;
-mod notify;
-mod orders;
-mod pipeline;
-mod reader;
-mod rule_counts;
+mod confinement;
+mod kernel_audit;
+mod log_controller;
+mod pipeline_handle;
 mod start;
-mod store;
-mod summary;
-mod survive;
-mod tend;
+mod systemd;
 
-pub(crate) use means::Means;
+pub(crate) use log_controller::LogSource;
 pub(crate) use start::{Control, RuleSource, Settings, run};
-pub(crate) use survive::{PINS, Survival};
-pub(crate) use tend::LogSource;

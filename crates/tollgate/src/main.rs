@@ -8,13 +8,14 @@ mod cli;
 mod config;
 mod control;
 mod daemon;
-mod dispatch;
+mod helper;
 mod host;
-mod launch;
+mod json_bytes;
 mod messages;
 mod metrics;
+mod pipeline;
 mod rule_files;
-mod sink;
+mod sinks;
 
 use std::process::ExitCode;
 

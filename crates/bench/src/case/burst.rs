@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use super::{Case, Figure, Sample, in_state, mib};
+use super::{Case, FigureSpec, RECORDED, Sample, mib, with_audit};
 use crate::Options;
-use crate::place::{Beside, Place, Placement, UID, figure};
+use crate::audit_mode::AuditMode;
 use crate::report::Bound;
-use crate::state::State;
 use crate::variant::Variant;
+use crate::work_dir::{BackgroundCommand, CpuAffinity, UID, WorkDir, parse_value};
 use crate::workload::DELETE;
 
 #[derive(Debug)]
@@ -35,20 +35,20 @@ impl Case for Burst {
         "50,000 deletes in a watched directory, also by rm -r with the daemon on the same CPU: how many are in the log, and what the daemon takes for it"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "public comparisons of monitors of file integrity"
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::more("deletes", "/s"),
-                Figure::more("kept", "%").goals(&[
+                FigureSpec::more("deletes", "/s").headlines(RECORDED),
+                FigureSpec::more("recorded", "%").goals(&[
                     ("tollgate", Bound::Exactly(100.0)),
                     ("tollgate, rm -r, one CPU", Bound::Exactly(100.0)),
                 ]),
-                Figure::less("daemon CPU a delete", "us").beside("kernel"),
-                Figure::less("daemon memory", "MiB").beside("kernel"),
+                FigureSpec::less("daemon CPU per delete", "us").relative_to("kernel"),
+                FigureSpec::less("daemon memory", "MiB").relative_to("kernel"),
             ]
         }
     }
@@ -59,16 +59,16 @@ impl Case for Burst {
             "-a always,exit -F arch=b64 -S unlink,unlinkat,rename,renameat,renameat2 -F dir={} -F key=burst\n",
             directory.display()
         );
-        let rules_of = |state| if state == State::Off { "" } else { &rules };
+        let rules_of = |mode| if mode == AuditMode::Off { "" } else { &rules };
         let states = options.against.iter();
         let own = states
             .clone()
-            .map(|&state| Variant::plain(state, rules_of(state)));
+            .map(|&mode| Variant::plain(mode, rules_of(mode)));
         // With auditd on that CPU as well it takes minutes.
-        let by_rm = states.filter(|&&state| state != State::Kernel);
-        let by_rm = by_rm.map(|&state| Variant {
-            daemon: Placement::OneCpu,
-            ..Variant::named(&format!("{}{RM}", state.name()), state, rules_of(state))
+        let by_rm = states.filter(|&&mode| mode != AuditMode::Kernel);
+        let by_rm = by_rm.map(|&mode| Variant {
+            affinity: CpuAffinity::First,
+            ..Variant::named(&format!("{}{RM}", mode.name()), mode, rules_of(mode))
         });
         own.chain(by_rm).collect()
     }
@@ -77,17 +77,17 @@ impl Case for Burst {
         5
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let deletes = if brief { BRIEF_DELETES } else { DELETES };
-        let directory = place.nobodys("burst")?;
+        let directory = work_dir.create_unprivileged("burst")?;
         let by_rm = variant.name.ends_with(RM);
         // With the kernel's audit enabled it would take longer.
         make_files(&directory.join(TREE), deletes).context("cannot make files")?;
-        let (done, spent) = in_state(place, variant, || {
+        let (done, spent) = with_audit(work_dir, variant, || {
             if by_rm {
-                rm(place, &directory, deletes)
+                rm(work_dir, &directory, deletes)
             } else {
-                delete(place, &directory.join(TREE), deletes)
+                delete(work_dir, &directory.join(TREE), deletes)
             }
         })?;
         if !by_rm {
@@ -96,18 +96,21 @@ impl Case for Burst {
         let count = f64::from(deletes);
         let mut sample = Sample {
             values: vec![("deletes", done.rate)],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         };
-        if variant.state != State::Off {
-            let kept = deletes_in(&place.log(), &done).context("cannot read the log")?;
+        if variant.mode != AuditMode::Off {
+            let kept = deletes_in(&work_dir.log(), &done).context("cannot read the log")?;
             sample.values.extend([
-                ("kept", f64::from(kept) * 100.0 / count),
-                ("daemon CPU a delete", spent.cpu.as_secs_f64() * 1e6 / count),
+                ("recorded", f64::from(kept) * 100.0 / count),
+                (
+                    "daemon CPU per delete",
+                    spent.cpu.as_secs_f64() * 1e6 / count,
+                ),
                 ("daemon memory", mib(spent.memory_bytes)),
             ]);
-            if variant.state == State::Tollgate && kept != deletes {
-                sample.complaints.push(format!(
+            if variant.mode == AuditMode::Tollgate && kept != deletes {
+                sample.failures.push(format!(
                     "{kept} of {deletes} deletes are in the log, and it says that {} are lost",
                     spent.lost
                 ));
@@ -118,7 +121,7 @@ impl Case for Burst {
 }
 
 /// What has deleted, and how.
-struct Done {
+struct Deletion {
     pid: u32,
     /// Files a second.
     rate: f64,
@@ -127,29 +130,29 @@ struct Done {
 }
 
 /// Deletes files that are there with `unlink`, 87 on x86-64.
-fn delete(place: &Place, directory: &Path, files: u32) -> anyhow::Result<Done> {
-    let mut command = place.as_nobody(Placement::OneCpu)?;
+fn delete(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<Deletion> {
+    let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command
-        .args(place.workload_words())
+        .args(work_dir.workload_program())
         .args([DELETE, &files.to_string()])
         .current_dir(directory);
-    let child = Beside::start(&mut command)?;
-    Ok(Done {
+    let child = BackgroundCommand::start(&mut command)?;
+    Ok(Deletion {
         pid: child.pid(),
-        rate: figure(&child.output()?, "rate")?,
+        rate: parse_value(&child.output()?, "rate")?,
         calls: &["syscall=87"],
     })
 }
 
 /// Has `rm -r` delete them, with `unlinkat`, 263 on x86-64.
-fn rm(place: &Place, directory: &Path, files: u32) -> anyhow::Result<Done> {
-    let mut command = place.as_nobody(Placement::OneCpu)?;
+fn rm(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<Deletion> {
+    let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command.args(["rm", "-r", TREE]).current_dir(directory);
     let began = Instant::now();
-    let child = Beside::start(&mut command)?;
+    let child = BackgroundCommand::start(&mut command)?;
     let pid = child.pid();
     child.output()?;
-    Ok(Done {
+    Ok(Deletion {
         pid,
         rate: f64::from(files) / began.elapsed().as_secs_f64(),
         // The directory is removed with a flag.
@@ -170,7 +173,7 @@ fn make_files(directory: &Path, names: u32) -> std::io::Result<()> {
 }
 
 /// Deletes of files that are in a log.
-fn deletes_in(log: &Path, done: &Done) -> std::io::Result<u32> {
+fn deletes_in(log: &Path, done: &Deletion) -> std::io::Result<u32> {
     let mut lines = BufReader::with_capacity(1 << 20, File::open(log)?);
     let (mut line, mut found) = (Vec::new(), 0);
     let pid = format!("pid={}", done.pid);
@@ -193,8 +196,8 @@ mod tests {
 
     #[test]
     fn only_deletes_of_the_process_count() {
-        let place = tempfile::tempdir().unwrap();
-        let log = place.path().join("log");
+        let work_dir = tempfile::tempdir().unwrap();
+        let log = work_dir.path().join("log");
         let line = |call: &str, pid: &str| {
             format!(
                 "type=SYSCALL msg=audit(1.5:1): syscall={call} success=yes a2=0 ppid=7 pid={pid}\n"
@@ -216,7 +219,7 @@ mod tests {
         .unwrap();
         const CALLS: [&[&str]; 2] = [&["syscall=87"], &["syscall=263", "a2=0"]];
         for calls in CALLS {
-            let done = Done {
+            let done = Deletion {
                 pid: 70,
                 rate: 0.0,
                 calls,

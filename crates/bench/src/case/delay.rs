@@ -11,14 +11,14 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 
 use super::loader::RULES;
-use super::{Case, Figure, Sample, in_state};
+use super::{Case, FigureSpec, Sample, with_audit};
 use crate::Options;
-use crate::observer::{Mark, Observed};
-use crate::place::{Beside, Place, Placement, output};
+use crate::audit_mode::AuditMode;
+use crate::observer::{Observation, Probe};
 use crate::report::Bound;
-use crate::state::State;
 use crate::statistics::percentile;
 use crate::variant::Variant;
+use crate::work_dir::{BackgroundCommand, CpuAffinity, WorkDir, output};
 use crate::workload::{LOAD, OBSERVE};
 
 #[derive(Debug)]
@@ -39,86 +39,91 @@ impl Case for Delay {
         "from the end of a call to its record in the log, beside the loader: some of a thousand calls each run"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "the window in which an intruder could still erase a record"
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::less("half within", "ms").beside("kernel"),
-                Figure::less("90 % within", "ms").beside("kernel"),
-                Figure::less("99 % within", "ms")
-                    .beside("kernel")
-                    .goals(&[("tollgate", Bound::Most(10.0))]),
-                Figure::less("all within", "ms").beside("kernel"),
-                Figure::less("99 % of the calls took", "ms").beside("kernel"),
-                Figure::more("marked", "calls").beside("kernel"),
+                FigureSpec::less("50 % within", "ms").relative_to("kernel"),
+                FigureSpec::less("90 % within", "ms").relative_to("kernel"),
+                FigureSpec::less("99 % within", "ms")
+                    .relative_to("kernel")
+                    .goals(&[("tollgate", Bound::ValueAtMost(10.0))]),
+                FigureSpec::less("all within", "ms").relative_to("kernel"),
+                FigureSpec::less("99 % of probe calls took", "ms").relative_to("kernel"),
+                FigureSpec::more("probe calls", "calls").relative_to("kernel"),
             ]
         }
     }
 
     fn variants(&self, options: &Options, _work: &Path) -> Vec<Variant> {
-        let states = options.against.iter().filter(|&&state| state != State::Off);
-        states.map(|&state| Variant::plain(state, RULES)).collect()
+        let states = options
+            .against
+            .iter()
+            .filter(|&&mode| mode != AuditMode::Off);
+        states.map(|&mode| Variant::plain(mode, RULES)).collect()
     }
 
     fn seconds(&self) -> u32 {
         6
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let (marked_ms, loaded_ms) = if brief {
             BRIEF_MS
         } else {
             (MARKED_MS, LOADED_MS)
         };
-        let (printed, spent) = in_state(place, variant, || {
+        let (printed, spent) = with_audit(work_dir, variant, || {
             let load = [LOAD, &loaded_ms.to_string()];
-            let loader = Beside::start(&mut place.workload_command(Placement::OneCpu, &load)?)?;
+            let loader = BackgroundCommand::start(
+                &mut work_dir.workload_command(CpuAffinity::First, &load)?,
+            )?;
             let words = [OBSERVE, &marked_ms.to_string()];
-            let mut observer = place.fifo_as_nobody(Placement::LastCpu)?;
-            observer.args(place.workload_words()).args(words);
-            let log = File::open(place.log()).context("cannot open the log")?;
+            let mut observer = work_dir.unprivileged_fifo(CpuAffinity::Last)?;
+            observer.args(work_dir.workload_program()).args(words);
+            let log = File::open(work_dir.log()).context("cannot open the log")?;
             let printed = output(observer.stdin(log))?;
             loader.output()?;
             Ok(printed)
         })?;
-        let observed =
-            Observed::printed(&printed).context("the observer has said something else")?;
-        let ends = ends_of_marks(&place.log()).context("cannot read the log")?;
+        let observation =
+            Observation::parse(&printed).context("the observer has said something else")?;
+        let ends = probe_offsets(&work_dir.log()).context("cannot read the log")?;
         let mut delays_ms = Vec::new();
-        for (number, mark) in observed.marks.iter().enumerate() {
+        for (number, probe) in observation.probes.iter().enumerate() {
             let end = ends.iter().find(|&&(of, _)| of == number);
             let Some(&(_, end)) = end else {
                 continue;
             };
-            delays_ms.push(observed.delay_ns(*mark, end) / 1e6);
+            delays_ms.push(observation.delay_ns(*probe, end) / 1e6);
         }
         ensure!(!delays_ms.is_empty(), "no mark is in the log");
-        let taken_ms = |mark: &Mark| (mark.after_ns - mark.before_ns) / 1e6;
-        let taken_ms: Vec<f64> = observed.marks.iter().map(taken_ms).collect();
+        let taken_ms = |probe: &Probe| (probe.after_ns - probe.before_ns) / 1e6;
+        let taken_ms: Vec<f64> = observation.probes.iter().map(taken_ms).collect();
         let of = |values: &[f64], part| percentile(values, part).unwrap_or(f64::INFINITY);
         let mut sample = Sample {
             values: vec![
-                ("half within", of(&delays_ms, 0.5)),
+                ("50 % within", of(&delays_ms, 0.5)),
                 ("90 % within", of(&delays_ms, 0.9)),
                 ("99 % within", of(&delays_ms, 0.99)),
                 ("all within", of(&delays_ms, 1.0)),
-                ("99 % of the calls took", of(&taken_ms, 0.99)),
+                ("99 % of probe calls took", of(&taken_ms, 0.99)),
                 (
-                    "marked",
-                    f64::from(u32::try_from(observed.marks.len()).unwrap_or(u32::MAX)),
+                    "probe calls",
+                    f64::from(u32::try_from(observation.probes.len()).unwrap_or(u32::MAX)),
                 ),
             ],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         };
-        let missing = observed.marks.len() - delays_ms.len();
-        if variant.state == State::Tollgate && missing != 0 {
-            sample.complaints.push(format!(
+        let missing = observation.probes.len() - delays_ms.len();
+        if variant.mode == AuditMode::Tollgate && missing != 0 {
+            sample.failures.push(format!(
                 "{missing} of {} marked calls are not in the log, and it says that {} are lost",
-                observed.marks.len(),
+                observation.probes.len(),
                 spent.lost
             ));
         }
@@ -127,7 +132,7 @@ impl Case for Delay {
 }
 
 /// Number of each mark in a log, and where its line ends.
-fn ends_of_marks(log: &Path) -> io::Result<Vec<(usize, u64)>> {
+fn probe_offsets(log: &Path) -> io::Result<Vec<(usize, u64)>> {
     let mut lines = BufReader::with_capacity(1 << 20, File::open(log)?);
     let (mut line, mut end, mut ends) = (Vec::new(), 0, Vec::new());
     loop {
@@ -136,7 +141,7 @@ fn ends_of_marks(log: &Path) -> io::Result<Vec<(usize, u64)>> {
             return Ok(ends);
         }
         end += u64::try_from(read).map_err(io::Error::other)?;
-        if let Some(number) = Mark::in_line(&line) {
+        if let Some(number) = Probe::in_line(&line) {
             ends.push((number, end));
         }
         line.clear();
@@ -149,12 +154,12 @@ mod tests {
 
     #[test]
     fn a_mark_is_there_where_its_line_ends() {
-        let place = tempfile::tempdir().unwrap();
-        let log = place.path().join("log");
+        let work_dir = tempfile::tempdir().unwrap();
+        let log = work_dir.path().join("log");
         let other = "type=PATH msg=audit(1.5:1): item=0 name=\"file1\" inode=3\n";
-        let mark = "type=PATH msg=audit(1.5:1): item=0 name=\"mark-17\" nametype=UNKNOWN\n";
-        std::fs::write(&log, [other, mark, other].concat()).unwrap();
-        let end = u64::try_from(other.len() + mark.len()).unwrap();
-        assert_eq!(ends_of_marks(&log).unwrap(), [(17, end)]);
+        let probe = "type=PATH msg=audit(1.5:1): item=0 name=\"mark-17\" nametype=UNKNOWN\n";
+        std::fs::write(&log, [other, probe, other].concat()).unwrap();
+        let end = u64::try_from(other.len() + probe.len()).unwrap();
+        assert_eq!(probe_offsets(&log).unwrap(), [(17, end)]);
     }
 }

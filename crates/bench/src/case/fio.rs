@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Case, Figure, Sample, in_state, plain};
+use super::{Case, FigureSpec, NOT_NAMED, Sample, unmatched_variants, with_audit};
 use crate::Options;
-use crate::component::{Component, FIO};
-use crate::place::{Place, Placement, output};
+use crate::programs::{FIO, Program};
 use crate::report::Bound;
 use crate::variant::Variant;
+use crate::work_dir::{CpuAffinity, WorkDir, output};
 
 #[derive(Debug)]
 pub(crate) struct Fio;
@@ -23,31 +23,40 @@ impl Case for Fio {
         "reads of 8 bytes by fio, ioengine psync, from the page cache"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "Fedora's ticket on the cost of system call auditing by default: getpid, and fio psync"
     }
 
-    fn components(&self) -> &'static [Component] {
+    fn programs(&self) -> &'static [Program] {
         &[FIO]
     }
 
-    fn figures(&self) -> &'static [Figure] {
-        const { &[Figure::more("reads", "/s").goals(&[("tollgate", Bound::AtLeast(0.88))])] }
+    fn figures(&self) -> &'static [FigureSpec] {
+        const {
+            &[FigureSpec::more("reads", "/s")
+                .headlines(NOT_NAMED)
+                .goals(&[("tollgate", Bound::RatioAtLeast(0.88))])]
+        }
     }
 
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
-        plain(options, work)
+        unmatched_variants(options, work)
     }
 
     fn seconds(&self) -> u32 {
         3
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, _brief: bool) -> anyhow::Result<Sample> {
-        let directory = place.nobodys("fio")?;
+    fn sample(
+        &self,
+        work_dir: &WorkDir,
+        variant: &Variant,
+        _brief: bool,
+    ) -> anyhow::Result<Sample> {
+        let directory = work_dir.create_unprivileged("fio")?;
         let fio = FIO.command()?;
-        let (printed, spent) = in_state(place, variant, || {
-            let mut command = place.as_nobody(Placement::OneCpu)?;
+        let (printed, spent) = with_audit(work_dir, variant, || {
+            let mut command = work_dir.unprivileged(CpuAffinity::First)?;
             command.arg(fio.get_program()).args([
                 "--name=reads",
                 "--ioengine=psync",
@@ -66,7 +75,7 @@ impl Case for Fio {
         let rate = rate(&printed).with_context(|| format!("fio has printed {printed}"))?;
         Ok(Sample {
             values: vec![("reads", rate)],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         })
     }

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::loader::RULES;
-use super::{Case, Figure, Sample, in_state, mib};
+use super::{Case, FigureSpec, Sample, mib, with_audit};
 use crate::Options;
-use crate::observer::pause;
-use crate::place::Place;
+use crate::audit_mode::AuditMode;
+use crate::observer::wait;
 use crate::report::Bound;
-use crate::state::State;
 use crate::variant::Variant;
+use crate::work_dir::WorkDir;
 
 #[derive(Debug)]
 pub(crate) struct Idle;
@@ -27,36 +27,39 @@ impl Case for Idle {
         "two seconds in which nothing is recorded: the daemon's share of one CPU, and its memory"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "what a daemon costs that waits"
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::less("daemon CPU", "%")
-                    .beside("kernel")
-                    .goals(&[("tollgate", Bound::Most(0.5))]),
-                Figure::less("daemon memory beside the ring", "MiB")
-                    .beside("kernel")
-                    .goals(&[("tollgate", Bound::Most(32.0))]),
+                FigureSpec::less("daemon CPU", "%")
+                    .relative_to("kernel")
+                    .goals(&[("tollgate", Bound::ValueAtMost(0.5))]),
+                FigureSpec::less("daemon memory without the ring", "MiB")
+                    .relative_to("kernel")
+                    .goals(&[("tollgate", Bound::ValueAtMost(32.0))]),
             ]
         }
     }
 
     fn variants(&self, options: &Options, _work: &Path) -> Vec<Variant> {
-        let states = options.against.iter().filter(|&&state| state != State::Off);
-        states.map(|&state| Variant::plain(state, RULES)).collect()
+        let states = options
+            .against
+            .iter()
+            .filter(|&&mode| mode != AuditMode::Off);
+        states.map(|&mode| Variant::plain(mode, RULES)).collect()
     }
 
     fn seconds(&self) -> u32 {
         3
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let watched = if brief { BRIEF } else { WATCHED };
-        let ((), spent) = in_state(place, variant, || {
-            pause(watched);
+        let ((), spent) = with_audit(work_dir, variant, || {
+            wait(watched);
             Ok(())
         })?;
         // What it takes until its end is asked for is counted as well: the share is a little too high.
@@ -64,9 +67,9 @@ impl Case for Idle {
         Ok(Sample {
             values: vec![
                 ("daemon CPU", share * 100.0),
-                ("daemon memory beside the ring", mib(spent.resident_bytes)),
+                ("daemon memory without the ring", mib(spent.resident_bytes)),
             ],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         })
     }

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::{Case, Figure, Sample, in_state};
+use super::{Case, FigureSpec, HeadlineSpec, RECORDED, Sample, with_audit};
 use crate::Options;
-use crate::component::{AUSEARCH, Component};
-use crate::log::{Found, Wanted};
-use crate::place::{Place, Placement, figure};
+use crate::audit_log::{CallFilter, LogMatches};
+use crate::audit_mode::AuditMode;
+use crate::programs::{AUSEARCH, Program};
 use crate::report::Bound;
-use crate::state::State;
-use crate::variant::{Outlet, Variant};
+use crate::variant::{Destination, Variant};
+use crate::work_dir::{CpuAffinity, WorkDir, parse_value};
 use crate::workload::OPEN_CLOSE;
 
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub(crate) struct Loader;
 pub(super) const RULES: &str = "-a always,exit -F arch=b64 -S open,openat,close -F uid=65534\n";
 const PAIRS: u32 = 50_000;
 const BRIEF_PAIRS: u32 = 500;
+
+const EVERY_CALL: &[HeadlineSpec] =
+    &[HeadlineSpec::new("one rule records every call").in_picture()];
 
 impl Case for Loader {
     fn name(&self) -> &'static str {
@@ -28,52 +31,70 @@ impl Case for Loader {
         "50,000 pairs of open and close, all kept: to disk, to a plugin, to both; `off` is without rules"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "https://lore.kernel.org/all/9DBA79E0CE64AA42B07DEDAAD0F7DB914165A49A@G4W3222.americas.hpqcorp.net/T/"
     }
 
-    fn components(&self) -> &'static [Component] {
+    fn programs(&self) -> &'static [Program] {
         &[AUSEARCH]
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::less("open and close", "ns").goals(&[("tollgate", Bound::AtMost(1.9))]),
-                Figure::more("pairs", "/s")
-                    .beside("kernel")
-                    .goals(&[("tollgate, disk and plugin", Bound::AtLeast(1.0))]),
-                Figure::less("without waiting for the CPU", "ns"),
-                Figure::more("kept", "%").goals(&[
+                FigureSpec::less("open and close", "ns")
+                    .headlines(EVERY_CALL)
+                    .goals(&[("tollgate", Bound::RatioAtMost(1.9))]),
+                FigureSpec::more("pairs", "/s")
+                    .relative_to("kernel")
+                    .goals(&[("tollgate, disk and plugin", Bound::RatioAtLeast(1.0))]),
+                FigureSpec::less("without run-queue wait", "ns").headlines(RECORDED),
+                FigureSpec::more("recorded", "%").goals(&[
                     ("tollgate", Bound::Exactly(100.0)),
                     ("tollgate, disk and plugin", Bound::Exactly(100.0)),
                 ]),
-                Figure::less("daemon CPU an event", "us")
-                    .beside("kernel")
-                    .goals(&[("tollgate", Bound::AtMost(0.05))]),
-                Figure::less("log", "B/event"),
+                FigureSpec::less("daemon CPU per event", "us")
+                    .relative_to("kernel")
+                    .goals(&[("tollgate", Bound::RatioAtMost(0.05))]),
+                FigureSpec::less("log", "B/event"),
             ]
         }
     }
 
     fn variants(&self, options: &Options, _work: &Path) -> Vec<Variant> {
         let mut variants = Vec::new();
-        for &state in &options.against {
-            variants.push(match state {
-                State::Off => Variant::plain(state, ""),
-                _ => Variant::plain(state, RULES),
+        for &mode in &options.against {
+            variants.push(match mode {
+                AuditMode::Off => Variant::plain(mode, ""),
+                _ => Variant::plain(mode, RULES),
             });
         }
-        for (state, name, outlet) in [
-            (State::Tollgate, "tollgate, plugin only", Outlet::Plugin),
-            (State::Tollgate, "tollgate, disk and plugin", Outlet::Both),
-            (State::Kernel, "kernel, plugin only", Outlet::Plugin),
-            (State::Kernel, "kernel, disk and plugin", Outlet::Both),
+        for (mode, name, destination) in [
+            (
+                AuditMode::Tollgate,
+                "tollgate, plugin only",
+                Destination::Plugin,
+            ),
+            (
+                AuditMode::Tollgate,
+                "tollgate, disk and plugin",
+                Destination::Both,
+            ),
+            (
+                AuditMode::Kernel,
+                "kernel, plugin only",
+                Destination::Plugin,
+            ),
+            (
+                AuditMode::Kernel,
+                "kernel, disk and plugin",
+                Destination::Both,
+            ),
         ] {
-            if options.against.contains(&state) {
+            if options.against.contains(&mode) {
                 variants.push(Variant {
-                    outlet,
-                    ..Variant::named(name, state, RULES)
+                    destination,
+                    ..Variant::named(name, mode, RULES)
                 });
             }
         }
@@ -84,73 +105,73 @@ impl Case for Loader {
         6
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let pairs = if brief { BRIEF_PAIRS } else { PAIRS };
-        let (printed, spent) = in_state(place, variant, || {
-            place.workload(Placement::OneCpu, &[OPEN_CLOSE, &pairs.to_string()])
+        let (printed, spent) = with_audit(work_dir, variant, || {
+            work_dir.workload(CpuAffinity::First, &[OPEN_CLOSE, &pairs.to_string()])
         })?;
-        let elapsed = figure(&printed, "elapsed_ns")?;
-        let waited = figure(&printed, "waited_ns")?;
+        let elapsed = parse_value(&printed, "elapsed_ns")?;
+        let waited = parse_value(&printed, "waited_ns")?;
         let count = f64::from(pairs);
         let mut sample = Sample {
             values: vec![
                 ("open and close", elapsed / count),
                 ("pairs", count * 1e9 / elapsed),
-                ("without waiting for the CPU", (elapsed - waited) / count),
+                ("without run-queue wait", (elapsed - waited) / count),
             ],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         };
-        if variant.state == State::Off {
+        if variant.mode == AuditMode::Off {
             return Ok(sample);
         }
         let events = count * 2.0;
         let mut kept = f64::INFINITY;
-        if variant.outlet.has_log() {
-            let wanted = Wanted::printed(&printed)?;
-            let scratch = place.work.join("log/part");
-            let found = Found::in_log(&place.log(), &scratch, wanted)?;
-            kept = as_float(found.opens + found.closes);
-            if variant.state == State::Tollgate {
-                sample.complaints = complaints(found, pairs, spent.lost);
+        if variant.destination.has_log() {
+            let wanted = CallFilter::parse(&printed)?;
+            let scratch = work_dir.work.join("log/part");
+            let found = LogMatches::from_log(&work_dir.log(), &scratch, wanted)?;
+            kept = to_f64(found.opens + found.closes);
+            if variant.mode == AuditMode::Tollgate {
+                sample.failures = failures(found, pairs, spent.lost);
             }
         }
         if let Some(given) = spent.plugin_events {
             // It is given what starts and ends the workload as well.
-            kept = kept.min(as_float(given).min(events));
+            kept = kept.min(to_f64(given).min(events));
         }
         sample.values.extend([
-            ("kept", kept * 100.0 / events),
+            ("recorded", kept * 100.0 / events),
             (
-                "daemon CPU an event",
+                "daemon CPU per event",
                 spent.cpu.as_secs_f64() * 1e6 / events,
             ),
         ]);
-        if variant.outlet.has_log() {
-            sample.values.push(("log", as_float(spent.bytes) / events));
+        if variant.destination.has_log() {
+            sample.values.push(("log", to_f64(spent.bytes) / events));
         }
         Ok(sample)
     }
 }
 
 /// What is missing from a log, or lost.
-fn complaints(found: Found, pairs: u32, lost: u64) -> Vec<String> {
+fn failures(found: LogMatches, pairs: u32, lost: u64) -> Vec<String> {
     let pairs = u64::from(pairs);
-    let mut complaints = Vec::new();
+    let mut failures = Vec::new();
     if (found.opens, found.closes, found.names) != (pairs, pairs, pairs) || found.repeated != 0 {
-        complaints.push(format!(
+        failures.push(format!(
             "{pairs} pairs, but ausearch finds {} opens, {} closes, {} names, {} events twice",
             found.opens, found.closes, found.names, found.repeated
         ));
     }
     if lost != 0 {
-        complaints.push(format!("it says that {lost} events are lost"));
+        failures.push(format!("it says that {lost} events are lost"));
     }
-    complaints
+    failures
 }
 
 /// Counts here are far below 2^53.
-pub(super) fn as_float(count: u64) -> f64 {
+pub(super) fn to_f64(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }
 
@@ -160,28 +181,28 @@ mod tests {
 
     #[test]
     fn missing_lost_and_repeated_events_are_complaints() {
-        let found = Found {
+        let found = LogMatches {
             opens: 10,
             closes: 10,
             names: 10,
             repeated: 0,
             events: 25,
         };
-        assert_eq!(complaints(found, 10, 0), [""; 0]);
-        assert_eq!(complaints(found, 11, 0).len(), 1);
-        assert!(complaints(found, 10, 3)[0].contains("3 events are lost"));
-        let twice = Found {
+        assert_eq!(failures(found, 10, 0), [""; 0]);
+        assert_eq!(failures(found, 11, 0).len(), 1);
+        assert!(failures(found, 10, 3)[0].contains("3 events are lost"));
+        let twice = LogMatches {
             repeated: 1,
             ..found
         };
-        assert!(complaints(twice, 10, 0)[0].contains("1 events twice"));
+        assert!(failures(twice, 10, 0)[0].contains("1 events twice"));
     }
 
     #[test]
     fn only_variants_that_audit_have_rules() {
         let options = Options {
             cases: Vec::new(),
-            against: vec![State::Off, State::Tollgate, State::Kernel],
+            against: vec![AuditMode::Off, AuditMode::Tollgate, AuditMode::Kernel],
             rules: None,
             runs: 1,
             engine: "auto".into(),
@@ -191,7 +212,7 @@ mod tests {
         let variants = Loader.variants(&options, Path::new("/w"));
         assert_eq!(variants.len(), 7);
         for variant in variants {
-            assert_eq!(variant.rules.is_empty(), variant.state == State::Off);
+            assert_eq!(variant.rules.is_empty(), variant.mode == AuditMode::Off);
         }
     }
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::loader::{RULES, as_float};
-use super::{Case, Figure, Sample, in_state, mib};
+use super::loader::{RULES, to_f64};
+use super::{Case, FigureSpec, HeadlineSpec, Sample, mib, with_audit};
 use crate::Options;
-use crate::log::{Tally, Wanted};
-use crate::place::{Beside, Place, Placement, figure};
+use crate::audit_log::{CallFilter, LogCounts};
+use crate::audit_mode::{AuditMode, EventCounts};
 use crate::report::Bound;
-use crate::state::{Account, State};
 use crate::variant::Variant;
+use crate::work_dir::{BackgroundCommand, CpuAffinity, WorkDir, parse_value};
 use crate::workload::OPEN_CLOSE;
 
 #[derive(Debug)]
@@ -20,8 +20,11 @@ pub(crate) struct Pressure;
 /// Of each of the two loaders.
 const PAIRS: u32 = 1_000_000;
 /// With the kernel's audit, which takes as long for these.
-const KERNELS_PAIRS: u32 = 50_000;
+const KERNEL_PAIRS: u32 = 50_000;
 const BRIEF_PAIRS: u32 = 500;
+
+const EVERY_CALL: &[HeadlineSpec] =
+    &[HeadlineSpec::new("one rule records every call, on two CPUs").in_picture()];
 
 impl Case for Pressure {
     fn name(&self) -> &'static str {
@@ -32,20 +35,20 @@ impl Case for Pressure {
         "two loaders on two CPUs, to which the daemon is confined: 1,000,000 pairs of open and close each, 50,000 with the kernel's audit; all kept, on disk"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "eAudit, IEEE S&P 2024, section 6: loss under a saturating load"
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::less("open and close", "ns"),
-                Figure::more("kept", "%").goals(&[("tollgate", Bound::Least(98.0))]),
-                Figure::less("lost", "events"),
-                Figure::less("daemon CPU an event", "us").beside("kernel"),
-                Figure::less("daemon memory beside the ring", "MiB")
-                    .beside("kernel")
-                    .goals(&[("tollgate", Bound::Most(32.0))]),
+                FigureSpec::less("open and close", "ns").headlines(EVERY_CALL),
+                FigureSpec::more("recorded", "%").goals(&[("tollgate", Bound::ValueAtLeast(98.0))]),
+                FigureSpec::less("lost", "events"),
+                FigureSpec::less("daemon CPU per event", "us").relative_to("kernel"),
+                FigureSpec::less("daemon memory without the ring", "MiB")
+                    .relative_to("kernel")
+                    .goals(&[("tollgate", Bound::ValueAtMost(32.0))]),
             ]
         }
     }
@@ -54,9 +57,9 @@ impl Case for Pressure {
         options
             .against
             .iter()
-            .map(|&state| Variant {
-                daemon: Placement::TwoCpus,
-                ..Variant::plain(state, if state == State::Off { "" } else { RULES })
+            .map(|&mode| Variant {
+                affinity: CpuAffinity::FirstAndLastCpu,
+                ..Variant::plain(mode, if mode == AuditMode::Off { "" } else { RULES })
             })
             .collect()
     }
@@ -65,65 +68,66 @@ impl Case for Pressure {
         6
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
-        let pairs = match (brief, variant.state) {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+        let pairs = match (brief, variant.mode) {
             (true, _) => BRIEF_PAIRS,
-            (_, State::Kernel) => KERNELS_PAIRS,
+            (_, AuditMode::Kernel) => KERNEL_PAIRS,
             _ => PAIRS,
         };
-        let (printed, spent) = in_state(place, variant, || {
+        let (printed, spent) = with_audit(work_dir, variant, || {
             let mut loaders = Vec::new();
-            for placement in [Placement::OneCpu, Placement::LastCpu] {
+            for placement in [CpuAffinity::First, CpuAffinity::Last] {
                 let words = [OPEN_CLOSE, &pairs.to_string()];
-                let mut command = place.workload_command(placement, &words)?;
-                loaders.push(Beside::start(&mut command)?);
+                let mut command = work_dir.workload_command(placement, &words)?;
+                loaders.push(BackgroundCommand::start(&mut command)?);
             }
             loaders
                 .into_iter()
-                .map(Beside::output)
+                .map(BackgroundCommand::output)
                 .collect::<anyhow::Result<Vec<_>>>()
         })?;
         let mut slowest: f64 = 0.0;
         let mut wanted = Vec::new();
         for printed in &printed {
-            slowest = slowest.max(figure(printed, "elapsed_ns")?);
-            wanted.push(Wanted::printed(printed)?);
+            slowest = slowest.max(parse_value(printed, "elapsed_ns")?);
+            wanted.push(CallFilter::parse(printed)?);
         }
         let mut sample = Sample {
             values: vec![("open and close", slowest / f64::from(pairs))],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         };
-        if variant.state == State::Off {
+        if variant.mode == AuditMode::Off {
             return Ok(sample);
         }
         let events = u64::from(pairs) * 4;
-        let tally = Tally::of_log(&place.log(), &wanted).context("cannot read the log")?;
+        let counts =
+            LogCounts::from_log(&work_dir.log(), &wanted).context("cannot read the log")?;
         let cpu_us = spent.cpu.as_secs_f64() * 1e6;
         sample.values.extend([
-            ("kept", as_float(tally.found) * 100.0 / as_float(events)),
-            ("lost", as_float(spent.lost)),
-            ("daemon CPU an event", cpu_us / as_float(events)),
-            ("daemon memory beside the ring", mib(spent.resident_bytes)),
+            ("recorded", to_f64(counts.found) * 100.0 / to_f64(events)),
+            ("lost", to_f64(spent.lost)),
+            ("daemon CPU per event", cpu_us / to_f64(events)),
+            ("daemon memory without the ring", mib(spent.resident_bytes)),
         ]);
-        if let Some(account) = spent.account {
-            sample.complaints = complaints(tally, events, account);
+        if let Some(event_counts) = spent.event_counts {
+            sample.failures = failures(counts, events, event_counts);
         }
         Ok(sample)
     }
 }
 
 /// What is missing and not accounted for.
-fn complaints(tally: Tally, events: u64, account: Account) -> Vec<String> {
-    let Account {
+fn failures(counts: LogCounts, events: u64, event_counts: EventCounts) -> Vec<String> {
+    let EventCounts {
         matched,
         written,
         lost,
-    } = account;
-    let mut complaints = Vec::new();
-    let mut unless = |holds: bool, complaint: String| {
+    } = event_counts;
+    let mut failures = Vec::new();
+    let mut unless = |holds: bool, failure: String| {
         if !holds {
-            complaints.push(complaint);
+            failures.push(failure);
         }
     };
     unless(
@@ -131,22 +135,25 @@ fn complaints(tally: Tally, events: u64, account: Account) -> Vec<String> {
         format!("matched {matched} is not written {written} and lost {lost}"),
     );
     unless(
-        tally.events == written,
-        format!("the log has {} events, not {written}", tally.events),
+        counts.events == written,
+        format!("the log has {} events, not {written}", counts.events),
     );
     unless(
-        tally.told == lost,
-        format!("the log tells of {} lost events, not of {lost}", tally.told),
-    );
-    let missing = events.saturating_sub(tally.found);
-    unless(
-        missing <= lost && tally.found <= events,
+        counts.reported_lost == lost,
         format!(
-            "{} of {events} events are in the log, and {lost} are lost",
-            tally.found
+            "the log tells of {} lost events, not of {lost}",
+            counts.reported_lost
         ),
     );
-    complaints
+    let missing = events.saturating_sub(counts.found);
+    unless(
+        missing <= lost && counts.found <= events,
+        format!(
+            "{} of {events} events are in the log, and {lost} are lost",
+            counts.found
+        ),
+    );
+    failures
 }
 
 #[cfg(test)]
@@ -155,26 +162,34 @@ mod tests {
 
     #[test]
     fn what_is_missing_must_be_counted_and_told() {
-        let tally = Tally {
+        let counts = LogCounts {
             events: 12,
             found: 9,
-            told: 1,
+            reported_lost: 1,
         };
-        let account = Account {
+        let event_counts = EventCounts {
             matched: 13,
             written: 12,
             lost: 1,
         };
-        assert_eq!(complaints(tally, 10, account), [""; 0]);
-        assert_eq!(complaints(tally, 11, account).len(), 1, "two are missing");
-        assert_eq!(complaints(tally, 8, account).len(), 1, "one is too many");
-        let counted = |matched, written, lost| Account {
+        assert_eq!(failures(counts, 10, event_counts), [""; 0]);
+        assert_eq!(
+            failures(counts, 11, event_counts).len(),
+            1,
+            "two are missing"
+        );
+        assert_eq!(
+            failures(counts, 8, event_counts).len(),
+            1,
+            "one is too many"
+        );
+        let counted = |matched, written, lost| EventCounts {
             matched,
             written,
             lost,
         };
-        assert_eq!(complaints(tally, 10, counted(14, 12, 1)).len(), 1);
-        assert_eq!(complaints(tally, 10, counted(14, 13, 1)).len(), 1);
-        assert_eq!(complaints(tally, 10, counted(14, 12, 2)).len(), 1);
+        assert_eq!(failures(counts, 10, counted(14, 12, 1)).len(), 1);
+        assert_eq!(failures(counts, 10, counted(14, 13, 1)).len(), 1);
+        assert_eq!(failures(counts, 10, counted(14, 12, 2)).len(), 1);
     }
 }

@@ -6,21 +6,23 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::{Case, Figure, Sample, in_state, plain};
+use super::{
+    Case, FigureSpec, NOT_NAMED, NOT_NAMED_PICTURED, Sample, unmatched_variants, with_audit,
+};
 use crate::Options;
-use crate::component::{self, Component};
 use crate::daemon::{Daemon, wait_until};
-use crate::place::{Place, Placement, output};
+use crate::programs::{self, Program};
 use crate::report::Bound;
 use crate::variant::Variant;
+use crate::work_dir::{CpuAffinity, WorkDir, output};
 
 #[derive(Debug)]
 pub(crate) struct Redis;
 
 /// Figure, test of redis-benchmark, figure of the server's CPU time.
 const LOADS: [(&str, &str, &str); 2] = [
-    ("SET", "set", "server CPU a SET"),
-    ("GET", "get", "server CPU a GET"),
+    ("SET", "set", "server CPU per SET"),
+    ("GET", "get", "server CPU per GET"),
 ];
 
 /// One server may be a tenth faster than the next, by where its memory lies: a sample is of so many.
@@ -28,7 +30,7 @@ const SERVERS: u32 = 8;
 /// Requests that each of them answers.
 const REQUESTS: u32 = 25_000;
 
-const SERVED: &[(&str, Bound)] = &[("tollgate", Bound::AtLeast(0.93))];
+const THROUGHPUT_GOAL: &[(&str, Bound)] = &[("tollgate", Bound::RatioAtLeast(0.93))];
 
 impl Case for Redis {
     fn name(&self) -> &'static str {
@@ -40,43 +42,47 @@ impl Case for Redis {
          there are two"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "kernel commit e832bf48c8, audit: Reduce overhead using a coarse clock"
     }
 
-    fn components(&self) -> &'static [Component] {
-        &[component::REDIS, component::REDIS_BENCHMARK]
+    fn programs(&self) -> &'static [Program] {
+        &[programs::REDIS, programs::REDIS_BENCHMARK]
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::more("SET", "/s").goals(SERVED),
-                Figure::more("GET", "/s").goals(SERVED),
-                Figure::less("server CPU a SET", "ns"),
-                Figure::less("server CPU a GET", "ns"),
+                FigureSpec::more("SET", "/s")
+                    .headlines(NOT_NAMED)
+                    .goals(THROUGHPUT_GOAL),
+                FigureSpec::more("GET", "/s")
+                    .headlines(NOT_NAMED)
+                    .goals(THROUGHPUT_GOAL),
+                FigureSpec::less("server CPU per SET", "ns").headlines(NOT_NAMED),
+                FigureSpec::less("server CPU per GET", "ns").headlines(NOT_NAMED_PICTURED),
             ]
         }
     }
 
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
-        plain(options, work)
+        unmatched_variants(options, work)
     }
 
     fn seconds(&self) -> u32 {
         8
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let (servers, requests): (u32, u32) = if brief { (1, 500) } else { (SERVERS, REQUESTS) };
-        let program = server(place)?;
-        let directory = place.nobodys("redis")?;
-        let (spent, state) = in_state(place, variant, || {
-            let mut all = [Spent::default(); LOADS.len()];
+        let program = server(work_dir)?;
+        let directory = work_dir.create_unprivileged("redis")?;
+        let (spent, mode) = with_audit(work_dir, variant, || {
+            let mut all = [ServerCost::default(); LOADS.len()];
             for _ in 0..servers {
                 for (all, spent) in all
                     .iter_mut()
-                    .zip(serve(place, &program, &directory, requests)?)
+                    .zip(measure_server(work_dir, &program, &directory, requests)?)
                 {
                     all.seconds += spent.seconds;
                     all.cpu += spent.cpu;
@@ -91,7 +97,7 @@ impl Case for Redis {
         });
         Ok(Sample {
             values: values.collect(),
-            said: state.said,
+            startup_line: mode.startup_line,
             ..Sample::default()
         })
     }
@@ -99,7 +105,7 @@ impl Case for Redis {
 
 /// What the requests of one load took.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spent {
+struct ServerCost {
     seconds: f64,
     /// # Units
     /// Seconds of the server.
@@ -107,14 +113,14 @@ struct Spent {
 }
 
 /// Has a new server answer so many requests of each load.
-fn serve(
-    place: &Place,
+fn measure_server(
+    work_dir: &WorkDir,
     program: &Path,
     directory: &Path,
     requests: u32,
-) -> anyhow::Result<[Spent; LOADS.len()]> {
+) -> anyhow::Result<[ServerCost; LOADS.len()]> {
     let port = free_port()?.to_string();
-    let mut command = place.as_nobody(Placement::OneCpu)?;
+    let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command
         .arg(program)
         .args(["--bind", "127.0.0.1", "--port", &port])
@@ -123,14 +129,14 @@ fn serve(
     let mut server = Daemon::start(&mut command)?;
     let address = format!("127.0.0.1:{port}");
     wait_until("redis to listen", || {
-        server.check()?;
+        server.ensure_running()?;
         Ok(TcpStream::connect(&address).is_ok())
     })?;
-    let mut all = [Spent::default(); LOADS.len()];
+    let mut all = [ServerCost::default(); LOADS.len()];
     for (spent, (name, test, _)) in all.iter_mut().zip(LOADS) {
         let before = server.cpu_time()?;
-        let mut load = place.as_nobody(Placement::LastCpu)?;
-        load.arg(component::REDIS_BENCHMARK.command()?.get_program())
+        let mut load = work_dir.unprivileged(CpuAffinity::Last)?;
+        load.arg(programs::REDIS_BENCHMARK.command()?.get_program())
             .args(["-p", &port, "-t", test, "-c", "50", "--csv"])
             .args(["-n", &requests.to_string()]);
         let printed = output(&mut load)?;
@@ -139,15 +145,15 @@ fn serve(
             .with_context(|| format!("redis-benchmark has printed {printed}"))?;
         spent.seconds = f64::from(requests) / rate;
     }
-    server.end()?;
+    server.stop()?;
     Ok(all)
 }
 
-/// The server: one program with `redis-check-rdb`, which goes by the name that it is called by.
-fn server(place: &Place) -> anyhow::Result<PathBuf> {
-    let program = place.work.join("redis-server");
+/// The server: one program with `redis-ensure_running-rdb`, which goes by the name that it is called by.
+fn server(work_dir: &WorkDir) -> anyhow::Result<PathBuf> {
+    let program = work_dir.work.join("redis-server");
     if !program.exists() {
-        symlink(component::REDIS.command()?.get_program(), &program)
+        symlink(programs::REDIS.command()?.get_program(), &program)
             .context("cannot name the server")?;
     }
     Ok(program)

@@ -6,17 +6,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::{Case, Figure, Sample, in_state};
+use super::{Case, FigureSpec, HeadlineSpec, Sample, with_audit};
 use crate::Options;
-use crate::place::{Place, Placement, figure};
-use crate::state::State;
+use crate::audit_mode::AuditMode;
 use crate::variant::Variant;
+use crate::work_dir::{CpuAffinity, WorkDir, parse_value};
 use crate::workload::CALLS;
 
 #[derive(Debug)]
 pub(crate) struct Rules;
 
 const NUMBERS: [u32; 4] = [1, 10, 100, 1000];
+
+const GETPID: &str = "getpid, not named";
+const OPEN: &str = "open and close, named, not matched";
+const WRITE: &str = "open to write and close, recorded";
+
+const HEADLINES: &[HeadlineSpec] = &[
+    HeadlineSpec::of("10 rules", "tollgate, 10 rules", "kernel, 10 rules"),
+    HeadlineSpec::of("1,000 rules", "tollgate, 1000 rules", "kernel, 1000 rules"),
+];
 
 impl Case for Rules {
     fn name(&self) -> &'static str {
@@ -27,29 +36,29 @@ impl Case for Rules {
         "1, 10, 100 and 1,000 rules, each on writes in a directory; what is kept is below that of the first"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "rules as in the case `syscalls`"
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::less("not named (getpid)", "ns"),
-                Figure::less("named, not kept (open, close)", "ns"),
-                Figure::less("kept (open to write, close)", "ns"),
+                FigureSpec::less(GETPID, "ns").headlines(HEADLINES),
+                FigureSpec::less(OPEN, "ns").headlines(HEADLINES),
+                FigureSpec::less(WRITE, "ns").headlines(HEADLINES),
             ]
         }
     }
 
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
-        let mut variants = vec![Variant::plain(State::Off, "")];
+        let mut variants = vec![Variant::plain(AuditMode::Off, "")];
         for number in NUMBERS {
-            let rules = Place::directory_rules(&directories(work), number);
-            for &state in &options.against {
-                if state != State::Off {
+            let rules = WorkDir::directory_rules(&directories(work), number);
+            for &mode in &options.against {
+                if mode != AuditMode::Off {
                     let plural = if number == 1 { "" } else { "s" };
-                    let name = format!("{}, {number} rule{plural}", state.name());
-                    variants.push(Variant::named(&name, state, &rules));
+                    let name = format!("{}, {number} rule{plural}", mode.name());
+                    variants.push(Variant::named(&name, mode, &rules));
                 }
             }
         }
@@ -60,20 +69,21 @@ impl Case for Rules {
         3
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
-        let written = lay_out(place).context("cannot make the directories that rules watch")?;
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+        let written =
+            create_directories(work_dir).context("cannot make the directories that rules watch")?;
         let calls = if brief { "100" } else { "4000" };
         let written = written.display().to_string();
-        let (printed, spent) = in_state(place, variant, || {
-            place.workload(Placement::OneCpu, &[CALLS, calls, &written])
+        let (printed, spent) = with_audit(work_dir, variant, || {
+            work_dir.workload(CpuAffinity::First, &[CALLS, calls, &written])
         })?;
         Ok(Sample {
             values: vec![
-                ("not named (getpid)", figure(&printed, "getpid")?),
-                ("named, not kept (open, close)", figure(&printed, "open")?),
-                ("kept (open to write, close)", figure(&printed, "write")?),
+                (GETPID, parse_value(&printed, "getpid")?),
+                (OPEN, parse_value(&printed, "open")?),
+                (WRITE, parse_value(&printed, "write")?),
             ],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         })
     }
@@ -84,8 +94,8 @@ fn directories(work: &Path) -> PathBuf {
 }
 
 /// Makes the directories, and a file that everybody may write in the first.
-fn lay_out(place: &Place) -> std::io::Result<PathBuf> {
-    let directories = directories(&place.work);
+fn create_directories(work_dir: &WorkDir) -> std::io::Result<PathBuf> {
+    let directories = directories(&work_dir.work);
     let written = directories.join("0/file");
     if !written.exists() {
         for number in 0..NUMBERS.into_iter().max().unwrap_or(0) {

@@ -10,28 +10,35 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
-use super::{Case, Figure, Sample, in_state};
+use super::{Case, FigureSpec, HeadlineSpec, Sample, with_audit};
 use crate::Options;
-use crate::component::{Component, STRACE};
-use crate::place::{Place, Placement, figure, output};
+use crate::audit_mode::AuditMode;
+use crate::programs::{Program, STRACE};
 use crate::report::Bound;
-use crate::state::State;
 use crate::variant::Variant;
+use crate::work_dir::{CpuAffinity, WorkDir, output, parse_value};
 use crate::workload::{CALLS, FILE, OPEN_CLOSE};
 
 #[derive(Debug)]
 pub(crate) struct Run;
 
-const STRACED: &str = "strace -f --seccomp-bpf";
-const FOLLOWED: &str = "run";
-const NO_RESULT: &str = "run --no-result";
+const STRACE_VARIANT: &str = "strace -f --seccomp-bpf";
+const RUN: &str = "run";
+const RUN_NO_RESULT: &str = "run --no-result";
 
 /// Supervised pairs are an order of magnitude slower than others.
 const PAIRS: u32 = 5000;
 const BRIEF_PAIRS: u32 = 50;
 
-const NAMED: &str = "-a always,exit -F arch=b64 -S openat,close -k named\n";
-const UNNAMED: &str = "-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,renameat2 -k other\n";
+const NAMING_RULE: &str = "-a always,exit -F arch=b64 -S openat,close -k named\n";
+const OTHER_RULE: &str =
+    "-a always,exit -F arch=b64 -S unlinkat,linkat,renameat,renameat2 -k other\n";
+
+const NOT_NAMED_BY_RUN: &[HeadlineSpec] = &[HeadlineSpec::of(
+    "`tollgate run`, one rule, does not name it",
+    RUN,
+    "",
+)];
 
 impl Case for Run {
     fn name(&self) -> &'static str {
@@ -42,33 +49,37 @@ impl Case for Run {
         "`tollgate run` next to strace: pairs of open and close of one command, all followed, without root"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "docs/decisions/0005-ptrace-or-notification.md"
     }
 
-    fn components(&self) -> &'static [Component] {
+    fn programs(&self) -> &'static [Program] {
         &[STRACE]
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::more("pairs on one CPU", "/s").beside(STRACED),
-                Figure::more("pairs, free", "/s").beside(STRACED).goals(&[
-                    (FOLLOWED, Bound::AtLeast(1.2)),
-                    (NO_RESULT, Bound::AtLeast(8.0)),
-                ]),
-                Figure::less("getpid, not named", "ns").goals(&[
-                    (FOLLOWED, Bound::AtMost(1.4)),
-                    (NO_RESULT, Bound::AtMost(1.4)),
-                ]),
+                FigureSpec::more("pairs on one CPU", "/s").relative_to(STRACE_VARIANT),
+                FigureSpec::more("pairs on any CPU", "/s")
+                    .relative_to(STRACE_VARIANT)
+                    .goals(&[
+                        (RUN, Bound::RatioAtLeast(1.2)),
+                        (RUN_NO_RESULT, Bound::RatioAtLeast(8.0)),
+                    ]),
+                FigureSpec::less("getpid, not named", "ns")
+                    .headlines(NOT_NAMED_BY_RUN)
+                    .goals(&[
+                        (RUN, Bound::RatioAtMost(1.4)),
+                        (RUN_NO_RESULT, Bound::RatioAtMost(1.4)),
+                    ]),
             ]
         }
     }
 
     fn variants(&self, _options: &Options, _work: &Path) -> Vec<Variant> {
-        [State::Off.name(), STRACED, FOLLOWED, NO_RESULT]
-            .map(|name| Variant::named(name, State::Off, ""))
+        [AuditMode::Off.name(), STRACE_VARIANT, RUN, RUN_NO_RESULT]
+            .map(|name| Variant::named(name, AuditMode::Off, ""))
             .into()
     }
 
@@ -76,47 +87,47 @@ impl Case for Run {
         3
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let pairs = if brief { BRIEF_PAIRS } else { PAIRS };
-        let directory = place.nobodys("run")?;
-        for (name, rules) in [("named", NAMED), ("unnamed", UNNAMED)] {
+        let directory = work_dir.create_unprivileged("run")?;
+        for (name, rules) in [("named", NAMING_RULE), ("unnamed", OTHER_RULE)] {
             fs::write(directory.join(name), rules).context("cannot write rules")?;
         }
-        let command = Followed {
-            place,
+        let command = TracedWorkload {
+            work_dir,
             variant,
             directory: &directory,
         };
-        let (sample, _) = in_state(place, variant, || command.measure(pairs, brief))?;
+        let (sample, _) = with_audit(work_dir, variant, || command.measure(pairs, brief))?;
         Ok(sample)
     }
 }
 
 /// A workload, and who follows it.
-struct Followed<'a> {
-    place: &'a Place,
+struct TracedWorkload<'a> {
+    work_dir: &'a WorkDir,
     variant: &'a Variant,
     directory: &'a Path,
 }
 
-impl Followed<'_> {
+impl TracedWorkload<'_> {
     fn measure(&self, pairs: u32, brief: bool) -> anyhow::Result<Sample> {
         let mut sample = Sample::default();
         let rate = |elapsed: f64| f64::from(pairs) * 1e9 / elapsed;
         for (name, placement) in [
-            ("pairs on one CPU", Placement::OneCpu),
-            ("pairs, free", Placement::Free),
+            ("pairs on one CPU", CpuAffinity::First),
+            ("pairs on any CPU", CpuAffinity::Any),
         ] {
             let printed = self.output(placement, "named", &[OPEN_CLOSE, &pairs.to_string()])?;
             sample
                 .values
-                .push((name, rate(figure(&printed, "elapsed_ns")?)));
-            sample.complaints.extend(self.complaint(pairs)?);
+                .push((name, rate(parse_value(&printed, "elapsed_ns")?)));
+            sample.failures.extend(self.failure(pairs)?);
         }
-        if self.variant.name != STRACED {
+        if self.variant.name != STRACE_VARIANT {
             let calls = if brief { "100" } else { "4000" };
-            let printed = self.output(Placement::OneCpu, "unnamed", &[CALLS, calls, FILE])?;
-            let ns = figure(&printed, "getpid")?;
+            let printed = self.output(CpuAffinity::First, "unnamed", &[CALLS, calls, FILE])?;
+            let ns = parse_value(&printed, "getpid")?;
             sample.values.push(("getpid, not named", ns));
             self.remove_log()?;
         }
@@ -124,11 +135,16 @@ impl Followed<'_> {
     }
 
     /// What the workload printed.
-    fn output(&self, placement: Placement, rules: &str, words: &[&str]) -> anyhow::Result<String> {
-        let mut command = self.place.as_nobody(placement)?;
+    fn output(
+        &self,
+        placement: CpuAffinity,
+        rules: &str,
+        words: &[&str],
+    ) -> anyhow::Result<String> {
+        let mut command = self.work_dir.unprivileged(placement)?;
         let log = self.directory.join("log");
         match self.variant.name.as_str() {
-            STRACED => {
+            STRACE_VARIANT => {
                 command.arg(STRACE.command()?.get_program()).args([
                     "-f",
                     "--seccomp-bpf",
@@ -138,27 +154,27 @@ impl Followed<'_> {
                 ]);
                 command.arg(&log);
             }
-            FOLLOWED | NO_RESULT => {
-                command.arg(&self.place.copy).args(["run", "--rules"]);
+            RUN | RUN_NO_RESULT => {
+                command.arg(&self.work_dir.copy).args(["run", "--rules"]);
                 command
                     .arg(self.directory.join(rules))
                     .arg("--log")
                     .arg(&log);
-                if self.variant.name == NO_RESULT {
+                if self.variant.name == RUN_NO_RESULT {
                     command.arg("--no-result");
                 }
                 command.arg("--");
             }
             _ => {}
         }
-        output(command.args(self.place.workload_words()).args(words))
+        output(command.args(self.work_dir.workload_program()).args(words))
     }
 
     /// Tells when tollgate's log lacks calls; strace has none of that form.
-    fn complaint(&self, pairs: u32) -> anyhow::Result<Option<String>> {
+    fn failure(&self, pairs: u32) -> anyhow::Result<Option<String>> {
         let log = self.directory.join("log");
-        let mut complaint = None;
-        if matches!(self.variant.name.as_str(), FOLLOWED | NO_RESULT) {
+        let mut failure = None;
+        if matches!(self.variant.name.as_str(), RUN | RUN_NO_RESULT) {
             let text = fs::read(&log).context("cannot read the log")?;
             ensure!(!text.is_empty(), "the log is empty");
             let calls = text
@@ -167,11 +183,11 @@ impl Followed<'_> {
                 .count();
             let least = u64::from(pairs) * 2;
             if u64::try_from(calls)? < least {
-                complaint = Some(format!("{calls} events of {least} are in the log"));
+                failure = Some(format!("{calls} events of {least} are in the log"));
             }
         }
         self.remove_log()?;
-        Ok(complaint)
+        Ok(failure)
     }
 
     fn remove_log(&self) -> anyhow::Result<()> {

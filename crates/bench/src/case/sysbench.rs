@@ -7,12 +7,12 @@ use anyhow::Context as _;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-use super::{Case, Figure, Sample, in_state, plain};
+use super::{Case, FigureSpec, NOT_NAMED, Sample, unmatched_variants, with_audit};
 use crate::Options;
-use crate::component::{self, Component};
-use crate::place::{Place, Placement, output};
+use crate::programs::{self, Program};
 use crate::report::Bound;
 use crate::variant::Variant;
+use crate::work_dir::{CpuAffinity, WorkDir, output};
 
 #[derive(Debug)]
 pub(crate) struct Sysbench;
@@ -26,36 +26,43 @@ impl Case for Sysbench {
         "sysbench threads: 4 threads, 1,000 yields an event, 8 locks"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "kernel commit e832bf48c8, audit: Reduce overhead using a coarse clock"
     }
 
-    fn components(&self) -> &'static [Component] {
-        &[component::SYSBENCH]
+    fn programs(&self) -> &'static [Program] {
+        &[programs::SYSBENCH]
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::more("events", "/s").goals(&[("tollgate", Bound::AtLeast(0.93))]),
-                Figure::less("CPU an event", "us"),
+                FigureSpec::more("events", "/s")
+                    .headlines(NOT_NAMED)
+                    .goals(&[("tollgate", Bound::RatioAtLeast(0.93))]),
+                FigureSpec::less("CPU per event", "us").headlines(NOT_NAMED),
             ]
         }
     }
 
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
-        plain(options, work)
+        unmatched_variants(options, work)
     }
 
     fn seconds(&self) -> u32 {
         3
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, _brief: bool) -> anyhow::Result<Sample> {
-        let sysbench = component::SYSBENCH.command()?;
-        let ((printed, cpu), spent) = in_state(place, variant, || {
+    fn sample(
+        &self,
+        work_dir: &WorkDir,
+        variant: &Variant,
+        _brief: bool,
+    ) -> anyhow::Result<Sample> {
+        let sysbench = programs::SYSBENCH.command()?;
+        let ((printed, cpu), spent) = with_audit(work_dir, variant, || {
             let before = children_cpu()?;
-            let mut command = place.as_nobody(Placement::Free)?;
+            let mut command = work_dir.unprivileged(CpuAffinity::Any)?;
             command.arg(sysbench.get_program()).args([
                 "threads",
                 "--threads=4",
@@ -75,9 +82,9 @@ impl Case for Sysbench {
         Ok(Sample {
             values: vec![
                 ("events", events / seconds),
-                ("CPU an event", cpu.as_secs_f64() * 1e6 / events),
+                ("CPU per event", cpu.as_secs_f64() * 1e6 / events),
             ],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         })
     }

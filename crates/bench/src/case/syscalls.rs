@@ -5,18 +5,31 @@
 
 use std::path::Path;
 
-use super::{Case, Figure, Sample, in_state, plain, unkept_rules};
+use super::{
+    Case, FigureSpec, HeadlineSpec, NOT_NAMED, NOT_NAMED_PICTURED, Sample, unmatched_rules,
+    unmatched_variants, with_audit,
+};
 use crate::Options;
-use crate::place::{Place, Placement, UID, figure};
+use crate::audit_mode::AuditMode;
 use crate::report::Bound;
-use crate::state::State;
 use crate::variant::Variant;
+use crate::work_dir::{CpuAffinity, UID, WorkDir, parse_value};
 use crate::workload::CALLS;
 
 #[derive(Debug)]
 pub(crate) struct Syscalls;
 
-const KEPT: &str = "with an 11th rule that keeps opens";
+/// Suffix of the variants with an eleventh rule.
+const OPENAT_RECORDED: &str = "openat recorded";
+
+const OPENAT: &[HeadlineSpec] = &[
+    HeadlineSpec::new("ten rules name openat, none matches").in_picture(),
+    HeadlineSpec::of(
+        "ten rules, an eleventh records openat",
+        "tollgate, openat recorded",
+        "kernel, openat recorded",
+    ),
+];
 
 impl Case for Syscalls {
     fn name(&self) -> &'static str {
@@ -27,34 +40,38 @@ impl Case for Syscalls {
         "single calls that ten rules do not keep; opens that an eleventh does; after the kernel's audit was on"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "https://patchwork.kernel.org/project/audit/patch/20230523181624.19932-1-ivan@cloudflare.com"
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::less("getpid", "ns").goals(&[("tollgate", Bound::AtMost(1.4))]),
-                Figure::less("stat", "ns"),
-                Figure::less("read", "ns"),
-                Figure::less("open and close", "ns").goals(&[("tollgate", Bound::AtMost(1.35))]),
+                FigureSpec::less("getpid", "ns")
+                    .headlines(NOT_NAMED_PICTURED)
+                    .goals(&[("tollgate", Bound::RatioAtMost(1.4))]),
+                FigureSpec::less("stat", "ns").headlines(NOT_NAMED),
+                FigureSpec::less("read", "ns").headlines(NOT_NAMED),
+                FigureSpec::less("open and close", "ns")
+                    .headlines(OPENAT)
+                    .goals(&[("tollgate", Bound::RatioAtMost(1.35))]),
             ]
         }
     }
 
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
-        let rules = unkept_rules(options, work);
+        let rules = unmatched_rules(options, work);
         let eleven =
             format!("{rules}-a always,exit -F arch=b64 -S openat -F uid={UID} -F key=KEPT\n");
-        let mut variants = plain(options, work);
-        for &state in &options.against {
-            if state != State::Off {
-                let name = format!("{}, {KEPT}", state.name());
-                variants.push(Variant::named(&name, state, &eleven));
+        let mut variants = unmatched_variants(options, work);
+        for &mode in &options.against {
+            if mode != AuditMode::Off {
+                let name = format!("{}, {OPENAT_RECORDED}", mode.name());
+                variants.push(Variant::named(&name, mode, &eleven));
             }
         }
-        if options.against.contains(&State::Kernel) {
-            variants.push(Variant::plain(State::Sticky, ""));
+        if options.against.contains(&AuditMode::Kernel) {
+            variants.push(Variant::plain(AuditMode::KernelDisabled, ""));
         }
         variants
     }
@@ -63,22 +80,22 @@ impl Case for Syscalls {
         2
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let calls = if brief { "100" } else { "10000" };
         // What is opened to write is `FILE` as well: it must not be in a watched directory.
-        let written = place.files().join(crate::workload::FILE);
+        let written = work_dir.files().join(crate::workload::FILE);
         let written = written.display().to_string();
-        let (printed, spent) = in_state(place, variant, || {
-            place.workload(Placement::OneCpu, &[CALLS, calls, &written])
+        let (printed, spent) = with_audit(work_dir, variant, || {
+            work_dir.workload(CpuAffinity::First, &[CALLS, calls, &written])
         })?;
         Ok(Sample {
             values: vec![
-                ("getpid", figure(&printed, "getpid")?),
-                ("stat", figure(&printed, "stat")?),
-                ("read", figure(&printed, "read")?),
-                ("open and close", figure(&printed, "open")?),
+                ("getpid", parse_value(&printed, "getpid")?),
+                ("stat", parse_value(&printed, "stat")?),
+                ("read", parse_value(&printed, "read")?),
+                ("open and close", parse_value(&printed, "open")?),
             ],
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         })
     }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Case, Figure, Sample, in_state, plain};
+use super::{Case, FigureSpec, NOT_NAMED, Sample, unmatched_variants, with_audit};
 use crate::Options;
-use crate::place::{Place, Placement, figure, output};
 use crate::report::Bound;
 use crate::variant::Variant;
+use crate::work_dir::{CpuAffinity, WorkDir, output, parse_value};
 
 #[derive(Debug)]
 pub(crate) struct Uring;
@@ -21,7 +21,7 @@ const FILE_BYTES: usize = 16 << 20;
 /// makes more of a difference than auditing does.
 const PROCESSES: u32 = 8;
 
-const LITTLE: &[(&str, Bound)] = &[("tollgate", Bound::AtLeast(0.97))];
+const THROUGHPUT_GOAL: &[(&str, Bound)] = &[("tollgate", Bound::RatioAtLeast(0.97))];
 
 /// Figure, operation, who submits.
 const LOADS: [(&str, &str, &str); 4] = [
@@ -40,11 +40,11 @@ impl Case for Uring {
         "io_uring with 128 operations under way: NOP, and random 4 KiB reads from the page cache"
     }
 
-    fn seed(&self) -> &'static str {
+    fn origin(&self) -> &'static str {
         "Jens Axboe on [RFC PATCH 2/9] audit,io_uring,io-wq, 26 May 2021"
     }
 
-    fn forbidden(&self) -> Option<String> {
+    fn unavailable(&self) -> Option<String> {
         let setting = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
         match setting.trim() {
             "0" => None,
@@ -52,41 +52,45 @@ impl Case for Uring {
         }
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn figures(&self) -> &'static [FigureSpec] {
         const {
             &[
-                Figure::more("NOP", "/s").goals(LITTLE),
-                Figure::more("NOP, SQPOLL", "/s"),
-                Figure::more("read", "/s").goals(LITTLE),
-                Figure::more("read, SQPOLL", "/s"),
+                FigureSpec::more("NOP", "/s")
+                    .headlines(NOT_NAMED)
+                    .goals(THROUGHPUT_GOAL),
+                FigureSpec::more("NOP, SQPOLL", "/s").headlines(NOT_NAMED),
+                FigureSpec::more("read", "/s")
+                    .headlines(NOT_NAMED)
+                    .goals(THROUGHPUT_GOAL),
+                FigureSpec::more("read, SQPOLL", "/s").headlines(NOT_NAMED),
             ]
         }
     }
 
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant> {
-        plain(options, work)
+        unmatched_variants(options, work)
     }
 
     fn seconds(&self) -> u32 {
         4
     }
 
-    fn sample(&self, place: &Place, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
-        let file = place.files().join("random");
+    fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
+        let file = work_dir.files().join("random");
         if !file.exists() {
             fs::write(&file, vec![7; FILE_BYTES]).context("cannot write the file to be read")?;
         }
         let (processes, ms) = if brief { (1, "30") } else { (PROCESSES, "90") };
         let file = file.display().to_string();
-        let (values, spent) = in_state(place, variant, || {
+        let (values, spent) = with_audit(work_dir, variant, || {
             let rate = |(name, operation, submission)| {
                 let words = [operation, submission, ms, &file];
                 // The polling thread wants a CPU of its own.
                 let mut best: f64 = 0.0;
                 for _ in 0..processes {
-                    let mut command = place.own_as_nobody(Placement::Free)?;
-                    let printed = output(command.arg(&place.uring).args(words))?;
-                    best = best.max(figure(&printed, "rate")?);
+                    let mut command = work_dir.workload_base(CpuAffinity::Any)?;
+                    let printed = output(command.arg(&work_dir.uring).args(words))?;
+                    best = best.max(parse_value(&printed, "rate")?);
                 }
                 Ok((name, best))
             };
@@ -94,7 +98,7 @@ impl Case for Uring {
         })?;
         Ok(Sample {
             values,
-            said: spent.said,
+            startup_line: spent.startup_line,
             ..Sample::default()
         })
     }

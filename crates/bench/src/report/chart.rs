@@ -5,8 +5,8 @@
 
 use maud::{Markup, html};
 
-use super::table::{ratio, shown};
-use super::{Better, Quantity, Series};
+use super::table::{format_number, ratio};
+use super::{Better, Figure, Series};
 use crate::statistics::Summary;
 
 /// Widths and heights, in pixels of the picture.
@@ -21,8 +21,8 @@ const SCALE: f64 = 26.0;
 const MARKS: u32 = 4;
 
 /// The chart of a quantity.
-pub(super) fn of(quantity: &Quantity) -> Markup {
-    let rows: Vec<&Series> = quantity
+pub(super) fn of(figure: &Figure) -> Markup {
+    let rows: Vec<&Series> = figure
         .variants
         .iter()
         .filter(|series| !series.samples.is_empty())
@@ -37,11 +37,11 @@ pub(super) fn of(quantity: &Quantity) -> Markup {
     let count = u32::try_from(rows.len()).map_or(0.0, f64::from);
     let bottom = MARGIN + count * ROW;
     let height = bottom + SCALE;
-    let hint = match quantity.better {
+    let hint = match figure.better {
         Better::Less => "less is better",
         Better::More => "more is better",
     };
-    let title = format!("{}, {}: {hint}", quantity.name, quantity.unit);
+    let title = format!("{}, {}: {hint}", figure.name, figure.unit);
     html! {
         svg.chart viewBox=(format!("0 0 {WIDTH} {height}")) width=(WIDTH) height=(height)
             role="img" aria-label=(title) xmlns="http://www.w3.org/2000/svg" {
@@ -49,18 +49,18 @@ pub(super) fn of(quantity: &Quantity) -> Markup {
             @for mark in 0..=MARKS {
                 (self::mark(&scale, f64::from(mark) / f64::from(MARKS), bottom))
             }
-            @if let Some(median) = reference(quantity) {
+            @if let Some(median) = reference(figure) {
                 line.reference x1=(scale.x(median)) x2=(scale.x(median)) y1=(MARGIN / 2.0) y2=(bottom) {}
             }
             @for (series, index) in rows.iter().zip(0_u32..) {
-                (row(quantity, series, &scale, MARGIN + (f64::from(index) + 0.5) * ROW))
+                (row(figure, series, &scale, MARGIN + (f64::from(index) + 0.5) * ROW))
             }
         }
     }
 }
 
-fn reference(quantity: &Quantity) -> Option<f64> {
-    let series = quantity.series(&quantity.reference)?;
+fn reference(figure: &Figure) -> Option<f64> {
+    let series = figure.series(&figure.reference)?;
     Summary::of(&series.samples).map(|summary| summary.median)
 }
 
@@ -81,12 +81,12 @@ fn mark(scale: &Scale, part: f64, bottom: f64) -> Markup {
     let x = scale.x(value);
     html! {
         line.mark x1=(x) x2=(x) y1=(MARGIN) y2=(bottom + 4.0) {}
-        text.scale x=(x) y=(bottom + 18.0) text-anchor="middle" { (shown(value)) }
+        text.scale x=(x) y=(bottom + 18.0) text-anchor="middle" { (format_number(value)) }
     }
 }
 
 /// Name, dots, median, value.
-fn row(quantity: &Quantity, series: &Series, scale: &Scale, middle: f64) -> Markup {
+fn row(figure: &Figure, series: &Series, scale: &Scale, middle: f64) -> Markup {
     let Some(summary) = Summary::of(&series.samples) else {
         return Markup::default();
     };
@@ -95,7 +95,7 @@ fn row(quantity: &Quantity, series: &Series, scale: &Scale, middle: f64) -> Mark
         Some("kernel") => "kernel",
         _ => "off",
     };
-    let compared = ratio(quantity, series);
+    let compared = ratio(figure, series);
     html! {
         g.series.(kind) {
             text.name x=(NAMES - 10.0) y=(middle + 4.0) text-anchor="end" { (series.name) }
@@ -105,7 +105,7 @@ fn row(quantity: &Quantity, series: &Series, scale: &Scale, middle: f64) -> Mark
                 circle.sample cx=(scale.x(*sample)) cy=(middle) r="3" {}
             }
             text.value x=(WIDTH - VALUES + 12.0) y=(middle + 4.0) {
-                (shown(summary.median)) " " (compared)
+                (format_number(summary.median)) " " (compared)
             }
         }
     }
@@ -115,11 +115,11 @@ fn row(quantity: &Quantity, series: &Series, scale: &Scale, middle: f64) -> Mark
 mod tests {
     use super::*;
     use crate::report::Bound;
-    use crate::report::tests::quantity;
+    use crate::report::tests::figure;
 
     #[test]
     fn every_sample_is_a_dot_and_every_configuration_a_row() {
-        let svg = of(&quantity(Bound::Equal)).into_string();
+        let svg = of(&figure(Bound::EqualsReference)).into_string();
         assert_eq!(svg.matches("<circle").count(), 9);
         assert_eq!(svg.matches("class=\"name\"").count(), 3);
         assert_eq!(svg.matches("class=\"median\"").count(), 3);

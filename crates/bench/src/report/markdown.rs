@@ -1,51 +1,54 @@
-//! The report as a page of documentation.
+//! The report in Markdown: picture, summary, details, goals.
 
-use super::table::{self, Table};
-use super::{Measured, Report};
+use super::table::{self, LEGEND};
+use super::{CaseReport, Report, picture};
 
-/// The whole report.
+/// Name of the file.
+pub(crate) const FILE: &str = "report.md";
+
+/// Renders the whole report; the picture is a file beside it.
 pub(crate) fn render(report: &Report) -> String {
     let mut text = format!(
-        "# What auditing costs here\n\n{}, {} runs, {} s.\n\n{}.\n\n",
-        code(&report.command.join(" ")),
+        "# Overhead of auditing\n\n{}.\n\n`{}`, {} runs, {} s.\n\n",
+        report.machine.describe(),
+        report.command.join(" "),
         report.runs,
         report.seconds,
-        report.machine.line()
     );
     let summary = table::summary(report);
     if !summary.rows.is_empty() {
-        text.push_str("Medians next to `off`; `~` where some runs say otherwise:\n\n");
-        text.push_str(&draw(&summary));
-        text.push('\n');
-    }
-    let outcomes = report.outcomes();
-    if !outcomes.is_empty() {
-        text.push_str("| goal | |\n| --- | --- |\n");
-        for (outcome, reached) in outcomes {
-            let word = if reached { "reached" } else { "missed" };
-            text.extend([format!("| {} | {word} |\n", cell(&outcome))]);
-        }
-        text.push('\n');
+        text.extend([
+            format!("![{}]({})\n\n", picture::TITLE, picture::FILE),
+            format!("{}\n{LEGEND}\n\n", summary.markdown()),
+        ]);
     }
     for case in &report.cases {
         text.push_str(&of_case(case));
     }
-    for line in report.left_out.iter().chain(&report.complaints) {
-        text.extend([format!("- {line}\n")]);
+    let reservations: Vec<&String> = report.skipped.iter().chain(&report.failures).collect();
+    if !reservations.is_empty() {
+        text.push_str("## Skipped and failed\n\n");
+        text.extend(reservations.iter().map(|line| format!("- {line}\n")));
+        text.push('\n');
+    }
+    let goals = table::goals(report);
+    if !goals.rows.is_empty() {
+        text.extend([format!("## Goals\n\n{}", goals.markdown())]);
     }
     format!("{}\n", text.trim_end())
 }
 
-fn of_case(case: &Measured) -> String {
-    let mut text = format!("## {}\n\n{}.\n", case.name, case.about);
-    text.extend([format!("From: {}.\n\n", case.seed)]);
-    text.push_str(&draw(&table::of_case(case)));
-    text.push('\n');
-    let doubts = case.doubts();
-    for doubt in &doubts {
-        text.extend([format!("- {doubt}\n")]);
-    }
-    if !doubts.is_empty() {
+fn of_case(case: &CaseReport) -> String {
+    let mut text = format!(
+        "## {}\n\n{}.\nOrigin: {}.\n\n{}\n",
+        case.name,
+        case.about,
+        case.origin,
+        table::of_case(case).markdown()
+    );
+    let warnings = case.warnings();
+    text.extend(warnings.iter().map(|warning| format!("- {warning}\n")));
+    if !warnings.is_empty() {
         text.push('\n');
     }
     for note in &case.notes {
@@ -54,45 +57,28 @@ fn of_case(case: &Measured) -> String {
     text
 }
 
-fn draw(table: &Table) -> String {
-    let line = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|text| cell(text)).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let dashes = vec!["---".to_owned(); table.heading.len()];
-    let mut text = line(&table.heading) + &line(&dashes);
-    text.extend(table.rows.iter().map(|row| line(row)));
-    text
-}
-
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
-}
-
-fn code(text: &str) -> String {
-    format!("`{text}`")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::tests::report;
 
     #[test]
-    fn tables_are_markdown() {
+    fn picture_summary_details_and_goals_are_in_this_order() {
         let text = render(&report());
+        let mut last = 0;
         for part in [
             "`tollgate bench --runs 3`, 3 runs",
-            "| case |  | off | tollgate | kernel |\n| --- | --- | --- | --- | --- |\n| syscalls |",
+            "](overhead.svg)",
+            "| case     | figure | rules                    | off    | tollgate | kernel |\n",
             "\n## syscalls\n",
-            "| tollgate | 130 ±1 %  1.30x |",
-            "at most 1.4x | reached |",
+            "| tollgate | 130 ±1 %  1.30x   |",
+            "\n- fio: `fio` is missing\n",
+            "at most 1.4x |",
         ] {
-            assert!(text.contains(part), "{part}: {text}");
+            let found = text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+            assert!(found > last, "{part}");
+            last = found;
         }
-        assert!(
-            text.ends_with("missing\n") && !text.contains(" \n"),
-            "{text}"
-        );
+        assert!(!text.contains(" \n"), "{text}");
     }
 }

@@ -1,109 +1,145 @@
-//! Cells of the tables, which all forms of the report share.
+//! Tables of the report, and how their cells are written.
 
-use crate::report::{Measured, Quantity, Report, Series};
-use crate::statistics::{Direction, Summary};
+use super::{Better, CaseReport, Figure, Report, Series};
+use crate::statistics::Direction;
 
-/// A table: its heading, and rows as wide.
+/// A table; each row is as wide as the heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Table {
     pub(super) heading: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// The table of a case: a row for each configuration, a column for each quantity.
-pub(super) fn of_case(case: &Measured) -> Table {
+impl Table {
+    /// The table in Markdown, padded so that it also reads well in a terminal.
+    pub(super) fn markdown(&self) -> String {
+        let cells = |row: &[String]| -> Vec<String> {
+            row.iter().map(|cell| cell.replace('|', "\\|")).collect()
+        };
+        let heading = cells(&self.heading);
+        let rows: Vec<Vec<String>> = self.rows.iter().map(|row| cells(row)).collect();
+        let width = |column: usize| {
+            let all = std::iter::once(&heading).chain(&rows);
+            let lengths = all.filter_map(|row| Some(row.get(column)?.chars().count()));
+            lengths.max().unwrap_or(0).max(3)
+        };
+        let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+        let line = |row: &[String]| {
+            let padded = row.iter().zip(&widths);
+            let padded = padded.map(|(cell, &width)| format!(" {cell:<width$} |"));
+            format!("|{}\n", padded.collect::<String>())
+        };
+        let dashes: Vec<String> = widths.iter().map(|&width| "-".repeat(width)).collect();
+        let body: String = rows.iter().map(|row| line(row)).collect();
+        line(&heading) + &line(&dashes) + &body
+    }
+}
+
+/// The table of a case: a row for each variant, a column for each figure.
+pub(super) fn of_case(case: &CaseReport) -> Table {
     let mut names: Vec<&str> = Vec::new();
-    for series in case.figures.iter().flat_map(|quantity| &quantity.variants) {
+    for series in case.figures.iter().flat_map(|figure| &figure.variants) {
         if !names.contains(&series.name.as_str()) {
             names.push(&series.name);
         }
     }
-    let mut heading = vec![String::new()];
-    heading.extend(
-        case.figures
-            .iter()
-            .map(|quantity| format!("{}, {}", quantity.name, quantity.unit)),
-    );
-    let rows = names
-        .into_iter()
-        .map(|name| {
-            let mut row = vec![name.to_owned()];
-            row.extend(case.figures.iter().map(|quantity| {
-                let series = quantity.series(name);
-                series.map_or_else(String::new, |series| cell(quantity, series))
-            }));
-            row
-        })
-        .collect();
-    Table { heading, rows }
+    let titles = case.figures.iter();
+    let titles = titles.map(|figure| format!("{}, {}", figure.name, figure.unit));
+    let row = |name: &str| {
+        let cells = case.figures.iter().map(|figure| {
+            let series = figure.series(name);
+            series.map_or_else(String::new, |series| cell(figure, series))
+        });
+        std::iter::once(name.to_owned()).chain(cells).collect()
+    };
+    Table {
+        heading: std::iter::once(String::new()).chain(titles).collect(),
+        rows: names.into_iter().map(row).collect(),
+    }
 }
 
-/// The table that says it all: each quantity that can be compared, in the plain states.
+/// The summary: a row for each headline, compared with `off`.
 pub(super) fn summary(report: &Report) -> Table {
     let mut rows = Vec::new();
     for case in &report.cases {
-        for quantity in &case.figures {
-            let plain = ["off", "tollgate", "kernel"].map(|name| quantity.series(name));
-            let [Some(off), tollgate, kernel] = plain else {
+        for figure in &case.figures {
+            let Some(off) = figure.series("off").and_then(Series::summarize) else {
                 continue;
             };
-            if tollgate.is_none() && kernel.is_none() || quantity.reference != "off" {
-                continue;
+            let arrow = match figure.better {
+                Better::Less => "",
+                Better::More => " ↑",
+            };
+            for headline in &figure.headlines {
+                let compared = |name: &str| {
+                    let series = figure.series(name);
+                    series.map_or_else(|| "–".to_owned(), |series| ratio(figure, series))
+                };
+                rows.push(vec![
+                    case.name.clone(),
+                    format!("{}{arrow}", figure.name),
+                    headline.rules.clone(),
+                    format!("{} {}", format_number(off.median), figure.unit),
+                    compared(&headline.tollgate),
+                    compared(&headline.kernel),
+                ]);
             }
-            let value = Summary::of(&off.samples).map(|summary| shown(summary.median));
-            let compared = |series: Option<&Series>| {
-                series.map_or_else(String::new, |one| ratio(quantity, one))
-            };
-            rows.push(vec![
-                case.name.clone(),
-                quantity.name.clone(),
-                format!("{} {}", value.unwrap_or_default(), quantity.unit),
-                compared(tollgate),
-                compared(kernel),
-            ]);
         }
     }
     Table {
-        heading: ["case", "", "off", "tollgate", "kernel"]
+        heading: ["case", "figure", "rules", "off", "tollgate", "kernel"]
             .map(str::to_owned)
             .into(),
         rows,
     }
 }
 
-/// Median and spread, and the ratio where there is one: `104.3 ±2 %  1.08x`.
-fn cell(quantity: &Quantity, series: &Series) -> String {
-    let Some(summary) = Summary::of(&series.samples) else {
+/// The table of goals.
+pub(super) fn goals(report: &Report) -> Table {
+    let results = report.goal_results().into_iter();
+    let rows = results.map(|result| {
+        let verdict = if result.reached { "reached" } else { "missed" };
+        vec![verdict.to_owned(), result.text]
+    });
+    Table {
+        heading: ["", "goal"].map(str::to_owned).into(),
+        rows: rows.collect(),
+    }
+}
+
+/// How to read [`summary`].
+pub(super) const LEGEND: &str = "`off` is the median without auditing; `tollgate` and `kernel` are ratios to it. \
+    ↑: more is better, otherwise less is better. ~: the runs disagree on the direction. –: not measured.";
+
+/// Median and spread, and the ratio if there is one: `104.3 ±2 %  1.08x`.
+fn cell(figure: &Figure, series: &Series) -> String {
+    let Some(summary) = series.summarize() else {
         return String::new();
     };
     let spread = format!(
         "{} ±{:.0} %",
-        shown(summary.median),
+        format_number(summary.median),
         summary.spread() * 50.0
     );
-    match quantity.compare(series) {
-        Some(_) => format!("{spread}  {}", ratio(quantity, series)),
+    match figure.compare(series) {
+        Some(_) => format!("{spread}  {}", ratio(figure, series)),
         None => spread,
     }
 }
 
-/// `1.08x`, or `~1.08x` where the rounds disagree.
-pub(super) fn ratio(quantity: &Quantity, series: &Series) -> String {
-    quantity.compare(series).map_or_else(String::new, |found| {
-        let doubtful = if found.direction == Direction::Unclear {
-            "~"
-        } else {
-            ""
-        };
-        format!("{doubtful}{:.2}x", found.ratio)
+/// `1.08x`, or `~1.08x` if the rounds disagree.
+pub(super) fn ratio(figure: &Figure, series: &Series) -> String {
+    figure.compare(series).map_or_else(String::new, |found| {
+        let unclear = found.direction == Direction::Unclear;
+        format!("{}{:.2}x", if unclear { "~" } else { "" }, found.ratio)
     })
 }
 
-/// A number as people read it: four digits or more, thousands apart.
-pub(super) fn shown(value: f64) -> String {
+/// Three or four significant digits, or all of them from 1,000 on, grouped.
+pub(super) fn format_number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {
-        return grouped(&format!("{value:.0}"));
+        return group_thousands(&format!("{value:.0}"));
     }
     if value.fract() == 0.0 {
         return format!("{value:.0}");
@@ -112,7 +148,7 @@ pub(super) fn shown(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-fn grouped(digits: &str) -> String {
+fn group_thousands(digits: &str) -> String {
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index != 0 && (digits.len() - index).is_multiple_of(3) {
@@ -129,7 +165,7 @@ mod tests {
     use crate::report::tests::report;
 
     #[test]
-    fn numbers_are_as_exact_as_they_can_be_read() {
+    fn numbers_have_few_digits() {
         for (value, text) in [
             (0.0, "0"),
             (1.234, "1.23"),
@@ -139,12 +175,12 @@ mod tests {
             (1234.6, "1,235"),
             (1_234_567.0, "1,234,567"),
         ] {
-            assert_eq!(shown(value), text);
+            assert_eq!(format_number(value), text);
         }
     }
 
     #[test]
-    fn a_case_has_a_row_for_each_configuration() {
+    fn case_table_has_a_row_for_each_variant() {
         let table = of_case(&report().cases[0]);
         assert_eq!(table.heading, ["", "getpid, ns"]);
         assert_eq!(
@@ -158,10 +194,26 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_is_a_row_for_each_quantity() {
+    fn summary_has_a_row_for_each_headline() {
+        let mut report = report();
+        let rules = "ten rules, none names it";
+        let row = ["syscalls", "getpid", rules, "100 ns", "1.30x", "~3.00x"];
+        assert_eq!(summary(&report).rows, [row]);
+        report.cases[0].figures[0].headlines[0].kernel = "elsewhere".into();
+        report.cases[0].figures[0].better = Better::More;
+        let row = ["syscalls", "getpid ↑", rules, "100 ns", "1.30x", "–"];
+        assert_eq!(summary(&report).rows, [row]);
+    }
+
+    #[test]
+    fn markdown_columns_are_aligned() {
+        let table = Table {
+            heading: ["a", "long heading"].map(str::to_owned).into(),
+            rows: vec![["1 | 2", "±"].map(str::to_owned).into()],
+        };
         assert_eq!(
-            summary(&report()).rows,
-            [["syscalls", "getpid", "100 ns", "1.30x", "~3.00x"]]
+            table.markdown(),
+            "| a      | long heading |\n| ------ | ------------ |\n| 1 \\| 2 | ±            |\n"
         );
     }
 }

@@ -33,7 +33,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What is to be taken off: no more than there are attach_points.
+/// What is to be taken off: no more than there are attach points.
 #[derive(Default)]
 struct Queue {
     waiting: Links,

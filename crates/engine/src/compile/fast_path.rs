@@ -8,9 +8,9 @@ use crate::compile::{CompiledPlan, ReadOnlyOpens, SyscallBitmap};
 /// The hints of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FastPath {
-    /// SyscallBitmap that the raw `sys_enter` is for.
+    /// Syscall bitmap of the raw `sys_enter` is for.
     pub(crate) raw_enter: SyscallBitmap,
-    /// SyscallBitmap that the raw `sys_exit` is for.
+    /// Syscall bitmap of the raw `sys_exit` is for.
     pub(crate) raw_exit: SyscallBitmap,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
     pub(crate) open_gate: u32,

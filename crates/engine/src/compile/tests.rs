@@ -1,14 +1,14 @@
 //! Rule text in, map contents out.
 
-use audit::plan::hook::{EngineKind, Kernel};
-use audit::plan::list::RuleList;
-use audit::rule::{Host, parse_file};
+use audit::plan::hook::{EngineKind, KernelFeatures};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{RuleHost, parse_file};
 
 use super::*;
 
 struct Nobody;
 
-impl Host for Nobody {
+impl RuleHost for Nobody {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -31,7 +31,10 @@ fn compiled(rules: &str) -> CompiledPlan {
     assert!(list.load(0, lines).is_empty());
     let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
     assert!(plan.unsupported.is_empty(), "{:?}", plan.unsupported);
-    compile(&plan, Sides::of(&plan, EngineKind::Tracepoint, Kernel::NEW))
+    compile(
+        &plan,
+        HookSelection::of(&plan, EngineKind::Tracepoint, KernelFeatures::NEW),
+    )
 }
 
 #[test]
@@ -42,7 +45,10 @@ fn what_denies_is_marked() {
     list.load(0, parse_file(text.as_bytes(), &Nobody).0);
     let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
     plan.deny(&["deny".into()]);
-    let compiled = compile(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::NEW));
+    let compiled = compile(
+        &plan,
+        HookSelection::of(&plan, EngineKind::Fentry, KernelFeatures::NEW),
+    );
     let (openat, close) = (
         compiled.of(Arch::X86_64, "openat").unwrap(),
         compiled.of(Arch::X86_64, "close").unwrap(),
@@ -56,7 +62,12 @@ fn what_denies_is_marked() {
     );
     let no_watch = compiled.verdict(openat.tests_unwatched, all);
     assert_eq!(no_watch, Some(abi::RECORD | 1));
-    assert!(compiled.denies && compiled.hooks.contains(&Hook::Inner(Inner::DenyOpen)));
+    assert!(
+        compiled.denies
+            && compiled
+                .hooks
+                .contains(&Hook::InternalHook(InternalHook::DenyOpen))
+    );
 }
 
 impl CompiledPlan {
@@ -176,7 +187,7 @@ fn without_a_hit_the_rules_that_need_one_are_left_out() {
         compiled.verdict(openat.tests_unwatched, |_| true),
         Some(abi::RECORD | 2)
     );
-    // ReadOnlyOpens and writes are both looked at; an open asks for no change of attributes.
+    // Reads and writes are both looked at; an open asks for no change of attributes.
     assert_eq!(u32::from(openat.watch_perm), 2 | 4);
     // chmod is in class `a`: only the first watch is about it, and no access mode is compared.
     let chmod = compiled.of(Arch::X86_64, "chmod").unwrap();

@@ -1,7 +1,7 @@
 //! Watched paths, as the kernel side compares them: by the inode behind them now, and by a keyed hash
 //! of their text.
 //!
-//! The hash is the one of `bpf/watch.bpf.h`: component by component from the root, so that the kernel
+//! The hash is the one of `bpf/lib/watch.bpf.h`: component by component from the root, so that the kernel
 //! side can build it from directory entries and from names alike.
 
 use std::collections::{BTreeSet, HashMap};
@@ -21,14 +21,14 @@ pub(crate) struct Watches {
     pub(crate) inodes: Vec<(WireInodeKey, WireInodeWatch)>,
     /// Hashes of watched paths and of their other spellings, with the number of the watch.
     pub(crate) names: Vec<(u64, u32)>,
-    /// Where an inode or a name may be that of a watch; see `bpf/glance.bpf.h`.
+    /// Where an inode or a name may be that of a watch; see `bpf/lib/watch_prefilter.bpf.h`.
     pub(crate) prefilter: WatchPrefilter,
 }
 
 /// Words of a table of [`WatchPrefilter`].
 pub(crate) const WORDS: usize = 1024;
 
-/// One bit for each bit that a watch has.
+/// The bits of all watches.
 #[derive(Debug)]
 pub(crate) struct WatchPrefilter {
     pub(crate) inodes: [u64; WORDS],

@@ -1,7 +1,7 @@
 //! PATH items of a call: the objects that the kernel side saw, in the roles and the order in which the
 //! kernel's audit lists them.
 
-use audit::event::{Inode, Item, NameSource, NameType, parent_name};
+use audit::event::{Inode, NameSource, NameType, PathItem, parent_name};
 use audit::ids::Dev;
 use smallvec::SmallVec;
 
@@ -30,7 +30,7 @@ impl<'a> ItemContext<'a> {
     ///
     /// # Source
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
-    pub(crate) fn items(&self, objects: &[DecodedObject<'a>]) -> SmallVec<[Item<'a>; 5]> {
+    pub(crate) fn items(&self, objects: &[DecodedObject<'a>]) -> SmallVec<[PathItem<'a>; 5]> {
         let mut items = SmallVec::new();
         if objects.iter().any(is_from_internal_hook) {
             items.extend(
@@ -77,7 +77,7 @@ impl<'a> ItemContext<'a> {
         &self,
         object: &DecodedObject<'a>,
         objects: &[DecodedObject<'a>],
-    ) -> Option<Item<'a>> {
+    ) -> Option<PathItem<'a>> {
         let wire = object.wire;
         if is_excluded(object) {
             return excluded_item(object);
@@ -94,7 +94,7 @@ impl<'a> ItemContext<'a> {
             abi::NAMETYPE_CREATE => (named.name, NameType::Create),
             _ => (named.name, NameType::Unknown),
         };
-        Some(Item {
+        Some(PathItem {
             name,
             source: source(named),
             inode: (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode)),
@@ -104,10 +104,10 @@ impl<'a> ItemContext<'a> {
     }
 
     /// The directory of an object that the call makes or removes.
-    fn parent_item(&self, object: &DecodedObject<'a>) -> Option<Item<'a>> {
+    fn parent_item(&self, object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
         let name = object.name?;
         let known = object.wire.flags & abi::OBJECT_PARENT != 0;
-        Some(Item {
+        Some(PathItem {
             name: Some(parent_name(name, self.cwd)),
             source: source(object),
             inode: known.then(|| inode(&object.wire.parent)),
@@ -116,7 +116,7 @@ impl<'a> ItemContext<'a> {
         })
     }
 
-    fn used(&self, object: &DecodedObject<'a>, items: &mut SmallVec<[Item<'a>; 5]>) {
+    fn used(&self, object: &DecodedObject<'a>, items: &mut SmallVec<[PathItem<'a>; 5]>) {
         let wire = object.wire;
         if is_excluded(object) {
             items.extend(excluded_item(object));
@@ -125,7 +125,7 @@ impl<'a> ItemContext<'a> {
         let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
         let done = self.head.success != 0;
         match wire.lookup {
-            abi::LOOKUP_FD => items.extend(facts.map(|facts| Item {
+            abi::LOOKUP_FD => items.extend(facts.map(|facts| PathItem {
                 name: None,
                 source: NameSource::Kernel,
                 inode: Some(facts),
@@ -144,7 +144,7 @@ impl<'a> ItemContext<'a> {
                     // The interpreter of a script is its first argument, as the script spelt it.
                     let interpreter = self.argv.split(|&byte| byte == 0).next();
                     items.extend(item(&named, NameType::Normal, None));
-                    items.extend(interpreter.map(|name| Item {
+                    items.extend(interpreter.map(|name| PathItem {
                         name: Some(name),
                         source: NameSource::Kernel,
                         inode: facts,
@@ -186,7 +186,7 @@ fn is_excluded(object: &DecodedObject<'_>) -> bool {
 }
 
 /// What the kernel's audit lists of such an object: the name that the call gave, if it gave one of its own.
-fn excluded_item<'a>(object: &DecodedObject<'a>) -> Option<Item<'a>> {
+fn excluded_item<'a>(object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
     item(object, NameType::Unknown, None)
 }
 
@@ -210,8 +210,8 @@ fn item<'a>(
     object: &DecodedObject<'a>,
     nametype: NameType,
     inode: Option<Inode>,
-) -> Option<Item<'a>> {
-    Some(Item {
+) -> Option<PathItem<'a>> {
+    Some(PathItem {
         name: Some(object.name?),
         source: source(object),
         inode,

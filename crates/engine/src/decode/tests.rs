@@ -9,7 +9,7 @@ use audit::event::NameType;
 fn context(keys: &RuleKeys) -> EventContext<'_> {
     EventContext {
         keys,
-        time: Time { sec: 1, milli: 2 },
+        time: Timestamp { sec: 1, milli: 2 },
         serial: Serial::FIRST,
     }
 }
@@ -149,7 +149,7 @@ fn objects_lie_where_the_kernel_reached_them() {
 #[test]
 fn who_stands_behind_a_task_is_behind_all_else() {
     let mut sample = Sample::new();
-    assert!(sample.decoded(|event| event.background.is_none()));
+    assert!(sample.decoded(|event| event.task_context.is_none()));
     sample
         .tail
         .extend_from_slice(b"init\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -157,7 +157,7 @@ fn who_stands_behind_a_task_is_behind_all_else() {
         .tail
         .extend_from_slice(b"web.service\0system.slice\0");
     sample.decoded(|event| {
-        let background = event.background.unwrap();
+        let background = event.task_context.unwrap();
         assert_eq!(background.parent_comm, b"init");
         assert_eq!(background.cgroup, b"/system.slice/web.service");
     });
@@ -257,7 +257,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
     detail.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
     sample.tail.extend_from_slice(detail.as_bytes());
     sample.head.aux_count = 1;
-    let time = Time {
+    let time = Timestamp {
         sec: 1_700_000_000,
         milli: 42,
     };
@@ -265,7 +265,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
         assert_eq!((event.time, event.serial), (time, Serial(7)));
         assert_eq!((event.exit, event.key), (None, None));
         assert!(
-            event.details.is_empty(),
+            event.aux_records.is_empty(),
             "the record itself comes elsewhere"
         );
     });

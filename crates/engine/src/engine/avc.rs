@@ -2,7 +2,7 @@
 //! makes of that.
 
 use audit::ids::{Arch, Syscall};
-use audit::plan::Call;
+use audit::plan::SyscallId;
 use libbpf_rs::MapCore as _;
 
 use super::Engine;
@@ -27,7 +27,7 @@ impl<'s> Engine<'s> {
         // In the order of `enum wire_abi`.
         let calls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
             let numbers = (0..abi::SYSCALLS).map(Syscall);
-            numbers.map(move |syscall| Call { arch, syscall })
+            numbers.map(move |syscall| SyscallId { arch, syscall })
         });
         let shapes: Vec<[WireShape; abi::OBJECTS]> = calls.map(objects::wire_shapes).collect();
         let own = &self.objects.first().maps;

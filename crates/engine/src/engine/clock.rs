@@ -22,7 +22,7 @@ impl Engine<'_> {
         Ok(TickClock::new(self.read_clock()?, tick))
     }
 
-    /// This last_reading in ticks and on the wall.
+    /// The last reading in ticks and on the wall.
     ///
     /// # Errors
     /// [`EngineError::Machine`] when the kernel's clocks cannot be read.

@@ -25,7 +25,7 @@ use crate::skeleton::types;
 
 /// What names of links begin with that hold a program of the guard.
 const GUARD: &str = "guard-";
-/// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard.bpf.h`, without the last byte.
+/// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard/guarded.bpf.h`, without the last byte.
 const NAME_BYTES: usize = 63;
 
 impl<'s> Engine<'s> {

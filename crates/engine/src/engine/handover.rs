@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Sides};
+use audit::plan::hook::{EngineKind, HookSelection};
 
 use super::Engine;
 use crate::abi;
@@ -59,7 +59,7 @@ impl<'s> Engine<'s> {
         })?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let mut sides = Sides::of(&Plan::default(), kind, kernel);
+        let mut sides = HookSelection::of(&Plan::default(), kind, kernel);
         sides.raw_enter = fixed.raw_enter != 0;
         sides.raw_exit = fixed.raw_exit != 0;
         let mut engine = Self::from_objects(objects, kind, sides, Arc::clone(checkpoint))?;

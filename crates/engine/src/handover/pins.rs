@@ -23,7 +23,7 @@ pub struct PinDirectory(Arc<LockedDirectory>);
 #[derive(Debug)]
 struct LockedDirectory {
     path: PathBuf,
-    /// AttachedLink for as long as the directory is used, and let go by the kernel however the process ends.
+    /// Held for as long as the directory is used, and let go by the kernel however the process ends.
     lock: Flock<File>,
 }
 
@@ -237,7 +237,7 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
 
 /// Name of the checkpoint, which is given when all others are, and taken away before them.
 pub(crate) const HEADER: &str = "header";
-/// What names of links, and of the programs that are copies, begin with; behind it comes the attach_point.
+/// What names of links, and of the programs that are copies, begin with; behind it comes the attach point.
 pub(crate) const LINK: &str = "link-";
 pub(crate) const COPY: &str = "copy-";
 /// What names of maps begin with.

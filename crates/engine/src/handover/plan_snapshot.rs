@@ -40,7 +40,7 @@ impl PlanSnapshot {
         Ok(map)
     }
 
-    /// ReadOnlyOpens it from such a map.
+    /// Reads it from such a map.
     ///
     /// # Errors
     /// When it is none.

@@ -1,10 +1,10 @@
-//! From hooks to attach_points: one program at one target in the kernel. What two sets of rules both need is the same
-//! attach_point, and stays attached when one takes the target of the other.
+//! From hooks to attach points: one program at one target in the kernel. What two sets of rules both need is the same
+//! attach point, and stays attached when one takes the target of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
-use audit::plan::Call;
+use audit::plan::SyscallId;
 use audit::plan::function::{candidates, shared_with};
 use audit::plan::hook::{Hook, tracepoint_name};
 use audit::table;
@@ -45,7 +45,7 @@ pub(crate) enum AttachTarget {
     Tracepoint(u64),
 }
 
-/// RawTracepoint tracepoints that programs are on.
+/// Raw tracepoints that programs are on.
 const RAW_TRACEPOINTS: [&str; 6] = [
     "sys_exit",
     "sys_enter",
@@ -71,7 +71,7 @@ impl Display for AttachPoint {
 }
 
 impl AttachPoint {
-    /// The attach_point of such a name.
+    /// The attach point of such a name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut words = name.split('-');
         let program = Program::from_name(words.next()?)?;
@@ -104,7 +104,7 @@ pub(crate) struct AttachPoints {
 }
 
 impl AttachPoints {
-    /// Finds the attach_points of hooks.
+    /// Finds the attach points of hooks.
     ///
     /// # Errors
     /// When tracefs cannot be read, or the kernel has no functions for calls.
@@ -171,7 +171,7 @@ impl<'k> AttachPointFinder<'k> {
         }
     }
 
-    /// The attach_points of a hook; none when this kernel has not what it is on.
+    /// The attach points of a hook; none when this kernel has not what it is on.
     fn find(&self, hook: Hook) -> Result<Vec<AttachPoint>, EngineError> {
         let raw = |program, name| {
             Ok(vec![AttachPoint {
@@ -216,7 +216,7 @@ impl<'k> AttachPointFinder<'k> {
                 self.uring_operation(Program::StubUringExit, FunctionSide::Exit, name)
             }
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
-            Hook::Inner(inner) => Ok(own(Program::from_internal_hook(inner))),
+            Hook::InternalHook(inner) => Ok(own(Program::from_internal_hook(inner))),
             Hook::Fork => Ok(own(Program::TaskFork)),
         }
     }
@@ -226,7 +226,7 @@ impl<'k> AttachPointFinder<'k> {
         &self,
         program: Program,
         side: &str,
-        call: Call,
+        call: SyscallId,
     ) -> Result<Vec<AttachPoint>, EngineError> {
         let tracefs = self
             .tracefs
@@ -245,7 +245,7 @@ impl<'k> AttachPointFinder<'k> {
     /// The functions that do the work of a call.
     fn syscall(
         &self,
-        call: Call,
+        call: SyscallId,
         side: FunctionSide,
         stub: impl Fn(FunctionKind) -> Program,
     ) -> Result<Vec<AttachPoint>, EngineError> {

@@ -16,7 +16,7 @@ pub(crate) struct Function {
     pub(crate) kind: FunctionKind,
 }
 
-/// The types of functions that stubs are for; see `bpf/syscall.bpf.c` and `bpf/uring.bpf.h`.
+/// The types of functions that stubs are for; see `bpf/hooks/stub.bpf.h` and `bpf/hooks/uring.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FunctionKind {
     /// As `__x64_sys_close`.
@@ -54,7 +54,7 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// ReadOnlyOpens the kernel's types, and shows each function's name on the way; nothing when it has not the
+    /// Reads the kernel's types, and shows each function's name on the way; nothing when it has not the
     /// functions that the stubs are made for.
     pub(crate) fn read(kernel: &Btf<'_>, mut visit: impl FnMut(&OsStr)) -> Option<Self> {
         let example = |name| kernel.type_by_name(name).and_then(proto);

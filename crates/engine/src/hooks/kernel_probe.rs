@@ -6,8 +6,8 @@ use std::fs;
 use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 
-use audit::plan::hook::Kernel;
-use audit::plan::inner::Inner;
+use audit::plan::hook::KernelFeatures;
+use audit::plan::inner::InternalHook;
 use nix::errno::Errno;
 
 use crate::hooks::kernel_functions::Functions;
@@ -19,7 +19,7 @@ use crate::sys::tracefs::Tracefs;
 #[derive(Debug)]
 pub struct KernelProbe {
     /// What it shows beside the calls themselves.
-    pub kernel: Kernel,
+    pub kernel: KernelFeatures,
     /// Nothing when it has not those that the stubs are made for.
     pub(crate) functions: Option<Functions>,
     /// What has a place here of what keeps others from what audits.
@@ -38,18 +38,18 @@ impl KernelProbe {
         let of_guards = Program::GUARDS
             .iter()
             .filter_map(|guard| guard.required_function());
-        let inner = Inner::ALL.iter().map(|inner| inner.function());
+        let inner = InternalHook::ALL.iter().map(|inner| inner.function());
         let wanted: HashSet<&str> = inner.chain(of_guards).collect();
         let mut found: HashSet<&str> = HashSet::new();
         let functions = Functions::read(&btf, |name| {
             found.extend(name.to_str().and_then(|name| wanted.get(name)));
         });
-        let has = |inner: &Inner| found.contains(inner.function());
-        let kernel = Kernel {
+        let has = |inner: &InternalHook| found.contains(inner.function());
+        let kernel = KernelFeatures {
             exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
             early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
-            inner: Inner::ALL.iter().copied().filter(has).collect(),
+            inner: InternalHook::ALL.iter().copied().filter(has).collect(),
             uring: true,
         };
         let is_available = |guard: &Program| {

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use audit::plan::filesystem::{Filesystems, LeftOut};
+use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 
 use crate::abi;
 use crate::compile::ReadOnlyOpens;
@@ -12,14 +12,14 @@ use crate::compile::watches::{WORDS, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
-/// Directories that can be guarded: `GUARD_DIRS` of `bpf/guard.bpf.h`.
+/// Directories that can be guarded: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
 pub(crate) const GUARD_SLOTS: usize = 8;
 
 /// The words. The programs read and write them at any time: each is read and written as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Globals(NonNull<types::bss>);
 
-/// ReadOnlyOpens or writes one member as a whole.
+/// Reads or writes one member as a whole.
 macro_rules! word {
     ($data:expr, $member:ident) => {{
         // SAFETY: the struct is mapped for as long as the skeleton lives, which outlives its engine; this
@@ -67,7 +67,7 @@ impl Globals {
         NonNull::new(word!(self, tlg_waiting))
     }
 
-    /// The fast_path that are in force.
+    /// The fast-path words in use.
     pub(crate) fn fast_path(self) -> FastPath {
         FastPath {
             raw_enter: read!(self, tlg_raw_enter),
@@ -89,7 +89,7 @@ impl Globals {
         Epoch(u16::try_from(read!(self, tlg_epoch)).unwrap_or_default())
     }
 
-    /// Writes the fast_path; each of them alone may be seen before the others.
+    /// Writes the fast-path words; each of them alone may be seen before the others.
     pub(crate) fn set_fast_path(self, fast_path: &FastPath) {
         write!(self, tlg_raw_enter, fast_path.raw_enter);
         write!(self, tlg_raw_exit, fast_path.raw_exit);
@@ -126,21 +126,21 @@ impl Globals {
     }
 
     /// Writes which file systems are left out, into the half of a plan that is not in force.
-    pub(crate) fn set_excluded_filesystems(self, epoch: Epoch, left_out: &[LeftOut]) {
+    pub(crate) fn set_excluded_filesystems(self, epoch: Epoch, left_out: &[FstypeCondition]) {
         let half = usize::from(epoch.half());
         let counts = word!(self, tlg_fs_excluded_count).cast::<u32>();
         // SAFETY: there are two halves; see `word`.
         let count_at = unsafe { counts.add(half) };
-        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; Filesystems::MOST]>();
+        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; FilesystemList::MOST]>();
         // SAFETY: as above.
         let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
-        let some = left_out.iter().take(Filesystems::MOST);
+        let some = left_out.iter().take(FilesystemList::MOST);
         let mut count = 0;
         for (at, left_out) in some.enumerate() {
             // SAFETY: a half has room for so many; see `word`.
             let at = unsafe { first.add(at) };
             // SAFETY: as above, and no plan in force uses this half.
-            unsafe { at.write_volatile([left_out.magic, left_out.all_others.into()]) };
+            unsafe { at.write_volatile([left_out.magic, left_out.negated.into()]) };
             count += 1;
         }
         // SAFETY: as above.

@@ -1,6 +1,6 @@
 //! The maps that hold the plan: how large they are, and what is put into them.
 //!
-//! Two plans have capacity, each in a half of its own; see `bpf/plan.bpf.h`. The maps cannot grow: they are
+//! Two plans have room, each in a half of its own; see `bpf/lib/plan.bpf.h`. The maps cannot grow: they are
 //! made larger than the first plan needs.
 
 use std::collections::HashSet;
@@ -127,7 +127,7 @@ pub(crate) enum HookCoverage {
 }
 
 /// Calls that can be under way at once with what hooks inside the kernel saw of them: `STATE_SLOTS` of
-/// `bpf/seen.bpf.h`.
+/// `bpf/lib/syscall_state.bpf.h`.
 const STATE_SLOTS: u32 = 1024;
 
 const fn two_halves(half: u32) -> u32 {

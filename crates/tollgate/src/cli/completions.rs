@@ -57,7 +57,7 @@ mod tests {
             for word in ["explain", "auditd-conf", "augenrules"] {
                 assert!(text.contains_str(word), "{shell}: {word}");
             }
-            assert!(!text.contains_str(crate::launch::COMMAND), "{shell}");
+            assert!(!text.contains_str(crate::helper::COMMAND), "{shell}");
         }
     }
 }

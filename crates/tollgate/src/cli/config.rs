@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Overflow, Settings};
+use audit::conf::auditd::{OverflowAction, Settings};
 use audit::conf::plugin::{Plugin, Program};
 use audit::rule::Severity;
 use bstr::ByteSlice as _;
 
+use crate::config::{self, plugins};
 use crate::messages::SourceText;
 use crate::messages::{self, Exit};
-use crate::{config, dispatch};
 
 /// Arguments of `tollgate config`.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             said(&read.file, "")?;
             read.file
         } else if is_of_plugin(path) {
-            let read = dispatch::read(path)?;
+            let read = plugins::read(path)?;
             said(&read.file, &plugin(&read.settings))?;
             read.file
         } else {
@@ -90,7 +90,7 @@ fn installed() -> Vec<PathBuf> {
         }
         files.push(auditd);
     }
-    files.extend(dispatch::files(&settings));
+    files.extend(plugins::files(&settings));
     files.extend(Some(PathBuf::from(config::TOLLGATE_TOML)).filter(|path| config::exists(path)));
     files
 }
@@ -123,11 +123,11 @@ fn log(settings: &Settings) -> String {
         text.push_str(&idle.join(", "));
     }
     let overflow = match overflow_action {
-        Overflow::Ignore => "ignore",
-        Overflow::Syslog => "syslog",
-        Overflow::Suspend => "suspend",
-        Overflow::Single => "single",
-        Overflow::Halt => "halt",
+        OverflowAction::Ignore => "ignore",
+        OverflowAction::Syslog => "syslog",
+        OverflowAction::Suspend => "suspend",
+        OverflowAction::Single => "single",
+        OverflowAction::Halt => "halt",
     };
     text + &format!(
         "; plugins: q_depth {q_depth}, overflow_action {overflow}, max_restarts {max_restarts}, \

@@ -12,13 +12,15 @@ use nix::unistd::setsid;
 
 use crate::config;
 use crate::config::TollgateToml;
+use crate::config::capture::Means;
 use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting};
 use crate::control;
-use crate::daemon::{self, Control, LogSource, Means, RuleSource, Settings, Survival};
+use crate::daemon::{self, Control, LogSource, RuleSource, Settings};
 use crate::messages::{self, Exit, warn};
+use crate::pipeline::handover::{PINS, Survival};
 use crate::rule_files;
-use crate::sink::Accounts;
-use crate::sink::terminal::{Interpret, Terminal};
+use crate::sinks::Accounts;
+use crate::sinks::console::{Interpret, Terminal};
 
 /// Arguments of `tollgate daemon`.
 #[derive(Clone, Debug, clap::Args)]
@@ -239,7 +241,7 @@ fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> Survival
         (None, Some(PinsSetting::Directory(path))) => Survival::At(path),
         (None, Some(PinsSetting::Enabled(false))) => Survival::No,
         (None, None) if log.is_plain() => Survival::No,
-        (None, _) => Survival::IfPossible(daemon::PINS.into()),
+        (None, _) => Survival::IfPossible(PINS.into()),
     }
 }
 

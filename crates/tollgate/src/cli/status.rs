@@ -235,8 +235,8 @@ fn time(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::rule::Text;
     use crate::control::wire::{Confinement, Settings};
+    use crate::json_bytes::JsonBytes;
 
     #[test]
     fn every_fact_has_a_line() {
@@ -254,8 +254,8 @@ mod tests {
             denying: 1,
             hooks: vec!["syscalls:sys_exit_rmdir".into()],
             absent: vec!["uselib".into()],
-            log: Text::new(b"/var/log/\x1b[m"),
-            pins: Some(Text::new(b"/p")),
+            log: JsonBytes::new(b"/var/log/\x1b[m"),
+            pins: Some(JsonBytes::new(b"/p")),
             confinement: Confinement {
                 capabilities: vec!["bpf".into(), "chown".into()],
                 bounding: true,
@@ -273,7 +273,7 @@ mod tests {
             },
             by_rule: vec![
                 RuleCounts {
-                    rule: Text::new(b"-a always,exit -S rmdir"),
+                    rule: JsonBytes::new(b"-a always,exit -S rmdir"),
                     matched: 4,
                     lost: [("ring full".to_owned(), 2)].into(),
                 },

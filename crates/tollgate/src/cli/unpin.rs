@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::ensure;
 use engine::{PinDirectory, PinnedState, read_lock_note};
 
-use crate::daemon::PINS;
 use crate::messages::{Exit, info};
+use crate::pipeline::handover::PINS;
 
 /// Arguments of `tollgate unpin`.
 #[derive(Debug, clap::Args)]

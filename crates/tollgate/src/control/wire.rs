@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use anyhow::{Context as _, ensure};
-use audit::rule::{Command, Place};
+use audit::rule::{Command, Insertion};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::rule::{RuleForm, Text};
+use super::rule::RuleForm;
+use crate::json_bytes::JsonBytes;
 
 /// Version of the protocol. It changes when a request or an answer comes to mean something else.
 pub(crate) const VERSION: u32 = 1;
@@ -43,9 +44,12 @@ pub(crate) enum Request {
         forgive_from: Option<usize>,
     },
     /// Write a record of a user's message.
-    Message(Text),
+    Message(JsonBytes),
     /// Let the watches of a directory hold for what is mounted in it.
-    Equivalent { mount: Text, subtree: Text },
+    Equivalent {
+        mount: JsonBytes,
+        subtree: JsonBytes,
+    },
     /// Look again at what watches lead to.
     Trim,
     /// Count lost events from zero.
@@ -67,7 +71,7 @@ pub(crate) enum Step {
     /// Delete the equal rule.
     Delete(RuleForm),
     /// Delete all rules, or those whose keys contain this.
-    DeleteAll(Option<Text>),
+    DeleteAll(Option<JsonBytes>),
     /// 0 record nothing, 1 record, 2 record and change no more.
     Enabled(u8),
     /// 0 silent, 1 printk, 2 panic.
@@ -84,12 +88,12 @@ impl Step {
     /// What a command is to the daemon; nothing when it is about reading a file, or for the kernel.
     pub(crate) fn of(command: &Command) -> Option<Self> {
         Some(match command {
-            Command::Add { rule, place } => match place {
-                Place::Tail => Self::Append(RuleForm::new(rule)),
-                Place::Head => Self::Prepend(RuleForm::new(rule)),
+            Command::Add { rule, insertion } => match insertion {
+                Insertion::Append => Self::Append(RuleForm::new(rule)),
+                Insertion::Prepend => Self::Prepend(RuleForm::new(rule)),
             },
             Command::Delete(rule) => Self::Delete(RuleForm::new(rule)),
-            Command::DeleteAll(key) => Self::DeleteAll(key.as_ref().map(|key| Text::new(key))),
+            Command::DeleteAll(key) => Self::DeleteAll(key.as_ref().map(|key| JsonBytes::new(key))),
             Command::Enabled(level) => Self::Enabled(*level),
             Command::Failure(mode) => Self::Failure(*mode),
             Command::Rate(rate) => Self::RateLimit(*rate),
@@ -190,9 +194,9 @@ pub(crate) struct Status {
     /// What this kernel does not have.
     pub(crate) absent: Vec<String>,
     /// Log file.
-    pub(crate) log: Text,
+    pub(crate) log: JsonBytes,
     /// Where what audits is pinned for the next daemon.
-    pub(crate) pins: Option<Text>,
+    pub(crate) pins: Option<JsonBytes>,
     pub(crate) confinement: Confinement,
     pub(crate) counts: Counts,
     /// Of each rule that has chosen something.
@@ -211,7 +215,7 @@ pub(crate) struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RuleCounts {
     /// As `auditctl -l` lists it.
-    pub(crate) rule: Text,
+    pub(crate) rule: JsonBytes,
     pub(crate) matched: u64,
     /// Lost, by reason; the others are in the log, or on their way to it.
     pub(crate) lost: BTreeMap<String, u64>,
@@ -363,12 +367,12 @@ mod tests {
             Request::Change {
                 steps: vec![
                     Step::DeleteAll(None),
-                    Step::DeleteAll(Some(Text::new(b"key"))),
+                    Step::DeleteAll(Some(JsonBytes::new(b"key"))),
                     Step::Enabled(2),
                 ],
                 forgive_from: Some(1),
             },
-            Request::Message(Text::new(b"hello \xff")),
+            Request::Message(JsonBytes::new(b"hello \xff")),
             Request::Flush,
         ] {
             let call = Call {

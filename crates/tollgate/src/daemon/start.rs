@@ -1,5 +1,6 @@
 //! Order of start and stop. Everything that can be refused is refused before anything is attached.
 
+mod ready;
 mod rules;
 
 use std::os::fd::AsFd as _;
@@ -10,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::explain::explain;
-use audit::plan::hook::{EngineKind, Kernel};
+use audit::plan::hook::KernelFeatures;
 use bstr::BString;
 use engine::{EngineOptions, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
@@ -23,27 +23,30 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
-use super::change::Author;
-use super::confine::confine;
-use super::kernel::MessageSource;
-use super::live::{Kept, Live};
-use super::losses::Limits;
-use super::means::Means;
-use super::notify::Manager;
-use super::pipeline::{Pipeline, Running, Started};
-use super::summary::{Ready, Rules, Summary};
-use super::survive::{Pinning, Survival};
-use super::tend::{self, LogSource, Tend};
+use crate::config::capture::Means;
 use crate::config::{JsonLogConfig, MetricsAddress};
+use crate::control::change_records::Author;
+use crate::control::rule_store::Rules;
 use crate::control::server::{self, Server};
-use crate::dispatch;
-use crate::launch::Launcher;
+use crate::daemon::confinement::confine;
+use crate::daemon::kernel_audit::MessageSource;
+use crate::daemon::log_controller::{self as tend, LogSource, Tend};
+use crate::daemon::pipeline_handle::{Kept, Live};
+use crate::daemon::systemd::Manager;
+use crate::helper::Launcher;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
-use crate::sink::journal::{Journal, Keep, ThisMachine};
-use crate::sink::json::file::JsonLog;
-use crate::sink::log::directory::Directory;
-use crate::sink::terminal::Terminal;
+use crate::pipeline::handover::{Pinning, Survival};
+use crate::pipeline::log_thread;
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::summary::Summary;
+use crate::pipeline::{Pipeline, Running, Started};
+use crate::sinks::audit_log::{Journal, Keep, ThisMachine};
+use crate::sinks::console::Terminal;
+use crate::sinks::json::log::JsonLog;
+use crate::sinks::log_file::directory::Directory;
+use crate::sinks::plugins;
+use ready::{Ready, price};
 
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
@@ -140,7 +143,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let options = options(settings.means, with_calls);
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
-    let (log_thread, log_orders) = tend::log_orders();
+    let (log_thread, log_orders) = log_thread::log_orders();
     let mut tend = Tend::new(settings.log, &keep, log_thread.clone());
     let log_path = keep.path.clone();
     let confinement = confine(&engines, &opened.writable)?;
@@ -229,7 +232,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 fn tell_start(
     (plan, loaded): &(Plan, Rules),
     started: &Started,
-    kernel: Kernel,
+    kernel: KernelFeatures,
     log: &Path,
     pinned_in: Option<&Path>,
 ) {
@@ -248,7 +251,7 @@ fn tell_start(
     }
     let ready = Ready {
         rules: *loaded,
-        calls: plan.calls.len(),
+        calls: plan.syscalls.len(),
         engine: started.engine.name(),
         attached: &started.attached,
         price: &price(plan, started.engine, kernel),
@@ -388,7 +391,7 @@ fn writable(
     }
     writable.extend(server.and_then(|server| Some(server.path().parent()?.to_owned())));
     if let Some(conf) = &keep.conf {
-        writable.extend(dispatch::socket_directories(conf));
+        writable.extend(plugins::socket_directories(conf));
     }
     Ok(writable)
 }
@@ -462,17 +465,6 @@ fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
             Ok(None)
         }
         Control::IfFree(path) => Server::listen(path).map(Some),
-    }
-}
-
-fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
-    let price = explain(plan, engine, kernel).price;
-    match price.paying_syscall_ns {
-        Some(paying) => format!(
-            "every syscall pays about {} ns, those named about {paying} ns more",
-            price.every_syscall_ns
-        ),
-        None => "syscalls that are not named pay nothing".to_owned(),
     }
 }
 

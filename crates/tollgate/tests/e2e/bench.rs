@@ -97,18 +97,14 @@ pub(crate) fn every_case_runs_and_is_shown() {
     );
     let place = Place::new();
     let before = Machine::look(&place);
-    let (json, html, markdown) = (
-        place.own.join("report.json"),
-        place.own.join("report.html"),
-        place.own.join("report.md"),
-    );
+    let (json, html) = (place.own.join("report.json"), place.own.join("report.html"));
     let output = bench(&place, &["--brief", "--runs", "1"])
         .arg("--json")
         .arg(&json)
         .arg("--html")
         .arg(&html)
-        .arg("--markdown")
-        .arg(&markdown)
+        .arg("--out")
+        .arg(&place.own)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -131,10 +127,11 @@ pub(crate) fn every_case_runs_and_is_shown() {
         }
     }
     assert!(
-        fs::read_to_string(&markdown)
+        fs::read_to_string(place.own.join("report.md"))
             .unwrap()
             .contains("\n## burst\n")
     );
+    assert!(place.own.join("overhead.svg").exists());
     looks_right(&place, &fs::read_to_string(&html).unwrap(), samples);
 }
 
@@ -201,7 +198,8 @@ fn looks_right(place: &Place, html: &str, samples: usize) {
         ("0", "0", "0"),
         "outside, flat, clash"
     );
-    assert_eq!(tables, (CASES.len() + 1).to_string(), "tables");
+    // One for each case, the summary and the goals.
+    assert_eq!(tables, (CASES.len() + 2).to_string(), "tables");
 }
 
 /// Starts a benchmark in a process group of its own, and gives it back when it is at this case, in this state of the kernel's audit.
@@ -276,14 +274,14 @@ pub(crate) fn an_interrupted_one_puts_everything_back() {
 }
 
 /// The process that sees to it that things are put back.
-fn keeper(child: &Child) -> Pid {
+fn restorer(child: &Child) -> Pid {
     let id = child.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-    let keeper = children.split_whitespace().find(|child| {
+    let restorer = children.split_whitespace().find(|child| {
         let words = fs::read(format!("/proc/{child}/cmdline")).unwrap();
-        words.ends_with(b"\0--keep\0")
+        words.ends_with(b"\0--restorer\0")
     });
-    Pid::from_raw(keeper.expect("no process keeps").parse().unwrap())
+    Pid::from_raw(restorer.expect("no restorer").parse().unwrap())
 }
 
 /// Killed with all that it has started, it is followed by a process of another session.
@@ -301,7 +299,7 @@ pub(crate) fn a_killed_one_is_repaired_at_once() {
     });
 }
 
-/// The next start repairs what one has left that was killed with its keeper, and so does `--restore`.
+/// The next start repairs what one has left that was killed with its restorer, and so does `--restore`.
 pub(crate) fn a_killed_one_is_repaired_later() {
     let _lock = Lock::take();
     let place = Place::new();
@@ -312,7 +310,7 @@ pub(crate) fn a_killed_one_is_repaired_later() {
         &["uring", "--brief", "--runs", "1", "--against", "tollgate"],
     ] {
         let mut child = start(&place, &["syscalls"], "1");
-        kill(keeper(&child), Signal::SIGKILL).unwrap();
+        kill(restorer(&child), Signal::SIGKILL).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert_ne!(Machine::look(&place), before, "it was killed too late");

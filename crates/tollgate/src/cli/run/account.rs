@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use trace::RunStats;
 
 use crate::messages::info;
-use crate::sink::outlet::Written;
+use crate::sinks::queue::Written;
 
 /// What became of the events.
 pub(super) struct Account {

@@ -8,16 +8,16 @@ use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
-use crate::control::rule::Text;
+use crate::control::change_records::Author;
+use crate::control::lock_file::{LockFile, Locked};
+use crate::control::rule_store::{self as store, Store};
 use crate::control::server::Server;
-use crate::daemon::change::Author;
-use crate::daemon::live::Live;
-use crate::daemon::locked::{LockFile, Locked};
-use crate::daemon::store::{self, Store};
+use crate::daemon::pipeline_handle::Live;
 use crate::host::Planner;
+use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
 use crate::rule_files;
-use crate::sink::journal::Keep;
+use crate::sinks::audit_log::Keep;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
@@ -66,7 +66,7 @@ pub(super) fn store(
 /// Has the daemon see calls, and keep its log, as the one before it did; says which settings are not taken.
 fn hold(locked: &Locked, settings: &mut Settings, keep: &mut Keep) -> anyhow::Result<()> {
     let mut others = locked.means.others(settings.means);
-    let denies = settings.rules.deny.iter().map(|key| Text::new(key));
+    let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());
     }
@@ -125,7 +125,7 @@ fn load(
         return Ok(false);
     };
     let plan = listing.plan;
-    let (rules, calls) = (plan.rules.len(), plan.calls.len());
+    let (rules, calls) = (plan.rules.len(), plan.syscalls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
     ensure!(plan.records(), "the rule files record nothing");
     store.load(author, (listing.rules, &listing.settings), planner, live)?;
@@ -148,14 +148,14 @@ pub(super) fn tell_denials(plan: &Plan) {
     if denies == 0 {
         return;
     }
-    let undeniable = plan.undeniable();
+    let undeniable_syscalls = plan.undeniable_syscalls();
     info(&format!(
         "calls of {denies} rules are denied when they cannot be recorded{}{}",
-        if undeniable.is_empty() {
+        if undeniable_syscalls.is_empty() {
             ""
         } else {
             ", but for "
         },
-        undeniable.join(", ")
+        undeniable_syscalls.join(", ")
     ));
 }

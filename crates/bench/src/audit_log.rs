@@ -1,0 +1,309 @@
+//! What an audit log holds of a workload, as the stock `ausearch` reads it.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::mem;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context as _, ensure};
+use bstr::ByteSlice as _;
+
+use super::programs::AUSEARCH;
+use super::work_dir::parse_value;
+use super::workload::FILE;
+
+/// The calls to be found: those of one process on one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallFilter {
+    pub(crate) pid: u64,
+    pub(crate) descriptor: u64,
+}
+
+impl CallFilter {
+    /// Those of a loader, as it has printed.
+    ///
+    /// # Errors
+    /// When it has printed something else.
+    pub(crate) fn parse(printed: &str) -> anyhow::Result<Self> {
+        let integer = |name| {
+            let value = format!("{:.0}", parse_value(printed, name)?);
+            value.parse().context("the workload has printed no number")
+        };
+        Ok(Self {
+            pid: integer("pid")?,
+            descriptor: integer("descriptor")?,
+        })
+    }
+}
+
+/// How many of them there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogMatches {
+    /// Events of opens that returned the descriptor.
+    pub(crate) opens: u64,
+    /// Events of closes of the descriptor.
+    pub(crate) closes: u64,
+    /// `PATH` records with the name of the file that is opened.
+    pub(crate) names: u64,
+    /// Events whose time and serial an event before had.
+    pub(crate) repeated: u64,
+    /// Events of any process: with the above, those of starting the workload, and of others.
+    pub(crate) events: u64,
+}
+
+/// Events that `ausearch` is given at once. It keeps every event open for two seconds of the log's
+/// time and looks through all of them for each line: a hundred thousand events of one second take
+/// version 3.0.9 minutes.
+const EVENTS_PER_SEARCH: usize = 2000;
+
+impl LogMatches {
+    /// Reads a log with `ausearch`, part by part; a part is written to `scratch` meanwhile.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or `ausearch` cannot be run or finds nothing.
+    pub(crate) fn from_log(log: &Path, scratch: &Path, filter: CallFilter) -> anyhow::Result<Self> {
+        let log = File::open(log).context("cannot open the log")?;
+        let mut lines = BufReader::with_capacity(1 << 20, log);
+        let mut search = Search::new(filter);
+        let mut carried = Vec::new();
+        loop {
+            let next_part = next_part(&mut lines, &mut carried, EVENTS_PER_SEARCH)
+                .context("cannot read the log")?;
+            if next_part.is_empty() {
+                return Ok(search.found);
+            }
+            fs::write(scratch, &next_part).context("cannot write a part of the log")?;
+            let output = AUSEARCH
+                .command()?
+                .arg("-if")
+                .arg(scratch)
+                .arg("--raw")
+                .stdin(Stdio::null())
+                .output()
+                .context("cannot run `ausearch`")?;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            ensure!(
+                output.status.success(),
+                "`ausearch --raw` {}: {errors}",
+                output.status
+            );
+            for line in output.stdout.split(|&byte| byte == b'\n') {
+                search.scan_line(line);
+            }
+        }
+    }
+}
+
+/// The next lines of a log, up to the first record of the event after `events` others; that line
+/// is carried to the next call.
+fn next_part(
+    lines: &mut impl BufRead,
+    carried: &mut Vec<u8>,
+    events: usize,
+) -> io::Result<Vec<u8>> {
+    let mut next_part = mem::take(carried);
+    let mut begun = usize::from(!next_part.is_empty());
+    while lines.read_until(b'\n', carried)? != 0 {
+        if carried.starts_with(SYSCALL) {
+            if begun == events {
+                return Ok(next_part);
+            }
+            begun += 1;
+        }
+        next_part.append(carried);
+    }
+    Ok(next_part)
+}
+
+/// How the records begin that count.
+const SYSCALL: &[u8] = b"type=SYSCALL ";
+const PATH: &[u8] = b"type=PATH ";
+const LOST: &[u8] = b"type=DAEMON_ERR ";
+
+/// A search that goes on from part to part.
+#[derive(Debug)]
+struct Search {
+    pid: String,
+    returned: String,
+    closed: String,
+    name: String,
+    /// `msg=audit(TIME:SERIAL):` is the same in all records of an event, and in no other event.
+    identities: HashSet<String>,
+    found: LogMatches,
+}
+
+impl Search {
+    fn new(filter: CallFilter) -> Self {
+        Self {
+            pid: format!("pid={}", filter.pid),
+            returned: format!("exit={}", filter.descriptor),
+            closed: format!("a0={:x}", filter.descriptor),
+            name: format!("name=\"{FILE}\""),
+            identities: HashSet::new(),
+            found: LogMatches::default(),
+        }
+    }
+
+    fn scan_line(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let has = |filter: &str| text.split_ascii_whitespace().any(|field| field == filter);
+        if line.starts_with(PATH) {
+            self.found.names += u64::from(has(&self.name));
+        }
+        if !line.starts_with(SYSCALL) {
+            return;
+        }
+        self.found.events += 1;
+        let identity = text.split_ascii_whitespace().nth(1).unwrap_or_default();
+        self.found.repeated += u64::from(!self.identities.insert(identity.to_owned()));
+        if !has(&self.pid) {
+            return;
+        }
+        // Numbers of x86-64.
+        if has("syscall=257") && has(&self.returned) {
+            self.found.opens += 1;
+        } else if has("syscall=3") && has(&self.closed) {
+            self.found.closes += 1;
+        }
+    }
+}
+
+/// What a log holds that is too long for `ausearch`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogCounts {
+    /// Events of calls, of any process.
+    pub(crate) events: u64,
+    /// Of them, the calls that were to be found.
+    pub(crate) found: u64,
+    /// Lost events that it tells of.
+    pub(crate) reported_lost: u64,
+}
+
+impl LogCounts {
+    /// Counts what is in a log.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn from_log(log: &Path, filter: &[CallFilter]) -> io::Result<Self> {
+        Self::from_lines(BufReader::with_capacity(1 << 20, File::open(log)?), filter)
+    }
+
+    fn from_lines(mut lines: impl BufRead, filter: &[CallFilter]) -> io::Result<Self> {
+        let calls: Vec<[String; 3]> = filter
+            .iter()
+            .map(|&CallFilter { pid, descriptor }| {
+                [
+                    format!(" pid={pid} "),
+                    format!(" exit={descriptor} "),
+                    format!(" a0={descriptor:x} "),
+                ]
+            })
+            .collect();
+        let mut counts = Self::default();
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? != 0 {
+            let has = |filter: &str| line.contains_str(filter);
+            if line.starts_with(SYSCALL) {
+                counts.events += 1;
+                let is_wanted = |[pid, returned, closed]: &[String; 3]| {
+                    // Numbers of x86-64.
+                    has(pid)
+                        && (has(" syscall=257 ") && has(returned)
+                            || has(" syscall=3 ") && has(closed))
+                };
+                counts.found += u64::from(calls.iter().any(is_wanted));
+            } else if line.starts_with(LOST) {
+                counts.reported_lost += parse_lost(&line).unwrap_or(0);
+            }
+            line.clear();
+        }
+        Ok(counts)
+    }
+}
+
+/// The number in a record of events that the log lacks.
+fn parse_lost(line: &[u8]) -> Option<u64> {
+    let (_, rest) = line.split_once_str(" op=lost-events lost=")?;
+    let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
+    digits.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+type=SYSCALL msg=audit(1.5:1): arch=c000003e syscall=257 success=yes exit=35 a0=ffffff9c ppid=7 pid=70 comm=\"x\"
+type=CWD msg=audit(1.5:1): cwd=\"/\"
+type=PATH msg=audit(1.5:1): item=0 name=\"file1\" inode=3
+type=SYSCALL msg=audit(1.5:2): arch=c000003e syscall=3 success=yes exit=0 a0=23 ppid=7 pid=70 comm=\"x\"
+type=SYSCALL msg=audit(1.5:3): arch=c000003e syscall=3 success=yes exit=0 a0=3 ppid=7 pid=70 comm=\"x\"
+type=SYSCALL msg=audit(1.5:4): arch=c000003e syscall=257 success=yes exit=3 a0=ffffff9c ppid=7 pid=70 comm=\"x\"
+type=PATH msg=audit(1.5:4): item=0 name=\"/lib/file1\" inode=3
+type=SYSCALL msg=audit(1.5:5): arch=c000003e syscall=3 success=yes exit=0 a0=23 ppid=70 pid=71 comm=\"x\"
+type=SYSCALL msg=audit(1.5:5): arch=c000003e syscall=3 success=yes exit=0 a0=23 ppid=7 pid=700 comm=\"x\"
+";
+
+    #[test]
+    fn only_the_measured_calls_count() {
+        let filter = CallFilter {
+            pid: 70,
+            descriptor: 35,
+        };
+        let mut search = Search::new(filter);
+        for line in LOG.lines() {
+            search.scan_line(line.as_bytes());
+        }
+        assert_eq!(
+            search.found,
+            LogMatches {
+                opens: 1,
+                closes: 1,
+                names: 1,
+                repeated: 1,
+                events: 6,
+            }
+        );
+    }
+
+    #[test]
+    fn a_long_log_is_counted() {
+        let parse_lost =
+            "type=DAEMON_ERR msg=audit(1.5:7): op=lost-events lost=12 reason=\"ring-full\"\n";
+        let log = [LOG, parse_lost, parse_lost].concat();
+        let filter = |pid| CallFilter {
+            pid,
+            descriptor: 35,
+        };
+        let counts = |filter: &[CallFilter]| LogCounts::from_lines(log.as_bytes(), filter).unwrap();
+        let expected = LogCounts {
+            events: 6,
+            found: 2,
+            reported_lost: 24,
+        };
+        assert_eq!(counts(&[filter(70)]), expected);
+        assert_eq!(counts(&[filter(70), filter(700)]).found, 3);
+        assert_eq!(counts(&[]).found, 0);
+    }
+
+    #[test]
+    fn parts_hold_whole_events_and_lose_nothing() {
+        for events in 1..8 {
+            let mut lines = LOG.as_bytes();
+            let mut carried = Vec::new();
+            let mut parts = Vec::new();
+            loop {
+                let next_part = next_part(&mut lines, &mut carried, events).unwrap();
+                if next_part.is_empty() {
+                    break;
+                }
+                assert!(next_part.starts_with(SYSCALL));
+                parts.push(String::from_utf8(next_part).unwrap());
+            }
+            assert_eq!(parts.concat(), LOG);
+            assert_eq!(parts.len(), 6_usize.div_ceil(events), "{events} at once");
+        }
+    }
+}

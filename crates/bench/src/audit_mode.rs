@@ -1,0 +1,477 @@
+//! The states of a machine that are compared, and how each is entered and left.
+//!
+//! Only processes started in a state are in it. `off` and `tollgate` share the rule `-a never,task`,
+//! without which a machine whose kernel audit was once enabled charges every new task for it until it is
+//! booted again, with `-e 0` even more than with `-e 1`. That price is the state `sticky`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use netlink::{AuditSettings, AuditSocket};
+
+use super::daemon::{Daemon, wait_until, wait_until_settled};
+use super::machine::{cpu_time, kauditd_pid, peak_memory, resident_without_ring};
+use super::programs::{AUDITCTL, AUDITD};
+use super::variant::{Destination, Variant};
+use super::work_dir::{WorkDir, output};
+use super::workload;
+
+/// What audits the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuditMode {
+    /// Nothing.
+    Off,
+    /// tollgate.
+    Tollgate,
+    /// The kernel's own audit, with auditd.
+    Kernel,
+    /// Nothing any more: the kernel's audit was enabled and is disabled.
+    KernelDisabled,
+}
+
+impl AuditMode {
+    /// Those that `--against` names, in the order in which they are shown.
+    pub(crate) const SELECTABLE: [Self; 3] = [Self::Off, Self::Tollgate, Self::Kernel];
+
+    /// The word for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Tollgate => "tollgate",
+            Self::Kernel => "kernel",
+            Self::KernelDisabled => "kernel, disabled again",
+        }
+    }
+}
+
+impl FromStr for AuditMode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::SELECTABLE
+            .into_iter()
+            .find(|mode| mode.name() == name)
+            .ok_or_else(|| "it is none of off, kernel, tollgate".to_owned())
+    }
+}
+
+/// What the auditor has done for a workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AuditCost {
+    /// In its own threads, the kernel's for audit among them.
+    pub(crate) cpu: Duration,
+    /// Size of the log.
+    pub(crate) bytes: u64,
+    /// Events, or with the kernel's audit records, that it says it has lost.
+    pub(crate) lost: u64,
+    /// What tollgate counted.
+    pub(crate) event_counts: Option<EventCounts>,
+    /// The most memory that the daemon had.
+    pub(crate) memory_bytes: u64,
+    /// What it had at the end, beside the ring.
+    pub(crate) resident_bytes: u64,
+    /// Events that the plugin was given, when there is one.
+    pub(crate) plugin_events: Option<u64>,
+    /// The line in which tollgate says what it does.
+    pub(crate) startup_line: Option<String>,
+}
+
+/// Events as tollgate has counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventCounts {
+    pub(crate) matched: u64,
+    pub(crate) written: u64,
+    pub(crate) lost: u64,
+}
+
+/// A state that the machine is in.
+#[derive(Debug)]
+pub(crate) struct ActiveMode<'a> {
+    work_dir: &'a WorkDir,
+    auditor: RunningAuditor,
+    destination: Destination,
+    /// CPU time of the auditor before the workload.
+    before: Duration,
+    startup_line: Option<String>,
+}
+
+#[derive(Debug)]
+enum RunningAuditor {
+    None,
+    Tollgate(Daemon),
+    Kernel {
+        auditd: Daemon,
+        kauditd: Option<u32>,
+        /// Records lost before.
+        lost: u32,
+    },
+}
+
+/// Settings under which nothing of the kernel's own stands in its way, as on a server that is set up not
+/// to lose events.
+const AUDIT_SETTINGS: AuditSettings = AuditSettings {
+    enabled: 0,
+    failure: 1,
+    rate_limit: 0,
+    backlog_limit: 8192,
+    backlog_wait_time: 15_000,
+};
+
+/// Brings the machine into the state of a variant.
+///
+/// # Errors
+/// When rules are refused or a daemon does not start.
+pub(crate) fn start<'a>(
+    work_dir: &'a WorkDir,
+    variant: &Variant,
+) -> anyhow::Result<ActiveMode<'a>> {
+    let rule_file = work_dir.work.join("bench.rules");
+    fs::write(&rule_file, &variant.rules)
+        .and_then(|()| fs::set_permissions(&rule_file, fs::Permissions::from_mode(0o640)))
+        .context("cannot write the rules")?;
+    for file in [work_dir.log(), work_dir.plugin_count()] {
+        if file.exists() {
+            fs::remove_file(&file)
+                .with_context(|| format!("cannot remove `{}`", file.display()))?;
+        }
+    }
+    let control = AuditSocket::open().ok();
+    let never_task = matches!(variant.mode, AuditMode::Off | AuditMode::Tollgate);
+    if let Some(control) = &control {
+        control
+            .delete_rules()
+            .and_then(|()| control.set_settings(&AUDIT_SETTINGS))
+            .context("cannot reset the kernel's audit")?;
+        if never_task {
+            control
+                .add_never_task()
+                .context("cannot add `-a never,task`")?;
+        }
+    }
+    let mut startup_line = None;
+    let auditor = match variant.mode {
+        AuditMode::Off => RunningAuditor::None,
+        AuditMode::KernelDisabled => {
+            let control = control.context("the kernel has no audit")?;
+            enable(&control)?;
+            control
+                .set_settings(&AUDIT_SETTINGS)
+                .context("cannot disable the kernel's audit")?;
+            RunningAuditor::None
+        }
+        AuditMode::Tollgate => {
+            let mut command = std::process::Command::new(&work_dir.program);
+            command
+                .args([
+                    "daemon",
+                    "--foreground",
+                    "--engine",
+                    &work_dir.engine,
+                    "--rules",
+                ])
+                .arg(&rule_file)
+                .arg("--no-control")
+                .arg("--config")
+                .arg(work_dir.write_empty_config()?)
+                .args(["--no-pins", "--kernel-messages", "off"]);
+            if variant.destination.has_plugin() {
+                let conf = configure(work_dir, variant.destination)?.join("auditd.conf");
+                command.arg("--auditd-conf").arg(conf);
+            } else {
+                command.arg("--log").arg(work_dir.log());
+            }
+            let daemon = Daemon::start(&mut variant.affinity.command(command)?)?;
+            startup_line = Some(daemon.wait_for_line("tollgate: auditing")?);
+            RunningAuditor::Tollgate(daemon)
+        }
+        AuditMode::Kernel => {
+            let control = control.context("the kernel has no audit")?;
+            RunningAuditor::Kernel {
+                auditd: kernel_audit(work_dir, &control, &rule_file, variant)?,
+                kauditd: kauditd_pid().context("cannot look for kauditd")?,
+                lost: control
+                    .status()
+                    .context("cannot ask the kernel's audit")?
+                    .lost,
+            }
+        }
+    };
+    let before = auditor.cpu_time()?;
+    Ok(ActiveMode {
+        work_dir,
+        auditor,
+        destination: variant.destination,
+        before,
+        startup_line,
+    })
+}
+
+/// Writes `auditd.conf` and, where that is the outlet, the plugin's file; gives their directory.
+fn configure(work_dir: &WorkDir, destination: Destination) -> anyhow::Result<PathBuf> {
+    let directory = work_dir.work.join("auditd");
+    let plugins = directory.join("plugins.d");
+    let file = directory.join("auditd.conf");
+    let plugin = plugins.join("bench.conf");
+    let write = || -> io::Result<()> {
+        fs::create_dir_all(&plugins)?;
+        fs::write(
+            &file,
+            auditd_configuration(&work_dir.log(), &plugins, destination),
+        )?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
+        if plugin.exists() {
+            fs::remove_file(&plugin)?;
+        }
+        if destination.has_plugin() {
+            fs::write(&plugin, plugin_configuration(work_dir))?;
+            fs::set_permissions(&plugin, fs::Permissions::from_mode(0o640))?;
+        }
+        Ok(())
+    };
+    write().context("cannot write `auditd.conf`")?;
+    Ok(directory)
+}
+
+/// Starts auditd with a configuration of its own, then enables the kernel's audit.
+fn kernel_audit(
+    work_dir: &WorkDir,
+    control: &AuditSocket,
+    rules: &Path,
+    variant: &Variant,
+) -> anyhow::Result<Daemon> {
+    let directory = configure(work_dir, variant.destination)?;
+    let mut command = AUDITD.command()?;
+    command.args(["-n", "-s", "nochange", "-c"]).arg(&directory);
+    let mut auditd = Daemon::start(&mut variant.affinity.command(command)?)?;
+    wait_until("auditd to register", || {
+        auditd.ensure_running()?;
+        Ok(control.status()?.pid == auditd.pid())
+    })?;
+    output(AUDITCTL.command()?.arg("-R").arg(rules))?;
+    enable(control)?;
+    Ok(auditd)
+}
+
+fn enable(control: &AuditSocket) -> anyhow::Result<()> {
+    control
+        .set_settings(&AuditSettings {
+            enabled: 1,
+            ..AUDIT_SETTINGS
+        })
+        .context("cannot enable the kernel's audit")
+}
+
+impl ActiveMode<'_> {
+    /// Waits until the auditor has handed on everything, and ends it.
+    ///
+    /// # Errors
+    /// When it is gone, or does not end.
+    pub(crate) fn stop(self) -> anyhow::Result<AuditCost> {
+        let control = AuditSocket::open();
+        if let (RunningAuditor::Kernel { .. }, Ok(control)) = (&self.auditor, &control) {
+            wait_until(
+                "the backlog to empty",
+                || Ok(control.status()?.backlog == 0),
+            )?;
+        }
+        let bytes = match self.auditor {
+            RunningAuditor::Tollgate(_) | RunningAuditor::Kernel { .. }
+                if self.destination.has_log() =>
+            {
+                wait_until_settled(&self.work_dir.log())?
+            }
+            _ => 0,
+        };
+        let cpu = self.auditor.cpu_time()?.saturating_sub(self.before);
+        let memory_bytes = self.auditor.memory(peak_memory)?;
+        let resident_bytes = self.auditor.memory(resident_without_ring)?;
+        let mut event_counts = None;
+        let lost = match self.auditor {
+            RunningAuditor::None => 0,
+            RunningAuditor::Tollgate(daemon) => {
+                let (_, startup_line) = daemon.stop()?;
+                let counted = EventCounts::in_summary(&startup_line).with_context(|| {
+                    format!("no summary of tollgate but: {}", startup_line.join("\n"))
+                })?;
+                event_counts = Some(counted);
+                counted.lost
+            }
+            RunningAuditor::Kernel { auditd, lost, .. } => {
+                let control = control.context("the kernel has no audit")?;
+                let now = control
+                    .status()
+                    .context("cannot ask the kernel's audit")?
+                    .lost;
+                control
+                    .set_settings(&AUDIT_SETTINGS)
+                    .and_then(|()| control.delete_rules())
+                    .context("cannot disarm the kernel's audit")?;
+                auditd.stop()?;
+                u64::from(now.saturating_sub(lost))
+            }
+        };
+        let plugin_events = if self.destination.has_plugin() {
+            Some(plugin_events(&self.work_dir.plugin_count())?)
+        } else {
+            None
+        };
+        Ok(AuditCost {
+            cpu,
+            bytes,
+            lost,
+            event_counts,
+            memory_bytes,
+            resident_bytes,
+            plugin_events,
+            startup_line: self.startup_line,
+        })
+    }
+}
+
+/// What the plugin says when its input has ended.
+fn plugin_events(file: &Path) -> anyhow::Result<u64> {
+    wait_until("the plugin's count", || Ok(file.exists()))?;
+    let text = fs::read_to_string(file).context("cannot read the plugin's count")?;
+    ensure!(!text.is_empty(), "the plugin has counted nothing");
+    text.trim()
+        .parse()
+        .context("the plugin's count is no number")
+}
+
+impl RunningAuditor {
+    fn cpu_time(&self) -> anyhow::Result<Duration> {
+        match self {
+            Self::None => Ok(Duration::ZERO),
+            Self::Tollgate(daemon) => daemon.cpu_time(),
+            Self::Kernel {
+                auditd, kauditd, ..
+            } => {
+                let thread = kauditd.map_or(Ok(Duration::ZERO), cpu_time);
+                Ok(auditd.cpu_time()? + thread.context("kauditd is gone")?)
+            }
+        }
+    }
+
+    /// Memory of the daemon, as `of` finds it.
+    fn memory(&self, of: fn(u32) -> io::Result<u64>) -> anyhow::Result<u64> {
+        match self {
+            Self::None => Ok(0),
+            Self::Tollgate(daemon) | Self::Kernel { auditd: daemon, .. } => {
+                of(daemon.pid()).context("the daemon is gone")
+            }
+        }
+    }
+}
+
+impl EventCounts {
+    /// Those in `tollgate: stopped: matched 3, written 3, lost 0; log ...`.
+    fn in_summary(startup_line: &[String]) -> Option<Self> {
+        let mut lines = startup_line.iter();
+        let line = lines.find(|line| line.starts_with("tollgate: stopped: "))?;
+        let count = |name: &str| {
+            let (_, rest) = line.split_once(name)?;
+            let mut digits = rest.split(|character: char| !character.is_ascii_digit());
+            digits.next()?.parse().ok()
+        };
+        Some(Self {
+            matched: count(": matched ")?,
+            written: count(", written ")?,
+            lost: count(", lost ")?,
+        })
+    }
+}
+
+/// The values are those that Debian ships, but for the format, which costs auditd least, and for
+/// what it does when the disk fills or the log grows, which would cost something else.
+fn auditd_configuration(log: &Path, plugins: &Path, destination: Destination) -> String {
+    let writes = if destination.has_log() { "yes" } else { "no" };
+    format!(
+        "log_file = {}\n\
+         write_logs = {writes}\n\
+         plugin_dir = {}\n\
+         log_group = root\n\
+         log_format = RAW\n\
+         flush = INCREMENTAL_ASYNC\n\
+         freq = 50\n\
+         local_events = yes\n\
+         max_log_file = 8\n\
+         max_log_file_action = IGNORE\n\
+         priority_boost = 4\n\
+         name_format = NONE\n\
+         space_left = 75\n\
+         space_left_action = IGNORE\n\
+         admin_space_left = 50\n\
+         admin_space_left_action = IGNORE\n\
+         disk_full_action = IGNORE\n\
+         disk_error_action = IGNORE\n\
+         overflow_action = IGNORE\n\
+         q_depth = 20000\n",
+        log.display(),
+        plugins.display()
+    )
+}
+
+/// A plugin in the form of auditd-plugins(5).
+fn plugin_configuration(work_dir: &WorkDir) -> String {
+    format!(
+        "active = yes\ndirection = out\npath = {}\ntype = always\nargs = {} {}\nformat = string\n",
+        work_dir.workload.display(),
+        workload::WORKLOAD_OPTION,
+        workload::PLUGIN
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_printed() {
+        for mode in AuditMode::SELECTABLE {
+            assert_eq!(mode.name().parse(), Ok(mode));
+        }
+        assert!("kernel, disabled again".parse::<AuditMode>().is_err());
+    }
+
+    #[test]
+    fn summary_tells_what_was_lost() {
+        let startup_line = |line: &str| vec!["tollgate: other".to_owned(), line.to_owned()];
+        for (line, counts) in [
+            (
+                "tollgate: stopped: matched 3, written 3, lost 0; log /a",
+                Some((3, 3, 0)),
+            ),
+            (
+                "tollgate: stopped: matched 30, written 3, lost 27 (ring full 27); log /a",
+                Some((30, 3, 27)),
+            ),
+            ("tollgate: stopped: nothing", None),
+        ] {
+            let event_counts = counts.map(|(matched, written, lost)| EventCounts {
+                matched,
+                written,
+                lost,
+            });
+            assert_eq!(
+                EventCounts::in_summary(&startup_line(line)),
+                event_counts,
+                "{line}"
+            );
+        }
+        assert_eq!(EventCounts::in_summary(&[]), None);
+    }
+
+    #[test]
+    fn auditd_writes_a_log_only_where_one_is_measured() {
+        let text =
+            |destination| auditd_configuration(Path::new("/l"), Path::new("/p"), destination);
+        assert!(text(Destination::Log).contains("write_logs = yes"));
+        assert!(text(Destination::Both).contains("write_logs = yes"));
+        assert!(text(Destination::Plugin).contains("write_logs = no"));
+    }
+}

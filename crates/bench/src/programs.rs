@@ -1,0 +1,169 @@
+//! Programs that cases need and Debian has, and how they get here.
+
+use std::env;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, ensure};
+
+/// A program, and the Debian package that brings it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Program {
+    /// The program.
+    pub(crate) program: &'static str,
+    /// The package.
+    pub(crate) package: &'static str,
+}
+
+pub(crate) const AUDITD: Program = Program::new("auditd", "auditd");
+pub(crate) const AUDITCTL: Program = Program::new("auditctl", "auditd");
+pub(crate) const AUSEARCH: Program = Program::new("ausearch", "auditd");
+pub(crate) const FIO: Program = Program::new("fio", "fio");
+pub(crate) const SYSBENCH: Program = Program::new("sysbench", "sysbench");
+pub(crate) const REDIS_BENCHMARK: Program = Program::new("redis-benchmark", "redis-tools");
+/// The server itself, under the name that does not make it a service.
+pub(crate) const REDIS: Program = Program::new("redis-check-rdb", "redis-tools");
+pub(crate) const STRACE: Program = Program::new("strace", "strace");
+pub(crate) const SETPRIV: Program = Program::new("setpriv", "util-linux");
+pub(crate) const TASKSET: Program = Program::new("taskset", "util-linux");
+pub(crate) const CHRT: Program = Program::new("chrt", "util-linux");
+
+/// Directories of programs that only root calls, which root's `PATH` may lack.
+const SBIN_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+impl Program {
+    const fn new(program: &'static str, package: &'static str) -> Self {
+        Self { program, package }
+    }
+
+    /// Where the program is; `None` when it is missing.
+    pub(crate) fn path(self) -> Option<PathBuf> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path)
+            .chain(SBIN_DIRECTORIES.map(PathBuf::from))
+            .map(|directory| directory.join(self.program))
+            .find(|file| {
+                file.metadata()
+                    .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+            })
+    }
+
+    /// A command that runs the program.
+    ///
+    /// # Errors
+    /// When it is missing; with the package that brings it.
+    pub(crate) fn command(self) -> anyhow::Result<Command> {
+        let path = self.path().with_context(|| {
+            format!(
+                "`{}` is missing: Debian's package `{}` brings it",
+                self.program, self.package
+            )
+        })?;
+        Ok(Command::new(path))
+    }
+}
+
+/// Packages of what is missing, each once.
+pub(crate) fn packages(missing: &[Program]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = missing.iter().map(|program| program.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+/// Installs Debian packages. None of them may start a service: the package `auditd` would arm the
+/// kernel's audit for good.
+///
+/// # Errors
+/// When apt-get is not there or fails.
+pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
+    let policy = Policy::forbid()?;
+    for words in [&["update"][..], &["install", "--no-install-recommends"]] {
+        let mut command = Command::new("apt-get");
+        command
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .args(["-q", "-y", "-o", "DPkg::Lock::Timeout=120"])
+            .args(words)
+            .stdin(Stdio::null());
+        if words.contains(&"install") {
+            command.args(packages);
+        }
+        let status = command
+            .status()
+            .context("cannot run `apt-get`: --install is for Debian")?;
+        ensure!(status.success(), "`apt-get {}` {status}", words.join(" "));
+    }
+    policy.lift()?;
+    if packages.contains(&"auditd") {
+        // The package enables its service for the next boot as well. Without systemd it has none.
+        let _no_systemd = Command::new("systemctl")
+            .args(["--quiet", "disable", "auditd.service"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+    Ok(())
+}
+
+/// `policy-rc.d`, which packages ask before they start a service.
+#[derive(Debug)]
+struct Policy {
+    written: bool,
+}
+
+impl Policy {
+    const PATH: &str = "/usr/sbin/policy-rc.d";
+    const TEXT: &str =
+        "#!/bin/sh\n# Written by tollgate-bench --install, which removes it.\nexit 101\n";
+
+    /// Says no for the time of an installation; a policy that is there already stays.
+    fn forbid() -> anyhow::Result<Self> {
+        if std::path::Path::new(Self::PATH).exists() {
+            return Ok(Self { written: false });
+        }
+        std::fs::write(Self::PATH, Self::TEXT)
+            .with_context(|| format!("cannot write `{}`", Self::PATH))?;
+        std::fs::set_permissions(Self::PATH, std::fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("cannot make `{}` a program", Self::PATH))?;
+        Ok(Self { written: true })
+    }
+
+    fn lift(mut self) -> anyhow::Result<()> {
+        if std::mem::take(&mut self.written) {
+            std::fs::remove_file(Self::PATH)
+                .with_context(|| format!("cannot remove `{}`", Self::PATH))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if self.written {
+            // What made the installation fail is the news.
+            drop(std::fs::remove_file(Self::PATH));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_or_named_with_their_package() {
+        assert!(Program::new("sh", "dash").path().is_some());
+        let missing = Program::new("no-such-program", "no-such-package");
+        let error = missing.command().unwrap_err().to_string();
+        assert!(error.contains("`no-such-program`") && error.contains("`no-such-package`"));
+    }
+
+    #[test]
+    fn a_package_is_named_once() {
+        assert_eq!(
+            packages(&[FIO, AUDITD, AUSEARCH, AUDITCTL]),
+            ["auditd", "fio"]
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! What a benchmark changes, written down before it does, and put back after.
+//!
+//! The note lies in a file that is locked while a benchmark runs. When one could not put things back,
+//! because it was killed, the file still has them: its keeper, the next start, or `--restore`, does it then.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use netlink::{AuditSettings, AuditSocket};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use super::processes;
+use crate::info;
+
+/// Where the note is. `/run` is empty after a boot, which undoes the rest.
+const FILE: &str = "/run/tollgate-bench.json";
+
+/// How long somebody else may take to put things back.
+const TIMEOUT: Duration = Duration::from_secs(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedState {
+    /// The directory that everything of the benchmark is in; its processes are known by it.
+    pub(crate) work: PathBuf,
+    /// The kernel's audit; `None` when the kernel has none.
+    audit: Option<Audit>,
+}
+
+/// The kernel's audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Audit {
+    enabled: u32,
+    failure: u32,
+    rate_limit: u32,
+    backlog_limit: u32,
+    backlog_wait_time: u32,
+    /// `struct audit_rule_data` each.
+    rules: Vec<Vec<u8>>,
+}
+
+impl SavedState {
+    /// Looks at the machine; refuses one whose audit is in use or locked.
+    ///
+    /// # Errors
+    /// Why it cannot be measured, with advice.
+    pub(crate) fn read(work: PathBuf) -> anyhow::Result<Self> {
+        let control = match AuditSocket::open() {
+            Ok(control) => control,
+            Err(error) if error.raw_os_error() == Some(Errno::EPROTONOSUPPORT as i32) => {
+                return Ok(Self { work, audit: None });
+            }
+            Err(error) => return Err(error).context("cannot reach the kernel's audit"),
+        };
+        let status = control.status().context("cannot ask the kernel's audit")?;
+        if status.pid != 0 {
+            bail!(
+                "an audit daemon is running, process {}: only one can receive records; stop it first \
+                 (`service auditd stop`), and start it again afterwards",
+                status.pid
+            );
+        }
+        if status.settings.enabled == 2 {
+            bail!("the kernel's audit is locked (-e 2) until the next boot: it cannot be measured");
+        }
+        let AuditSettings {
+            enabled,
+            failure,
+            rate_limit,
+            backlog_limit,
+            backlog_wait_time,
+        } = status.settings;
+        let rules = control.rules().context("cannot list the kernel's rules")?;
+        Ok(Self {
+            work,
+            audit: Some(Audit {
+                enabled,
+                failure,
+                rate_limit,
+                backlog_limit,
+                backlog_wait_time,
+                rules,
+            }),
+        })
+    }
+
+    /// Ends the processes of the benchmark, puts the kernel's audit back, and removes the files.
+    ///
+    /// # Errors
+    /// The first of what could not be done; the rest is done all the same. An audit daemon that somebody has
+    /// started meanwhile, after a benchmark that was killed, keeps its rules.
+    pub(crate) fn restore(&self) -> anyhow::Result<()> {
+        let quiet = self
+            .refuse_foreign_daemon()
+            .and_then(|()| self.delete_rules());
+        let ended = processes::end(&self.work).context("cannot end all processes");
+        let audit = quiet.and_then(|()| self.restore_audit());
+        let removed = match fs::remove_dir_all(&self.work) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove `{}`", self.work.display()))
+            }
+            _ => Ok(()),
+        };
+        audit.and(ended).and(removed)
+    }
+
+    fn refuse_foreign_daemon(&self) -> anyhow::Result<()> {
+        if self.audit.is_none() {
+            return Ok(());
+        }
+        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
+        let status = control.status().context("cannot ask the kernel's audit")?;
+        let own = processes::of(&self.work).context("cannot look for processes")?;
+        let is_own = |reader| own.iter().any(|pid| pid.as_raw().cast_unsigned() == reader);
+        if status.pid == 0 || is_own(status.pid) {
+            return Ok(());
+        }
+        // One that has died is forgotten.
+        control.unregister_dead_daemon().with_context(|| {
+            format!(
+                "an audit daemon is running, process {}, and its rules stay: stop it first (`service auditd \
+                 stop`), and start it again afterwards",
+                status.pid
+            )
+        })
+    }
+
+    /// Deletes the rules first: without a reader their records would go to the console.
+    fn delete_rules(&self) -> anyhow::Result<()> {
+        if self.audit.is_none() {
+            return Ok(());
+        }
+        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
+        control
+            .delete_rules()
+            .context("cannot delete the rules of the benchmark")
+    }
+
+    fn restore_audit(&self) -> anyhow::Result<()> {
+        let Some(audit) = &self.audit else {
+            return Ok(());
+        };
+        let control = AuditSocket::open().context("cannot reach the kernel's audit")?;
+        let settings = AuditSettings {
+            enabled: audit.enabled,
+            failure: audit.failure,
+            rate_limit: audit.rate_limit,
+            backlog_limit: audit.backlog_limit,
+            backlog_wait_time: audit.backlog_wait_time,
+        };
+        // Those that a process of the benchmark has added while it was ended. Then the rules first: a task that
+        // starts without `-a never,task` while audit is enabled pays for it as long as it lives.
+        self.delete_rules()?;
+        for rule in &audit.rules {
+            control
+                .add_rule(rule)
+                .context("the kernel does not take one of its rules back")?;
+        }
+        control
+            .set_settings(&settings)
+            .context("cannot put the settings of the kernel's audit back")?;
+        let status = control.status().context("cannot ask the kernel's audit")?;
+        if status.pid != 0 {
+            control.unregister_dead_daemon().with_context(|| {
+                format!("the kernel still has process {} as its reader", status.pid)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The file with the note, locked.
+#[derive(Debug)]
+pub(crate) struct StateFile(Flock<File>);
+
+impl StateFile {
+    /// Takes the lock, for which it waits as long as putting back may take, and first puts back what an earlier
+    /// benchmark has left; tells whether there was anything.
+    ///
+    /// # Errors
+    /// When another benchmark runs, or something cannot be put back.
+    pub(crate) fn lock() -> anyhow::Result<(Self, bool)> {
+        Self::lock_at(Path::new(FILE), TIMEOUT)
+    }
+
+    fn lock_at(path: &Path, patience: Duration) -> anyhow::Result<(Self, bool)> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits())
+            .open(path)
+            .with_context(|| format!("cannot open `{}`", path.display()))?;
+        let mut state_file =
+            Self(flock(file, patience).with_context(|| {
+                format!("another benchmark runs: `{}` is locked", path.display())
+            })?);
+        let mut text = String::new();
+        state_file
+            .0
+            .read_to_string(&mut text)
+            .with_context(|| format!("cannot read `{}`", path.display()))?;
+        // Nothing is changed before the note is whole: a broken one is no loss.
+        let left: Option<SavedState> = serde_json::from_str(&text).ok();
+        if let Some(left) = &left {
+            info("an earlier benchmark was killed; putting back what it had changed");
+            left.restore()?;
+        }
+        state_file.clear()?;
+        Ok((state_file, left.is_some()))
+    }
+
+    /// Writes down what is to be put back.
+    ///
+    /// # Errors
+    /// When it cannot be written; nothing must be changed then.
+    pub(crate) fn write(&mut self, saved: &SavedState) -> anyhow::Result<()> {
+        let text = serde_json::to_vec(saved).context("cannot note what is to be put back")?;
+        self.clear()?;
+        self.0
+            .write_all(&text)
+            .and_then(|()| self.0.sync_data())
+            .context("cannot note what is to be put back")
+    }
+
+    /// Nothing is to be put back any more.
+    ///
+    /// # Errors
+    /// When the file cannot be changed.
+    pub(crate) fn clear(&mut self) -> anyhow::Result<()> {
+        self.0
+            .rewind()
+            .and_then(|()| self.0.set_len(0))
+            .context("cannot empty the note of what is to be put back")
+    }
+}
+
+fn flock(mut file: File, patience: Duration) -> Result<Flock<File>, Errno> {
+    let began = Instant::now();
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Err((file, Errno::EWOULDBLOCK)) if began.elapsed() < patience => file,
+            outcome => return outcome.map_err(|(_, errno)| errno),
+        };
+        std::thread::park_timeout(POLL_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved(work: &Path) -> SavedState {
+        SavedState {
+            work: work.to_owned(),
+            audit: None,
+        }
+    }
+
+    #[test]
+    fn what_a_killed_benchmark_left_is_put_back_once() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, work) = (place.path().join("note"), place.path().join("work"));
+        fs::create_dir_all(work.join("files")).unwrap();
+        let (mut state_file, left) = StateFile::lock_at(&path, Duration::ZERO).unwrap();
+        assert!(!left);
+        state_file.write(&saved(&work)).unwrap();
+        drop(state_file);
+        let (state_file, left) = StateFile::lock_at(&path, Duration::ZERO).unwrap();
+        assert!(left && !work.exists());
+        drop(state_file);
+        assert!(!StateFile::lock_at(&path, Duration::ZERO).unwrap().1);
+    }
+
+    #[test]
+    fn two_benchmarks_do_not_run_at_once() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("note");
+        let (_note, _) = StateFile::lock_at(&path, Duration::ZERO).unwrap();
+        let error = StateFile::lock_at(&path, Duration::ZERO)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("another benchmark runs"), "{error}");
+    }
+
+    #[test]
+    fn a_note_that_was_never_finished_is_nothing_to_put_back() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("note");
+        fs::write(&path, "{\"work\":\"/").unwrap();
+        assert!(!StateFile::lock_at(&path, Duration::ZERO).unwrap().1);
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn audit_is_noted_byte_for_byte() {
+        let noted = SavedState {
+            work: "/w".into(),
+            audit: Some(Audit {
+                enabled: 1,
+                failure: 2,
+                rate_limit: 3,
+                backlog_limit: 4,
+                backlog_wait_time: 5,
+                rules: vec![vec![0, 255, 10], Vec::new()],
+            }),
+        };
+        let text = serde_json::to_string(&noted).unwrap();
+        assert_eq!(serde_json::from_str::<SavedState>(&text).unwrap(), noted);
+    }
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hooks of the syscalls that change or use an object without opening it: the narrow function
+ * behind each syscall has the object before the change.
+ *
+ * The kernel's copy of the name is gone by then, and the function that made it also serves stat
+ * and access, which must not become slower. So the name is read from user memory and verified:
+ * resolved as text from its start, it must give the path of the object. If it does not, because of
+ * a symbolic link or a change by another thread, the path is recorded as the name.
+ */
+#ifndef TOLLGATE_HOOKS_ATTRIBUTE_BPF_H
+#define TOLLGATE_HOOKS_ATTRIBUTE_BPF_H
+
+#include "wire.h"
+#include "lib/fs_filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_paths.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
+
+/* The mount for hooks without one: the task's own mount of the file system, or its first mount. */
+static __always_inline __u64 find_mount(const struct task_struct *task, const struct dentry *dentry)
+{
+	const struct super_block *of = FOLLOW(dentry, dentry, d_sb);
+	const struct fs_struct *fs = FOLLOW(task_struct, task, fs);
+	__u64 sb = (__u64)of;
+	__u64 mount;
+
+	if (fs->pwd.dentry->d_sb == of)
+		return (__u64)fs->pwd.mnt;
+	if (fs->root.dentry->d_sb == of)
+		return (__u64)fs->root.mnt;
+	mount = LOAD(list_head, AT(super_block, sb, s_mounts), next) -
+		bpf_core_field_offset(struct mount, mnt_instance);
+	return AT(mount, mount, mnt);
+}
+
+/* Whether the name is the empty string, which a string read does not tell from a fault. */
+static __always_inline int is_empty(__u64 name)
+{
+	__u8 first = 1;
+
+	return !bpf_probe_read_user(&first, sizeof(first), (void *)name) && !first;
+}
+
+/*
+ * Reads the name after a wire_object at the start of the tail. Returns whether it names
+ * `s->object[0]`.
+ */
+__noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
+{
+	struct task_struct *task = current();
+	struct object *object;
+	struct wire_object *to;
+	struct hits unused;
+	__u64 wanted;
+	__u32 depth;
+	__u8 first;
+
+	if (!s || !shape)
+		return 0;
+	object = &s->object[0];
+	to = object_at(s, 0);
+	object->at = 0;
+	object->last = 0;
+	object->base_dentry = object->base_mnt = 0;
+	to->flags = 0;
+	s->used = 0;
+	match_watches(s, 1);
+	wanted = s->prefix[s->depth & PREFIX_MASK];
+	depth = s->depth;
+	first = read_name(s, to, syscall_arg(&s->event, shape->arg));
+	find_base(task, s, object, to, shape->lookup, syscall_arg(&s->event, shape->dir), first);
+	if (!object->base_dentry)
+		return 0;
+	if (!(to->flags &
+	      WIRE_OBJECT_NAMED)) /* AT_EMPTY_PATH: the object is the start of the name */
+		return is_empty(syscall_arg(&s->event, shape->arg)) &&
+		       object->base_dentry == object->dentry;
+	/* The watches of the start of the name do not matter. */
+	s->exe_hits = 0;
+	unused.count = &s->exe_hits;
+	unused.list = s->exe_hit;
+	watch_ancestors(s, &unused, object->base_dentry, object->base_mnt, 0);
+	append_name(s, sizeof(*to), to->name_len);
+	return s->depth == depth && s->prefix[depth & PREFIX_MASK] == wanted;
+}
+
+/*
+ * Sets the name of the last item to that of `s->object[0]`. Not inlined: the verifier checks it
+ * once per hook.
+ */
+__noinline int state_name_object(struct scratch *s, struct syscall_state *state,
+				 const struct wire_shape *shape)
+{
+	struct wire_object *to;
+	__u32 len, flags;
+	__u8 *room;
+
+	if (!s || !state || !shape)
+		return 0;
+	room = state_text_room(state);
+	if (!room)
+		return 0;
+	to = object_at(s, 0);
+	if (verify_name(s, shape)) {
+		len = to->name_len & (WIRE_NAME_BYTES - 1);
+		flags = WIRE_OBJECT_KERNEL;
+		if (len && bpf_probe_read_kernel(room, len, tail_at(s, sizeof(*to))))
+			return 0;
+	} else {
+		s->used = 0;
+		walk_path(s, 0);
+		len = s->used;
+		flags = WIRE_OBJECT_KERNEL | WIRE_OBJECT_WALKED;
+		if (len >= WIRE_NAME_BYTES) {
+			count_truncated(
+				WIRE_TRUNC_PATH); /* a truncated path names another object */
+			return 0;
+		}
+		if (len && bpf_probe_read_kernel(room, len, tail_at(s, 0)))
+			return 0;
+	}
+	state_commit_name(state, &state->item[(state->items - 1) & (WIRE_ITEMS - 1)], len, flags);
+	return 0;
+}
+
+/*
+ * Adds the object as one item. An overlay calls the function again for its lower file system: only
+ * the first counts.
+ */
+static __always_inline int attr_object(const struct dentry *dentry, const struct vfsmount *mnt)
+{
+	struct task_struct *task = current();
+	struct wire_object *item;
+	struct wire_shape *shape;
+	struct wire_syscall *syscall;
+	struct scratch *s;
+	struct syscall_state *state;
+	__u32 key;
+
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL || state_find(task->pid, key, &syscall))
+		return 0; /* io_uring has no user memory to verify a name with */
+	s = scratch();
+	if (!s)
+		return 0;
+	s->event.abi = key / WIRE_SYSCALLS;
+	fill_args(s->event.args, task_regs(task), s->event.abi);
+	shape = &syscall->objects[0];
+	if (shape->lookup != WIRE_LOOKUP_FD && !syscall_arg(&s->event, shape->arg))
+		return 0; /* utimensat of a descriptor: the kernel lists no item */
+	select_watches(s, syscall);
+	s->hits = 0;
+	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].last = 0;
+	if (!uses_watches(syscall))
+		;
+	else if (mnt)
+		watch_prefilter(s, dentry, mnt, 0, 1);
+	else if (!is_fs_excluded(FOLLOW(dentry, dentry, d_sb)))
+		match_watches(s, 1);
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+		return 0;
+	state = state_claim(task, key, syscall);
+	if (!state)
+		return 0;
+	state_save_hits(state, s);
+	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
+	if (!item)
+		return 0;
+	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
+	if (shape->lookup == WIRE_LOOKUP_FD && !tlg_context)
+		return 0;
+	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
+	s->object[0].dentry = (__u64)dentry;
+	if (tlg_context)
+		state_save_path(s, state, state->items - 1);
+	if (shape->lookup == WIRE_LOOKUP_FD)
+		return 0;
+	return state_name_object(s, state, shape);
+}
+
+/* Adds the object of a struct path. */
+static __always_inline int attr_path(__u64 addr)
+{
+	const struct path *path = (struct path *)addr;
+
+	return attr_object(FOLLOW(path, path, dentry), FOLLOW(path, path, mnt));
+}
+
+/* fentry on chmod_common(path, mode), v5.5. */
+SEC("fentry/chmod_common")
+int attr_chmod(__u64 *ctx)
+{
+	return attr_path(ctx[0]);
+}
+
+/* fentry on chown_common(path, user, group), v5.5. */
+SEC("fentry/chown_common")
+int attr_chown(__u64 *ctx)
+{
+	return attr_path(ctx[0]);
+}
+
+/* fentry on vfs_truncate(path, length), v5.5. */
+SEC("fentry/vfs_truncate")
+int attr_truncate(__u64 *ctx)
+{
+	return attr_path(ctx[0]);
+}
+
+/* fentry on vfs_utimes(path, times), v5.12. */
+SEC("fentry/vfs_utimes")
+int attr_utimes(__u64 *ctx)
+{
+	return attr_path(ctx[0]);
+}
+
+/* fentry on vfs_setxattr(idmap, dentry, ...), v5.12 form. */
+SEC("fentry/vfs_setxattr")
+int attr_setxattr(__u64 *ctx)
+{
+	return attr_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_removexattr(idmap, dentry, name), v5.12 form. */
+SEC("fentry/vfs_removexattr")
+int attr_rmxattr(__u64 *ctx)
+{
+	return attr_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_getxattr(idmap, dentry, ...), v5.12 form. */
+SEC("fentry/vfs_getxattr")
+int attr_getxattr(__u64 *ctx)
+{
+	return attr_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_listxattr(dentry, list, size), v5.5. */
+SEC("fentry/vfs_listxattr")
+int attr_listxattr(__u64 *ctx)
+{
+	return attr_object((struct dentry *)ctx[0], NULL);
+}
+
+/* fentry on set_fs_pwd(fs, path), v5.5: a successful chdir. */
+SEC("fentry/set_fs_pwd")
+int attr_chdir(__u64 *ctx)
+{
+	return attr_path(ctx[1]);
+}
+
+/* fentry on set_fs_root(fs, path), v5.5: a successful chroot. */
+SEC("fentry/set_fs_root")
+int attr_chroot(__u64 *ctx)
+{
+	return attr_path(ctx[1]);
+}
+
+/* fentry on path_mount(dev_name, path, ...), v5.9: the mount point. */
+SEC("fentry/path_mount")
+int attr_mount(__u64 *ctx)
+{
+	return attr_path(ctx[1]);
+}
+
+/* fentry on path_umount(path, flags), v5.9. */
+SEC("fentry/path_umount")
+int attr_umount(__u64 *ctx)
+{
+	return attr_path(ctx[0]);
+}
+
+#endif /* TOLLGATE_HOOKS_ATTRIBUTE_BPF_H */

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Programs that the daemon triggers: heartbeat and registration. */
+#ifndef TOLLGATE_HOOKS_DAEMON_BPF_H
+#define TOLLGATE_HOOKS_DAEMON_BPF_H
+
+#include "guard/guarded.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/label.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/task.bpf.h"
+
+/* Runs of `heartbeat` caused by the daemon. */
+__u64 tlg_heartbeats;
+
+/*
+ * fentry on sched_rr_get_interval(2), v5.5. Runs in the calling task. The daemon makes this
+ * syscall and checks that the program ran: kernel.ftrace_enabled=0 disables every program on a
+ * function and nothing else reports it. Every kernel has this syscall, few programs use it, and
+ * for thread -1 the kernel fails before it takes a lock. Other callers pay a trampoline and a
+ * comparison.
+ */
+SEC("fentry/__x64_sys_sched_rr_get_interval")
+int heartbeat(__u64 *ctx)
+{
+	if (bpf_get_current_pid_tgid() >> 32 == tlg_daemon_tgid)
+		tlg_heartbeats++;
+	return 0;
+}
+
+/* v5.12; needs data symbols in kallsyms. */
+extern const void preempt_dynamic_mode __ksym __weak;
+
+/* Preemption mode: 0 none, 1 voluntary, 2 full, 3 lazy; -1 if unknown. */
+__s32 tlg_preempt;
+
+/* jiffies when daemon_register last ran. */
+__u64 tlg_jiffies;
+
+/*
+ * Run by the daemon through BPF_PROG_TEST_RUN: records the task that is not audited, the jiffies
+ * and the offset of AppArmor labels.
+ */
+SEC("raw_tp/self")
+int daemon_register(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+
+	if (is_untrusted((__u64)task))
+		return 0;
+	tlg_daemon_start = FOLLOW(task_struct, task, group_leader)->start_boottime;
+	tlg_daemon_tgid = task->tgid;
+	tlg_jiffies = bpf_jiffies64();
+	find_label_offset();
+	tlg_preempt = -1;
+	if (&preempt_dynamic_mode)
+		bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode);
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_DAEMON_BPF_H */

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Denies syscalls that could not be recorded, for rules with `[on_loss] deny`:
+ * crates/audit/src/plan/deny.rs.
+ *
+ * The kernel calls its security hooks after every other check and before it acts. These programs
+ * run the rules there as if the syscall succeeded. If the deciding rule denies, and the ring has
+ * no room outside the reserve, the result is EPERM. The reserve is an eighth of the ring and takes
+ * the events of permitted syscalls that have not ended yet.
+ *
+ * While the ring has room, a program only checks its fill level.
+ */
+#ifndef TOLLGATE_HOOKS_DENY_BPF_H
+#define TOLLGATE_HOOKS_DENY_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
+
+/*
+ * Verdict on a syscall: `key` is its index in the syscall table, `s->hit` has its watches,
+ * `s->event.open_perm` the access of an open. Not inlined: the verifier checks it once.
+ */
+__noinline int deny_verdict(struct scratch *s, const struct wire_syscall *syscall, __u32 key)
+{
+	struct task_struct *task = current();
+	struct wire_event *event;
+	__u32 facts, verdict;
+
+	if (!s || !syscall)
+		return 0;
+	event = &s->event;
+	facts = syscall->facts;
+	s->exe_hits = 0;
+	event->abi = task_abi(task);
+	event->exit = 0;
+	event->success = 1;
+	event->pid = task->tgid;
+	event->objects = 0;
+	if (key < WIRE_URING_FIRST)
+		fill_args(event->args, task_regs(task), event->abi);
+	else
+		__builtin_memset(event->args, 0, sizeof(event->args));
+	fill_task_facts(event, task, facts);
+	if (facts & WIRE_FACT_EXE)
+		watch_exe(s);
+	verdict = run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
+	return verdict_records(verdict) && verdict & WIRE_DENY ? -EPERM : 0;
+}
+
+/* Index of the syscall that the current task is in if a rule can deny it, else WIRE_NO_SYSCALL. */
+static __always_inline __u32 deniable_syscall(struct task_struct *task,
+					      struct wire_syscall **syscall)
+{
+	__u32 key = hooked_syscall(task, syscall);
+
+	return key != WIRE_NO_SYSCALL && (*syscall)->facts & WIRE_FACT_DENY ? key : WIRE_NO_SYSCALL;
+}
+
+/* For hooks whose objects earlier hooks have recorded. `before` is the result of other programs. */
+static __always_inline int deny_by_state(int before)
+{
+	struct task_struct *task;
+	struct wire_syscall *syscall;
+	struct scratch *s;
+	struct syscall_state *state;
+	__u32 key;
+
+	if (before || has_room())
+		return before;
+	task = current();
+	key = deniable_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	s = scratch();
+	if (!s)
+		return 0;
+	state = state_find(task->pid, key, &syscall);
+	select_watches(s, syscall);
+	s->hits = 0;
+	if (state)
+		state_load_hits(s, state);
+	return deny_verdict(s, syscall, key);
+}
+
+/*
+ * For opens: of `dentry` with `flags`, or, if `last` is set, creation of that name below `dentry`
+ * with the flags of the syscall. An io_uring operation has no flags there: it creates an empty
+ * file before it is denied.
+ */
+static __always_inline int deny_open_at(const struct dentry *dentry, const struct vfsmount *mnt,
+					__u64 last, __u32 flags)
+{
+	struct task_struct *task = current();
+	struct wire_syscall *syscall;
+	struct scratch *s;
+	__u32 key = deniable_syscall(task, &syscall);
+
+	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC ||
+	    (last && key >= WIRE_URING_FIRST))
+		return 0;
+	s = scratch();
+	if (!s)
+		return 0;
+	select_watches(s, syscall);
+	s->hits = 0;
+	if (uses_watches(syscall))
+		watch_prefilter(s, dentry, mnt, last, last ? 2 : 1);
+	if (last) {
+		fill_args(s->event.args, task_regs(task), task_abi(task));
+		s->event.abi = task_abi(task);
+		s->event.flags = 0;
+		s->event.open_perm = open_perm(&s->event, syscall, NULL);
+	} else {
+		s->event.open_perm = ACC_MODE(flags);
+	}
+	return deny_verdict(s, syscall, key);
+}
+
+/*
+ * fmod_ret on security_file_open(file), v4.19: a file is about to be opened with the requested
+ * flags, before truncation.
+ */
+SEC("fmod_ret/security_file_open")
+int deny_open(__u64 *ctx)
+{
+	const struct file *file = (struct file *)ctx[0];
+
+	if ((int)ctx[1] || has_room())
+		return ctx[1];
+	return deny_open_at(FOLLOW(file, file, f_path.dentry), FOLLOW(file, file, f_path.mnt), 0,
+			    file->f_flags);
+}
+
+/*
+ * fmod_ret on security_path_mknod(dir, dentry, mode, dev), v2.6.29: an open is about to create a
+ * file.
+ */
+SEC("fmod_ret/security_path_mknod")
+int deny_path_mknod(__u64 *ctx)
+{
+	const struct path *dir = (struct path *)ctx[0];
+	const struct dentry *dentry = (struct dentry *)ctx[1];
+
+	if ((int)ctx[4] || has_room())
+		return ctx[4];
+	return deny_open_at(FOLLOW(path, dir, dentry), FOLLOW(path, dir, mnt),
+			    (__u64)&dentry->d_name, 0);
+}
+
+/* fmod_ret on security_bprm_check(bprm), v5.5. */
+SEC("fmod_ret/security_bprm_check")
+int deny_exec(__u64 *ctx)
+{
+	return deny_by_state(ctx[1]);
+}
+
+/* fmod_ret on security_inode_unlink(dir, dentry), v5.5. */
+SEC("fmod_ret/security_inode_unlink")
+int deny_unlink(__u64 *ctx)
+{
+	return deny_by_state(ctx[2]);
+}
+
+/* fmod_ret on security_inode_rmdir(dir, dentry), v5.5. */
+SEC("fmod_ret/security_inode_rmdir")
+int deny_rmdir(__u64 *ctx)
+{
+	return deny_by_state(ctx[2]);
+}
+
+/* fmod_ret on security_inode_mkdir(dir, dentry, mode), v5.5. */
+SEC("fmod_ret/security_inode_mkdir")
+int deny_mkdir(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_inode_mknod(dir, dentry, mode, dev), v5.5. */
+SEC("fmod_ret/security_inode_mknod")
+int deny_mknod(__u64 *ctx)
+{
+	return deny_by_state(ctx[4]);
+}
+
+/* fmod_ret on security_inode_create(dir, dentry, mode), v5.5. */
+SEC("fmod_ret/security_inode_create")
+int deny_create(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_inode_symlink(dir, dentry, old_name), v5.5. */
+SEC("fmod_ret/security_inode_symlink")
+int deny_symlink(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_inode_link(old_dentry, dir, new_dentry), v5.5. */
+SEC("fmod_ret/security_inode_link")
+int deny_link(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_inode_rename(old_dir, old_dentry, new_dir, new_dentry, flags), v5.5. */
+SEC("fmod_ret/security_inode_rename")
+int deny_rename(__u64 *ctx)
+{
+	return deny_by_state(ctx[5]);
+}
+
+/* fmod_ret on security_inode_setattr(idmap, dentry, attr), v6.0 form. */
+SEC("fmod_ret/security_inode_setattr")
+int deny_setattr(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_inode_setxattr(idmap, dentry, name, value, size, flags), v5.12 form. */
+SEC("fmod_ret/security_inode_setxattr")
+int deny_setxattr(__u64 *ctx)
+{
+	return deny_by_state(ctx[6]);
+}
+
+/* fmod_ret on security_inode_removexattr(idmap, dentry, name), v5.12 form. */
+SEC("fmod_ret/security_inode_removexattr")
+int deny_rmxattr(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_socket_bind(sock, address, addrlen), v5.5. */
+SEC("fmod_ret/security_socket_bind")
+int deny_bind(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_socket_connect(sock, address, addrlen), v5.5. */
+SEC("fmod_ret/security_socket_connect")
+int deny_connect(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_sb_mount(dev_name, path, type, flags, data), v5.5. */
+SEC("fmod_ret/security_sb_mount")
+int deny_mount(__u64 *ctx)
+{
+	return deny_by_state(ctx[5]);
+}
+
+/* fmod_ret on security_sb_umount(mnt, flags), v5.5. */
+SEC("fmod_ret/security_sb_umount")
+int deny_umount(__u64 *ctx)
+{
+	return deny_by_state(ctx[2]);
+}
+
+/* fmod_ret on security_task_kill(p, info, sig, cred), v5.5. */
+SEC("fmod_ret/security_task_kill")
+int deny_kill(__u64 *ctx)
+{
+	return deny_by_state(ctx[4]);
+}
+
+/* fmod_ret on security_ptrace_access_check(child, mode), v5.5. */
+SEC("fmod_ret/security_ptrace_access_check")
+int deny_ptrace(__u64 *ctx)
+{
+	return deny_by_state(ctx[2]);
+}
+
+/* fmod_ret on security_kernel_read_file(file, id, contents), v5.10 form. */
+SEC("fmod_ret/security_kernel_read_file")
+int deny_module(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
+/* fmod_ret on security_kernel_load_data(id, contents), v5.10 form. */
+SEC("fmod_ret/security_kernel_load_data")
+int deny_load_data(__u64 *ctx)
+{
+	return deny_by_state(ctx[2]);
+}
+
+#endif /* TOLLGATE_HOOKS_DENY_BPF_H */

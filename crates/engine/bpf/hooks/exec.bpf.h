@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Hooks of exec and of the end of a task. Both engines attach them. */
+#ifndef TOLLGATE_HOOKS_EXEC_BPF_H
+#define TOLLGATE_HOOKS_EXEC_BPF_H
+
+#include "wire.h"
+#include "lib/enter_state.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/noreturn.bpf.h"
+#include "lib/task.bpf.h"
+
+/*
+ * raw_tp sched_prepare_exec(task, bprm), v6.10: the new program is found, the registers are still
+ * those of the old one. Runs at exec only, for both ABIs.
+ */
+SEC("raw_tp/sched_prepare_exec")
+int exec_prepare(struct bpf_raw_tracepoint_args *ctx)
+{
+	save_enter_state(current());
+	return 0;
+}
+
+/*
+ * raw_tp sched_process_exec(task, old_pid, bprm), v3.4: the new program is loaded, its arguments
+ * are on its stack and it has not run. The end of every successful exec of both ABIs. The thread
+ * may have changed its number to that of its process. Without saved entry state, which only
+ * happens if the exec began before the programs were attached, the registers give the syscall.
+ */
+SEC("raw_tp/sched_process_exec")
+int exec_commit(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 bprm = ctx->args[2];
+	struct task_struct *task = current();
+	__u32 thread = ctx->args[1];
+	struct wire_enter_state *entry = bpf_map_lookup_elem(&tlg_enter_state, &thread);
+	__u32 nr = entry ? entry->nr : task_regs(task)->orig_ax;
+	__u32 abi = entry ? entry->abi : task_abi(task);
+	__u32 flags = WIRE_EVENT_RETURNED | WIRE_EVENT_STARTED;
+
+	if (LOAD(linux_binprm, bprm, filename) != LOAD(linux_binprm, bprm, interp))
+		flags |= WIRE_EVENT_SCRIPT;
+	syscall_end(task, abi, nr, 0, flags, thread);
+	/*
+	 * Delete it also if no rule names this exec: the next one may end before it saves its own.
+	 */
+	bpf_map_delete_elem(&tlg_enter_state, &thread);
+	return 0;
+}
+
+/*
+ * raw_tp sched_process_exit(task, group_dead), v6.16 form: runs before the task's memory is
+ * released, so that exe and command line can be read. Only tasks inside exit or exit_group count:
+ * a task that dies in another syscall reports that one itself.
+ */
+SEC("raw_tp/sched_process_exit")
+int task_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u32 nr = task_regs(task)->orig_ax;
+	__u32 abi = task_abi(task);
+
+	if (never_returns(abi, nr))
+		syscall_end(task, abi, nr, 0, 0, task->pid);
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_EXEC_BPF_H */

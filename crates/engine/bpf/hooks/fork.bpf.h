@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Task list: the verdict on a new task, stored with it for its life, as in audit_filter_task() in
+ * kernel/auditsc.c. Exit rules read it as a word of the event.
+ */
+#ifndef TOLLGATE_HOOKS_FORK_BPF_H
+#define TOLLGATE_HOOKS_FORK_BPF_H
+
+#include "wire.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/task_mark.bpf.h"
+
+/* 1 + index of the first test of a new task, for each half of the plan; 0 for none. */
+volatile __u32 tlg_fork_tests[2];
+
+/*
+ * raw tracepoint sched_process_fork(parent, child), v3.4: the new task has not run yet; runs in
+ * its parent. Misses io_uring workers, which do not pass this tracepoint. `pid` is that of the
+ * parent, because the kernel's audit asks before the task has a number.
+ */
+SEC("tp_btf/sched_process_fork")
+int task_fork(__u64 *ctx)
+{
+	struct task_struct *parent = (struct task_struct *)ctx[0];
+	struct task_struct *child = (struct task_struct *)ctx[1];
+	__u32 first = tlg_fork_tests[tlg_epoch & 1];
+	struct scratch *s;
+	__u32 verdict;
+	__u32 *mark;
+
+	if (!first)
+		return 0;
+	s = scratch();
+	if (!s) {
+		count_lost(WIRE_LOST_SCRATCH);
+		return 0;
+	}
+	s->event.pid = parent->tgid;
+	s->event.objects = 0;
+	fill_task(&s->event, child);
+	fill_creds(&s->event, child);
+	verdict = run_rules(s, first - 1);
+	if (verdict == NO_VERDICT)
+		return 0;
+	mark = bpf_task_storage_get(&tlg_task_marks, child, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (mark)
+		*mark = verdict;
+	else
+		count_truncated(WIRE_TRUNC_TASK_MARK);
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_FORK_BPF_H */

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hooks of the syscalls that create and remove names. The kernel's function for each syscall has
+ * the names as the kernel copied them; path_parentat() has the directory of each; the functions
+ * that follow have the objects that are created or removed. All run in the calling task.
+ */
+#ifndef TOLLGATE_HOOKS_NAMES_BPF_H
+#define TOLLGATE_HOOKS_NAMES_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_paths.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
+
+#define RENAME_EXCHANGE 2 /* include/uapi/linux/fs.h */
+
+/*
+ * Starts the list of items with the names of the syscall, in the order of the kernel's getname().
+ */
+static __always_inline int start_names(const struct filename *first, const struct filename *second)
+{
+	struct task_struct *task = current();
+	struct wire_syscall *syscall;
+	__u32 key = hooked_syscall(task, &syscall);
+	struct syscall_state *state;
+
+	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	state = state_find(task->pid, key, &syscall);
+	if (!state || key < WIRE_URING_FIRST)
+		state = state_claim(task, key, syscall);
+	if (!state)
+		return 0;
+	if (!IS_ERR(first))
+		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, first);
+	if (second && !IS_ERR(second))
+		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, second);
+	return 0;
+}
+
+/* fentry on do_unlinkat(dfd, name), v5.5. */
+SEC("fentry/do_unlinkat")
+int names_unlink(__u64 *ctx)
+{
+	return start_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_rmdir(dfd, name), v5.5. */
+SEC("fentry/do_rmdir")
+int names_rmdir(__u64 *ctx)
+{
+	return start_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_mkdirat(dfd, name, mode), v5.15. */
+SEC("fentry/do_mkdirat")
+int names_mkdir(__u64 *ctx)
+{
+	return start_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_mknodat(dfd, name, mode, dev), v5.15. */
+SEC("fentry/do_mknodat")
+int names_mknod(__u64 *ctx)
+{
+	return start_names((struct filename *)ctx[1], NULL);
+}
+
+/* fentry on do_symlinkat(from, newdfd, to), v5.15. */
+SEC("fentry/do_symlinkat")
+int names_symlink(__u64 *ctx)
+{
+	return start_names((struct filename *)ctx[2], (struct filename *)ctx[0]);
+}
+
+/* fentry on do_linkat(olddfd, old, newdfd, new, flags), v5.15. */
+SEC("fentry/do_linkat")
+int names_link(__u64 *ctx)
+{
+	return start_names((struct filename *)ctx[3], (struct filename *)ctx[1]);
+}
+
+/* fentry on do_renameat2(olddfd, from, newdfd, to, flags), v5.11. */
+SEC("fentry/do_renameat2")
+int names_rename(__u64 *ctx)
+{
+	return start_names((struct filename *)ctx[3], (struct filename *)ctx[1]);
+}
+
+/*
+ * fexit on path_parentat(nd, flags, parent), v5.5: the directory of a name that is created or
+ * removed. bind() of a socket to a path also comes here, without an earlier name.
+ */
+SEC("fexit/path_parentat")
+int names_parent(__u64 *ctx)
+{
+	struct task_struct *task;
+	const struct inode *inode;
+	struct nameidata *nd;
+	struct wire_object *item;
+	struct wire_syscall *syscall;
+	const struct filename *name;
+	const struct dentry *dentry;
+	const struct vfsmount *mnt;
+	const struct path *path;
+	struct scratch *s;
+	struct syscall_state *state;
+	__u32 key, at;
+
+	if ((__u32)ctx[3])
+		return 0;
+	task = current();
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	nd = (struct nameidata *)ctx[0];
+	path = (struct path *)ctx[2];
+	dentry = FOLLOW(path, path, dentry);
+	mnt = FOLLOW(path, path, mnt);
+	name = FOLLOW(nameidata, nd, name);
+	inode = dentry->d_inode;
+	state = state_find_or_claim(task, key, &syscall);
+	s = scratch();
+	if (!state || !s)
+		return 0;
+	for (at = 0; at < WIRE_ITEMS; at++)
+		if (at >= state->items || state->filename[at] == (__u64)name)
+			break;
+	if (at >= state->items && !state_add_named(state, WIRE_NAMETYPE_UNKNOWN, name))
+		return 0;
+	/* Through memory: the verifier forgets the value and checks the rest once. */
+	s->index = at;
+	at = s->index & (WIRE_ITEMS - 1);
+	item = &state->item[at];
+	item->effect = WIRE_NAMETYPE_PARENT;
+	item_set_inode(item, inode);
+	state->dir[at] = (__u64)inode;
+	state->last[at] = (__u64)nd->last.len << 32 | nd->last.hash;
+	state->mnt = (__u64)mnt;
+	state_save_item_path(state, at, dentry, (__u64)mnt);
+	if (!uses_watches(syscall))
+		return 0;
+	select_watches(s, syscall);
+	watch_prefilter(s, dentry, mnt, (__u64)&nd->last, 2);
+	state_save_hits(state, s);
+	return 0;
+}
+
+/*
+ * fexit on may_delete(idmap, dir, victim, isdir), v5.5: an object that is about to be removed,
+ * renamed or replaced.
+ */
+SEC("fexit/may_delete")
+int names_delete(__u64 *ctx)
+{
+	struct wire_syscall *syscall;
+	struct syscall_state *state = state_current(&syscall);
+	const struct dentry *dentry = (struct dentry *)ctx[2];
+	const struct inode *inode = FOLLOW(dentry, dentry, d_inode);
+	struct wire_object *item;
+
+	if (!state)
+		return 0;
+	if (!inode)
+		return 0;
+	item = state_add_child(state, WIRE_NAMETYPE_DELETE, ctx[1], dentry);
+	if (!item)
+		return 0;
+	item_set_inode(item, inode);
+	state_save_last_path(state, dentry, state->mnt);
+	if (uses_watches(syscall))
+		state_match_inode(state, inode);
+	if (!(__u32)ctx[4])
+		state->deletes_allowed++;
+	return 0;
+}
+
+/* Adds an object to be created. The kernel lists it whether or not creation succeeds. */
+static __always_inline int add_created(__u64 dir, const struct dentry *dentry)
+{
+	struct wire_syscall *syscall;
+	struct syscall_state *state = state_current(&syscall);
+	struct wire_object *item;
+
+	if (!state)
+		return 0;
+	item = state_add_child(state, WIRE_NAMETYPE_CREATE, dir, dentry);
+	if (!item)
+		return 0;
+	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
+	state_save_last_path(state, dentry, state->mnt);
+	return 0;
+}
+
+/* fexit on vfs_create(idmap, dir, dentry, mode, want_excl), v5.12 form: mknod of a regular file. */
+SEC("fexit/vfs_create")
+int created_file(__u64 *ctx)
+{
+	return add_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_mkdir(idmap, dir, dentry, mode), v5.12 form. */
+SEC("fexit/vfs_mkdir")
+int created_dir(__u64 *ctx)
+{
+	return add_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_mknod(idmap, dir, dentry, mode, dev), v5.12 form. */
+SEC("fexit/vfs_mknod")
+int created_node(__u64 *ctx)
+{
+	return add_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_symlink(idmap, dir, dentry, oldname), v5.12 form. */
+SEC("fexit/vfs_symlink")
+int created_symlink(__u64 *ctx)
+{
+	return add_created(ctx[1], (struct dentry *)ctx[2]);
+}
+
+/* fexit on vfs_link(old_dentry, idmap, dir, new_dentry, delegated), v5.12 form. */
+SEC("fexit/vfs_link")
+int created_link(__u64 *ctx)
+{
+	struct wire_syscall *syscall;
+	struct syscall_state *state = state_current(&syscall);
+	struct scratch *s = scratch();
+	struct wire_object *item;
+	const struct dentry *dentry = (struct dentry *)ctx[0];
+
+	if (!state || !s)
+		return 0;
+	item = state_add_child(state, WIRE_NAMETYPE_CREATE, ctx[2], (struct dentry *)ctx[3]);
+	if (!item)
+		return 0;
+	if (!(__u32)ctx[5])
+		item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
+	state_save_last_path(state, (struct dentry *)ctx[3], state->mnt);
+	/* The second name of the syscall is the old one. */
+	item = &state->item[1];
+	if (item->effect != WIRE_NAMETYPE_UNKNOWN)
+		return 0;
+	item->effect = WIRE_NAMETYPE_NORMAL;
+	item_set_inode(item, FOLLOW(dentry, dentry, d_inode));
+	state_save_item_path(state, 1, dentry, state->mnt);
+	if (!uses_watches(syscall) || item->flags & WIRE_OBJECT_FS_EXCLUDED)
+		return 0;
+	select_watches(s, syscall);
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = state->mnt;
+	s->object[0].last = 0;
+	match_watches(s, 1);
+	state_save_hits(state, s);
+	return 0;
+}
+
+/* fexit on vfs_rename(rd), v5.12 form. A replaced object has passed may_delete(). */
+SEC("fexit/vfs_rename")
+int created_rename(__u64 *ctx)
+{
+	struct wire_syscall *syscall;
+	struct syscall_state *state = state_current(&syscall);
+	struct wire_object *item;
+	const struct renamedata *rd = (struct renamedata *)ctx[0];
+	const struct dentry *old, *new;
+	__u64 new_dir;
+
+	if (!bpf_core_field_exists(rd->old_dir))
+		return 0; /* v6.17 has another form: created names are missing there */
+	if (!state || !state->deletes_allowed)
+		return 0; /* nothing changes if both names are the same object */
+	old = FOLLOW(renamedata, rd, old_dentry);
+	new = FOLLOW(renamedata, rd, new_dentry);
+	new_dir = (__u64)FOLLOW(renamedata, rd, new_dir);
+	if ((__u32)ctx[1]) {
+		/* The kernel lists the new name before it refuses, unless the name exists. */
+		if (state->deletes_allowed == 1 && !new->d_inode &&
+		    state_add_child(state, WIRE_NAMETYPE_CREATE, new_dir, new))
+			state_save_last_path(state, new, state->mnt);
+		return 0;
+	}
+	/* The dentries have been exchanged: each now has the other's name. */
+	item = state_add_child(state, WIRE_NAMETYPE_CREATE, new_dir, old);
+	if (item) {
+		item_set_inode(item, old->d_inode);
+		state_save_last_path(state, old, state->mnt);
+	}
+	if (!(rd->flags & RENAME_EXCHANGE))
+		return 0;
+	item = state_add_child(state, WIRE_NAMETYPE_CREATE, (__u64)FOLLOW(renamedata, rd, old_dir),
+			       new);
+	if (item) {
+		item_set_inode(item, new->d_inode);
+		state_save_last_path(state, new, state->mnt);
+	}
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_NAMES_BPF_H */

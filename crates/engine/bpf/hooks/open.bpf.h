@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hooks of the open family: open, creat, exec, swapon and acct, with the name that the kernel
+ * used.
+ */
+#ifndef TOLLGATE_HOOKS_OPEN_BPF_H
+#define TOLLGATE_HOOKS_OPEN_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/state_paths.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
+#include "lib/watch_prefilter.bpf.h"
+
+#define O_TMPFILE_BIT 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
+
+/* An open matches no rule unless it has one of these flags; 0 for no condition. */
+volatile __u32 tlg_open_gate;
+
+/* Whether open_may_open() is attached. */
+volatile __u32 tlg_refusals;
+
+/* Matches a name that does not exist against watches, as text. */
+static __always_inline void watch_missing_name(struct scratch *s, struct task_struct *task,
+					       __u32 dirfd, __u64 filename)
+{
+	struct object *object = &s->object[0];
+	struct wire_object *to = object_at(s, 0);
+	__u8 *name = tail_at(s, sizeof(*to));
+	long len;
+
+	object->at = 0;
+	object->dentry = object->mnt = object->base_dentry = object->base_mnt = 0;
+	object->text = 1;
+	object->last = 0;
+	to->flags = 0;
+	to->effect = WIRE_EFFECT_USE;
+	s->hits = 0;
+	len = bpf_probe_read_kernel_str(name, WIRE_NAME_BYTES,
+					(void *)LOAD(filename, filename, name));
+	if (len <= 1)
+		return;
+	to->name_len = len - 1;
+	find_base(task, s, object, to, WIRE_LOOKUP_AT, dirfd, name[0]);
+	watch_object(s, 0);
+}
+
+static __always_inline void add_opened(struct syscall_state *state, const struct filename *filename,
+				       const struct file *file, __u32 created)
+{
+	const struct dentry *dentry = FOLLOW(file, file, f_path.dentry);
+	const struct inode *inode = FOLLOW(file, file, f_inode);
+	struct wire_object *item;
+
+	item = state_add_named(state, created ? WIRE_NAMETYPE_PARENT : WIRE_NAMETYPE_NORMAL,
+			       filename);
+	if (!item)
+		return;
+	item_set_inode(item, created ? dentry->d_parent->d_inode : inode);
+	if (tlg_context)
+		state_save_last_path(state, created ? dentry->d_parent : dentry,
+				     (__u64)FOLLOW(file, file, f_path.mnt));
+	if (!created)
+		return;
+	item = state_add_item(state, WIRE_NAMETYPE_CREATE);
+	if (!item)
+		return;
+	item->named_by = 1;
+	item_set_inode(item, inode);
+	if (tlg_context)
+		state_save_last_path(state, dentry, (__u64)FOLLOW(file, file, f_path.mnt));
+}
+
+/* Handles the end of an open by name; `file` is a file or an error. */
+static __always_inline int open_done(struct task_struct *task, struct wire_syscall *syscall,
+				     __u32 key, __u32 dirfd, const struct filename *filename,
+				     __u32 flags, const struct file *file)
+{
+	struct scratch *s = scratch();
+	struct syscall_state *state;
+	__u32 epoch;
+
+	if (!s)
+		return 0; /* counted at the end of the syscall */
+	epoch = syscall->epoch;
+	select_watches(s, syscall);
+	s->hits = 0;
+	if (!IS_ERR(file)) {
+		/* Through memory, so that the verifier does not follow both values. */
+		s->index = file->f_mode & FMODE_CREATED && !(flags & O_TMPFILE_BIT);
+		if (uses_watches(syscall))
+			watch_prefilter(s, FOLLOW(file, file, f_path.dentry),
+					FOLLOW(file, file, f_path.mnt), 0, 1 + s->index);
+	} else if ((__u64)file == (__u64)-ENOENT) {
+		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
+			return 0; /* no object exists there to match a watch, as in the kernel */
+	} else if (uses_watches(syscall) && !tlg_refusals) {
+		watch_missing_name(s, task, dirfd, (__u64)filename);
+	}
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
+		return 0;
+	state = state_find(task->pid, key, &syscall);
+	if (!state ||
+	    !(syscall->facts & WIRE_FACT_EXEC || state->refused || key >= WIRE_URING_FIRST))
+		state = state_claim(task, key, syscall);
+	if (!state)
+		return 0;
+	state->open_flags = flags;
+	if (state->epoch == epoch)
+		state_save_hits(state, s);
+	if (!IS_ERR(file))
+		add_opened(state, filename, file, s->index);
+	else if (state->refused)
+		state_set_name(state, &state->item[(state->items - 1) & (WIRE_ITEMS - 1)],
+			       filename);
+	else
+		state_add_named(state, WIRE_NAMETYPE_UNKNOWN, filename);
+	state->refused = 0;
+	return 0;
+}
+
+/*
+ * fexit on do_filp_open(dfd, pathname, op), v5.5: every open by name. Runs in the calling task;
+ * `pathname` is the kernel's copy. Misses names that the kernel cannot copy, as its audit does.
+ */
+SEC("fexit/do_filp_open")
+int open_filp(__u64 *ctx)
+{
+	__u32 flags = ((struct open_flags *)ctx[2])->open_flag;
+	struct task_struct *task;
+	struct wire_syscall *syscall;
+	__u32 key;
+
+	if (tlg_open_gate && !(flags & tlg_open_gate))
+		return 0;
+	task = current();
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL || syscall->facts & WIRE_FACT_EXEC)
+		return 0;
+	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !(ACC_MODE(flags) & syscall->watch_perm))
+		return 0;
+	open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], flags,
+		  (struct file *)ctx[3]);
+	if (syscall->aux_source == WIRE_AUX_SOURCE_OPENAT2) {
+		struct syscall_state *state = state_find(task->pid, key, &syscall);
+
+		if (state) {
+			state->open_mode = ((struct open_flags *)ctx[2])->mode;
+			state->opened = 1;
+		}
+	}
+	return 0;
+}
+
+/*
+ * fexit on do_open_execat(fd, name, flags), v5.5: an executed program and its interpreters. Runs
+ * in the calling task. do_filp_open is on the path of every open.
+ */
+SEC("fexit/do_open_execat")
+int open_execat(__u64 *ctx)
+{
+	struct task_struct *task = current();
+	struct wire_syscall *syscall;
+	__u32 key = hooked_syscall(task, &syscall);
+
+	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	state_find(task->pid, key,
+		   &syscall); /* an interpreter is matched by the plan of its program */
+	return open_done(task, syscall, key, ctx[0], (struct filename *)ctx[1], 0,
+			 (struct file *)ctx[3]);
+}
+
+/*
+ * fexit on may_open(idmap, path, acc_mode, flag), v5.5: an object was found and access refused.
+ * Attached only if a rule can match a failed open that matches no watch: every open passes here.
+ */
+SEC("fexit/may_open")
+int open_may_open(__u64 *ctx)
+{
+	struct task_struct *task;
+	struct wire_object *item;
+	struct wire_syscall *syscall;
+	struct scratch *s;
+	const struct dentry *dentry;
+	const struct path *path;
+	struct syscall_state *state;
+	__u32 key;
+
+	if (!(__u32)ctx[4])
+		return 0;
+	task = current();
+	key = hooked_syscall(task, &syscall);
+	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	state = state_find(task->pid, key, &syscall);
+	if (!state || !(syscall->facts & WIRE_FACT_EXEC || key >= WIRE_URING_FIRST))
+		state = state_claim(task, key, syscall);
+	s = scratch();
+	if (!state || !s)
+		return 0;
+	path = (struct path *)ctx[1];
+	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
+	if (!item)
+		return 0;
+	dentry = FOLLOW(path, path, dentry);
+	item_set_inode(item, dentry->d_inode);
+	state_save_last_path(state, dentry, (__u64)FOLLOW(path, path, mnt));
+	state->refused = 1;
+	if (!uses_watches(syscall))
+		return 0;
+	select_watches(s, syscall);
+	watch_prefilter(s, dentry, FOLLOW(path, path, mnt), 0, 1);
+	state_save_hits(state, s);
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_OPEN_BPF_H */

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Stubs: programs on the functions of syscalls. A program on a function is bound to it when it is
+ * loaded, so the loader makes one copy for each syscall. A stub has a few instructions and
+ * tail-calls a target that is loaded once: verifying the whole target, some 40,000 steps, for each
+ * of a hundred syscalls takes seconds.
+ *
+ * A tail call needs the same function type on both sides, including argument names. The kernel has
+ * two types for syscalls: `regs`, or `__unused` for syscalls without arguments (SYSCALL_DEFINE0)
+ * and for those that can be configured out. Programs for the latter end in 0.
+ */
+#ifndef TOLLGATE_HOOKS_STUB_BPF_H
+#define TOLLGATE_HOOKS_STUB_BPF_H
+
+#include "wire.h"
+#include "lib/enter_state.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/task.bpf.h"
+
+#define O_ACCMODE 3 /* none of these bits: opened for reading */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} tlg_tail_exit SEC(".maps"), tlg_tail_exit0 SEC(".maps"), tlg_tail_noret SEC(".maps"),
+	tlg_tail_noret0 SEC(".maps");
+
+/* fexit on the function of a syscall, v5.5. Runs in the calling task at the end of the syscall. */
+SEC("fexit/__x64_sys_close")
+int stub_sys_exit(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_tail_exit, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+/* Whether a rule may match an openat, or an open, that only reads. */
+volatile __u32 tlg_openat_reads;
+volatile __u32 tlg_open_reads;
+
+/* The same for openat and open: if rules only match opens for writing, most opens return here. */
+SEC("fexit/__x64_sys_close")
+int stub_openat(__u64 *ctx)
+{
+	if (!(((struct pt_regs *)ctx[0])->dx & O_ACCMODE) && !tlg_openat_reads)
+		return 0;
+	bpf_tail_call(ctx, &tlg_tail_exit, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+SEC("fexit/__x64_sys_close")
+int stub_open(__u64 *ctx)
+{
+	if (!(((struct pt_regs *)ctx[0])->si & O_ACCMODE) && !tlg_open_reads)
+		return 0;
+	bpf_tail_call(ctx, &tlg_tail_exit, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+/* The same on a function whose argument is named `__unused`. */
+SEC("fexit/__do_sys_getpid")
+int stub_sys_exit0(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_tail_exit0, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+/* fentry on the function of a syscall that does not return, v5.5. */
+SEC("fentry/__x64_sys_close")
+int stub_noreturn(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_tail_noret, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+SEC("fentry/__do_sys_getpid")
+int stub_noreturn0(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_tail_noret0, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+/* fentry on the function of a syscall that needs state of its entry, v5.5. */
+SEC("fentry/__x64_sys_close")
+int sys_enter_fn(__u64 *ctx)
+{
+	save_enter_state(current());
+	return 0;
+}
+
+static __always_inline int fn_exit(__s64 ret, __u32 flags)
+{
+	struct task_struct *task = current();
+
+	syscall_end(task, task_abi(task), task_regs(task)->orig_ax, ret, flags, task->pid);
+	return 0;
+}
+
+/*
+ * Tail-call targets of the stubs. Bound to a function of the right type and never attached to it.
+ */
+SEC("fexit/__x64_sys_close")
+int sys_exit_fn(__u64 *ctx)
+{
+	return fn_exit(ctx[1], WIRE_EVENT_RETURNED);
+}
+
+SEC("fexit/__do_sys_getpid")
+int sys_exit_fn0(__u64 *ctx)
+{
+	return fn_exit(ctx[1], WIRE_EVENT_RETURNED);
+}
+
+SEC("fentry/__x64_sys_close")
+int noreturn_fn(__u64 *ctx)
+{
+	return fn_exit(0, 0);
+}
+
+SEC("fentry/__do_sys_getpid")
+int noreturn_fn0(__u64 *ctx)
+{
+	return fn_exit(0, 0);
+}
+
+#endif /* TOLLGATE_HOOKS_STUB_BPF_H */

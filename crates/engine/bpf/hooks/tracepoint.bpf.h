@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Syscall tracepoints: all hooks of the tracepoint engine. */
+#ifndef TOLLGATE_HOOKS_TRACEPOINT_BPF_H
+#define TOLLGATE_HOOKS_TRACEPOINT_BPF_H
+
+#include "wire.h"
+#include "lib/enter_state.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/noreturn.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/task.bpf.h"
+
+/*
+ * syscalls:sys_exit_X, v2.6.33, one attachment for each syscall of the plan. Runs in the calling
+ * task with preemption off, after the syscall. Misses 32-bit syscalls, which have no tracepoint of
+ * their own.
+ */
+SEC("tracepoint/syscalls/sys_exit")
+int sys_exit_tp(struct trace_event_raw_sys_exit *ctx)
+{
+	struct task_struct *task = current();
+
+	syscall_end(task, WIRE_B64, ctx->id, ctx->ret, WIRE_EVENT_RETURNED, task->pid);
+	return 0;
+}
+
+/*
+ * syscalls:sys_enter_X, v2.6.33, for syscalls that replace their arguments (execve) or block for
+ * long. Runs in the calling task before the syscall. Misses 32-bit syscalls.
+ */
+SEC("tracepoint/syscalls/sys_enter")
+int sys_enter_tp(struct trace_event_raw_sys_enter *ctx)
+{
+	save_enter_state(current());
+	return 0;
+}
+
+/* syscalls:sys_enter_exit and sys_enter_exit_group, which never return. For kernels before v6.16. */
+SEC("tracepoint/syscalls/sys_enter_exit")
+int sys_enter_noret(struct trace_event_raw_sys_enter *ctx)
+{
+	struct task_struct *task = current();
+
+	syscall_end(task, WIRE_B64, ctx->id, 0, 0, task->pid);
+	return 0;
+}
+
+/*
+ * raw_tp sys_exit, v4.17: every syscall of both ABIs. Runs a program for every syscall of the
+ * machine. Replaces sys_exit_tp if a rule names a 32-bit syscall; attached beside it if such a
+ * rule is added later. tlg_raw_exit selects its syscalls.
+ */
+SEC("raw_tp/sys_exit")
+int sys_exit_raw(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u32 nr = task_regs(task)->orig_ax;
+	__u32 abi = task_abi(task);
+
+	if (raw_selects(tlg_raw_exit, abi, nr))
+		syscall_end(task, abi, nr, ctx->args[1], WIRE_EVENT_RETURNED, task->pid);
+	return 0;
+}
+
+/*
+ * raw_tp sys_enter, v4.17: for 32-bit syscalls that need their entry on kernels without
+ * sched_prepare_exec, and for 32-bit syscalls that do not return on kernels before v6.16.
+ */
+SEC("raw_tp/sys_enter")
+int sys_enter_raw(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u32 nr = ctx->args[1];
+	__u32 abi = task_abi(task);
+	__u32 key = abi * WIRE_SYSCALLS + nr;
+	struct wire_syscall *syscall;
+
+	if (!raw_selects(tlg_raw_enter, abi, nr))
+		return 0;
+	if (never_returns(abi, nr)) {
+		syscall_end(task, abi, nr, 0, 0, task->pid);
+		return 0;
+	}
+	syscall = plan_syscall(key);
+	if (syscall && syscall->facts & WIRE_FACT_ENTER_STATE)
+		save_enter_state(task);
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_TRACEPOINT_BPF_H */

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Hooks of io_uring operations, in the submitter inside io_uring_enter, in a worker, or in the
+ * thread that polls the queue.
+ *
+ * Fentry engine: the kernel's function of each operation is hooked at its end, and also at its
+ * start if the operation has objects; in between, the hooks inside the kernel record as for a
+ * syscall. Operations that no rule names are other functions and pay nothing.
+ *
+ * Tracepoint engine: the tracepoint that every operation passes when it completes.
+ */
+#ifndef TOLLGATE_HOOKS_URING_BPF_H
+#define TOLLGATE_HOOKS_URING_BPF_H
+
+#include "wire.h"
+#include "lib/errno.bpf.h"
+#include "lib/event.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+
+/* Return values of an operation's function other than errors: io_uring/io_uring.h, Linux 6.12. */
+#define IOU_REQUEUE	   (-3072) /* to be tried again by a worker */
+#define IOU_STOP_MULTISHOT (-125) /* done, like 0 */
+
+/* Entry of the plan for an operation; sets `key` to its index in the syscall table. */
+static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
+{
+	if (op >= WIRE_URING_OPS)
+		return NULL;
+	*key = WIRE_URING_FIRST + op;
+	return plan_syscall(*key);
+}
+
+/*
+ * fentry on the function of an operation, for example io_openat2(req, issue_flags), v6.0. Runs in
+ * the task that executes it. Claims the slot by which the hooks inside the kernel recognise the
+ * operation.
+ */
+SEC("fentry/io_openat2")
+int uring_enter(__u64 *ctx)
+{
+	struct task_struct *task = current();
+	struct wire_syscall *syscall;
+	__u32 key;
+
+	syscall = uring_syscall(((struct io_kiocb *)ctx[0])->opcode, &key);
+	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || is_daemon(task))
+		return 0;
+	state_claim(task, key, syscall);
+	return 0;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} tlg_tail_uring SEC(".maps");
+
+/* fexit on the same function, v6.0. */
+SEC("fexit/io_openat2")
+int stub_uring_exit(__u64 *ctx)
+{
+	bpf_tail_call(ctx, &tlg_tail_uring, 0);
+	count_lost(WIRE_LOST_TAIL_CALL);
+	return 0;
+}
+
+/*
+ * Tail-call target of the stub. An operation that would block is tried again and ends then. The
+ * result is that of the completion, where the kernel's own record has 0; if it comes later, it is
+ * the return value, as in the kernel. Without a slot the event has no objects.
+ */
+SEC("fexit/io_openat2")
+int uring_exit(__u64 *ctx)
+{
+	const struct io_kiocb *req = (struct io_kiocb *)ctx[0];
+	struct task_struct *task = current();
+	__s32 result = ctx[2];
+	struct wire_syscall *syscall;
+	struct syscall_state *state;
+	__u32 key;
+
+	syscall = uring_syscall(req->opcode, &key);
+	if (!syscall || is_daemon(task))
+		return 0;
+	if (syscall->tests == WIRE_NO_SYSCALL) {
+		state_drop(task->pid, key);
+		return 0;
+	}
+	state = state_find(task->pid, key, &syscall);
+	if (!result || result == IOU_STOP_MULTISHOT)
+		result = req->cqe.res;
+	else if (result == -EAGAIN || result == IOU_REQUEUE)
+		goto out;
+	emit_event(task, syscall, WIRE_B64, 0, result, WIRE_EVENT_RETURNED | WIRE_EVENT_URING,
+		   req->opcode, state);
+out:
+	state_drop(task->pid, key);
+	return 0;
+}
+
+/*
+ * raw_tp io_uring_complete(ctx, req, ...), v6.0 form. Runs in the task that completes the
+ * operation: submitter, worker or polling thread. Misses operations that post no completion
+ * (IOSQE_CQE_SKIP_SUCCESS).
+ */
+SEC("raw_tp/io_uring_complete")
+int uring_complete(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u64 req = ctx->args[1];
+	struct wire_syscall *syscall;
+	__u32 key;
+	__u8 op;
+
+	if (!req) /* a message of the ring */
+		return 0;
+	op = LOAD(io_kiocb, req, opcode);
+	syscall = uring_syscall(op, &key);
+	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || is_daemon(task))
+		return 0;
+	emit_event(task, syscall, WIRE_B64, 0, (__s32)LOAD(io_kiocb, req, cqe.res),
+		   WIRE_EVENT_RETURNED | WIRE_EVENT_URING, op, NULL);
+	return 0;
+}
+
+#endif /* TOLLGATE_HOOKS_URING_BPF_H */

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Turns a finished syscall into an event in the ring: read the facts that rules test, run the
+ * rules, and read the rest only if a rule records the event. Programs of every engine end here.
+ */
+#ifndef TOLLGATE_LIB_EVENT_BPF_H
+#define TOLLGATE_LIB_EVENT_BPF_H
+
+#include "wire.h"
+#include "lib/append_aux.bpf.h"
+#include "lib/append_items.bpf.h"
+#include "lib/context.bpf.h"
+#include "lib/enter_state.bpf.h"
+#include "lib/errno.bpf.h"
+#include "lib/filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/label.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/object.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/plan.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/sockaddr.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/task.bpf.h"
+#include "lib/task_mark.bpf.h"
+#include "lib/watch.bpf.h"
+
+/* Whether a verdict of run_rules() records the event. */
+#define verdict_records(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_RECORD)
+
+/* Access mode of an open: audit_match_perm(). */
+static __always_inline __u32 open_perm(const struct wire_event *event,
+				       const struct wire_syscall *syscall,
+				       const struct syscall_state *state)
+{
+	__u64 flags = syscall_arg(event, syscall->open_arg);
+
+	if (state && (syscall->facts & WIRE_FACT_OPEN_HOW || event->flags & WIRE_EVENT_URING)) {
+		flags = state->open_flags;
+	} else if (syscall->facts & WIRE_FACT_OPEN_HOW) {
+		__u64 how = 0;
+
+		if (bpf_probe_read_user(&how, sizeof(how), (void *)flags))
+			count_truncated(WIRE_TRUNC_NAME);
+		flags = how;
+	}
+	return ACC_MODE(flags);
+}
+
+/*
+ * The exit code that the kernel's audit reports for an interrupted syscall: audit_return_fixup().
+ */
+static __always_inline __s64 audit_return_fixup(__s64 ret)
+{
+	if (ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND ||
+	    ret == -ERESTART_RESTARTBLOCK)
+		return -EINTR;
+	return ret;
+}
+
+/*
+ * Appends the command line, read once per exec of a task as long as this CPU's cache has it. The
+ * kernel's audit reads it once per task and keeps it. Later writes by the task show in neither.
+ */
+static __always_inline void append_proctitle(struct scratch *s, const struct task_struct *task,
+					     __u64 mm)
+{
+	struct title_cache *cache = &s->title_cache;
+	__u64 start = task->start_boottime;
+	__u64 exec = task->self_exec_id;
+
+	if (cache->start != start || cache->exec != exec || cache->pid != (__u32)task->pid) {
+		__u64 from = LOAD(mm_struct, mm, arg_start);
+		__u64 len = LOAD(mm_struct, mm, arg_end) - from;
+
+		if (len > WIRE_PROCTITLE_BYTES)
+			len = WIRE_PROCTITLE_BYTES;
+		cache->len = 0;
+		if (!bpf_probe_read_user(cache->text, len, (void *)from))
+			cache->len = len;
+		cache->start = start;
+		cache->exec = exec;
+		cache->pid = task->pid;
+		cache->label = 0;
+	}
+	copy_words(tail_at(s, s->used), cache->text, cache->len, WIRE_PROCTITLE_BYTES);
+	s->event.proctitle_len = cache->len;
+	s->used += cache->len;
+}
+
+/* Appends argv from the new program's memory, which only the kernel has written so far. */
+static __always_inline void append_argv(struct scratch *s, __u64 mm)
+{
+	__u64 from = LOAD(mm_struct, mm, arg_start);
+	__u64 len = LOAD(mm_struct, mm, arg_end) - from;
+	__u64 argc = 0;
+
+	if (bpf_probe_read_user(&argc, 4, (void *)task_regs(current())->sp))
+		count_truncated(WIRE_TRUNC_ARGV);
+	s->event.argc = argc;
+	if (len > WIRE_ARGV_BYTES) {
+		count_truncated(WIRE_TRUNC_ARGV);
+		len = WIRE_ARGV_BYTES;
+	}
+	/* TAIL_SLACK is smaller than this: the offset is bounded so that the whole read fits. */
+	if (s->used >= WIRE_TAIL_BYTES - WIRE_ARGV_BYTES ||
+	    bpf_probe_read_user(&s->tail[s->used & (WIRE_TAIL_BYTES - WIRE_ARGV_BYTES - 1)], len,
+				(void *)from)) {
+		count_truncated(WIRE_TRUNC_ARGV);
+		len = 0;
+	}
+	s->event.argv_len = len;
+	s->used += len;
+}
+
+/* Separate functions, so that the verifier checks each once and not their product. */
+__noinline int append_exe(struct scratch *s)
+{
+	struct task_struct *task = current();
+	struct mm_struct *mm = FOLLOW(task_struct, task, mm);
+	struct file *exe;
+	__u32 at;
+
+	if (!s || !mm)
+		return 0;
+	exe = mm->exe_file;
+	if (!exe)
+		return 0;
+	at = s->used;
+	s->event.flags |= WIRE_EVENT_EXE;
+	if (append_path(s, task, exe->f_path.dentry, exe->f_path.mnt, PATH_EXE))
+		s->event.flags |= WIRE_EVENT_EXE_DELETED;
+	s->event.exe_len = s->used - at;
+	return 0;
+}
+
+__noinline int append_cwd(struct scratch *s)
+{
+	struct task_struct *task = current();
+	struct fs_struct *fs = FOLLOW(task_struct, task, fs);
+	__u32 at;
+
+	if (!s)
+		return 0;
+	at = s->used;
+	s->event.flags |= WIRE_EVENT_CWD;
+	if (append_path(s, task, fs->pwd.dentry, fs->pwd.mnt, PATH_CWD))
+		s->event.flags |= WIRE_EVENT_CWD_DELETED;
+	s->event.cwd_len = s->used - at;
+	return 0;
+}
+
+static __always_inline void append_strings(struct scratch *s, const struct task_struct *task)
+{
+	struct wire_event *event = &s->event;
+	struct mm_struct *mm = FOLLOW(task_struct, task, mm);
+
+	event->exe_len = event->cwd_len = event->proctitle_len = 0;
+	event->argv_len = event->argc = 0;
+	append_exe(s);
+	if (event->objects)
+		append_cwd(s);
+	if (mm)
+		append_proctitle(s, task, (__u64)mm);
+	if (mm && event->flags & WIRE_EVENT_STARTED)
+		append_argv(s, (__u64)mm);
+}
+
+/*
+ * Whether a syscall without state has no objects: hooks see every name that the kernel copies and
+ * every descriptor that it uses. An attribute syscall copies its name before lookup fails, but not
+ * if its flags are invalid.
+ */
+static __always_inline __u32 has_no_objects(const struct scratch *s,
+					    const struct wire_syscall *syscall)
+{
+	if (s->event.flags & WIRE_EVENT_URING)
+		return 1;
+	if (!hooks_saw_all(syscall))
+		return 0;
+	return syscall->facts & WIRE_FACT_HOOKED_NAMES ||
+	       syscall->objects[0].lookup == WIRE_LOOKUP_FD || s->event.exit == (__u64)-EINVAL;
+}
+
+/* Appends the objects of the syscall: from the state if there is one, else from its arguments. */
+static __always_inline void fill_objects(struct scratch *s, const struct wire_syscall *syscall,
+					 struct syscall_state *state)
+{
+	if (state)
+		append_items(s, state);
+	else if (!has_no_objects(s, syscall))
+		resolve_objects(s, syscall->objects);
+}
+
+/* Reads the task facts that rules test. */
+static __always_inline void fill_task_facts(struct wire_event *event, struct task_struct *task,
+					    __u32 facts)
+{
+	if (facts & WIRE_FACT_TASK) {
+		fill_task(event, task);
+		if (facts & WIRE_FACT_TASK_MARK)
+			event->rule = task_mark(task);
+	}
+	if (facts & WIRE_FACT_CREDS)
+		fill_creds(event, task);
+}
+
+/* Reads the facts that the rules of this syscall test. */
+static __always_inline void fill_facts(struct scratch *s, struct task_struct *task,
+				       const struct wire_syscall *syscall,
+				       struct syscall_state *state)
+{
+	struct wire_event *event = &s->event;
+	__u32 facts = syscall->facts;
+
+	fill_task_facts(event, task, facts);
+	if (facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW))
+		event->open_perm = open_perm(event, syscall, state);
+	else if (facts & WIRE_FACT_SADDR)
+		fill_sockaddr_family(s, syscall, state);
+	if (facts & WIRE_FACT_EXE)
+		watch_exe(s);
+	if (facts & WIRE_FACT_OBJECTS)
+		fill_objects(s, syscall, state);
+}
+
+static __always_inline __u32 evaluate(struct scratch *s, const struct wire_syscall *syscall,
+				      struct syscall_state *state)
+{
+	__u32 opens = syscall->facts & (WIRE_FACT_OPEN_FLAGS | WIRE_FACT_OPEN_HOW);
+
+	if (syscall->tests == syscall->tests_unwatched)
+		return run_rules(s, syscall->tests);
+	if (opens && !(s->event.open_perm & syscall->watch_perm))
+		return run_rules(s, syscall->tests_unwatched);
+	if (state) {
+		state_load_hits(s, state);
+		return run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
+	}
+	if (!(syscall->facts & WIRE_FACT_OBJECTS))
+		fill_objects(s, syscall, NULL);
+	for (__u32 i = 0; i < WIRE_OBJECTS; i++)
+		if (i < s->event.objects)
+			watch_object(s, i);
+	return run_rules(s, s->hits ? syscall->tests : syscall->tests_unwatched);
+}
+
+/* Appends label and context; returns the length of the event. */
+static __always_inline __u32 finish_event(struct scratch *s, const struct task_struct *task)
+{
+	append_label(s, task);
+	if (tlg_context)
+		append_context(s);
+	s->event.len = sizeof(s->event) + (s->used & TAIL_MASK);
+	return s->event.len & (2 * WIRE_TAIL_BYTES - 1);
+}
+
+/*
+ * Emits the event of a finished syscall if a rule records it. For an io_uring operation `thread`
+ * is the operation.
+ */
+static __always_inline void emit_event(struct task_struct *task, const struct wire_syscall *syscall,
+				       __u32 abi, __u32 nr, __s64 ret, __u32 flags, __u32 thread,
+				       struct syscall_state *state)
+{
+	struct syscall_state *objects = syscall->facts & WIRE_FACT_HOOKED ? state : NULL;
+	struct scratch *s = scratch();
+	struct wire_event *event;
+	__u32 verdict;
+
+	if (!s) {
+		count_lost(WIRE_LOST_SCRATCH);
+		return;
+	}
+	event = &s->event;
+	select_watches(s, syscall);
+	s->used = s->hits = s->exe_hits = 0;
+	event->version = WIRE_VERSION;
+	event->flags = flags;
+	event->objects = 0;
+	event->jiffies = bpf_jiffies64();
+	event->abi = abi;
+	event->nr = nr;
+	event->exit = audit_return_fixup(ret);
+	event->success = flags & WIRE_EVENT_RETURNED && (ret >= 0 || ret < -MAX_ERRNO);
+	event->pid = task->tgid;
+	event->uring_op = 0;
+	if (flags & WIRE_EVENT_URING) {
+		event->uring_op = thread;
+		for (int i = 0; i < 4; i++)
+			event->args[i] = 0;
+	} else {
+		fill_args(event->args, task_regs(task), abi);
+		if (syscall->facts & WIRE_FACT_ENTER_STATE)
+			load_enter_state(event, thread);
+	}
+
+	fill_facts(s, task, syscall, objects);
+	verdict = evaluate(s, syscall, objects);
+	if (!verdict_records(verdict))
+		return;
+
+	event->rule = verdict & ~(WIRE_RECORD | WIRE_DENY);
+	if (!(syscall->facts & WIRE_FACT_TASK))
+		fill_task(event, task);
+	if (!(syscall->facts & WIRE_FACT_CREDS))
+		fill_creds(event, task);
+	fill_names(event, task);
+	if (!event->objects)
+		fill_objects(s, syscall, objects);
+	event->aux_count = 0;
+	if (syscall->aux_source || (state && state->aux_count))
+		append_aux_records(s, syscall, state);
+	append_strings(s, task);
+	event->sockaddr_len = 0;
+	if (state)
+		append_sockaddr(s, state);
+	submit(event, finish_event(s, task), verdict);
+}
+
+/*
+ * Handles the end of a syscall. `flags` has WIRE_EVENT_RETURNED if `ret` is its result; `thread`
+ * is the number under which its entry state was saved. Runs in the task that made it.
+ *
+ * A successful exec ends when the program has started: at its return the registers are those of an
+ * execve of the new program's ABI (set_personality_64bit() in arch/x86/kernel/process_64.c).
+ */
+static __always_inline void syscall_end(struct task_struct *task, __u32 abi, __u32 nr, __s64 ret,
+					__u32 flags, __u32 thread)
+{
+	__u32 key = abi * WIRE_SYSCALLS + nr;
+	struct syscall_state *state = NULL;
+	struct wire_syscall *syscall;
+
+	if (nr >= WIRE_SYSCALLS)
+		return;
+	syscall = plan_syscall(key);
+	if (!syscall)
+		return;
+	if (syscall->tests == WIRE_NO_SYSCALL) {
+		if (tlg_hooked)
+			state_drop(thread, key);
+		return;
+	}
+	if (syscall->facts & WIRE_FACT_FORKS && !ret)
+		return;
+	if (syscall->facts & WIRE_FACT_EXEC && !ret && !(flags & WIRE_EVENT_STARTED))
+		return;
+	if (is_daemon(task))
+		return;
+	if (tlg_hooked && syscall->facts & HOOKED_FACTS) {
+		state = state_find(thread, key, &syscall);
+		if (!state)
+			state_drop_stale_uring(task, thread);
+		if (syscall->facts & WIRE_FACT_HOOKED && syscall->facts & WIRE_FACT_WATCH_ONLY &&
+		    !state && !tlg_state_overflow && !state_drop(thread, key))
+			return;
+	}
+	emit_event(task, syscall, abi, nr, ret, flags, thread, state);
+	if (state)
+		state_free(state, thread);
+}
+
+#endif /* TOLLGATE_LIB_EVENT_BPF_H */

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Paths from the dentry tree: text, leaf first (user space reverses it), and facts of an inode.
+ * Like d_path() in fs/d_path.c, but without its retry if a directory above is renamed meanwhile.
+ */
+#ifndef TOLLGATE_LIB_PATH_BPF_H
+#define TOLLGATE_LIB_PATH_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/ring.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/task.bpf.h"
+
+#define INLINE_NAME \
+	40 /* names up to this length are copied by words, which is faster than a helper */
+
+struct path_walk {
+	struct scratch *s;
+	struct path_cache *cache;
+	__u64 dentry;
+	__u64 mnt;
+	__u64 root_dentry;
+	__u64 root_mnt;
+	__u32 from; /* start of the text in the tail */
+	__u32 deleted;
+	__u32 crossed; /* the path crosses a mount */
+	__u32 uncacheable; /* the object has no parent directory */
+};
+
+/* v3.10 and v3.13; need data symbols in kallsyms. */
+extern const void rename_lock __ksym __weak;
+extern const void mount_lock __ksym __weak;
+
+/*
+ * Sequence numbers of renames and of mounts: nothing above a mount changes while both are the
+ * same. Levels below a mount are compared one by one.
+ */
+static __always_inline __u64 tree_version(void)
+{
+	if (!&rename_lock || !&mount_lock)
+		return 0;
+	return LOAD_WORD((__u64)&rename_lock) << 32 | (__u32)LOAD_WORD((__u64)&mount_lock) |
+	       1ULL << 63;
+}
+
+static __always_inline void copy_component(struct scratch *s, __u64 dentry)
+{
+	__u64 name = AT(dentry, dentry, d_name);
+	__u32 len = LOAD(qstr, name, len);
+	__u64 text = LOAD(qstr, name, name);
+	__u8 *to = tail_at(s, s->used);
+
+	len &= 0xff; /* NAME_MAX is 255 */
+	if (len < INLINE_NAME && bpf_ksym_exists(bpf_rdonly_cast)) {
+		__u64 *words = (__u64 *)to;
+
+		words[0] = LOAD_WORD(text);
+		if (len >= 8)
+			words[1] = LOAD_WORD(text + 8);
+		if (len >= 16)
+			words[2] = LOAD_WORD(text + 16);
+		if (len >= 24) {
+			words[3] = LOAD_WORD(text + 24);
+			words[4] = LOAD_WORD(text + 32);
+		}
+	} else if (bpf_probe_read_kernel(to, len, (void *)text)) {
+		count_truncated(WIRE_TRUNC_PATH);
+	}
+	to[len] = 0;
+	s->used += len + 1;
+}
+
+/* One step up from a dentry: 1 in the same mount, 2 across a mount, 0 at the top. */
+static __always_inline int step_up(__u64 *dentry, __u64 *mnt)
+{
+	__u64 mount = *mnt - bpf_core_field_offset(struct mount, mnt);
+	__u64 parent;
+
+	if (*dentry != LOAD(vfsmount, *mnt, mnt_root))
+		return 1;
+	parent = LOAD(mount, mount, mnt_parent);
+	if (parent == mount)
+		return 0;
+	*dentry = LOAD(mount, mount, mnt_mountpoint);
+	*mnt = AT(mount, parent, mnt);
+	return 2;
+}
+
+static long path_step(__u32 index, void *data)
+{
+	struct path_walk *walk = data;
+	__u32 level = walk->cache->levels & (CACHED_LEVELS - 1);
+	__u64 parent;
+	int step;
+
+	if (walk->dentry == walk->root_dentry && walk->mnt == walk->root_mnt)
+		return 1;
+	step = step_up(&walk->dentry, &walk->mnt);
+	if (step != 1) {
+		walk->crossed = 1;
+		return !step;
+	}
+	parent = LOAD(dentry, walk->dentry, d_parent);
+	if (walk->s->used - walk->from >= WIRE_NAME_BYTES) {
+		count_truncated(WIRE_TRUNC_PATH);
+		return 1;
+	}
+	if (!walk->crossed) {
+		walk->cache->hash[level] = LOAD(dentry, walk->dentry, d_name.hash);
+		walk->cache->len[level] = LOAD(dentry, walk->dentry, d_name.len);
+		walk->cache->parent[level] = parent;
+		walk->cache->levels++;
+	}
+	copy_component(walk->s, walk->dentry);
+	if (parent == walk->dentry) {
+		/* No parent: memfd_create() and the like, which simple_dname() marks as deleted. */
+		walk->deleted = 1;
+		walk->uncacheable = 1;
+		return 1;
+	}
+	walk->dentry = parent;
+	return 0;
+}
+
+/*
+ * Whether events carry what records have no field for: paths of objects, and the fields of
+ * context.bpf.h.
+ */
+const volatile __u32 tlg_context;
+
+/*
+ * Appends the components of the path of `s->object[index]`, leaf first; the root is one empty
+ * component. Returns whether the object is deleted.
+ */
+__noinline int walk_path(struct scratch *s, __u32 index)
+{
+	struct task_struct *task = current();
+	struct path_walk walk = {};
+	struct object *object;
+	__u64 fs, root, dentry;
+
+	if (!s)
+		return 0;
+	object = &s->object[index & (WIRE_ITEMS - 1)];
+	fs = (__u64)FOLLOW(task_struct, task, fs);
+	root = AT(fs_struct, fs, root);
+	dentry = object->dentry;
+	walk.s = s;
+	walk.cache = &s->path_cache[PATH_OBJECT];
+	walk.dentry = dentry;
+	walk.mnt = object->mnt;
+	walk.root_dentry = LOAD(path, root, dentry);
+	walk.root_mnt = LOAD(path, root, mnt);
+	walk.from = s->used;
+	/* d_unlinked(): unhashed and not a root. */
+	walk.deleted =
+		!LOAD(dentry, dentry, d_hash.pprev) && LOAD(dentry, dentry, d_parent) != dentry;
+	walk.cache->levels = 0;
+	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
+	if (s->used == walk.from) {
+		*(__u8 *)tail_at(s, s->used) = 0;
+		s->used++;
+	}
+	return walk.deleted;
+}
+
+static __always_inline int cache_holds(const struct path_cache *cache, const struct dentry *dentry,
+				       const struct path_walk *walk)
+{
+	if (!cache->filled || cache->dentry != walk->dentry || cache->mnt != walk->mnt ||
+	    cache->root_dentry != walk->root_dentry || cache->root_mnt != walk->root_mnt ||
+	    cache->deleted != walk->deleted)
+		return 0;
+	for (__u32 i = 0; i < CACHED_LEVELS; i++) {
+		if (i >= cache->levels)
+			break;
+		if (dentry->d_name.hash != cache->hash[i] || dentry->d_name.len != cache->len[i] ||
+		    (__u64)dentry->d_parent != cache->parent[i])
+			return 0;
+		dentry = dentry->d_parent;
+	}
+	return !cache->version || cache->version == tree_version();
+}
+
+/* Copies whole words, up to 7 bytes too many; `most` is a constant. */
+static __always_inline void copy_words(__u64 *to, const __u64 *from, __u32 bytes, __u32 most)
+{
+	for (__u32 i = 0; i < most / 8; i++) {
+		if (i * 8 >= bytes)
+			break;
+		to[i] = from[i];
+	}
+}
+
+/* Appends the components of a path. Returns whether the object is deleted. */
+static __always_inline __u32 append_path(struct scratch *s, const struct task_struct *task,
+					 const struct dentry *dentry, const struct vfsmount *mnt,
+					 enum path_slot slot)
+{
+	struct path_cache *cache = &s->path_cache[slot];
+	struct path_walk walk = {
+		.s = s,
+		.cache = cache,
+		.dentry = (__u64)dentry,
+		.mnt = (__u64)mnt,
+		.root_dentry = (__u64)task->fs->root.dentry,
+		.root_mnt = (__u64)task->fs->root.mnt,
+		.from = s->used,
+	};
+	__u32 len;
+
+	/* d_unlinked(), with trusted loads. */
+	walk.deleted = !dentry->d_hash.pprev && dentry->d_parent != dentry;
+	if (cache_holds(cache, dentry, &walk)) {
+		copy_words(tail_at(s, s->used), cache->text, cache->bytes, CACHED_TEXT);
+		s->used += cache->bytes;
+		return walk.deleted;
+	}
+	cache->filled = cache->levels = 0;
+	cache->deleted = walk.deleted;
+	cache->dentry = walk.dentry;
+	cache->mnt = walk.mnt;
+	cache->version = tree_version();
+	bpf_loop(WIRE_NAME_BYTES, path_step, &walk, 0);
+	len = s->used - walk.from;
+	if (walk.uncacheable || cache->levels > CACHED_LEVELS || len > CACHED_TEXT ||
+	    (walk.crossed && !cache->version))
+		return walk.deleted;
+	if (!walk.crossed)
+		cache->version = 0;
+	copy_words(cache->text, tail_at(s, walk.from), len, CACHED_TEXT);
+	cache->root_dentry = walk.root_dentry;
+	cache->root_mnt = walk.root_mnt;
+	cache->bytes = len;
+	cache->filled = 1;
+	return walk.deleted;
+}
+
+static __always_inline void fill_inode(struct wire_inode *to, __u64 inode)
+{
+	__u64 sb = LOAD(inode, inode, i_sb);
+
+	to->ino = LOAD(inode, inode, i_ino);
+	to->dev = LOAD(super_block, sb, s_dev);
+	to->rdev = LOAD(inode, inode, i_rdev);
+	to->mode = LOAD(inode, inode, i_mode);
+	to->uid = LOAD(inode, inode, i_uid.val);
+	to->gid = LOAD(inode, inode, i_gid.val);
+	to->_pad = 0;
+}
+
+/* The same for a trusted pointer. */
+static __always_inline void copy_inode(struct wire_inode *to, const struct inode *inode)
+{
+	to->ino = inode->i_ino;
+	to->dev = inode->i_sb->s_dev;
+	to->rdev = inode->i_rdev;
+	to->mode = inode->i_mode;
+	to->uid = inode->i_uid.val;
+	to->gid = inode->i_gid.val;
+	to->_pad = 0;
+}
+
+#endif /* TOLLGATE_LIB_PATH_BPF_H */

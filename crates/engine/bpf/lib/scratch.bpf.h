@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Per-CPU memory in which an event is built. The programs of this engine run with preemption off
+ * and never nest. A preemptible engine would need one area per task.
+ */
+#ifndef TOLLGATE_LIB_SCRATCH_BPF_H
+#define TOLLGATE_LIB_SCRATCH_BPF_H
+
+#include "wire.h"
+#include "lib/kernel.bpf.h"
+
+#define TAIL_MASK   (WIRE_TAIL_BYTES - 1)
+#define TAIL_SLACK  8192 /* largest single write after a masked offset */
+#define DEPTH_MAX   64 /* path components that are compared with watches */
+#define DEPTH_MASK  (DEPTH_MAX - 1)
+#define PREFIX_MASK (2 * DEPTH_MAX - 1)
+#define HITS_MAX    16
+#define HIT_LEAF \
+	0x10000 /* flag of a hit: the object itself, not a directory above it; the low bits are the watch */
+
+/* Facts of an object that are not in the event. */
+struct object {
+	__u64 dentry; /* dentry of the object, or 0 */
+	__u64 mnt;
+	__u64 base_dentry; /* where its name starts, or 0 */
+	__u64 base_mnt;
+	__u64 last; /* struct qstr of a name below `dentry`, or 0 */
+	__u32 at; /* offset of its wire_object in the tail */
+	__u32 text; /* the name is matched as text */
+};
+
+/* State of splitting a name into components. Not on the stack: the verifier tracks stack words. */
+struct name_scan {
+	__u64 hash; /* hash of the component's complete words */
+	__u64 word; /* bytes after the last complete word */
+	__u32 at; /* where in the tail the name starts */
+	__u32 len;
+	__u32 bytes; /* of the component so far */
+	__u32 too_deep;
+	__u32 floor; /* depth that `..` does not go below */
+};
+
+#define CACHED_LEVELS 8
+#define CACHED_TEXT   192
+
+/*
+ * The last path that this CPU converted to text. A level is valid while its dentry has the same
+ * parent, name hash (keyed with the parent by the kernel) and length: three loads per level, where
+ * the text takes ten. Above a mount the text is valid while nothing is moved or mounted: a mount
+ * point is not freed.
+ */
+struct path_cache {
+	__u64 dentry;
+	__u64 mnt;
+	__u64 root_dentry;
+	__u64 root_mnt;
+	__u64 version; /* tree_version() when the path crosses a mount, or 0 */
+	__u32 filled;
+	__u32 levels; /* below the first mount that it crosses */
+	__u32 bytes;
+	__u32 deleted;
+	__u32 hash[CACHED_LEVELS];
+	__u32 len[CACHED_LEVELS];
+	__u64 parent[CACHED_LEVELS];
+	__u64 text[CACHED_TEXT / 8];
+};
+
+enum path_slot {
+	PATH_EXE,
+	PATH_CWD,
+	PATH_OBJECT,
+	PATH_SLOTS,
+};
+
+#define CACHED_LABEL 64 /* longer labels are read for each event */
+
+/* The last command line and label that this CPU read, with their task and its exec count. */
+struct title_cache {
+	__u64 start; /* of the task */
+	__u64 exec; /* exec count of the task */
+	__u32 pid;
+	__u32 len;
+	__u64 text[WIRE_PROCTITLE_BYTES / 8];
+	__u64 label; /* AppArmor label with this text; 0 for none */
+	__u32 label_len;
+	__u32 label_mode;
+	__u64 label_text[CACHED_LABEL / 8];
+};
+
+struct scratch {
+	struct wire_event event;
+	__u8 tail[WIRE_TAIL_BYTES +
+		  TAIL_SLACK]; /* directly after the event: both are submitted together */
+	__u32 used; /* bytes of the tail */
+	__u32 epoch; /* epoch of the plan whose watches are matched */
+	__u32 half; /* half of that plan */
+	__u32 hits;
+	__u32 hit[HITS_MAX];
+	__u32 exe_hits;
+	__u32 exe_hit[HITS_MAX];
+	__u32 depth;
+	__u32 index; /* a number stored to make the verifier forget its value */
+	__u64 name; /* struct qstr to hash */
+	struct object object[WIRE_ITEMS];
+	__u64 component[DEPTH_MAX]; /* hashes, leaf first */
+	__u64 prefix
+		[2 *
+		 DEPTH_MAX]; /* hashes of the paths from the root down, by number of components */
+	struct name_scan scan;
+	struct path_cache path_cache[PATH_SLOTS];
+	struct title_cache title_cache;
+	__u64 unwatched_mnt; /* no watch above this mount at unwatched_version, in unwatched_epoch */
+	__u64 unwatched_version;
+	__u32 unwatched_epoch;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* one per possible CPU, set by the loader */
+	__type(key, __u32);
+	__type(value, struct scratch);
+} tlg_scratch SEC(".maps");
+
+static __always_inline struct scratch *scratch(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&tlg_scratch, &cpu);
+}
+
+/* Address in the tail. The verifier needs the mask before each use. */
+static __always_inline void *tail_at(struct scratch *s, __u32 offset)
+{
+	return &s->tail[offset & TAIL_MASK];
+}
+
+#endif /* TOLLGATE_LIB_SCRATCH_BPF_H */

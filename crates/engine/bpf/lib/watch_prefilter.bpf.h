@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Bloom filter in front of watch matching, for hooks whose objects are trusted pointers. Most
+ * objects are not watched; this check costs a fraction of watch_ancestors(). Two bit tables tell
+ * at each step up whether an inode, or the last component of a path, may be that of a watch. If a
+ * name may match, the whole path is compared.
+ */
+#ifndef TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
+#define TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
+
+#include "wire.h"
+#include "lib/fs_filter.bpf.h"
+#include "lib/kernel.bpf.h"
+#include "lib/load.bpf.h"
+#include "lib/path.bpf.h"
+#include "lib/scratch.bpf.h"
+#include "lib/syscall_state.bpf.h"
+#include "lib/watch.bpf.h"
+
+#define BLOOM_BITS	65536 /* with a thousand watches few other names share a bit */
+#define PREFILTER_STEPS 16 /* deeper objects are compared in full */
+#define SHORT_NAME \
+	32 /* smallest DNAME_INLINE_LEN: shorter names are inline in the dentry, before v6.2 */
+
+__u64 tlg_inode_bloom[2][BLOOM_BITS / 64];
+__u64 tlg_name_bloom[2][BLOOM_BITS / 64];
+
+static __always_inline __u32 inode_bloom_bit(__u64 ino, __u32 dev)
+{
+	return mix(tlg_seed, ino ^ (__u64)dev << 32) >> 48;
+}
+
+/*
+ * Of length and first eight bytes of a name. Without branches: the verifier would follow both at
+ * each step up.
+ */
+static __always_inline __u32 name_bloom_bit(__u64 word, __u32 len)
+{
+	__u64 is_short = ((__u64)len - 8) >> 63;
+
+	word &= ~((~0ULL << (8 * (len & 7))) * is_short);
+	return mix(tlg_seed ^ len, word) >> 48;
+}
+
+static __always_inline int bloom_test(const __u64 (*bits)[BLOOM_BITS / 64], __u32 half,
+				      __u32 bloom_bit)
+{
+	return (bits[half & 1][bloom_bit / 64 & (BLOOM_BITS / 64 - 1)] >> (bloom_bit & 63)) & 1;
+}
+
+static __always_inline __u32 dentry_bloom_bit(const struct dentry *dentry)
+{
+	__u32 len = dentry->d_name.len;
+
+	if (!bpf_ksym_exists(bpf_rdonly_cast) && len < SHORT_NAME)
+		return name_bloom_bit(*(const __u64 *)dentry->d_iname, len);
+	return name_bloom_bit(LOAD_WORD((__u64)dentry->d_name.name), len);
+}
+
+/* Whether nothing above a mount was watched and the mount tree has not changed since. */
+static __always_inline __u32 no_watch_above(const struct scratch *s, __u64 mnt)
+{
+	__u64 version = tree_version();
+
+	return version && s->unwatched_mnt == mnt && s->unwatched_version == version &&
+	       s->unwatched_epoch == s->epoch;
+}
+
+/* Whether the mount point of `s->object[0].mnt`, or a directory above, is watched. */
+__noinline int is_mount_watched(struct scratch *s)
+{
+	__u64 mnt, mount, parent, version;
+
+	if (!s)
+		return 1;
+	mnt = s->object[0].mnt;
+	version = tree_version();
+	mount = mnt - bpf_core_field_offset(struct mount, mnt);
+	parent = LOAD(mount, mount, mnt_parent);
+	if (parent == mount)
+		return 0;
+	s->object[0].dentry = LOAD(mount, mount, mnt_mountpoint);
+	s->object[0].mnt = AT(mount, parent, mnt);
+	s->object[0].last = 0;
+	match_watches(s, 1);
+	if (s->hits)
+		return 1;
+	s->unwatched_mnt = mnt;
+	s->unwatched_version = version;
+	s->unwatched_epoch = s->epoch;
+	return 0;
+}
+
+/*
+ * Matches an object against the watches of select_watches(): sets s->hit and s->hits. `last` is a
+ * struct qstr of a name below `dentry`, or 0; `leaves` is the number of steps that count as the
+ * object itself.
+ */
+static __always_inline void watch_prefilter(struct scratch *s, const struct dentry *dentry,
+					    const struct vfsmount *mnt, __u64 last, __u32 leaves)
+{
+	const struct dentry *at = dentry;
+	__u32 dev = dentry->d_sb->s_dev;
+	__u32 leaf_steps =
+		HIT_LEAF * ((1U << (last ? leaves - 1 : leaves)) - 1); /* one bit per step */
+	__u32 half = s->half;
+	struct wire_inode_key key = { .dev = dev, .half = half };
+	__u32 hits;
+
+	s->hits = 0;
+	if (is_fs_excluded(dentry->d_sb))
+		return;
+	if (last &&
+	    bloom_test(tlg_name_bloom, half,
+		       name_bloom_bit(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
+		goto whole;
+#pragma unroll
+	for (__u32 i = 0; i < PREFILTER_STEPS; i++) {
+		__u64 ino = at->d_inode->i_ino;
+		__u32 bloom_bit, known = WIRE_NO_BLOOM_BIT;
+		const struct dentry *parent;
+
+		if (bloom_test(tlg_inode_bloom, half, inode_bloom_bit(ino, dev))) {
+			struct wire_inode_watch *watched;
+
+			key.ino = ino;
+			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
+			if (watched) {
+				hits = s->hits;
+				s->hit[hits & (HITS_MAX - 1)] =
+					watched->watch | (leaf_steps >> i & HIT_LEAF);
+				s->hits = hits + 1;
+				known = watched->sole_bloom_bit;
+			}
+		}
+		if (!((ino ^ tlg_root.ino) | (dev ^ tlg_root.dev)))
+			goto top;
+		if (at == mnt->mnt_root)
+			goto mounted;
+		bloom_bit = dentry_bloom_bit(at);
+		if (bloom_test(tlg_name_bloom, half, bloom_bit) && known != bloom_bit)
+			goto whole;
+		parent = at->d_parent;
+		if (parent == at)
+			goto top;
+		at = parent;
+	}
+	goto whole;
+mounted:
+	if (!no_watch_above(s, (__u64)mnt)) {
+		hits = s->hits;
+		s->object[0].mnt = (__u64)mnt;
+		if (is_mount_watched(s) || hits)
+			goto whole;
+	}
+top:
+	if (s->hits <= HITS_MAX)
+		return;
+whole:
+	s->object[0].dentry = (__u64)dentry;
+	s->object[0].mnt = (__u64)mnt;
+	s->object[0].last = last;
+	match_watches(s, leaves);
+}
+
+#endif /* TOLLGATE_LIB_WATCH_PREFILTER_BPF_H */

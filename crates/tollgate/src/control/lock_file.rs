@@ -1,0 +1,303 @@
+//! What `-e 2` has locked, kept for daemons that come after this one until the machine starts again.
+//!
+//! A file beside the control socket, and a note among what is pinned, which comes first: the boot in which it
+//! holds, the rules and the settings, those of the log included. It keeps a restart of the daemon from being a way round `-e 2`, and
+//! restores what is locked. Root can remove the file; the note is guarded where the kernel lets programs refuse
+//! calls.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use engine::read_lock_note;
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+use serde::{Deserialize, Serialize};
+
+use crate::config::capture::Means;
+use crate::control::rule::RuleForm;
+use crate::control::wire::Settings;
+use crate::json_bytes::JsonBytes;
+use crate::sinks::audit_log::Held;
+
+/// Name of the file, in the directory of the control socket.
+const NAME: &str = "locked";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Longer files are not of ours.
+const LIMIT_BYTES: u64 = 256 << 20;
+
+/// What is locked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Locked {
+    /// Those that commands change; what only the daemon of the moment knows is left out.
+    pub(crate) settings: Settings,
+    /// Those of the start.
+    pub(crate) means: Means,
+    /// Keys of the rules whose calls are denied when they could not be recorded.
+    pub(crate) deny: Vec<JsonBytes>,
+    /// Where the log is, and what becomes of records there. Older daemons have not noted it: what is found then is
+    /// taken, and noted.
+    #[serde(default)]
+    pub(crate) log: Option<Held>,
+    /// In evaluation order.
+    pub(crate) rules: Vec<RuleForm>,
+}
+
+/// The file, and the note.
+#[derive(Clone, Debug)]
+pub(crate) struct LockFile {
+    /// `None` without a control socket.
+    path: Option<PathBuf>,
+    /// What was found where this daemon pins.
+    note: Option<Vec<u8>>,
+    boot: String,
+}
+
+/// Contents of the file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    boot_id: String,
+    locked: Locked,
+}
+
+impl LockFile {
+    /// The file beside a control socket, and the note among what is pinned in a directory.
+    ///
+    /// # Errors
+    /// When the note cannot be read, or the kernel does not tell which boot this is.
+    pub(crate) fn beside(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
+        let note = pins.map(|pins| {
+            read_lock_note(pins).with_context(|| {
+                format!(
+                    "cannot read what is locked in `{}`; where it is guarded, only the program that has \
+                     locked it can, until the machine starts again",
+                    pins.display()
+                )
+            })
+        });
+        Ok(Self {
+            path: socket.map(|socket| socket.with_file_name(NAME)),
+            note: note.transpose()?.flatten(),
+            boot: boot_id()?,
+        })
+    }
+
+    /// What was locked since the machine started; nothing when nothing was.
+    ///
+    /// # Errors
+    /// When there is a note or a file that cannot be read or is not ours: it may say that all is locked.
+    pub(crate) fn read(&self) -> anyhow::Result<Option<Locked>> {
+        if let Some(note) = &self.note {
+            return self.of(note, "what is pinned");
+        }
+        let Some(path) = &self.path else {
+            return Ok(None);
+        };
+        let shown = path.display();
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+            .open(path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot open `{shown}`")),
+        };
+        let about = file
+            .metadata()
+            .with_context(|| format!("cannot look at `{shown}`"))?;
+        ensure!(
+            about.is_file() && about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0,
+            "`{shown}` is no file that only root can write to: it was not written by tollgate"
+        );
+        let mut text = Vec::new();
+        file.take(LIMIT_BYTES)
+            .read_to_end(&mut text)
+            .with_context(|| format!("cannot read `{shown}`"))?;
+        self.of(&text, &format!("`{shown}`"))
+    }
+
+    /// What such a text says of this boot.
+    fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<Locked>> {
+        let kept: Kept = serde_json::from_slice(text).with_context(|| {
+            format!(
+                "{shown} says what `-e 2` has locked, and cannot be read; it holds until the \
+                 machine starts again"
+            )
+        })?;
+        Ok((kept.boot_id == self.boot).then_some(kept.locked))
+    }
+
+    /// Keeps what is locked in the file; gives what a note is to say. Without a control socket there is no file:
+    /// rules change by a restart only.
+    ///
+    /// # Errors
+    /// When it cannot be written; the file is as it was then.
+    pub(crate) fn write(&self, locked: &Locked) -> anyhow::Result<Vec<u8>> {
+        let kept = Kept {
+            boot_id: self.boot.clone(),
+            locked: locked.clone(),
+        };
+        let text = serde_json::to_vec(&kept).context("cannot write JSON")?;
+        let Some(path) = &self.path else {
+            return Ok(text);
+        };
+        let shown = path.display();
+        let new = path.with_extension("new");
+        let written = remove(&new)
+            .and_then(|()| {
+                OpenOptions::new()
+                    .write(true)
+                    .create_new(true)
+                    .mode(0o600)
+                    .open(&new)
+            })
+            .and_then(|mut file: File| file.write_all(&text).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&new, path));
+        if written.is_err() {
+            // What has kept it from being written is what is to be told.
+            let _removed = remove(&new);
+        }
+        written.with_context(|| format!("cannot write `{shown}`, which keeps what is locked"))?;
+        Ok(text)
+    }
+
+    /// Takes the file away: what it says is not in force.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub(crate) fn take_away(&self) -> anyhow::Result<()> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        remove(path).with_context(|| {
+            let shown = path.display();
+            format!("cannot remove `{shown}`, which says that all is locked, and it is not")
+        })
+    }
+}
+
+/// Which boot of the machine this is.
+///
+/// # Errors
+/// When the kernel does not tell.
+pub(crate) fn boot_id() -> anyhow::Result<String> {
+    let text = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read `{BOOT_ID}`"))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Removes a file that an interrupted write may have left.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::capture::tests::USUAL;
+    use crate::sinks::audit_log::Keep;
+
+    fn locked() -> Locked {
+        Locked {
+            settings: Settings {
+                enabled: 2,
+                ..Settings::default()
+            },
+            means: USUAL,
+            deny: vec![JsonBytes::new(b"key")],
+            log: Some(Keep::plain("/log".into()).held()),
+            rules: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_locked_holds_in_this_boot_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("control");
+        let file = LockFile::beside(Some(&socket), None).unwrap();
+        assert_eq!(file.read().unwrap(), None);
+        file.write(&locked()).unwrap();
+        file.write(&locked()).unwrap();
+        assert_eq!(file.read().unwrap(), Some(locked()));
+        let about = fs::metadata(directory.path().join(NAME)).unwrap();
+        assert_eq!(about.mode() & 0o777, 0o600);
+        let later = LockFile {
+            boot: "another".into(),
+            ..file
+        };
+        assert_eq!(later.read().unwrap(), None);
+    }
+
+    /// Written before the log was noted.
+    #[test]
+    fn a_note_of_an_older_daemon_is_read() {
+        let file = LockFile::beside(None, None).unwrap();
+        let text = String::from_utf8(file.write(&locked()).unwrap()).unwrap();
+        let log = r#""log":{"path":"/log","conf":null},"#;
+        let older = text.replacen(log, "", 1);
+        assert_ne!(older, text);
+        let expected = Locked {
+            log: None,
+            ..locked()
+        };
+        let pinned = LockFile {
+            note: Some(older.into_bytes()),
+            ..file
+        };
+        assert_eq!(pinned.read().unwrap(), Some(expected));
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_is_no_way_round() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
+        fs::write(directory.path().join(NAME), "{").unwrap();
+        let error = format!("{:#}", file.read().unwrap_err());
+        assert!(error.contains("cannot be read"), "{error}");
+        fs::remove_file(directory.path().join(NAME)).unwrap();
+        std::os::unix::fs::symlink("/dev/null", directory.path().join(NAME)).unwrap();
+        file.read().unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_no_trace() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
+        let place = directory.path().join(NAME);
+        fs::create_dir(&place).unwrap();
+        file.write(&locked()).unwrap_err();
+        fs::remove_dir(&place).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        file.write(&locked()).unwrap();
+        file.take_away().unwrap();
+        file.take_away().unwrap();
+        assert_eq!(file.read().unwrap(), None);
+    }
+
+    #[test]
+    fn without_a_control_socket_nothing_is_kept() {
+        let file = LockFile::beside(None, None).unwrap();
+        file.write(&locked()).unwrap();
+        assert_eq!(file.read().unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_pinned_says_it_before_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("control");
+        let file = LockFile::beside(Some(&socket), None).unwrap();
+        let text = file.write(&locked()).unwrap();
+        fs::write(directory.path().join(NAME), "{").unwrap();
+        let pinned = |text: &[u8]| LockFile {
+            note: Some(text.to_vec()),
+            ..file.clone()
+        };
+        assert_eq!(pinned(&text).read().unwrap(), Some(locked()));
+        pinned(b"{").read().unwrap_err();
+    }
+}

@@ -1,0 +1,92 @@
+//! What rule files ask for: rules and settings to begin with, and those of a `SIGHUP`.
+
+use anyhow::{anyhow, ensure};
+use audit::ids::MsgType;
+use audit::plan::rule_list::RuleList;
+use audit::rule::Command;
+use nix::errno::Errno;
+
+use super::{Auditing, ENABLED, Settings, Store, WAIT_SECONDS, longest_wait};
+use crate::control::change_records::{self, Author};
+use crate::control::wire::{Refusal, Step};
+use crate::host::Planner;
+
+impl Store {
+    /// Puts the rules of the rule files in force in place of those that are, compiled in this way from now
+    /// on, and the settings that the files name: all at once, or nothing.
+    ///
+    /// # Errors
+    /// When nothing may be changed, or the new state cannot be put in force.
+    pub(crate) fn load(
+        &mut self,
+        author: Author,
+        (rules, said): (RuleList, &[Command]),
+        planner: Planner,
+        auditing: &mut dyn Auditing,
+    ) -> anyhow::Result<()> {
+        ensure!(
+            !self.is_locked(),
+            "rules cannot be changed before the machine starts again: `-e 2` was given"
+        );
+        let mut change = self.copy(author);
+        change.state.planner = planner;
+        // `-e 2` locks what stands before it: whatever the order of the files, that is all of them.
+        let (enabled, others): (Vec<_>, Vec<_>) = said
+            .iter()
+            .filter_map(Step::of)
+            .partition(|step| matches!(step, Step::Enabled(_)));
+        for step in others {
+            // As at the start: the longest time, where more is asked for.
+            let step = match step {
+                Step::BacklogWaitTime(ticks) => Step::BacklogWaitTime(ticks.min(self.longest_wait)),
+                step => step,
+            };
+            change.step(&step).map_err(|refusal| refused(&refusal))?;
+        }
+        change.replace_rules(rules);
+        if let Some(last) = enabled.last() {
+            change.step(last).map_err(|refusal| refused(&refusal))?;
+        }
+        self.conclude(change, auditing).map(drop)
+    }
+
+    /// Records that rules of the rule files were to be put in force, and were not.
+    pub(crate) fn tell_not_loaded(&self, author: &Author, auditing: &mut dyn Auditing) {
+        let body = if self.is_locked() {
+            change_records::locked(author, "add_rule")
+        } else {
+            change_records::not_added(author)
+        };
+        self.record_if_possible(vec![(MsgType::CONFIG_CHANGE, body)], auditing);
+    }
+}
+
+fn refused(refusal: &Refusal) -> anyhow::Error {
+    let errno = Errno::from_raw(refusal.errno);
+    anyhow!("a setting is refused: {} {}", errno.desc(), refusal.reason)
+}
+
+/// The settings of a kernel that has just started, changed by what rule files say.
+pub(crate) fn settings(said: &[Command], tick_hz: u32) -> Settings {
+    let mut settings = Settings {
+        enabled: ENABLED,
+        failure: 1,
+        pid: std::process::id(),
+        backlog_limit: 64,
+        backlog_wait_time: WAIT_SECONDS.saturating_mul(tick_hz),
+        ..Settings::default()
+    };
+    for command in said {
+        match *command {
+            Command::Enabled(level) => settings.enabled = level,
+            Command::Failure(mode) => settings.failure = mode,
+            Command::Rate(rate) => settings.rate_limit = rate,
+            Command::Backlog(limit) => settings.backlog_limit = limit,
+            Command::BacklogWait(ticks) => {
+                settings.backlog_wait_time = ticks.min(longest_wait(tick_hz));
+            }
+            _ => {}
+        }
+    }
+    settings
+}

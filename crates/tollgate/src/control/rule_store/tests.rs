@@ -1,0 +1,448 @@
+//! Requests to a store, with an engine that only counts.
+
+mod files;
+
+use audit::plan::labels::SecurityModule;
+use audit::rule::auditctl::{Request as Asked, arguments};
+use audit::rule::{Command, Dialect};
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::capture::tests::USUAL;
+use crate::host::{Planner, ThisMachine};
+use crate::sinks::audit_log::Keep;
+
+/// What was ordered.
+#[derive(Default)]
+struct Engine {
+    /// Rules of the plans that were put in force.
+    plans: Vec<usize>,
+    records: Vec<String>,
+    /// What was last applied of the settings.
+    applied: Option<(u8, u8)>,
+    /// Whether `-f 2` cannot be honoured.
+    cannot_panic: bool,
+    /// What was noted of what is locked.
+    locked: Vec<u8>,
+    /// Whether the log stays as it is.
+    log_is_held: bool,
+    /// Whether that cannot be noted.
+    cannot_lock: bool,
+    /// Why the next plan is refused.
+    refuses: Option<&'static str>,
+    lost: u64,
+    /// Records that were there when all had to be in the log.
+    flushed: usize,
+    /// Whether they never come there.
+    slow: bool,
+}
+
+impl Auditing for Engine {
+    fn replace(&mut self, plan: Plan) -> anyhow::Result<()> {
+        if let Some(why) = self.refuses {
+            anyhow::bail!(why);
+        }
+        self.plans.push(plan.rules.len());
+        Ok(())
+    }
+
+    fn lock_log(&mut self) -> anyhow::Result<Held> {
+        self.log_is_held = true;
+        Ok(Keep::plain("/log".into()).held())
+    }
+
+    fn unlock_log(&mut self) {
+        self.log_is_held = false;
+    }
+
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+        anyhow::ensure!(!self.cannot_lock, "no room for a note");
+        self.locked = note;
+        Ok(Err("this is a test".to_owned()))
+    }
+
+    fn apply(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            settings.failure != 2 || !self.cannot_panic,
+            "no way to panic"
+        );
+        self.applied = Some((settings.enabled, settings.failure));
+        Ok(())
+    }
+
+    fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
+        let body = String::from_utf8(body).unwrap();
+        // Who has asked is whoever runs the tests.
+        let told = body
+            .split(' ')
+            .filter(|word| {
+                !["pid=", "uid=", "auid=", "ses="]
+                    .iter()
+                    .any(|name| word.starts_with(name))
+            })
+            .collect::<Vec<_>>();
+        self.records.push(format!("{} {}", kind.0, told.join(" ")));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.slow, "the disk is slow");
+        self.flushed = self.records.len();
+        Ok(())
+    }
+
+    fn describe(&mut self, status: &mut Status) -> anyhow::Result<()> {
+        status.counts.lost = [("ring full".to_owned(), self.lost)].into();
+        Ok(())
+    }
+}
+
+pub(super) struct Daemon {
+    store: Store,
+    engine: Engine,
+    directory: TempDir,
+}
+
+impl Daemon {
+    pub(super) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
+        Self {
+            store: Store::new(
+                RuleList::default(),
+                settings(&[], 250),
+                Planner::here(vec![]),
+                250,
+                (USUAL, lock),
+            ),
+            engine: Engine::default(),
+            directory,
+        }
+    }
+
+    /// A daemon that comes after this one.
+    fn restart(self) -> Self {
+        let lock = self.store.lock.clone();
+        let locked = lock.read().unwrap().unwrap();
+        Self {
+            store: Store::restore(&locked, 250, lock).unwrap(),
+            engine: Engine::default(),
+            ..self
+        }
+    }
+
+    pub(super) fn ask(&mut self, request: Request) -> Answer {
+        self.store.obey(author().peer, request, &mut self.engine)
+    }
+
+    fn change(&mut self, steps: &[Step], forgive_from: Option<usize>) -> Vec<Outcome> {
+        let request = Request::Change {
+            steps: steps.to_vec(),
+            forgive_from,
+        };
+        match self.ask(request) {
+            Answer::Changed(outcomes) => outcomes,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    /// One step; the error that it is refused with.
+    fn step(&mut self, step: Step) -> Result<Outcome, Errno> {
+        match self.change(&[step], None).remove(0) {
+            Outcome::Refused(refusal) => Err(Errno::from_raw(refusal.errno)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Keys of the rules, in order.
+    fn keys(&mut self) -> Vec<String> {
+        let Answer::Rules(forms) = self.ask(Request::Rules) else {
+            panic!("no rules");
+        };
+        let key = |form: &RuleForm| form.rule().unwrap().keys[0].to_string();
+        forms.iter().map(key).collect()
+    }
+
+    pub(super) fn settings(&mut self) -> Settings {
+        match self.ask(Request::Status) {
+            Answer::Status(status) => status.settings,
+            answer => panic!("{answer:?}"),
+        }
+    }
+}
+
+fn author() -> Author {
+    Author::of(Peer {
+        pid: std::process::id().cast_signed(),
+        uid: 0,
+    })
+}
+
+fn form(line: &str) -> RuleForm {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    match arguments(&words, Dialect::V4, &ThisMachine)
+        .requests
+        .as_slice()
+    {
+        [Asked::Command(Command::Add { rule, .. })] => RuleForm::new(rule),
+        _ => panic!("{line}"),
+    }
+}
+
+fn rule(key: &str) -> RuleForm {
+    form(&format!("-a always,exit -F arch=b64 -S rmdir -k {key}"))
+}
+
+#[test]
+fn rules_are_added_deleted_and_put_in_front() {
+    let mut daemon = Daemon::new();
+    assert_eq!(daemon.step(Step::Append(rule("a"))), Ok(Outcome::Done));
+    assert_eq!(daemon.step(Step::Append(rule("b"))), Ok(Outcome::Done));
+    assert_eq!(daemon.step(Step::Prepend(rule("c"))), Ok(Outcome::Done));
+    assert_eq!(daemon.keys(), ["c", "a", "b"]);
+    assert_eq!(daemon.step(Step::Append(rule("a"))), Err(Errno::EEXIST));
+    assert_eq!(daemon.step(Step::Delete(rule("a"))), Ok(Outcome::Done));
+    assert_eq!(daemon.step(Step::Delete(rule("a"))), Err(Errno::ENOENT));
+    let some = Step::DeleteAll(Some(JsonBytes::new(b"b")));
+    assert_eq!(daemon.step(some), Ok(Outcome::Left(1)));
+    assert_eq!(daemon.step(Step::DeleteAll(None)), Ok(Outcome::Left(0)));
+    assert_eq!(daemon.engine.plans, [1, 2, 3, 2, 1, 0]);
+    let last = daemon.engine.records.pop().unwrap();
+    assert_eq!(last, "1305 op=remove_rule key=\"c\" list=4 res=1");
+}
+
+#[test]
+fn what_the_kernel_refuses_and_what_cannot_be_honoured_changes_nothing() {
+    let mut daemon = Daemon::new();
+    daemon.step(Step::Append(rule("a"))).unwrap();
+    let wrong = serde_json::to_string(&rule("b")).unwrap();
+    let wrong = serde_json::from_str(&wrong.replace("exit", "filesystem")).unwrap();
+    assert_eq!(daemon.step(Step::Append(wrong)), Err(Errno::EINVAL));
+    daemon.store.state.planner.modules = vec![SecurityModule::Selinux];
+    let labelled = form("-a always,exit -S rmdir -F subj_type=x -k b");
+    let outcomes = daemon.change(&[Step::Append(rule("c")), Step::Append(labelled)], None);
+    let [Outcome::Done, Outcome::Refused(refusal)] = outcomes.as_slice() else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!(refusal.errno, Errno::EOPNOTSUPP as i32);
+    assert!(refusal.reason.contains("subj_type"), "{refusal:?}");
+    assert_eq!(daemon.keys(), ["a"]);
+    daemon.engine.refuses = Some("the kernel is full");
+    let request = Request::Change {
+        steps: vec![Step::Append(rule("d"))],
+        forgive_from: None,
+    };
+    let Answer::Refused(refusal) = daemon.ask(request) else {
+        panic!("not refused");
+    };
+    assert_eq!(refusal, Refusal::because(Errno::EIO, "the kernel is full"));
+    assert_eq!(daemon.keys(), ["a"]);
+    assert_eq!(daemon.engine.plans, [1]);
+}
+
+#[test]
+fn a_change_is_made_at_once_or_not_at_all() {
+    let steps = [
+        Step::DeleteAll(None),
+        Step::BacklogLimit(8192),
+        Step::Append(rule("b")),
+        Step::Append(rule("b")),
+        Step::Append(rule("c")),
+    ];
+    let mut daemon = Daemon::new();
+    daemon.step(Step::Append(rule("a"))).unwrap();
+    let outcomes = daemon.change(&steps, None);
+    assert_eq!(outcomes.len(), 4);
+    assert_eq!(daemon.keys(), ["a"]);
+    assert_eq!(daemon.settings().backlog_limit, 64);
+    assert_eq!(daemon.engine.plans, [1], "nothing was put in force");
+
+    assert_eq!(daemon.change(&steps, Some(3)).len(), 5);
+    assert_eq!(daemon.keys(), ["b", "c"]);
+    assert_eq!(daemon.settings().backlog_limit, 8192);
+    assert_eq!(daemon.engine.plans, [1, 2], "all of it at once");
+}
+
+#[test]
+fn nothing_is_recorded_while_disabled() {
+    let mut daemon = Daemon::new();
+    daemon.step(Step::Append(rule("a"))).unwrap();
+    daemon.step(Step::Enabled(0)).unwrap();
+    let told = daemon.engine.records.len();
+    assert!(daemon.engine.records[told - 1].contains("audit_enabled=0 old=1"));
+    daemon.step(Step::Append(rule("b"))).unwrap();
+    assert_eq!(
+        daemon.ask(Request::Message(JsonBytes::new(b"x"))),
+        Answer::Done
+    );
+    assert_eq!(daemon.ask(Request::Trim), Answer::Done);
+    assert_eq!(daemon.engine.records.len(), told);
+    assert_eq!(daemon.engine.plans, [1, 0]);
+    daemon.step(Step::Enabled(1)).unwrap();
+    assert_eq!(daemon.engine.plans, [1, 0, 2]);
+    assert!(daemon.engine.records[told].contains("audit_enabled=1 old=0"));
+}
+
+#[test]
+fn what_is_locked_stays_for_the_next_daemon_too() {
+    let mut daemon = Daemon::new();
+    for step in [
+        Step::Append(rule("a")),
+        Step::Prepend(rule("a")),
+        Step::Append(rule("b")),
+        Step::RateLimit(7),
+        Step::Enabled(2),
+    ] {
+        daemon.step(step).unwrap();
+    }
+    for step in [
+        Step::Append(rule("c")),
+        Step::Delete(rule("a")),
+        Step::DeleteAll(None),
+        Step::Enabled(1),
+        Step::Failure(2),
+    ] {
+        assert_eq!(daemon.step(step), Err(Errno::EPERM));
+    }
+    assert!(String::from_utf8_lossy(&daemon.engine.locked).contains("boot_id"));
+    assert!(daemon.engine.log_is_held);
+    let noted = daemon.store.lock.read().unwrap().unwrap();
+    assert_eq!(noted.log, Some(Keep::plain("/log".into()).held()));
+    let mut next = daemon.restart();
+    assert_eq!(next.keys(), ["a", "a", "b"]);
+    let settings = next.settings();
+    assert_eq!((settings.enabled, settings.rate_limit), (2, 7));
+    assert_eq!(next.step(Step::DeleteAll(None)), Err(Errno::EPERM));
+    let mut files = RuleList::default();
+    files.push(0, 1, form("-w /x -p w -k x").rule().unwrap());
+    next.store
+        .load(author(), (files, &[]), Planner::default(), &mut next.engine)
+        .unwrap_err();
+    assert_eq!(next.keys(), ["a", "a", "b"]);
+    let told = next.engine.records.pop().unwrap();
+    assert_eq!(told, "1305 op=remove_rule audit_enabled=2 res=0");
+}
+
+/// What keeps a change from being locked keeps all of it from happening.
+#[test]
+fn what_cannot_be_locked_is_not_half_done() {
+    let steps = [
+        Step::DeleteAll(None),
+        Step::Append(rule("b")),
+        Step::Append(rule("c")),
+        Step::Failure(0),
+        Step::Enabled(2),
+    ];
+    let refused = |daemon: &mut Daemon| {
+        let request = Request::Change {
+            steps: steps.to_vec(),
+            forgive_from: None,
+        };
+        match daemon.ask(request) {
+            Answer::Refused(refusal) => refusal.reason,
+            answer => panic!("{answer:?}"),
+        }
+    };
+    let mut daemon = Daemon::new();
+    daemon.step(Step::Append(rule("a"))).unwrap();
+    let place = daemon.directory.path().join("locked");
+    std::fs::create_dir(&place).unwrap();
+    assert!(refused(&mut daemon).contains("was not written by tollgate"));
+    assert!(!daemon.engine.log_is_held);
+    std::fs::remove_dir(&place).unwrap();
+    daemon.engine.cannot_lock = true;
+    assert!(refused(&mut daemon).contains("no room for a note"));
+    assert!(!daemon.engine.log_is_held);
+    assert_eq!(daemon.engine.plans, [1, 2, 1, 2, 1]);
+    assert_eq!(daemon.engine.applied, Some((1, 1)));
+    assert_eq!(daemon.keys(), ["a"]);
+    assert_eq!(daemon.settings().enabled, 1);
+    assert_eq!(daemon.store.lock.read().unwrap(), None);
+    // The same rules are no change, and others are one.
+    daemon.step(Step::DeleteAll(None)).unwrap();
+    daemon.step(Step::Append(rule("b"))).unwrap();
+    assert_eq!(daemon.engine.plans, [1, 2, 1, 2, 1, 0, 1]);
+}
+
+#[test]
+fn settings_have_the_bounds_of_the_kernel() {
+    let mut daemon = Daemon::new();
+    for step in [
+        Step::Enabled(3),
+        Step::Failure(3),
+        Step::BacklogWaitTime(600 * 250 + 1),
+    ] {
+        assert_eq!(daemon.step(step), Err(Errno::EINVAL));
+    }
+    let Ok(Outcome::Set(set)) = daemon.step(Step::BacklogWaitTime(600 * 250)) else {
+        panic!("not set");
+    };
+    assert_eq!(set.backlog_wait_time, 150_000);
+}
+
+#[test]
+fn losses_are_counted_from_the_last_reset() {
+    let mut daemon = Daemon::new();
+    daemon.engine.lost = 7;
+    assert_eq!(daemon.settings().lost, 7);
+    assert_eq!(daemon.ask(Request::ResetLost), Answer::Was(7));
+    daemon.engine.lost = 9;
+    assert_eq!(daemon.settings().lost, 2);
+    let told = daemon.engine.records.pop().unwrap();
+    assert_eq!(told, "1305 op=set lost=0 old=7 res=1");
+    assert_eq!(daemon.ask(Request::ResetBacklogWait), Answer::Was(0));
+}
+
+#[test]
+fn messages_are_text_and_what_fails_is_told() {
+    let mut daemon = Daemon::new();
+    let request = Request::Message(JsonBytes::new(b"text=it's res=success"));
+    assert_eq!(daemon.ask(request.clone()), Answer::Done);
+    assert_eq!(daemon.engine.flushed, 1, "who searches at once finds it");
+    let told = daemon.engine.records.pop().unwrap();
+    assert_eq!(told, "1005 msg='text=it's res=success'");
+    for text in [&b"a\nb"[..], b"\xff", &[b'x'; 9000]] {
+        let answer = daemon.ask(Request::Message(JsonBytes::new(text)));
+        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+    }
+    daemon.engine.slow = true;
+    for request in [Request::Flush, request] {
+        let Answer::Refused(refusal) = daemon.ask(request) else {
+            panic!("flushed");
+        };
+        assert_eq!(refusal.reason, "the disk is slow");
+    }
+}
+
+#[test]
+fn settings_of_rule_files_are_the_first() {
+    let said = [
+        Command::Backlog(8192),
+        Command::Enabled(2),
+        Command::Failure(2),
+        Command::LoginuidImmutable,
+    ];
+    let settings = settings(&said, 250);
+    let found = (settings.enabled, settings.failure, settings.backlog_limit);
+    assert_eq!(found, (2, 2, 8192));
+    assert_eq!(settings.backlog_wait_time, 15_000);
+}
+
+#[test]
+fn settings_that_cannot_be_honoured_are_not_kept() {
+    let mut daemon = Daemon::new();
+    daemon.step(Step::Failure(0)).unwrap();
+    assert_eq!(daemon.engine.applied, Some((1, 0)));
+    daemon.engine.cannot_panic = true;
+    let request = Request::Change {
+        steps: vec![Step::Failure(2)],
+        forgive_from: None,
+    };
+    let Answer::Refused(refusal) = daemon.ask(request) else {
+        panic!("it was not refused");
+    };
+    assert!(refusal.reason.contains("no way to panic"), "{refusal:?}");
+    assert_eq!(daemon.store.state.settings.failure, 0);
+    daemon.step(Step::Enabled(0)).unwrap();
+    assert_eq!(daemon.engine.applied, Some((0, 0)));
+}

@@ -1,0 +1,192 @@
+//! What the kernel's audit was like before, kept in a file while the daemon changes it.
+//!
+//! Who has the file has it locked. It is never removed, only emptied, so that a lock is a lock on the file
+//! that the next daemon opens.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
+use serde::{Deserialize, Serialize};
+
+use crate::control::lock_file::boot_id;
+use crate::control::server::private;
+use crate::messages::info;
+
+/// Longer files are not of ours.
+const LIMIT_BYTES: u64 = 4096;
+
+/// What is put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Before {
+    pub(super) enabled: u32,
+    pub(super) backlog_limit: u32,
+    pub(super) backlog_wait_time: u32,
+    /// Whether `-a never,task` was loaded.
+    pub(super) never_task: bool,
+}
+
+/// The file, and what stands in it.
+#[derive(Debug)]
+pub(super) struct Saved {
+    path: PathBuf,
+    file: File,
+    boot: String,
+    before: Option<Before>,
+}
+
+/// Contents of the file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    boot_id: String,
+    before: Before,
+}
+
+impl Saved {
+    /// Opens the file for this process alone; `None` when another one has it.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is not ours.
+    pub(super) fn take(path: &Path) -> anyhow::Result<Option<Self>> {
+        let shown = path.display();
+        if let Some(directory) = path.parent() {
+            private(directory)?;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+            .open(path)
+            .with_context(|| format!("cannot open `{shown}`"))?;
+        let about = file
+            .metadata()
+            .with_context(|| format!("cannot look at `{shown}`"))?;
+        ensure!(
+            about.is_file() && about.uid() == geteuid().as_raw() && about.mode() & 0o022 == 0,
+            "`{shown}` is no file that only root can write to: it was not written by tollgate"
+        );
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock `{shown}`"));
+            }
+        }
+        let boot = boot_id()?;
+        let mut text = Vec::new();
+        (&mut file)
+            .take(LIMIT_BYTES)
+            .read_to_end(&mut text)
+            .with_context(|| format!("cannot read `{shown}`"))?;
+        let before = if text.is_empty() {
+            None
+        } else {
+            match serde_json::from_slice::<Kept>(&text) {
+                Ok(kept) => (kept.boot_id == boot).then_some(kept.before),
+                Err(error) => {
+                    info(&format!(
+                        "`{shown}` says how the kernel's audit was before, and cannot be read: {error}"
+                    ));
+                    None
+                }
+            }
+        };
+        Ok(Some(Self {
+            path: path.to_owned(),
+            file,
+            boot,
+            before,
+        }))
+    }
+
+    /// What was before, when that is not put back yet.
+    pub(super) const fn before(&self) -> Option<Before> {
+        self.before
+    }
+
+    /// Keeps what was before.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn keep(&mut self, before: Before) -> anyhow::Result<()> {
+        let kept = Kept {
+            boot_id: self.boot.clone(),
+            before,
+        };
+        let text = serde_json::to_vec(&kept).context("cannot write JSON")?;
+        self.write(&text)
+            .with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        self.before = Some(before);
+        Ok(())
+    }
+
+    /// Says that all is as before.
+    pub(super) fn clear(&mut self) {
+        self.before = None;
+        if let Err(error) = self.write(&[]) {
+            info(&format!("cannot write `{}`: {error}", self.path.display()));
+        }
+    }
+
+    fn write(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: Before = Before {
+        enabled: 0,
+        backlog_limit: 64,
+        backlog_wait_time: 15_000,
+        never_task: false,
+    };
+
+    #[test]
+    fn what_was_before_outlives_the_daemon_until_it_is_put_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kernel-audit");
+        let mut saved = Saved::take(&path).unwrap().unwrap();
+        assert_eq!(saved.before(), None);
+        saved.keep(BEFORE).unwrap();
+        assert!(Saved::take(&path).unwrap().is_none(), "it is locked");
+        drop(saved);
+        let mut saved = Saved::take(&path).unwrap().unwrap();
+        assert_eq!(saved.before(), Some(BEFORE));
+        saved.clear();
+        drop(saved);
+        assert_eq!(Saved::take(&path).unwrap().unwrap().before(), None);
+    }
+
+    #[test]
+    fn what_another_boot_has_left_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kernel-audit");
+        let mut saved = Saved::take(&path).unwrap().unwrap();
+        saved.boot = "another".into();
+        saved.keep(BEFORE).unwrap();
+        drop(saved);
+        assert_eq!(Saved::take(&path).unwrap().unwrap().before(), None);
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(Saved::take(&path).unwrap().unwrap().before(), None);
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_written_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kernel-audit");
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        Saved::take(&path).unwrap_err();
+    }
+}

@@ -1,0 +1,231 @@
+//! What the main thread has done to the log: at signals, at its own time, and at the end.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use audit::conf::auditd;
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use netlink::AuditSummary;
+use nix::fcntl::OFlag;
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::siginfo;
+
+use crate::config;
+use crate::messages::{self, warn};
+use crate::pipeline::log_thread::{LogOrder, LogOrders, PATIENCE};
+use crate::sinks::audit_log::{Asker, Keep};
+
+/// Where `auditd` writes its state at CONT, and scripts look for it.
+const STATE: &str = "/run/audit/auditd.state";
+/// Where the log is, and how it is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogSource {
+    /// The administrator's configuration.
+    pub(crate) conf: Option<PathBuf>,
+    /// A log that was named; without configuration it is only written.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Looks after the log from the main thread.
+#[derive(Debug)]
+pub(crate) struct Tend {
+    source: LogSource,
+    to: LogOrders,
+    /// Settings of which it is not known yet whether they are in force.
+    asked: Option<(Keep, Receiver<bool>)>,
+    every: Option<Duration>,
+    due: Instant,
+    /// Where it is.
+    log: PathBuf,
+}
+
+impl LogSource {
+    /// Whether the log is only written, and nothing is said of how it is kept.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.conf.is_none() && self.path.is_some()
+    }
+
+    /// How the log is to be kept; `None` when the configuration is wrong, which has been said.
+    ///
+    /// # Errors
+    /// Configuration that cannot be read, or a machine without a name as it was asked for.
+    pub(crate) fn keep(&self) -> anyhow::Result<Option<Keep>> {
+        let conf = match (&self.conf, &self.path) {
+            (Some(conf), _) => {
+                let read = config::read_auditd(conf)?;
+                messages::print_findings(&read.file);
+                if !read.is_valid() {
+                    return Ok(None);
+                }
+                read.settings
+            }
+            (None, Some(path)) => return Ok(Some(Keep::plain(path.clone()))),
+            (None, None) => auditd::Settings::default(),
+        };
+        Keep::configured(conf, self.path.clone()).map(Some)
+    }
+
+    /// Whether `auditd` may be writing to the same log.
+    ///
+    /// # Errors
+    /// When it runs.
+    pub(crate) fn is_free(&self) -> anyhow::Result<()> {
+        if self.path.is_some() {
+            return Ok(());
+        }
+        // Without the kernel's audit there is no auditd either.
+        let pid = AuditSummary::query().map_or(0, |kernel| kernel.pid);
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.trim_end() == "auditd" {
+            bail!(
+                "auditd runs, as process {pid}, and writes the log that auditd.conf names: stop it, or give tollgate a log of its own with --log"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Tend {
+    /// Looks after a log that is kept like this.
+    pub(crate) fn new(source: LogSource, keep: &Keep, to: LogOrders) -> Self {
+        let mut tend = Self {
+            source,
+            to,
+            asked: None,
+            every: None,
+            due: Instant::now(),
+            log: PathBuf::new(),
+        };
+        tend.follow(keep);
+        tend
+    }
+
+    /// How long nothing is to be done.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.every
+            .map(|_| self.due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Where the log is.
+    pub(crate) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Does what is due by the clock.
+    pub(crate) fn look(&mut self) {
+        self.settle(Duration::ZERO);
+        if let Some(every) = self.every
+            && self.due <= Instant::now()
+        {
+            self.due = Instant::now() + every;
+            self.report();
+        }
+    }
+
+    /// Does what a signal asks of the log; whether the daemon is to go on.
+    pub(crate) fn signal(&mut self, signal: &siginfo) -> bool {
+        let asker = Asker::of(signal.ssi_pid, signal.ssi_uid);
+        let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
+        match Signal::try_from(number) {
+            Ok(Signal::SIGUSR1) => self.ask(LogOrder::Rotate(asker), "no new log is begun"),
+            Ok(Signal::SIGUSR2) => self.ask(LogOrder::Resume(asker), "nothing is resumed"),
+            Ok(Signal::SIGCONT) => self.report(),
+            Ok(Signal::SIGHUP) => self.configure(asker),
+            _ => {
+                self.to.tell(LogOrder::End(asker));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn ask(&self, order: LogOrder, undone: &str) {
+        if !self.to.offer(order, PATIENCE) {
+            warn(&format!("the log thread is busy: {undone}"));
+        }
+    }
+
+    fn configure(&mut self, asker: Asker) {
+        if self.source.conf.is_none() {
+            return;
+        }
+        if !self.settle(PATIENCE) {
+            return warn("the log thread is busy: the configuration is not read again");
+        }
+        let keep = self.source.keep().unwrap_or_else(|error| {
+            warn(&format!("the old configuration stays in force: {error:#}"));
+            None
+        });
+        let (to, from) = bounded(1);
+        let order = LogOrder::Configure(keep.clone().map(Box::new), asker, to);
+        if !self.to.offer(order, PATIENCE) {
+            return warn("the log thread is busy: the configuration is not taken on");
+        }
+        self.asked = keep.map(|keep| (keep, from));
+        if !self.settle(PATIENCE) {
+            warn("the log thread is busy: it takes the configuration on when it can");
+        }
+    }
+
+    /// Follows the log if settings that were asked for are in force, after so long at most; whether that is
+    /// known.
+    fn settle(&mut self, patience: Duration) -> bool {
+        let Some((keep, from)) = self.asked.take() else {
+            return true;
+        };
+        match from.recv_timeout(patience) {
+            Ok(true) => self.follow(&keep),
+            Err(RecvTimeoutError::Timeout) => {
+                self.asked = Some((keep, from));
+                return false;
+            }
+            Ok(false) | Err(RecvTimeoutError::Disconnected) => {}
+        }
+        true
+    }
+
+    fn follow(&mut self, keep: &Keep) {
+        self.log.clone_from(&keep.path);
+        let conf = keep.conf.as_ref();
+        self.every = conf
+            .map(|conf| conf.report_interval)
+            .filter(|every| !every.is_zero());
+        self.due = Instant::now() + self.every.unwrap_or_default();
+    }
+
+    fn report(&self) {
+        let (to, from) = bounded(1);
+        self.to.offer(LogOrder::Report(to), PATIENCE);
+        let Ok(text) = from.recv_timeout(PATIENCE) else {
+            return warn("no state is reported: the log thread is busy");
+        };
+        if let Err(error) = write_state(Path::new(STATE), &text) {
+            warn(&format!("no state is reported: {error:#}"));
+        }
+    }
+}
+
+/// Where the state is written, made if it is not there yet: a confined daemon could not.
+pub(super) fn state_directory() -> PathBuf {
+    let path = Path::new(STATE).parent().unwrap_or_else(|| Path::new("/"));
+    // A directory that cannot be made is told of when a state is to be written.
+    let _made = DirBuilder::new().recursive(true).mode(0o750).create(path);
+    path.to_owned()
+}
+
+fn write_state(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o640)
+        .custom_flags(OFlag::O_NOFOLLOW.bits() | OFlag::O_NONBLOCK.bits())
+        .open(path)
+        .with_context(|| format!("cannot open `{}`", path.display()))?;
+    file.write_all(text.as_bytes())
+        .with_context(|| format!("cannot write `{}`", path.display()))
+}

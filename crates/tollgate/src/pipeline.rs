@@ -1,0 +1,286 @@
+//! From the ring to the log, in three threads that only move forward.
+//!
+//! | thread | owns | when the next one is full |
+//! | --- | --- | --- |
+//! | `tlg-ring` | engine, ring, decoder, encoder, current batch | waits: the kernel side then counts what is lost |
+//! | `tlg-log` | log file | a batch that cannot be written is counted |
+//! | `tlg-print` | terminal | events are left out of the view and counted |
+//! | `tlg-json` | JSON log, when there is one | events are left out of it and counted |
+//!
+//! Batches are buffers of whole events as text; they travel forward on one bounded channel and come
+//! back empty on another.
+
+pub(crate) mod batch;
+pub(crate) mod encoder;
+pub(crate) mod handover;
+pub(crate) mod heartbeat;
+pub(crate) mod kernel_records;
+pub(crate) mod log_thread;
+pub(crate) mod loss_reporter;
+pub(crate) mod ring_commands;
+pub(crate) mod ring_thread;
+pub(crate) mod rule_stats;
+pub(crate) mod summary;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use audit::event::Timestamp;
+use audit::ids::Serial;
+use audit::plan::Plan;
+use audit::plan::hook::EngineKind;
+use crossbeam_channel::{Receiver, bounded};
+use engine::{
+    AttachedHooks, Decoder, EngineOptions, EventContext, KernelProbe, PendingDetach, RuleKeys,
+};
+use netlink::RecordStream;
+use nix::sys::eventfd::EventFd;
+use zerocopy::IntoBytes as _;
+
+use crate::pipeline::handover::Pinning;
+use crate::pipeline::kernel_records::Messages;
+use crate::pipeline::log_thread::{LogOrder, Writer, Written};
+use crate::pipeline::loss_reporter::Limits;
+use crate::pipeline::ring_commands::{Orders, orders};
+use crate::pipeline::ring_thread::{Drained, Reader};
+use crate::pipeline::summary::{Outcome, Unwritten};
+use crate::sinks::audit_log::{Asker, Journal};
+use crate::sinks::console::Terminal;
+use crate::sinks::json::log::JsonLog;
+use crate::sinks::queue::{Gauge, Outlet};
+
+/// Batches on their way to the log.
+const BATCHES: usize = 16;
+/// Events that the view may lag behind.
+const SHOWN: usize = 4096;
+
+/// What to run the pipeline with.
+pub(crate) struct Pipeline {
+    /// The plan to attach.
+    pub(crate) plan: Plan,
+    /// Engines to try, the best first.
+    pub(crate) engines: Vec<EngineKind>,
+    pub(crate) options: EngineOptions,
+    /// What this kernel offers.
+    pub(crate) probe: KernelProbe,
+    /// Where records go.
+    pub(crate) log: Journal,
+    /// What the log thread is told.
+    pub(crate) log_orders: Receiver<LogOrder>,
+    /// A view for people, when wanted.
+    pub(crate) terminal: Option<Terminal>,
+    /// A log for programs, when wanted.
+    pub(crate) json: Option<JsonLog>,
+    /// Longest time from event to write.
+    pub(crate) delay: Duration,
+    /// What the kernel's audit sends, when it is read.
+    pub(crate) messages: Option<RecordStream>,
+    /// What `-r` and `-f` ask for.
+    pub(crate) limits: Arc<Limits>,
+    /// Where to pin what audits, and what is pinned there.
+    pub(crate) pinning: Pinning,
+}
+
+/// How auditing has begun.
+#[derive(Debug)]
+pub(crate) struct Started {
+    /// The engine that works here.
+    pub(crate) engine: EngineKind,
+    /// What it attached.
+    pub(crate) attached: AttachedHooks,
+    /// Why a better engine does not.
+    pub(crate) why_not: Option<String>,
+    /// Whether it goes on where another daemon has ended.
+    pub(crate) adopted: bool,
+    /// Whether it can be gone on with when this one has ended.
+    pub(crate) pinned: bool,
+}
+
+/// The threads of a running pipeline.
+#[derive(Debug)]
+pub(crate) struct Running {
+    orders: Orders,
+    counts: Arc<Written>,
+    ring: JoinHandle<anyhow::Result<(Drained, Option<PendingDetach>)>>,
+    log: JoinHandle<Unwritten>,
+    print: Option<JoinHandle<()>>,
+    json: Option<Arc<Outlet>>,
+}
+
+/// An event for the view: its bytes as they lay in the ring.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) words: Vec<u64>,
+    /// Of the rules that chose it.
+    pub(crate) keys: Arc<RuleKeys>,
+    pub(crate) time: Timestamp,
+    pub(crate) serial: Serial,
+}
+
+impl Pipeline {
+    /// Starts the threads; returns when the engine is attached. `ended` becomes readable when the
+    /// pipeline stops, for whatever reason.
+    ///
+    /// # Errors
+    /// What kept the engine from attaching; nothing is left running or attached then.
+    pub(crate) fn start(mut self, ended: Arc<EventFd>) -> anyhow::Result<(Running, Started)> {
+        let (full_to, full_from) = bounded(BATCHES);
+        let (empty_to, empty_from) = bounded(BATCHES);
+        let (ready_to, ready_from) = bounded(1);
+        let (shown_to, print) = match self.terminal {
+            Some(terminal) => {
+                let (to, from) = bounded(SHOWN);
+                (
+                    Some(to),
+                    Some(spawn("tlg-print", move || show(terminal, &from))?),
+                )
+            }
+            None => (None, None),
+        };
+        let json = match self.json {
+            Some(log) => Some(Arc::new(Outlet::start("tlg-json", log)?)),
+            None => None,
+        };
+        if let Some(json) = &json {
+            self.log.tell_of(json.gauge());
+        }
+        let counts = Arc::new(Written {
+            plugins: self.log.plugins(),
+            ..Written::default()
+        });
+        let writer = Writer {
+            log: self.log,
+            json: json.clone(),
+            counts: Arc::clone(&counts),
+            orders: self.log_orders,
+            ended_by: Asker::this(),
+            unwritten: Unwritten::default(),
+        };
+        let log = spawn("tlg-log", move || writer.run(&full_from, &empty_to))?;
+        let (orders, taken) = orders()?;
+        let reader = Reader {
+            plan: self.plan,
+            engines: self.engines,
+            options: self.options,
+            probe: self.probe,
+            pause: self.delay / 2,
+            orders: taken,
+            full: full_to,
+            empty: empty_from,
+            shown: shown_to,
+            json: json.clone(),
+            messages: self.messages.map(Messages::new),
+            limits: self.limits,
+            pinning: self.pinning,
+            written: Arc::clone(&counts),
+        };
+        let ring = spawn("tlg-ring", move || {
+            let drained = reader.run(&ready_to);
+            drop(ready_to);
+            // Wakes the main thread; it cannot overflow with one write.
+            let _written = ended.write(1);
+            drained
+        })?;
+        let running = Running {
+            orders,
+            counts,
+            ring,
+            log,
+            print,
+            json,
+        };
+        match ready_from.recv() {
+            Ok(started) => Ok((running, started)),
+            Err(_) => match running.join() {
+                Err(error) => Err(error),
+                Ok(_) => anyhow::bail!("the engine ended before it was attached"),
+            },
+        }
+    }
+}
+
+impl Running {
+    /// Gives orders to the running pipeline, from any thread.
+    pub(crate) fn orders(&self) -> Orders {
+        self.orders.clone()
+    }
+
+    /// What the log thread has counted so far.
+    pub(crate) fn written(&self) -> Arc<Written> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Shows what becomes of events for the JSON log.
+    pub(crate) fn json(&self) -> Option<Gauge> {
+        self.json.as_ref().map(|json| json.gauge())
+    }
+
+    /// Waits for the threads, and gives what is still to be waited for. The threads end after
+    /// [`Orders::stop`] or when the engine has failed.
+    ///
+    /// # Errors
+    /// What made the engine fail.
+    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<PendingDetach>)> {
+        let drained = self.ring.join();
+        let unwritten = joined(self.log.join())?;
+        if let Some(print) = self.print {
+            joined(print.join())?;
+        }
+        // The other threads that had it have ended.
+        let json = self.json.and_then(Arc::into_inner);
+        let json = json.map(Outlet::finish).unwrap_or_default();
+        let (drained, detaching) = joined(drained)??;
+        let outcome = Outcome {
+            stats: drained.stats,
+            written: self.counts.events.load(Ordering::Relaxed),
+            unwritten,
+            undecodable: drained.undecodable,
+            limited: drained.limited,
+            unshown: drained.unshown,
+            json,
+            blind: drained.blind,
+            messages: drained.messages,
+            unwritten_messages: self.counts.unwritten_messages.load(Ordering::Relaxed),
+            lost_messages: 0,
+        };
+        Ok((outcome, detaching))
+    }
+}
+
+fn joined<T>(result: thread::Result<T>) -> anyhow::Result<T> {
+    result.map_err(|_payload| anyhow::anyhow!("a thread of the daemon panicked"))
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<JoinHandle<T>> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .with_context(|| format!("cannot start thread `{name}`"))
+}
+
+/// The view's thread: ends when the ring thread does, or when nobody reads the view any more.
+fn show(mut terminal: Terminal, from: &Receiver<Shown>) {
+    let mut decoder = Decoder::default();
+    for shown in from {
+        let context = EventContext {
+            keys: &shown.keys,
+            time: shown.time,
+            serial: shown.serial,
+        };
+        let Ok(event) = decoder.event(shown.words.as_bytes(), context) else {
+            continue;
+        };
+        if let Err(error) = terminal.event(&event)
+            && error.kind() == io::ErrorKind::BrokenPipe
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A batch: the text of whole events on its way to the log.
+
+use audit::event::{Event, Timestamp};
+use audit::ids::Serial;
+use crossbeam_channel::Sender;
+use engine::CommitToken;
+
+use super::ring_commands::Flushed;
+use super::rule_stats::RuleIndex;
+use crate::sinks::json::Copied;
+
+/// Text of whole events.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) text: Vec<u8>,
+    /// Where each of the events comes from, in their order.
+    pub(crate) origins: Vec<Origin>,
+    /// Stamp of the last one, if it is a message: another record may follow.
+    message: Option<(Timestamp, Serial)>,
+    /// The same for the JSON log, when there is one.
+    pub(crate) copied: Option<Copied>,
+    /// Who is told when it is written.
+    pub(crate) then: Option<Sender<Flushed>>,
+    /// Gives room in the ring back when it is written.
+    pub(crate) receipt: Option<CommitToken>,
+}
+
+/// Where the text of an event comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From the ring, chosen by this rule.
+    Ring(RuleIndex),
+    /// From the kernel's audit, or from the daemon.
+    Message,
+}
+
+impl Batch {
+    /// An empty one; copied for the JSON log, or not.
+    pub(crate) fn new(copied: bool) -> Self {
+        Self {
+            copied: copied.then(Copied::default),
+            ..Self::default()
+        }
+    }
+
+    /// Appends a line of a message: one of the event before, if it has the same stamp.
+    pub(crate) fn message(&mut self, line: &[u8], stamp: (Timestamp, Serial)) {
+        let begins = self.message.replace(stamp) != Some(stamp);
+        if begins {
+            self.origins.push(Origin::Message);
+        }
+        self.text.extend_from_slice(line);
+        if let Some(copied) = &mut self.copied {
+            copied.message(line, begins);
+        }
+    }
+
+    /// Counts an event from the ring, of which the lines were appended: they begin at `start`.
+    pub(crate) fn event(&mut self, event: &Event<'_>, rule: RuleIndex, start: usize) {
+        self.message = None;
+        self.origins.push(Origin::Ring(rule));
+        if let Some(copied) = &mut self.copied {
+            copied.event(event, self.text.get(start..).unwrap_or_default());
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.origins.clear();
+        self.message = None;
+    }
+}

@@ -1,0 +1,207 @@
+//! Samples of the ring to text, and what is counted meanwhile.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use audit::ids::Serial;
+use audit::plan::exclude_list::ExcludeList;
+use audit::plan::{Plan, user_list};
+use audit::record::encode;
+use crossbeam_channel::{Sender, TrySendError};
+use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
+
+use crate::pipeline::Shown;
+use crate::pipeline::batch::Batch;
+use crate::pipeline::kernel_records::{MessageCounts, Messages};
+use crate::pipeline::loss_reporter::{Limits, Losses, Rate};
+use crate::pipeline::ring_commands::Record;
+use crate::pipeline::ring_thread::Drained;
+use crate::pipeline::rule_stats::RuleCounts;
+
+/// Plans whose keys are kept: the one in force and the one before.
+const KEPT_PLANS: usize = 2;
+
+/// What turns samples into text.
+pub(crate) struct Encoding {
+    pub(crate) decoder: Decoder,
+    pub(crate) keys: Arc<RuleKeys>,
+    pub(crate) exclude: ExcludeList,
+    /// About messages of programs.
+    pub(crate) user: user_list::UserList,
+    pub(crate) clock: TickClock,
+    pub(crate) serial: Serial,
+    /// Up to where the ring was read when a batch was passed on; nothing before the first one.
+    pub(crate) passed: Option<u64>,
+    /// Where in the ring it ended when there were keys to forget and it was found empty.
+    pub(crate) empty_at: Option<u64>,
+    pub(crate) batch: Batch,
+    pub(crate) shown: Option<Sender<Shown>>,
+    pub(crate) drained: Drained,
+    pub(crate) messages: Option<Messages>,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) rate: Rate,
+    pub(crate) losses: Losses,
+    pub(crate) rules: RuleCounts,
+}
+
+impl Encoding {
+    /// Takes messages of the kernel's audit; whether there were any.
+    pub(crate) fn receive(&mut self) -> anyhow::Result<bool> {
+        match &mut self.messages {
+            Some(messages) => messages
+                .receive(&self.exclude, &self.user)
+                .context("cannot read the kernel's audit"),
+            None => Ok(false),
+        }
+    }
+
+    /// From now on calls come for what security modules record.
+    pub(crate) fn expect_calls(&mut self) {
+        if let Some(messages) = &mut self.messages {
+            messages.expect_calls();
+        }
+    }
+
+    /// Passes on all messages that were taken.
+    pub(crate) fn all_messages(&mut self) {
+        if let Some(messages) = &mut self.messages {
+            messages.all(&mut self.batch);
+        }
+    }
+
+    pub(crate) fn account(&self) -> Drained {
+        let messages = self.messages.as_ref();
+        Drained {
+            messages: messages.map_or_else(MessageCounts::default, |messages| messages.counts),
+            ..self.drained.clone()
+        }
+    }
+
+    /// Appends a record that is an event of its own.
+    pub(crate) fn record(&mut self, record: &Record, now: ClockReading) {
+        self.clock.sync(now);
+        let time = self.clock.time_at(now.jiffies);
+        let mut line = Vec::new();
+        encode::message(record.kind, time, self.serial, &record.body, &mut line);
+        self.batch.message(&line, (time, self.serial));
+        self.serial = self.serial.next();
+    }
+
+    pub(crate) fn record_all(&mut self, records: &[Record], now: ClockReading) {
+        for record in records {
+            self.record(record, now);
+        }
+    }
+
+    /// The ring was found empty: once all that was in it is written, no event of an earlier plan is left.
+    pub(crate) fn forget_keys(&mut self, engine: &Engine<'_>) {
+        if self.keys.plans() <= KEPT_PLANS {
+            return;
+        }
+        let empty = *self
+            .empty_at
+            .get_or_insert_with(|| engine.ring().position());
+        if engine.ring().is_committed(empty) {
+            Arc::make_mut(&mut self.keys).forget_old();
+            engine.remove_old_snapshots(&self.keys);
+            self.empty_at = None;
+        }
+    }
+
+    /// Takes samples of another engine from now on, which goes by this plan.
+    pub(crate) fn renew(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
+        self.keys = Arc::new(RuleKeys::new(engine.epoch(), plan));
+        self.clock = engine.clock()?;
+        self.passed = None;
+        self.empty_at = None;
+        self.losses = Losses::default();
+        self.rules = RuleCounts::default();
+        self.go_by(engine.epoch(), plan);
+        Ok(())
+    }
+
+    /// Counts and leaves out by the plan that was put in force.
+    pub(crate) fn go_by(&mut self, epoch: Epoch, plan: &Plan) {
+        self.rules.add(epoch, plan);
+        self.exclude = plan.exclude_list.clone();
+        self.user = plan.user_list.clone();
+        // Its predecessors have events in the ring that nobody has seen.
+        self.empty_at = None;
+    }
+
+    /// Passes on the calls that still wait for a record of the kernel's audit.
+    pub(crate) fn last_messages(&mut self) {
+        if let Some(messages) = &mut self.messages {
+            messages.last(&mut self.batch);
+        }
+    }
+
+    pub(crate) fn take(&mut self, sample: &[u8]) {
+        let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample))
+        else {
+            self.drained.undecodable += 1;
+            return;
+        };
+        let time = self.clock.time_at(jiffies);
+        let context = EventContext {
+            keys: &self.keys,
+            time,
+            serial: self.serial,
+        };
+        let Ok(event) = self.decoder.event(sample, context) else {
+            self.drained.undecodable += 1;
+            return;
+        };
+        if engine::has_kernel_stamp(sample) == Ok(true) {
+            // Without messages there is no record that it could belong to.
+            if let Some(messages) = &mut self.messages {
+                messages.call(&event, &self.exclude);
+            }
+            return;
+        }
+        if let Some(messages) = &mut self.messages {
+            messages.up_to(time, &mut self.batch);
+        }
+        let start = self.batch.text.len();
+        encode::event(&event, &mut self.batch.text);
+        self.exclude
+            .remove_excluded(&event.task, &mut self.batch.text, start);
+        let count = self.rules.of(rule);
+        count.taken += 1;
+        let text = self.batch.text.get(start..).unwrap_or_default();
+        if !self.rate.admits(&self.limits, time.sec, text) {
+            self.batch.text.truncate(start);
+            self.drained.limited += 1;
+            count.limited += 1;
+            return;
+        }
+        self.batch.event(&event, rule, start);
+        if let Some(shown) = &self.shown {
+            let words = words(sample);
+            match shown.try_send(Shown {
+                words,
+                keys: Arc::clone(&self.keys),
+                time,
+                serial: self.serial,
+            }) {
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+                Err(TrySendError::Full(_)) => self.drained.unshown += 1,
+            }
+        }
+        self.serial = self.serial.next();
+    }
+}
+
+/// A copy of a sample that is aligned as the ring's own bytes are.
+fn words(sample: &[u8]) -> Vec<u64> {
+    sample
+        .chunks(8)
+        .map(|chunk| {
+            let mut word = [0; 8];
+            for (to, from) in word.iter_mut().zip(chunk) {
+                *to = *from;
+            }
+            u64::from_ne_bytes(word)
+        })
+        .collect()
+}

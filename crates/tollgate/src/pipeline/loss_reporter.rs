@@ -1,0 +1,347 @@
+//! What is lost on the way to the log, told in the log, and what the failure mode asks for besides.
+//!
+//! The ring thread counts and tells; the main thread sets rate and mode, which are two words that both
+//! see.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use audit::ids::MsgType;
+use audit::record::quote;
+
+use crate::pipeline::ring_commands::Record;
+use crate::pipeline::ring_thread::Drained;
+use engine::LossReason;
+
+use crate::messages::info;
+
+/// The kernel's log.
+const KMSG: &str = "/dev/kmsg";
+/// Takes the machine down.
+const SYSRQ: &str = "/proc/sysrq-trigger";
+/// Between two records of losses: one tells all that was lost meanwhile.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// `-f 0`, `-f 1` and `-f 2`.
+const SILENT: u8 = 0;
+const PRINT: u8 = 1;
+const PANIC: u8 = 2;
+
+/// What `-r` and `-f` ask for.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    /// Records a second; 0 is no limit.
+    rate: AtomicU32,
+    failure: AtomicU8,
+    kmsg: Outlet,
+    sysrq: Outlet,
+}
+
+/// A file that is opened before it is needed, because it is out of reach of a daemon that has given up its
+/// rights.
+#[derive(Debug)]
+struct Outlet {
+    path: PathBuf,
+    file: io::Result<File>,
+}
+
+/// Counts records of the second under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rate {
+    second: u64,
+    records: u32,
+}
+
+/// What was told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    told: Vec<(&'static str, u64)>,
+    last: Option<Instant>,
+}
+
+impl Outlet {
+    fn open(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: OpenOptions::new().write(true).open(path),
+        }
+    }
+
+    /// Whether it is open.
+    fn check(&self) -> anyhow::Result<()> {
+        match &self.file {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("cannot open `{}`: {error}", self.path.display()),
+        }
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        match &self.file {
+            Ok(file) => (&*file).write_all(text.as_bytes()),
+            Err(error) => Err(error.kind().into()),
+        }
+    }
+}
+
+impl Limits {
+    /// No limits. What `-f` may ask for at any time is opened now: this is made before rights are given up.
+    pub(crate) fn new() -> Self {
+        Self::over(KMSG.as_ref(), SYSRQ.as_ref())
+    }
+
+    fn over(kmsg: &Path, sysrq: &Path) -> Self {
+        Self {
+            rate: AtomicU32::new(0),
+            failure: AtomicU8::new(SILENT),
+            kmsg: Outlet::open(kmsg),
+            sysrq: Outlet::open(sysrq),
+        }
+    }
+
+    /// Sets both.
+    ///
+    /// # Errors
+    /// When the machine could not be taken down when that is asked for; nothing is changed then.
+    pub(crate) fn set(&self, rate: u32, failure: u8) -> anyhow::Result<()> {
+        if failure == PANIC {
+            self.sysrq
+                .check()
+                .context("`-f 2` cannot take the machine down")?;
+        }
+        if failure != SILENT
+            && let Err(error) = self.kmsg.check()
+        {
+            // What is lost is told in the log, too.
+            info(&format!(
+                "losses are not told to the kernel's log: {error:#}"
+            ));
+        }
+        self.rate.store(rate, Ordering::Relaxed);
+        self.failure.store(failure, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Does what the failure mode asks for.
+    ///
+    /// # Source
+    /// `audit_panic` in `kernel/audit.c`, Linux 6.12.
+    fn fail(&self, text: &str) {
+        let failure = self.failure.load(Ordering::Relaxed);
+        if failure >= PRINT {
+            // Who cannot be told here has the record in the log.
+            let _unheard = self.kmsg.write(&format!("<3>tollgate: {text}\n"));
+        }
+        if failure >= PANIC
+            && let Err(error) = self.sysrq.write("c")
+        {
+            info(&format!("the machine cannot be taken down: {error}"));
+        }
+    }
+}
+
+impl Rate {
+    /// Whether so many records of this second may still be written; counts them if so.
+    pub(crate) fn admits(&mut self, limits: &Limits, second: u64, text: &[u8]) -> bool {
+        let limit = limits.rate.load(Ordering::Relaxed);
+        if limit == 0 {
+            return true;
+        }
+        if second > self.second {
+            *self = Self { second, records: 0 };
+        }
+        if self.records >= limit {
+            return false;
+        }
+        let records = text.iter().filter(|&&byte| byte == b'\n').count();
+        let records = u32::try_from(records).unwrap_or(u32::MAX);
+        self.records = self.records.saturating_add(records);
+        true
+    }
+}
+
+impl Losses {
+    /// What was told of the reasons that the engine counts.
+    pub(crate) fn told_of_engine(&self) -> [u64; LossReason::ALL.len()] {
+        LossReason::ALL.map(|lost| {
+            let told = self
+                .told
+                .iter()
+                .find(|(reason, _)| *reason == lost.as_str());
+            told.map_or(0, |(_, told)| *told)
+        })
+    }
+
+    /// Time until what is lost is told, if something is that was not.
+    pub(crate) fn due(&self, counted: &Drained, now: Instant) -> Option<Duration> {
+        self.untold(counted).next()?;
+        let last = self.last?;
+        Some((last + PERIOD).saturating_duration_since(now))
+    }
+
+    /// Records of what was lost since the last ones; none within a second of those.
+    pub(crate) fn tell(&mut self, counted: &Drained, limits: &Limits, now: Instant) -> Vec<Record> {
+        if self.last.is_some_and(|last| now < last + PERIOD) {
+            return Vec::new();
+        }
+        self.tell_all(counted, limits, now)
+    }
+
+    /// Records of all that was lost since the last ones.
+    pub(crate) fn tell_all(
+        &mut self,
+        counted: &Drained,
+        limits: &Limits,
+        now: Instant,
+    ) -> Vec<Record> {
+        let untold: Vec<(&str, u64)> = self.untold(counted).collect();
+        if untold.is_empty() {
+            return Vec::new();
+        }
+        self.last = Some(now);
+        self.told = counted.losses().collect();
+        let mut records = Vec::new();
+        for (reason, lost) in untold {
+            limits.fail(&format!("{lost} events lost: {reason}"));
+            let mut body = format!("op=lost-events lost={lost} reason=").into_bytes();
+            quote::untrusted(reason.replace(' ', "-").as_bytes(), &mut body);
+            body.extend_from_slice(b" res=failed");
+            records.push(Record {
+                kind: MsgType::DAEMON_ERR,
+                body,
+            });
+        }
+        records
+    }
+
+    fn untold(&self, counted: &Drained) -> impl Iterator<Item = (&'static str, u64)> {
+        counted.losses().filter_map(|(reason, count)| {
+            let told = self.told.iter().find(|(told, _)| *told == reason);
+            let new = count.saturating_sub(told.map_or(0, |(_, count)| *count));
+            (new != 0).then_some((reason, new))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn limits(directory: &Path) -> Limits {
+        let path = |name: &str| {
+            let path = directory.join(name);
+            fs::write(&path, "").unwrap();
+            path
+        };
+        Limits::over(&path("kmsg"), &path("sysrq"))
+    }
+
+    fn lost(ring: u64, limited: u64) -> Drained {
+        let mut counted = Drained::default();
+        counted.stats.lost[0] = ring;
+        counted.limited = limited;
+        counted
+    }
+
+    #[test]
+    fn what_is_lost_does_not_wait() {
+        let mut counted = lost(3, 2);
+        counted.undecodable = 1;
+        counted.stats.delivered = 10;
+        assert_eq!(counted.waiting(4, 0), 3);
+        assert_eq!(counted.waiting(4, 3), 0);
+        assert_eq!(counted.waiting(8, 3), 0, "counted a moment later");
+    }
+
+    #[test]
+    fn the_failure_mode_decides_who_hears_of_losses() {
+        for (mode, kmsg, sysrq) in [
+            (SILENT, "", ""),
+            (PRINT, "<3>tollgate: 7 events lost: ring full\n", ""),
+            (PANIC, "<3>tollgate: 7 events lost: ring full\n", "c"),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let limits = limits(directory.path());
+            limits.set(0, mode).unwrap();
+            let told = Losses::default().tell(&lost(7, 0), &limits, Instant::now());
+            assert_eq!(told.len(), 1, "the log has it in any case");
+            let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+            assert_eq!(
+                (text("kmsg").as_str(), text("sysrq").as_str()),
+                (kmsg, sysrq)
+            );
+        }
+    }
+
+    #[test]
+    fn the_failure_mode_is_obeyed_when_its_files_are_out_of_reach() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path());
+        let path = |name: &str| directory.path().join(name);
+        for (name, away) in [("kmsg", "a"), ("sysrq", "b")] {
+            fs::rename(path(name), path(away)).unwrap();
+        }
+        limits.set(0, PANIC).unwrap();
+        Losses::default().tell(&lost(7, 0), &limits, Instant::now());
+        assert!(!fs::read(path("a")).unwrap().is_empty());
+        assert_eq!(fs::read(path("b")).unwrap(), b"c");
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_taken_down_is_no_promise() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing");
+        let limits = Limits::over(&missing, &missing);
+        let error = format!("{:#}", limits.set(5, PANIC).unwrap_err());
+        assert!(error.contains("`-f 2`"), "{error}");
+        assert_eq!(limits.rate.load(Ordering::Relaxed), 0, "nothing is changed");
+        limits.set(5, PRINT).unwrap();
+        assert_eq!(limits.rate.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn losses_are_told_by_reason_and_once_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path());
+        let (mut losses, now) = (Losses::default(), Instant::now());
+        let mut tell = |counted: &Drained, after: Duration| -> Vec<String> {
+            let records = losses.tell(counted, &limits, now + after);
+            let text = |record: Record| String::from_utf8(record.body).unwrap();
+            records.into_iter().map(text).collect()
+        };
+        assert!(tell(&lost(0, 0), Duration::ZERO).is_empty());
+        assert_eq!(
+            tell(&lost(3, 2), Duration::ZERO),
+            [
+                "op=lost-events lost=3 reason=\"ring-full\" res=failed",
+                "op=lost-events lost=2 reason=\"rate-limit\" res=failed",
+            ]
+        );
+        assert!(tell(&lost(4, 2), PERIOD / 2).is_empty());
+        assert_eq!(
+            tell(&lost(9, 2), PERIOD),
+            ["op=lost-events lost=6 reason=\"ring-full\" res=failed"]
+        );
+        assert_eq!(losses.due(&lost(9, 2), now + PERIOD), None);
+        assert_eq!(losses.due(&lost(10, 2), now + PERIOD), Some(PERIOD));
+        let end = losses.tell_all(&lost(10, 2), &limits, now + PERIOD);
+        assert_eq!(end.len(), 1, "the end waits for nothing");
+    }
+
+    #[test]
+    fn a_rate_is_of_records_and_of_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let limits = limits(directory.path());
+        let mut rate = Rate::default();
+        let mut admits = |second| rate.admits(&limits, second, b"a\nb\n");
+        assert!((0..100).all(|_| admits(1)), "0 is no limit");
+        limits.set(3, SILENT).unwrap();
+        assert_eq!([2, 2, 2].map(&mut admits), [true, true, false]);
+        assert_eq!([3, 2, 3, 3].map(admits), [true, true, false, false]);
+    }
+}

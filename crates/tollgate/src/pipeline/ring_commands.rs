@@ -1,0 +1,353 @@
+//! What other threads ask of `tlg-ring`, which owns the engine and the stream: other rules, a record, what
+//! it has counted, or the end.
+//!
+//! Orders travel on a bounded channel; an eventfd wakes the thread, which may be asleep. Whoever orders
+//! waits while an earlier order is carried out: orders come from people, not from events. Where the log does not
+//! keep up, an order that finds no room in time is not given.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use audit::ids::MsgType;
+use audit::plan::Plan;
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use engine::AttachedHooks;
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::pipeline::ring_thread::Drained;
+
+/// Orders that wait to be carried out; who gives one more waits, for [`PATIENCE`] at most.
+const WAITING: usize = 4;
+
+/// How long to wait for what only waits for the log.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+const BUSY: &str = "the log does not keep up";
+
+/// What a replacement has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Replaced {
+    /// What is attached from now on.
+    pub(crate) attached: AttachedHooks,
+}
+
+/// What is ordered.
+pub(crate) enum Order {
+    /// To audit by another plan.
+    Replace(Box<Replace>),
+    /// To lock what audits.
+    Lock(Box<Lock>),
+    /// To write a record of its own into the stream of events.
+    Record(Record),
+    /// To tell when all events so far are in the log.
+    Flush(Sender<Flushed>),
+    /// To tell what it has counted so far.
+    Account(Sender<Drained>),
+    /// To end, and leave what audits to the next daemon where that can be.
+    Leave,
+    /// To end.
+    Stop,
+}
+
+/// The text of a record without its stamp.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) kind: MsgType,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What became of the text that was passed on with it.
+pub(crate) type Flushed = Result<(), String>;
+
+/// Another plan, and who waits for it.
+pub(crate) struct Replace {
+    pub(crate) plan: Plan,
+    /// Takes one answer without waiting.
+    pub(crate) answer: Sender<anyhow::Result<Replaced>>,
+}
+
+/// What is locked, and who waits for it.
+pub(crate) struct Lock {
+    /// For daemons that come after this one.
+    pub(crate) note: Vec<u8>,
+    /// What is written beside what is pinned.
+    pub(crate) files: Vec<PathBuf>,
+    /// Takes one answer without waiting.
+    pub(crate) answer: Sender<anyhow::Result<Guard>>,
+}
+
+/// Whether what is locked is kept from root's own tools, or why not.
+pub(crate) type Guard = Result<(), String>;
+
+/// Gives orders. Clones give orders to the same thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    to: Sender<Order>,
+    waker: Arc<EventFd>,
+}
+
+/// Asks for accounts, one at a time: an order that is not carried out in time stays, and there is no second one
+/// beside it.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    orders: Orders,
+    /// Where the answer comes to a question that was given up.
+    open: Option<Receiver<Drained>>,
+}
+
+/// Takes orders.
+pub(crate) struct Taken {
+    from: Receiver<Order>,
+    waker: Arc<EventFd>,
+}
+
+/// Both ends.
+///
+/// # Errors
+/// When the kernel has no eventfd to give.
+pub(crate) fn orders() -> anyhow::Result<(Orders, Taken)> {
+    // A semaphore: it wakes once for each order.
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
+    let waker = EventFd::from_flags(flags).context("cannot make an eventfd")?;
+    let waker = Arc::new(waker);
+    let (to, from) = bounded(WAITING);
+    let orders = Orders {
+        to,
+        waker: Arc::clone(&waker),
+    };
+    Ok((orders, Taken { from, waker }))
+}
+
+impl Orders {
+    /// Has events chosen by another plan from now on; returns when that is so.
+    ///
+    /// # Errors
+    /// What kept the new plan from being put in force: the old one is in force then, whole. Also when
+    /// the pipeline has ended, or takes no order because the log does not keep up.
+    pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<Replaced> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Replace(Box::new(Replace { plan, answer })))?;
+        answered.recv().context("auditing has ended")?
+    }
+
+    /// Has what audits locked: `note` is for daemons that come after this one, the files are to be guarded.
+    ///
+    /// # Errors
+    /// When it cannot be noted, or the pipeline has ended, or takes no order because the log does not keep up.
+    pub(crate) fn lock(&self, note: Vec<u8>, files: Vec<PathBuf>) -> anyhow::Result<Guard> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Lock(Box::new(Lock {
+            note,
+            files,
+            answer,
+        })))?;
+        answered.recv().context("auditing has ended")?
+    }
+
+    /// Has a record written after all events so far.
+    ///
+    /// # Errors
+    /// When the pipeline has ended, or takes no order because the log does not keep up.
+    pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
+        self.give(Order::Record(Record { kind, body }))
+    }
+
+    /// Returns when every event matched so far is in the log.
+    ///
+    /// # Errors
+    /// When they could not be written, when that takes too long, or when the pipeline has ended.
+    pub(crate) fn flush(&self) -> anyhow::Result<()> {
+        let (answer, answered) = bounded(1);
+        self.give(Order::Flush(answer))?;
+        answered
+            .recv_timeout(PATIENCE)
+            .context(BUSY)?
+            .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
+    }
+
+    /// Has the pipeline end; [`crate::pipeline::Running::join`] waits for it.
+    ///
+    /// # Errors
+    /// When the eventfd cannot be written to.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        self.end(Order::Stop)
+    }
+
+    /// Has the pipeline end, and what audits go on where it is pinned.
+    ///
+    /// # Errors
+    /// As [`Orders::stop`].
+    pub(crate) fn leave(&self) -> anyhow::Result<()> {
+        self.end(Order::Leave)
+    }
+
+    fn end(&self, order: Order) -> anyhow::Result<()> {
+        match self.to.send(order) {
+            Ok(()) => self.wake(),
+            // It has ended by itself.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn give(&self, order: Order) -> anyhow::Result<()> {
+        self.give_within(order, PATIENCE)
+    }
+
+    fn give_within(&self, order: Order, patience: Duration) -> anyhow::Result<()> {
+        match self.to.send_timeout(order, patience) {
+            Ok(()) => self.wake(),
+            Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
+            Err(SendTimeoutError::Disconnected(_)) => bail!("auditing has ended"),
+        }
+    }
+
+    fn wake(&self) -> anyhow::Result<()> {
+        self.waker
+            .write(1)
+            .context("cannot wake the thread of the ring")?;
+        Ok(())
+    }
+}
+
+impl Accounts {
+    /// Asks by these orders.
+    pub(crate) const fn new(orders: Orders) -> Self {
+        Self { orders, open: None }
+    }
+
+    /// What the ring thread has counted so far.
+    ///
+    /// # Errors
+    /// When it is too busy to say, or the pipeline has ended.
+    pub(crate) fn account(&mut self) -> anyhow::Result<Drained> {
+        if self.open.is_some() {
+            // What was counted for a question of long ago is no answer to this one.
+            self.answer(PATIENCE)?;
+        }
+        self.answer(PATIENCE)
+    }
+
+    /// Whether it answers within such a time, be it what was asked before.
+    pub(crate) fn is_answered(&mut self, patience: Duration) -> bool {
+        self.answer(patience).is_ok()
+    }
+
+    /// The answer to the question that is open, or to a new one.
+    fn answer(&mut self, patience: Duration) -> anyhow::Result<Drained> {
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => {
+                let (answer, open) = bounded(1);
+                self.orders.give_within(Order::Account(answer), patience)?;
+                open
+            }
+        };
+        match open.recv_timeout(patience) {
+            Ok(drained) => Ok(drained),
+            Err(RecvTimeoutError::Timeout) => {
+                self.open = Some(open);
+                bail!(BUSY)
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("auditing has ended"),
+        }
+    }
+}
+
+impl Taken {
+    /// The next order, if there is one. The descriptor stays readable while there are more.
+    ///
+    /// # Errors
+    /// When the eventfd cannot be read.
+    pub(crate) fn next(&self) -> io::Result<Option<Order>> {
+        match self.waker.read() {
+            Ok(_) | Err(Errno::EAGAIN) => Ok(self.from.try_recv().ok()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for Taken {
+    /// Readable when there may be an order.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn each_order_is_answered_in_turn() {
+        let (orders, taken) = orders().unwrap();
+        let asking = thread::spawn(move || {
+            let refused = orders.replace(Plan::default()).unwrap_err();
+            orders.stop().unwrap();
+            refused.to_string()
+        });
+        let mut waker = [nix::poll::PollFd::new(
+            taken.as_fd(),
+            nix::poll::PollFlags::POLLIN,
+        )];
+        nix::poll::poll(&mut waker, nix::poll::PollTimeout::NONE).unwrap();
+        let Some(Order::Replace(replace)) = taken.next().unwrap() else {
+            panic!("no plan came");
+        };
+        replace
+            .answer
+            .send(Err(anyhow::anyhow!("not these")))
+            .unwrap();
+        nix::poll::poll(&mut waker, nix::poll::PollTimeout::NONE).unwrap();
+        assert!(matches!(taken.next().unwrap(), Some(Order::Stop)));
+        assert!(taken.next().unwrap().is_none());
+        assert_eq!(asking.join().unwrap(), "not these");
+    }
+
+    /// As when the log stalls: nobody takes orders.
+    #[test]
+    fn who_asks_in_vain_waits_so_long_and_asks_once() {
+        const SHORT: Duration = Duration::from_millis(1);
+        let (orders, taken) = orders().unwrap();
+        let mut accounts = Accounts::new(orders.clone());
+        for _ in 0..=WAITING {
+            assert!(!accounts.is_answered(SHORT));
+        }
+        let Some(Order::Account(answer)) = taken.next().unwrap() else {
+            panic!("nothing was asked");
+        };
+        assert!(taken.next().unwrap().is_none(), "it was asked twice");
+        answer.send(Drained::default()).unwrap();
+        assert!(accounts.is_answered(SHORT), "the answer is lost");
+        let record = || {
+            Order::Record(Record {
+                kind: MsgType::USER,
+                body: Vec::new(),
+            })
+        };
+        for _ in 0..WAITING {
+            orders.give_within(record(), SHORT).unwrap();
+        }
+        let full = orders.give_within(record(), SHORT).unwrap_err();
+        assert_eq!(full.to_string(), BUSY);
+        assert!(!accounts.is_answered(SHORT));
+        for _ in 0..WAITING {
+            assert!(matches!(taken.next().unwrap(), Some(Order::Record(_))));
+        }
+        assert!(taken.next().unwrap().is_none(), "what was refused is given");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_has_ended() {
+        let (orders, taken) = orders().unwrap();
+        drop(taken);
+        orders.replace(Plan::default()).unwrap_err();
+        orders.stop().unwrap();
+    }
+}

@@ -1,0 +1,172 @@
+//! What became of the events of each rule, up to the log.
+//!
+//! A rule is known by its text: one that is loaded again after a replacement counts on.
+
+use std::collections::BTreeMap;
+
+use audit::ids::Arch;
+use audit::plan::Plan;
+use audit::rule::{Dialect, print};
+use bstr::BString;
+use engine::Epoch;
+
+/// Name of the rules that were replaced, all together.
+const GONE: &str = "rules that are gone";
+
+/// Events of one rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RuleCount {
+    /// Taken from the ring.
+    pub(crate) taken: u64,
+    /// Of them, kept out by the rate limit.
+    pub(crate) limited: u64,
+    /// Of them, those that the log could not take.
+    pub(crate) unwritten: u64,
+    /// Those that the ring had no room for.
+    pub(crate) unsent: u64,
+}
+
+/// A rule: the plan that it is of, and its index there.
+pub(crate) type RuleIndex = (Epoch, usize);
+
+/// Those of all rules.
+#[derive(Debug, Default)]
+pub(crate) struct RuleCounts {
+    /// The plan in force, and the one before.
+    plans: Vec<(Epoch, Vec<Counted>)>,
+    /// Of plans before these, rules that are still loaded.
+    earlier: BTreeMap<BString, RuleCount>,
+    gone: RuleCount,
+}
+
+#[derive(Debug)]
+struct Counted {
+    text: BString,
+    count: RuleCount,
+}
+
+impl RuleCount {
+    fn add(&mut self, other: Self) {
+        self.taken += other.taken;
+        self.limited += other.limited;
+        self.unwritten += other.unwritten;
+        self.unsent += other.unsent;
+    }
+
+    /// Events that the rule chose.
+    pub(crate) const fn matched(&self) -> u64 {
+        self.taken + self.unsent
+    }
+}
+
+impl RuleCounts {
+    /// Counts for the plan that was put in force, too.
+    pub(crate) fn add(&mut self, epoch: Epoch, plan: &Plan) {
+        let rules = plan.rules.iter();
+        let rules = rules.map(|rule| print(&rule.rule, Arch::X86_64, Dialect::default()));
+        self.begin(epoch, rules.collect());
+    }
+
+    /// Counts for a plan of these rules, too.
+    pub(crate) fn begin(&mut self, epoch: Epoch, rules: Vec<BString>) {
+        let counted = rules.into_iter().map(|text| Counted {
+            text,
+            count: RuleCount::default(),
+        });
+        self.plans.push((epoch, counted.collect()));
+        while self.plans.len() > 2 {
+            let (_, old) = self.plans.remove(0);
+            for Counted { text, count } in old {
+                self.earlier.entry(text).or_default().add(count);
+            }
+        }
+        let loaded: Vec<&BString> = self
+            .plans
+            .iter()
+            .flat_map(|(_, rules)| rules.iter().map(|rule| &rule.text))
+            .collect();
+        let gone = &mut self.gone;
+        self.earlier.retain(|text, count| {
+            let stays = loaded.contains(&text);
+            if !stays {
+                gone.add(*count);
+            }
+            stays
+        });
+    }
+
+    /// The count of a rule; that of all that are gone, when it is one of them.
+    pub(crate) fn of(&mut self, (epoch, rule): RuleIndex) -> &mut RuleCount {
+        let mut newest_first = self.plans.iter_mut().rev();
+        let plan = newest_first.find(|(of, _)| *of == epoch);
+        match plan.and_then(|(_, rules)| rules.get_mut(rule)) {
+            Some(counted) => &mut counted.count,
+            None => &mut self.gone,
+        }
+    }
+
+    /// Takes over what the kernel side has counted so far.
+    pub(crate) fn settle(&mut self, unsent: impl Fn(Epoch, usize) -> u64) {
+        for (epoch, rules) in &mut self.plans {
+            for (rule, counted) in rules.iter_mut().enumerate() {
+                counted.count.unsent = unsent(*epoch, rule);
+            }
+        }
+    }
+
+    /// Rules that have chosen something, by their text.
+    pub(crate) fn table(&self) -> BTreeMap<BString, RuleCount> {
+        let mut table = self.earlier.clone();
+        table.insert(GONE.into(), self.gone);
+        for counted in self.plans.iter().flat_map(|(_, rules)| rules) {
+            let count = table.entry(counted.text.clone()).or_default();
+            count.add(counted.count);
+        }
+        table.retain(|_, count| count.matched() != 0);
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::ThisMachine;
+    use audit::plan::rule_list::RuleList;
+    use audit::rule::parse_file;
+
+    fn plan(text: &str) -> Plan {
+        let (lines, _) = parse_file(text.as_bytes(), &ThisMachine);
+        let mut list = RuleList::default();
+        for line in lines {
+            list.apply(0, line.number, line.command).unwrap();
+        }
+        Plan::compile(list.into_rules(), &[Arch::X86_64])
+    }
+
+    #[test]
+    fn a_rule_counts_on_after_replacements() {
+        let a = "-a always,exit -F arch=b64 -S rmdir -k a\n";
+        let b = "-a always,exit -F arch=b64 -S mkdir -k b\n";
+        let mut counts = RuleCounts::default();
+        let mut epoch = Epoch::default();
+        for (round, text) in [a.to_owned() + b, b.to_owned(), b.to_owned(), b.to_owned()]
+            .iter()
+            .enumerate()
+        {
+            let plan = plan(text);
+            counts.add(epoch, &plan);
+            for rule in 0..plan.rules.len() {
+                counts.of((epoch, rule)).taken += 10;
+            }
+            counts.settle(|of, _| u64::from(of == epoch && round == 3));
+            epoch = epoch.next();
+        }
+        let table = counts.table();
+        let found: Vec<(u64, u64)> = table
+            .values()
+            .map(|count| (count.matched(), count.unsent))
+            .collect();
+        assert_eq!(found, [(41, 1), (10, 0)], "{table:?}");
+        assert!(table.keys().any(|text| text == GONE));
+    }
+}

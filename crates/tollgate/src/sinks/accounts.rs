@@ -1,0 +1,84 @@
+//! Names of users and groups for the screen, read once.
+//!
+//! Only `/etc/passwd` and `/etc/group` are asked. A directory service could hold up the thread that
+//! prints, and what it does to answer could itself be audited.
+
+use std::collections::HashMap;
+use std::{fs, io};
+
+use audit::record::interpret::AccountNames;
+use bstr::ByteSlice as _;
+
+/// Users and groups of this machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accounts {
+    users: HashMap<u32, String>,
+    groups: HashMap<u32, String>,
+}
+
+impl Accounts {
+    /// Reads the accounts of this machine.
+    ///
+    /// # Errors
+    /// What reading `/etc/passwd` or `/etc/group` gives.
+    pub(crate) fn read() -> io::Result<Self> {
+        Ok(Self::parse(
+            &fs::read("/etc/passwd")?,
+            &fs::read("/etc/group")?,
+        ))
+    }
+
+    pub(super) fn parse(passwd: &[u8], group: &[u8]) -> Self {
+        Self {
+            users: names(passwd),
+            groups: names(group),
+        }
+    }
+}
+
+impl AccountNames for Accounts {
+    fn user(&self, uid: u32) -> Option<&str> {
+        self.users.get(&uid).map(String::as_str)
+    }
+
+    fn group(&self, gid: u32) -> Option<&str> {
+        self.groups.get(&gid).map(String::as_str)
+    }
+}
+
+/// First name of each number, as `getpwuid(3)` would find it. Names that could confuse a terminal
+/// are left out.
+fn names(text: &[u8]) -> HashMap<u32, String> {
+    let mut names = HashMap::new();
+    for line in text.lines() {
+        let mut parts = line.split_str(":").map(|part| part.to_str().ok());
+        let (Some(Some(name)), Some(Some(id))) = (parts.next(), parts.nth(1)) else {
+            continue;
+        };
+        if let Ok(id) = id.parse()
+            && !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            names.entry(id).or_insert_with(|| name.to_owned());
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_of_a_number_counts() {
+        let passwd = b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:\n+\nbad:x:many:0\n\
+                       \x1b[2J:x:7:7::/:\n\xff:x:8:8::/:\n";
+        let accounts = Accounts::parse(passwd, b"shadow:x:42:\n");
+        assert_eq!(accounts.user(0), Some("root"));
+        assert_eq!(accounts.group(42), Some("shadow"));
+        assert_eq!(
+            (accounts.user(7), accounts.user(8), accounts.group(0)),
+            (None, None, None)
+        );
+    }
+}

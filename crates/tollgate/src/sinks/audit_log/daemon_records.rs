@@ -1,0 +1,233 @@
+//! Records of the daemon's own: that it starts, ends, is told something, or has lost something.
+//!
+//! Their serials are apart from the kernel's and from those of events, as `auditd`'s are: they count
+//! from a number below 10,000 that differs from start to start.
+
+use audit::event::Timestamp;
+use bstr::ByteSlice as _;
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{getpid, getuid};
+
+/// Who has told the daemon to do something: the sender of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asker {
+    auid: u32,
+    uid: u32,
+    ses: u32,
+    pid: u32,
+}
+
+/// What a record is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum About<'a> {
+    /// The daemon has started, and writes this format.
+    Start(&'static str),
+    /// It ends.
+    End(Asker),
+    /// Its configuration was read again; whether it is in force.
+    Configured(Asker, bool),
+    /// The log was rotated.
+    Rotated(Asker),
+    /// Writing goes on.
+    Resumed(Asker),
+    /// Events could not be written, and the last reason.
+    Lost(u64, &'a str),
+    /// Events are not in the JSON log, and the last reason.
+    LostToJson(u64, &'a str),
+    /// A plugin did not get events, for a reason.
+    LostToPlugin(&'a str, u64, &'a str),
+}
+
+impl Asker {
+    /// Reads who a process is; what cannot be known is unset.
+    pub(crate) fn of(pid: u32, uid: u32) -> Self {
+        let number = |name: &str| {
+            let text = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
+            text.trim().to_str().ok()?.parse().ok()
+        };
+        Self {
+            auid: number("loginuid").unwrap_or(u32::MAX),
+            uid,
+            ses: number("sessionid").unwrap_or(u32::MAX),
+            pid,
+        }
+    }
+
+    /// The daemon itself.
+    pub(crate) fn this() -> Self {
+        let pid = getpid().as_raw().unsigned_abs();
+        Self::of(pid, getuid().as_raw())
+    }
+}
+
+/// Counts the records.
+#[derive(Debug)]
+pub(crate) struct Own {
+    serial: u32,
+}
+
+impl Own {
+    /// The highest first serial.
+    const START_BELOW: u32 = 10_000;
+
+    /// Begins at a serial that differs from start to start.
+    pub(crate) fn new() -> Self {
+        let nanos = clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| time.tv_nsec());
+        let nanos = u32::try_from(nanos).unwrap_or_default();
+        Self {
+            serial: (nanos / 1000) % Self::START_BELOW,
+        }
+    }
+
+    /// The record, as a line without its newline.
+    ///
+    /// # Source
+    /// `main`, `netlink_handler` and `audit_format_signal_info` of `auditd`, audit-userspace 3.0.9.
+    pub(crate) fn record(&mut self, about: &About<'_>) -> Vec<u8> {
+        let time = now();
+        let serial = self.serial;
+        self.serial = self.serial.wrapping_add(1);
+        let (kind, text) = match about {
+            About::Start(format) => {
+                let Asker {
+                    auid,
+                    uid,
+                    ses,
+                    pid,
+                } = Asker::this();
+                let version = env!("CARGO_PKG_VERSION");
+                let kernel = nix::sys::utsname::uname().map_or_else(
+                    |_| "?".to_owned(),
+                    |name| name.release().to_string_lossy().into_owned(),
+                );
+                let text = format!(
+                    "op=start ver={version} format={format} kernel={kernel:.56} auid={auid} pid={pid} uid={uid} ses={ses} res=success"
+                );
+                ("DAEMON_START", text)
+            }
+            About::End(asker) => ("DAEMON_END", asked("terminate", *asker)),
+            About::Rotated(asker) => ("DAEMON_ROTATE", asked("rotate-logs", *asker)),
+            About::Resumed(asker) => ("DAEMON_RESUME", asked("resume-logging", *asker)),
+            About::Configured(Asker { auid, pid, .. }, true) => (
+                "DAEMON_CONFIG",
+                format!("op=reconfigure state=changed auid={auid} pid={pid} subj=? res=success"),
+            ),
+            About::Configured(Asker { auid, pid, .. }, false) => (
+                "DAEMON_CONFIG",
+                format!("op=reconfigure state=no-change auid={auid} pid={pid} subj=? res=failed"),
+            ),
+            About::Lost(events, reason) => {
+                let reason = quoted(reason);
+                let text = format!("op=lost-events lost={events} reason={reason} res=failed");
+                ("DAEMON_ERR", text)
+            }
+            About::LostToJson(events, reason) => {
+                let reason = quoted(&reason.replace(' ', "-"));
+                let text = format!("op=lost-json-events lost={events} reason={reason} res=failed");
+                ("DAEMON_ERR", text)
+            }
+            About::LostToPlugin(plugin, events, reason) => {
+                let (plugin, reason) = (quoted(plugin), quoted(reason));
+                let text = format!(
+                    "op=lost-plugin-events plugin={plugin} lost={events} reason={reason} res=failed"
+                );
+                ("DAEMON_ERR", text)
+            }
+        };
+        let Timestamp { sec, milli } = time;
+        format!("type={kind} msg=audit({sec}.{milli:03}:{serial}): {text}").into_bytes()
+    }
+}
+
+/// As records quote what they do not know.
+fn quoted(text: &str) -> String {
+    let mut quoted = Vec::new();
+    audit::record::quote::untrusted(text.as_bytes(), &mut quoted);
+    quoted.to_str_lossy().into_owned()
+}
+
+fn asked(op: &str, asker: Asker) -> String {
+    let Asker {
+        auid,
+        uid,
+        ses,
+        pid,
+    } = asker;
+    format!("op={op} auid={auid} uid={uid} ses={ses} pid={pid} res=success")
+}
+
+/// The clock that records are stamped with.
+fn now() -> Timestamp {
+    let (sec, nanos) = clock_gettime(ClockId::CLOCK_REALTIME_COARSE)
+        .map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()));
+    Timestamp {
+        sec: u64::try_from(sec).unwrap_or_default(),
+        milli: u16::try_from(nanos / 1_000_000).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_have_the_words_of_auditd() {
+        let mut own = Own { serial: 7234 };
+        let asker = Asker {
+            auid: 0,
+            uid: 0,
+            ses: u32::MAX,
+            pid: 21820,
+        };
+        let mut body = |about: About<'_>| {
+            let line = own.record(&about);
+            let decoded = audit::record::decode::line(&line).unwrap();
+            let kind = decoded.kind.to_string();
+            let text = line.split_str("): ").nth(1).unwrap();
+            (kind, text.to_str().unwrap().to_owned())
+        };
+        for (about, kind, expected) in [
+            (
+                About::Rotated(asker),
+                "DAEMON_ROTATE",
+                "op=rotate-logs auid=0 uid=0 ses=4294967295 pid=21820 res=success",
+            ),
+            (
+                About::Resumed(asker),
+                "DAEMON_RESUME",
+                "op=resume-logging auid=0 uid=0 ses=4294967295 pid=21820 res=success",
+            ),
+            (
+                About::Configured(asker, true),
+                "DAEMON_CONFIG",
+                "op=reconfigure state=changed auid=0 pid=21820 subj=? res=success",
+            ),
+            (
+                About::End(asker),
+                "DAEMON_END",
+                "op=terminate auid=0 uid=0 ses=4294967295 pid=21820 res=success",
+            ),
+            (
+                About::Lost(3, "no space"),
+                "DAEMON_ERR",
+                "op=lost-events lost=3 reason=6E6F207370616365 res=failed",
+            ),
+            (
+                About::LostToJson(4, "no space"),
+                "DAEMON_ERR",
+                "op=lost-json-events lost=4 reason=\"no-space\" res=failed",
+            ),
+            (
+                About::LostToPlugin("a b.conf", 5, "queue-full"),
+                "DAEMON_ERR",
+                "op=lost-plugin-events plugin=6120622E636F6E66 lost=5 reason=\"queue-full\" res=failed",
+            ),
+        ] {
+            assert_eq!(body(about), (kind.to_owned(), expected.to_owned()));
+        }
+        let (_, start) = body(About::Start("enriched"));
+        assert!(start.starts_with("op=start ver="), "{start}");
+        assert!(start.contains(" format=enriched kernel="), "{start}");
+        assert_eq!(own.serial, 7242);
+    }
+}

@@ -1,0 +1,394 @@
+//! What is done about a log that is large, and a disk that fills, is full or fails.
+//!
+//! Each action happens once until what it warns of is over, but for rotation, which may be what ends
+//! it.
+//!
+//! # Source
+//! `check_log_file_size`, `check_space_left` and `do_*_action` in `src/auditd-event.c`,
+//! audit-userspace 4.2.1. `auditd` stops after it has asked for another runlevel; the daemon here
+//! writes on until init stops it.
+
+use std::io;
+
+use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, SpaceLimit};
+use nix::errno::Errno;
+use nix::sys::statvfs::Statvfs;
+
+use super::rotate::OldLogs;
+use super::system::Urgency;
+use super::{Journal, rotate};
+use crate::helper::Runlevel;
+
+/// Blocks that are never used up.
+const LAST_BLOCKS: u64 = 5;
+const MEBIBYTE: u64 = 1 << 20;
+
+/// What was warned of and is not over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Alarms {
+    size: bool,
+    pub(super) space: bool,
+    pub(super) admin: bool,
+    pub(super) full: bool,
+    /// What the disk has failed to do, each until it does it again.
+    write: bool,
+    flush: bool,
+    rotate: bool,
+    pub(super) open: bool,
+}
+
+/// What the disk may fail to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Write,
+    Flush,
+    Rotate,
+    Open,
+}
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Flush => "fsync",
+            Self::Rotate => "rotate",
+            Self::Open => "open",
+        }
+    }
+}
+
+impl Alarms {
+    /// Whether the disk fails to do something.
+    pub(super) const fn error(&self) -> bool {
+        self.write || self.flush || self.rotate || self.open
+    }
+
+    /// Whether it has failed to do this.
+    pub(super) const fn of(&mut self, fault: Fault) -> &mut bool {
+        match fault {
+            Fault::Write => &mut self.write,
+            Fault::Flush => &mut self.flush,
+            Fault::Rotate => &mut self.rotate,
+            Fault::Open => &mut self.open,
+        }
+    }
+}
+
+impl Journal {
+    pub(super) fn alarm(&mut self, text: &str) {
+        self.machine.tell(Urgency::Alert, text);
+    }
+
+    /// Closes the log: nothing is written until somebody resumes.
+    pub(super) fn suspend(&mut self) {
+        self.suspended = true;
+        drop(self.close());
+    }
+
+    /// Goes on writing, and warns anew.
+    pub(super) fn resume(&mut self) {
+        self.suspended = false;
+        self.until_ended = None;
+        self.alarms = Alarms::default();
+        if self.log.is_none() {
+            self.open_again("resume logging");
+        }
+    }
+
+    /// Opens the log; nothing is written when that fails, and what is due then is done.
+    fn open_again(&mut self, purpose: &str) {
+        let Err(error) = self.reopen() else {
+            return;
+        };
+        self.alarm(&format!("cannot {purpose}: {error:#}"));
+        self.suspended = true;
+        self.disk_failed(Fault::Open, &cause(&error));
+    }
+
+    /// Removes old logs beyond `num_logs`, unless all are kept.
+    pub(super) fn remove_excess(&mut self) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let all_kept = self.old_logs == OldLogs::AllKept;
+        if all_kept || conf.max_log_file_action != MaxLogFileAction::Rotate || conf.num_logs < 2 {
+            return;
+        }
+        match rotate::remove_excess(&self.directory, &self.name, conf.num_logs) {
+            Ok(0) => {}
+            Ok(removed) => {
+                let text = format!("removed {removed} logs beyond num_logs");
+                self.machine.tell(Urgency::Notice, &text);
+            }
+            Err(error) => self.alarm(&format!("cannot remove logs beyond num_logs: {error}")),
+        }
+    }
+
+    /// Has old logs be of the group that the log is of.
+    pub(super) fn permit_old_logs(&mut self) {
+        if let Some(group) = self.keep.access().group
+            && self.keep.writes()
+            && let Err(error) = rotate::permit(&self.directory, &self.name, group)
+        {
+            self.alarm(&format!("cannot give old logs to log_group: {error}"));
+        }
+    }
+
+    /// Starts a new log, and keeps as many old ones as configured, or all.
+    pub(super) fn rotate(&mut self, old_logs: OldLogs) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
+        if !keeps_all && conf.num_logs < 2 {
+            let text = "the log is not rotated: num_logs is less than 2";
+            return self.machine.tell(Urgency::Notice, text);
+        }
+        let (group, num_logs) = (conf.log_group, conf.num_logs);
+        let disk_full_action = conf.disk_full_action.clone();
+        let rotated = if keeps_all || old_logs == OldLogs::AllKept {
+            rotate::shift(&self.directory, &self.name)
+        } else {
+            rotate::rotate(&self.directory, &self.name, num_logs)
+        };
+        match rotated {
+            // Only now: what keeps its name is still to be written, also by the daemon after this one.
+            Ok(()) => {
+                self.alarms.rotate = false;
+                if let Some(Err(error)) = self.close().map(|log| log.close(group)) {
+                    self.alarm(&format!("cannot close the old log to writers: {error}"));
+                }
+            }
+            Err(error) => {
+                if !self.alarms.rotate {
+                    self.alarm(&format!("cannot rotate the log: {error}"));
+                }
+                // To rotate is no help then.
+                let in_vain = error.kind() == io::ErrorKind::StorageFull
+                    && disk_full_action == Action::Rotate;
+                if !in_vain {
+                    self.disk_failed(Fault::Rotate, &error);
+                }
+                self.alarms.rotate = true;
+            }
+        }
+        if self.suspended || self.log.is_some() {
+            return;
+        }
+        self.open_again("open a log after rotating");
+    }
+
+    /// Does what is due when the log has grown.
+    pub(super) fn look_at_size(&mut self) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        if self.size / MEBIBYTE < conf.max_log_file {
+            self.alarms.size = false;
+            return;
+        }
+        match conf.max_log_file_action.clone() {
+            MaxLogFileAction::Ignore => {}
+            MaxLogFileAction::Syslog => {
+                if !std::mem::replace(&mut self.alarms.size, true) {
+                    self.alarm("the log is larger than max_log_file");
+                }
+            }
+            MaxLogFileAction::Exec(program) => {
+                self.suspend();
+                self.until_ended = self.machine.run(program.as_ref());
+            }
+            MaxLogFileAction::Suspend => {
+                self.alarm("logging is suspended: the log is larger than max_log_file");
+                self.suspend();
+            }
+            MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
+            MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
+                self.rotate(OldLogs::AsConfigured);
+            }
+        }
+    }
+
+    /// Does what is due when the disk fills.
+    pub(super) fn look_at_space(&mut self) {
+        let (Some(conf), Some(log)) = (&self.keep.conf, &self.log) else {
+            return;
+        };
+        // That it cannot be asked is no reason to act: a write will tell.
+        let Ok(room) = log.room() else {
+            return;
+        };
+        if room.blocks_available() < LAST_BLOCKS {
+            return self.full();
+        }
+        self.alarms.full = false;
+        let levels = [
+            (conf.space_left, conf.space_left_action.clone()),
+            (conf.admin_space_left, conf.admin_space_left_action.clone()),
+        ];
+        for (admin, (level, action)) in [false, true].into_iter().zip(levels) {
+            let warned = if admin {
+                self.alarms.admin
+            } else {
+                self.alarms.space
+            };
+            let low = is_below(&room, level);
+            if low && !warned {
+                self.warn(admin, action != Action::Rotate);
+                self.low(&action, admin);
+            } else if !low && action == Action::Syslog {
+                self.warn(admin, false);
+            }
+        }
+    }
+
+    fn warn(&mut self, admin: bool, warned: bool) {
+        if admin {
+            self.alarms.admin = warned;
+        } else {
+            self.alarms.space = warned;
+        }
+    }
+
+    fn low(&mut self, action: &Action, admin: bool) {
+        let (text, subject) = if admin {
+            (
+                "very low on disk space for the log",
+                "Audit Admin Space Alert",
+            )
+        } else {
+            ("low on disk space for the log", "Audit Disk Space Alert")
+        };
+        if *action == Action::Email
+            && let Some(conf) = &self.keep.conf
+        {
+            let to = conf.action_mail_acct.clone();
+            self.machine.mail(to.as_ref(), subject, text);
+        }
+        self.act(action, text);
+    }
+
+    /// Does what is due when the disk is full.
+    fn full(&mut self) {
+        let told = std::mem::replace(&mut self.alarms.full, true);
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let action = conf.disk_full_action.clone();
+        // There is room when the oldest log goes, which takes as many rotations as there may be logs.
+        if told && action != Action::Rotate {
+            return;
+        }
+        let text = "no space left for the log";
+        if action == Action::Ignore {
+            self.alarm(text);
+        }
+        self.act(&action, text);
+    }
+
+    /// Does what is due when the disk does not do what it is asked.
+    pub(super) fn disk_failed(&mut self, fault: Fault, error: &io::Error) {
+        if error.kind() == io::ErrorKind::StorageFull {
+            return self.full();
+        }
+        let text = format!("{}: the disk fails the log: {error}", fault.name());
+        let told = std::mem::replace(self.alarms.of(fault), true);
+        if told {
+            return;
+        }
+        match &self.keep.conf {
+            Some(conf) => {
+                let action = conf.disk_error_action.clone();
+                self.act(&action, &text);
+            }
+            // What was not written is told by who counts it.
+            None if fault == Fault::Flush => self.alarm(&text),
+            None => {}
+        }
+    }
+
+    /// Does what is due when plugins are slower than events come.
+    pub(super) fn overflow(&mut self, plugins: &str) {
+        let Some(conf) = &self.keep.conf else {
+            return;
+        };
+        let text = format!("the queue of plugin {plugins} is full: events are lost to it");
+        match conf.overflow_action {
+            OverflowAction::Ignore => {}
+            OverflowAction::Syslog => self.alarm(&text),
+            OverflowAction::Suspend => {
+                self.alarm(&format!("plugins get nothing until USR2: {text}"));
+                self.dispatcher.suspend();
+            }
+            OverflowAction::Single => {
+                self.alarm(&text);
+                self.machine.go(Runlevel::Single);
+            }
+            OverflowAction::Halt => {
+                self.alarm(&text);
+                self.machine.go(Runlevel::Halt);
+            }
+        }
+    }
+
+    fn act(&mut self, action: &Action, text: &str) {
+        match action {
+            Action::Ignore => {}
+            Action::Syslog | Action::Email => self.alarm(text),
+            Action::Rotate => {
+                if self
+                    .keep
+                    .conf
+                    .as_ref()
+                    .is_some_and(|conf| conf.num_logs > 1)
+                {
+                    self.rotate(OldLogs::AsConfigured);
+                }
+            }
+            Action::Exec(program) => {
+                self.alarm(&format!(
+                    "logging is suspended while `{program}` runs: {text}"
+                ));
+                self.suspend();
+                self.machine.run(program.as_ref());
+            }
+            Action::Suspend => {
+                self.alarm(&format!("logging is suspended: {text}"));
+                self.suspend();
+            }
+            Action::Single => {
+                self.alarm(text);
+                self.machine.go(Runlevel::Single);
+            }
+            Action::Halt => {
+                self.alarm(text);
+                self.machine.go(Runlevel::Halt);
+            }
+        }
+    }
+}
+
+/// What the kernel has answered, or what else was wrong.
+fn cause(error: &anyhow::Error) -> io::Error {
+    let answered = error.chain().find_map(|cause| {
+        let errno = cause.downcast_ref::<Errno>().map(|errno| *errno as i32);
+        errno.or_else(|| cause.downcast_ref::<io::Error>()?.raw_os_error())
+    });
+    answered.map_or_else(
+        || io::Error::other(error.to_string()),
+        io::Error::from_raw_os_error,
+    )
+}
+
+fn is_below(room: &Statvfs, level: SpaceLimit) -> bool {
+    let available = room.blocks_available();
+    match level {
+        SpaceLimit::Mebibytes(mebibytes) => {
+            let block = room.fragment_size().max(1);
+            available < mebibytes.saturating_mul((MEBIBYTE / block).max(1))
+        }
+        SpaceLimit::Percent(percent) => {
+            u128::from(available) * 100 < u128::from(room.blocks()) * u128::from(percent)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How a log is kept: what `auditd.conf` says, or nothing but where it is.
+
+mod locked;
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
+use bstr::{BString, ByteSlice as _};
+use nix::fcntl::OFlag;
+
+pub(crate) use locked::Held;
+
+use crate::sinks::log_file::{Access, Closed};
+
+/// How a log is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keep {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// What the administrator wants; without it the log has events alone, as they are, and grows.
+    pub(crate) conf: Option<Box<Settings>>,
+    /// Name of this machine in each line.
+    pub(super) node: Option<BString>,
+    /// Whether the path is the configuration's own, so that its directory is the log's.
+    own_path: bool,
+}
+
+impl Keep {
+    /// A log that is only written.
+    pub(crate) const fn plain(path: PathBuf) -> Self {
+        Self {
+            path,
+            conf: None,
+            node: None,
+            own_path: false,
+        }
+    }
+
+    /// A log that is kept as `auditd` keeps it; at `path`, if one is given.
+    ///
+    /// # Errors
+    /// When this machine has no name as it was asked for.
+    pub(crate) fn configured(conf: Settings, path: Option<PathBuf>) -> anyhow::Result<Self> {
+        let node = node(&conf)?;
+        Ok(Self {
+            own_path: path.is_none(),
+            path: match path {
+                Some(path) => path,
+                None => conf.log_file.to_path().context("`log_file`")?.to_owned(),
+            },
+            node,
+            conf: Some(Box::new(conf)),
+        })
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.conf
+            .as_ref()
+            .map_or(Format::Raw, |conf| conf.log_format)
+    }
+
+    /// Whether lines are written as they come.
+    pub(super) fn is_plain(&self) -> bool {
+        self.format() == Format::Raw && self.node.is_none()
+    }
+
+    /// Whether there is a log at all.
+    pub(crate) fn writes(&self) -> bool {
+        self.conf.as_ref().is_none_or(|conf| conf.write_logs)
+    }
+
+    pub(super) fn access(&self) -> Access {
+        let Some(conf) = &self.conf else {
+            return Access::PLAIN;
+        };
+        Access {
+            group: self.own_path.then_some(conf.log_group),
+            flags: match conf.flush {
+                Flush::Data => OFlag::O_DSYNC,
+                Flush::Sync => OFlag::O_SYNC,
+                Flush::None | Flush::Incremental | Flush::IncrementalAsync => OFlag::empty(),
+            },
+            closed: Closed::Reopen,
+        }
+    }
+}
+
+fn node(conf: &Settings) -> anyhow::Result<Option<BString>> {
+    let hostname = || {
+        let name = nix::sys::utsname::uname().context("cannot learn the name of this machine")?;
+        anyhow::Ok(name.nodename().to_string_lossy().into_owned())
+    };
+    Ok(match conf.name_format {
+        NameFormat::None => None,
+        NameFormat::Hostname => Some(hostname()?.into()),
+        NameFormat::User => conf.name.clone(),
+        NameFormat::Numeric => Some(address(&hostname()?)?.into()),
+    })
+}
+
+/// The first address that the machine's own name has.
+fn address(name: &str) -> anyhow::Result<String> {
+    let mut addresses = (name, 0)
+        .to_socket_addrs()
+        .with_context(|| format!("cannot learn the address of this machine, `{name}`"))?;
+    let first: SocketAddr = addresses
+        .next()
+        .with_context(|| format!("this machine, `{name}`, has no address"))?;
+    Ok(first.ip().to_string())
+}

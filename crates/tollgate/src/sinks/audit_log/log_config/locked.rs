@@ -1,0 +1,220 @@
+//! What of a log `-e 2` holds, in a note for daemons that come after the one that has locked.
+
+use anyhow::{Context as _, ensure};
+use audit::conf::ConfigHost;
+use audit::conf::auditd::{Settings, parse};
+use audit::rule::Severity;
+use bstr::{BStr, BString, ByteSlice as _};
+use serde::{Deserialize, Serialize};
+
+use super::Keep;
+use crate::json_bytes::JsonBytes;
+
+/// Where a log is, and what becomes of records there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    path: JsonBytes,
+    /// Lines of an `auditd.conf` that say it; none for a log that is only written.
+    conf: Option<JsonBytes>,
+}
+
+impl Keep {
+    /// What `-e 2` holds of it.
+    pub(crate) fn held(&self) -> Held {
+        use std::os::unix::ffi::OsStrExt as _;
+        let conf = self.conf.as_ref().map(|conf| {
+            let lines = conf.locked_keys().into_iter().flat_map(|(key, value)| {
+                [key.as_bytes(), b" = ", value.as_slice(), b"\n"].concat()
+            });
+            JsonBytes::new(&lines.collect::<Vec<u8>>())
+        });
+        Held {
+            path: JsonBytes::new(self.path.as_os_str().as_bytes()),
+            conf,
+        }
+    }
+
+    /// The first key that says what becomes of records in which other settings differ.
+    pub(in crate::sinks::audit_log) fn differs(&self, other: &Self) -> Option<&'static str> {
+        if self.path != other.path {
+            return Some("log_file");
+        }
+        let (old, new) = match (&self.conf, &other.conf) {
+            (Some(old), Some(new)) => (old.locked_keys(), new.locked_keys()),
+            (None, None) => return None,
+            _ => return Some("auditd.conf"),
+        };
+        let mut keys = old.into_iter().zip(new);
+        keys.find_map(|(old, new)| (old != new).then_some(old.0))
+    }
+
+    /// The same log with what is held as it was; and the settings, as they stand in `auditd.conf`, that are not
+    /// taken because of that.
+    ///
+    /// # Errors
+    /// When what is held cannot be read.
+    pub(crate) fn hold(self, held: &Held) -> anyhow::Result<(Self, Vec<String>)> {
+        let path = held.path.bytes().context("the path of the log")?;
+        let path = path.to_path().context("the path of the log")?.to_owned();
+        let mut others = Vec::new();
+        let elsewhere = path != self.path;
+        if elsewhere {
+            others.push(format!("log_file = {}", self.path.display()));
+        }
+        let conf = match (&held.conf, self.conf) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                others.push("all of auditd.conf, as the log is only written".to_owned());
+                None
+            }
+            (Some(lines), None) => {
+                others.push("no auditd.conf".to_owned());
+                let none = Settings {
+                    // Nobody has asked for plugins.
+                    plugin_dir: BString::default(),
+                    ..Settings::default()
+                };
+                Some(none.with_locked_keys_of(locked_keys(lines)?))
+            }
+            (Some(lines), Some(conf)) => {
+                let locked_keys = locked_keys(lines)?;
+                let keys = conf
+                    .locked_keys()
+                    .into_iter()
+                    .zip(locked_keys.locked_keys());
+                others.extend(
+                    keys.filter(|(found, held)| found != held)
+                        .map(|((key, found), _)| format!("{key} = {found}")),
+                );
+                Some(conf.with_locked_keys_of(locked_keys))
+            }
+        };
+        let kept = Self {
+            node: conf.as_ref().and(self.node),
+            // Its directory may be one that has nothing to do with the group that was found.
+            own_path: conf.is_some() && self.own_path && !elsewhere,
+            path,
+            conf: conf.map(Box::new),
+        };
+        Ok((kept, others))
+    }
+}
+
+/// What lines that are held say.
+fn locked_keys(lines: &JsonBytes) -> anyhow::Result<Settings> {
+    let lines = lines.bytes().context("how the log is kept")?;
+    let (settings, findings) = parse(&lines, &AsItWas);
+    // Where no auditd.conf was, there are values that one may not have.
+    let mut wrong = findings.iter().filter(|finding| finding.code != "conflict");
+    let is_valid = wrong.all(|finding| finding.severity != Severity::Error);
+    ensure!(is_valid, "how the log is kept: `{lines}`");
+    Ok(settings)
+}
+
+/// A machine on which whatever could be done when it was locked can be done.
+struct AsItWas;
+
+impl ConfigHost for AsItWas {
+    fn group(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn may_run(&self, _program: &BStr) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn can_mail(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use audit::conf::auditd::{Action, MaxLogFileAction, SpaceLimit};
+
+    use super::*;
+
+    const LOG: &str = "/var/log/audit/audit.log";
+
+    fn locked() -> Settings {
+        Settings {
+            num_logs: 5,
+            max_log_file: 8,
+            max_log_file_action: MaxLogFileAction::KeepLogs,
+            space_left: SpaceLimit::Percent(20),
+            space_left_action: Action::Exec("/sbin/make-room".into()),
+            admin_space_left: SpaceLimit::Mebibytes(50),
+            admin_space_left_action: Action::Single,
+            disk_full_action: Action::Halt,
+            disk_error_action: Action::Suspend,
+            ..Settings::default()
+        }
+    }
+
+    fn configured(conf: Settings) -> Keep {
+        Keep::configured(conf, None).unwrap()
+    }
+
+    /// What is held of a log, as another daemon reads it.
+    fn noted(keep: &Keep) -> Held {
+        serde_json::from_slice(&serde_json::to_vec(&keep.held()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_held_is_all_that_another_daemon_may_not_change() {
+        let keep = configured(locked());
+        let held = noted(&keep);
+        assert_eq!(keep.clone().hold(&held).unwrap(), (keep.clone(), vec![]));
+        let found = configured(Settings {
+            write_logs: false,
+            log_file: "/tmp/other/audit.log".into(),
+            log_group: 7,
+            freq: 17,
+            ..Settings::default()
+        });
+        let (now, others) = found.hold(&held).unwrap();
+        assert_eq!(keep.differs(&now), None);
+        assert_eq!((now.path.clone(), now.writes()), (PathBuf::from(LOG), true));
+        // Another group has no business in the directory of the log.
+        assert_eq!(now.access().group, None);
+        assert_eq!(now.conf.unwrap().freq, 17, "what is not held is as found");
+        assert_eq!(
+            others[..2],
+            ["log_file = /tmp/other/audit.log", "write_logs = no"]
+        );
+        assert_eq!(others.len(), 11, "{others:?}");
+    }
+
+    #[test]
+    fn a_log_that_is_only_written_stays_one() {
+        let plain = Keep::plain(LOG.into());
+        let (now, others) = configured(locked()).hold(&noted(&plain)).unwrap();
+        assert_eq!((now, others.len()), (plain.clone(), 1));
+        let keep = configured(locked());
+        let (now, others) = plain.clone().hold(&noted(&keep)).unwrap();
+        assert_eq!((keep.differs(&now), others.len()), (None, 1));
+        assert_eq!(now.conf.unwrap().plugin_dir, "");
+        for (old, new) in [(&plain, &keep), (&keep, &plain)] {
+            assert_eq!(old.differs(new), Some("auditd.conf"));
+        }
+        assert_eq!(plain.clone().hold(&noted(&plain)).unwrap().1, [""; 0]);
+    }
+
+    /// The defaults have no room to leave, which no `auditd.conf` may say.
+    #[test]
+    fn defaults_can_be_held() {
+        let keep = configured(Settings::default());
+        assert_eq!(configured(locked()).hold(&noted(&keep)).unwrap().1.len(), 9);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_way_round() {
+        let held = Held {
+            path: JsonBytes::new(LOG.as_bytes()),
+            conf: Some(JsonBytes::new(b"num_logs = many\n")),
+        };
+        configured(locked()).hold(&held).unwrap_err();
+    }
+}

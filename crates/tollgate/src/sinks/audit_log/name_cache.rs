@@ -1,0 +1,114 @@
+//! Names of users and groups for the log, as the machine's own look-up finds them.
+//!
+//! The look-up may ask a directory service and take its time; it runs in the log thread, once for each
+//! id. What was found is kept, and forgotten when `/etc/passwd` or `/etc/group` has changed, or when
+//! more ids were seen than a machine has accounts.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, Instant};
+
+use audit::record::enrich::AccountLookup;
+use nix::unistd::{Gid, Group, Uid, User};
+
+/// Ids that are kept of either kind.
+const MOST: usize = 4096;
+/// Time between two looks at the files.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Where a file stood when it was last looked at.
+type Stamp = Option<(u64, i64, i64)>;
+
+/// What was found so far.
+#[derive(Debug)]
+pub(crate) struct Names {
+    users: HashMap<u32, Option<Vec<u8>>>,
+    groups: HashMap<u32, Option<Vec<u8>>>,
+    files: [Stamp; 2],
+    looked: Instant,
+}
+
+impl Names {
+    /// Nothing was found yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            users: HashMap::new(),
+            groups: HashMap::new(),
+            files: stamps(),
+            looked: Instant::now(),
+        }
+    }
+
+    /// Forgets what may have changed; called once for a batch.
+    pub(crate) fn refresh(&mut self) {
+        if self.looked.elapsed() < LOOK {
+            return;
+        }
+        self.looked = Instant::now();
+        let files = stamps();
+        if files != self.files {
+            self.files = files;
+            self.users.clear();
+            self.groups.clear();
+        }
+    }
+}
+
+impl AccountLookup for Names {
+    fn user(&mut self, uid: u32) -> Option<&[u8]> {
+        known(&mut self.users, uid, |uid| {
+            let user = User::from_uid(Uid::from_raw(uid)).ok()??;
+            Some(user.name.into_bytes())
+        })
+    }
+
+    fn group(&mut self, gid: u32) -> Option<&[u8]> {
+        known(&mut self.groups, gid, |gid| {
+            let group = Group::from_gid(Gid::from_raw(gid)).ok()??;
+            Some(group.name.into_bytes())
+        })
+    }
+}
+
+fn known(
+    cache: &mut HashMap<u32, Option<Vec<u8>>>,
+    id: u32,
+    ask: impl FnOnce(u32) -> Option<Vec<u8>>,
+) -> Option<&[u8]> {
+    if cache.len() >= MOST && !cache.contains_key(&id) {
+        cache.clear();
+    }
+    cache.entry(id).or_insert_with(|| ask(id)).as_deref()
+}
+
+fn stamps() -> [Stamp; 2] {
+    ["/etc/passwd", "/etc/group"].map(|path| {
+        let about = std::fs::metadata(path).ok()?;
+        Some((about.ino(), about.mtime(), about.mtime_nsec()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_is_asked_for_once_and_the_cache_has_an_end() {
+        let mut cache = HashMap::new();
+        let mut asked = 0;
+        for id in (0..10_000).chain(9_990..10_000) {
+            let found = known(&mut cache, id, |id| {
+                asked += 1;
+                (id % 2 == 0).then(|| b"even".to_vec())
+            });
+            assert_eq!(found.is_some(), id % 2 == 0);
+        }
+        assert_eq!(asked, 10_000);
+        assert!(cache.len() <= MOST);
+    }
+
+    #[test]
+    fn root_has_a_name() {
+        assert_eq!(Names::new().user(0), Some(&b"root"[..]));
+    }
+}

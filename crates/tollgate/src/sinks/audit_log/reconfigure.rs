@@ -1,0 +1,97 @@
+//! How the log is kept from now on: other settings, and what `-e 2` has locked.
+
+use anyhow::{Context as _, bail};
+
+use super::daemon_records::{About, Asker};
+use super::disk_actions::Alarms;
+use super::rotate::OldLogs;
+use super::{Journal, Keep};
+use crate::messages::permission_hint;
+use crate::sinks::log_file::directory::Directory;
+use crate::sinks::log_file::{Access, Log};
+
+impl Journal {
+    /// Takes on other settings, as HUP asks, and says whether it has: the old ones stay if the new log cannot be
+    /// opened, or if what is locked would change.
+    pub(crate) fn configure(&mut self, keep: Option<Keep>, asker: Asker) -> bool {
+        let changed = keep.is_some_and(|keep| match self.take_on(keep) {
+            Ok(()) => true,
+            Err(error) => {
+                let advice = permission_hint(&error);
+                self.alarm(&format!(
+                    "the old configuration stays in force: {error:#}{advice}"
+                ));
+                false
+            }
+        });
+        self.note(&About::Configured(asker, changed));
+        changed
+    }
+
+    /// Keeps old logs, and all settings that say what becomes of them, until the machine starts again; says
+    /// how the log is kept.
+    pub(crate) fn lock(&mut self) -> Keep {
+        self.old_logs = OldLogs::AllKept;
+        self.keep.clone()
+    }
+
+    /// What was to be locked is not.
+    pub(crate) fn unlock(&mut self) {
+        self.old_logs = OldLogs::AsConfigured;
+    }
+
+    /// What becomes of old logs when somebody asks.
+    pub(crate) const fn old_logs(&self) -> OldLogs {
+        self.old_logs
+    }
+
+    fn take_on(&mut self, keep: Keep) -> anyhow::Result<()> {
+        if self.old_logs == OldLogs::AllKept
+            && let Some(key) = self.keep.differs(&keep)
+        {
+            bail!("`-e 2` was given, and `{key}` stays as it is until the machine starts again");
+        }
+        let name = keep.path.file_name().context("the log must be a file")?;
+        let directory = Directory::of(&keep.path)?;
+        let old = (
+            std::mem::replace(&mut self.name, name.into()),
+            std::mem::replace(&mut self.directory, directory),
+            std::mem::replace(&mut self.keep, keep),
+        );
+        if let Err(error) = self.reopen() {
+            (self.name, self.directory, self.keep) = old;
+            return Err(error);
+        }
+        self.suspended = false;
+        self.alarms = Alarms::default();
+        self.remove_excess();
+        self.permit_old_logs();
+        if let Some(conf) = &self.keep.conf {
+            self.dispatcher.configure(conf);
+        }
+        Ok(())
+    }
+
+    /// Opens the log as it is kept.
+    pub(super) fn reopen(&mut self) -> anyhow::Result<()> {
+        if !self.keep.writes() {
+            drop(self.close());
+            return Ok(());
+        }
+        let access = self.keep.access();
+        if let Access {
+            group: Some(group), ..
+        } = access
+        {
+            self.directory
+                .admit(group)
+                .context("cannot let the group of the log into its directory")?;
+        }
+        let log = Log::open_in(&self.directory, &self.name, &access)?;
+        let size = log.size().context("cannot look at the log")?;
+        drop(self.close());
+        self.alarms.open = false;
+        (self.log, self.size) = (Some(log), size);
+        Ok(())
+    }
+}

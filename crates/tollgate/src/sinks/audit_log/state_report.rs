@@ -1,0 +1,58 @@
+//! The state report: lines that monitoring scripts read, as `auditd` writes them at CONT.
+//!
+//! # Source
+//! `cont_handler` in `src/auditd.c` and `write_logging_state` in `src/auditd-event.c`,
+//! audit-userspace 4.2.1; the words that a script may look for are `auditd`'s.
+
+use std::fmt::Write as _;
+
+use super::Journal;
+
+const MEBIBYTE: u64 = 1 << 20;
+
+impl Journal {
+    /// The part of the report that is about the log.
+    pub(crate) fn report(&self) -> String {
+        let mut text = format!("audit version = {}\n", env!("CARGO_PKG_VERSION"));
+        let yes_no = |is: bool| if is { "yes" } else { "no" };
+        let mut put = |name: &str, value: &dyn std::fmt::Display| {
+            // Writing to a string cannot fail.
+            let _ok = writeln!(text, "{name} = {value}");
+        };
+        put("writing to logs", &yes_no(self.keep.writes()));
+        let Some(conf) = &self.keep.conf else {
+            return text;
+        };
+        if self.keep.writes() {
+            put(
+                "current log size",
+                &format_args!("{} KiB", self.size / 1024),
+            );
+            let most = conf.max_log_file.saturating_mul(1024);
+            put("max log size", &format_args!("{most} KiB"));
+            if let Some(room) = self.log.as_ref().and_then(|log| log.room().ok()) {
+                let free = room.blocks_available().saturating_mul(room.fragment_size()) / MEBIBYTE;
+                let left = yes_no(!self.alarms.full);
+                put("space left on partition", &left);
+                put("Logging partition free space", &format_args!("{free} MiB"));
+            }
+            put("space_left setting", &space(conf.space_left));
+            put("admin_space_left setting", &space(conf.admin_space_left));
+            put("logging suspended", &yes_no(self.suspended));
+            let performed = yes_no(self.alarms.space);
+            put("file system space action performed", &performed);
+            put("admin space action performed", &yes_no(self.alarms.admin));
+            put("disk error detected", &yes_no(self.alarms.error()));
+        }
+        text.push_str("listening for network connections = no\n");
+        text.push_str(&self.dispatcher.report(conf.q_depth));
+        text
+    }
+}
+
+fn space(level: audit::conf::auditd::SpaceLimit) -> String {
+    match level {
+        audit::conf::auditd::SpaceLimit::Mebibytes(mebibytes) => format!("{mebibytes} MiB"),
+        audit::conf::auditd::SpaceLimit::Percent(percent) => format!("{percent} %"),
+    }
+}

@@ -1,0 +1,476 @@
+//! The log with a machine that only notes what it is asked to do.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use audit::conf::auditd::{
+    Action, MaxLogFileAction, NameFormat, OverflowAction, Settings, SpaceLimit,
+};
+use audit::ids::MsgType;
+use audit::record::encode;
+use bstr::{BStr, ByteVec as _};
+use tempfile::TempDir;
+
+use super::system::Urgency;
+use super::write::whole_events;
+use super::*;
+use crate::helper::Runlevel;
+
+mod disk;
+mod locked;
+
+/// What was asked of the machine.
+#[derive(Clone, Debug, Default)]
+struct Noted {
+    notes: Arc<Mutex<Vec<String>>>,
+    runs: u32,
+    ended: Arc<Mutex<Vec<RunId>>>,
+}
+
+impl Noted {
+    fn note(&self, text: String) {
+        self.notes.lock().unwrap().push(text);
+    }
+
+    fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.notes.lock().unwrap())
+    }
+}
+
+impl Machine for Noted {
+    fn tell(&mut self, urgency: Urgency, text: &str) {
+        self.note(format!("{urgency:?}: {text}"));
+    }
+
+    fn mail(&mut self, to: &BStr, subject: &str, _text: &str) {
+        self.note(format!("mail {to}: {subject}"));
+    }
+
+    fn run(&mut self, program: &BStr) -> Option<RunId> {
+        self.note(format!("run {program}"));
+        self.runs += 1;
+        Some(RunId(self.runs))
+    }
+
+    fn waits(&self) -> bool {
+        false
+    }
+
+    fn ended(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.ended.lock().unwrap())
+    }
+
+    fn go(&mut self, to: Runlevel) {
+        self.note(format!("go {to:?}"));
+    }
+}
+
+/// A log in a directory of its own.
+struct Place {
+    directory: TempDir,
+    noted: Noted,
+    journal: Journal,
+}
+
+/// What every case here begins with.
+fn settings() -> Settings {
+    Settings {
+        log_format: Format::Raw,
+        max_log_file: 1,
+        plugin_dir: "/nonexistent".into(),
+        ..Settings::default()
+    }
+}
+
+impl Place {
+    fn new(settings: Settings) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let noted = Noted::default();
+        let path = directory.path().join("audit.log");
+        let keep = Keep::configured(settings, Some(path)).unwrap();
+        let journal =
+            Journal::open(keep, OldLogs::AsConfigured, Box::new(noted.clone()), None).unwrap();
+        Self {
+            directory,
+            noted,
+            journal,
+        }
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.directory.path().join(name)).unwrap()
+    }
+
+    /// Lines of the log that are not the daemon's own.
+    fn events(&self, name: &str) -> Vec<String> {
+        let text = self.text(name);
+        let lines = text.lines().filter(|line| !line.contains("type=DAEMON_"));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+const EVENT: &[u8] =
+    b"type=SYSCALL msg=audit(1.000:7): arch=c000003e syscall=39 uid=0 key=(null)\n\
+                       type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"\n";
+
+/// A batch that fills a log of one MiB.
+fn mebibyte() -> Vec<u8> {
+    EVENT.repeat((1 << 20) / EVENT.len() + 1)
+}
+
+#[test]
+fn lines_have_the_format_and_the_node_that_are_asked_for() {
+    let settings = Settings {
+        log_format: Format::Enriched,
+        name_format: NameFormat::User,
+        name: Some("web1".into()),
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    assert_eq!(
+        place.events("audit.log"),
+        [
+            "node=web1 type=SYSCALL msg=audit(1.000:7): arch=c000003e syscall=39 uid=0 key=(null)\
+             \x1dARCH=x86_64 SYSCALL=getpid UID=\"root\"",
+            "node=web1 type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"",
+        ]
+    );
+    place.journal.end(Asker::this());
+    let text = place.text("audit.log");
+    let kinds: Vec<&str> = text
+        .lines()
+        .map(|line| line.split(' ').nth(1).unwrap())
+        .collect();
+    let expected = [
+        "type=DAEMON_START",
+        "type=SYSCALL",
+        "type=PROCTITLE",
+        "type=DAEMON_END",
+    ];
+    assert_eq!(kinds, expected);
+}
+
+/// What tollgate is to make of a line that `auditd` has written: the same, but for lines that are too long,
+/// as `docs/compat.md` tells.
+fn line_of_auditd(theirs: &[u8], given: &[u8]) -> Vec<u8> {
+    let (text, tail) = match theirs.find_byte(0x1d) {
+        Some(at) => theirs.split_at(at),
+        None => (theirs, &b""[..]),
+    };
+    if given.len() > 8937 && given.starts_with(theirs) {
+        assert_eq!(theirs.len(), 8937);
+        assert_eq!(given.len(), 8968);
+        return given.to_vec();
+    }
+    let cut = theirs.len() == 8969 && !tail.is_empty() && !tail.ends_with(b"\"");
+    let whole = if cut {
+        tail.rfind_byteset(b" \x1d").unwrap()
+    } else {
+        tail.len()
+    };
+    [text, &tail[..whole]].concat()
+}
+
+/// What `auditd` 3.0.9 makes of the same messages is kept by `crates/tollgate/tests/e2e/recorded.rs`.
+#[test]
+fn lines_are_those_of_auditd_for_the_same_messages() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd");
+    let messages = fs::read_to_string(kept.join("messages.txt")).unwrap();
+    for (name, log_format, name_format) in [
+        ("raw.log", Format::Raw, NameFormat::None),
+        ("raw-node.log", Format::Raw, NameFormat::User),
+        ("enriched.log", Format::Enriched, NameFormat::None),
+        ("enriched-node.log", Format::Enriched, NameFormat::User),
+    ] {
+        let mut place = Place::new(Settings {
+            log_format,
+            name_format,
+            name: Some("web1".into()),
+            ..settings()
+        });
+        let mut lines = Vec::new();
+        for message in messages.lines() {
+            let (kind, text) = message.split_once(' ').unwrap();
+            let kind = MsgType(kind.parse().unwrap());
+            encode::kernel_record(kind, &Vec::unescape_bytes(text), &mut lines);
+        }
+        place.journal.append(&lines, 1, &mut ());
+        let ours = fs::read(place.directory.path().join("audit.log")).unwrap();
+        let ours = ours
+            .lines()
+            .filter(|line| !line.contains_str("type=DAEMON_"));
+        let theirs = fs::read(kept.join(name)).unwrap();
+        let (ours, theirs): (Vec<&[u8]>, Vec<&[u8]>) = (ours.collect(), theirs.lines().collect());
+        assert_eq!(ours.len(), theirs.len(), "{name}");
+        for ((ours, theirs), given) in ours.into_iter().zip(theirs).zip(lines.lines()) {
+            let expected = line_of_auditd(theirs, given);
+            assert_eq!(ours.as_bstr(), expected.as_bstr(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_log_without_configuration_holds_events_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let machine = Box::new(Noted::default());
+    let mut journal = Journal::open(
+        Keep::plain(path.clone()),
+        OldLogs::AsConfigured,
+        machine,
+        None,
+    )
+    .unwrap();
+    assert_eq!(journal.append(EVENT, 1, &mut ()).written, 1);
+    journal.rotate_now(Asker::this());
+    journal.end(Asker::this());
+    assert_eq!(fs::read(path).unwrap(), EVENT);
+}
+
+#[test]
+fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
+    let settings = Settings {
+        num_logs: 3,
+        max_log_file_action: MaxLogFileAction::Rotate,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    for _ in 0..4 {
+        place.journal.append(&mebibyte(), 1, &mut ());
+        place.journal.append(EVENT, 1, &mut ());
+    }
+    assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
+    assert_eq!(place.events("audit.log").len(), 2);
+    let mode = |name: &str| {
+        let about = fs::metadata(place.directory.path().join(name)).unwrap();
+        about.permissions().mode() & 0o777
+    };
+    assert_eq!((mode("audit.log"), mode("audit.log.1")), (0o600, 0o400));
+}
+
+#[test]
+fn a_log_of_which_all_is_kept_loses_no_file() {
+    let settings = Settings {
+        max_log_file_action: MaxLogFileAction::KeepLogs,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    for _ in 0..4 {
+        place.journal.append(&mebibyte(), 1, &mut ());
+    }
+    assert_eq!(place.names().len(), 5);
+}
+
+#[test]
+fn what_is_not_written_while_suspended_is_counted_and_told() {
+    let settings = Settings {
+        max_log_file_action: MaxLogFileAction::Suspend,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    place.journal.append(&mebibyte(), 5, &mut ());
+    let lost = place.journal.append(EVENT, 3, &mut ());
+    assert_eq!((lost.written, lost.lost), (0, 3));
+    assert_eq!(place.noted.taken().len(), 1);
+    fs::rename(
+        place.directory.path().join("audit.log"),
+        place.directory.path().join("moved"),
+    )
+    .unwrap();
+    place.journal.resume_now(Asker::this());
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    let text = place.text("audit.log");
+    assert!(text.contains("op=lost-events lost=3 "), "{text}");
+    assert!(text.contains("op=resume-logging "), "{text}");
+    assert_eq!(place.events("audit.log").len(), 2);
+}
+
+#[test]
+fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
+    let settings = Settings {
+        max_log_file_action: MaxLogFileAction::Exec("/sbin/room".into()),
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    place.journal.append(&mebibyte(), 1, &mut ());
+    assert_eq!(place.noted.taken(), ["run /sbin/room"]);
+    assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
+    fs::remove_file(place.directory.path().join("audit.log")).unwrap();
+    for (ends, written) in [(2, 0), (1, 1)] {
+        *place.noted.ended.lock().unwrap() = vec![RunId(ends)];
+        place.journal.look();
+        assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, written);
+    }
+}
+
+#[test]
+fn low_space_is_acted_upon_once_and_in_order() {
+    let settings = Settings {
+        max_log_file: 1000,
+        space_left: SpaceLimit::Mebibytes(u64::MAX >> 20),
+        space_left_action: Action::Email,
+        admin_space_left: SpaceLimit::Percent(99),
+        admin_space_left_action: Action::Halt,
+        ..settings()
+    };
+    let mut place = Place::new(settings);
+    place.journal.append(EVENT, 1, &mut ());
+    place.journal.append(EVENT, 1, &mut ());
+    assert_eq!(
+        place.noted.taken(),
+        [
+            "mail root: Audit Disk Space Alert",
+            "Alert: low on disk space for the log",
+            "Alert: very low on disk space for the log",
+            "go Halt",
+        ]
+    );
+    assert_eq!(place.events("audit.log").len(), 4);
+    let report = place.journal.report();
+    assert!(
+        report.contains("admin space action performed = yes\n"),
+        "{report}"
+    );
+}
+
+/// Lines of `auditd` that monitoring scripts look for, with what stands behind them in a log that is not full.
+#[test]
+fn the_state_is_told_in_the_words_of_auditd() {
+    let mut place = Place::new(Settings {
+        q_depth: 77,
+        space_left: SpaceLimit::Mebibytes(5),
+        ..settings()
+    });
+    place.journal.append(&EVENT.repeat(100), 100, &mut ());
+    let report = place.journal.report();
+    for line in [
+        "writing to logs = yes",
+        "current log size = 12 KiB",
+        "max log size = 1024 KiB",
+        "space left on partition = yes",
+        "space_left setting = 5 MiB",
+        "logging suspended = no",
+        "file system space action performed = no",
+        "admin space action performed = no",
+        "disk error detected = no",
+        "listening for network connections = no",
+        "Number of active plugins = 0",
+        "current plugin queue depth = 0",
+        "max plugin queue depth used = 0",
+        "plugin queue size = 77",
+        "plugin queue overflow detected = no",
+        "plugin queueing suspended = no",
+    ] {
+        assert!(report.lines().any(|told| told == line), "{line}: {report}");
+    }
+}
+
+#[test]
+fn the_group_of_the_log_may_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("own/audit.log");
+    let group = fs::metadata(directory.path()).unwrap().gid();
+    let settings = Settings {
+        log_file: path.to_str().unwrap().into(),
+        log_group: group,
+        ..settings()
+    };
+    let keep = Keep::configured(settings, None).unwrap();
+    let _journal = Journal::open(
+        keep,
+        OldLogs::AsConfigured,
+        Box::new(Noted::default()),
+        None,
+    )
+    .unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let expected = if group == 0 {
+        (0o700, 0o600)
+    } else {
+        (0o750, 0o640)
+    };
+    assert_eq!((mode(path.parent().unwrap()), mode(&path)), expected);
+}
+
+#[test]
+fn new_settings_are_taken_on_whole_or_not_at_all() {
+    let mut place = Place::new(settings());
+    let other = place.directory.path().join("other/audit.log");
+    let keep = Keep::configured(settings(), Some(other.clone())).unwrap();
+    place.journal.configure(Some(keep), Asker::this());
+    assert!(
+        fs::read_to_string(&other)
+            .unwrap()
+            .contains("state=changed")
+    );
+    fs::create_dir(place.directory.path().join("dir")).unwrap();
+    let refused = Keep::configured(settings(), Some(place.directory.path().join("dir"))).unwrap();
+    place.journal.configure(Some(refused), Asker::this());
+    place.journal.configure(None, Asker::this());
+    place.journal.append(EVENT, 1, &mut ());
+    let text = fs::read_to_string(&other).unwrap();
+    assert_eq!(text.matches("state=no-change").count(), 2, "{text}");
+    assert!(text.contains("type=SYSCALL"), "{text}");
+}
+
+#[test]
+fn whole_events_of_a_part_are_counted() {
+    let text = b"type=A msg=audit(1.000:1): x\ntype=B msg=audit(1.000:1): y\ntype=A msg=audit(1.000:2): x\n";
+    assert_eq!(whole_events(text), (58, 1));
+    assert_eq!(whole_events(&text[..40]), (0, 0));
+    // What was torn may have been of the same event.
+    assert_eq!(whole_events(&text[..60]), (0, 0));
+    assert_eq!(whole_events(b""), (0, 0));
+    let third = text.rfind(b"audit(1.000:2)").unwrap() + b"audit(1.000:2)".len();
+    for end in 0..text.len() {
+        let expected = if end < third { (0, 0) } else { (58, 1) };
+        assert_eq!(whole_events(&text[..end]), expected, "{end}");
+    }
+}
+
+#[test]
+fn a_queue_that_is_full_is_acted_upon() {
+    let told = "the queue of plugin a.conf is full: events are lost to it";
+    for (overflow_action, expected) in [
+        (OverflowAction::Ignore, vec![]),
+        (OverflowAction::Syslog, vec![format!("Alert: {told}")]),
+        (
+            OverflowAction::Suspend,
+            vec![format!("Alert: plugins get nothing until USR2: {told}")],
+        ),
+        (
+            OverflowAction::Single,
+            vec![format!("Alert: {told}"), "go Single".to_owned()],
+        ),
+        (
+            OverflowAction::Halt,
+            vec![format!("Alert: {told}"), "go Halt".to_owned()],
+        ),
+    ] {
+        let suspends = overflow_action == OverflowAction::Suspend;
+        let mut place = Place::new(Settings {
+            overflow_action,
+            ..settings()
+        });
+        place.journal.overflow("a.conf");
+        assert_eq!(place.noted.taken(), expected);
+        let suspended = "plugin queueing suspended = yes\n";
+        assert_eq!(place.journal.report().contains(suspended), suspends);
+        place.journal.resume_now(Asker::this());
+        assert!(!place.journal.report().contains(suspended));
+        // Only plugins have lost something.
+        assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    }
+}

@@ -1,0 +1,180 @@
+//! What the engine tells beside the records: where objects lie, and who stands behind a task.
+//!
+//! On its way to the JSON log it is a record of its own in front of those of its event. No other log has it.
+
+use audit::event::{Event, TaskContext};
+use audit::ids::MsgType;
+use audit::record::decode::Record;
+use audit::record::{encode, quote};
+use bstr::ByteSlice as _;
+use serde_json::{Map, Value, json};
+
+use super::text;
+
+/// The last type of records that belong to a call: the kernel has none of that number, and relays none from
+/// programs.
+const KIND: MsgType = MsgType(1499);
+/// That type in a record.
+pub(super) const KIND_TEXT: &[u8] = b"UNKNOWN[1499]";
+/// Length of the identifiers that container runtimes give.
+const ID_DIGITS: usize = 64;
+
+/// Records on their way to the JSON log.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    pub(crate) text: Vec<u8>,
+    /// Events in it; one that goes on in the next copy counts twice.
+    pub(crate) events: u64,
+    body: Vec<u8>,
+}
+
+impl Copied {
+    /// Appends an event: what the engine tells, then its records.
+    pub(crate) fn event(&mut self, event: &Event<'_>, records: &[u8]) {
+        self.body.clear();
+        let mut put = |name: &[u8], value: &[u8]| {
+            if !self.body.is_empty() {
+                self.body.push(b' ');
+            }
+            self.body.extend_from_slice(name);
+            self.body.push(b'=');
+            quote::untrusted(value, &mut self.body);
+        };
+        if let Some(TaskContext {
+            parent_comm,
+            cgroup,
+        }) = event.task_context
+        {
+            put(b"parent_comm", parent_comm);
+            put(b"cgroup", cgroup);
+        }
+        for (number, item) in event.items.iter().enumerate() {
+            if let Some(path) = item.path {
+                put(itoa::Buffer::new().format(number).as_bytes(), path);
+            }
+        }
+        if !self.body.is_empty() {
+            encode::message(KIND, event.time, event.serial, &self.body, &mut self.text);
+        }
+        self.text.extend_from_slice(records);
+        self.events += 1;
+    }
+
+    /// Appends a line of a message; whether it begins an event.
+    pub(crate) fn message(&mut self, line: &[u8], begins: bool) {
+        self.text.extend_from_slice(line);
+        self.events += u64::from(begins);
+    }
+
+    /// Empties it; its room is kept.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.events = 0;
+    }
+}
+
+/// Puts what such a record says into the object of its event, and into those of its PATH records where there
+/// are any.
+pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &mut [Value]) {
+    for field in record.fields().flatten() {
+        let Ok(value) = quote::unquote(field.value) else {
+            continue;
+        };
+        match field.name.as_bytes() {
+            b"parent_comm" => parent(&value, object),
+            b"cgroup" => group(&value, object),
+            number => {
+                let number = number.to_str().ok().and_then(|text| text.parse().ok());
+                let path = number.and_then(|number: usize| paths.get_mut(number));
+                if let Some(path) = path.and_then(Value::as_object_mut) {
+                    path.insert("path".to_owned(), text(&value));
+                }
+            }
+        }
+    }
+}
+
+/// The same of an event at hand.
+pub(super) fn background(background: &TaskContext<'_>, object: &mut Map<String, Value>) {
+    parent(background.parent_comm, object);
+    group(background.cgroup, object);
+}
+
+fn parent(comm: &[u8], object: &mut Map<String, Value>) {
+    object.insert("parent".to_owned(), json!({ "comm": text(comm) }));
+}
+
+fn group(cgroup: &[u8], object: &mut Map<String, Value>) {
+    object.insert("cgroup".to_owned(), text(cgroup));
+    if let Some((runtime, id)) = container(cgroup) {
+        let mut container = json!({ "id": id });
+        if let (Some(members), Some(runtime)) = (container.as_object_mut(), runtime) {
+            members.insert("runtime".to_owned(), json!(runtime));
+        }
+        object.insert("container".to_owned(), container);
+    }
+}
+
+/// The runtime, where its name is there, and the identifier of the container that a control group is of: the
+/// innermost, where containers lie in one another.
+fn container(cgroup: &[u8]) -> Option<(Option<&str>, &str)> {
+    let cgroup = cgroup.to_str().ok()?;
+    let mut parts = cgroup.rsplit('/').peekable();
+    while let Some(part) = parts.next() {
+        if let Some(name) = part.strip_prefix("lxc.payload.") {
+            return Some((Some("lxc"), name));
+        }
+        let part = part.strip_suffix(".scope").unwrap_or(part);
+        let (prefix, id) = match part.rsplit_once('-') {
+            Some((prefix, id)) => (Some(prefix), id),
+            None => (None, part),
+        };
+        let is_id = id.len() == ID_DIGITS
+            && id
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if is_id {
+            let above = parts.peek().copied().filter(|above| *above == "docker");
+            return Some((prefix.or(above), id));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_are_found_by_their_control_groups() {
+        let id = "0123456789abcdef".repeat(4);
+        for (group, runtime) in [
+            (format!("/system.slice/docker-{id}.scope"), Some("docker")),
+            (format!("/docker/{id}"), Some("docker")),
+            (format!("/docker/{id}/init.scope"), Some("docker")),
+            (
+                format!("/kubepods.slice/kubepods-besteffort.slice/cri-containerd-{id}.scope"),
+                Some("cri-containerd"),
+            ),
+            (
+                format!("/machine.slice/libpod-{id}.scope/container"),
+                Some("libpod"),
+            ),
+            (format!("/kubepods/besteffort/pod1/{id}"), None),
+        ] {
+            assert_eq!(
+                container(group.as_bytes()),
+                Some((runtime, &*id)),
+                "{group}"
+            );
+        }
+        assert_eq!(
+            container(b"/lxc.payload.web/system.slice"),
+            Some((Some("lxc"), "web"))
+        );
+        for group in ["/", "/user.slice/user-0.slice/session-1.scope", "/docker/x"] {
+            assert_eq!(container(group.as_bytes()), None, "{group}");
+        }
+        assert_eq!(container(b"/\xff"), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! The JSON log of the daemon: its records again, an event a line, with the names of users, the paths of
+//! objects and the containers of tasks.
+//!
+//! It is written by a thread of its own, and never holds the records up: what it cannot take is counted.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use audit::record::assemble::EventAssembler;
+use audit::record::enrich;
+
+use super::records;
+use crate::config::{JsonLogConfig, JsonSchema};
+use crate::messages::warn;
+use crate::sinks::audit_log::name_cache::Names;
+use crate::sinks::audit_log::rotate::{self, OldLogs};
+use crate::sinks::log_file::directory::Directory;
+use crate::sinks::log_file::{Access, Log};
+use crate::sinks::queue::Sink;
+
+/// An open JSON log.
+#[derive(Debug)]
+pub(crate) struct JsonLog {
+    directory: Directory,
+    name: PathBuf,
+    log: Log,
+    size: u64,
+    most: u64,
+    files: u32,
+    schema: JsonSchema,
+    names: Names,
+    enriched: Vec<u8>,
+    text: Vec<u8>,
+}
+
+impl JsonLog {
+    /// Opens the log, and makes it and its directory if they are not there.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub(crate) fn open(settings: &JsonLogConfig) -> anyhow::Result<Self> {
+        let path = &settings.file;
+        let name = path.file_name().with_context(|| {
+            format!("the JSON log must be a file, `{}` is none", path.display())
+        })?;
+        let directory = Directory::of(path)?;
+        let log = Log::open_in(&directory, Path::new(name), &Access::PLAIN)?;
+        let size = log.size().context("cannot look at the JSON log")?;
+        Ok(Self {
+            directory,
+            name: name.into(),
+            log,
+            size,
+            most: u64::from(settings.max_mib) << 20,
+            files: u32::from(settings.keep) + 1,
+            schema: settings.schema,
+            names: Names::new(),
+            enriched: Vec::new(),
+            text: Vec::new(),
+        })
+    }
+
+    fn append(&mut self) -> io::Result<()> {
+        let bytes = u64::try_from(self.text.len()).map_err(io::Error::other)?;
+        if self.most != 0 && self.size != 0 && self.size + bytes > self.most {
+            self.begin_new(OldLogs::AsConfigured)?;
+        }
+        let at = self.log.span(self.text.len())?.offset;
+        if let Err(partly) = self.log.append(&self.text) {
+            self.log.cut(at)?;
+            return Err(partly.error);
+        }
+        self.size += bytes;
+        Ok(())
+    }
+
+    fn begin_new(&mut self, old_logs: OldLogs) -> io::Result<()> {
+        if old_logs == OldLogs::AllKept {
+            rotate::shift(&self.directory, &self.name)?;
+        } else if self.files == 1 {
+            self.directory.remove(&self.name)?;
+        } else {
+            rotate::rotate(&self.directory, &self.name, self.files)?;
+        }
+        self.log =
+            Log::open_in(&self.directory, &self.name, &Access::PLAIN).map_err(io::Error::other)?;
+        self.size = 0;
+        Ok(())
+    }
+}
+
+impl Sink for JsonLog {
+    /// Writes the events of these records. The records of an event stand together.
+    fn write(&mut self, records: &[u8]) -> io::Result<()> {
+        self.names.refresh();
+        self.text.clear();
+        let mut gatherer = EventAssembler::default();
+        let (schema, text) = (self.schema, &mut self.text);
+        let mut ended = |event| {
+            // The daemon has written these records itself: what cannot be read is not there.
+            let object = records::object(&event, |_error| ());
+            text.extend_from_slice(schema.event(object).to_string().as_bytes());
+            text.push(b'\n');
+        };
+        for line in records.split(|&byte| byte == b'\n') {
+            self.enriched.clear();
+            enrich::line(line, usize::MAX, &mut self.names, &mut self.enriched);
+            let _taken = gatherer.take(&self.enriched, &mut ended);
+        }
+        gatherer.finish(ended);
+        self.append()
+    }
+
+    fn rotate(&mut self, old_logs: OldLogs) {
+        if self.files == 1 {
+            return warn("the JSON log is not rotated: keep is 0");
+        }
+        if let Err(error) = self.begin_new(old_logs) {
+            warn(&format!("cannot rotate the JSON log: {error}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    const EVENT: &[u8] = b"type=UNKNOWN[1499] msg=audit(1.000:9): parent_comm=\"sh\" cgroup=\"/lxc.payload.a/b\" 0=\"/etc/shadow\"\n\
+        type=SYSCALL msg=audit(1.000:9): arch=c000003e syscall=257 success=yes exit=3 a0=1 a1=2 a2=3 a3=4 items=1 ppid=1 pid=2 auid=0 uid=0 key=(null)\n\
+        type=PATH msg=audit(1.000:9): item=0 name=\"link\" inode=5 dev=08:01 mode=0100755 ouid=0 ogid=0 rdev=00:00 nametype=NORMAL\n\
+        type=PROCTITLE msg=audit(1.000:9): proctitle=\"a\"\n";
+
+    fn settings(place: &Path, max_mib: u32, keep: u8) -> JsonLogConfig {
+        JsonLogConfig {
+            file: place.join("events.json"),
+            schema: JsonSchema::Records,
+            max_mib,
+            keep,
+        }
+    }
+
+    #[test]
+    fn an_event_has_names_paths_and_its_container() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 1, 1);
+        JsonLog::open(&settings).unwrap().write(EVENT).unwrap();
+        let text = fs::read_to_string(&settings.file).unwrap();
+        let event: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(event["path"][0]["path"], "/etc/shadow");
+        assert_eq!(event["path"][0]["name"], "link");
+        assert_eq!(event["parent"]["comm"], "sh");
+        assert_eq!(event["container"]["id"], "a");
+        assert_eq!(event["names"]["uid"], "root");
+        assert!(event.get("records").is_none(), "{event}");
+    }
+
+    #[test]
+    fn a_log_without_old_ones_is_not_thrown_away_when_somebody_asks() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 1, 0);
+        let mut log = JsonLog::open(&settings).unwrap();
+        for _ in 0..2 {
+            log.write(EVENT).unwrap();
+            log.rotate(OldLogs::AsConfigured);
+        }
+        let text = fs::read_to_string(&settings.file).unwrap();
+        assert_eq!(text.lines().count(), 2);
+    }
+
+    #[test]
+    fn what_is_locked_is_not_rotated_away() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 1, 1);
+        let mut log = JsonLog::open(&settings).unwrap();
+        for _ in 0..3 {
+            log.write(EVENT).unwrap();
+            log.rotate(OldLogs::AllKept);
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn a_long_log_becomes_an_old_one_and_the_oldest_goes() {
+        let place = tempfile::tempdir().unwrap();
+        let settings = settings(place.path(), 1, 2);
+        let mut log = JsonLog::open(&settings).unwrap();
+        let many = EVENT.repeat(500);
+        for _ in 0..24 {
+            log.write(&many).unwrap();
+        }
+        let mut names: Vec<_> = fs::read_dir(place.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["events.json", "events.json.1", "events.json.2"]);
+        for name in names {
+            let text = fs::read_to_string(place.path().join(name)).unwrap();
+            assert!(text.len() <= 1 << 20);
+            for line in text.lines() {
+                serde_json::from_str::<Value>(line).unwrap();
+            }
+        }
+    }
+}

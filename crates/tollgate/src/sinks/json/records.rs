@@ -1,0 +1,331 @@
+//! An event of a log: the object of its records.
+//!
+//! The records that every syscall event has come to the same members as [`super::event`] writes; any
+//! other record is an object in `records`. What `auditd` added in its enriched format is in `names`, by
+//! the name of the field that it explains.
+
+use std::borrow::Cow;
+
+use audit::ids::{Arch, Syscall};
+use audit::record::assemble::EventRecords;
+use audit::record::decode::{DecodeError, Field, Record};
+use audit::record::execve;
+use audit::table;
+use bstr::ByteSlice as _;
+use serde_json::{Map, Value, json};
+
+use super::{context, text};
+
+/// Fields whose value is a decimal number.
+const NUMBERS: [&str; 42] = [
+    "pid",
+    "ppid",
+    "auid",
+    "uid",
+    "gid",
+    "euid",
+    "suid",
+    "fsuid",
+    "egid",
+    "sgid",
+    "fsgid",
+    "ses",
+    "exit",
+    "argc",
+    "inode",
+    "ouid",
+    "ogid",
+    "fd",
+    "fd0",
+    "fd1",
+    "opid",
+    "oauid",
+    "oses",
+    "old-auid",
+    "old-ses",
+    "iuid",
+    "igid",
+    "qbytes",
+    "mqdes",
+    "sig",
+    "nargs",
+    "uring_op",
+    "code",
+    "new-auid",
+    "new-ses",
+    "id",
+    "entries",
+    "family",
+    "saddr_fam",
+    "format",
+    "cap_frootid",
+    "frootid",
+];
+
+/// Fields of a SYSCALL record that are about the task.
+const TASK: [&str; 16] = [
+    "ppid", "pid", "auid", "uid", "gid", "euid", "suid", "fsuid", "egid", "sgid", "fsgid", "ses",
+    "tty", "comm", "exe", "subj",
+];
+
+/// Capabilities of a file, left out when there are none.
+const CAPABILITIES: [&str; 5] = ["cap_fp", "cap_fi", "cap_fe", "cap_fver", "cap_frootid"];
+
+/// The object of an event; what is wrong with its records is told to `wrong`, and left out.
+pub(crate) fn object(
+    event: &EventRecords,
+    mut wrong: impl FnMut(DecodeError),
+) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut paths = Vec::new();
+    let mut others = Vec::new();
+    let mut told = None;
+    let records: Vec<_> = event.records().collect();
+    for record in &records {
+        if object.is_empty() {
+            let time = record.time;
+            put(
+                &mut object,
+                "time",
+                json!(format!("{}.{:03}", time.sec, time.milli)),
+            );
+            put(&mut object, "serial", json!(record.serial.0));
+            if let Some(node) = record.node {
+                put(&mut object, "node", text(node));
+            }
+        }
+        if record.kind == context::KIND_TEXT {
+            told = Some(record);
+            continue;
+        }
+        let mut fields = Map::new();
+        for field in record.fields() {
+            match field.and_then(|field| Ok((field, value(record, &field)?))) {
+                Ok((field, value)) => put(&mut fields, &field.name.to_str_lossy(), value),
+                Err(error) => wrong(error),
+            }
+        }
+        match record.kind.as_bytes() {
+            b"SYSCALL" | b"URINGOP" => syscall(fields, &mut object),
+            b"CWD" | b"PROCTITLE" | b"SOCKADDR" => object.append(&mut fields),
+            b"PATH" => {
+                fields.remove("item");
+                if CAPABILITIES.iter().all(|name| is_zero(fields.get(*name))) {
+                    CAPABILITIES
+                        .iter()
+                        .for_each(|name| drop(fields.remove(*name)));
+                }
+                names(record, &mut fields);
+                paths.push(Value::Object(fields));
+                continue;
+            }
+            b"EXECVE" | b"EOE" => continue,
+            _ => {
+                let mut other = Map::new();
+                put(&mut other, "type", text(record.kind));
+                other.append(&mut fields);
+                names(record, &mut other);
+                others.push(Value::Object(other));
+                continue;
+            }
+        }
+        names(record, &mut object);
+    }
+    arguments(&records, &mut object, wrong);
+    if let Some(record) = told {
+        context::put(record, &mut object, &mut paths);
+    }
+    for (name, list) in [("path", paths), ("records", others)] {
+        if !list.is_empty() {
+            put(&mut object, name, Value::Array(list));
+        }
+    }
+    object
+}
+
+fn put(object: &mut Map<String, Value>, name: &str, value: Value) {
+    object.insert(name.to_owned(), value);
+}
+
+/// The members of a SYSCALL or URINGOP record.
+fn syscall(fields: Map<String, Value>, object: &mut Map<String, Value>) {
+    let mut task = Map::new();
+    let arch = fields
+        .get("arch")
+        .and_then(Value::as_str)
+        .and_then(|arch| u32::from_str_radix(arch, 16).ok());
+    for (name, value) in fields {
+        match name.as_str() {
+            "items" => {}
+            "syscall" => {
+                let number = value.as_str().and_then(|number| number.parse().ok());
+                if let Some((arch, number)) = arch.zip(number)
+                    && let Some(name) = table::syscall_name(Arch(arch), Syscall(number))
+                {
+                    put(object, "syscall", json!(name));
+                }
+                put(
+                    object,
+                    "number",
+                    number.map_or(value, |number| json!(number)),
+                );
+            }
+            "success" => put(object, "success", json!(value == "yes")),
+            "tty" if value == "(none)" => put(&mut task, "tty", json!("")),
+            known if TASK.contains(&known) => put(&mut task, known, value),
+            other => put(object, other, value),
+        }
+    }
+    put(object, "task", Value::Object(task));
+}
+
+/// The arguments of a started program.
+fn arguments(
+    records: &[Record<'_>],
+    object: &mut Map<String, Value>,
+    mut wrong: impl FnMut(DecodeError),
+) {
+    match execve::arguments(records) {
+        Ok(found) if found.args.is_empty() && found.argc == 0 => {}
+        Ok(found) => {
+            put(object, "argc", json!(found.argc));
+            put(
+                object,
+                "argv",
+                found.args.iter().map(|arg| text(arg)).collect(),
+            );
+        }
+        Err(error) => wrong(error),
+    }
+}
+
+/// What the enriched format says about numbers.
+fn names(record: &Record<'_>, object: &mut Map<String, Value>) {
+    let mut names = Map::new();
+    for field in record.enrichment().flatten() {
+        let name = field.name.to_str_lossy().to_ascii_lowercase();
+        put(&mut names, &name, text(unquoted(field.value)));
+    }
+    if !names.is_empty() {
+        put(object, "names", Value::Object(names));
+    }
+}
+
+fn value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
+    let name = field.name.to_str_lossy();
+    if field.value.starts_with(b"'") {
+        let mut inside = Map::new();
+        for field in record.inside(field) {
+            let field = field?;
+            put(
+                &mut inside,
+                &field.name.to_str_lossy(),
+                value(record, &field)?,
+            );
+        }
+        return Ok(if inside.is_empty() {
+            text(field.value.trim_with(|byte| byte == '\''))
+        } else {
+            Value::Object(inside)
+        });
+    }
+    if NUMBERS.contains(&&*name) {
+        let number = field.value.to_str().ok().and_then(|text| text.parse().ok());
+        let number = number.map(|number: i64| json!(number));
+        return Ok(number.unwrap_or_else(|| text(field.value)));
+    }
+    let decoded = record.text(field)?;
+    Ok(match (&*name, decoded) {
+        ("key", Some(keys)) => keys.split(|&byte| byte == 1).map(text).collect(),
+        (_, None) => Value::Null,
+        (_, Some(Cow::Borrowed(bytes))) => text(unquoted(bytes)),
+        (_, Some(Cow::Owned(bytes))) => text(&bytes),
+    })
+}
+
+fn is_zero(value: Option<&Value>) -> bool {
+    value.is_none_or(|value| value == "0" || value == 0)
+}
+
+fn unquoted(bytes: &[u8]) -> &[u8] {
+    bytes
+        .strip_prefix(b"\"")
+        .and_then(|bytes| bytes.strip_suffix(b"\""))
+        .unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use audit::record::assemble::EventAssembler;
+
+    use super::*;
+
+    fn converted(lines: &str) -> (Value, Vec<String>) {
+        let mut gatherer = EventAssembler::default();
+        let (mut objects, mut errors) = (Vec::new(), Vec::new());
+        let mut keep = |event: EventRecords| {
+            objects.push(object(&event, |error| errors.push(error.to_string())));
+        };
+        for line in lines.lines() {
+            gatherer.take(line.as_bytes(), &mut keep).unwrap();
+        }
+        gatherer.finish(&mut keep);
+        let [object] = objects.try_into().unwrap();
+        (Value::Object(object), errors)
+    }
+
+    #[test]
+    fn a_call_has_the_members_that_the_daemon_writes() {
+        let (object, errors) = converted(
+            "node=h type=SYSCALL msg=audit(1700000000.042:7): arch=c000003e syscall=59 success=yes exit=0 \
+             a0=1 a1=2 a2=3 a3=4 items=1 ppid=1 pid=42 auid=4294967295 uid=0 tty=(none) ses=3 comm=\"a\" \
+             exe=\"/bin/a\" subj=unconfined key=610162\x1dARCH=x86_64 SYSCALL=execve AUID=\"unset\" UID=\"root\"\n\
+             node=h type=EXECVE msg=audit(1700000000.042:7): argc=2 a0=\"a\" a1=C3A4\n\
+             node=h type=CWD msg=audit(1700000000.042:7): cwd=\"/\"\n\
+             node=h type=PATH msg=audit(1700000000.042:7): item=0 name=(null) inode=5 dev=08:01 mode=0100755 \
+             ouid=0 ogid=0 rdev=00:00 nametype=NORMAL cap_fp=0\x1dOUID=\"root\" OGID=\"root\"\n\
+             node=h type=FD_PAIR msg=audit(1700000000.042:7): fd0=3 fd1=4\n\
+             node=h type=PROCTITLE msg=audit(1700000000.042:7): proctitle=2E00FF\n",
+        );
+        assert_eq!(errors, [""; 0]);
+        assert_eq!(
+            object,
+            json!({
+                "time": "1700000000.042", "serial": 7, "node": "h",
+                "arch": "c000003e", "syscall": "execve", "number": 59, "success": true, "exit": 0,
+                "a0": "1", "a1": "2", "a2": "3", "a3": "4",
+                "task": {"ppid": 1, "pid": 42, "auid": 4_294_967_295_u32, "uid": 0, "ses": 3,
+                         "tty": "", "comm": "a", "exe": "/bin/a", "subj": "unconfined"},
+                "key": ["a", "b"],
+                "names": {"arch": "x86_64", "syscall": "execve", "auid": "unset", "uid": "root"},
+                "argc": 2, "argv": ["a", "ä"],
+                "cwd": "/",
+                "path": [{"name": null, "inode": 5, "dev": "08:01", "mode": "0100755", "ouid": 0,
+                          "ogid": 0, "rdev": "00:00", "nametype": "NORMAL",
+                          "names": {"ouid": "root", "ogid": "root"}}],
+                "records": [{"type": "FD_PAIR", "fd0": 3, "fd1": 4}],
+                "proctitle": {"hex": "2E00FF"},
+            })
+        );
+    }
+
+    #[test]
+    fn messages_of_programs_have_their_fields_inside() {
+        let (object, errors) = converted(
+            "type=USER_LOGIN msg=audit(1.000:9): pid=7 uid=0 msg='op=login acct=\"ro ot\" addr=10.0.0.1 res=failed'",
+        );
+        assert_eq!(errors, [""; 0]);
+        assert_eq!(
+            object["records"],
+            json!([{"type": "USER_LOGIN", "pid": 7, "uid": 0,
+                    "msg": {"op": "login", "acct": "ro ot", "addr": "10.0.0.1", "res": "failed"}}])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_left_out() {
+        let (object, errors) = converted("type=CWD msg=audit(1.000:9): cwd=zz");
+        assert_eq!(errors, ["column 34: malformed value"]);
+        assert_eq!(object, json!({"time": "1.000", "serial": 9}));
+    }
+}

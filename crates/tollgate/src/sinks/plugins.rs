@@ -1,0 +1,225 @@
+//! Plugins: programs that are given events as they come.
+//!
+//! ```text
+//! tlg-log ---> Dispatcher ---> queue of each plugin ---> tlg-plugin ---> its standard input
+//! ```
+//!
+//! [`chunk`] has the bytes that plugins read, [`feed`] the queue and the thread of each, [`process`] the
+//! programs, [`socket`] the one plugin that is a part of the daemon, and [`tally`] what plugins did not get.
+
+mod chunk;
+mod losses;
+mod plugin_queue;
+mod process;
+mod socket;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use audit::conf::auditd::Settings;
+use audit::conf::plugin::Plugin;
+
+use crate::config::plugins::read_all;
+use crate::helper::Launcher;
+use crate::messages::{self, print_findings, warn};
+use chunk::Chunk;
+pub(crate) use chunk::Lines;
+pub(crate) use losses::{Missed, Tally};
+use plugin_queue::Feed;
+pub(crate) use plugin_queue::Loss;
+
+/// How long plugins may take for what waits at the end.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// All plugins.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatcher {
+    feeds: Vec<Feed>,
+    /// Threads of plugins that get nothing more.
+    leaving: Vec<JoinHandle<()>>,
+    tally: Arc<Tally>,
+    /// Plugins get nothing until somebody resumes.
+    suspended: bool,
+    /// What starts programs.
+    launcher: Option<Launcher>,
+}
+
+impl Dispatcher {
+    /// Starts the plugins that are configured; one that cannot be started is named, and the others run.
+    pub(crate) fn start(settings: &Settings, launcher: Option<Launcher>) -> Self {
+        let mut dispatcher = Self {
+            launcher,
+            ..Self::default()
+        };
+        dispatcher.configure(settings);
+        dispatcher
+    }
+
+    /// Whether nobody wants events.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.feeds.is_empty()
+    }
+
+    /// Gives whole events to all plugins; the names of those whose queue has become full.
+    pub(crate) fn give(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
+        if self.suspended {
+            for feed in &self.feeds {
+                feed.lose(Loss::Suspended, events);
+            }
+            return Vec::new();
+        }
+        let chunk = Arc::new(Chunk::new(log, lines, events));
+        let mut full = Vec::new();
+        for feed in &mut self.feeds {
+            if !feed.give(&chunk) && !std::mem::replace(&mut feed.told, true) {
+                full.push(feed.name.clone());
+            }
+        }
+        full
+    }
+
+    /// Gives nothing until [`Dispatcher::resume`].
+    pub(crate) const fn suspend(&mut self) {
+        self.suspended = true;
+    }
+
+    /// Gives events again.
+    pub(crate) const fn resume(&mut self) {
+        self.suspended = false;
+    }
+
+    /// Has plugins end that are no longer configured as they were, tells the others to read their own
+    /// configuration again, and starts new ones.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        let mut wanted = wanted(settings);
+        let until = Instant::now() + PATIENCE;
+        self.leaving.retain(|thread| !thread.is_finished());
+        let (restarts, depth) = (settings.max_restarts, settings.q_depth);
+        for mut feed in std::mem::take(&mut self.feeds) {
+            let same = wanted
+                .iter()
+                .position(|(name, plugin)| *name == feed.name && *plugin == feed.plugin);
+            if let Some(at) = same {
+                wanted.remove(at);
+                feed.renew(restarts, depth);
+                self.feeds.push(feed);
+            } else {
+                // Nobody waits for it here: events go on.
+                self.leaving.push(feed.leave(until));
+            }
+        }
+        for (name, plugin) in wanted {
+            match Feed::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
+                Ok(feed) => {
+                    self.tally.add(&name, feed.shared());
+                    self.feeds.push(feed);
+                }
+                Err(error) => {
+                    let advice = messages::permission_hint(&error);
+                    warn(&format!("plugin {name} is left out: {error:#}{advice}"));
+                }
+            }
+        }
+    }
+
+    /// What plugins did not get, for others to look at.
+    pub(crate) fn tally(&self) -> Arc<Tally> {
+        Arc::clone(&self.tally)
+    }
+
+    /// Lines of the state report.
+    pub(crate) fn report(&self, q_depth: u32) -> String {
+        let queues: Vec<(usize, usize)> = self.feeds.iter().map(Feed::queue).collect();
+        let now = queues.iter().map(|(now, _)| *now).max().unwrap_or(0);
+        let deepest = queues.iter().map(|(_, most)| *most).max().unwrap_or(0);
+        let lost = self.feeds.iter().any(|feed| feed.lost() != 0);
+        let yes_no = |is: bool| if is { "yes" } else { "no" };
+        let mut text = format!(
+            "Number of active plugins = {}\ncurrent plugin queue depth = {now}\n\
+             max plugin queue depth used = {deepest}\nplugin queue size = {q_depth}\n\
+             plugin queue overflow detected = {}\n\
+             plugin queueing suspended = {}\n",
+            self.feeds.len(),
+            yes_no(lost),
+            yes_no(self.suspended)
+        );
+        for feed in &self.feeds {
+            // Writing to a string cannot fail.
+            let _ok = writeln!(text, "plugin {} lost = {}", feed.name, feed.lost());
+        }
+        text
+    }
+
+    /// Lets plugins take what waits, all at the same time, and ends them.
+    pub(crate) fn end(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        let feeds = std::mem::take(&mut self.feeds);
+        self.leaving
+            .extend(feeds.into_iter().map(|feed| feed.leave(until)));
+        for thread in std::mem::take(&mut self.leaving) {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Plugins that are active, by the names of their files. One whose file is wrong is named and left out.
+fn wanted(settings: &Settings) -> Vec<(String, Plugin)> {
+    let mut wanted = Vec::new();
+    for (name, read) in read_all(settings) {
+        match read {
+            Ok(read) => {
+                print_findings(&read.file);
+                if !read.is_valid() {
+                    warn(&format!("plugin {name} is left out: its file is wrong"));
+                } else if read.settings.active {
+                    wanted.push((name, read.settings));
+                }
+            }
+            Err(error) => warn(&format!("plugin {name} is left out: {error:#}")),
+        }
+    }
+    wanted
+}
+
+/// Directories in which plugins have sockets.
+pub(crate) fn socket_directories(settings: &Settings) -> Vec<PathBuf> {
+    read_all(settings)
+        .into_iter()
+        .filter_map(|(_, read)| socket::directory(&read.ok()?.settings))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_configured_anew_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("socket");
+        let write = |format: &str| {
+            let at = socket.display();
+            let text = format!("active = yes\npath = builtin_af_unix\nargs = 0600 {at} {format}\n");
+            fs::write(directory.path().join("a.conf"), text).unwrap();
+        };
+        let settings = Settings {
+            plugin_dir: directory.path().to_str().unwrap().into(),
+            ..Settings::default()
+        };
+        write("string");
+        let mut dispatcher = Dispatcher::start(&settings, None);
+        write("binary");
+        dispatcher.configure(&settings);
+        assert_eq!((dispatcher.feeds.len(), dispatcher.leaving.len()), (1, 1));
+        for thread in std::mem::take(&mut dispatcher.leaving) {
+            thread.join().unwrap();
+        }
+        assert!(socket.exists());
+        dispatcher.end();
+        assert!(!socket.exists());
+    }
+}

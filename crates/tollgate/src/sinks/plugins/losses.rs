@@ -1,0 +1,155 @@
+//! What plugins did not get: of each by reason, also of those that have ended, and what of it was told.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::plugin_queue::{Loss, Shared};
+
+/// Events by reason.
+type ByReason = [u64; Loss::ALL.len()];
+
+/// Counts for all plugins, by the names of their files.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<BTreeMap<String, Account>>);
+
+/// Events that a plugin did not get, since that was last told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missed {
+    /// The name of its file.
+    pub(crate) plugin: String,
+    pub(crate) loss: Loss,
+    pub(crate) events: u64,
+}
+
+/// Of the plugins of one file, of which one may still end while the next one runs.
+#[derive(Debug, Default)]
+struct Account {
+    feeds: Vec<Arc<Shared>>,
+    /// Of those that have ended.
+    before: ByReason,
+    told: ByReason,
+}
+
+impl Tally {
+    /// Counts for another plugin.
+    pub(super) fn add(&self, plugin: &str, feed: Arc<Shared>) {
+        let mut accounts = self.accounts();
+        let account = accounts.entry(plugin.to_owned()).or_default();
+        account.settle();
+        account.feeds.push(feed);
+    }
+
+    /// Events that each plugin did not get.
+    pub(crate) fn lost(&self) -> BTreeMap<String, u64> {
+        let accounts = self.accounts();
+        let lost =
+            |(plugin, account): (&String, &Account)| (plugin.clone(), account.lost().iter().sum());
+        accounts.iter().map(lost).collect()
+    }
+
+    /// What was not told.
+    pub(crate) fn untold(&self) -> Vec<Missed> {
+        let mut untold = Vec::new();
+        for (plugin, account) in &*self.accounts() {
+            let counts = account.lost().into_iter().zip(account.told);
+            for (loss, (lost, told)) in Loss::ALL.into_iter().zip(counts) {
+                if lost > told {
+                    untold.push(Missed {
+                        plugin: plugin.clone(),
+                        loss,
+                        events: lost - told,
+                    });
+                }
+            }
+        }
+        untold
+    }
+
+    /// This was told.
+    pub(crate) fn told(&self, missed: &Missed) {
+        if let Some(account) = self.accounts().get_mut(&missed.plugin) {
+            for (of, told) in Loss::ALL.into_iter().zip(&mut account.told) {
+                if of == missed.loss {
+                    *told += missed.events;
+                }
+            }
+        }
+    }
+
+    /// Whether there are events that may still be lost.
+    pub(crate) fn is_busy(&self) -> bool {
+        let accounts = self.accounts();
+        let mut feeds = accounts.values().flat_map(|account| &account.feeds);
+        feeds.any(|feed| feed.is_busy())
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, BTreeMap<String, Account>> {
+        // Numbers are right whoever has panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Account {
+    fn lost(&self) -> ByReason {
+        self.feeds
+            .iter()
+            .fold(self.before, |sum, feed| add(sum, feed.lost()))
+    }
+
+    /// Lets go of plugins that have ended.
+    fn settle(&mut self) {
+        let before = &mut self.before;
+        self.feeds.retain_mut(|feed| {
+            let ended = Arc::get_mut(feed).map(|feed| feed.lost());
+            if let Some(lost) = ended {
+                *before = add(*before, lost);
+            }
+            ended.is_none()
+        });
+    }
+}
+
+fn add(mut sum: ByReason, counts: ByReason) -> ByReason {
+    for (sum, count) in sum.iter_mut().zip(counts) {
+        *sum += count;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_plugin_has_lost_is_told_once_also_when_it_has_ended() {
+        let tally = Tally::default();
+        let missed = |loss, events| Missed {
+            plugin: "a.conf".to_owned(),
+            loss,
+            events,
+        };
+        let first = Arc::<Shared>::default();
+        tally.add("a.conf", Arc::clone(&first));
+        first.lose(Loss::QueueFull, 2);
+        first.lose(Loss::NotRunning, 3);
+        let told = tally.untold();
+        assert_eq!(
+            told,
+            [missed(Loss::QueueFull, 2), missed(Loss::NotRunning, 3)]
+        );
+        tally.told(&told[0]);
+        first.lose(Loss::QueueFull, 4);
+        drop(first);
+        let second = Arc::<Shared>::default();
+        tally.add("a.conf", Arc::clone(&second));
+        assert_eq!(tally.accounts()["a.conf"].feeds.len(), 1);
+        second.lose(Loss::NotRunning, 1);
+        assert_eq!(
+            tally.untold(),
+            [missed(Loss::QueueFull, 4), missed(Loss::NotRunning, 4)]
+        );
+        tally.untold().iter().for_each(|missed| tally.told(missed));
+        assert!(tally.untold().is_empty());
+        assert_eq!(tally.lost()["a.conf"], 10);
+    }
+}

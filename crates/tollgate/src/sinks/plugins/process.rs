@@ -1,0 +1,287 @@
+//! A plugin that is a program: started as root with events on its standard input, and again when it
+//! ends.
+//!
+//! # Source
+//! `safe_exec`, `event_loop` and `stop_plugin` in `audisp/audispd.c`, audit-userspace 4.2.1.
+
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use audit::conf::plugin::{Format, Plugin};
+use bstr::{BStr, ByteSlice as _};
+use crossbeam_channel::after;
+
+use super::chunk::Chunk;
+use super::plugin_queue::{Loss, Shared};
+use crate::helper::{Launched, Launcher, Program, Sent};
+use crate::json_bytes::JsonBytes;
+use crate::messages::warn;
+
+/// How long a plugin may take to end by itself when its input ends, and then at TERM.
+const TO_END: Duration = Duration::from_millis(500);
+const AFTER_TERM: Duration = Duration::from_secs(2);
+const AFTER_KILL: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// How long a write may wait before it is looked whether it is still wanted.
+const BETWEEN_WRITES: Duration = Duration::from_millis(250);
+
+/// A program, running or not.
+pub(super) struct Process {
+    name: String,
+    launcher: Launcher,
+    program: Program,
+    format: Format,
+    starts: u32,
+    /// It has ended too often, or cannot be started.
+    given_up: bool,
+    running: Option<(Arc<Launched>, UnixStream)>,
+    /// Records with headers, under way.
+    binary: Vec<u8>,
+}
+
+/// How others reach the running program.
+#[derive(Debug, Default)]
+pub(crate) struct Control(Mutex<Reach>);
+
+#[derive(Debug, Default)]
+struct Reach {
+    running: Option<Arc<Launched>>,
+    /// How often it may be started again.
+    max_restarts: u32,
+    /// It is to be started as often as a new one.
+    renewed: bool,
+    /// It is not to be started again, and gets nothing after this.
+    until: Option<Instant>,
+}
+
+impl Control {
+    fn reach(&self) -> MutexGuard<'_, Reach> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it read its configuration again, and forgets how often it has ended.
+    pub(super) fn renew(&self) {
+        let mut reach = self.reach();
+        reach.renewed = true;
+        if let Some(running) = &reach.running {
+            running.signal(Sent::Hup);
+        }
+    }
+
+    /// Lets it be started again so often.
+    pub(super) fn limit(&self, max_restarts: u32) {
+        self.reach().max_restarts = max_restarts;
+    }
+
+    /// Has it end, at the latest then.
+    pub(super) fn end_by(&self, until: Instant) {
+        self.reach().until = Some(until);
+    }
+
+    /// Whether nothing more may be written.
+    pub(super) fn is_over(&self) -> bool {
+        self.reach()
+            .until
+            .is_some_and(|until| until <= Instant::now())
+    }
+}
+
+impl Process {
+    /// A program that is to run; the launcher looks whether it may.
+    pub(super) fn new(name: &str, path: &BStr, plugin: &Plugin, launcher: Launcher) -> Self {
+        Self {
+            name: name.to_owned(),
+            launcher,
+            program: Program::Plugin {
+                file: name.to_owned(),
+                path: JsonBytes::new(path),
+                args: plugin.args.iter().map(|arg| JsonBytes::new(arg)).collect(),
+            },
+            format: plugin.format,
+            starts: 0,
+            given_up: false,
+            running: None,
+            binary: Vec::new(),
+        }
+    }
+
+    pub(super) fn begin(&mut self, shared: &Shared) {
+        self.is_running(shared);
+    }
+
+    /// Writes a chunk, to as many instances as that takes.
+    pub(super) fn write(&mut self, chunk: &Chunk, shared: &Shared) {
+        let mut binary = std::mem::take(&mut self.binary);
+        binary.clear();
+        let bytes = match self.format {
+            Format::String => chunk.string(),
+            Format::Binary => {
+                chunk.binary(&mut binary);
+                &binary
+            }
+        };
+        let mut at = 0;
+        while at < bytes.len() {
+            let loss = if shared.control.is_over() {
+                Some(Loss::TooSlow)
+            } else {
+                (!self.is_running(shared)).then_some(Loss::NotRunning)
+            };
+            if let Some(loss) = loss {
+                shared.lose(loss, chunk.events);
+                break;
+            }
+            let Some((_, stream)) = &mut self.running else {
+                break;
+            };
+            match stream.write(bytes.get(at..).unwrap_or_default()) {
+                Ok(written) => at += written,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+                    ) => {}
+                Err(_gone) => {
+                    // Nobody has the whole of the record that was under way.
+                    at = last_start(bytes, at, self.format);
+                    self.stop(shared);
+                }
+            }
+        }
+        self.binary = binary;
+    }
+
+    pub(super) fn end(&mut self, shared: &Shared) {
+        self.given_up = true;
+        self.stop(shared);
+    }
+
+    /// Whether the program runs, after it was started if it may be.
+    fn is_running(&mut self, shared: &Shared) -> bool {
+        if self.running.is_some() {
+            return true;
+        }
+        let mut reach = shared.control.reach();
+        if std::mem::take(&mut reach.renewed) {
+            self.starts = 0;
+            self.given_up = false;
+        }
+        if self.given_up || reach.until.is_some() {
+            return false;
+        }
+        let name = &self.name;
+        if self.starts > reach.max_restarts {
+            self.given_up = true;
+            warn(&format!(
+                "plugin {name} has ended too often, see max_restarts: it gets nothing until HUP"
+            ));
+            return false;
+        }
+        match self.start() {
+            Ok((launched, stream)) => {
+                let launched = Arc::new(launched);
+                reach.running = Some(Arc::clone(&launched));
+                self.running = Some((launched, stream));
+                if self.starts > 0 {
+                    let (again, most) = (self.starts, reach.max_restarts);
+                    warn(&format!(
+                        "plugin {name} has ended, and was started again: {again} of {most} times"
+                    ));
+                }
+                self.starts += 1;
+                true
+            }
+            Err(error) => {
+                warn(&format!("plugin {name} cannot be started: {error:#}"));
+                self.given_up = true;
+                false
+            }
+        }
+    }
+
+    fn start(&self) -> anyhow::Result<(Launched, UnixStream)> {
+        let (launched, stdin) = self.launcher.run(self.program.clone())?;
+        let stream = stdin.context("the launcher gives no way to write to it")?;
+        stream
+            .set_write_timeout(Some(BETWEEN_WRITES))
+            .context("cannot limit the time of a write")?;
+        Ok((launched, stream))
+    }
+
+    /// Ends the program: by the end of its input, by TERM, and at last by KILL.
+    fn stop(&mut self, shared: &Shared) {
+        let Some((launched, stream)) = self.running.take() else {
+            return;
+        };
+        shared.control.reach().running = None;
+        drop(stream);
+        if ends_within(&launched, TO_END) {
+            return;
+        }
+        launched.signal(Sent::Term);
+        if !ends_within(&launched, AFTER_TERM) {
+            launched.signal(Sent::Kill);
+            ends_within(&launched, AFTER_KILL);
+        }
+    }
+}
+
+/// Whether a program ends in time.
+fn ends_within(launched: &Launched, time: Duration) -> bool {
+    let deadline = Instant::now() + time;
+    while Instant::now() < deadline {
+        if launched.has_ended() {
+            return true;
+        }
+        let _now = after(BETWEEN_LOOKS).recv();
+    }
+    false
+}
+
+/// Where the record starts in which `at` is.
+fn last_start(bytes: &[u8], at: usize, format: Format) -> usize {
+    let before = bytes.get(..at).unwrap_or(bytes);
+    match format {
+        Format::String => before.rfind_byte(b'\n').map_or(0, |end| end + 1),
+        Format::Binary => {
+            let mut start = 0;
+            while let Some(header) = bytes.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
+                let [.., a, b, c, d] = *header;
+                let size = usize::try_from(u32::from_ne_bytes([a, b, c, d])).unwrap_or_default();
+                let next = start + header.len() + size;
+                if next > at {
+                    break;
+                }
+                start = next;
+            }
+            start
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chunk::Lines;
+    use super::*;
+
+    #[test]
+    fn a_record_that_was_cut_is_written_again_whole() {
+        let log = b"type=CWD msg=audit(1.000:7): y\ntype=CWD msg=audit(1.000:8): z\n";
+        let chunk = Chunk::new(log, Lines::Formatted, 2);
+        let second = b"type=CWD msg=audit(1.000:7): y\n".len();
+        let start = |at| last_start(chunk.string(), at, Format::String);
+        assert_eq!(
+            (start(0), start(second - 1), start(second + 3)),
+            (0, 0, second)
+        );
+        let mut bytes = Vec::new();
+        chunk.binary(&mut bytes);
+        let second = 16 + second - 1;
+        let start = |at| last_start(&bytes, at, Format::Binary);
+        assert_eq!((start(0), start(second - 1), start(second)), (0, 0, second));
+        assert_eq!(start(bytes.len()), bytes.len());
+    }
+}

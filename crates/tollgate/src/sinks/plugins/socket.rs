@@ -1,0 +1,298 @@
+//! The plugin that is a socket: programs connect, and are given events from then on.
+//!
+//! `args` are the mode and the path of the socket, in any order, and optionally the format. All programs are
+//! written to side by side. One that has not taken within a second what the others have is disconnected, so
+//! that it costs them nothing more.
+//!
+//! # Source
+//! `builtin_af_unix` of audit-userspace 3.0.9, and `audisp-af_unix(8)` of 4.2.1.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use audit::conf::plugin::{Format, Plugin, Program};
+use bstr::{BString, ByteSlice as _};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::chunk::Chunk;
+use super::plugin_queue::{Loss, Shared};
+use crate::messages::warn;
+
+/// How long a program may take for a chunk.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it is waited before it is looked whether that is still wanted.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// Programs at a time; one more is disconnected at once.
+const CLIENTS: usize = 64;
+
+/// A socket that is listened on. It is removed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Socket {
+    path: PathBuf,
+    /// What the path leads to as long as nobody has put something else there.
+    inode: (u64, u64),
+    listener: UnixListener,
+    format: Format,
+    clients: Vec<Client>,
+    /// It was said that there are too many, and there have not been fewer since.
+    told: bool,
+    binary: Vec<u8>,
+}
+
+/// A program that has connected.
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    /// Bytes of the chunk under way that it has taken.
+    taken: usize,
+}
+
+impl Socket {
+    /// Makes the socket, in place of one that was left behind.
+    ///
+    /// # Errors
+    /// Arguments that do not say where, and a path that cannot be listened on.
+    pub(super) fn bind(plugin: &Plugin) -> anyhow::Result<Self> {
+        let Some((mode, path, rest)) = words(plugin) else {
+            bail!("it needs `args` of a mode and a path, such as 0640 /run/audit/audispd_events");
+        };
+        let mode = mode
+            .to_str()
+            .ok()
+            .and_then(|mode| u32::from_str_radix(mode, 8).ok())
+            .filter(|mode| *mode <= 0o777)
+            .with_context(|| format!("`{mode}` is no mode such as 0640"))?;
+        let path = path.to_path().context("the path")?;
+        let format = match rest.first() {
+            None => plugin.format,
+            Some(word) if word == "string" => Format::String,
+            Some(word) if word == "binary" => Format::Binary,
+            Some(word) => bail!("`{word}` is no format: write string or binary"),
+        };
+        remove_left(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot listen on `{}`", path.display()))?;
+        fs::set_permissions(path, Permissions::from_mode(mode))
+            .with_context(|| format!("cannot give `{}` its mode", path.display()))?;
+        listener
+            .set_nonblocking(true)
+            .context("cannot listen without waiting")?;
+        let inode = inode(path).with_context(|| format!("cannot look at `{}`", path.display()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            inode,
+            listener,
+            format,
+            clients: Vec::new(),
+            told: false,
+            binary: Vec::new(),
+        })
+    }
+
+    /// Gives a chunk to all that have connected.
+    pub(super) fn write(&mut self, chunk: &Chunk, shared: &Shared) {
+        self.accept();
+        let bytes = match self.format {
+            Format::String => chunk.string(),
+            Format::Binary => {
+                self.binary.clear();
+                chunk.binary(&mut self.binary);
+                &self.binary
+            }
+        };
+        for client in &mut self.clients {
+            client.taken = 0;
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.clients.retain_mut(|client| client.takes(bytes));
+            if self.clients.iter().all(|client| client.has_all_of(bytes)) {
+                return;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || shared.control.is_over() {
+                self.clients.retain(|client| client.has_all_of(bytes));
+                shared.lose(Loss::TooSlow, chunk.events);
+                return;
+            }
+            let waiting = self
+                .clients
+                .iter()
+                .filter(|client| !client.has_all_of(bytes));
+            let mut waiting: Vec<PollFd<'_>> = waiting
+                .map(|client| PollFd::new(client.stream.as_fd(), PollFlags::POLLOUT))
+                .collect();
+            let timeout = PollTimeout::try_from(left.min(BETWEEN_LOOKS));
+            // Interrupted, it looks at all of them.
+            let _ready = poll(&mut waiting, timeout.unwrap_or(PollTimeout::ZERO));
+        }
+    }
+
+    /// Takes in who has connected.
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.clients.len() >= CLIENTS {
+                if !std::mem::replace(&mut self.told, true) {
+                    let path = self.path.display();
+                    warn(&format!(
+                        "`{path}` has {CLIENTS} programs connected: others are disconnected at once"
+                    ));
+                }
+            } else if stream.set_nonblocking(true).is_ok() {
+                self.told = false;
+                self.clients.push(Client { stream, taken: 0 });
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Writes what it takes at once; whether it is still there.
+    fn takes(&mut self, bytes: &[u8]) -> bool {
+        while let Some(left @ [_, ..]) = bytes.get(self.taken..) {
+            match self.stream.write(left) {
+                Ok(taken) if taken != 0 => self.taken += taken,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+                Ok(_) => return false,
+            }
+        }
+        true
+    }
+
+    const fn has_all_of(&self, bytes: &[u8]) -> bool {
+        self.taken >= bytes.len()
+    }
+}
+
+/// Mode, path and what follows.
+fn words(plugin: &Plugin) -> Option<(&BString, &BString, &[BString])> {
+    match plugin.args.as_slice() {
+        [path, mode, rest @ ..] if path.starts_with(b"/") => Some((mode, path, rest)),
+        [mode, path, rest @ ..] => Some((mode, path, rest)),
+        _ => None,
+    }
+}
+
+/// The directory of the socket of an active plugin, if it is one.
+pub(super) fn directory(plugin: &Plugin) -> Option<PathBuf> {
+    let (_, path, _) = words(plugin)?;
+    let is_socket = plugin.active && plugin.program == Program::Socket;
+    let parent = path.to_path().ok()?.parent()?;
+    is_socket.then(|| parent.to_owned())
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // A plugin that was configured anew has its own there already.
+        if inode(&self.path).is_ok_and(|now| now == self.inode) {
+            let _gone = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn inode(path: &Path) -> io::Result<(u64, u64)> {
+    let about = fs::symlink_metadata(path)?;
+    Ok((about.dev(), about.ino()))
+}
+
+/// Removes a socket that nobody listens on any more; anything else stays.
+fn remove_left(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(about) if about.file_type().is_socket() => fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::thread;
+
+    use audit::conf::plugin::parse;
+
+    use super::super::chunk::Lines;
+    use super::*;
+
+    /// More than a socket holds, as one event.
+    fn long() -> Chunk {
+        let line = b"type=CWD msg=audit(1.000:7): y\n";
+        Chunk::new(&line.repeat((8 << 20) / line.len()), Lines::Raw, 1)
+    }
+
+    fn socket(directory: &Path) -> (Socket, PathBuf) {
+        let path = directory.join("socket");
+        let text = format!(
+            "active = yes\npath = builtin_af_unix\nargs = 0600 {}\n",
+            path.display()
+        );
+        (Socket::bind(&parse(text.as_bytes()).0).unwrap(), path)
+    }
+
+    /// Reads to the end, so many bytes between two pauses.
+    fn taken(mut client: UnixStream, bytes: usize, pause: Duration) -> usize {
+        let mut buffer = vec![0; bytes];
+        let mut taken = 0;
+        loop {
+            match client.read(&mut buffer) {
+                Ok(0) | Err(_) => return taken,
+                Ok(count) => taken += count,
+            }
+            let _now = crossbeam_channel::after(pause).recv();
+        }
+    }
+
+    #[test]
+    fn who_is_too_slow_is_let_go_and_the_others_have_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut socket, path) = socket(directory.path());
+        let connect = || UnixStream::connect(&path).unwrap();
+        let (shared, chunk) = (Shared::default(), long());
+        let (willing, slow, idle) = (connect(), connect(), connect());
+        let willing = thread::spawn(|| taken(willing, 64 << 10, Duration::ZERO));
+        // Never idle, and 20 s for all of it.
+        let slow = thread::spawn(|| taken(slow, 4 << 10, Duration::from_millis(10)));
+        socket.write(&chunk, &shared);
+        assert_eq!(socket.clients.len(), 1, "who has all of it stays");
+        assert_eq!(shared.lost().iter().sum::<u64>(), 1, "an event counts once");
+        socket.write(&chunk, &shared);
+        assert_eq!(shared.lost().iter().sum::<u64>(), 1);
+        drop(socket);
+        assert_eq!(willing.join().unwrap(), 2 * chunk.len());
+        assert!(slow.join().unwrap() < chunk.len());
+        drop(idle);
+    }
+
+    #[test]
+    fn what_is_over_waits_for_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut socket, path) = socket(directory.path());
+        let (shared, chunk) = (Shared::default(), long());
+        shared.control.end_by(Instant::now());
+        let slow = UnixStream::connect(&path).unwrap();
+        let slow = thread::spawn(|| taken(slow, 64 << 10, Duration::from_millis(5)));
+        // It would take some 0.6 s, and has the time for that while nothing is over.
+        socket.write(&chunk, &shared);
+        assert!(socket.clients.is_empty());
+        assert_eq!(shared.lost().iter().sum::<u64>(), 1);
+        assert!(slow.join().unwrap() < chunk.len());
+    }
+
+    #[test]
+    fn one_more_than_there_may_be_is_let_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut socket, path) = socket(directory.path());
+        let connect = || UnixStream::connect(&path).unwrap();
+        let _there: Vec<UnixStream> = (0..CLIENTS).map(|_| connect()).collect();
+        let one_more = connect();
+        socket.accept();
+        assert_eq!(socket.clients.len(), CLIENTS);
+        assert_eq!(taken(one_more, 1, Duration::ZERO), 0, "it is at its end");
+    }
+}
