@@ -1,17 +1,17 @@
 //! Configuration text of the audit daemon: `auditd.conf` and `plugins.d`, read as `auditd` reads them.
 //!
-//! [`line`] takes lines apart into words, as `auditd` does it for all of its files; [`auditd`] and
-//! [`plugin`] know the keys. What must be asked of the machine is asked through [`Host`], so that any text can be
+//! [`assignment`] takes lines apart into words, as `auditd` does it for all of its files; [`auditd`] and
+//! [`plugin`] know the keys. What must be asked of the machine is asked through [`ConfigHost`], so that any text can be
 //! read anywhere.
 
+pub mod assignment;
 pub mod auditd;
-pub mod line;
 pub mod plugin;
 
 use bstr::BStr;
 
 /// What only the machine knows.
-pub trait Host {
+pub trait ConfigHost {
     /// Number of a group.
     fn group(&self, name: &[u8]) -> Option<u32>;
 

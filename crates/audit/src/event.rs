@@ -3,19 +3,19 @@
 //! The model knows nothing of rings, of rules beyond the key that the winning rule carries, or of
 //! the text that [`crate::record`] makes of it.
 
-pub mod detail;
+pub mod aux_record;
 
 use smallvec::SmallVec;
 
 use crate::ids::{Arch, Auid, Dev, Serial, Syscall};
-use detail::Detail;
+use aux_record::AuxRecord;
 
 /// Wall-clock time of an event.
 ///
 /// # Units
 /// Seconds and milliseconds of `CLOCK_REALTIME_COARSE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time {
+pub struct Timestamp {
     /// Whole seconds since 1970.
     pub sec: u64,
     /// Milliseconds within the second, 0..=999.
@@ -26,7 +26,7 @@ pub struct Time {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
     /// When the call was made.
-    pub time: Time,
+    pub time: Timestamp,
     /// Shared by all records of the event.
     pub serial: Serial,
     /// ABI through which the call came.
@@ -50,20 +50,20 @@ pub struct Event<'a> {
     /// Socket address that the call gave or got, as it lies in memory.
     pub sockaddr: Option<&'a [u8]>,
     /// What the call has besides, in the order in which it happened.
-    pub details: SmallVec<[Detail<'a>; 1]>,
+    pub aux_records: SmallVec<[AuxRecord<'a>; 1]>,
     /// Working directory; present when the call named an object.
     pub cwd: Option<&'a [u8]>,
     /// Objects that the call named, in record order.
-    pub items: SmallVec<[Item<'a>; 5]>,
+    pub items: SmallVec<[PathItem<'a>; 5]>,
     /// First bytes of the task's command line, NUL-separated.
     pub proctitle: &'a [u8],
     /// Who stands behind the task; `None` when nobody asked. No record holds it.
-    pub background: Option<Background<'a>>,
+    pub task_context: Option<TaskContext<'a>>,
 }
 
 /// Who stands behind a task, as far as no record says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Background<'a> {
+pub struct TaskContext<'a> {
     /// Name of the parent.
     pub parent_comm: &'a [u8],
     /// Path of the control group in the second version's hierarchy, seen from its root.
@@ -104,12 +104,12 @@ pub struct Task<'a> {
     /// Path of the program; `None` when the task has none.
     pub exe: Option<&'a [u8]>,
     /// Security label; `None` when no security module gives one that can be read.
-    pub subj: Option<Label<'a>>,
+    pub subj: Option<SecurityLabel<'a>>,
 }
 
 /// A security label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label<'a> {
+pub struct SecurityLabel<'a> {
     /// Its name.
     pub name: &'a [u8],
     /// Mode of an AppArmor profile, where the kernel shows it.
@@ -141,7 +141,7 @@ impl<'a> Argv<'a> {
 
 /// An object that a call named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item<'a> {
+pub struct PathItem<'a> {
     /// Name as given; `None` when the call named the object by descriptor.
     pub name: Option<&'a [u8]>,
     /// How far the name can be trusted.

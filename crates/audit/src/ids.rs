@@ -63,7 +63,7 @@ impl Syscall {
 pub struct Auid(pub u32);
 
 impl Auid {
-    /// Nobody logged in: a daemon, or the kernel itself.
+    /// No one logged in: a daemon, or the kernel itself.
     pub const UNSET: Self = Self(u32::MAX);
 }
 

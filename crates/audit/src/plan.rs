@@ -13,27 +13,27 @@
 //! The commands of rule files become the one ordered list that is compiled in [`list`]; what the
 //! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
 
-pub mod address;
-mod class;
 mod compile;
 pub mod deny;
 pub mod eval;
-pub mod exclude;
+pub mod exclude_list;
 pub mod explain;
-pub mod filesystem;
-pub mod fork;
+pub mod filesystem_list;
 pub mod function;
 pub mod hook;
 pub mod inner;
+pub mod labels;
 pub mod lint;
-pub mod list;
-pub mod message;
+pub mod objects;
 pub mod perm;
 mod prepare;
-mod refuse;
-pub mod security;
-pub mod shape;
+pub mod rule_list;
+pub mod sockaddr;
+mod syscall_class;
+pub mod task_list;
+mod unsupported;
 pub mod uring;
+pub mod user_list;
 pub mod verdict;
 
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ use crate::rule::{Action, Field, Op, Rule};
 
 /// A syscall in an ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Call {
+pub struct SyscallId {
     /// The ABI.
     pub arch: Arch,
     /// The number in it.
@@ -67,24 +67,24 @@ pub struct Plan {
     /// The rules of the lists exit, task and `io_uring`, each list's in evaluation order.
     pub rules: Vec<PlannedRule>,
     /// What a new task is asked, in order; the first rule whose tests all hold gives it its mark.
-    pub forks: Vec<Slot>,
+    pub task_slots: Vec<Slot>,
     /// What every call that pays must evaluate; each has a slot that records. A call without an
     /// entry pays nothing.
-    pub calls: BTreeMap<Call, CallPlan>,
+    pub syscalls: BTreeMap<SyscallId, SyscallPlan>,
     /// What operations of `io_uring` evaluate by rules of their own, by number; [`Plan::operation`] has what
     /// comes behind.
-    pub operations: BTreeMap<u8, CallPlan>,
+    pub uring_ops: BTreeMap<u8, SyscallPlan>,
     /// Paths that `path`, `dir` and `exe` tests refer to, each once. A directory has no slash at
     /// its end, the root apart.
     pub watches: Vec<BString>,
     /// Which records are not written.
-    pub exclude: exclude::Exclude,
+    pub exclude_list: exclude_list::ExcludeList,
     /// On which file systems names are not looked at.
-    pub filesystems: filesystem::Filesystems,
+    pub filesystem_list: filesystem_list::FilesystemList,
     /// Which messages of programs are not written.
-    pub messages: message::Messages,
+    pub user_list: user_list::UserList,
     /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
-    pub unsupported: Vec<Unsupported>,
+    pub unsupported: Vec<UnsupportedRule>,
 }
 
 impl Plan {
@@ -92,8 +92,8 @@ impl Plan {
     #[must_use]
     pub fn records(&self) -> bool {
         let is_kept = |slot: &Slot| slot.action == Action::Always;
-        let mut operations = self.operations.values();
-        !self.calls.is_empty() || operations.any(|own| own.slots.iter().any(is_kept))
+        let mut operations = self.uring_ops.values();
+        !self.syscalls.is_empty() || operations.any(|own| own.slots.iter().any(is_kept))
     }
 }
 
@@ -114,21 +114,21 @@ pub struct PlannedRule {
 
 /// A rule that this version cannot honour.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsupported {
+pub struct UnsupportedRule {
     /// Index of the source file.
     pub source: usize,
     /// Line in that file.
     pub line: u32,
     /// Whether leaving it out can lose records: false for rules that tollgate needs not, such as
     /// `-a never,task`.
-    pub loses: bool,
+    pub loses_records: bool,
     /// What cannot be honoured and why.
     pub reason: String,
 }
 
 /// What one syscall must evaluate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallPlan {
+pub struct SyscallPlan {
     /// Rules that can match it, in order; the first whose tests all hold decides.
     pub slots: Vec<Slot>,
     /// Facts that the tests look at, beyond what is always at hand.
@@ -139,7 +139,7 @@ pub struct CallPlan {
 ///
 /// A slot with a `path` test, or with `inode=`, is about one object: its tests of `path`, `inode`,
 /// `obj_uid`, `obj_gid`, `devmajor` and `devminor` must all hold for the same one. In every other
-/// slot, and for every other subject, each test may be satisfied by another object.
+/// slot, and for every other operand, each test may be satisfied by another object.
 ///
 /// # Source
 /// `audit_filter_inode_name` in `kernel/auditsc.c`, Linux 6.12, which hands one name to the rules
@@ -158,7 +158,7 @@ pub struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
     /// Fact that is looked at.
-    pub subject: Subject,
+    pub operand: Operand,
     /// How it is compared.
     pub op: Op,
     /// With what: a number, unless the subject says otherwise.
@@ -167,13 +167,13 @@ pub struct Test {
 
 /// What a test looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub enum Operand {
     /// A number of the event: ids, arguments, exit, success, personality, session.
     ///
     /// `gid=` and `egid=` hold for a supplementary group too, `gid!=` and `egid!=` only when it is
     /// none of them. `obj_*`, `inode` and `dev*` hold when any object satisfies them; `filetype=`
     /// likewise, but `filetype!=` when no object is of that type. A name that led nowhere counts as
-    /// [`eval::NOWHERE`]. Tests of `exit` and `success` do
+    /// [`eval::MISSING_INODE`]. Tests of `exit` and `success` do
     /// not hold when the call never returned; `success` is 1 or 0 and only compared with `=`. Tests of
     /// `saddr_fam` do not hold when there was no socket address.
     /// Arguments, exit and inode numbers are cut to their low 32 bits; comparison is unsigned.
@@ -183,9 +183,9 @@ pub enum Subject {
     Fields(Field, Field),
     /// Whether the login uid is set, 1 or 0 (`auid` compared with unset). Only compared with `=`.
     AuidSet,
-    /// What the task list decided about the task when it was made: the value is a [`fork::Mark`]. Only
+    /// What the task list decided about the task when it was made: the value is a [`task_list::TaskState`]. Only
     /// compared with `=`.
-    Mark,
+    TaskState,
     /// Access mode with which an open asks, as perm bits: `READ`, `WRITE` or both. Compared like
     /// any number, with `&` or `=`; only open, openat, openat2. See [`perm::access_mode`].
     OpenPerm,
@@ -215,7 +215,7 @@ bitflags! {
         /// Path of the program.
         const EXE = 16;
         /// What the task list decided about the task.
-        const MARK = 32;
+        const TASK_STATE = 32;
         /// Socket address that the call was given or has given.
         const ADDRESS = 64;
     }
@@ -224,16 +224,16 @@ bitflags! {
 /// For tests: the plan of these lines for 64-bit calls.
 #[cfg(test)]
 pub(crate) fn planned(lines: &[&str]) -> Plan {
-    use crate::rule::nobody::Nobody;
+    use crate::rule::test_host::TestHost;
     use crate::rule::{Command, parse_line};
 
     let listed = (1..).zip(lines).map(|(line, text)| {
-        let (command, findings) = parse_line(text.as_bytes(), &Nobody);
+        let (command, findings) = parse_line(text.as_bytes(), &TestHost);
         let Some(Command::Add { rule, .. }) = command else {
             panic!("{text}: {findings:?}");
         };
         let source = 0;
-        list::Listed { rule, source, line }
+        rule_list::RuleEntry { rule, source, line }
     });
     Plan::compile(listed, &[Arch::X86_64])
 }

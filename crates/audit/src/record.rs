@@ -7,17 +7,17 @@
 //! ```
 //!
 //! [`encode`] writes the line from `type=` to the newline; a node name and an enrichment are the
-//! business of the sink that wants them. [`decode`] reads any such line back, [`gather`]
+//! business of the sink that wants them. [`decode`] reads any such line back, [`assemble`]
 //! puts the lines of an event together, [`quote`] is the rule
 //! for strings that a task could choose, and [`interpret`] turns numbers into what people read.
 
+pub mod assemble;
+mod aux_records;
 pub mod decode;
-mod detail;
 mod digits;
 pub mod encode;
 pub mod enrich;
 pub mod execve;
-pub mod gather;
 pub mod interpret;
 pub mod quote;
 

@@ -5,31 +5,31 @@
 //! its words, and stops where it stops. What the commands mean together is the business of
 //! [`crate::plan`].
 
-mod accept;
 pub mod auditctl;
 pub mod augenrules;
-pub mod codes;
-pub mod diag;
+pub mod diagnostic;
+pub mod diagnostic_codes;
 pub(crate) mod field;
-mod lex;
-mod name;
-#[cfg(test)]
-pub(crate) mod nobody;
-mod pair;
+mod field_pairs;
+mod kernel_check;
+mod lexer;
+mod names;
 mod parse;
 mod print;
+#[cfg(test)]
+pub(crate) mod test_host;
 
 use bstr::BString;
 
 use crate::ids::Arch;
 
-pub use accept::accept;
-pub use diag::{Diagnostic, Severity};
+pub use diagnostic::{Diagnostic, Severity};
+pub use kernel_check::accept;
 pub use parse::{parse_file, parse_line};
 pub use print::{listing, print};
 
 /// What the parser must ask the machine that the rules are for.
-pub trait Host {
+pub trait RuleHost {
     /// Number of the user called `name`.
     fn uid(&self, name: &[u8]) -> Option<u32>;
     /// Number of the group called `name`.
@@ -45,15 +45,15 @@ pub trait Host {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// audit-userspace 3.0.9.
-    Three,
+    V3,
     /// audit-userspace 4.
     #[default]
-    Four,
+    V4,
 }
 
 /// One line of a rule file that asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct RuleLine {
     /// Line number in the file, from 1.
     pub number: u32,
     /// Where the line is in the file.
@@ -74,7 +74,7 @@ pub enum Command {
         /// The rule.
         rule: Rule,
         /// Where it goes in its list.
-        place: Place,
+        insertion: Insertion,
     },
     /// `-d` or `-W`: remove the equal rule.
     Delete(Rule),
@@ -100,11 +100,11 @@ pub enum Command {
 
 /// Where a rule goes in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Insertion {
     /// At the end: `-a`.
-    Tail,
+    Append,
     /// At the front: `-A`.
-    Head,
+    Prepend,
 }
 
 /// One rule: all fields must hold for it to match.

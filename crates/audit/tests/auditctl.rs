@@ -13,14 +13,14 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use audit::ids::Arch;
-    use audit::rule::auditctl::{self, Answer, Request};
-    use audit::rule::{Command, Dialect, Host, Severity, parse_file, parse_line, print};
+    use audit::rule::auditctl::{self, Invocation, Request};
+    use audit::rule::{Command, Dialect, RuleHost, Severity, parse_file, parse_line, print};
     use bstr::{BString, ByteSlice as _};
 
     use super::perm::without_perm_syscalls;
 
     /// Both versions, by what their golden files are called.
-    const VERSIONS: [(&str, Dialect); 2] = [("3.0.9", Dialect::Three), ("4.2.1", Dialect::Four)];
+    const VERSIONS: [(&str, Dialect); 2] = [("3.0.9", Dialect::V3), ("4.2.1", Dialect::V4)];
 
     /// The command lines among the golden files.
     const CLI: &str = "golden/auditctl-cli.tsv";
@@ -29,39 +29,39 @@ mod tests {
     const PERMITTED: &[(&str, Dialect, &str)] = &[
         (
             "-a always,foo",
-            Dialect::Four,
+            Dialect::V4,
             "4.2.1 adds a rule to no list; 3.0.9 refuses it, and so do we",
         ),
         (
             "-A task,never",
-            Dialect::Three,
+            Dialect::V3,
             "the kernel forgets the flag that puts a rule in front, the shim of the golden run did not",
         ),
-        ("-A task,never", Dialect::Four, "as above"),
+        ("-A task,never", Dialect::V4, "as above"),
         (
             "stray -l",
-            Dialect::Three,
+            Dialect::V3,
             "both versions crash; we say what they say of `-l stray`",
         ),
-        ("stray -l", Dialect::Four, "as above"),
+        ("stray -l", Dialect::V4, "as above"),
         (
             "--reset-lost",
-            Dialect::Three,
+            Dialect::V3,
             "the number is the shim's; offline nothing is counted",
         ),
-        ("--reset-lost", Dialect::Four, "as above"),
+        ("--reset-lost", Dialect::V4, "as above"),
         (
             "-W /etc/passwd -p wa -k id",
-            Dialect::Three,
+            Dialect::V3,
             "the message is the shim's",
         ),
-        ("-W /etc/passwd -p wa -k id", Dialect::Four, "as above"),
+        ("-W /etc/passwd -p wa -k id", Dialect::V4, "as above"),
         (
             "-R /nonexistent",
-            Dialect::Three,
+            Dialect::V3,
             "reading files is the caller's: tested in `crates/tollgate/src/cli/auditctl`",
         ),
-        ("-R /nonexistent", Dialect::Four, "as above"),
+        ("-R /nonexistent", Dialect::V4, "as above"),
     ];
 
     /// Messages that the library of 4.2.1 means to print and does not, because it has a second copy
@@ -75,7 +75,7 @@ mod tests {
     /// The machine on which the golden results were made: Debian 12 without chrony and ntp.
     struct Debian12;
 
-    impl Host for Debian12 {
+    impl RuleHost for Debian12 {
         fn uid(&self, name: &[u8]) -> Option<u32> {
             (name == b"root").then_some(0)
         }
@@ -185,8 +185,8 @@ mod tests {
                 panic!("too few columns: {}", line.as_bstr());
             };
             let of_version = match dialect {
-                Dialect::Three => three,
-                Dialect::Four => &columns[4..],
+                Dialect::V3 => three,
+                Dialect::V4 => &columns[4..],
             };
             let [rc, said, listing] = of_version else {
                 panic!("not seven columns: {}", line.as_bstr());
@@ -202,7 +202,7 @@ mod tests {
         all
     }
 
-    fn answer(input: &[u8], dialect: Dialect) -> Answer {
+    fn answer(input: &[u8], dialect: Dialect) -> Invocation {
         let words: Vec<&[u8]> = input
             .split(|&byte| byte == b' ')
             .filter(|word| !word.is_empty())
@@ -210,7 +210,7 @@ mod tests {
         auditctl::arguments(&words, dialect, &Debian12)
     }
 
-    fn listing(answer: &Answer, dialect: Dialect) -> BString {
+    fn listing(answer: &Invocation, dialect: Dialect) -> BString {
         let rules = answer.requests.iter().filter_map(|request| match request {
             Request::Command(Command::Add { rule, .. }) => Some(print(rule, Arch::X86_64, dialect)),
             _ => None,
@@ -219,11 +219,11 @@ mod tests {
     }
 
     /// Messages as the golden files have them. What only we print in version 4 is left out.
-    fn said(answer: &Answer, dialect: Dialect) -> BString {
+    fn said(answer: &Invocation, dialect: Dialect) -> BString {
         let lost = |text: &BString| {
-            dialect == Dialect::Four && LOST_IN_4.iter().any(|lost| text.starts_with_str(lost))
+            dialect == Dialect::V4 && LOST_IN_4.iter().any(|lost| text.starts_with_str(lost))
         };
-        let said = answer.said.iter();
+        let said = answer.messages.iter();
         let kept = said.filter(|text| !lost(text)).map(|text| text.trim());
         bstr::join(" / ", kept).into()
     }
@@ -240,7 +240,7 @@ mod tests {
                 .split_str(" / ")
                 .map(<[u8]>::trim)
                 .filter(|text| {
-                    dialect == Dialect::Three
+                    dialect == Dialect::V3
                         || !LOST_IN_4.iter().any(|lost| text.starts_with_str(lost))
                 }),
         );

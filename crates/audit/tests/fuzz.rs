@@ -15,10 +15,10 @@ mod tests {
     use audit::conf;
     use audit::ids::Arch;
     use audit::plan::lint::lint;
-    use audit::plan::list::RuleList;
-    use audit::rule::auditctl::{self, GENERAL, Request};
+    use audit::plan::rule_list::RuleList;
+    use audit::rule::auditctl::{self, PARAMETER_ERROR, Request};
     use audit::rule::{
-        Command, Diagnostic, Dialect, Field, FieldTest, Host, List, Rule, Severity, Value,
+        Command, Diagnostic, Dialect, Field, FieldTest, List, Rule, RuleHost, Severity, Value,
         parse_file, print,
     };
     use bstr::{BStr, ByteSlice as _};
@@ -29,7 +29,7 @@ mod tests {
     /// A machine with one user and one directory.
     struct Machine;
 
-    impl Host for Machine {
+    impl RuleHost for Machine {
         fn uid(&self, name: &[u8]) -> Option<u32> {
             (name == b"root").then_some(0)
         }
@@ -47,7 +47,7 @@ mod tests {
         }
     }
 
-    impl conf::Host for Machine {
+    impl conf::ConfigHost for Machine {
         fn group(&self, name: &[u8]) -> Option<u32> {
             (name == b"adm").then_some(4)
         }
@@ -155,9 +155,15 @@ mod tests {
             assert!(!failed || loaded.is_none(), "line {number}");
             // The carriage return is left out here, and kept by `auditctl`.
             if let (Some(loaded), false) = (loaded, text.ends_with(b"\r")) {
-                let answer = auditctl::line(text, number, Dialect::Four, &Machine);
+                let answer = auditctl::line(text, number, Dialect::V4, &Machine);
                 let answer = answer.unwrap();
-                assert_eq!(answer.status, 0, "{:?}: {:?}", BStr::new(text), answer.said);
+                assert_eq!(
+                    answer.status,
+                    0,
+                    "{:?}: {:?}",
+                    BStr::new(text),
+                    answer.messages
+                );
                 let Some(Request::Command(last)) = answer.requests.last() else {
                     panic!("{:?} is not a command to auditctl", BStr::new(text));
                 };
@@ -174,11 +180,11 @@ mod tests {
             .split(|&byte| byte == b' ')
             .filter(|word| !word.is_empty())
             .collect();
-        for dialect in [Dialect::Three, Dialect::Four] {
+        for dialect in [Dialect::V3, Dialect::V4] {
             let answer = auditctl::arguments(&words, dialect, &Machine);
             assert!(matches!(answer.status, 0 | 1 | 255), "{answer:?}");
-            if dialect == Dialect::Four && answer.status == 255 {
-                assert_eq!(answer.said.last().unwrap(), GENERAL);
+            if dialect == Dialect::V4 && answer.status == 255 {
+                assert_eq!(answer.messages.last().unwrap(), PARAMETER_ERROR);
             }
             for request in &answer.requests {
                 let Request::Command(Command::Add { rule, .. }) = request else {
@@ -187,7 +193,7 @@ mod tests {
                 assert_eq!(answer.status, 0, "{answer:?}");
                 let text = print(rule, Arch::X86_64, dialect);
                 assert!(text.contains_str("-"), "{text}");
-                if dialect == Dialect::Four && can_be_read_again(rule) {
+                if dialect == Dialect::V4 && can_be_read_again(rule) {
                     listed_again(text.as_bstr());
                 }
             }
@@ -208,9 +214,9 @@ mod tests {
 
     fn listed_again(text: &BStr) {
         let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
-        let answer = auditctl::arguments(&words, Dialect::Four, &Machine);
+        let answer = auditctl::arguments(&words, Dialect::V4, &Machine);
         if let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() {
-            assert_eq!(print(rule, Arch::X86_64, Dialect::Four), text);
+            assert_eq!(print(rule, Arch::X86_64, Dialect::V4), text);
         }
     }
 
@@ -238,7 +244,7 @@ mod tests {
     /// Every line counts, is a comment, or is named; findings are in the text; a text without errors
     /// means the same whatever is said beside it.
     fn conf_text(bytes: &[u8]) {
-        let (lines, _) = conf::line::assignments(bytes);
+        let (lines, _) = conf::assignment::assignments(bytes);
         are_in_place(&conf::plugin::parse(bytes).1, bytes);
         let (settings, findings) = conf::auditd::parse(bytes, &Machine);
         are_in_place(&findings, bytes);

@@ -9,8 +9,8 @@ mod tests {
 
     use audit::ids::Arch;
     use audit::plan::Plan;
-    use audit::plan::list::RuleList;
-    use audit::rule::{Host, parse_file};
+    use audit::plan::rule_list::RuleList;
+    use audit::rule::{RuleHost, parse_file};
 
     /// Runs of which the fastest counts.
     const RUNS: u32 = 5;
@@ -18,7 +18,7 @@ mod tests {
     /// A machine without users.
     struct Machine;
 
-    impl Host for Machine {
+    impl RuleHost for Machine {
         fn uid(&self, _name: &[u8]) -> Option<u32> {
             None
         }

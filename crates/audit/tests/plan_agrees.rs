@@ -5,9 +5,9 @@ mod random;
 
 #[cfg(test)]
 mod tests {
-    use audit::plan::eval::other::first_operation_match;
-    use audit::plan::eval::{Observed, first_match};
-    use audit::plan::uring::OPERATIONS;
+    use audit::plan::eval::other_lists::first_operation_match;
+    use audit::plan::eval::{EventFacts, first_match};
+    use audit::plan::uring::URING_OPS;
     use audit::plan::verdict::Verdict;
     use audit::plan::{Plan, RuleId, explain, hook};
     use audit::rule::{Action, Rule};
@@ -32,7 +32,7 @@ mod tests {
                 let observed = happening.observed();
                 let mark = marked(&rules, &observed);
                 prop_assert_eq!(plan.mark(&observed), mark, "{:?}", happening);
-                let observed = Observed { mark, ..observed };
+                let observed = EventFacts { mark, ..observed };
                 let plain = first_match(&rules, &observed);
                 let winner = plain.map(|index| RuleId(index.try_into().unwrap()));
                 let records = plain.is_some_and(|index| rules[index].action == Action::Always);
@@ -50,7 +50,7 @@ mod tests {
         #[test]
         fn same_rule_wins_for_operations(
             rules in listed(),
-            done in vec((happening(), select(&OPERATIONS)), 60),
+            done in vec((happening(), select(&URING_OPS)), 60),
             with_calls: bool,
         ) {
             let plan = Plan::compile(rules, &ARCHES);
@@ -58,7 +58,7 @@ mod tests {
             for (happening, operation) in &done {
                 let observed = happening.as_operation(operation);
                 let mark = marked(&rules, &observed);
-                let observed = Observed { mark, ..observed };
+                let observed = EventFacts { mark, ..observed };
                 let plain = first_operation_match(&rules, operation, &observed, with_calls);
                 let winner = plain.map(|index| RuleId(index.try_into().unwrap()));
                 let records = plain.is_some_and(|index| rules[index].action == Action::Always);
@@ -77,7 +77,7 @@ mod tests {
         fn nothing_is_dropped_in_silence(rules in listed()) {
             let mut lines: Vec<u32> = rules.iter().map(|listed| listed.line).collect();
             let plan = Plan::compile(rules, &ARCHES);
-            let beside = [plan.exclude.rules(), plan.messages.rules(), plan.filesystems.rules()];
+            let beside = [plan.exclude_list.rules(), plan.user_list.rules(), plan.filesystem_list.rules()];
             for listed in beside.into_iter().flatten() {
                 lines.retain(|&line| line != listed.line);
             }
@@ -86,7 +86,7 @@ mod tests {
             }
             let named: Vec<u32> = plan.unsupported.iter().map(|rule| rule.line).collect();
             prop_assert_eq!(lines, named);
-            for (call, planned) in &plan.calls {
+            for (call, planned) in &plan.syscalls {
                 let last = planned.slots.last().map(|slot| slot.action);
                 prop_assert_eq!(last, Some(Action::Always), "{:?} pays for nothing", call);
             }
@@ -95,10 +95,10 @@ mod tests {
         #[test]
         fn every_plan_can_be_explained(rules in listed()) {
             let plan = Plan::compile(rules, &ARCHES);
-            let explained = explain::explain(&plan, hook::EngineKind::Tracepoint, hook::Kernel::OLD);
+            let explained = explain::explain(&plan, hook::EngineKind::Tracepoint, hook::KernelFeatures::OLD);
             prop_assert_eq!(explained.rules.len(), plan.rules.len());
-            let hooks = hook::hooks(&plan, hook::EngineKind::Fentry, hook::Kernel::OLD);
-            prop_assert_eq!(hooks.is_empty(), !plan.records() && plan.forks.is_empty());
+            let hooks = hook::hooks(&plan, hook::EngineKind::Fentry, hook::KernelFeatures::OLD);
+            prop_assert_eq!(hooks.is_empty(), !plan.records() && plan.task_slots.is_empty());
         }
     }
 }

@@ -9,7 +9,7 @@ mod events;
 mod tests {
     use std::path::Path;
 
-    use audit::event::{Argv, Event, Item, NameSource, NameType, Task};
+    use audit::event::{Argv, Event, NameSource, NameType, PathItem, Task};
     use audit::record::{MAX_LINE_BYTES, decode, encode, execve};
     use bstr::{BStr, BString, ByteSlice as _};
     use proptest::collection::vec;
@@ -141,7 +141,7 @@ mod tests {
             .iter()
             .flat_map(|arg| arg.iter().copied().chain([0]))
             .collect();
-        let names = strings.names.iter().map(|name| Item {
+        let names = strings.names.iter().map(|name| PathItem {
             name: Some(name),
             source: NameSource::User,
             inode: None,
@@ -160,10 +160,10 @@ mod tests {
                 bytes: &argv,
             }),
             cwd: Some(&strings.cwd),
-            details: [].into_iter().collect(),
+            aux_records: [].into_iter().collect(),
             items: names.collect(),
             proctitle: &strings.proctitle,
-            background: None,
+            task_context: None,
             ..base
         })
     }

@@ -222,14 +222,14 @@ mod tests {
     use std::collections::HashSet;
 
     use audit::ids::Arch;
-    use audit::rule::{Command, Host, Severity, parse_file};
+    use audit::rule::{Command, RuleHost, Severity, parse_file};
 
     use super::*;
 
     /// A machine without users.
     struct NoNames;
 
-    impl Host for NoNames {
+    impl RuleHost for NoNames {
         fn uid(&self, _name: &[u8]) -> Option<u32> {
             None
         }

@@ -95,7 +95,7 @@ impl Variant {
             mode,
             rules: rules.to_owned(),
             destination: Destination::Log,
-            affinity: CpuAffinity::AnyCpu,
+            affinity: CpuAffinity::Any,
         }
     }
 }

@@ -22,14 +22,14 @@ const WATCHED: u32 = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CpuAffinity {
     /// The first CPU.
-    FirstCpu,
+    First,
     /// The last CPU.
-    LastCpu,
+    Last,
     /// The first and the last CPU.
     FirstAndLastCpu,
     /// Any CPU.
     #[default]
-    AnyCpu,
+    Any,
 }
 
 impl CpuAffinity {
@@ -37,10 +37,10 @@ impl CpuAffinity {
     fn cpus(self) -> Option<String> {
         let last = cpus().saturating_sub(1);
         match self {
-            Self::FirstCpu => Some("0".into()),
-            Self::LastCpu => Some(last.to_string()),
+            Self::First => Some("0".into()),
+            Self::Last => Some(last.to_string()),
             Self::FirstAndLastCpu => Some(format!("0,{last}")),
-            Self::AnyCpu => None,
+            Self::Any => None,
         }
     }
 

@@ -29,7 +29,7 @@ struct {
 } tlg_filter_test SEC(".maps");
 
 /* raw_tp, v4.17: never attached; run through BPF_PROG_TEST_RUN in the calling task. */
-SEC("raw_tp/trial")
+SEC("raw_tp/filter_test")
 int filter_test_run(void *ctx)
 {
 	__u32 key = 0;

@@ -21,7 +21,7 @@
 #define WIRE_PROCTITLE_BYTES 128 /* MAX_PROCTITLE_AUDIT_LEN, kernel/auditsc.c */
 #define WIRE_NAME_BYTES	     4096 /* PATH_MAX */
 #define WIRE_OBJECTS	     2 /* maximum objects in a syscall's arguments */
-#define WIRE_ITEMS	     8 /* maximum PATH items that hooks inside the kernel record per syscall */
+#define WIRE_ITEMS	     8 /* maximum PATH items of hooks per syscall */
 #define WIRE_AUX_RECORDS     8 /* maximum auxiliary records per syscall */
 #define WIRE_AUX_WORDS	     15 /* words of an auxiliary record */
 #define WIRE_SYSCALLS	     1024 /* syscall numbers per ABI */
@@ -32,10 +32,9 @@
 #define WIRE_NO_SYSCALL	     0xffffffffu
 #define WIRE_NO_BLOOM_BIT    0xffffffffu
 #define WIRE_RECORD	     0x80000000u /* flag in the value of a deciding test: record the event */
-#define WIRE_RULE_BITS \
-	16 /* low bits of that value: the rule; above them, below the flags: the epoch of its plan */
-#define WIRE_DENY   0x40000000u /* flag: deny the syscall if it cannot be recorded */
-#define WIRE_EPOCHS 16384 /* epochs wrap to 0 here; a power of two */
+#define WIRE_RULE_BITS	     16 /* low bits of that value: the rule; above them the epoch */
+#define WIRE_DENY	     0x40000000u /* flag: deny the syscall if it cannot be recorded */
+#define WIRE_EPOCHS	     16384 /* epochs wrap to 0 here; a power of two */
 
 /* ABIs, in the order of the syscall table. */
 enum wire_abi {
@@ -158,8 +157,8 @@ enum wire_address {
 #define WIRE_ADDRESS_OUTPUT 128 /* flag: an output of the syscall */
 
 /*
- * What one syscall evaluates. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST + io_uring
- * operation. The table has two halves, one for each plan; see lib/plan.bpf.h.
+ * Rules and facts of one syscall. Index: abi * WIRE_SYSCALLS + number, or WIRE_URING_FIRST +
+ * io_uring operation. The table has two halves, one for each plan; see lib/plan.bpf.h.
  */
 struct wire_syscall {
 	__u32 tests; /* index of its first test; WIRE_NO_SYSCALL if no rule names it */
@@ -239,17 +238,15 @@ struct wire_enter_state {
 };
 _Static_assert(sizeof(struct wire_enter_state) == 48, "wire_enter_state layout");
 
-#define WIRE_EVENT_RETURNED 1 /* exit and success are meaningful */
-#define WIRE_EVENT_SCRIPT \
-	2 /* the executed file is a script; the inode is that of the interpreter */
+#define WIRE_EVENT_RETURNED    1 /* exit and success are meaningful */
+#define WIRE_EVENT_SCRIPT      2 /* the executed file is a script, the inode its interpreter */
 #define WIRE_EVENT_EXE	       4 /* the task has an executable; without this flag exe is (null) */
 #define WIRE_EVENT_EXE_DELETED 8
 #define WIRE_EVENT_CWD_DELETED 16
 #define WIRE_EVENT_STARTED     32 /* the syscall executed a program: argv follows */
 #define WIRE_EVENT_CWD	       64
 #define WIRE_EVENT_URING       128 /* io_uring operation: args are 0 */
-#define WIRE_EVENT_STAMPED \
-	256 /* belongs to a kernel record: the auxiliary record has its type and text */
+#define WIRE_EVENT_STAMPED     256 /* of a kernel record, whose type and text are in wire_aux */
 
 /*
  * One audited syscall. After it follow, without gaps: `objects` times a wire_object, its name and
@@ -300,14 +297,13 @@ struct wire_event {
 };
 _Static_assert(sizeof(struct wire_event) == 184, "wire_event layout");
 
-#define WIRE_OBJECT_INODE   1 /* `inode` is valid */
-#define WIRE_OBJECT_PARENT  2 /* `parent` is valid */
-#define WIRE_OBJECT_CREATED 4 /* the syscall created it */
-#define WIRE_OBJECT_NAMED   8 /* a name follows */
-#define WIRE_OBJECT_KERNEL  16 /* the name is the kernel's copy, out of reach of user space */
-#define WIRE_OBJECT_WALKED \
-	32 /* the name is the path of the object: components, leaf first, each NUL-terminated */
-#define WIRE_OBJECT_FS_EXCLUDED 64 /* on a file system that the filesystem list excludes */
+#define WIRE_OBJECT_INODE	1 /* `inode` is valid */
+#define WIRE_OBJECT_PARENT	2 /* `parent` is valid */
+#define WIRE_OBJECT_CREATED	4 /* the syscall created it */
+#define WIRE_OBJECT_NAMED	8 /* a name follows */
+#define WIRE_OBJECT_KERNEL	16 /* the name is the kernel's own copy */
+#define WIRE_OBJECT_WALKED	32 /* the name is the object's path: components, leaf first */
+#define WIRE_OBJECT_FS_EXCLUDED 64 /* on a file system that is excluded */
 #define WIRE_OBJECT_REMOVED	128 /* its path no longer exists */
 
 struct wire_inode {
@@ -329,12 +325,12 @@ struct wire_object {
 	__u8 flags; /* WIRE_OBJECT_* */
 	__u8 effect; /* from wire_shape, or enum wire_nametype */
 	__u8 lookup; /* from wire_shape, or WIRE_LOOKUP_HOOKED */
-	__u8 named_by; /* 1 + index of the object whose name this one has, or 0 */
-	__u16 path_len; /* bytes, in components, leaf first; 0 when the path is not known */
+	__u8 named_by; /* 1 + index of the object that has the name of this one, or 0 */
+	__u16 path_len; /* bytes of the path as components, leaf first; 0 if unknown */
 };
 _Static_assert(sizeof(struct wire_object) == 72, "wire_object layout");
 
-/* Kind of a detail: the number of its record, include/uapi/linux/audit.h. */
+/* Type of an auxiliary record: its number in include/uapi/linux/audit.h. */
 enum wire_aux_kind {
 	WIRE_AUX_IPC = 1303, /* uid, gid, mode, whether more follows; qbytes, uid, gid, mode */
 	WIRE_AUX_SOCKETCALL = 1304, /* number of arguments, arguments */

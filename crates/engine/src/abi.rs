@@ -1,12 +1,12 @@
-//! What crosses between the kernel side and user space: mirrors of `bpf/wire.h`.
+//! The interface to the BPF programs: the structs and constants of `bpf/wire.h` in Rust.
 //!
-//! Only shapes and constants live here; what they mean is said in `wire.h`. A layout test compares
-//! every offset with the BTF of the built object.
+//! `wire.h` documents each of them. A layout test compares sizes and offsets with the BTF of the built
+//! object, and two others compare the constants with the text of `wire.h`.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const VERSION: u16 = 3;
-/// The version before, whose events have the same bytes: only names changed.
+/// The previous version. Its events have the same layout; only names changed.
 pub(crate) const PREVIOUS_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
@@ -18,7 +18,7 @@ pub(crate) const RECORD: u32 = 0x8000_0000;
 pub(crate) const DENY: u32 = 0x4000_0000;
 pub(crate) const RULE_BITS: u32 = 16;
 pub(crate) const EPOCHS: u16 = 16384;
-/// `NO_EPOCH` of `bpf/lib/plan.bpf.h`.
+/// No previous plan: `NO_EPOCH` of `bpf/lib/plan.bpf.h`.
 pub(crate) const NO_EPOCH: u32 = u32::MAX;
 pub(crate) const PROCTITLE_BYTES: usize = 128;
 pub(crate) const OBJECTS: usize = 2;
@@ -175,7 +175,6 @@ pub(crate) struct WireSyscall {
     pub(crate) watch_perm: u8,
     pub(crate) epoch: u16,
     pub(crate) aux_source: u8,
-    /// Where its socket address is; 0 when it has none.
     pub(crate) address: u8,
     pub(crate) _pad: [u8; 6],
     pub(crate) objects: [WireShape; OBJECTS],
@@ -289,8 +288,8 @@ pub(crate) struct WireObject {
     pub(crate) path_len: u16,
 }
 
-/// Index of a member of a struct as 32-bit words: how tests address facts. 64-bit members give their
-/// low word, which is what the kernel compares.
+/// Index of a struct member in 32-bit words, as tests address facts. A 64-bit member gives its low word,
+/// which is what the kernel's audit compares.
 macro_rules! word {
     ($ty:ident.$($member:ident).+) => {
         u16::try_from(core::mem::offset_of!($ty, $($member).+) / 4)
@@ -301,13 +300,13 @@ pub(crate) use word;
 
 #[cfg(test)]
 mod tests {
-    use audit::plan::filesystem::Filesystems;
+    use audit::plan::filesystem_list::FilesystemList;
     use libbpf_rs::btf::types::{MemberAttr, Struct};
     use libbpf_rs::btf::{Btf, HasSize as _};
 
     use super::*;
 
-    /// Shape of one mirrored struct: name in `wire.h`, size, members with their offsets.
+    /// Layout of one struct: name in `wire.h`, size, members with their offsets.
     type Layout = (&'static str, usize, Vec<(&'static str, usize)>);
 
     macro_rules! layout {
@@ -473,7 +472,7 @@ mod tests {
             ("WIRE_OBJECT_KERNEL", u64::from(OBJECT_KERNEL)),
             ("WIRE_OBJECT_FS_EXCLUDED", u64::from(OBJECT_FS_EXCLUDED)),
             ("WIRE_OBJECT_REMOVED", u64::from(OBJECT_REMOVED)),
-            ("WIRE_FILESYSTEMS", Filesystems::MOST as u64),
+            ("WIRE_FILESYSTEMS", FilesystemList::MOST as u64),
             ("WIRE_FACT_CREDS", u64::from(FACT_CREDS)),
             ("WIRE_FACT_TASK", u64::from(FACT_TASK)),
             ("WIRE_FACT_OBJECTS", u64::from(FACT_OBJECTS)),

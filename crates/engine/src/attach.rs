@@ -17,67 +17,67 @@ use audit::plan::hook::Hook;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::error::EngineError;
-use crate::handover::pins::{COPY, LINK, Pins};
-use crate::hooks::attach_point::{Place, Spot};
-use crate::stats::{self, Runs};
+use crate::handover::pins::{COPY, LINK, PinDirectory};
+use crate::hooks::attach_point::{AttachPoint, AttachTarget};
+use crate::stats::{self, ProgramRuns};
 use crate::sys::descriptor::{from_libbpf, owned};
 
 /// What holds a program in its place; dropping it takes it away, unless it is pinned.
-pub(crate) struct Held {
+pub(crate) struct AttachedLink {
     pub(crate) link: OwnedFd,
     /// The tracepoint: the link keeps it, and `bpftool perf` finds it by this.
     #[expect(dead_code, reason = "kept for others to look at")]
     event: Option<OwnedFd>,
     /// Where it is a copy of a stub.
-    pub(crate) copy: Option<Copied>,
+    pub(crate) copy: Option<StubCopy>,
 }
 
 /// A copy of a stub.
-pub(crate) struct Copied {
+pub(crate) struct StubCopy {
     /// The kernel counts on it what it skips.
     pub(crate) program: OwnedFd,
     /// What it is for.
     pub(crate) hook: String,
 }
 
-impl Held {
+impl AttachedLink {
     /// How often the kernel did not run a copy because another run of it was under way on that CPU.
-    pub(crate) fn skipped(&self) -> u64 {
+    pub(crate) fn recursion_misses(&self) -> u64 {
         // Others are counted with the program.
         let copy = self.copy.as_ref();
-        copy.map_or(0, |copy| stats::skipped(&copy.program))
+        copy.map_or(0, |copy| stats::recursion_misses(&copy.program))
     }
 
     /// What the kernel has counted of a copy.
-    pub(crate) fn runs(&self) -> Option<Runs> {
+    pub(crate) fn runs(&self) -> Option<ProgramRuns> {
         let copy = self.copy.as_ref()?;
         stats::runs(&copy.hook, &copy.program)
     }
 
-    /// Gives it the names of its spot.
+    /// Gives it the names of its attach point.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn pin(&self, pins: &Pins, spot: Spot) -> io::Result<()> {
+    pub(crate) fn pin(&self, pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<()> {
         if let Some(copy) = &self.copy {
-            pins.keep(&format!("{COPY}{spot}"), &copy.program)?;
+            pins.pin(&format!("{COPY}{attach_point}"), &copy.program)?;
         }
-        pins.keep(&format!("{LINK}{spot}"), &self.link)
+        pins.pin(&format!("{LINK}{attach_point}"), &self.link)
     }
 
-    /// What has the names of a spot.
+    /// What has the names of an attach point.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn find(pins: &Pins, spot: Spot) -> io::Result<Self> {
-        let copy = match spot.place {
-            Place::Function(..) => Some(Copied {
-                program: pins.find(&format!("{COPY}{spot}"))?,
-                hook: spot.to_string(),
+    pub(crate) fn find(pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<Self> {
+        let copy = match attach_point.target {
+            AttachTarget::Function(..) => Some(StubCopy {
+                program: pins.get(&format!("{COPY}{attach_point}"))?,
+                hook: attach_point.to_string(),
             }),
             _ => None,
         };
-        let link = pins.find(&format!("{LINK}{spot}"))?;
+        let link = pins.get(&format!("{LINK}{attach_point}"))?;
         Ok(Self {
             link,
             event: None,
@@ -85,46 +85,46 @@ impl Held {
         })
     }
 
-    /// Takes the names of a spot away.
+    /// Takes the names of an attach point away.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn unpin(pins: &Pins, spot: Spot) -> io::Result<()> {
-        pins.remove(&format!("{LINK}{spot}"))?;
-        pins.remove(&format!("{COPY}{spot}"))
+    pub(crate) fn unpin(pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<()> {
+        pins.remove(&format!("{LINK}{attach_point}"))?;
+        pins.remove(&format!("{COPY}{attach_point}"))
     }
 }
 
 /// Programs in their places.
-pub(crate) type Links = BTreeMap<Spot, Held>;
+pub(crate) type Links = BTreeMap<AttachPoint, AttachedLink>;
 
 /// How often the kernel skipped copies of stubs.
-pub(crate) fn skipped(links: &Links) -> u64 {
-    links.values().map(Held::skipped).sum()
+pub(crate) fn recursion_misses(links: &Links) -> u64 {
+    links.values().map(AttachedLink::recursion_misses).sum()
 }
 
 /// Puts a program in its place; the hook is for messages.
 pub(crate) fn attach(
     program: &ProgramMut<'_>,
-    spot: Spot,
+    attach_point: AttachPoint,
     hook: Hook,
-) -> Result<Held, EngineError> {
-    let held = match spot.place {
-        Place::Own => place(program, None),
-        Place::Raw(name) => place(program, Some(name)),
-        Place::Event(id) => {
-            let event = open_event(id).map_err(|source| EngineError::Event {
+) -> Result<AttachedLink, EngineError> {
+    let held = match attach_point.target {
+        AttachTarget::Declared => attach_raw_tracepoint(program, None),
+        AttachTarget::RawTracepoint(name) => attach_raw_tracepoint(program, Some(name)),
+        AttachTarget::Tracepoint(id) => {
+            let event = open_tracepoint(id).map_err(|source| EngineError::Event {
                 hook: hook.to_string(),
                 source,
             })?;
-            link_event(program, event)
+            attach_perf_event(program, event)
         }
-        Place::Function(function, side) => {
-            stub_copy::attach(program, function, side).map(|placed| Held {
-                link: placed.link,
+        AttachTarget::Function(function, side) => {
+            stub_copy::attach(program, function, side).map(|copy| AttachedLink {
+                link: copy.link,
                 event: None,
-                copy: Some(Copied {
-                    program: placed.program,
+                copy: Some(StubCopy {
+                    program: copy.program,
                     hook: hook.to_string(),
                 }),
             })
@@ -138,14 +138,17 @@ pub(crate) fn attach(
 }
 
 /// Puts a program on a raw tracepoint, or where it was loaded for.
-pub(crate) fn place(program: &ProgramMut<'_>, tracepoint: Option<&str>) -> io::Result<Held> {
+pub(crate) fn attach_raw_tracepoint(
+    program: &ProgramMut<'_>,
+    tracepoint: Option<&str>,
+) -> io::Result<AttachedLink> {
     let name = tracepoint.map(CString::new).transpose();
     let name = name.map_err(io::Error::other)?;
     let name: *const c_char = name.as_ref().map_or(ptr::null(), |name| name.as_ptr());
     // SAFETY: the name is null, which means where the program was loaded for, or a string that outlives
     // the call.
     let link = unsafe { libbpf_sys::bpf_raw_tracepoint_open(name, program.as_fd().as_raw_fd()) };
-    Ok(Held {
+    Ok(AttachedLink {
         link: from_libbpf(link)?,
         event: None,
         copy: None,
@@ -153,7 +156,7 @@ pub(crate) fn place(program: &ProgramMut<'_>, tracepoint: Option<&str>) -> io::R
 }
 
 /// Puts a program on a perf event, which the link keeps.
-fn link_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<Held> {
+fn attach_perf_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<AttachedLink> {
     // SAFETY: only numbers are passed; a null pointer means no options.
     let link = unsafe {
         libbpf_sys::bpf_link_create(
@@ -163,7 +166,7 @@ fn link_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<Held> {
             ptr::null(),
         )
     };
-    Ok(Held {
+    Ok(AttachedLink {
         link: from_libbpf(link)?,
         event: Some(event),
         copy: None,
@@ -172,7 +175,7 @@ fn link_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<Held> {
 
 /// Opens a tracepoint as a perf event. The CPU says where samples would be taken; a BPF program runs on
 /// all of them.
-fn open_event(id: u64) -> io::Result<OwnedFd> {
+fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
     let mut attr = libbpf_sys::perf_event_attr {
         type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
         size: u32::try_from(size_of::<libbpf_sys::perf_event_attr>()).map_err(io::Error::other)?,

@@ -9,11 +9,11 @@ pub(crate) mod watches;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use audit::ids::{Arch, Syscall};
-use audit::plan::filesystem::LeftOut;
-use audit::plan::fork::{self, Mark};
-use audit::plan::hook::{self, Hook, Sides};
-use audit::plan::inner::{self, Inner};
-use audit::plan::{Call, CallPlan, Facts, Plan, Slot, Subject, Test};
+use audit::plan::filesystem_list::FstypeCondition;
+use audit::plan::hook::{self, Hook, HookSelection};
+use audit::plan::inner::{self, InternalHook};
+use audit::plan::task_list::{self, TaskState};
+use audit::plan::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 use audit::rule::{Action, Field, Op};
 use audit::table;
 
@@ -21,27 +21,27 @@ use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
 
 /// What the kernel side must be given and attached to.
 #[derive(Debug)]
-pub(crate) struct Lowered {
+pub(crate) struct CompiledPlan {
     /// All tests of all calls, each call's in a row.
     pub(crate) tests: Vec<WireTest>,
     /// The tests of the task list; indexes count from the first of them.
     pub(crate) forks: Vec<WireTest>,
     /// Where the tests of some rules are.
-    programs: HashMap<Vec<WireTest>, u32>,
+    shared_tests: HashMap<Vec<WireTest>, u32>,
     /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
     pub(crate) calls: BTreeMap<u32, WireSyscall>,
-    /// Numbers that the raw `sys_enter` is for.
-    pub(crate) raw_enter: Numbers,
-    /// Numbers that the raw `sys_exit` is for.
-    pub(crate) raw_exit: Numbers,
+    /// Syscall bitmap that the raw `sys_enter` is for.
+    pub(crate) raw_enter: SyscallBitmap,
+    /// Syscall bitmap that the raw `sys_exit` is for.
+    pub(crate) raw_exit: SyscallBitmap,
     /// On which file systems names are not looked at.
-    pub(crate) filesystems: Vec<LeftOut>,
+    pub(crate) filesystems: Vec<FstypeCondition>,
     /// What to attach to.
     pub(crate) hooks: BTreeSet<Hook>,
     /// Whether operations of `io_uring` evaluate rules.
     pub(crate) uring: bool,
     /// Whether rules may match an `openat`, or an `open`, that only reads.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadOnlyOpens,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
     pub(crate) open_gate: u32,
     /// Whether what an open has found and may not have is seen.
@@ -50,10 +50,10 @@ pub(crate) struct Lowered {
     pub(crate) denies: bool,
 }
 
-/// Numbers of both ABIs, one bit each.
-pub(crate) type Numbers = [[u64; 16]; abi::ABIS];
+/// Syscall bitmap of both ABIs, one bit each.
+pub(crate) type SyscallBitmap = [[u64; 16]; abi::ABIS];
 
-fn set(numbers: &mut Numbers, abi: u32, number: u32) {
+fn set(numbers: &mut SyscallBitmap, abi: u32, number: u32) {
     let words = usize::try_from(abi)
         .ok()
         .and_then(|abi| numbers.get_mut(abi));
@@ -68,29 +68,29 @@ fn set(numbers: &mut Numbers, abi: u32, number: u32) {
 
 /// Opens that only read and may matter. Of the ABI whose registers the stubs read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
+pub(crate) struct ReadOnlyOpens {
     pub(crate) openat: bool,
     pub(crate) open: bool,
 }
 
 /// Lowers a plan. Indexes of tests count from the first test of the plan.
-pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
-    let mut lowered = Lowered {
+pub(crate) fn compile(plan: &Plan, sides: HookSelection) -> CompiledPlan {
+    let mut compiled = CompiledPlan {
         tests: Vec::new(),
         forks: forks(plan),
-        filesystems: plan.filesystems.conditions().collect(),
-        programs: HashMap::new(),
+        filesystems: plan.filesystem_list.conditions().collect(),
+        shared_tests: HashMap::new(),
         calls: BTreeMap::new(),
-        raw_enter: Numbers::default(),
-        raw_exit: Numbers::default(),
-        hooks: fork::hook(plan).into_iter().collect(),
+        raw_enter: SyscallBitmap::default(),
+        raw_exit: SyscallBitmap::default(),
+        hooks: task_list::hook(plan).into_iter().collect(),
         uring: false,
-        reads: Reads::default(),
+        reads: ReadOnlyOpens::default(),
         open_gate: O_ACCMODE,
         refusals: sides.refusals,
         denies: plan.denying() != 0,
     };
-    for (call, rules) in &plan.calls {
+    for (call, rules) in &plan.syscalls {
         let abi = if call.arch == Arch::I386 {
             abi::B32
         } else {
@@ -103,44 +103,44 @@ pub(crate) fn lower(plan: &Plan, sides: Sides) -> Lowered {
         let mut hooks = sides.hooks(*call);
         hooks.extend(sides.denials(plan, *call, rules));
         if hooks.contains(&Hook::RawEnter) {
-            set(&mut lowered.raw_enter, abi, number);
+            set(&mut compiled.raw_enter, abi, number);
         }
         if hooks.contains(&Hook::RawExit) {
-            set(&mut lowered.raw_exit, abi, number);
+            set(&mut compiled.raw_exit, abi, number);
         }
-        lowered.hooks.extend(hooks);
-        let wire = lowered.seen_call(*call, rules, sides, plan);
+        compiled.hooks.extend(hooks);
+        let wire = compiled.compile_syscall(*call, rules, sides, plan);
         let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_to_write(&wire);
         match hook::tracepoint_name(*call) {
-            Some("openat") => lowered.reads.openat = reads,
-            Some("open") => lowered.reads.open = reads,
+            Some("openat") => compiled.reads.openat = reads,
+            Some("open") => compiled.reads.open = reads,
             _ => {}
         }
-        lowered.calls.insert(abi * abi::SYSCALLS + number, wire);
+        compiled.calls.insert(abi * abi::SYSCALLS + number, wire);
     }
     for (operation, rules) in sides.operations(plan) {
-        lowered.uring = true;
-        lowered.hooks.extend(sides.operation_hooks(operation));
+        compiled.uring = true;
+        compiled.hooks.extend(sides.operation_hooks(operation));
         let denials = sides.denials(plan, operation.call(), &rules);
-        lowered.hooks.extend(denials);
-        let wire = lowered.seen_call(operation.call(), &rules, sides, plan);
+        compiled.hooks.extend(denials);
+        let wire = compiled.compile_syscall(operation.call(), &rules, sides, plan);
         let index = abi::URING_FIRST + u32::from(operation.op);
-        lowered.calls.insert(index, wire);
+        compiled.calls.insert(index, wire);
     }
-    denial::mark(&mut lowered.tests, plan);
-    lowered
+    denial::mark_tests(&mut compiled.tests, plan);
+    compiled
 }
 
-impl Lowered {
+impl CompiledPlan {
     /// A call, or what an operation does in place of it, with what hooks see of it.
-    fn seen_call(
+    fn compile_syscall(
         &mut self,
-        call: Call,
-        rules: &CallPlan,
-        sides: Sides,
+        call: SyscallId,
+        rules: &SyscallPlan,
+        sides: HookSelection,
         plan: &Plan,
     ) -> WireSyscall {
-        let mut wire = self.call(call, rules, sides.remembers(call));
+        let mut wire = self.wire_syscall(call, rules, sides.remembers(call));
         if plan.denies(rules) {
             wire.facts |= abi::FACT_DENY;
         }
@@ -153,19 +153,27 @@ impl Lowered {
                 wire.facts |= abi::FACT_HOOKED_NAMES;
             }
             let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
-            if !opens_to_write(&wire) && !creates && inner::of(call).contains(&Inner::OpenFilp) {
+            if !opens_to_write(&wire)
+                && !creates
+                && inner::of(call).contains(&InternalHook::OpenFilp)
+            {
                 self.open_gate = 0;
             }
         }
         wire
     }
 
-    fn call(&mut self, call: Call, rules: &CallPlan, remembers: bool) -> WireSyscall {
+    fn wire_syscall(
+        &mut self,
+        call: SyscallId,
+        rules: &SyscallPlan,
+        remembers: bool,
+    ) -> WireSyscall {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         let watched = rules.slots.iter().any(needs_watch);
-        let tests = self.program(rules.slots.iter());
+        let tests = self.append_tests(rules.slots.iter());
         let tests_unwatched = if watched {
-            self.program(rules.slots.iter().filter(|slot| !needs_watch(slot)))
+            self.append_tests(rules.slots.iter().filter(|slot| !needs_watch(slot)))
         } else {
             tests
         };
@@ -181,7 +189,7 @@ impl Lowered {
             (Facts::GROUPS, 0), // searched where they lie, when a test asks
             (Facts::TASK, abi::FACT_TASK),
             (Facts::EXE, abi::FACT_EXE),
-            (Facts::MARK, abi::FACT_TASK_MARK | abi::FACT_TASK),
+            (Facts::TASK_STATE, abi::FACT_TASK_MARK | abi::FACT_TASK),
             (Facts::ADDRESS, abi::FACT_SADDR),
         ] {
             if rules.facts.contains(ours) {
@@ -191,7 +199,7 @@ impl Lowered {
         if rules
             .slots
             .iter()
-            .any(|slot| slot.tests.iter().any(looks_at_inode))
+            .any(|slot| slot.tests.iter().any(tests_inode))
         {
             facts |= abi::FACT_OBJECTS;
         }
@@ -215,18 +223,18 @@ impl Lowered {
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
             aux_source: detail(call.arch, name),
-            address: socket_address::place(call),
+            address: socket_address::location(call),
             _pad: [0; 6],
-            objects: objects::of(call),
+            objects: objects::wire_shapes(call),
         }
     }
 
     /// Appends the tests of some rules; returns the index of the first. Calls with the same rules share
     /// their tests.
-    fn program<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
+    fn append_tests<'a>(&mut self, slots: impl Iterator<Item = &'a Slot>) -> u32 {
         let first = u32::try_from(self.tests.len()).unwrap_or(u32::MAX);
         let tests = tests(slots);
-        if let Some(&same) = self.programs.get(&tests) {
+        if let Some(&same) = self.shared_tests.get(&tests) {
             return same;
         }
         let moved = |mut test: WireTest| {
@@ -237,21 +245,21 @@ impl Lowered {
             test
         };
         self.tests.extend(tests.iter().copied().map(moved));
-        self.programs.insert(tests, first);
+        self.shared_tests.insert(tests, first);
         first
     }
 }
 
 /// Tests of the task list: whoever decides gives the mark of its rule.
 fn forks(plan: &Plan) -> Vec<WireTest> {
-    if plan.forks.is_empty() {
+    if plan.task_slots.is_empty() {
         return Vec::new();
     }
-    let mut all = tests(plan.forks.iter());
+    let mut all = tests(plan.task_slots.iter());
     let decide = all.iter_mut().filter(|test| test.kind == abi::TEST_DECIDE);
-    for (test, fork) in decide.zip(&plan.forks) {
+    for (test, fork) in decide.zip(&plan.task_slots) {
         if let Some(planned) = plan.rules.get(usize::from(fork.rule.0)) {
-            test.value = Mark::of(&planned.rule).0;
+            test.value = TaskState::of(&planned.rule).0;
         }
     }
     all
@@ -272,8 +280,8 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
             });
         }
         for test in same.into_iter().chain(others) {
-            if test.subject == Subject::Field(Field::SaddrFam) {
-                all.push(socket_address::is_there());
+            if test.operand == Operand::Field(Field::SaddrFam) {
+                all.push(socket_address::presence_test());
             }
             all.push(wire_test(test));
         }
@@ -302,13 +310,13 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
 fn needs_watch(slot: &Slot) -> bool {
     slot.tests
         .iter()
-        .any(|test| matches!(test.subject, Subject::Path | Subject::Dir))
+        .any(|test| matches!(test.operand, Operand::Path | Operand::Dir))
 }
 
-fn looks_at_inode(test: &Test) -> bool {
-    match test.subject {
-        Subject::Field(field) => is_object(field),
-        Subject::Fields(left, right) => is_object(left) || is_object(right),
+fn tests_inode(test: &Test) -> bool {
+    match test.operand {
+        Operand::Field(field) => is_object(field),
+        Operand::Fields(left, right) => is_object(left) || is_object(right),
         _ => false,
     }
 }
@@ -357,7 +365,7 @@ fn watch_perm(slots: &[Slot]) -> u8 {
         .map(|slot| {
             slot.tests
                 .iter()
-                .find(|test| test.subject == Subject::OpenPerm)
+                .find(|test| test.operand == Operand::OpenPerm)
                 .map_or(0xff, |test| match test.op {
                     Op::BitMask | Op::Equal => u8::try_from(test.value & 0xf).unwrap_or(0xff),
                     _ => 0xff,
@@ -368,12 +376,12 @@ fn watch_perm(slots: &[Slot]) -> u8 {
 
 /// The tests of a slot that must hold for one and the same object, where there are several, and the others.
 fn same_object(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
-    let of_object = |test: &&Test| match test.subject {
-        Subject::Path => true,
-        Subject::Field(field) => is_object(field) && field != Field::FileType,
+    let of_object = |test: &&Test| match test.operand {
+        Operand::Path => true,
+        Operand::Field(field) => is_object(field) && field != Field::FileType,
         _ => false,
     };
-    if slot.is_about_one_object() && slot.tests.iter().filter(of_object).count() > 1 {
+    if slot.tests_one_object() && slot.tests.iter().filter(of_object).count() > 1 {
         slot.tests.iter().partition(of_object)
     } else {
         (Vec::new(), slot.tests.iter().collect())
@@ -391,38 +399,38 @@ fn wire_test(test: &Test) -> WireTest {
         kind,
         _pad: 0,
     };
-    match test.subject {
-        Subject::Field(field @ (Field::Gid | Field::Egid)) => {
+    match test.operand {
+        Operand::Field(field @ (Field::Gid | Field::Egid)) => {
             wire(abi::TEST_GROUP, event_word(field), test.value)
         }
-        Subject::Field(Field::FileType) => wire(abi::TEST_TYPE, 0, test.value),
-        Subject::Field(Field::DevMajor) => wire(abi::TEST_MAJOR, 0, test.value),
-        Subject::Field(Field::DevMinor) => wire(abi::TEST_MINOR, 0, test.value),
-        Subject::Field(field) if is_object(field) => {
+        Operand::Field(Field::FileType) => wire(abi::TEST_TYPE, 0, test.value),
+        Operand::Field(Field::DevMajor) => wire(abi::TEST_MAJOR, 0, test.value),
+        Operand::Field(Field::DevMinor) => wire(abi::TEST_MINOR, 0, test.value),
+        Operand::Field(field) if is_object(field) => {
             wire(abi::TEST_OBJECT, object_word(field), test.value)
         }
-        Subject::Field(field) => wire(abi::TEST_WORD, event_word(field), test.value),
-        Subject::Fields(left, right) if is_object(right) => wire(
+        Operand::Field(field) => wire(abi::TEST_WORD, event_word(field), test.value),
+        Operand::Fields(left, right) if is_object(right) => wire(
             abi::TEST_OBJECTS,
             object_word(right),
             u32::from(event_word(left)),
         ),
-        Subject::Fields(left, right) if is_object(left) => wire(
+        Operand::Fields(left, right) if is_object(left) => wire(
             abi::TEST_OBJECTS,
             object_word(left),
             u32::from(event_word(right)),
         ),
-        Subject::Fields(left, right) => wire(
+        Operand::Fields(left, right) => wire(
             abi::TEST_WORDS,
             event_word(left),
             u32::from(event_word(right)),
         ),
-        Subject::AuidSet => wire(abi::TEST_WORD, word!(WireEvent.auid_set), test.value),
-        Subject::Mark => wire(abi::TEST_WORD, word!(WireEvent.rule), test.value),
-        Subject::OpenPerm => wire(abi::TEST_WORD, word!(WireEvent.open_perm), test.value),
-        Subject::Path => wire(abi::TEST_PATH, 0, test.value),
-        Subject::Dir => wire(abi::TEST_DIR, 0, test.value),
-        Subject::Exe => wire(abi::TEST_EXE, 0, test.value),
+        Operand::AuidSet => wire(abi::TEST_WORD, word!(WireEvent.auid_set), test.value),
+        Operand::TaskState => wire(abi::TEST_WORD, word!(WireEvent.rule), test.value),
+        Operand::OpenPerm => wire(abi::TEST_WORD, word!(WireEvent.open_perm), test.value),
+        Operand::Path => wire(abi::TEST_PATH, 0, test.value),
+        Operand::Dir => wire(abi::TEST_DIR, 0, test.value),
+        Operand::Exe => wire(abi::TEST_EXE, 0, test.value),
     }
 }
 

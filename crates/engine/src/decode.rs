@@ -4,9 +4,9 @@ mod aux_records;
 pub(crate) mod path_items;
 pub(crate) mod rule_keys;
 
-use audit::event::{Argv, Background, Event, Task, Time, reported_exit};
+use audit::event::{Argv, Event, Task, TaskContext, Timestamp, reported_exit};
 use audit::ids::{Arch, Auid, Serial, Syscall};
-use audit::plan::uring::Operation;
+use audit::plan::uring::UringOp;
 use audit::record::decode;
 use smallvec::SmallVec;
 use zerocopy::{FromBytes as _, IntoBytes as _};
@@ -14,8 +14,8 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 use crate::abi::{self, WireAux, WireEvent, WireObject};
 use crate::epoch::Epoch;
 
-use path_items::{Call, Object};
-use rule_keys::Keys;
+use path_items::{DecodedObject, ItemContext};
+use rule_keys::RuleKeys;
 
 /// Why a sample is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,11 +42,11 @@ pub enum DecodeError {
 
 /// What an event needs that its bytes do not hold.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
+pub struct EventContext<'a> {
     /// Keys of the rules of the plans that the event may be of.
-    pub keys: &'a Keys,
-    /// Time of the event; see [`ticks`].
-    pub time: Time,
+    pub keys: &'a RuleKeys,
+    /// Time of the event; see [`sample_jiffies`].
+    pub time: Timestamp,
     /// Serial that the event gets.
     pub serial: Serial,
 }
@@ -68,7 +68,7 @@ pub struct Decoder {
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
-pub fn ticks(sample: &[u8]) -> Result<u64, DecodeError> {
+pub fn sample_jiffies(sample: &[u8]) -> Result<u64, DecodeError> {
     Ok(header(sample)?.0.jiffies)
 }
 
@@ -76,7 +76,7 @@ pub fn ticks(sample: &[u8]) -> Result<u64, DecodeError> {
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
-pub fn chosen_by(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
+pub fn sample_rule(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
     Ok(Epoch::and_rule(header(sample)?.0.rule))
 }
 
@@ -85,7 +85,7 @@ pub fn chosen_by(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
 ///
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
-pub fn is_stamped(sample: &[u8]) -> Result<bool, DecodeError> {
+pub fn has_kernel_stamp(sample: &[u8]) -> Result<bool, DecodeError> {
     Ok(header(sample)?.0.flags & abi::EVENT_STAMPED != 0)
 }
 
@@ -97,12 +97,12 @@ fn header(sample: &[u8]) -> Result<(&WireEvent, &[u8]), DecodeError> {
 }
 
 /// The rest of a sample, taken part by part.
-struct Rest<'a> {
+struct SampleReader<'a> {
     bytes: &'a [u8],
     have: usize,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> SampleReader<'a> {
     fn take(&mut self, len: usize, part: &'static str) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.bytes.split_at_checked(len).ok_or(DecodeError::Short {
             have: self.have,
@@ -112,7 +112,7 @@ impl<'a> Rest<'a> {
         Ok(taken)
     }
 
-    fn object(&mut self) -> Result<Object<'a>, DecodeError> {
+    fn object(&mut self) -> Result<DecodedObject<'a>, DecodeError> {
         let wire = self.take(size_of::<WireObject>(), "object")?;
         let wire = WireObject::ref_from_bytes(wire).map_err(|_not_whole| DecodeError::Short {
             have: self.have,
@@ -124,7 +124,7 @@ impl<'a> Rest<'a> {
         let len = usize::from(wire.path_len);
         let path = self.take(len.next_multiple_of(8), "object path")?;
         let path = path.get(..len).unwrap_or_default();
-        Ok(Object {
+        Ok(DecodedObject {
             wire,
             name: (wire.flags & abi::OBJECT_NAMED != 0).then_some(name),
             path: (!path.is_empty()).then_some(path),
@@ -150,7 +150,7 @@ impl Decoder {
     pub fn event<'a>(
         &'a mut self,
         sample: &'a [u8],
-        context: Context<'a>,
+        context: EventContext<'a>,
     ) -> Result<Event<'a>, DecodeError> {
         let (head, rest) = header(sample)?;
         if ![abi::VERSION, abi::PREVIOUS_VERSION].contains(&head.version) {
@@ -160,14 +160,14 @@ impl Decoder {
         let key = if stamped {
             None
         } else {
-            let key = context.keys.of(head.rule);
+            let key = context.keys.get(head.rule);
             key.ok_or(DecodeError::Rule(head.rule))?
         };
-        let mut rest = Rest {
+        let mut rest = SampleReader {
             bytes: rest,
             have: sample.len(),
         };
-        let mut objects: SmallVec<[Object<'a>; abi::ITEMS]> = SmallVec::new();
+        let mut objects: SmallVec<[DecodedObject<'a>; abi::ITEMS]> = SmallVec::new();
         for _ in 0..head.objects {
             objects.push(rest.object()?);
         }
@@ -185,26 +185,26 @@ impl Decoder {
         let subj = rest.take(usize::from(head.subj_len), "subj")?;
         let background = rest.bytes.split_first_chunk::<{ abi::COMM_LEN }>();
 
-        turn_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
-        turn_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
+        reverse_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
+        reverse_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
         let walked = objects
             .iter_mut()
             .find(|object| object.wire.flags & abi::OBJECT_WALKED != 0);
         if let Some(walked) = walked {
-            turn_path(walked.name.unwrap_or_default(), false, &mut self.name);
+            reverse_path(walked.name.unwrap_or_default(), false, &mut self.name);
             walked.name = Some(self.name.as_slice());
         }
-        turn_paths(&mut objects, &mut self.paths);
+        reverse_paths(&mut objects, &mut self.paths);
         let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
         let background = background.map(|(parent_comm, cgroup)| {
-            turn_path(cgroup, false, &mut self.cgroup);
-            Background {
+            reverse_path(cgroup, false, &mut self.cgroup);
+            TaskContext {
                 parent_comm: until_nul(parent_comm),
                 cgroup: &self.cgroup,
             }
         });
         let returned = head.flags & abi::EVENT_RETURNED != 0;
-        let call = Call {
+        let call = ItemContext {
             head,
             cwd,
             argv,
@@ -220,7 +220,7 @@ impl Decoder {
             } else {
                 Arch::X86_64
             },
-            syscall: match uring_op.map(Operation::numbered) {
+            syscall: match uring_op.map(UringOp::numbered) {
                 Some(operation) => operation.map_or(Syscall::NONE, |known| known.call().syscall),
                 None => Syscall(head.nr),
             },
@@ -252,17 +252,17 @@ impl Decoder {
                 bytes: argv,
             }),
             sockaddr: (!sockaddr.is_empty()).then_some(sockaddr),
-            details: details.iter().filter_map(aux_records::detail).collect(),
+            aux_records: details.iter().filter_map(aux_records::detail).collect(),
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),
-            background,
+            task_context: background,
         })
     }
 }
 
 /// What the text of a record begins with, which is the one detail.
-fn stamp(details: &[WireAux]) -> Result<(Time, Serial), DecodeError> {
+fn stamp(details: &[WireAux]) -> Result<(Timestamp, Serial), DecodeError> {
     let [text] = details else {
         return Err(DecodeError::Stamp);
     };
@@ -283,10 +283,10 @@ fn command_line(bytes: &[u8]) -> &[u8] {
 }
 
 /// Turns the paths of objects; `text` is where they then lie.
-fn turn_paths<'a>(objects: &mut [Object<'a>], text: &'a mut Vec<u8>) {
+fn reverse_paths<'a>(objects: &mut [DecodedObject<'a>], text: &'a mut Vec<u8>) {
     text.clear();
     let mut ends: SmallVec<[usize; abi::ITEMS]> = SmallVec::new();
-    let with_path = |object: &&mut Object<'a>| object.path.is_some();
+    let with_path = |object: &&mut DecodedObject<'a>| object.path.is_some();
     for object in objects.iter_mut().filter(with_path) {
         let removed = object.wire.flags & abi::OBJECT_REMOVED != 0;
         append_path(object.path.unwrap_or_default(), removed, text);
@@ -302,7 +302,7 @@ fn turn_paths<'a>(objects: &mut [Object<'a>], text: &'a mut Vec<u8>) {
 }
 
 /// Turns leaf-first, NUL-ended components into a path; none is the root.
-fn turn_path(components: &[u8], deleted: bool, path: &mut Vec<u8>) {
+fn reverse_path(components: &[u8], deleted: bool, path: &mut Vec<u8>) {
     path.clear();
     append_path(components, deleted, path);
 }

@@ -15,69 +15,69 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Sides};
+use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
-use crate::attach::async_detach::Reaper;
+use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
-use crate::attach::{self, Held, Links};
-use crate::compile::fast_path::Hints;
+use crate::attach::{self, AttachedLink, Links};
+use crate::compile::fast_path::FastPath;
 use crate::compile::watches::{self, Watches};
-use crate::compile::{self, Lowered};
+use crate::compile::{self, CompiledPlan};
 use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::handover::inherited_programs::Inherited;
-use crate::handover::pins::Pins;
-use crate::hooks::attach_point::{Attached, Finder, Spots};
-use crate::hooks::kernel_probe::{self, Probe};
+use crate::handover::inherited_programs::InheritedProgram;
+use crate::handover::pins::PinDirectory;
+use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
+use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
-use crate::load::globals::Data;
-use crate::load::maps::{self, Room, Sees, Written};
-use crate::load::{Objects, Places};
-use crate::options::Options;
-use crate::ring::checkpoint::{Fixed, Ledger, Mark, Receipt};
-use crate::ring::{Events, Ring};
+use crate::load::globals::Globals;
+use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
+use crate::load::{ObjectSlots, Objects};
+use crate::options::EngineOptions;
+use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
+use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
-use crate::stats::{self, Mapped, Runs, Stats, Unsent};
-use crate::sys::mapped_memory::{Access, Memory};
+use crate::stats::{self, EngineStats, MappedArray, ProgramRuns, RuleDrops};
+use crate::sys::mapped_memory::{Access, MappedMemory};
 
-pub use detach::Detaching;
+pub use detach::PendingDetach;
 
 /// A running engine.
 pub struct Engine<'s> {
     links: Links,
-    reaper: Reaper,
+    detacher: AsyncDetach,
     /// What the stubs that are gone were skipped.
-    skipped_stubs: u64,
+    detached_misses: u64,
     heartbeat: Option<Heartbeat>,
     /// What sends the calls of security modules' records.
-    avc: Option<Held>,
+    avc: Option<AttachedLink>,
     /// What keeps others from what audits.
-    guards: Vec<Held>,
+    guard_links: Vec<AttachedLink>,
     kind: EngineKind,
-    counters: Mapped<WireCounts>,
-    unsent: Unsent,
+    counters: MappedArray<WireCounts>,
+    unsent: RuleDrops,
     /// What was counted for daemons before this one.
-    before: Stats,
-    data: Data,
+    before: EngineStats,
+    globals: Globals,
     /// Where that is.
-    _bss: Memory,
+    _bss: MappedMemory,
     ring: Ring,
-    ledger: Arc<Ledger>,
-    pins: Option<Pins>,
-    inherited: Vec<Inherited>,
+    checkpoint: Arc<Checkpoint>,
+    pins: Option<PinDirectory>,
+    inherited: Vec<InheritedProgram>,
     objects: Objects<'s>,
-    room: Room,
+    room: MapCapacity,
     seed: u64,
     /// How calls are seen by the plan in force.
-    sides: Sides,
-    hints: Hints,
+    sides: HookSelection,
+    fast_path: FastPath,
     epoch: Epoch,
-    /// What the halves of the maps hold.
-    halves: [Written; 2],
-    attached: Attached,
-    moment: Cell<Option<crate::ring::clock::Moment>>,
+    /// What the keys of the watches in the maps hold.
+    watch_keys: [WatchKeys; 2],
+    attached: AttachedHooks,
+    last_reading: Cell<Option<crate::ring::clock::ClockReading>>,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -96,48 +96,48 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] names the program, map or hook, and what would be needed.
     pub fn start(
-        places: &mut Places<'s>,
-        probe: &Probe,
+        places: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
         plan: &Plan,
         kind: EngineKind,
-        options: Options,
+        options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let sides = Sides::of(plan, kind, kernel);
+        let sides = HookSelection::of(plan, kind, kernel);
         limits::check(plan, sides)?;
-        let lowered = compile::lower(plan, sides);
-        let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
+        let compiled = compile::compile(plan, sides);
+        let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let cpus = num_possible_cpus()
             .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
         let seed = watches::random_seed().map_err(machine("a random seed"))?;
-        let root = watches::root().map_err(machine("the root directory"))?;
-        let watches = Watches::find(&plan.watches, seed);
-        let room = Room::for_plan(&lowered, &watches);
-        let sees = match kind {
-            EngineKind::Fentry => Sees::Inside,
-            EngineKind::Tracepoint => Sees::Calls,
+        let root = watches::root_inode().map_err(machine("the root directory"))?;
+        let watches = Watches::resolve(&plan.watches, seed);
+        let room = MapCapacity::for_plan(&compiled, &watches);
+        let coverage = match kind {
+            EngineKind::Fentry => HookCoverage::InternalHooks,
+            EngineKind::Tracepoint => HookCoverage::SyscallsOnly,
         };
 
-        let mut programs = spots.programs(|_spot| false);
+        let mut programs = attach_points.programs(|_spot| false);
         programs.insert(Program::DaemonRegister);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
         let objects = Objects::load(places, kind, programs, |open| {
-            maps::size(open, room, sees, cpus, options)?;
+            maps::set_sizes(open, room, coverage, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = seed;
                 rodata.tlg_root.ino = root.ino;
                 rodata.tlg_root.dev = root.dev;
-                rodata.tlg_apparmor = kernel_probe::apparmor().into();
-                rodata.tlg_hooked = (sees == Sees::Inside).into();
+                rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
+                rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
                 rodata.tlg_context = options.context.into();
             }
             Ok(())
         })?;
-        let fixed = Fixed {
+        let fixed = FixedSettings {
             seed,
             on_functions: (kind == EngineKind::Fentry).into(),
             raw_enter: sides.raw_enter.into(),
@@ -146,89 +146,90 @@ impl<'s> Engine<'s> {
             tests: room.tests,
             inodes: room.inodes,
             names: room.names,
-            ..Fixed::default()
+            ..FixedSettings::default()
         };
-        let first = Mark {
+        let first = Position {
             serial: Serial::FIRST.0.into(),
-            ..Mark::default()
+            ..Position::default()
         };
-        let ledger = Ledger::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
-            .map_err(machine("the ledger"))?;
-        let mut engine = Self::over(objects, kind, sides, Arc::new(ledger))?;
-        engine.data.forget();
-        engine.hints = Hints::of(&lowered, options.ring_bytes);
-        engine.data.hint(&engine.hints);
-        engine.write(engine.epoch, &lowered, &watches)?;
-        engine.now()?; // from here on this process is not audited
-        engine.listen()?;
-        engine.links = engine.attach(&spots)?;
-        engine.attached = spots.attached;
+        let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
+            .map_err(machine("the checkpoint"))?;
+        let mut engine = Self::from_objects(objects, kind, sides, Arc::new(checkpoint))?;
+        engine.globals.clear_previous_epoch();
+        engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
+        engine.globals.set_fast_path(&engine.fast_path);
+        engine.write(engine.epoch, &compiled, &watches)?;
+        engine.read_clock()?; // from here on this process is not audited
+        engine.start_heartbeat()?;
+        engine.links = engine.attach(&attach_points)?;
+        engine.attached = attach_points.attached;
         Ok(engine)
     }
 
     /// An engine over programs that are loaded, with nothing attached.
-    fn over(
+    fn from_objects(
         objects: Objects<'s>,
         kind: EngineKind,
-        sides: Sides,
-        ledger: Arc<Ledger>,
+        sides: HookSelection,
+        checkpoint: Arc<Checkpoint>,
     ) -> Result<Self, EngineError> {
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let maps = &objects.first().maps;
-        let bss = Memory::map(&maps.bss, 0, size_of::<types::bss>(), Access::ReadWrite)
-            .map_err(machine("its own data"))?;
-        let none = || machine("its own data")(io::Error::other("too short"));
-        let data = Data::new(bss.at(0).ok_or_else(none)?);
-        let waiting = data.waiting().ok_or_else(none)?;
+        let bss = MappedMemory::map(&maps.bss, 0, size_of::<types::bss>(), Access::ReadWrite)
+            .map_err(machine("its own globals"))?;
+        let none = || machine("its own globals")(io::Error::other("too short"));
+        let globals = Globals::new(bss.at(0).ok_or_else(none)?);
+        let waiting = globals.reader_waiting().ok_or_else(none)?;
         let ring = maps.tlg_ring.as_fd().try_clone_to_owned();
         let ring = ring
-            .and_then(|map| Events::new(map, Arc::clone(&ledger)))
+            .and_then(|map| RingReader::new(map, Arc::clone(&checkpoint)))
             .map_err(machine("the ring"))?;
         let cpus = usize::try_from(maps.tlg_counts.max_entries()).unwrap_or_default();
-        let counters = Mapped::map(&maps.tlg_counts, cpus).map_err(machine("the counters"))?;
-        let unsent = Unsent::map(&maps.tlg_rule_drops).map_err(machine("the counters of rules"))?;
-        let fixed = ledger.fixed();
+        let counters = MappedArray::map(&maps.tlg_counts, cpus).map_err(machine("the counters"))?;
+        let unsent =
+            RuleDrops::map(&maps.tlg_rule_drops).map_err(machine("the counters of rules"))?;
+        let fixed = checkpoint.fixed();
         Ok(Self {
             links: Links::default(),
-            reaper: Reaper::default(),
-            skipped_stubs: 0,
+            detacher: AsyncDetach::default(),
+            detached_misses: 0,
             heartbeat: None,
             avc: None,
-            guards: Vec::new(),
+            guard_links: Vec::new(),
             kind,
             counters,
             unsent,
-            before: Stats::default(),
-            data,
+            before: EngineStats::default(),
+            globals,
             _bss: bss,
             ring: Ring::new(ring, waiting),
-            ledger,
+            checkpoint,
             pins: None,
             inherited: Vec::new(),
             objects,
-            room: Room {
+            room: MapCapacity {
                 tests: fixed.tests,
                 inodes: fixed.inodes,
                 names: fixed.names,
             },
             seed: fixed.seed,
             sides,
-            hints: data.hints(),
+            fast_path: globals.fast_path(),
             epoch: Epoch::default(),
-            halves: Default::default(),
-            attached: Attached::default(),
-            moment: Cell::new(None),
+            watch_keys: Default::default(),
+            attached: AttachedHooks::default(),
+            last_reading: Cell::new(None),
         })
     }
 
     /// Makes sure that programs on functions run, and goes on looking whether they do.
-    fn listen(&mut self) -> Result<(), EngineError> {
+    fn start_heartbeat(&mut self) -> Result<(), EngineError> {
         if self.kind == EngineKind::Fentry {
             self.check_preemption()?;
             let heartbeat = self.program(Program::Heartbeat)?;
-            self.heartbeat = Some(Heartbeat::attach(heartbeat, self.data)?);
-            if !self.runs() {
-                return Err(EngineError::Blind);
+            self.heartbeat = Some(Heartbeat::attach(heartbeat, self.globals)?);
+            if !self.programs_run() {
+                return Err(EngineError::HooksDisabled);
             }
         }
         Ok(())
@@ -239,69 +240,72 @@ impl<'s> Engine<'s> {
     /// detached in the background.
     ///
     /// Events that are in the ring, and those of calls under way, may be of the plan before. Watched paths
-    /// are looked up anew. `text` is what [`crate::Survivors::plans`] gives a daemon after this one.
+    /// are looked up anew. `text` is what [`crate::InheritedState::plans`] gives a daemon after this one.
     ///
     /// # Errors
     /// [`EngineError`], with the old plan in force, whole.
-    pub fn replace(
+    pub fn replace_plan(
         &mut self,
-        places: &mut Places<'s>,
-        probe: &Probe,
+        places: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
         let sides = self.sides.next(plan);
         limits::check(plan, sides)?;
-        let lowered = compile::lower(plan, sides);
-        let spots = Spots::find(&lowered.hooks, &Finder::new(probe))?;
-        let watches = Watches::find(&plan.watches, self.seed);
-        self.room.check(&lowered, &watches)?;
+        let compiled = compile::compile(plan, sides);
+        let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
+        let watches = Watches::resolve(&plan.watches, self.seed);
+        self.room.check(&compiled, &watches)?;
         self.objects.load_more(
             places,
-            &spots.programs(|spot| self.links.contains_key(spot)),
+            &attach_points.programs(|attach_point| self.links.contains_key(attach_point)),
         )?;
         let epoch = self.epoch.next();
         self.pin_plan(epoch, &watches, text)?;
-        self.make_room(epoch)?;
-        self.write(epoch, &lowered, &watches)?;
+        self.clear_half(epoch)?;
+        self.write(epoch, &compiled, &watches)?;
 
         // From here on what spares work spares none that either plan needs.
-        let hints = Hints::of(&lowered, self.objects.first().maps.tlg_ring.max_entries());
-        self.data.hint(&self.hints.or(&hints));
-        match self.attach(&spots) {
+        let fast_path = FastPath::of(&compiled, self.objects.first().maps.tlg_ring.max_entries());
+        self.globals
+            .set_fast_path(&self.fast_path.union(&fast_path));
+        match self.attach(&attach_points) {
             Ok(new) => self.links.extend(new),
             Err(error) => {
-                self.data.hint(&self.hints);
+                self.globals.set_fast_path(&self.fast_path);
                 return Err(error);
             }
         }
-        let jiffies = self.now().map_or(1, |moment| moment.jiffies);
-        self.unsent.begin(epoch, plan.rules.len());
-        self.data.switch(self.epoch, epoch, jiffies);
+        let jiffies = self
+            .read_clock()
+            .map_or(1, |last_reading| last_reading.jiffies);
+        self.unsent.reset(epoch, plan.rules.len());
+        self.globals.switch_epoch(self.epoch, epoch, jiffies);
         self.epoch = epoch;
         self.sides = sides;
-        self.data.hint(&hints);
-        self.hints = hints;
+        self.globals.set_fast_path(&fast_path);
+        self.fast_path = fast_path;
 
-        let old = self
-            .links
-            .extract_if(.., |spot, _| !spots.hooks.contains_key(spot));
+        let old = self.links.extract_if(.., |attach_point, _| {
+            !attach_points.hooks.contains_key(attach_point)
+        });
         let old: Links = old.collect();
-        self.skipped_stubs += attach::skipped(&old);
-        self.ledger.set_skipped(self.skipped_stubs);
-        self.reaper.take_off(old);
-        self.attached = spots.attached;
+        self.detached_misses += attach::recursion_misses(&old);
+        self.checkpoint.set_detached_misses(self.detached_misses);
+        self.detacher.detach(old);
+        self.attached = attach_points.attached;
         Ok(())
     }
 
     /// Has the half of the next plan used by nobody any more, and empty.
-    fn make_room(&mut self, next: Epoch) -> Result<(), EngineError> {
-        self.data.forget();
+    fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
+        self.globals.clear_previous_epoch();
         wait_for_programs().map_err(|source| EngineError::Machine {
             what: "that no program looks at the rules before these",
             source,
         })?;
-        let [even, odd] = &mut self.halves;
+        let [even, odd] = &mut self.watch_keys;
         let half = if next.half() == 0 { even } else { odd };
         half.clear(self.objects.first())
     }
@@ -310,51 +314,55 @@ impl<'s> Engine<'s> {
     fn write(
         &mut self,
         epoch: Epoch,
-        lowered: &Lowered,
+        compiled: &CompiledPlan,
         watches: &Watches,
     ) -> Result<(), EngineError> {
-        let [even, odd] = &mut self.halves;
+        let [even, odd] = &mut self.watch_keys;
         let half = if epoch.half() == 0 { even } else { odd };
-        half.fill(self.objects.first(), epoch, self.room, lowered, watches)?;
-        self.data.glance(epoch, &watches.bits);
-        self.data.forks(epoch, self.room.forks(epoch, lowered));
-        self.data.filesystems(epoch, &lowered.filesystems);
+        half.write_plan(self.objects.first(), epoch, self.room, compiled, watches)?;
+        self.globals.set_watch_prefilter(epoch, &watches.prefilter);
+        self.globals
+            .set_task_tests(epoch, self.room.forks(epoch, compiled));
+        self.globals
+            .set_excluded_filesystems(epoch, &compiled.filesystems);
         Ok(())
     }
 
     /// Attaches what is not attached yet; what it has attached before it fails is detached again.
-    fn attach(&mut self, spots: &Spots) -> Result<Links, EngineError> {
+    fn attach(&mut self, attach_points: &AttachPoints) -> Result<Links, EngineError> {
         let mut new = Links::default();
-        for (&spot, &hook) in &spots.hooks {
-            if self.links.contains_key(&spot) {
+        for (&attach_point, &hook) in &attach_points.hooks {
+            if self.links.contains_key(&attach_point) {
                 continue;
             }
-            let held = match self.reaper.take_back(spot) {
-                Some(held) => {
+            let link = match self.detacher.cancel(attach_point) {
+                Some(link) => {
                     // They are counted with the link again.
-                    self.skipped_stubs = self.skipped_stubs.saturating_sub(held.skipped());
-                    self.ledger.set_skipped(self.skipped_stubs);
-                    Ok(held)
+                    self.detached_misses =
+                        self.detached_misses.saturating_sub(link.recursion_misses());
+                    self.checkpoint.set_detached_misses(self.detached_misses);
+                    Ok(link)
                 }
                 None => self
-                    .program(spot.program)
-                    .and_then(|program| attach::attach(program, spot, hook)),
+                    .program(attach_point.program)
+                    .and_then(|program| attach::attach(program, attach_point, hook)),
             };
-            let held = held.and_then(|held| {
+            let link = link.and_then(|link| {
                 if let Some(pins) = &self.pins {
-                    held.pin(pins, spot).map_err(|source| EngineError::Pinned {
-                        what: spot.to_string(),
-                        source,
-                    })?;
+                    link.pin(pins, attach_point)
+                        .map_err(|source| EngineError::Pinned {
+                            what: attach_point.to_string(),
+                            source,
+                        })?;
                 }
-                Ok(held)
+                Ok(link)
             });
-            match held {
-                Ok(held) => {
-                    new.insert(spot, held);
+            match link {
+                Ok(link) => {
+                    new.insert(attach_point, link);
                 }
                 Err(error) => {
-                    self.reaper.take_off(new);
+                    self.detacher.detach(new);
                     return Err(error);
                 }
             }
@@ -377,7 +385,7 @@ impl<'s> Engine<'s> {
     /// # Source
     /// The `active` count of each program in `kernel/bpf/trampoline.c`, Linux 6.12.
     fn check_preemption(&self) -> Result<(), EngineError> {
-        let mode = match self.data.preempt() {
+        let mode = match self.globals.preemption_mode() {
             0 | 1 => return Ok(()),
             2 => "full",
             3 => "lazy",
@@ -393,16 +401,16 @@ impl<'s> Engine<'s> {
         self.kind
     }
 
-    /// Whether its programs run at this moment. Those on tracepoints always do; those on functions do
+    /// Whether its programs run now. Those on tracepoints always do; those on functions do
     /// not while `kernel.ftrace_enabled` is 0, and neither the kernel nor a counter tells.
     #[must_use]
-    pub fn runs(&self) -> bool {
-        self.heartbeat.as_ref().is_none_or(Heartbeat::comes)
+    pub fn programs_run(&self) -> bool {
+        self.heartbeat.as_ref().is_none_or(Heartbeat::beats)
     }
 
     /// What is attached.
     #[must_use]
-    pub const fn attached(&self) -> &Attached {
+    pub const fn attached(&self) -> &AttachedHooks {
         &self.attached
     }
 
@@ -414,24 +422,30 @@ impl<'s> Engine<'s> {
 
     /// What the programs have counted since the start, without what the kernel has skipped: it costs no call.
     #[must_use]
-    pub fn counted(&self) -> Stats {
+    pub fn program_stats(&self) -> EngineStats {
         self.counters.sum() - self.before
     }
 
     /// Events that a rule of the plan in force, or of the one before, has chosen and the ring had no room
     /// for.
     #[must_use]
-    pub fn unsent(&self, epoch: Epoch, rule: usize) -> u64 {
+    pub fn rule_drops(&self, epoch: Epoch, rule: usize) -> u64 {
         self.unsent.of(epoch, rule)
     }
 
     /// Counters since the start.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> EngineStats {
         let mut stats = self.counters.sum();
         if let Some(skipped) = stats.lost.get_mut(stats::SKIPPED) {
-            let inherited: u64 = self.inherited.iter().map(Inherited::skipped).sum();
-            *skipped += self.skipped_stubs + attach::skipped(&self.links) + self.objects.skipped();
+            let inherited: u64 = self
+                .inherited
+                .iter()
+                .map(InheritedProgram::recursion_misses)
+                .sum();
+            *skipped += self.detached_misses
+                + attach::recursion_misses(&self.links)
+                + self.objects.recursion_misses();
             *skipped += inherited;
         }
         stats - self.before
@@ -440,12 +454,12 @@ impl<'s> Engine<'s> {
     /// How often each program has run; nothing unless the kernel counts that. Asking is a call for each
     /// program, which is spared then.
     #[must_use]
-    pub fn run_counts(&self) -> Vec<Runs> {
-        if !kernel_probe::counts_runs() {
+    pub fn run_counts(&self) -> Vec<ProgramRuns> {
+        if !kernel_probe::bpf_stats_enabled() {
             return Vec::new();
         }
-        let copies = self.links.values().filter_map(Held::runs);
-        let inherited = self.inherited.iter().filter_map(Inherited::runs);
+        let copies = self.links.values().filter_map(AttachedLink::runs);
+        let inherited = self.inherited.iter().filter_map(InheritedProgram::runs);
         stats::by_hook(self.objects.runs().chain(copies).chain(inherited))
     }
 
@@ -458,11 +472,11 @@ impl<'s> Engine<'s> {
     /// What says of the events that were read by now when they are written: the next one has this serial,
     /// and so many were told to be lost, by reason, of those that [`Engine::stats`] counts.
     #[must_use]
-    pub fn receipt(&self, serial: Serial, mut told: [u64; LOST + 1]) -> Receipt {
+    pub fn commit_token(&self, serial: Serial, mut told: [u64; LOST + 1]) -> CommitToken {
         for (told, before) in told.iter_mut().zip(self.before.lost) {
             *told += before;
         }
-        self.ring.receipt(serial, told)
+        self.ring.commit_token(serial, told)
     }
 }
 

@@ -17,7 +17,7 @@ pub enum EngineError {
     Open(#[source] libbpf_rs::Error),
     /// So many objects were loaded that there is no room for another.
     #[error("programs were loaded {most} times; restart the daemon to load more")]
-    Places {
+    NoObjectSlot {
         /// How often they can be.
         most: usize,
     },
@@ -48,15 +48,15 @@ pub enum EngineError {
     },
     /// A plan is larger than the running engine can take.
     #[error(
-        "the rules need {needed} {what}, and this daemon has room for {room}; restart it to make more"
+        "the rules need {needed} {what}, and this daemon has room for {capacity}; restart it to make more"
     )]
-    Room {
+    Capacity {
         /// What there is too much of.
         what: &'static str,
         /// How much.
         needed: usize,
         /// How much there is room for.
-        room: u32,
+        capacity: u32,
     },
     /// The tracepoints could not be looked up.
     #[error(
@@ -119,7 +119,7 @@ pub enum EngineError {
     #[error(
         "the kernel does not run programs on its functions; `sysctl kernel.ftrace_enabled=1` makes it run them"
     )]
-    Blind,
+    HooksDisabled,
     /// Something cannot be pinned, or what was pinned cannot be found.
     #[error("cannot pin, or find pinned, {what}")]
     Pinned {

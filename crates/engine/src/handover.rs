@@ -14,27 +14,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use audit::ids::Serial;
 
 use crate::epoch::Epoch;
-use crate::ring::Events;
-use crate::ring::checkpoint::{Ledger, Mark, Origin, Receipt, Span};
-use crate::sys::mapped_memory::{Access, Memory, page};
+use crate::ring::RingReader;
+use crate::ring::checkpoint::{Checkpoint, CommitToken, FileRange, PinnedOrigin, Position};
+use crate::sys::mapped_memory::{Access, MappedMemory, page};
 
-use pins::{HEADER, LINK, PLAN, PinError, Pins};
-use plan_snapshot::Note;
+use pins::{HEADER, LINK, PLAN, PinDirectory, PinError};
+use plan_snapshot::PlanSnapshot;
 
 /// Name of the ring.
 const RING: &str = "map-tlg_ring";
 
 /// What stands in a directory of pins.
 #[derive(Debug)]
-pub enum Left {
+pub enum PinnedState {
     /// Nothing that audits.
-    Nothing,
+    Empty,
     /// What this program can go on with.
-    Whole(Survivors),
+    Adoptable(InheritedState),
     /// What another build has left: its events can be read, and its programs can only be taken off.
-    Events(Survivors),
+    EventsOnly(InheritedState),
     /// What it cannot read, and must not try to.
-    Foreign {
+    Unreadable {
         /// Why not.
         reason: String,
         /// How much waits in the ring, if that is known.
@@ -47,72 +47,72 @@ pub enum Left {
 
 /// What a daemon has left that this one can go on with.
 #[derive(Debug)]
-pub struct Survivors {
-    pub(crate) pins: Pins,
-    pub(crate) ledger: Arc<Ledger>,
+pub struct InheritedState {
+    pub(crate) pins: PinDirectory,
+    pub(crate) checkpoint: Arc<Checkpoint>,
 }
 
-impl Left {
+impl PinnedState {
     /// Looks what was left. Names that are no whole set are taken away, unless they are locked.
     ///
     /// # Errors
     /// When they cannot be taken away.
-    pub fn of(pins: &Pins) -> Result<Self, PinError> {
-        let header = match pins.find(HEADER) {
+    pub fn open(pins: &PinDirectory) -> Result<Self, PinError> {
+        let header = match pins.get(HEADER) {
             Ok(header) => header,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !pins.is_locked() => {
                 // Names without a header were being given, or taken away.
                 pins.clear()?;
-                return Ok(Self::Nothing);
+                return Ok(Self::Empty);
             }
-            Err(error) => return Ok(Self::foreign(&error)),
+            Err(error) => return Ok(Self::unreadable(&error)),
         };
-        let ring = match pins.find(RING) {
+        let ring = match pins.get(RING) {
             Ok(ring) => ring,
-            Err(error) => return Ok(Self::foreign(&error)),
+            Err(error) => return Ok(Self::unreadable(&error)),
         };
         let unread = unread(&ring).ok();
-        let ledger = match Ledger::over(header, ring) {
-            Ok(ledger) => ledger,
-            Err(error) => return Ok(Self::foreign(&error)),
+        let checkpoint = match Checkpoint::over(header, ring) {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => return Ok(Self::unreadable(&error)),
         };
-        let origin = ledger.origin();
-        let survivors = Survivors {
+        let origin = checkpoint.origin();
+        let inherited = InheritedState {
             pins: pins.clone(),
-            ledger: Arc::new(ledger),
+            checkpoint: Arc::new(checkpoint),
         };
         Ok(match origin {
-            Origin::Same => Self::Whole(survivors),
-            Origin::OtherPrograms => Self::Events(survivors),
-            Origin::Unreadable(reason) => Self::Foreign { reason, unread },
+            PinnedOrigin::Same => Self::Adoptable(inherited),
+            PinnedOrigin::OtherPrograms => Self::EventsOnly(inherited),
+            PinnedOrigin::Unreadable(reason) => Self::Unreadable { reason, unread },
         })
     }
 
-    fn foreign(error: &io::Error) -> Self {
-        Self::Foreign {
+    fn unreadable(error: &io::Error) -> Self {
+        Self::Unreadable {
             reason: error.to_string(),
             unread: None,
         }
     }
 }
 
-impl Survivors {
+impl InheritedState {
     /// The write to the log that was under way when the daemon ended.
     #[must_use]
-    pub fn unfinished(&self) -> Option<Span> {
-        self.ledger.unfinished()
+    pub fn unfinished_write(&self) -> Option<FileRange> {
+        self.checkpoint.unfinished_write()
     }
 
     /// Says of that write whether all of it is in the log; otherwise nothing of it may be, and what it was
     /// about is read from the ring again.
-    pub fn settle(&self, written: bool) {
-        self.ledger.settle(written);
+    pub fn resolve_unfinished(&self, written: bool) {
+        self.checkpoint.resolve_unfinished(written);
     }
 
     /// How far events had come.
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        self.ledger.mark()
+    pub fn position(&self) -> Position {
+        self.checkpoint.position()
     }
 
     /// How much waits in the ring.
@@ -123,14 +123,14 @@ impl Survivors {
     /// # Errors
     /// When there is no ring.
     pub fn unread(&self) -> io::Result<u64> {
-        unread(&self.pins.find(RING)?)
+        unread(&self.pins.get(RING)?)
     }
 
     /// Takes all programs off, so that no more events come.
     ///
     /// # Errors
     /// When a name cannot be taken away.
-    pub fn take_off(&self) -> io::Result<()> {
+    pub fn detach(&self) -> io::Result<()> {
         let links = self.pins.names(LINK)?;
         links
             .iter()
@@ -141,19 +141,19 @@ impl Survivors {
     ///
     /// # Errors
     /// When there is no ring.
-    pub fn events(&self) -> io::Result<Events> {
-        Events::new(self.pins.find(RING)?, Arc::clone(&self.ledger))
+    pub fn ring_reader(&self) -> io::Result<RingReader> {
+        RingReader::new(self.pins.get(RING)?, Arc::clone(&self.checkpoint))
     }
 
     /// What says of the events that were read by now when they are written; the next one has this serial.
     #[must_use]
-    pub fn receipt(&self, events: &Events, serial: Serial) -> Receipt {
-        events.receipt(serial, self.mark().told)
+    pub fn commit_token(&self, events: &RingReader, serial: Serial) -> CommitToken {
+        events.commit_token(serial, self.position().told)
     }
 
     /// Where all of it is pinned.
     #[must_use]
-    pub const fn pins(&self) -> &Pins {
+    pub const fn pins(&self) -> &PinDirectory {
         &self.pins
     }
 
@@ -162,11 +162,11 @@ impl Survivors {
     ///
     /// # Errors
     /// When a note cannot be read.
-    pub fn plans(&self, in_force: Epoch) -> io::Result<Vec<(Epoch, Vec<u8>)>> {
+    pub fn plan_snapshots(&self, in_force: Epoch) -> io::Result<Vec<(Epoch, Vec<u8>)>> {
         let mut plans = Vec::new();
         for name in self.pins.names(PLAN)? {
             if let Ok(epoch) = name.parse() {
-                let note = Note::of_map(self.pins.find(&format!("{PLAN}{name}"))?)?;
+                let note = PlanSnapshot::from_map(self.pins.get(&format!("{PLAN}{name}"))?)?;
                 plans.push((Epoch(epoch), note.text));
             }
         }
@@ -179,9 +179,9 @@ impl Survivors {
 /// has made the ring.
 fn unread(ring: &OwnedFd) -> io::Result<u64> {
     let page = page()?;
-    let consumer = Memory::map(ring, 0, page, Access::Read)?;
-    let producer = Memory::map(ring, page, page, Access::Read)?;
-    let read = |memory: &Memory| {
+    let consumer = MappedMemory::map(ring, 0, page, Access::Read)?;
+    let producer = MappedMemory::map(ring, page, page, Access::Read)?;
+    let read = |memory: &MappedMemory| {
         let at = memory.at::<u64>(0)?;
         // SAFETY: the word lies in the mapping, aligned; all sides use it as one word.
         let word = unsafe { AtomicU64::from_ptr(at.as_ptr()) };

@@ -2,8 +2,8 @@
 //!
 //! [`Engine::start`] loads the programs, gives them the plan and attaches them to the hooks that the plan
 //! needs; [`Ring`] hands over the events as bytes, and [`Decoder`] turns those into
-//! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`Pins`] has names for
-//! what outlives it, and [`Survivors`] are what a daemon before this one has left there.
+//! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`PinDirectory`] has names for
+//! what outlives it, and [`InheritedState`] are what a daemon before this one has left there.
 //!
 //! What events mean, how they are written and where they go is
 //! left to the crates `audit` and `tollgate`.
@@ -24,22 +24,24 @@ mod skeleton;
 mod stats;
 mod sys;
 
-pub use decode::rule_keys::Keys;
-pub use decode::{Context, DecodeError, Decoder, chosen_by, is_stamped, ticks};
-pub use engine::{Detaching, Engine};
+pub use decode::rule_keys::RuleKeys;
+pub use decode::{
+    DecodeError, Decoder, EventContext, has_kernel_stamp, sample_jiffies, sample_rule,
+};
+pub use engine::{Engine, PendingDetach};
 pub use epoch::Epoch;
 pub use error::EngineError;
-pub use handover::lock_note::locked_in;
-pub use handover::pins::{PinError, Pins};
-pub use handover::{Left, Survivors};
-pub use hooks::attach_point::Attached;
-pub use hooks::kernel_probe::Probe;
-pub use load::{Places, Storage};
-pub use options::Options;
-pub use ring::checkpoint::{Mark, Receipt, Span};
-pub use ring::clock::{Clock, Moment};
-pub use ring::{Events, Ring, Wake};
-pub use stats::{Lost, Runs, Stats, Truncation};
-pub use sys::fd_passing::{receive_with, send_with};
-pub use sys::priority::boost;
+pub use handover::lock_note::read_lock_note;
+pub use handover::pins::{PinDirectory, PinError};
+pub use handover::{InheritedState, PinnedState};
+pub use hooks::attach_point::AttachedHooks;
+pub use hooks::kernel_probe::KernelProbe;
+pub use load::{ObjectSlots, ObjectStorage};
+pub use options::EngineOptions;
+pub use ring::checkpoint::{CommitToken, FileRange, Position};
+pub use ring::clock::{ClockReading, TickClock};
+pub use ring::{Ring, RingReader, Wake};
+pub use stats::{EngineStats, LossReason, ProgramRuns, Truncation};
+pub use sys::fd_passing::{recv_with_fd, send_with_fd};
+pub use sys::priority::set_nice;
 pub use sys::signal_mask::unblock_signals;

@@ -22,44 +22,44 @@ use libbpf_rs::{MapCore as _, MapMut, OpenObject, ProgramMut};
 use crate::error::EngineError;
 use crate::hooks::program::{self, Program};
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
-use crate::stats::{self, Runs};
+use crate::stats::{self, ProgramRuns};
 
 /// Objects that engines can load between them: more than there are programs.
-const OBJECTS: usize = 256;
+const MAX_OBJECTS: usize = 256;
 
 /// Where libbpf keeps its objects; lives longer than the engines.
-pub struct Storage(Box<[MaybeUninit<OpenObject>]>);
+pub struct ObjectStorage(Box<[MaybeUninit<OpenObject>]>);
 
-impl Default for Storage {
+impl Default for ObjectStorage {
     fn default() -> Self {
-        Self(Box::new_uninit_slice(OBJECTS))
+        Self(Box::new_uninit_slice(MAX_OBJECTS))
     }
 }
 
-impl Storage {
-    /// The places that are free.
-    pub fn places(&mut self) -> Places<'_> {
-        Places(self.0.iter_mut())
+impl ObjectStorage {
+    /// The slots that are free.
+    pub fn slots(&mut self) -> ObjectSlots<'_> {
+        ObjectSlots(self.0.iter_mut())
     }
 }
 
-impl fmt::Debug for Storage {
+impl fmt::Debug for ObjectStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Storage").finish_non_exhaustive()
     }
 }
 
-/// Places of a [`Storage`] that hold no object yet.
-pub struct Places<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
+/// Places of a [`ObjectStorage`] that hold no object yet.
+pub struct ObjectSlots<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
 
-impl fmt::Debug for Places<'_> {
+impl fmt::Debug for ObjectSlots<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Places").field(&self.0.len()).finish()
     }
 }
 
 /// Programs that were loaded together.
-struct Loaded<'s> {
+struct LoadedObject<'s> {
     skel: SyscallSkel<'s>,
     programs: BTreeSet<Program>,
 }
@@ -67,8 +67,8 @@ struct Loaded<'s> {
 /// All loaded programs, and their maps.
 pub(crate) struct Objects<'s> {
     kind: EngineKind,
-    first: Loaded<'s>,
-    more: Vec<Loaded<'s>>,
+    first: LoadedObject<'s>,
+    more: Vec<LoadedObject<'s>>,
 }
 
 impl<'s> Objects<'s> {
@@ -77,18 +77,18 @@ impl<'s> Objects<'s> {
     /// # Errors
     /// [`EngineError`] when the kernel refuses a program or a map.
     pub(crate) fn load(
-        places: &mut Places<'s>,
+        slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
     ) -> Result<Self, EngineError> {
-        let first = Loaded::load(places, kind, programs, prepare)?;
+        let first = LoadedObject::load(slots, kind, programs, prepare)?;
         let objects = Self {
             kind,
             first,
             more: Vec::new(),
         };
-        objects.set_bodies(&objects.first.programs)?;
+        objects.set_tail_calls(&objects.first.programs)?;
         Ok(objects)
     }
 
@@ -96,13 +96,13 @@ impl<'s> Objects<'s> {
     ///
     /// # Errors
     /// [`EngineError`] when a map is missing, or the kernel refuses a program.
-    pub(crate) fn over(
-        places: &mut Places<'s>,
+    pub(crate) fn reuse_maps(
+        slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         map: impl Fn(&str) -> io::Result<OwnedFd>,
     ) -> Result<Self, EngineError> {
-        let first = Loaded::load(places, kind, programs, |open| {
+        let first = LoadedObject::load(slots, kind, programs, |open| {
             for mut own in open.open_object_mut().maps_mut() {
                 let name = own.name().to_string_lossy().into_owned();
                 let same = map(&name).map_err(|source| EngineError::Pinned {
@@ -136,7 +136,7 @@ impl<'s> Objects<'s> {
     /// [`EngineError`] when the kernel refuses one; none is loaded then.
     pub(crate) fn load_more(
         &mut self,
-        places: &mut Places<'s>,
+        slots: &mut ObjectSlots<'s>,
         wanted: &BTreeSet<Program>,
     ) -> Result<(), EngineError> {
         let missing = |program: &&Program| self.find(**program).is_none();
@@ -145,12 +145,12 @@ impl<'s> Objects<'s> {
             return Ok(());
         }
         let first = self.first.skel.object();
-        let kind = if missing.iter().any(|program| program.is_on_a_function()) {
+        let kind = if missing.iter().any(|program| program.needs_functions()) {
             EngineKind::Fentry
         } else {
             self.kind
         };
-        let loaded = Loaded::load(places, kind, missing.clone(), |open| {
+        let loaded = LoadedObject::load(slots, kind, missing.clone(), |open| {
             for mut map in open.open_object_mut().maps_mut() {
                 let name = map.name().to_owned();
                 let same = first.maps().find(|other| other.name() == name);
@@ -160,16 +160,16 @@ impl<'s> Objects<'s> {
             Ok(())
         })?;
         self.more.push(loaded);
-        self.set_bodies(&missing)
+        self.set_tail_calls(&missing)
     }
 
     /// Gives the stubs the programs that they jump to.
-    fn set_bodies(&self, loaded: &BTreeSet<Program>) -> Result<(), EngineError> {
+    fn set_tail_calls(&self, loaded: &BTreeSet<Program>) -> Result<(), EngineError> {
         for &program in loaded {
-            if let Some((name, jump)) = self.jump(program)
+            if let Some((name, jump)) = self.tail_call_map(program)
                 && let Some(body) = self.find(program)
             {
-                tail_call::set_body(jump, body)
+                tail_call::set_target(jump, body)
                     .map_err(|source| EngineError::Map { map: name, source })?;
             }
         }
@@ -177,7 +177,7 @@ impl<'s> Objects<'s> {
     }
 
     /// Where stubs look for a body.
-    fn jump(&self, body: Program) -> Option<(&'static str, &MapMut<'s>)> {
+    fn tail_call_map(&self, body: Program) -> Option<(&'static str, &MapMut<'s>)> {
         let maps = &self.first.skel.maps;
         Some(match body {
             Program::SysExitFn => ("tlg_tail_exit", &maps.tlg_tail_exit),
@@ -190,10 +190,12 @@ impl<'s> Objects<'s> {
     }
 
     /// The kernel's numbers of the programs that stubs jump to.
-    pub(crate) fn bodies(&self) -> Vec<u32> {
-        let jumps = Program::ALL.iter().filter_map(|&body| self.jump(body));
+    pub(crate) fn tail_call_targets(&self) -> Vec<u32> {
+        let jumps = Program::ALL
+            .iter()
+            .filter_map(|&body| self.tail_call_map(body));
         jumps
-            .filter_map(|(_, jump)| tail_call::body(jump))
+            .filter_map(|(_, jump)| tail_call::target_id(jump))
             .collect()
     }
 
@@ -210,12 +212,12 @@ impl<'s> Objects<'s> {
     }
 
     /// How often the kernel skipped them.
-    pub(crate) fn skipped(&self) -> u64 {
-        self.programs().map(stats::skipped).sum()
+    pub(crate) fn recursion_misses(&self) -> u64 {
+        self.programs().map(stats::recursion_misses).sum()
     }
 
     /// What the kernel has counted of each.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = Runs> {
+    pub(crate) fn runs(&self) -> impl Iterator<Item = ProgramRuns> {
         let runs =
             |program: &ProgramMut<'s>| stats::runs(&program.name().to_string_lossy(), program);
         self.programs().filter_map(runs)
@@ -231,23 +233,23 @@ impl<'s> Objects<'s> {
     }
 }
 
-impl<'s> Loaded<'s> {
+impl<'s> LoadedObject<'s> {
     fn load(
-        places: &mut Places<'s>,
+        slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
     ) -> Result<Self, EngineError> {
-        let place = places
+        let place = slots
             .0
             .next()
-            .ok_or(EngineError::Places { most: OBJECTS })?;
+            .ok_or(EngineError::NoObjectSlot { most: MAX_OBJECTS })?;
         let mut open = SyscallSkelBuilder::default()
             .open(place)
             .map_err(EngineError::Open)?;
-        program::choose(&mut open.progs, &programs);
+        program::select(&mut open.progs, &programs);
         prepare(&mut open)?;
-        let (loaded, refused) = libbpf_log::heard(|| open.load());
+        let (loaded, refused) = libbpf_log::capture(|| open.load());
         let skel = loaded.map_err(|source| EngineError::Load {
             kind,
             kernel: kernel_release(),

@@ -2,7 +2,7 @@
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct EngineOptions {
     /// Size of the ring: what can wait while the reader is away. A power of two.
     pub ring_bytes: u32,
     /// Whether operations of `io_uring` are seen where they can be.
@@ -13,7 +13,7 @@ pub struct Options {
     pub avc: bool,
 }
 
-impl Default for Options {
+impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             ring_bytes: 64 << 20,

@@ -23,9 +23,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::abi::LOST;
 use crate::decode;
-use crate::sys::mapped_memory::{Access, Memory, page};
+use crate::sys::mapped_memory::{Access, MappedMemory, page};
 
-use checkpoint::{Ledger, Mark, Receipt};
+use checkpoint::{Checkpoint, CommitToken, Position};
 
 /// Bits of a record's first word, its length.
 ///
@@ -38,20 +38,20 @@ const HEADER_BYTES: u64 = 8;
 
 /// The ring of an engine: its events, and when their reader sleeps.
 pub struct Ring {
-    events: Events,
+    events: RingReader,
     waiting: NonNull<u32>,
 }
 
 /// Events in a ring.
-pub struct Events {
+pub struct RingReader {
     /// How far the kernel has written, in a page of its own, and the events, twice in a row, so that none
     /// is in two pieces.
-    produced: Memory,
+    produced: MappedMemory,
     page: usize,
     /// # Units
     /// Bytes, a power of two.
     size: u64,
-    ledger: Arc<Ledger>,
+    checkpoint: Arc<Checkpoint>,
     map: OwnedFd,
     read: Cell<u64>,
     taken: Cell<u64>,
@@ -63,16 +63,16 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-impl std::fmt::Debug for Events {
+impl std::fmt::Debug for RingReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events").finish_non_exhaustive()
+        f.debug_struct("RingReader").finish_non_exhaustive()
     }
 }
 
 impl Deref for Ring {
-    type Target = Events;
+    type Target = RingReader;
 
-    fn deref(&self) -> &Events {
+    fn deref(&self) -> &RingReader {
         &self.events
     }
 }
@@ -88,23 +88,23 @@ pub enum Wake {
     Caller,
 }
 
-impl Events {
-    /// Maps a ring; reading begins at the ledger's mark.
+impl RingReader {
+    /// Maps a ring; reading begins at the checkpoint's mark.
     ///
     /// # Errors
     /// When it cannot be mapped.
-    pub(crate) fn new(map: OwnedFd, ledger: Arc<Ledger>) -> io::Result<Self> {
+    pub(crate) fn new(map: OwnedFd, checkpoint: Arc<Checkpoint>) -> io::Result<Self> {
         let page = page()?;
         let info = MapInfo::new(map.as_fd()).map_err(io::Error::other)?;
         let size = info.info.max_entries;
         let bytes = usize::try_from(size).map_err(io::Error::other)?;
-        let produced = Memory::map(&map, page, page + 2 * bytes, Access::Read)?;
-        let mark = ledger.mark();
+        let produced = MappedMemory::map(&map, page, page + 2 * bytes, Access::Read)?;
+        let mark = checkpoint.position();
         Ok(Self {
             produced,
             page,
             size: size.into(),
-            ledger,
+            checkpoint,
             map,
             read: Cell::new(mark.place),
             taken: Cell::new(mark.taken),
@@ -116,14 +116,14 @@ impl Events {
         let mut count = 0;
         let produced = self.produced();
         while count < limit && self.read.get() < produced {
-            let Some((length, sample)) = self.record(self.read.get()) else {
+            let Some((length, sample)) = self.record_at(self.read.get()) else {
                 break; // it is being written
             };
             if let Some(sample) = sample {
                 take(sample);
                 count += 1;
                 // What belongs to a record of the kernel's was chosen by no rule.
-                if decode::is_stamped(sample) != Ok(true) {
+                if decode::has_kernel_stamp(sample) != Ok(true) {
                     self.taken.set(self.taken.get() + 1);
                 }
             }
@@ -134,7 +134,7 @@ impl Events {
 
     /// The record at a place, with what it takes in the ring; nothing while it is being written, no bytes
     /// when it was discarded.
-    fn record(&self, place: u64) -> Option<(u64, Option<&[u8]>)> {
+    fn record_at(&self, place: u64) -> Option<(u64, Option<&[u8]>)> {
         let offset = usize::try_from(place & (self.size - 1)).ok()?;
         let header: NonNull<u32> = self.produced.at(self.page + offset)?;
         // SAFETY: the word lies in the mapping and is aligned, as all records are; the kernel writes it
@@ -175,32 +175,32 @@ impl Events {
 
     /// Up to where it was read.
     #[must_use]
-    pub const fn place(&self) -> u64 {
+    pub const fn position(&self) -> u64 {
         self.read.get()
     }
 
     /// Whether all before a place is in the log, or was lost on its way there.
     #[must_use]
-    pub fn is_written(&self, place: u64) -> bool {
-        self.ledger.consumed().load(Ordering::Acquire) >= place
+    pub fn is_committed(&self, place: u64) -> bool {
+        self.checkpoint.consumed().load(Ordering::Acquire) >= place
     }
 
     /// What says of the events that were read by now when they are written: the next one has this serial,
     /// and so many were told to be lost, by reason.
-    pub(crate) fn receipt(&self, serial: Serial, told: [u64; LOST + 1]) -> Receipt {
-        let mark = Mark {
-            place: self.place(),
+    pub(crate) fn commit_token(&self, serial: Serial, told: [u64; LOST + 1]) -> CommitToken {
+        let mark = Position {
+            place: self.position(),
             taken: self.taken.get(),
             told,
             serial: serial.0.into(),
         };
-        Receipt::new(Arc::clone(&self.ledger), mark)
+        CommitToken::new(Arc::clone(&self.checkpoint), mark)
     }
 }
 
 impl Ring {
     /// Of these events. `waiting` lies in memory that outlives the ring.
-    pub(crate) const fn new(events: Events, waiting: NonNull<u32>) -> Self {
+    pub(crate) const fn new(events: RingReader, waiting: NonNull<u32>) -> Self {
         Self { events, waiting }
     }
 
@@ -231,7 +231,7 @@ impl Ring {
         waiting.store(1, Ordering::Relaxed);
         // The other half of the agreement described in bpf/lib/ring.bpf.h: flag first, then the ring.
         fence(Ordering::SeqCst);
-        if self.produced() != self.place() {
+        if self.produced() != self.position() {
             waiting.store(0, Ordering::Relaxed);
             return Ok(Wake::Events);
         }

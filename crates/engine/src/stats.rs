@@ -13,40 +13,40 @@ use zerocopy::FromBytes;
 
 use crate::abi::{self, LOST, TRUNC, WireCounts};
 use crate::epoch::Epoch;
-use crate::sys::mapped_memory::{Access, Memory};
+use crate::sys::mapped_memory::{Access, MappedMemory};
 
 /// What the kernel side has counted since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct EngineStats {
     /// Events that a rule chose to record.
     pub matched: u64,
     /// Of them, those put into the ring. `matched` is `delivered` plus those of `lost` for which the ring
     /// was full, denied or not.
     pub delivered: u64,
-    /// Events lost, by reason; see [`Lost`].
+    /// Events lost, by reason; see [`LossReason`].
     pub lost: [u64; LOST + 1],
     /// Parts of delivered events that could not be read; see [`Truncation`].
-    pub cut: [u64; TRUNC],
+    pub truncated: [u64; TRUNC],
 }
 
-impl Stats {
+impl EngineStats {
     /// Events lost, for whatever reason.
     #[must_use]
-    pub fn all_lost(&self) -> u64 {
+    pub fn total_lost(&self) -> u64 {
         self.lost.iter().sum()
     }
 }
 
 /// What was counted since: each count is at least what it was.
-impl Sub for Stats {
+impl Sub for EngineStats {
     type Output = Self;
 
     fn sub(mut self, before: Self) -> Self {
         self.matched = self.matched.saturating_sub(before.matched);
         self.delivered = self.delivered.saturating_sub(before.delivered);
         let lost = self.lost.iter_mut().zip(before.lost);
-        let cut = self.cut.iter_mut().zip(before.cut);
-        for (count, before) in lost.chain(cut) {
+        let truncated = self.truncated.iter_mut().zip(before.truncated);
+        for (count, before) in lost.chain(truncated) {
             *count = count.saturating_sub(before);
         }
         self
@@ -55,7 +55,7 @@ impl Sub for Stats {
 
 /// How often a program has run, and for how long, as the kernel counts while `kernel.bpf_stats_enabled` is 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Runs {
+pub struct ProgramRuns {
     /// The program; of a copy that is on one function, its hook.
     pub hook: String,
     /// How often.
@@ -65,9 +65,9 @@ pub struct Runs {
     pub time_ns: u64,
 }
 
-/// Why an event was lost: index into [`Stats::lost`].
+/// Why an event was lost: index into [`EngineStats::lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
+pub enum LossReason {
     /// The reader was too slow and the ring was full.
     RingFull,
     /// The CPU has no area to build events in.
@@ -80,7 +80,7 @@ pub enum Lost {
     Skipped,
 }
 
-impl Lost {
+impl LossReason {
     /// All reasons, in index order.
     pub const ALL: [Self; LOST + 1] = [
         Self::RingFull,
@@ -92,7 +92,7 @@ impl Lost {
 
     /// The reason, for people.
     #[must_use]
-    pub const fn reason(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::RingFull => "ring full",
             Self::Scratch => "no area to build events in",
@@ -103,7 +103,7 @@ impl Lost {
     }
 }
 
-/// What part of an event is missing: index into [`Stats::cut`].
+/// What part of an event is missing: index into [`EngineStats::truncated`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
     /// A name in user memory could not be read.
@@ -140,11 +140,11 @@ impl Truncation {
 
     /// The part, for people.
     #[must_use]
-    pub const fn part(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Name => "name not readable",
-            Self::Argv => "arguments cut",
-            Self::Path => "path cut",
+            Self::Argv => "arguments truncated",
+            Self::Path => "path truncated",
             Self::Entry => "entry forgotten",
             Self::Watches => "too deep for watches",
             Self::Seen => "too much for the hooks inside the kernel",
@@ -156,20 +156,20 @@ impl Truncation {
 
 /// Values of an array that the kernel side counts in, mapped.
 #[derive(Debug)]
-pub(crate) struct Mapped<T> {
-    memory: Memory,
+pub(crate) struct MappedArray<T> {
+    memory: MappedMemory,
     len: usize,
     _values: PhantomData<T>,
 }
 
-impl<T: Copy + FromBytes> Mapped<T> {
+impl<T: Copy + FromBytes> MappedArray<T> {
     /// Maps an array of `len` values.
     ///
     /// # Errors
     /// When the kernel refuses the mapping.
     pub(crate) fn map(array: impl AsFd, len: usize) -> io::Result<Self> {
         Ok(Self {
-            memory: Memory::map(array, 0, len * size_of::<T>(), Access::Read)?,
+            memory: MappedMemory::map(array, 0, len * size_of::<T>(), Access::Read)?,
             len,
             _values: PhantomData,
         })
@@ -184,17 +184,17 @@ impl<T: Copy + FromBytes> Mapped<T> {
     }
 }
 
-impl Mapped<WireCounts> {
+impl MappedArray<WireCounts> {
     /// Sums over all CPUs.
-    pub(crate) fn sum(&self) -> Stats {
-        let mut stats = Stats::default();
+    pub(crate) fn sum(&self) -> EngineStats {
+        let mut stats = EngineStats::default();
         for counts in (0..self.len).filter_map(|cpu| self.get(cpu)) {
             stats.matched += counts.matched;
             stats.delivered += counts.delivered;
             for (to, from) in stats.lost.iter_mut().zip(counts.lost) {
                 *to += from;
             }
-            for (to, from) in stats.cut.iter_mut().zip(counts.truncated) {
+            for (to, from) in stats.truncated.iter_mut().zip(counts.truncated) {
                 *to += from;
             }
         }
@@ -205,25 +205,25 @@ impl Mapped<WireCounts> {
 /// Events that the ring had no room for, by rule. The kernel side never counts from zero again, so the
 /// counts of a half are those above what they were when its plan was put in force.
 #[derive(Debug)]
-pub(crate) struct Unsent {
-    counts: Mapped<u64>,
+pub(crate) struct RuleDrops {
+    counts: MappedArray<u64>,
     before: [Vec<u64>; 2],
 }
 
-impl Unsent {
+impl RuleDrops {
     /// Maps them.
     ///
     /// # Errors
-    /// As [`Mapped::map`].
+    /// As [`MappedArray::map`].
     pub(crate) fn map(array: impl AsFd) -> io::Result<Self> {
         Ok(Self {
-            counts: Mapped::map(array, 2 << abi::RULE_BITS)?,
+            counts: MappedArray::map(array, 2 << abi::RULE_BITS)?,
             before: Default::default(),
         })
     }
 
     /// Counts a half from zero, of a plan with so many rules.
-    pub(crate) fn begin(&mut self, epoch: Epoch, rules: usize) {
+    pub(crate) fn reset(&mut self, epoch: Epoch, rules: usize) {
         let now = (0..rules).map(|rule| self.raw(epoch, rule)).collect();
         let [even, odd] = &mut self.before;
         *(if epoch.half() == 0 { even } else { odd }) = now;
@@ -247,14 +247,14 @@ impl Unsent {
 pub(crate) const SKIPPED: usize = LOST;
 
 /// How often the kernel did not run a program because it, or another one, was running on that CPU.
-pub(crate) fn skipped(program: &impl AsFd) -> u64 {
+pub(crate) fn recursion_misses(program: &impl AsFd) -> u64 {
     info(program).map_or(0, |info| info.recursion_misses)
 }
 
 /// What the kernel has counted of a program; nothing when it has not counted.
-pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
+pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<ProgramRuns> {
     let info = info(program).filter(|info| info.run_cnt != 0)?;
-    Some(Runs {
+    Some(ProgramRuns {
         hook: hook.to_string(),
         runs: info.run_cnt,
         time_ns: info.run_time_ns,
@@ -262,8 +262,8 @@ pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<Runs> {
 }
 
 /// Adds up what is of the same hook: what daemons before this one have loaded, and what this one has.
-pub(crate) fn by_hook(all: impl Iterator<Item = Runs>) -> Vec<Runs> {
-    let mut sums: BTreeMap<String, Runs> = BTreeMap::new();
+pub(crate) fn by_hook(all: impl Iterator<Item = ProgramRuns>) -> Vec<ProgramRuns> {
+    let mut sums: BTreeMap<String, ProgramRuns> = BTreeMap::new();
     for runs in all {
         match sums.entry(runs.hook.clone()) {
             Entry::Vacant(new) => drop(new.insert(runs)),
@@ -278,12 +278,12 @@ pub(crate) fn by_hook(all: impl Iterator<Item = Runs>) -> Vec<Runs> {
 }
 
 /// The kernel's number of a program.
-pub(crate) fn number(program: &impl AsFd) -> Option<u32> {
+pub(crate) fn program_id(program: &impl AsFd) -> Option<u32> {
     info(program).map(|info| info.id)
 }
 
 /// The kernel's number of the program that a link runs.
-pub(crate) fn linked(link: &impl AsFd) -> Option<u32> {
+pub(crate) fn link_program_id(link: &impl AsFd) -> Option<u32> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
     // SAFETY: as in `info`.

@@ -6,9 +6,9 @@ use std::path::Path;
 use audit::conf;
 use audit::ids::Arch;
 use audit::plan::Plan;
-use audit::plan::list::Listed;
-use audit::plan::security::SecurityModule;
-use audit::rule::Host;
+use audit::plan::labels::SecurityModule;
+use audit::plan::rule_list::RuleEntry;
+use audit::rule::RuleHost;
 use bstr::{BStr, BString, ByteSlice as _};
 use nix::unistd::{AccessFlags, Group, User, access};
 
@@ -52,10 +52,10 @@ impl Planner {
     }
 
     /// Compiles rules.
-    pub(crate) fn plan(&self, rules: Vec<Listed>) -> Plan {
+    pub(crate) fn plan(&self, rules: Vec<RuleEntry>) -> Plan {
         let mut plan = Plan::compile(rules, &[Arch::X86_64, Arch::I386]);
         for &module in &self.modules {
-            plan.refuse_labels(module);
+            plan.refuse_label_rules(module);
         }
         plan.deny(&self.deny);
         plan
@@ -80,7 +80,7 @@ fn is_active(module: SecurityModule) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThisMachine;
 
-impl Host for ThisMachine {
+impl RuleHost for ThisMachine {
     fn uid(&self, name: &[u8]) -> Option<u32> {
         let user = User::from_name(name.to_str().ok()?).ok()??;
         Some(user.uid.as_raw())
@@ -100,7 +100,7 @@ impl Host for ThisMachine {
     }
 }
 
-impl conf::Host for ThisMachine {
+impl conf::ConfigHost for ThisMachine {
     fn group(&self, name: &[u8]) -> Option<u32> {
         self.gid(name)
     }

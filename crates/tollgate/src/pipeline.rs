@@ -29,12 +29,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::event::Time;
+use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, bounded};
-use engine::{Attached, Context, Decoder, Detaching, Keys, Options, Probe};
+use engine::{
+    AttachedHooks, Decoder, EngineOptions, EventContext, KernelProbe, PendingDetach, RuleKeys,
+};
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
@@ -62,9 +64,9 @@ pub(crate) struct Pipeline {
     pub(crate) plan: Plan,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
-    pub(crate) options: Options,
+    pub(crate) options: EngineOptions,
     /// What this kernel offers.
-    pub(crate) probe: Probe,
+    pub(crate) probe: KernelProbe,
     /// Where records go.
     pub(crate) log: Journal,
     /// What the log thread is told.
@@ -89,7 +91,7 @@ pub(crate) struct Started {
     /// The engine that works here.
     pub(crate) engine: EngineKind,
     /// What it attached.
-    pub(crate) attached: Attached,
+    pub(crate) attached: AttachedHooks,
     /// Why a better engine does not.
     pub(crate) why_not: Option<String>,
     /// Whether it goes on where another daemon has ended.
@@ -103,7 +105,7 @@ pub(crate) struct Started {
 pub(crate) struct Running {
     orders: Orders,
     counts: Arc<Written>,
-    ring: JoinHandle<anyhow::Result<(Drained, Option<Detaching>)>>,
+    ring: JoinHandle<anyhow::Result<(Drained, Option<PendingDetach>)>>,
     log: JoinHandle<Unwritten>,
     print: Option<JoinHandle<()>>,
     json: Option<Arc<Outlet>>,
@@ -114,8 +116,8 @@ pub(crate) struct Running {
 pub(crate) struct Shown {
     pub(crate) words: Vec<u64>,
     /// Of the rules that chose it.
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) time: Time,
+    pub(crate) keys: Arc<RuleKeys>,
+    pub(crate) time: Timestamp,
     pub(crate) serial: Serial,
 }
 
@@ -222,7 +224,7 @@ impl Running {
     ///
     /// # Errors
     /// What made the engine fail.
-    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<Detaching>)> {
+    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<PendingDetach>)> {
         let drained = self.ring.join();
         let unwritten = joined(self.log.join())?;
         if let Some(print) = self.print {
@@ -267,7 +269,7 @@ fn spawn<T: Send + 'static>(
 fn show(mut terminal: Terminal, from: &Receiver<Shown>) {
     let mut decoder = Decoder::default();
     for shown in from {
-        let context = Context {
+        let context = EventContext {
             keys: &shown.keys,
             time: shown.time,
             serial: shown.serial,

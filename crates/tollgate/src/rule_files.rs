@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use audit::plan::Plan;
-use audit::plan::list::RuleList;
-use audit::rule::{Command, Diagnostic, Line, Severity, parse_file};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{Command, Diagnostic, RuleLine, Severity, parse_file};
 use nix::fcntl::OFlag;
 
 use crate::host::{Planner, ThisMachine};
@@ -32,7 +32,7 @@ pub(crate) struct RuleFile {
     /// The text and the findings about it.
     pub(crate) source: SourceText,
     /// The lines that contain a command and no error.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<RuleLine>,
 }
 
 /// The rule files of a command, in the order given.
@@ -80,7 +80,7 @@ pub(crate) fn compile_plan(
     let Some(CompiledRules { plan, .. }) = compile(files, partial, &planner, consequence) else {
         return Ok(None);
     };
-    if plan.calls.is_empty() {
+    if plan.syscalls.is_empty() {
         bail!("the rules record nothing: they contain no `always,exit` rule");
     }
     Ok(Some(plan))
@@ -128,11 +128,11 @@ pub(crate) fn compile(
     let mut refused = 0;
     for rule in &compiled.plan.unsupported {
         let ignores_errors = report(rule.source, rule.line, &rule.reason);
-        if rule.loses && !ignores_errors && !partial {
+        if rule.loses_records && !ignores_errors && !partial {
             refused += 1;
         }
     }
-    for (source, line, field) in compiled.plan.without_labels() {
+    for (source, line, field) in compiled.plan.unmatchable_label_rules() {
         let _ignores_errors = report(
             source,
             line,
@@ -240,7 +240,7 @@ impl RuleFile {
 }
 
 /// Returns a note about a line that configures only the kernel's audit, which tollgate does not change.
-fn without_effect(line: &Line) -> Option<Diagnostic> {
+fn without_effect(line: &RuleLine) -> Option<Diagnostic> {
     let option = match line.command {
         Command::Backlog(_) => "-b",
         Command::BacklogWait(_) => "--backlog_wait_time",

@@ -1,6 +1,6 @@
 //! The two ways to stop a syscall, and which one a plan needs.
 
-use audit::plan::{CallPlan, Plan, Subject, hook};
+use audit::plan::{Operand, Plan, SyscallPlan, hook};
 use audit::rule::Field;
 
 /// How calls are stopped.
@@ -35,14 +35,14 @@ impl Backend {
 
 /// Whether any call of the plan has a rule that asks for its result.
 fn asks_for_result(plan: &Plan) -> bool {
-    plan.calls
+    plan.syscalls
         .iter()
         .any(|(call, rules)| hook::returns(*call) && call_asks_for_result(rules))
 }
 
 /// Whether some rule of a call can only be decided when the call has ended.
-pub(crate) fn call_asks_for_result(rules: &CallPlan) -> bool {
+pub(crate) fn call_asks_for_result(rules: &SyscallPlan) -> bool {
     let tests = || rules.slots.iter().flat_map(|slot| &slot.tests);
-    let of_end = [Field::Exit, Field::Success, Field::SaddrFam].map(Subject::Field);
-    tests().any(|test| of_end.contains(&test.subject))
+    let of_end = [Field::Exit, Field::Success, Field::SaddrFam].map(Operand::Field);
+    tests().any(|test| of_end.contains(&test.operand))
 }

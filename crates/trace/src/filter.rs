@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use audit::ids::Arch;
 use audit::plan::eval::compare;
-use audit::plan::perm::{self, Class, Flags};
-use audit::plan::{Call, Plan, Slot, Subject, Test};
+use audit::plan::perm::{self, OpenFlags, PermClass};
+use audit::plan::{Operand, Plan, Slot, SyscallId, Test};
 use audit::rule::{Action, Field, Op};
 use audit::table;
 use libc::{
@@ -43,7 +43,7 @@ enum Body {
 }
 
 /// The filter of a plan. `also` are calls that stop although no rule names them.
-pub(crate) fn compile(plan: &Plan, carrier: Backend, also: &[Call]) -> Vec<sock_filter> {
+pub(crate) fn compile(plan: &Plan, carrier: Backend, also: &[SyscallId]) -> Vec<sock_filter> {
     let exact = program(plan, carrier, also, true);
     if exact.len() <= MOST_INSTRUCTIONS {
         return exact;
@@ -52,14 +52,14 @@ pub(crate) fn compile(plan: &Plan, carrier: Backend, also: &[Call]) -> Vec<sock_
     program(plan, carrier, also, false)
 }
 
-fn program(plan: &Plan, carrier: Backend, also: &[Call], exact: bool) -> Vec<sock_filter> {
+fn program(plan: &Plan, carrier: Backend, also: &[SyscallId], exact: bool) -> Vec<sock_filter> {
     let stop = match carrier {
         Backend::Trace => SECCOMP_RET_TRACE,
         Backend::Notify => SECCOMP_RET_USER_NOTIF,
     };
     let abi = |arch| {
         let mut bodies: BTreeMap<u32, Body> = plan
-            .calls
+            .syscalls
             .iter()
             .filter(|(call, _)| call.arch == arch)
             .map(|(call, rules)| {
@@ -128,7 +128,7 @@ fn search(stretches: &[(u32, Body)], stop: u32) -> Vec<sock_filter> {
     }
 }
 
-fn body(call: Call, slots: &[Slot], stop: u32) -> Body {
+fn body(call: SyscallId, slots: &[Slot], stop: u32) -> Body {
     let mut code = Vec::new();
     for slot in slots {
         let (known, unknown): (Vec<&Test>, Vec<&Test>) = slot
@@ -168,14 +168,14 @@ fn body(call: Call, slots: &[Slot], stop: u32) -> Body {
 }
 
 /// The argument that decides a test by itself.
-fn argument(call: Call, test: &Test) -> Option<u32> {
-    match test.subject {
-        Subject::Field(Field::A0) => Some(0),
-        Subject::Field(Field::A1) => Some(1),
-        Subject::Field(Field::A2) => Some(2),
-        Subject::Field(Field::A3) => Some(3),
-        Subject::OpenPerm => match perm::class(call.arch, call.syscall) {
-            Class::Open(Flags::Argument(index)) => u32::try_from(index).ok(),
+fn argument(call: SyscallId, test: &Test) -> Option<u32> {
+    match test.operand {
+        Operand::Field(Field::A0) => Some(0),
+        Operand::Field(Field::A1) => Some(1),
+        Operand::Field(Field::A2) => Some(2),
+        Operand::Field(Field::A3) => Some(3),
+        Operand::OpenPerm => match perm::class(call.arch, call.syscall) {
+            PermClass::Open(OpenFlags::Argument(index)) => u32::try_from(index).ok(),
             _ => None,
         },
         _ => None,
@@ -186,7 +186,7 @@ fn argument(call: Call, test: &Test) -> Option<u32> {
 fn ask(argument: u32, test: &Test, beyond: u32) -> Vec<sock_filter> {
     // Both ABIs are little-endian: the low half, which is all that is compared, comes first.
     let mut code = vec![load(ARGUMENTS + 8 * argument)];
-    if test.subject == Subject::OpenPerm {
+    if test.operand == Operand::OpenPerm {
         code.push(mask(3));
         let wanted: Vec<u32> = (0..4)
             .filter(|&mode| compare(test.op, perm::access_mode(mode), test.value))
@@ -258,12 +258,12 @@ fn len(code: &[sock_filter]) -> u32 {
 }
 
 /// The calls of both ABIs that go by this name.
-pub(crate) fn calls_named(name: &str) -> Vec<Call> {
+pub(crate) fn calls_named(name: &str) -> Vec<SyscallId> {
     [Arch::X86_64, Arch::I386]
         .into_iter()
         .filter_map(|arch| {
             let syscall = table::syscall_number(arch, name.as_bytes())?;
-            Some(Call { arch, syscall })
+            Some(SyscallId { arch, syscall })
         })
         .collect()
 }

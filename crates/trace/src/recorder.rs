@@ -8,13 +8,13 @@ mod sockaddr;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use audit::event::{Argv, Event, Inode, Time, reported_exit, succeeded};
+use audit::event::{Argv, Event, Inode, Timestamp, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
-use audit::plan::address::{self, Address};
-use audit::plan::eval::{Observed, ObservedObject};
-use audit::plan::shape::{self, Effect, Object, Place};
+use audit::plan::eval::{EventFacts, ObjectFacts};
+use audit::plan::objects::{self, ObjectArg, ObjectEffect, ObjectRef};
+use audit::plan::sockaddr::{self as plan_sockaddr, SyscallSockaddr};
 use audit::plan::verdict::Verdict;
-use audit::plan::{Call, CallPlan, Facts, Plan, Subject, hook};
+use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
 use audit::table;
 use nix::errno::Errno;
 use nix::sys::stat::stat;
@@ -53,12 +53,12 @@ pub struct RunStats {
 #[derive(Clone, Copy, Debug)]
 struct Traits {
     name: &'static str,
-    objects: &'static [Object],
+    objects: &'static [ObjectArg],
     /// The supervisor waits for its end.
     waits: bool,
     starts: bool,
     /// The socket address that it may have.
-    address: Option<Address>,
+    address: Option<SyscallSockaddr>,
     groups: bool,
     paths: Paths,
 }
@@ -66,7 +66,7 @@ struct Traits {
 /// Makes events of stopped calls.
 pub(crate) struct Recorder<'a, O> {
     plan: &'a Plan,
-    traits: HashMap<Call, Traits>,
+    traits: HashMap<SyscallId, Traits>,
     observer: &'a mut O,
     pub(crate) tasks: Tasks,
     serial: Serial,
@@ -79,7 +79,7 @@ pub(crate) struct Recorder<'a, O> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop {
     pub(crate) tid: Pid,
-    pub(crate) call: Call,
+    pub(crate) call: SyscallId,
     pub(crate) args: [u64; 6],
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Begun {
     stop: Stop,
     /// Its end is to be waited for.
     pub(crate) waits: bool,
-    time: Time,
+    time: Timestamp,
     objects: Vec<Seen>,
     cwd: Option<Vec<u8>>,
     open_how_flags: u64,
@@ -120,7 +120,7 @@ pub(crate) enum End {
 impl<'a, O: Observer> Recorder<'a, O> {
     pub(crate) fn new(plan: &'a Plan, results: ResultCapture, observer: &'a mut O) -> Self {
         let traits = plan
-            .calls
+            .syscalls
             .iter()
             .map(|(call, rules)| (*call, Traits::of(*call, rules, results)))
             .collect();
@@ -167,7 +167,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
     /// An exec is tried, which some rule names or none: see [`Self::will_run`].
     pub(crate) fn will_exec(&mut self, stop: Stop) {
         let Stop { tid, call, args } = stop;
-        let traits = Traits::of(call, &CallPlan::default(), ResultCapture::Unneeded);
+        let traits = Traits::of(call, &SyscallPlan::default(), ResultCapture::Unneeded);
         let named = object::named(traits.objects, traits.name, &args, Memory(tid));
         let mut program = None;
         if let (Ok(mut named), Ok(thread)) = (named, self.tasks.thread(tid, now(), self.execs))
@@ -215,9 +215,9 @@ impl<'a, O: Observer> Recorder<'a, O> {
             .given();
             let named = begun.address.as_deref().and_then(sockaddr::file_name);
             let effect = if traits.name == "bind" {
-                Effect::Create
+                ObjectEffect::Create
             } else {
-                Effect::Use
+                ObjectEffect::Use
             };
             begun
                 .objects
@@ -244,7 +244,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         };
         if let Ok(thread) = thread {
             for seen in &mut begun.objects {
-                seen.may_create = creates && matches!(seen.object.place, Place::Opened { .. });
+                seen.may_create = creates && matches!(seen.object.place, ObjectRef::Opened { .. });
                 seen.before(thread, traits.paths, traits.waits);
                 seen.may_create &= seen.inode.is_none();
             }
@@ -276,7 +276,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let known = Known::of(begun, end, &found, &traits);
         let observed_objects = known.observed();
         let task = found.who.task(found.image);
-        let observed = Observed {
+        let observed = EventFacts {
             arch: call.arch,
             syscall: call.syscall,
             exit: known.exit,
@@ -326,11 +326,11 @@ impl<'a, O: Observer> Recorder<'a, O> {
                 bytes: &arguments.bytes,
             }),
             sockaddr: known.begun.address.as_deref(),
-            details: [].into_iter().collect(),
+            aux_records: [].into_iter().collect(),
             cwd: if items.is_empty() { None } else { cwd },
             items,
             proctitle: found.image.title(),
-            background: None,
+            task_context: None,
         };
         self.observer.event(&event);
         self.serial = self.serial.next();
@@ -364,11 +364,11 @@ impl Known {
         let moves = begun
             .objects
             .iter()
-            .any(|seen| seen.object.effect == Effect::Delete);
+            .any(|seen| seen.object.effect == ObjectEffect::Delete);
         for seen in &mut begun.objects {
             match (seen.object.place, seen.object.effect) {
-                (Place::Opened { .. }, _) => seen.opened(found.thread, exit, traits.paths),
-                (_, Effect::Create) if succeeded(exit) && !moves => seen.made(found.thread),
+                (ObjectRef::Opened { .. }, _) => seen.opened(found.thread, exit, traits.paths),
+                (_, ObjectEffect::Create) if succeeded(exit) && !moves => seen.made(found.thread),
                 _ => {}
             }
         }
@@ -400,19 +400,19 @@ impl Known {
     }
 
     /// Objects that rules may ask about: those that have an item.
-    fn observed(&self) -> Vec<ObservedObject<'_>> {
+    fn observed(&self) -> Vec<ObjectFacts<'_>> {
         let mut all = Vec::new();
         for seen in &self.begun.objects {
-            if seen.object.effect != Effect::Use || seen.may_create {
-                all.push(ObservedObject {
+            if seen.object.effect != ObjectEffect::Use || seen.may_create {
+                all.push(ObjectFacts {
                     path: &seen.parent_path,
                     name: None,
                     inode: seen.parent,
                     label: None,
                 });
             }
-            if !matches!(seen.object.place, Place::Text(_)) {
-                all.push(ObservedObject {
+            if !matches!(seen.object.place, ObjectRef::Text(_)) {
+                all.push(ObjectFacts {
                     path: &seen.path,
                     name: seen.name.as_deref(),
                     inode: seen.inode,
@@ -420,7 +420,7 @@ impl Known {
                 });
             }
         }
-        all.extend(self.interpreters.iter().map(|interpreter| ObservedObject {
+        all.extend(self.interpreters.iter().map(|interpreter| ObjectFacts {
             path: &interpreter.path,
             name: Some(&interpreter.name),
             inode: interpreter.inode,
@@ -431,24 +431,24 @@ impl Known {
 }
 
 impl Traits {
-    fn of(call: Call, rules: &CallPlan, results: ResultCapture) -> Self {
+    fn of(call: SyscallId, rules: &SyscallPlan, results: ResultCapture) -> Self {
         let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
         Self {
             name,
-            objects: shape::objects(call.arch, call.syscall),
+            objects: objects::objects(call.arch, call.syscall),
             waits: hook::returns(call)
                 && (results == ResultCapture::Wanted || call_asks_for_result(rules)),
             starts: hook::starts(call),
-            address: address::of(call.arch, call.syscall),
+            address: plan_sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
             paths: paths(rules),
         }
     }
 }
 
-fn paths(rules: &CallPlan) -> Paths {
+fn paths(rules: &SyscallPlan) -> Paths {
     let mut tests = rules.slots.iter().flat_map(|slot| &slot.tests);
-    if tests.any(|test| matches!(test.subject, Subject::Path | Subject::Dir)) {
+    if tests.any(|test| matches!(test.operand, Operand::Path | Operand::Dir)) {
         Paths::Wanted
     } else {
         Paths::Unneeded
@@ -468,17 +468,17 @@ fn creates(name: &str, args: &[u64; 6], how: u64) -> bool {
 }
 
 /// The clock that the kernel's audit uses.
-pub(crate) fn now() -> Time {
+pub(crate) fn now() -> Timestamp {
     let now = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(Duration::ZERO, Duration::from);
-    Time {
+    Timestamp {
         sec: now.as_secs(),
         milli: u16::try_from(now.subsec_millis()).unwrap_or(0),
     }
 }
 
 /// The call as the kernel tells it: machine and number.
-pub(crate) const fn call(arch: u32, number: u32) -> Call {
-    Call {
+pub(crate) const fn call(arch: u32, number: u32) -> SyscallId {
+    SyscallId {
         arch: Arch(arch),
         syscall: Syscall(number),
     }

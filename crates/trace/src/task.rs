@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 
-use audit::event::{Task, Time};
+use audit::event::{Task, Timestamp};
 use audit::ids::Auid;
 use bstr::ByteSlice as _;
 use nix::errno::Errno;
@@ -60,7 +60,7 @@ pub(crate) struct Image {
     auid: u32,
     ses: u32,
     tty: Vec<u8>,
-    read: Option<Time>,
+    read: Option<Timestamp>,
     /// This thread is about to become another program, or to fail: what is read now may be of either.
     unsettled: Option<Pid>,
 }
@@ -95,7 +95,12 @@ impl Tasks {
     ///
     /// # Errors
     /// When the task has gone, or may not be looked at.
-    pub(crate) fn look(&mut self, tid: Pid, time: Time, groups: bool) -> io::Result<Found<'_>> {
+    pub(crate) fn look(
+        &mut self,
+        tid: Pid,
+        time: Timestamp,
+        groups: bool,
+    ) -> io::Result<Found<'_>> {
         if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid.as_raw()) {
             self.threads.clear();
             self.images.clear();
@@ -140,7 +145,12 @@ impl Tasks {
     ///
     /// # Errors
     /// As [`Self::look`].
-    pub(crate) fn thread(&mut self, tid: Pid, time: Time, execs: Execs) -> io::Result<&Thread> {
+    pub(crate) fn thread(
+        &mut self,
+        tid: Pid,
+        time: Timestamp,
+        execs: Execs,
+    ) -> io::Result<&Thread> {
         let known = self.threads.get(&tid.as_raw());
         // Where ends of tasks are not seen either, an old number may have a new owner.
         let stale = |thread: &Thread| execs == Execs::Attempted && thread.ids.read().is_err();
@@ -168,7 +178,7 @@ impl Tasks {
     }
 
     /// The thread's process may run another program from now on.
-    pub(crate) fn will_exec(&mut self, tid: Pid, time: Time) {
+    pub(crate) fn will_exec(&mut self, tid: Pid, time: Timestamp) {
         let Ok(thread) = self.thread(tid, time, Execs::Attempted) else {
             return; // it has been killed
         };
@@ -226,7 +236,7 @@ impl Image {
         &self.title
     }
 
-    fn refresh(&mut self, thread: &Thread, time: Time) {
+    fn refresh(&mut self, thread: &Thread, time: Timestamp) {
         let new = self.read.is_none();
         if new || self.unsettled.is_some() {
             self.exe = thread.link("exe");

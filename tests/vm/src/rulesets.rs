@@ -22,8 +22,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use audit::ids::Arch;
 use audit::plan::function::candidates;
-use audit::plan::list::{Listed, RuleList};
-use audit::plan::{Call, Plan};
+use audit::plan::rule_list::{RuleEntry, RuleList};
+use audit::plan::{Plan, SyscallId};
 use audit::rule::{Action, Dialect, List, Rule, Severity, parse_file, print};
 use bstr::ByteSlice as _;
 use support::event::{self, Event};
@@ -153,7 +153,7 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
     let mut account = Account::default();
     let mut trials = Vec::new();
     let mut loaded = format!("{}\n", Last::RULE).into_bytes();
-    for Listed { mut rule, line, .. } in read(text, &mut account) {
+    for RuleEntry { mut rule, line, .. } in read(text, &mut account) {
         let planned = match (calls_of(&rule, line), daemon.sees_inside()) {
             (Err(reason), _) => Err(reason),
             (Ok(calls @ TOO_MANY_CALLS..), true) => Err(format!(
@@ -171,7 +171,7 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
         if rule.action == Action::Always {
             rule.keys = vec![key(line).into()];
         }
-        loaded.extend_from_slice(&print(&rule, Arch::X86_64, Dialect::Four));
+        loaded.extend_from_slice(&print(&rule, Arch::X86_64, Dialect::V4));
         loaded.push(b'\n');
         match workloads {
             Ok(workloads) => trials.push(Trial { line, workloads }),
@@ -232,7 +232,7 @@ fn try_file(daemon: &Daemon, text: &[u8]) -> anyhow::Result<Account> {
 }
 
 /// The rules of a file in their order; lines that are none, for a reason, go to the account.
-fn read(text: &[u8], account: &mut Account) -> Vec<Listed> {
+fn read(text: &[u8], account: &mut Account) -> Vec<RuleEntry> {
     let (lines, diagnostics) = parse_file(text, &Machine);
     let mut list = RuleList::default();
     let refused = list.load(0, lines);
@@ -251,7 +251,7 @@ fn read(text: &[u8], account: &mut Account) -> Vec<Listed> {
 /// # Errors
 /// Why no engine takes it.
 fn calls_of(rule: &Rule, line: u32) -> Result<usize, String> {
-    let listed = Listed {
+    let listed = RuleEntry {
         rule: rule.clone(),
         source: 0,
         line,
@@ -261,7 +261,7 @@ fn calls_of(rule: &Rule, line: u32) -> Result<usize, String> {
         Some(left_out) => Err(left_out.reason),
         None if rule.list == List::User => Err("it is asked about messages of programs".into()),
         None if rule.list == List::Exclude => Err("it strikes records and makes none".into()),
-        None => Ok(plan.calls.len()),
+        None => Ok(plan.syscalls.len()),
     }
 }
 
@@ -320,7 +320,7 @@ fn has_some(functions: &BTreeSet<String>, workload: &Workload) -> bool {
 }
 
 /// The line of a rule further up that took a call.
-fn taken_by<'a>(own: impl Iterator<Item = &'a Event>, call: Call, line: u32) -> Option<u32> {
+fn taken_by<'a>(own: impl Iterator<Item = &'a Event>, call: SyscallId, line: u32) -> Option<u32> {
     let number = call.syscall.0.to_string();
     own.filter(|event| event.field("SYSCALL", "syscall") == number)
         .find_map(by_line)

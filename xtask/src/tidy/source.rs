@@ -152,7 +152,7 @@ mod tests {
         assert!(name("crates/audit/src/util.rs").is_some());
         assert!(name("crates/engine/bpf/common.bpf.h").is_some());
         assert!(name("crates/audit/src/helpers/lex.rs").is_some());
-        assert!(name("crates/audit/src/rule/lex.rs").is_none());
+        assert!(name("crates/audit/src/rule/lexer.rs").is_none());
         assert!(name("crates/audit/src/typestate.rs").is_none());
     }
 

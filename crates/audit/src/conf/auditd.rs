@@ -7,16 +7,16 @@
 //! # Source
 //! `auditd.conf(5)`, and `src/auditd-config.c` of audit-userspace 4.2.1; 3.0.9 where it differs.
 
-mod fate;
 mod keys;
+mod locked_keys;
 mod value;
 
 use core::time::Duration;
 
 use bstr::BString;
 
-use super::Host;
-use super::line::{Place, assignments};
+use super::ConfigHost;
+use super::assignment::{Place, assignments};
 use crate::rule::{Diagnostic, Severity};
 
 /// All settings; those that the text leaves out have the values that are compiled into `auditd`.
@@ -40,7 +40,7 @@ pub struct Settings {
     /// MiB.
     pub max_log_file: u64,
     /// What happens when the log has grown to that.
-    pub max_log_file_action: SizeAction,
+    pub max_log_file_action: MaxLogFileAction,
     /// How much nicer than other programs the daemon is to itself.
     pub priority_boost: u32,
     /// Name of this machine in the log.
@@ -48,11 +48,11 @@ pub struct Settings {
     /// The name that `name_format = user` stands for.
     pub name: Option<BString>,
     /// Space on the disk below which the first action is due.
-    pub space_left: Space,
+    pub space_left: SpaceLimit,
     /// The first action.
     pub space_left_action: Action,
     /// Space on the disk below which the second action is due.
-    pub admin_space_left: Space,
+    pub admin_space_left: SpaceLimit,
     /// The second action.
     pub admin_space_left_action: Action,
     /// What happens when the disk is full.
@@ -64,7 +64,7 @@ pub struct Settings {
     /// Events that may wait for a plugin.
     pub q_depth: u32,
     /// What happens when more do.
-    pub overflow_action: Overflow,
+    pub overflow_action: OverflowAction,
     /// How often a plugin that ends is started again.
     pub max_restarts: u32,
     /// Directory of the plugins' own configuration.
@@ -101,7 +101,7 @@ pub enum Flush {
 
 /// What happens when the log is large.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SizeAction {
+pub enum MaxLogFileAction {
     /// Nothing.
     Ignore,
     /// A message to syslog.
@@ -139,7 +139,7 @@ pub enum Action {
 
 /// What happens when events come faster than a plugin takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overflow {
+pub enum OverflowAction {
     /// Nothing.
     Ignore,
     /// A message to syslog.
@@ -167,7 +167,7 @@ pub enum NameFormat {
 
 /// An amount of space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Space {
+pub enum SpaceLimit {
     /// # Units
     /// MiB.
     Mebibytes(u64),
@@ -186,19 +186,19 @@ impl Default for Settings {
             freq: 0,
             num_logs: 0,
             max_log_file: 0,
-            max_log_file_action: SizeAction::Ignore,
+            max_log_file_action: MaxLogFileAction::Ignore,
             priority_boost: 4,
             name_format: NameFormat::None,
             name: None,
-            space_left: Space::Mebibytes(0),
+            space_left: SpaceLimit::Mebibytes(0),
             space_left_action: Action::Ignore,
-            admin_space_left: Space::Mebibytes(0),
+            admin_space_left: SpaceLimit::Mebibytes(0),
             admin_space_left_action: Action::Ignore,
             disk_full_action: Action::Ignore,
             disk_error_action: Action::Syslog,
             action_mail_acct: "root".into(),
             q_depth: 2000,
-            overflow_action: Overflow::Syslog,
+            overflow_action: OverflowAction::Syslog,
             max_restarts: 10,
             plugin_dir: "/etc/audit/plugins.d".into(),
             report_interval: Duration::ZERO,
@@ -209,7 +209,7 @@ impl Default for Settings {
 
 /// Reads the text of an `auditd.conf`. The settings count only if no finding is an error.
 #[must_use]
-pub fn parse(bytes: &[u8], host: &dyn Host) -> (Settings, Vec<Diagnostic>) {
+pub fn parse(bytes: &[u8], host: &dyn ConfigHost) -> (Settings, Vec<Diagnostic>) {
     let (lines, mut findings) = assignments(bytes);
     let mut draft = keys::Draft::new(host);
     for line in &lines {
@@ -232,7 +232,7 @@ fn sanity(settings: &Settings, places: &keys::Places, findings: &mut Vec<Diagnos
         let (place, span) = known.unwrap_or((Place { line: 1, start: 0 }, 0..0));
         findings.push(place.finding(severity, "conflict", span, message, advice));
     };
-    if let (Space::Mebibytes(space), Space::Mebibytes(admin)) =
+    if let (SpaceLimit::Mebibytes(space), SpaceLimit::Mebibytes(admin)) =
         (settings.space_left, settings.admin_space_left)
         && space <= admin
     {

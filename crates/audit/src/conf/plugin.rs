@@ -5,7 +5,7 @@
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use super::line::{Assignment, assignments};
+use super::assignment::{Assignment, assignments};
 use crate::rule::{Diagnostic, Severity};
 
 /// What a plugin is.
@@ -67,7 +67,7 @@ pub fn parse(bytes: &[u8]) -> (Plugin, Vec<Diagnostic>) {
         findings.extend(take(&mut plugin, line).err());
     }
     if plugin.program == Program::File(BString::default()) && plugin.active {
-        let place = super::line::Place { line: 1, start: 0 };
+        let place = super::assignment::Place { line: 1, start: 0 };
         findings.push(place.finding(
             Severity::Error,
             "conflict",

@@ -8,13 +8,14 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, List, Op, Rule, SyscallMask};
 use crate::table;
 
-use super::fork::Mark;
-use super::list::Listed;
-use super::prepare::{CallTraits, Condition, Outcome, Prepared, prepare, prepare_fork};
-use super::refuse::Refusal;
-use super::uring::OPERATIONS;
+use super::prepare::{Condition, Outcome, Prepared, SyscallTraits, prepare, prepare_fork};
+use super::rule_list::RuleEntry;
+use super::task_list::TaskState;
+use super::unsupported::Refusal;
+use super::uring::URING_OPS;
 use super::{
-    Call, CallPlan, Facts, Plan, PlannedRule, RuleId, Slot, Subject, Test, Unsupported, WatchId,
+    Facts, Operand, Plan, PlannedRule, RuleId, Slot, SyscallId, SyscallPlan, Test, UnsupportedRule,
+    WatchId,
 };
 
 impl Plan {
@@ -27,27 +28,27 @@ impl Plan {
     /// A rule that cannot be honoured goes to [`Plan::unsupported`]; the others are compiled as if
     /// it were not there.
     #[must_use]
-    pub fn compile(rules: impl IntoIterator<Item = Listed>, arches: &[Arch]) -> Self {
+    pub fn compile(rules: impl IntoIterator<Item = RuleEntry>, arches: &[Arch]) -> Self {
         let mut plan = Self::default();
         let mut watches = Watches::default();
         let mut prepared = Vec::new();
         for listed in rules {
             match listed.rule.list {
                 List::Exclude => {
-                    plan.exclude.push(listed);
+                    plan.exclude_list.push(listed);
                     continue;
                 }
                 List::User => {
-                    plan.messages.push(listed);
+                    plan.user_list.push(listed);
                     continue;
                 }
                 List::Filesystem => {
-                    let (source, line, loses) = (listed.source, listed.line, false);
-                    if let Err(reason) = plan.filesystems.push(listed) {
-                        plan.unsupported.push(Unsupported {
+                    let (source, line, loses_records) = (listed.source, listed.line, false);
+                    if let Err(reason) = plan.filesystem_list.push(listed) {
+                        plan.unsupported.push(UnsupportedRule {
                             source,
                             line,
-                            loses,
+                            loses_records,
                             reason,
                         });
                     }
@@ -58,7 +59,7 @@ impl Plan {
             let conditions = if plan.rules.len() < Self::MAX_RULES {
                 if listed.rule.list == List::Task {
                     prepare_fork(&listed.rule).map(|tests| {
-                        plan.forks.extend(tests.map(|tests| Slot {
+                        plan.task_slots.extend(tests.map(|tests| Slot {
                             rule: RuleId(u16::try_from(plan.rules.len()).unwrap_or(u16::MAX)),
                             action: listed.rule.action,
                             tests,
@@ -77,21 +78,24 @@ impl Plan {
                     prepared.push(conditions);
                     plan.rules.push(planned(listed));
                 }
-                Err(Refusal { loses, reason }) => {
-                    let Listed { source, line, .. } = listed;
-                    plan.unsupported.push(Unsupported {
+                Err(Refusal {
+                    loses_records,
+                    reason,
+                }) => {
+                    let RuleEntry { source, line, .. } = listed;
+                    plan.unsupported.push(UnsupportedRule {
                         source,
                         line,
-                        loses,
+                        loses_records,
                         reason,
                     });
                 }
             }
         }
         plan.watches = watches.paths;
-        let marked = marked(&plan.forks, &plan.rules);
-        plan.calls = calls(&plan.rules, &prepared, &marked, arches);
-        plan.operations = operations(&plan.rules, &prepared, &marked);
+        let marked = marked(&plan.task_slots, &plan.rules);
+        plan.syscalls = calls(&plan.rules, &prepared, &marked, arches);
+        plan.uring_ops = operations(&plan.rules, &prepared, &marked);
         plan
     }
 }
@@ -116,7 +120,7 @@ impl Watches {
     }
 }
 
-fn planned(Listed { rule, source, line }: Listed) -> PlannedRule {
+fn planned(RuleEntry { rule, source, line }: RuleEntry) -> PlannedRule {
     let key = (!rule.keys.is_empty()).then(|| BString::from(bstr::join([1], &rule.keys)));
     PlannedRule {
         rule,
@@ -134,16 +138,16 @@ fn marked(forks: &[Slot], rules: &[PlannedRule]) -> Vec<Slot> {
         let Some(planned) = rules.get(usize::from(fork.rule.0)) else {
             continue;
         };
-        let mark = Mark::of(&planned.rule);
+        let mark = TaskState::of(&planned.rule);
         let test = Test {
-            subject: Subject::Mark,
+            operand: Operand::TaskState,
             op: Op::Equal,
             value: mark.0,
         };
         // Rules that mark alike cannot be told apart any more: the first of them stands for all, also where no
         // task can satisfy it.
         let alike = |planned: &PlannedRule| {
-            planned.rule.list == List::Task && Mark::of(&planned.rule) == mark
+            planned.rule.list == List::Task && TaskState::of(&planned.rule) == mark
         };
         let first = rules
             .iter()
@@ -168,7 +172,7 @@ fn calls(
     prepared: &[Prepared],
     marked: &[Slot],
     arches: &[Arch],
-) -> BTreeMap<Call, CallPlan> {
+) -> BTreeMap<SyscallId, SyscallPlan> {
     let masks: Vec<&SyscallMask> = rules
         .iter()
         .filter(|planned| planned.rule.list == List::Exit)
@@ -183,10 +187,10 @@ fn calls(
             if table::syscall_name(arch, syscall).is_none() && !is_named() {
                 continue;
             }
-            let traits = CallTraits::of(Call { arch, syscall });
+            let traits = SyscallTraits::of(SyscallId { arch, syscall });
             let is_about = |rule: &Rule| rule.list == List::Exit && rule.syscalls.contains(number);
             let slots = slots(rules, prepared, marked, &traits, is_about);
-            if let Some(planned) = CallPlan::of(slots) {
+            if let Some(planned) = SyscallPlan::of(slots) {
                 calls.insert(traits.call, planned);
             }
         }
@@ -200,22 +204,22 @@ fn operations(
     rules: &[PlannedRule],
     prepared: &[Prepared],
     marked: &[Slot],
-) -> BTreeMap<u8, CallPlan> {
+) -> BTreeMap<u8, SyscallPlan> {
     let mut operations = BTreeMap::new();
-    for operation in &OPERATIONS {
+    for operation in &URING_OPS {
         let is_about = |rule: &Rule| rule.list == List::IoUring && operation.is_in(&rule.syscalls);
         if !rules.iter().any(|planned| is_about(&planned.rule)) {
             continue;
         }
-        let traits = CallTraits::of(operation.call());
+        let traits = SyscallTraits::of(operation.call());
         let slots = slots(rules, prepared, marked, &traits, is_about);
         let facts = facts(&slots);
-        operations.insert(operation.op, CallPlan { slots, facts });
+        operations.insert(operation.op, SyscallPlan { slots, facts });
     }
     operations
 }
 
-impl CallPlan {
+impl SyscallPlan {
     /// Of slots, up to the last that records; nothing when none does.
     pub(super) fn of(mut slots: Vec<Slot>) -> Option<Self> {
         let records = slots.iter().rposition(|slot| slot.action == Action::Always);
@@ -230,7 +234,7 @@ fn slots(
     rules: &[PlannedRule],
     prepared: &[Prepared],
     marked: &[Slot],
-    traits: &CallTraits,
+    traits: &SyscallTraits,
     is_about: impl Fn(&Rule) -> bool,
 ) -> Vec<Slot> {
     let mut slots = marked.to_vec();
@@ -257,7 +261,7 @@ fn slots(
 }
 
 /// Tests that one syscall leaves; `None` when it cannot match.
-fn residue(conditions: &[Condition], traits: &CallTraits) -> Option<Vec<Test>> {
+fn residue(conditions: &[Condition], traits: &SyscallTraits) -> Option<Vec<Test>> {
     let mut tests = Vec::new();
     for condition in conditions {
         match condition.on(traits) {
@@ -280,13 +284,13 @@ fn contradict(a: Test, b: Test) -> bool {
         (Op::Equal, Op::NotEqual) | (Op::NotEqual, Op::Equal) => a.value == b.value,
         _ => false,
     };
-    differ && a.subject == b.subject && is_one_number(a.subject)
+    differ && a.operand == b.operand && is_one_number(a.operand)
 }
 
 /// Whether the subject is a single number, so that only one value can equal it.
-const fn is_one_number(subject: Subject) -> bool {
-    match subject {
-        Subject::Field(
+const fn is_one_number(operand: Operand) -> bool {
+    match operand {
+        Operand::Field(
             Field::Gid
             | Field::Egid
             | Field::ObjUid
@@ -296,10 +300,12 @@ const fn is_one_number(subject: Subject) -> bool {
             | Field::DevMinor
             | Field::FileType,
         ) => false,
-        Subject::Field(_) | Subject::AuidSet | Subject::Mark | Subject::OpenPerm | Subject::Exe => {
-            true
-        }
-        Subject::Fields(..) | Subject::Path | Subject::Dir => false,
+        Operand::Field(_)
+        | Operand::AuidSet
+        | Operand::TaskState
+        | Operand::OpenPerm
+        | Operand::Exe => true,
+        Operand::Fields(..) | Operand::Path | Operand::Dir => false,
     }
 }
 
@@ -309,19 +315,19 @@ fn facts(slots: &[Slot]) -> Facts {
 }
 
 fn facts_of(test: &Test) -> Facts {
-    match test.subject {
-        Subject::Field(field @ (Field::Gid | Field::Egid))
+    match test.operand {
+        Operand::Field(field @ (Field::Gid | Field::Egid))
             if matches!(test.op, Op::Equal | Op::NotEqual) =>
         {
             facts_of_field(field) | Facts::GROUPS
         }
-        Subject::Field(field) => facts_of_field(field),
-        Subject::Fields(left, right) => facts_of_field(left) | facts_of_field(right),
-        Subject::AuidSet => Facts::TASK,
-        Subject::Mark => Facts::MARK,
-        Subject::OpenPerm => Facts::empty(),
-        Subject::Path | Subject::Dir => Facts::OBJECTS,
-        Subject::Exe => Facts::EXE,
+        Operand::Field(field) => facts_of_field(field),
+        Operand::Fields(left, right) => facts_of_field(left) | facts_of_field(right),
+        Operand::AuidSet => Facts::TASK,
+        Operand::TaskState => Facts::TASK_STATE,
+        Operand::OpenPerm => Facts::empty(),
+        Operand::Path | Operand::Dir => Facts::OBJECTS,
+        Operand::Exe => Facts::EXE,
     }
 }
 

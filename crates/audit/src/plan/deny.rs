@@ -10,8 +10,8 @@ use bstr::{BStr, BString};
 use crate::rule::{Action, Field, List, field};
 use crate::table;
 
-use super::inner::Inner;
-use super::{Call, CallPlan, Plan, RuleId, Subject, Test, Unsupported};
+use super::inner::InternalHook;
+use super::{Operand, Plan, RuleId, SyscallId, SyscallPlan, Test, UnsupportedRule};
 
 /// The functions that may refuse a call; none for calls that nothing refuses.
 ///
@@ -20,8 +20,8 @@ use super::{Call, CallPlan, Plan, RuleId, Subject, Test, Unsupported};
 /// `fs/namespace.c`, `net/socket.c`, `kernel/signal.c`, `kernel/ptrace.c` and `kernel/module`, Linux 6.1 and
 /// 6.12.
 #[must_use]
-pub fn of(call: Call) -> &'static [Inner] {
-    use Inner::{
+pub fn of(call: SyscallId) -> &'static [InternalHook] {
+    use InternalHook::{
         DenyBind, DenyConnect, DenyCreate, DenyExec, DenyKill, DenyLink, DenyLoadData, DenyMkdir,
         DenyMknod, DenyModule, DenyMount, DenyOpen, DenyPathMknod, DenyPtrace, DenyRename,
         DenyRmdir, DenyRmxattr, DenySetattr, DenySetxattr, DenySymlink, DenyUmount, DenyUnlink,
@@ -70,10 +70,10 @@ impl Plan {
             let (source, line) = (planned.source, planned.line);
             if let Err(reason) = self.can_deny(at) {
                 let key = BStr::new(&key);
-                self.unsupported.push(Unsupported {
+                self.unsupported.push(UnsupportedRule {
                     source,
                     line,
-                    loses: true,
+                    loses_records: true,
                     reason: format!("cannot be denied, as its key `{key}` asks for: {reason}"),
                 });
             }
@@ -82,7 +82,7 @@ impl Plan {
 
     /// Whether some rule of a call, or of an operation, has it denied.
     #[must_use]
-    pub fn denies(&self, rules: &CallPlan) -> bool {
+    pub fn denies(&self, rules: &SyscallPlan) -> bool {
         rules.slots.iter().any(|slot| self.is_denied(slot.rule))
     }
 
@@ -101,9 +101,9 @@ impl Plan {
 
     /// The calls of rules that have them denied which nothing can refuse, by name, each once.
     #[must_use]
-    pub fn undeniable(&self) -> Vec<&'static str> {
+    pub fn undeniable_syscalls(&self) -> Vec<&'static str> {
         let mut names: Vec<&str> = self
-            .calls
+            .syscalls
             .iter()
             .filter(|&(&call, rules)| of(call).is_empty() && self.denies(rules))
             .filter_map(|(call, _)| table::syscall_name(call.arch, call.syscall))
@@ -119,7 +119,7 @@ impl Plan {
         if list != Some(List::Exit) {
             return Err("it is no rule of the exit list".to_owned());
         }
-        let calls = self.calls.iter().filter_map(|(call, rules)| {
+        let calls = self.syscalls.iter().filter_map(|(call, rules)| {
             let slot = rules
                 .slots
                 .iter()
@@ -166,9 +166,9 @@ fn known_late(test: &Test) -> Option<&'static str> {
                 | Field::SaddrFam
         )
     };
-    let late = match &test.subject {
-        Subject::Field(field) => is_late(field).then_some(*field),
-        Subject::Fields(left, right) => [*left, *right].into_iter().find(is_late),
+    let late = match &test.operand {
+        Operand::Field(field) => is_late(field).then_some(*field),
+        Operand::Fields(left, right) => [*left, *right].into_iter().find(is_late),
         _ => None,
     };
     late.map(field::name)
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(plan.unsupported, []);
         let denies: Vec<bool> = plan.rules.iter().map(|rule| rule.denies).collect();
         assert_eq!(denies, [true, false, false]);
-        assert!(plan.denying() == 1 && plan.calls.values().all(|rules| plan.denies(rules)));
+        assert!(plan.denying() == 1 && plan.syscalls.values().all(|rules| plan.denies(rules)));
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
                 panic!("{rule}: {:?}", plan.unsupported);
             };
             assert!(
-                refused.loses && refused.reason.contains(word),
+                refused.loses_records && refused.reason.contains(word),
                 "{refused:?}"
             );
         }
@@ -230,6 +230,6 @@ mod tests {
     fn calls_that_nothing_refuses_are_named() {
         let plan = denied(&["-a always,exit -F arch=b64 -S openat -S read -k deny"]);
         assert_eq!(plan.unsupported, []);
-        assert_eq!(plan.undeniable(), ["read"]);
+        assert_eq!(plan.undeniable_syscalls(), ["read"]);
     }
 }

@@ -1,26 +1,26 @@
 //! The plain evaluator: what rules mean, read one by one against one finished syscall.
 //!
 //! This is the reference. It knows nothing of plans, decides nothing early and is in no hurry; the
-//! plan, and through it the BPF filter, must agree with it. What [`Observed::compare`] says about a
+//! plan, and through it the BPF filter, must agree with it. What [`EventFacts::compare`] says about a
 //! single number is shared with [`super::verdict`], so that the two differ only in what they ask.
 //! The lists beside exit are in [`other`]. Labels are understood here as SELinux does; the plan reads
 //! them as a kernel without a module that compares them, and refuses them by name where there is one.
 
 pub mod label;
-pub mod other;
+pub mod other_lists;
 
 use crate::event::succeeded;
 use crate::event::{Inode, Task};
 use crate::ids::{Arch, Auid, Dev, Syscall};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
 
-use super::fork::Mark;
-use super::perm::{self, Class, Flags};
-use label::Label;
+use super::perm::{self, OpenFlags, PermClass};
+use super::task_list::TaskState;
+use label::SelinuxLabel;
 
 /// Everything that a rule can ask about one finished syscall.
 #[derive(Clone, Debug)]
-pub struct Observed<'a> {
+pub struct EventFacts<'a> {
     /// ABI through which the call came.
     pub arch: Arch,
     /// Its number in that ABI.
@@ -39,27 +39,27 @@ pub struct Observed<'a> {
     /// Execution domain.
     pub personality: u32,
     /// Security label of the task.
-    pub label: Option<Label<'a>>,
+    pub label: Option<SelinuxLabel<'a>>,
     /// Family of the socket address that the call was given.
     pub socket_family: Option<u32>,
     /// What the task list decided about the task when it was made.
-    pub mark: Option<Mark>,
+    pub mark: Option<TaskState>,
     /// Objects that the call named, those that have a PATH item: parents included.
-    pub objects: &'a [ObservedObject<'a>],
+    pub objects: &'a [ObjectFacts<'a>],
 }
 
 /// An object that the call named.
 #[derive(Clone, Copy, Debug)]
-pub struct ObservedObject<'a> {
+pub struct ObjectFacts<'a> {
     /// Where it is: absolute, links followed, without a slash at the end. Empty when not known.
     pub path: &'a [u8],
     /// Name as given; `None` when the call named the object by descriptor.
     pub name: Option<&'a [u8]>,
     /// Facts of its inode; `None` when the name led nowhere. The kernel compares those all the same,
-    /// with what it has initialised them to: see [`NOWHERE`].
+    /// with what it has initialised them to: see [`MISSING_INODE`].
     pub inode: Option<Inode>,
     /// Its security label.
-    pub label: Option<Label<'a>>,
+    pub label: Option<SelinuxLabel<'a>>,
 }
 
 /// Index of the first rule whose conditions all hold: the one that decides. `None` when no rule
@@ -72,8 +72,8 @@ pub struct ObservedObject<'a> {
 /// `audit_filter_syscall` and `audit_filter_inodes` in `kernel/auditsc.c`, Linux 6.12, whose two
 /// passes and their priorities come to this order.
 #[must_use]
-pub fn first_match(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
-    if let Some(marked) = of_mark(rules, observed) {
+pub fn first_match(rules: &[Rule], observed: &EventFacts<'_>) -> Option<usize> {
+    if let Some(marked) = task_state_match(rules, observed) {
         return Some(marked);
     }
     rules.iter().position(|rule| matches(rule, observed))
@@ -81,7 +81,7 @@ pub fn first_match(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
 
 /// Whether the event is recorded: the first rule that matches says always.
 #[must_use]
-pub fn recorded(rules: &[Rule], observed: &Observed<'_>) -> bool {
+pub fn recorded(rules: &[Rule], observed: &EventFacts<'_>) -> bool {
     first_match(rules, observed)
         .and_then(|index| rules.get(index))
         .is_some_and(|rule| rule.action == Action::Always)
@@ -96,13 +96,13 @@ pub fn recorded(rules: &[Rule], observed: &Observed<'_>) -> bool {
 /// # Source
 /// `audit_filter_rules` in `kernel/auditsc.c`, Linux 6.12: `ctx->filterkey` is only replaced.
 #[must_use]
-pub fn recorded_key(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
+pub fn recorded_key(rules: &[Rule], observed: &EventFacts<'_>) -> Option<usize> {
     let winner = first_match(rules, observed)?;
     let is_keyed = |index: &usize| rules.get(*index).is_some_and(|rule| !rule.keys.is_empty());
-    if of_mark(rules, observed).is_some() {
+    if task_state_match(rules, observed).is_some() {
         return Some(winner).filter(is_keyed);
     }
-    let is_about_event = |rule: &Rule| !rule.fields.iter().any(is_about_one_object);
+    let is_about_event = |rule: &Rule| !rule.fields.iter().any(tests_one_object);
     let of_event = || {
         let first = rules
             .iter()
@@ -161,7 +161,7 @@ pub(super) fn trim_slashes(directory: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-impl ObservedObject<'_> {
+impl ObjectFacts<'_> {
     /// Whether `watch` is this object, by its path or by the name that was given.
     #[must_use]
     pub fn is(&self, watch: &[u8]) -> bool {
@@ -170,7 +170,7 @@ impl ObservedObject<'_> {
 
     /// Whether one of the numbers that `field` stands for satisfies the comparison.
     fn compare(&self, field: Field, op: Op, value: u32) -> bool {
-        let inode = self.inode.unwrap_or(NOWHERE);
+        let inode = self.inode.unwrap_or(MISSING_INODE);
         match field {
             Field::ObjUid => compare(op, inode.uid, value),
             Field::ObjGid => compare(op, inode.gid, value),
@@ -186,7 +186,7 @@ impl ObservedObject<'_> {
     }
 }
 
-impl<'a> Observed<'a> {
+impl<'a> EventFacts<'a> {
     /// A task that is in no syscall.
     fn of_task(task: Task<'a>, groups: &'a [u32], personality: u32) -> Self {
         Self {
@@ -206,7 +206,7 @@ impl<'a> Observed<'a> {
     }
 }
 
-impl Observed<'_> {
+impl EventFacts<'_> {
     /// The number of the event that `field` stands for; `None` when it has none, or many.
     #[must_use]
     pub fn number(&self, field: Field) -> Option<u32> {
@@ -241,13 +241,7 @@ impl Observed<'_> {
     /// supplementary groups count for `gid` and `egid`, and any object may satisfy a test of
     /// objects, unless the test is about `one` of them.
     #[must_use]
-    pub fn compare(
-        &self,
-        field: Field,
-        op: Op,
-        value: u32,
-        one: Option<&ObservedObject<'_>>,
-    ) -> bool {
+    pub fn compare(&self, field: Field, op: Op, value: u32, one: Option<&ObjectFacts<'_>>) -> bool {
         match field {
             Field::Gid | Field::Egid => {
                 let plain = self
@@ -295,23 +289,23 @@ impl Observed<'_> {
     #[must_use]
     pub fn open_perm(&self) -> u32 {
         match perm::class(self.arch, self.syscall) {
-            Class::Open(Flags::Argument(index)) => {
+            PermClass::Open(OpenFlags::Argument(index)) => {
                 perm::access_mode(self.args.get(index).map_or(0, |&flags| low32(flags)))
             }
-            Class::Open(Flags::OpenHow) => perm::access_mode(low32(self.open_how_flags)),
-            Class::Fixed(_) | Class::SocketCall => 0,
+            PermClass::Open(OpenFlags::OpenHow) => perm::access_mode(low32(self.open_how_flags)),
+            PermClass::Fixed(_) | PermClass::SocketCall => 0,
         }
     }
 
     /// Perm bits of the call.
     fn perm(&self) -> u32 {
         match perm::class(self.arch, self.syscall) {
-            Class::Fixed(bits) => bits,
-            Class::Open(_) => self.open_perm(),
-            Class::SocketCall if low32(self.args[0]) == perm::SOCKETCALL_BIND => {
+            PermClass::Fixed(bits) => bits,
+            PermClass::Open(_) => self.open_perm(),
+            PermClass::SocketCall if low32(self.args[0]) == perm::SOCKETCALL_BIND => {
                 crate::rule::perm::WRITE
             }
-            Class::SocketCall => 0,
+            PermClass::SocketCall => 0,
         }
     }
 
@@ -331,7 +325,7 @@ impl Observed<'_> {
         self.number(field).is_some_and(|number| {
             self.objects
                 .iter()
-                .map(|object| object.inode.unwrap_or(NOWHERE))
+                .map(|object| object.inode.unwrap_or(MISSING_INODE))
                 .any(|inode| {
                     let owner = if owner == Field::ObjUid {
                         inode.uid
@@ -348,7 +342,7 @@ impl Observed<'_> {
 ///
 /// # Source
 /// `audit_alloc_name` in `kernel/auditsc.c`, Linux 6.12; run, in the session `lists` of `tests/vm`.
-pub const NOWHERE: Inode = Inode {
+pub const MISSING_INODE: Inode = Inode {
     ino: u64::MAX,
     dev: Dev(0),
     mode: 0,
@@ -366,22 +360,22 @@ const fn low32(value: u64) -> u32 {
 }
 
 /// Index of the rule of the task list by which the task is marked.
-fn of_mark(rules: &[Rule], observed: &Observed<'_>) -> Option<usize> {
+fn task_state_match(rules: &[Rule], observed: &EventFacts<'_>) -> Option<usize> {
     let mark = observed.mark?;
     rules
         .iter()
-        .position(|rule| rule.list == List::Task && Mark::of(rule) == mark)
+        .position(|rule| rule.list == List::Task && TaskState::of(rule) == mark)
 }
 
-fn matches(rule: &Rule, observed: &Observed<'_>) -> bool {
+fn matches(rule: &Rule, observed: &EventFacts<'_>) -> bool {
     let number = observed.syscall.0;
     let selected = number < SyscallMask::LIMIT - 32 && rule.syscalls.contains(number);
     rule.list == List::Exit && selected && conditions_hold(rule, observed)
 }
 
-fn conditions_hold(rule: &Rule, observed: &Observed<'_>) -> bool {
+fn conditions_hold(rule: &Rule, observed: &EventFacts<'_>) -> bool {
     let all_hold = |one| rule.fields.iter().all(|test| holds(test, observed, one));
-    if rule.fields.iter().any(is_about_one_object) {
+    if rule.fields.iter().any(tests_one_object) {
         observed.objects.iter().any(|object| all_hold(Some(object)))
     } else {
         all_hold(None)
@@ -389,12 +383,12 @@ fn conditions_hold(rule: &Rule, observed: &Observed<'_>) -> bool {
 }
 
 /// Whether the kernel keeps the rule of this test by inode and asks it about one name at a time.
-fn is_about_one_object(test: &FieldTest) -> bool {
+fn tests_one_object(test: &FieldTest) -> bool {
     test.op == Op::Equal && matches!(test.field, Field::Path | Field::Inode)
 }
 
 /// Whether one condition holds.
-fn holds(test: &FieldTest, observed: &Observed<'_>, one: Option<&ObservedObject<'_>>) -> bool {
+fn holds(test: &FieldTest, observed: &EventFacts<'_>, one: Option<&ObjectFacts<'_>>) -> bool {
     let op = test.op;
     match (test.field, &test.value) {
         (Field::Auid, &Value::Number(value)) if value == Auid::UNSET.0 => {
@@ -411,7 +405,7 @@ fn holds(test: &FieldTest, observed: &Observed<'_>, one: Option<&ObservedObject<
         (field, &Value::Field(other)) => observed.compare_fields(field, op, other),
         (Field::Path, Value::Text(path)) => equals(op, one.is_some_and(|object| object.is(path))),
         (Field::Dir, Value::Text(directory)) => {
-            let below = |object: &ObservedObject<'_>| is_at_or_below(object.path, directory);
+            let below = |object: &ObjectFacts<'_>| is_at_or_below(object.path, directory);
             equals(op, observed.objects.iter().any(below))
         }
         (Field::Exe, Value::Text(path)) => equals(op, observed.task.exe == Some(path.as_slice())),
@@ -419,7 +413,7 @@ fn holds(test: &FieldTest, observed: &Observed<'_>, one: Option<&ObservedObject<
             Field::ObjUser | Field::ObjRole | Field::ObjType | Field::ObjLevLow | Field::ObjLevHigh,
             Value::Text(text),
         ) => {
-            let satisfies = |object: &ObservedObject<'_>| {
+            let satisfies = |object: &ObjectFacts<'_>| {
                 let label = object.label;
                 label.is_some_and(|label| label.satisfies(test.field, op, text))
             };

@@ -1,8 +1,7 @@
 //! What a plan costs on an engine: a model for `tollgate explain` to print.
 //!
-//! On the tracepoint engine, once anything is attached, the kernel takes its syscall-trace slow path on
-//! *every* syscall of the machine: that is the price in [`Price::every_syscall_ns`]. On the fentry
-//! engine it is 0. A call "pays" here when it also evaluates rules.
+//! On the tracepoint engine every syscall of the machine takes the kernel's trace slow path once anything is
+//! attached: [`Price::every_syscall_ns`], 0 on the fentry engine. A call "pays" if it also evaluates rules.
 
 mod cost;
 
@@ -16,11 +15,11 @@ use crate::table;
 pub use cost::Cost;
 use cost::{cost_of, cost_of_operation};
 
-use super::hook::{self, EngineKind, Hook, Kernel, Sides};
-use super::security;
-use super::shape::{self, Place};
-use super::uring::{OPERATIONS, Operation};
-use super::{Call, Plan, RuleId};
+use super::hook::{self, EngineKind, Hook, HookSelection, KernelFeatures};
+use super::labels;
+use super::objects::{self, ObjectRef};
+use super::uring::{URING_OPS, UringOp};
+use super::{Plan, RuleId, SyscallId};
 
 /// Prices of the tracepoint engine.
 ///
@@ -114,7 +113,7 @@ pub struct RuleCost {
     /// Syscalls that evaluate it.
     pub calls: BTreeMap<Arch, Vec<Syscall>>,
     /// Operations of `io_uring` that evaluate it.
-    pub operations: Vec<&'static Operation>,
+    pub operations: Vec<&'static UringOp>,
     /// Hooks that it needs; none for a rule that only suppresses.
     pub hooks: BTreeSet<Hook>,
     /// How much of the machine it burdens.
@@ -153,11 +152,11 @@ pub enum Note {
 
 /// Says what a plan costs on an engine of a kernel.
 #[must_use]
-pub fn explain(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Explanation {
+pub fn explain(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Explanation {
     let hooks = hook::hooks(plan, engine, kernel);
-    let raw = Sides::of(plan, engine, kernel);
+    let raw = HookSelection::of(plan, engine, kernel);
     let arches: BTreeSet<Arch> = plan
-        .calls
+        .syscalls
         .keys()
         .map(|call| call.arch)
         .chain([Arch::X86_64])
@@ -169,17 +168,21 @@ pub fn explain(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Explanation {
         .map(|(&arch, &known)| Paying {
             arch,
             known,
-            paying: plan.calls.keys().filter(|call| call.arch == arch).count(),
+            paying: plan
+                .syscalls
+                .keys()
+                .filter(|call| call.arch == arch)
+                .count(),
         })
         .collect();
     let common = COMMON.map(|name| {
-        let call = table::syscall_number(Arch::X86_64, name.as_bytes()).map(|syscall| Call {
+        let call = table::syscall_number(Arch::X86_64, name.as_bytes()).map(|syscall| SyscallId {
             arch: Arch::X86_64,
             syscall,
         });
         (
             name,
-            call.is_some_and(|call| plan.calls.contains_key(&call)),
+            call.is_some_and(|call| plan.syscalls.contains_key(&call)),
         )
     });
     Explanation {
@@ -254,7 +257,7 @@ impl fmt::Display for Note {
 
 /// Name of a call, or its number when it has none.
 #[must_use]
-pub fn call_name(call: Call) -> String {
+pub fn call_name(call: SyscallId) -> String {
     table::syscall_name(call.arch, call.syscall)
         .map_or_else(|| call.syscall.0.to_string(), str::to_owned)
 }
@@ -282,23 +285,23 @@ pub const fn bits(arch: Arch) -> &'static str {
 }
 
 /// Calls that record, and whose work `io_uring` can do without being seen.
-fn missed(plan: &Plan, sides: Sides) -> Vec<&'static str> {
+fn missed(plan: &Plan, sides: HookSelection) -> Vec<&'static str> {
     if sides.calls_are_operations() {
         return Vec::new();
     }
-    let is_missed = |call: &Call| {
-        let mut same = OPERATIONS
+    let is_missed = |call: &SyscallId| {
+        let mut same = URING_OPS
             .iter()
             .filter(|operation| operation.stands_for(*call));
-        same.any(|operation| !plan.operations.contains_key(&operation.op))
+        same.any(|operation| !plan.uring_ops.contains_key(&operation.op))
     };
-    let missed = plan.calls.keys().filter(|call| is_missed(call));
+    let missed = plan.syscalls.keys().filter(|call| is_missed(call));
     missed
         .filter_map(|call| table::syscall_name(call.arch, call.syscall))
         .collect()
 }
 
-fn price(engine: EngineKind, hooks: &BTreeSet<Hook>, raw: Sides) -> Price {
+fn price(engine: EngineKind, hooks: &BTreeSet<Hook>, raw: HookSelection) -> Price {
     if engine == EngineKind::Fentry {
         return Price::default();
     }
@@ -350,16 +353,16 @@ fn known(arch: Arch) -> usize {
         .count()
 }
 
-fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost> {
-    let mut touched: Vec<Vec<Call>> = vec![Vec::new(); plan.rules.len()];
-    for (&call, planned) in &plan.calls {
+fn rules(plan: &Plan, raw: HookSelection, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost> {
+    let mut touched: Vec<Vec<SyscallId>> = vec![Vec::new(); plan.rules.len()];
+    for (&call, planned) in &plan.syscalls {
         for slot in &planned.slots {
             if let Some(calls) = touched.get_mut(usize::from(slot.rule.0)) {
                 calls.push(call);
             }
         }
     }
-    let mut operations: Vec<Vec<&'static Operation>> = vec![Vec::new(); plan.rules.len()];
+    let mut operations: Vec<Vec<&'static UringOp>> = vec![Vec::new(); plan.rules.len()];
     for (operation, planned) in raw.operations(plan) {
         for slot in &planned.slots {
             if let Some(operations) = operations.get_mut(usize::from(slot.rule.0)) {
@@ -401,10 +404,10 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
                     .max()
                     .unwrap_or(Cost::Nothing),
             };
-            let of_tasks = plan.forks.iter().any(|fork| fork.rule == rule);
+            let of_tasks = plan.task_slots.iter().any(|fork| fork.rule == rule);
             if of_tasks {
                 notes.push(Note::NewTasks);
-            } else if is_idle && security::condition(&planned.rule).is_some() {
+            } else if is_idle && labels::condition(&planned.rule).is_some() {
                 notes.push(Note::NoLabels);
             } else if is_idle {
                 notes.push(Note::MatchesNothing);
@@ -418,7 +421,7 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
                 }
                 notes.extend(notes_on(plan, rule, &calls, raw));
                 hooks.extend(calls.into_iter().flat_map(|call| raw.hooks(call)));
-                let of_each = |operation: &&Operation| raw.operation_hooks(operation);
+                let of_each = |operation: &&UringOp| raw.operation_hooks(operation);
                 hooks.extend(operations.iter().flat_map(of_each));
             }
             if of_tasks {
@@ -437,7 +440,7 @@ fn rules(plan: &Plan, raw: Sides, known: &BTreeMap<Arch, usize>) -> Vec<RuleCost
 }
 
 /// What to know about a rule that records on `calls`.
-fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call], sides: Sides) -> Vec<Note> {
+fn notes_on(plan: &Plan, rule: RuleId, calls: &[SyscallId], sides: HookSelection) -> Vec<Note> {
     let mut notes = Vec::new();
     let fields = plan
         .rules
@@ -461,7 +464,7 @@ fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call], sides: Sides) -> Vec<Note
     if !names.is_empty() {
         notes.push(Note::NamesFromTask(names));
     }
-    let openat2 = |call: &Call| {
+    let openat2 = |call: &SyscallId| {
         table::syscall_name(call.arch, call.syscall) == Some("openat2") && !sides.sees(*call)
     };
     if fields.iter().any(|test| test.field == Field::Perm) && calls.iter().any(openat2) {
@@ -476,18 +479,21 @@ fn notes_on(plan: &Plan, rule: RuleId, calls: &[Call], sides: Sides) -> Vec<Note
 
 /// Whether the names of objects of this call can only be read from the task's memory: nothing that
 /// the kernel keeps leads from the finished call to them. A program that was started is known.
-fn takes_names(call: Call) -> bool {
-    let by_name = |object: &shape::Object| {
+fn takes_names(call: SyscallId) -> bool {
+    let by_name = |object: &objects::ObjectArg| {
         matches!(
             object.place,
-            Place::Path(_) | Place::At(..) | Place::Text(_)
+            ObjectRef::Path(_) | ObjectRef::At(..) | ObjectRef::Text(_)
         )
     };
     let starts = matches!(
         table::syscall_name(call.arch, call.syscall),
         Some("execve" | "execveat")
     );
-    !starts && shape::objects(call.arch, call.syscall).iter().any(by_name)
+    !starts
+        && objects::objects(call.arch, call.syscall)
+            .iter()
+            .any(by_name)
 }
 
 #[cfg(test)]

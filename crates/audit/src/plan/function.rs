@@ -5,7 +5,7 @@
 //! function too many does no harm, for calls are told apart by their number; one too few would be a blind
 //! spot. So every name that may be meant is tried.
 
-use super::Call;
+use super::SyscallId;
 use super::hook::tracepoint_name;
 use crate::table;
 
@@ -19,7 +19,7 @@ use crate::table;
 /// `arch/x86/include/asm/syscall_wrapper.h` and `arch/x86/entry/syscalls/syscall_32.tbl`, Linux 6.12.
 /// Compared with the functions of Debian's 6.1.192 and 6.12.117: what is not found there is not built.
 #[must_use]
-pub fn candidates(call: Call) -> Vec<String> {
+pub fn candidates(call: SyscallId) -> Vec<String> {
     if let Some(name) = tracepoint_name(call) {
         return vec![format!("__do_sys_{name}"), format!("__x64_sys_{name}")];
     }
@@ -98,7 +98,7 @@ mod tests {
     #[track_caller]
     fn of(arch: Arch, name: &str) -> Vec<String> {
         let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
-        candidates(Call { arch, syscall })
+        candidates(SyscallId { arch, syscall })
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_number_without_a_name_has_no_function() {
-        let call = Call {
+        let call = SyscallId {
             arch: Arch::X86_64,
             syscall: Syscall(1500),
         };

@@ -20,10 +20,10 @@ use crate::rule::Action;
 use crate::table;
 
 use super::deny;
-use super::fork;
-use super::inner::{self, Inner, InnerSet};
-use super::uring::{OPERATIONS, Operation};
-use super::{Call, CallPlan, Plan, Subject};
+use super::inner::{self, InternalHook, InternalHookSet};
+use super::task_list;
+use super::uring::{URING_OPS, UringOp};
+use super::{Operand, Plan, SyscallId, SyscallPlan};
 
 /// How syscalls are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ impl EngineKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
     /// `syscalls:sys_enter_X` of a call that ends: something of its entry is remembered.
-    Enter(Call),
+    Enter(SyscallId),
     /// `syscalls:sys_enter_X` of a call that never ends.
-    Last(Call),
+    Last(SyscallId),
     /// `syscalls:sys_exit_X`.
-    Exit(Call),
+    Exit(SyscallId),
     /// The raw tracepoint `sys_enter`, with a bitmap of the calls that are wanted.
     RawEnter,
     /// The raw tracepoint `sys_exit`, with a bitmap of the calls that are wanted.
@@ -65,11 +65,11 @@ pub enum Hook {
     /// The raw tracepoint `sched_process_exit`.
     TaskExit,
     /// Entry of the function of a call that ends: something of it is remembered.
-    FunctionEnter(Call),
+    FunctionEnter(SyscallId),
     /// Entry of the function of a call that never ends.
-    FunctionLast(Call),
+    FunctionLast(SyscallId),
     /// End of the function of a call.
-    FunctionExit(Call),
+    FunctionExit(SyscallId),
     /// Entry of the function of an operation of `io_uring`.
     UringEnter(&'static str),
     /// End of the same.
@@ -77,44 +77,44 @@ pub enum Hook {
     /// The raw tracepoint `io_uring_complete`, which every operation passes.
     UringComplete,
     /// A function inside the kernel that shows what calls name.
-    Inner(Inner),
+    InternalHook(InternalHook),
     /// The raw tracepoint `sched_process_fork`.
     Fork,
 }
 
 /// What the kernel shows beside the calls themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kernel {
+pub struct KernelFeatures {
     /// `sched_prepare_exec`, where the arguments of exec are still there: v6.10.
     pub exec_prepare: bool,
     /// `sched_process_exit` before the task's memory is released: v6.16.
     pub early_task_exit: bool,
     /// Which of the functions inside the kernel it has.
-    pub inner: InnerSet,
+    pub inner: InternalHookSet,
     /// Whether rules about calls are about what `io_uring` does instead, where that can be seen.
     pub uring: bool,
 }
 
-impl Kernel {
+impl KernelFeatures {
     /// Shows all of it.
     pub const NEW: Self = Self {
         exec_prepare: true,
         early_task_exit: true,
-        inner: InnerSet::ALL,
+        inner: InternalHookSet::ALL,
         uring: true,
     };
     /// Shows no more than v5.15.
     pub const OLD: Self = Self {
         exec_prepare: false,
         early_task_exit: false,
-        inner: InnerSet::ALL,
+        inner: InternalHookSet::ALL,
         uring: true,
     };
 }
 
 /// How each side of a syscall is seen for a whole plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sides {
+pub struct HookSelection {
     /// Entries are seen through the raw tracepoint.
     pub raw_enter: bool,
     /// Exits are seen through the raw tracepoint.
@@ -122,15 +122,15 @@ pub struct Sides {
     /// What an open has found and may not have is seen: some rule may match that without a watch.
     pub refusals: bool,
     engine: EngineKind,
-    kernel: Kernel,
+    kernel: KernelFeatures,
 }
 
 /// Hooks that a plan needs on a kernel; none for a plan without calls, operations and a task list.
 #[must_use]
-pub fn hooks(plan: &Plan, engine: EngineKind, kernel: Kernel) -> BTreeSet<Hook> {
-    let sides = Sides::of(plan, engine, kernel);
-    let mut hooks: BTreeSet<Hook> = fork::hook(plan).into_iter().collect();
-    for (&call, rules) in &plan.calls {
+pub fn hooks(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> BTreeSet<Hook> {
+    let sides = HookSelection::of(plan, engine, kernel);
+    let mut hooks: BTreeSet<Hook> = task_list::hook(plan).into_iter().collect();
+    for (&call, rules) in &plan.syscalls {
         hooks.extend(sides.hooks(call));
         hooks.extend(sides.denials(plan, call, rules));
     }
@@ -141,12 +141,12 @@ pub fn hooks(plan: &Plan, engine: EngineKind, kernel: Kernel) -> BTreeSet<Hook> 
     hooks
 }
 
-impl Sides {
+impl HookSelection {
     /// What some call of the plan cannot do without, all calls get.
     #[must_use]
-    pub fn of(plan: &Plan, engine: EngineKind, kernel: Kernel) -> Self {
+    pub fn of(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Self {
         let mut nameless =
-            plan.calls.keys().copied().filter(|&call| {
+            plan.syscalls.keys().copied().filter(|&call| {
                 engine == EngineKind::Tracepoint && tracepoint_name(call).is_none()
             });
         let shown_at_entry_only = |call| {
@@ -159,13 +159,13 @@ impl Sides {
             engine,
             kernel,
         };
-        let any_open = |call, rules: &CallPlan| {
-            inner::of(call).contains(&Inner::OpenFilp) && !needs_watch(rules)
+        let any_open = |call, rules: &SyscallPlan| {
+            inner::of(call).contains(&InternalHook::OpenFilp) && !needs_watch(rules)
         };
         let mut operations = sides.operations(plan);
-        sides.refusals = kernel.inner.contains(Inner::OpenMayOpen)
+        sides.refusals = kernel.inner.contains(InternalHook::OpenMayOpen)
             && (plan
-                .calls
+                .syscalls
                 .iter()
                 .any(|(&call, rules)| any_open(call, rules))
                 || operations.any(|(operation, rules)| any_open(operation.call(), &rules)));
@@ -186,7 +186,7 @@ impl Sides {
 
     /// Hooks that serve one call of the plan.
     #[must_use]
-    pub fn hooks(self, call: Call) -> BTreeSet<Hook> {
+    pub fn hooks(self, call: SyscallId) -> BTreeSet<Hook> {
         let mut hooks = BTreeSet::new();
         let on_functions = self.engine == EngineKind::Fentry;
         let nameless = tracepoint_name(call).is_none();
@@ -212,7 +212,7 @@ impl Sides {
         if self.sees(call) {
             hooks.extend(self.inner(call));
         }
-        hooks.extend(self.details(call).map(Hook::Inner));
+        hooks.extend(self.details(call).map(Hook::InternalHook));
         if starts(call) {
             hooks.insert(Hook::ExecCommit);
         }
@@ -232,7 +232,7 @@ impl Sides {
 
     /// Whether functions inside the kernel show what the call names.
     #[must_use]
-    pub fn sees(self, call: Call) -> bool {
+    pub fn sees(self, call: SyscallId) -> bool {
         let inner = inner::of(call);
         self.engine == EngineKind::Fentry
             && !inner.is_empty()
@@ -240,7 +240,7 @@ impl Sides {
     }
 
     /// Functions inside the kernel that show details of the call.
-    pub fn details(self, call: Call) -> impl Iterator<Item = Inner> {
+    pub fn details(self, call: SyscallId) -> impl Iterator<Item = InternalHook> {
         let inner = inner::details(call).iter().copied();
         inner.filter(move |&inner| {
             self.engine == EngineKind::Fentry && self.kernel.inner.contains(inner)
@@ -252,20 +252,25 @@ impl Sides {
     pub fn denials(
         self,
         plan: &Plan,
-        call: Call,
-        rules: &CallPlan,
+        call: SyscallId,
+        rules: &SyscallPlan,
     ) -> impl Iterator<Item = Hook> + use<> {
         let denies = self.engine == EngineKind::Fentry && plan.denies(rules);
         let all = deny::of(call).iter().copied();
-        all.filter(move |_| denies).map(Hook::Inner)
+        all.filter(move |_| denies).map(Hook::InternalHook)
     }
 
     /// A function that would have to refuse a call, and that the kernel does not have.
     #[must_use]
-    pub fn missing_denial(self, plan: &Plan, call: Call, rules: &CallPlan) -> Option<Inner> {
+    pub fn missing_denial(
+        self,
+        plan: &Plan,
+        call: SyscallId,
+        rules: &SyscallPlan,
+    ) -> Option<InternalHook> {
         let mut denials = self.denials(plan, call, rules);
         denials.find_map(|hook| match hook {
-            Hook::Inner(inner) if !self.kernel.inner.contains(inner) => Some(inner),
+            Hook::InternalHook(inner) if !self.kernel.inner.contains(inner) => Some(inner),
             _ => None,
         })
     }
@@ -292,8 +297,8 @@ impl Sides {
     pub fn operations(
         self,
         plan: &Plan,
-    ) -> impl Iterator<Item = (&'static Operation, CallPlan)> + use<'_> {
-        OPERATIONS.iter().filter_map(move |operation| {
+    ) -> impl Iterator<Item = (&'static UringOp, SyscallPlan)> + use<'_> {
+        URING_OPS.iter().filter_map(move |operation| {
             let planned = plan.operation(operation, self.calls_are_operations())?;
             Some((operation, planned))
         })
@@ -301,7 +306,7 @@ impl Sides {
 
     /// Hooks that serve one operation.
     #[must_use]
-    pub fn operation_hooks(self, operation: &Operation) -> BTreeSet<Hook> {
+    pub fn operation_hooks(self, operation: &UringOp) -> BTreeSet<Hook> {
         if self.sees_completions_only() {
             return [Hook::UringComplete].into();
         }
@@ -315,18 +320,18 @@ impl Sides {
     }
 
     /// Hooks that show what a call names.
-    fn inner(self, call: Call) -> impl Iterator<Item = Hook> {
+    fn inner(self, call: SyscallId) -> impl Iterator<Item = Hook> {
         let shown = inner::of(call);
-        let refused = self.refusals && shown.contains(&Inner::OpenFilp);
+        let refused = self.refusals && shown.contains(&InternalHook::OpenFilp);
         let shown = shown.iter().copied();
         shown
-            .chain(refused.then_some(Inner::OpenMayOpen))
-            .map(Hook::Inner)
+            .chain(refused.then_some(InternalHook::OpenMayOpen))
+            .map(Hook::InternalHook)
     }
 
     /// Whether something of the call's entry is remembered until it ends.
     #[must_use]
-    pub fn remembers(self, call: Call) -> bool {
+    pub fn remembers(self, call: SyscallId) -> bool {
         returns(call)
             && self.hooks(call).iter().any(|hook| {
                 matches!(
@@ -343,29 +348,29 @@ impl Sides {
 
 /// Whether every rule of a call that records needs a watch to be hit.
 #[must_use]
-pub fn needs_watch(rules: &CallPlan) -> bool {
+pub fn needs_watch(rules: &SyscallPlan) -> bool {
     rules.slots.iter().all(|slot| {
-        let mut subjects = slot.tests.iter().map(|test| test.subject);
-        let is_watch = |subject| matches!(subject, Subject::Path | Subject::Dir);
+        let mut subjects = slot.tests.iter().map(|test| test.operand);
+        let is_watch = |operand| matches!(operand, Operand::Path | Operand::Dir);
         slot.action == Action::Never || subjects.any(is_watch)
     })
 }
 
 /// Whether the call turns the task into another program: its registers do not survive it.
 #[must_use]
-pub fn starts(call: Call) -> bool {
+pub fn starts(call: SyscallId) -> bool {
     matches!(name(call), Some("execve" | "execveat"))
 }
 
 /// Whether the call can return.
 #[must_use]
-pub fn returns(call: Call) -> bool {
+pub fn returns(call: SyscallId) -> bool {
     !matches!(name(call), Some("exit" | "exit_group"))
 }
 
 /// Whether programs make the call to wait: its time is that of its entry, which may be long ago when
 /// it ends. Of other calls the two are the same tick, or nearly.
-fn waits(call: Call) -> bool {
+fn waits(call: SyscallId) -> bool {
     matches!(
         name(call),
         Some(
@@ -399,7 +404,7 @@ fn waits(call: Call) -> bool {
 /// # Source
 /// The `SYSCALL_DEFINE` names in Linux 6.12, where they are not those of `syscall_64.tbl`.
 #[must_use]
-pub fn tracepoint_name(call: Call) -> Option<&'static str> {
+pub fn tracepoint_name(call: SyscallId) -> Option<&'static str> {
     if call.arch != Arch::X86_64 {
         return None;
     }
@@ -430,7 +435,7 @@ impl fmt::Display for Hook {
             Self::UringEnter(function) => return write!(f, "fentry:{function}"),
             Self::UringExit(function) => return write!(f, "fexit:{function}"),
             Self::UringComplete => return f.write_str("io_uring:io_uring_complete"),
-            Self::Inner(inner) => {
+            Self::InternalHook(inner) => {
                 let side = match inner.side() {
                     inner::Side::Enter => "fentry",
                     inner::Side::Exit => "fexit",
@@ -449,7 +454,7 @@ impl fmt::Display for Hook {
 }
 
 /// What a call's function is called in lists: the exact name depends on the kernel.
-fn function_label(call: Call) -> String {
+fn function_label(call: SyscallId) -> String {
     let prefix = if call.arch == Arch::X86_64 {
         "__x64_sys_"
     } else {
@@ -461,7 +466,7 @@ fn function_label(call: Call) -> String {
     }
 }
 
-fn name(call: Call) -> Option<&'static str> {
+fn name(call: SyscallId) -> Option<&'static str> {
     table::syscall_name(call.arch, call.syscall)
 }
 

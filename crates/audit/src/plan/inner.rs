@@ -8,7 +8,7 @@
 
 use crate::table;
 
-use super::Call;
+use super::SyscallId;
 
 /// When a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ macro_rules! inner {
     ($($(#[$doc:meta])* $name:ident = $side:ident $function:literal,)+) => {
         /// A function of the kernel on the way of some calls, and what its program sees there.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Inner {
+        pub enum InternalHook {
             $($(#[$doc])* $name,)+
         }
 
-        impl Inner {
+        impl InternalHook {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
@@ -201,29 +201,29 @@ inner! {
     DenyLoadData = Deny "security_kernel_load_data",
 }
 
-/// Some of [`Inner::ALL`].
+/// Some of [`InternalHook::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InnerSet(u128);
+pub struct InternalHookSet(u128);
 
-impl InnerSet {
+impl InternalHookSet {
     /// All of them.
-    pub const ALL: Self = Self((1 << Inner::ALL.len()) - 1);
+    pub const ALL: Self = Self((1 << InternalHook::ALL.len()) - 1);
 
     /// Whether it is one of them.
     #[must_use]
-    pub fn contains(self, inner: Inner) -> bool {
+    pub fn contains(self, inner: InternalHook) -> bool {
         self.0 & bit(inner) != 0
     }
 }
 
-impl FromIterator<Inner> for InnerSet {
-    fn from_iter<I: IntoIterator<Item = Inner>>(all: I) -> Self {
+impl FromIterator<InternalHook> for InternalHookSet {
+    fn from_iter<I: IntoIterator<Item = InternalHook>>(all: I) -> Self {
         Self(all.into_iter().fold(0, |set, inner| set | bit(inner)))
     }
 }
 
-fn bit(inner: Inner) -> u128 {
-    let at = Inner::ALL.iter().position(|&other| other == inner);
+fn bit(inner: InternalHook) -> u128 {
+    let at = InternalHook::ALL.iter().position(|&other| other == inner);
     at.map_or(0, |at| 1 << at)
 }
 
@@ -233,8 +233,8 @@ fn bit(inner: Inner) -> u128 {
 /// `fs/namei.c`, `fs/open.c`, `fs/xattr.c`, `fs/namespace.c`, Linux 6.1 and 6.12; compared with what the
 /// kernel's audit lists in the test `differential` of `tests/vm`.
 #[must_use]
-pub fn of(call: Call) -> &'static [Inner] {
-    use Inner::{
+pub fn of(call: SyscallId) -> &'static [InternalHook] {
+    use InternalHook::{
         AttrChdir, AttrChmod, AttrChown, AttrChroot, AttrGetxattr, AttrListxattr, AttrMount,
         AttrRmxattr, AttrSetxattr, AttrTruncate, AttrUmount, AttrUtimes, CreatedDir, CreatedFile,
         CreatedLink, CreatedNode, CreatedRename, CreatedSymlink, NamesDelete, NamesLink,
@@ -284,8 +284,8 @@ pub fn of(call: Call) -> &'static [Inner] {
 /// Callers of the `audit_*` functions of `include/linux/audit.h`, Linux 6.1 and 6.12; compared with what the
 /// kernel's audit writes in the test `differential` of `tests/vm`.
 #[must_use]
-pub fn details(call: Call) -> &'static [Inner] {
-    use Inner::{
+pub fn details(call: SyscallId) -> &'static [InternalHook] {
+    use InternalHook::{
         AuxExecCaps, AuxFileCaps, AuxPtrace, AuxSignal, ClockAdjtimex, ClockInject, ClockSetEnter,
         ClockSetExit, IpcCtl, IpcMsgctl, IpcPerms, IpcSemctl, IpcShmctl, ModuleName, MqNotify,
         MqOpen, MqReceive, MqSend, MqSetattr,
@@ -318,11 +318,11 @@ pub fn details(call: Call) -> &'static [Inner] {
 /// Whether the functions of a call show every name that the kernel has copied, also when it then finds
 /// nothing by it.
 #[must_use]
-pub fn shows_every_name(call: Call) -> bool {
+pub fn shows_every_name(call: SyscallId) -> bool {
     of(call).iter().any(|inner| {
         matches!(
             inner,
-            Inner::OpenFilp | Inner::OpenExecat | Inner::NamesParent
+            InternalHook::OpenFilp | InternalHook::OpenExecat | InternalHook::NamesParent
         )
     })
 }
@@ -334,17 +334,19 @@ mod tests {
 
     #[test]
     fn a_set_holds_what_was_put_in() {
-        let set: InnerSet = [Inner::OpenFilp, Inner::AttrUmount].into_iter().collect();
-        let held: Vec<Inner> = Inner::ALL
+        let set: InternalHookSet = [InternalHook::OpenFilp, InternalHook::AttrUmount]
+            .into_iter()
+            .collect();
+        let held: Vec<InternalHook> = InternalHook::ALL
             .iter()
             .copied()
             .filter(|&inner| set.contains(inner))
             .collect();
-        assert_eq!(held, [Inner::OpenFilp, Inner::AttrUmount]);
+        assert_eq!(held, [InternalHook::OpenFilp, InternalHook::AttrUmount]);
         assert!(
-            Inner::ALL
+            InternalHook::ALL
                 .iter()
-                .all(|&inner| InnerSet::ALL.contains(inner))
+                .all(|&inner| InternalHookSet::ALL.contains(inner))
         );
     }
 
@@ -353,7 +355,7 @@ mod tests {
         for name in ["stat", "access", "read", "write", "futex", "readlink"] {
             let syscall = table::syscall_number(Arch::X86_64, name.as_bytes()).unwrap();
             let arch = Arch::X86_64;
-            assert_eq!(of(Call { arch, syscall }), [], "{name}");
+            assert_eq!(of(SyscallId { arch, syscall }), [], "{name}");
         }
     }
 }

@@ -11,16 +11,16 @@ use crate::table;
 
 use super::eval::compare;
 use super::explain::{Cost, explain, shortened};
-use super::hook::{EngineKind, Kernel};
-use super::list::Listed;
-use super::{Plan, security};
+use super::hook::{EngineKind, KernelFeatures};
+use super::rule_list::RuleEntry;
+use super::{Plan, labels};
 
 /// One finding about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct LintFinding {
     /// Index of the rule in what was looked at.
     pub rule: usize,
-    /// Stable short name; [`crate::rule::codes`] explains it.
+    /// Stable short name; [`crate::rule::diagnostic_codes`] explains it.
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
@@ -32,7 +32,7 @@ pub struct Finding {
 
 /// Looks at rules in evaluation order. `native` is the arch of this machine.
 #[must_use]
-pub fn lint(rules: &[Listed], native: Arch) -> Vec<Finding> {
+pub fn lint(rules: &[RuleEntry], native: Arch) -> Vec<LintFinding> {
     let arches: Vec<Arch> = [Some(native), table::arch_32(native)]
         .into_iter()
         .flatten()
@@ -51,7 +51,7 @@ pub fn lint(rules: &[Listed], native: Arch) -> Vec<Finding> {
         found.extend(misses_a_sibling(rules, index, native));
         found.extend(without_key(&listed.rule));
         found.extend(costs.get(index).copied().flatten().and_then(expensive));
-        findings.extend(found.into_iter().map(|found| Finding {
+        findings.extend(found.into_iter().map(|found| LintFinding {
             rule: index,
             ..found
         }));
@@ -60,8 +60,12 @@ pub fn lint(rules: &[Listed], native: Arch) -> Vec<Finding> {
     findings
 }
 
-fn warning(code: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding {
+fn warning(
+    code: &'static str,
+    message: impl Into<String>,
+    advice: impl Into<String>,
+) -> LintFinding {
+    LintFinding {
         rule: 0,
         code,
         severity: Severity::Warning,
@@ -70,8 +74,8 @@ fn warning(code: &'static str, message: impl Into<String>, advice: impl Into<Str
     }
 }
 
-fn note(code: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding {
+fn note(code: &'static str, message: impl Into<String>, advice: impl Into<String>) -> LintFinding {
+    LintFinding {
         severity: Severity::Note,
         ..warning(code, message, advice)
     }
@@ -89,13 +93,13 @@ fn stated_arch(rule: &Rule) -> Option<Arch> {
 
 /// A rule of the exit list that no syscall of this machine can satisfy. Rules for other machines
 /// are not meant to be.
-fn never_matches(listed: &Listed, arches: &[Arch]) -> Option<Finding> {
+fn never_matches(listed: &RuleEntry, arches: &[Arch]) -> Option<LintFinding> {
     let rule = &listed.rule;
     let is_foreign = stated_arch(rule).is_some_and(|arch| !arches.contains(&arch));
     if rule.list != List::Exit || is_foreign {
         return None;
     }
-    if let Some(field) = security::condition(rule) {
+    if let Some(field) = labels::condition(rule) {
         return Some(note(
             "label-condition",
             format!("`{field}` holds only where a security module compares it"),
@@ -104,7 +108,7 @@ fn never_matches(listed: &Listed, arches: &[Arch]) -> Option<Finding> {
         ));
     }
     // A rule that records is in the plan when it can match.
-    let alone = Listed {
+    let alone = RuleEntry {
         rule: Rule {
             action: Action::Always,
             ..rule.clone()
@@ -112,7 +116,7 @@ fn never_matches(listed: &Listed, arches: &[Arch]) -> Option<Finding> {
         ..listed.clone()
     };
     let plan = Plan::compile([alone], arches);
-    (plan.unsupported.is_empty() && plan.calls.is_empty()).then(|| {
+    (plan.unsupported.is_empty() && plan.syscalls.is_empty()).then(|| {
         warning(
             "matches-nothing",
             "no syscall can satisfy this rule",
@@ -123,7 +127,7 @@ fn never_matches(listed: &Listed, arches: &[Arch]) -> Option<Finding> {
 }
 
 /// A rule that never decides, because an earlier one matches all that it matches.
-fn shadowed(rules: &[Listed], index: usize) -> Option<Finding> {
+fn shadowed(rules: &[RuleEntry], index: usize) -> Option<LintFinding> {
     let later = &rules.get(index)?.rule;
     let (at, earlier) = rules
         .iter()
@@ -210,7 +214,7 @@ fn implies(narrow: &FieldTest, wide: &FieldTest) -> bool {
 }
 
 /// A rule of the exclude or user list with a condition that ends the list.
-fn ends_its_list(rule: &Rule) -> Option<Finding> {
+fn ends_its_list(rule: &Rule) -> Option<LintFinding> {
     let is_messages = matches!(rule.list, List::User | List::Exclude);
     (is_messages && !rule.keys.is_empty()).then(|| {
         warning(
@@ -223,7 +227,7 @@ fn ends_its_list(rule: &Rule) -> Option<Finding> {
 }
 
 /// A rule for one width of syscalls without its twin for the other.
-fn one_arch(rules: &[Listed], index: usize, arches: &[Arch]) -> Option<Finding> {
+fn one_arch(rules: &[RuleEntry], index: usize, arches: &[Arch]) -> Option<LintFinding> {
     let rule = &rules.get(index)?.rule;
     let arch = stated_arch(rule)?;
     let &[native, narrow] = arches else {
@@ -309,7 +313,7 @@ const SIBLINGS: &[(&[&str], &str)] = &[
 ];
 
 /// A rule that names syscalls whose newest sibling no rule names.
-fn misses_a_sibling(rules: &[Listed], index: usize, native: Arch) -> Option<Finding> {
+fn misses_a_sibling(rules: &[RuleEntry], index: usize, native: Arch) -> Option<LintFinding> {
     let rule = &rules.get(index)?.rule;
     if rule.action != Action::Always || rule.list != List::Exit || rule.syscalls.is_all() {
         return None;
@@ -343,7 +347,7 @@ fn misses_a_sibling(rules: &[Listed], index: usize, native: Arch) -> Option<Find
     })
 }
 
-fn without_key(rule: &Rule) -> Option<Finding> {
+fn without_key(rule: &Rule) -> Option<LintFinding> {
     let records = rule.action == Action::Always && matches!(rule.list, List::Exit | List::IoUring);
     (records && rule.keys.is_empty()).then(|| {
         note(
@@ -355,8 +359,8 @@ fn without_key(rule: &Rule) -> Option<Finding> {
 }
 
 /// Cost of each rule, with the number of syscalls; none for rules that are not in the plan.
-fn costs(plan: &Plan, rules: &[Listed]) -> Vec<Option<(Cost, usize)>> {
-    let explanation = explain(plan, EngineKind::Fentry, Kernel::NEW);
+fn costs(plan: &Plan, rules: &[RuleEntry]) -> Vec<Option<(Cost, usize)>> {
+    let explanation = explain(plan, EngineKind::Fentry, KernelFeatures::NEW);
     let mut planned = plan.rules.iter().zip(&explanation.rules).peekable();
     rules
         .iter()
@@ -371,7 +375,7 @@ fn costs(plan: &Plan, rules: &[Listed]) -> Vec<Option<(Cost, usize)>> {
         .collect()
 }
 
-fn expensive((cost, calls): (Cost, usize)) -> Option<Finding> {
+fn expensive((cost, calls): (Cost, usize)) -> Option<LintFinding> {
     let message = match cost {
         Cost::Everything => format!("the rule is evaluated for {calls} syscalls, nearly all"),
         Cost::High => {
@@ -387,13 +391,13 @@ fn expensive((cost, calls): (Cost, usize)) -> Option<Finding> {
 }
 
 /// Operations of `io_uring` that do what rules are for, and that no rule is for.
-fn no_uring(rules: &[Listed]) -> Option<Finding> {
+fn no_uring(rules: &[RuleEntry]) -> Option<LintFinding> {
     let first = rules.iter().position(|listed| {
         let rule = &listed.rule;
         rule.list == List::Exit && rule.action == Action::Always
     })?;
     let covered = rules.iter().any(|listed| listed.rule.list == List::IoUring);
-    (!covered).then(|| Finding {
+    (!covered).then(|| LintFinding {
         rule: first,
         ..note(
             "no-io-uring",

@@ -9,18 +9,18 @@ use crate::table;
 
 /// What decides the perm bits of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum PermClass {
     /// The call alone: these bits, 0 for calls of no class.
     Fixed(u32),
     /// The access mode in flags that are found there; see [`access_mode`].
-    Open(Flags),
+    Open(OpenFlags),
     /// The first argument: `WRITE` when it is [`SOCKETCALL_BIND`], else nothing.
     SocketCall,
 }
 
 /// Where an open has its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flags {
+pub enum OpenFlags {
     /// In the argument with this index.
     Argument(usize),
     /// In the `struct open_how` that the third argument points to.
@@ -53,32 +53,32 @@ pub const fn access_mode(flags: u32) -> u32 {
 /// later kernels the calls on extended attributes and file attributes that 6.12 does not have.
 /// This is not the wider table by which `auditctl` 4 fills in `-S`.
 #[must_use]
-pub fn class(arch: Arch, syscall: Syscall) -> Class {
-    table::syscall_name(arch, syscall).map_or(Class::Fixed(0), by_name)
+pub fn class(arch: Arch, syscall: Syscall) -> PermClass {
+    table::syscall_name(arch, syscall).map_or(PermClass::Fixed(0), by_name)
 }
 
 /// One table for `x86_64` and i386: a name that only one of them has is in the class only there.
-fn by_name(name: &str) -> Class {
+fn by_name(name: &str) -> PermClass {
     match name {
-        "open" => Class::Open(Flags::Argument(1)),
-        "openat" => Class::Open(Flags::Argument(2)),
-        "openat2" => Class::Open(Flags::OpenHow),
-        "socketcall" => Class::SocketCall,
-        "execve" | "execveat" => Class::Fixed(EXEC),
-        "link" | "linkat" => Class::Fixed(WRITE | ATTR),
-        "quotactl" => Class::Fixed(READ | WRITE),
+        "open" => PermClass::Open(OpenFlags::Argument(1)),
+        "openat" => PermClass::Open(OpenFlags::Argument(2)),
+        "openat2" => PermClass::Open(OpenFlags::OpenHow),
+        "socketcall" => PermClass::SocketCall,
+        "execve" | "execveat" => PermClass::Fixed(EXEC),
+        "link" | "linkat" => PermClass::Fixed(WRITE | ATTR),
+        "quotactl" => PermClass::Fixed(READ | WRITE),
         "rename" | "mkdir" | "rmdir" | "creat" | "unlink" | "symlink" | "mknod" | "mkdirat"
         | "mknodat" | "unlinkat" | "renameat" | "symlinkat" | "renameat2" | "acct" | "swapon"
         | "truncate" | "truncate64" | "ftruncate" | "ftruncate64" | "bind" | "fallocate" => {
-            Class::Fixed(WRITE)
+            PermClass::Fixed(WRITE)
         }
         "readlink" | "readlinkat" | "listxattr" | "llistxattr" | "flistxattr" | "listxattrat"
-        | "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => Class::Fixed(READ),
+        | "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => PermClass::Fixed(READ),
         "chmod" | "fchmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchown"
         | "fchownat" | "chown32" | "lchown32" | "fchown32" | "setxattr" | "lsetxattr"
         | "fsetxattr" | "setxattrat" | "removexattr" | "lremovexattr" | "fremovexattr"
-        | "removexattrat" | "file_setattr" => Class::Fixed(ATTR),
-        _ => Class::Fixed(0),
+        | "removexattrat" | "file_setattr" => PermClass::Fixed(ATTR),
+        _ => PermClass::Fixed(0),
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     fn members(arch: Arch, bit: u32) -> Vec<u32> {
         (0..460)
             .filter(|&number| {
-                matches!(class(arch, Syscall(number)), Class::Fixed(bits) if bits & bit != 0)
+                matches!(class(arch, Syscall(number)), PermClass::Fixed(bits) if bits & bit != 0)
             })
             .collect()
     }
@@ -121,12 +121,12 @@ mod tests {
             ("lchown32", ATTR),
         ] {
             let syscall = table::syscall_number(Arch::I386, name.as_bytes()).unwrap();
-            assert_eq!(class(Arch::I386, syscall), Class::Fixed(bits), "{name}");
+            assert_eq!(class(Arch::I386, syscall), PermClass::Fixed(bits), "{name}");
         }
-        assert_eq!(class(Arch::I386, Syscall(102)), Class::SocketCall);
+        assert_eq!(class(Arch::I386, Syscall(102)), PermClass::SocketCall);
         assert_eq!(
             class(Arch::I386, Syscall(5)),
-            Class::Open(Flags::Argument(1))
+            PermClass::Open(OpenFlags::Argument(1))
         );
     }
 
@@ -134,11 +134,11 @@ mod tests {
     fn the_opens_look_at_their_flags() {
         assert_eq!(
             class(Arch::X86_64, Syscall(257)),
-            Class::Open(Flags::Argument(2))
+            PermClass::Open(OpenFlags::Argument(2))
         );
         assert_eq!(
             class(Arch::X86_64, Syscall(437)),
-            Class::Open(Flags::OpenHow)
+            PermClass::Open(OpenFlags::OpenHow)
         );
         assert_eq!([0, 1, 2, 3].map(access_mode), [4, 2, 6, 6]);
         assert_eq!(
@@ -161,11 +161,11 @@ mod tests {
             "mount",
         ] {
             let syscall = table::syscall_number(Arch::X86_64, name.as_bytes()).unwrap();
-            assert_eq!(class(Arch::X86_64, syscall), Class::Fixed(0), "{name}");
+            assert_eq!(class(Arch::X86_64, syscall), PermClass::Fixed(0), "{name}");
         }
         assert_eq!(
             class(Arch(1), Syscall(56)),
-            Class::Fixed(0),
+            PermClass::Fixed(0),
             "no table, no class"
         );
     }

@@ -8,32 +8,32 @@ use crate::ids::Auid;
 use crate::rule::perm::{READ, WRITE};
 use crate::rule::{Field, FieldTest, Op, Rule, Value};
 
-use super::eval::other::without_call;
+use super::eval::other_lists::without_call;
 use super::eval::{compare, trim_slashes};
-use super::inner::{self, Inner};
-use super::perm::{self, Class};
-use super::refuse::{self, Refusal};
-use super::security::is_label;
-use super::{Call, Subject, Test, WatchId, address, hook, shape};
+use super::inner::{self, InternalHook};
+use super::labels::is_label;
+use super::perm::{self, PermClass};
+use super::unsupported::{self, Refusal};
+use super::{Operand, SyscallId, Test, WatchId, hook, objects, sockaddr};
 
 /// What one syscall decides by itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CallTraits {
-    pub(super) call: Call,
-    class: Class,
+pub(super) struct SyscallTraits {
+    pub(super) call: SyscallId,
+    class: PermClass,
     names_objects: bool,
     has_address: bool,
     returns: bool,
 }
 
-impl CallTraits {
-    pub(super) fn of(call: Call) -> Self {
+impl SyscallTraits {
+    pub(super) fn of(call: SyscallId) -> Self {
         Self {
             call,
             class: perm::class(call.arch, call.syscall),
-            names_objects: !shape::objects(call.arch, call.syscall).is_empty()
-                || inner::of(call).contains(&Inner::NamesParent),
-            has_address: address::of(call.arch, call.syscall).is_some(),
+            names_objects: !objects::objects(call.arch, call.syscall).is_empty()
+                || inner::of(call).contains(&InternalHook::NamesParent),
+            has_address: sockaddr::of(call.arch, call.syscall).is_some(),
             returns: hook::returns(call),
         }
     }
@@ -57,7 +57,7 @@ pub(super) enum Condition {
 pub(super) enum Needs {
     Nothing,
     Objects,
-    Address,
+    SyscallSockaddr,
     Return,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn prepare(
     rule: &Rule,
     watch: &mut impl FnMut(BString) -> Option<WatchId>,
 ) -> Result<Prepared, Refusal> {
-    refuse::check(rule)?;
+    unsupported::check(rule)?;
     let mut conditions = Vec::with_capacity(rule.fields.len());
     let mut never = false;
     for test in &rule.fields {
@@ -115,7 +115,7 @@ pub(super) fn prepare(
 /// # Errors
 /// Why this version cannot honour the rule.
 pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
-    refuse::check(rule)?;
+    unsupported::check(rule)?;
     let mut tests = Vec::with_capacity(rule.fields.len());
     for given in &rule.fields {
         match without_call(given) {
@@ -135,21 +135,21 @@ pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
 
 impl Condition {
     /// What is left of it on one syscall.
-    pub(super) fn on(&self, traits: &CallTraits) -> Outcome {
+    pub(super) fn on(&self, traits: &SyscallTraits) -> Outcome {
         match *self {
             Self::Arch(op, arch) => decided(compare(op, traits.call.arch.0, arch)),
             Self::Perm { bits, negated } => on_class(traits.class, bits, negated),
             Self::NoObjectOfType(_) if !traits.names_objects => Outcome::Holds,
             Self::Ask(_, Needs::Objects) if !traits.names_objects => Outcome::Fails,
-            Self::Ask(_, Needs::Address) if !traits.has_address => Outcome::Fails,
+            Self::Ask(_, Needs::SyscallSockaddr) if !traits.has_address => Outcome::Fails,
             Self::Ask(_, Needs::Return) if !traits.returns => Outcome::Fails,
             Self::NoObjectOfType(test) | Self::Ask(test, _) => Outcome::Ask(test),
         }
     }
 }
 
-const fn test(subject: Subject, op: Op, value: u32) -> Test {
-    Test { subject, op, value }
+const fn test(operand: Operand, op: Op, value: u32) -> Test {
+    Test { operand, op, value }
 }
 
 const fn decided(holds: bool) -> Outcome {
@@ -160,19 +160,19 @@ const fn decided(holds: bool) -> Outcome {
     }
 }
 
-fn on_class(class: Class, bits: u32, negated: bool) -> Outcome {
+fn on_class(class: PermClass, bits: u32, negated: bool) -> Outcome {
     match class {
-        Class::Fixed(of_call) => decided((of_call & bits != 0) != negated),
-        Class::SocketCall if bits & WRITE == 0 => decided(negated),
-        Class::SocketCall => Outcome::Ask(test(
-            Subject::Field(Field::A0),
+        PermClass::Fixed(of_call) => decided((of_call & bits != 0) != negated),
+        PermClass::SocketCall if bits & WRITE == 0 => decided(negated),
+        PermClass::SocketCall => Outcome::Ask(test(
+            Operand::Field(Field::A0),
             if negated { Op::NotEqual } else { Op::Equal },
             perm::SOCKETCALL_BIND,
         )),
         // An open has the read bit, the write bit, or both.
-        Class::Open(_) => {
+        PermClass::Open(_) => {
             let mode = bits & (READ | WRITE);
-            let open = |op, value| Outcome::Ask(test(Subject::OpenPerm, op, value));
+            let open = |op, value| Outcome::Ask(test(Operand::OpenPerm, op, value));
             match (mode, negated) {
                 (0, _) => decided(negated),
                 (READ | WRITE, false) => open(Op::BitMask, mode),
@@ -189,13 +189,13 @@ fn early(
     watch: &mut impl FnMut(BString) -> Option<WatchId>,
 ) -> Result<Early, String> {
     let ask =
-        |subject, value, needs| Early::Later(Condition::Ask(test(subject, given.op, value), needs));
-    let mut path = |subject, path: &[u8], needs| match watch(path.into()) {
-        Some(WatchId(id)) => Ok(ask(subject, u32::from(id), needs)),
+        |operand, value, needs| Early::Later(Condition::Ask(test(operand, given.op, value), needs));
+    let mut path = |operand, path: &[u8], needs| match watch(path.into()) {
+        Some(WatchId(id)) => Ok(ask(operand, u32::from(id), needs)),
         None => Err("more than 65536 different paths".to_owned()),
     };
     match (given.field, &given.value) {
-        // No module compares labels: see [`super::security`].
+        // No module compares labels: see [`super::labels`].
         (label, Value::Number(_) | Value::Text(_)) if is_label(label) => Ok(Early::Fails),
         (Field::Arch, &Value::Number(arch)) => Ok(Early::Later(Condition::Arch(given.op, arch))),
         (Field::Perm, &Value::Number(bits)) => {
@@ -206,7 +206,7 @@ fn early(
             given.op,
             [0, 1].map(|set| (set, set)),
             0,
-            Subject::AuidSet,
+            Operand::AuidSet,
             None,
         )),
         (Field::Success, &Value::Number(value)) => {
@@ -217,18 +217,18 @@ fn early(
                 given.op,
                 sides,
                 right,
-                Subject::Field(Field::Success),
+                Operand::Field(Field::Success),
                 Some(returned()),
             ))
         }
         (Field::FileType, &Value::Number(value)) if given.op == Op::NotEqual => {
-            let none = test(Subject::Field(Field::FileType), given.op, value);
+            let none = test(Operand::Field(Field::FileType), given.op, value);
             Ok(Early::Later(Condition::NoObjectOfType(none)))
         }
         (field, &Value::Number(value)) => Ok(match constant(given.op, value) {
             Some(false) => Early::Fails,
             Some(true) if needs(field) == Needs::Nothing => Early::Holds,
-            _ => ask(Subject::Field(field), value, needs(field)),
+            _ => ask(Operand::Field(field), value, needs(field)),
         }),
         (left, &Value::Field(right)) => {
             let (left, right) = if is_owner(left) {
@@ -241,9 +241,9 @@ fn early(
             } else {
                 Needs::Nothing
             };
-            Ok(ask(Subject::Fields(left, right), 0, needs))
+            Ok(ask(Operand::Fields(left, right), 0, needs))
         }
-        (Field::Path, Value::Text(text)) => path(Subject::Path, text, Needs::Objects),
+        (Field::Path, Value::Text(text)) => path(Operand::Path, text, Needs::Objects),
         (Field::Dir, Value::Text(text)) => {
             let trimmed = trim_slashes(text);
             let directory = if trimmed.is_empty() {
@@ -251,9 +251,9 @@ fn early(
             } else {
                 trimmed
             };
-            path(Subject::Dir, directory, Needs::Objects)
+            path(Operand::Dir, directory, Needs::Objects)
         }
-        (_, Value::Text(text)) => path(Subject::Exe, text, Needs::Nothing),
+        (_, Value::Text(text)) => path(Operand::Exe, text, Needs::Nothing),
     }
 }
 
@@ -263,7 +263,7 @@ fn two_way(
     op: Op,
     sides: [(u32, u32); 2],
     right: u32,
-    subject: Subject,
+    operand: Operand,
     always: Option<Condition>,
 ) -> Early {
     let [(first, left), (second, other)] = sides;
@@ -273,7 +273,7 @@ fn two_way(
         } else {
             Needs::Nothing
         };
-        Early::Later(Condition::Ask(test(subject, Op::Equal, value), needs))
+        Early::Later(Condition::Ask(test(operand, Op::Equal, value), needs))
     };
     match (compare(op, left, right), compare(op, other, right)) {
         (false, false) => Early::Fails,
@@ -285,8 +285,8 @@ fn two_way(
 
 /// Holds for every call that returned: what is left of a test of `success` that any outcome passes.
 const fn returned() -> Condition {
-    let subject = Subject::Field(Field::Exit);
-    Condition::Ask(test(subject, Op::GreaterOrEqual, 0), Needs::Return)
+    let operand = Operand::Field(Field::Exit);
+    Condition::Ask(test(operand, Op::GreaterOrEqual, 0), Needs::Return)
 }
 
 /// What a comparison of unsigned numbers comes to whatever the left side is.
@@ -301,7 +301,7 @@ const fn constant(op: Op, value: u32) -> Option<bool> {
 const fn needs(field: Field) -> Needs {
     match field {
         Field::Exit => Needs::Return,
-        Field::SaddrFam => Needs::Address,
+        Field::SaddrFam => Needs::SyscallSockaddr,
         Field::ObjUid
         | Field::ObjGid
         | Field::Inode

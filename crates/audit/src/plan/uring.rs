@@ -9,11 +9,11 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::SyscallMask;
 use crate::table;
 
-use super::{Call, CallPlan, Plan, Slot, Subject, Test};
+use super::{Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct UringOp {
     /// Its number.
     pub op: u8,
     /// What the kernel calls it, in small letters.
@@ -29,7 +29,7 @@ pub struct Operation {
 /// # Source
 /// `enum io_uring_op` in `include/uapi/linux/io_uring.h` and `io_issue_defs` in `io_uring/opdef.c`, Linux
 /// 6.12; 64 came later. `io_openat` ends in `io_openat2`.
-pub const OPERATIONS: [Operation; 58] = [
+pub const URING_OPS: [UringOp; 58] = [
     plain(0, "nop", "io_nop"),
     like(1, "readv", "io_read"),
     like(2, "writev", "io_write"),
@@ -91,8 +91,8 @@ pub const OPERATIONS: [Operation; 58] = [
 ];
 
 /// An operation that does what no call does.
-const fn plain(op: u8, name: &'static str, function: &'static str) -> Operation {
-    Operation {
+const fn plain(op: u8, name: &'static str, function: &'static str) -> UringOp {
+    UringOp {
         op,
         name,
         syscall: None,
@@ -101,14 +101,14 @@ const fn plain(op: u8, name: &'static str, function: &'static str) -> Operation 
 }
 
 /// An operation that does what the call of its name does.
-const fn like(op: u8, name: &'static str, function: &'static str) -> Operation {
-    Operation {
+const fn like(op: u8, name: &'static str, function: &'static str) -> UringOp {
+    UringOp {
         syscall: Some(name),
         ..plain(op, name, function)
     }
 }
 
-impl Operation {
+impl UringOp {
     /// The same, which does what another call does.
     const fn does(self, syscall: &'static str) -> Self {
         Self {
@@ -120,18 +120,18 @@ impl Operation {
     /// The operation with a number; `None` for those that no rule can name.
     #[must_use]
     pub fn numbered(op: u8) -> Option<&'static Self> {
-        OPERATIONS.iter().find(|operation| operation.op == op)
+        URING_OPS.iter().find(|operation| operation.op == op)
     }
 
     /// The call that does the same. For an operation that does what no call does it is [`Syscall::NONE`],
     /// which no rule names and which names nothing.
     #[must_use]
-    pub fn call(&self) -> Call {
+    pub fn call(&self) -> SyscallId {
         let arch = Arch::X86_64;
         let same = self
             .syscall
             .and_then(|name| table::syscall_number(arch, name.as_bytes()));
-        Call {
+        SyscallId {
             arch,
             syscall: same.unwrap_or(Syscall::NONE),
         }
@@ -145,7 +145,7 @@ impl Operation {
 
     /// Whether rules about a call are about the operation too. Operations have no 32-bit form.
     #[must_use]
-    pub fn stands_for(&self, call: Call) -> bool {
+    pub fn stands_for(&self, call: SyscallId) -> bool {
         self.is_audited() && self.call() == call
     }
 
@@ -161,9 +161,9 @@ impl Plan {
     /// What an operation evaluates: its own rules, and behind them those about the call that does the same
     /// when `with_calls` says so. Nothing when nothing of it can be recorded.
     #[must_use]
-    pub fn operation(&self, operation: &Operation, with_calls: bool) -> Option<CallPlan> {
-        let own = self.operations.get(&operation.op);
-        let call = self.calls.get(&operation.call());
+    pub fn operation(&self, operation: &UringOp, with_calls: bool) -> Option<SyscallPlan> {
+        let own = self.uring_ops.get(&operation.op);
+        let call = self.syscalls.get(&operation.call());
         let call = call.filter(|_| with_calls && operation.is_audited());
         let mut slots = own.map_or_else(Vec::new, |own| own.slots.clone());
         let decided = slots.last().is_some_and(|last| last.tests.is_empty());
@@ -177,13 +177,13 @@ impl Plan {
                 .collect();
             slots.extend(behind);
         }
-        CallPlan::of(slots)
+        SyscallPlan::of(slots)
     }
 }
 
 /// Whether a slot decides by what the task list has said about the task.
 fn is_of_mark(slot: &Slot) -> bool {
-    let asks = |test: &Test| test.subject == Subject::Mark;
+    let asks = |test: &Test| test.operand == Operand::TaskState;
     slot.tests.iter().any(asks)
 }
 
@@ -195,7 +195,7 @@ mod tests {
     /// Rules that an operation asks, by their index, in order.
     #[track_caller]
     fn asked(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
-        let mut operations = OPERATIONS.iter();
+        let mut operations = URING_OPS.iter();
         let operation = operations.find(|operation| operation.name == name);
         let planned = plan.operation(operation.unwrap(), with_calls);
         let slots = planned.map_or_else(Vec::new, |planned| planned.slots);
@@ -214,7 +214,11 @@ mod tests {
         assert_eq!(asked(&plan, "openat2", true), [1]);
         assert_eq!(asked(&plan, "close", true), [0]);
         assert_eq!(asked(&plan, "close", false), []);
-        assert_eq!(plan.calls.len(), 2, "calls do not ask rules of operations");
+        assert_eq!(
+            plan.syscalls.len(),
+            2,
+            "calls do not ask rules of operations"
+        );
     }
 
     #[test]
@@ -225,13 +229,13 @@ mod tests {
         ]);
         assert_eq!(asked(&plan, "openat", true), []);
         assert_eq!(asked(&plan, "openat", false), []);
-        assert_eq!(plan.calls.len(), 1);
+        assert_eq!(plan.syscalls.len(), 1);
     }
 
     #[test]
     fn numbers_ascend_and_calls_exist() {
-        assert!(OPERATIONS.is_sorted_by(|one, next| one.op < next.op));
-        for operation in &OPERATIONS {
+        assert!(URING_OPS.is_sorted_by(|one, next| one.op < next.op));
+        for operation in &URING_OPS {
             assert_eq!(
                 operation.call().syscall == Syscall::NONE,
                 operation.syscall.is_none(),
@@ -245,14 +249,14 @@ mod tests {
     fn every_operation_that_rules_name_is_known() {
         for name in table::uring_op_names() {
             let number = table::uring_op_number(name.as_bytes()).unwrap();
-            let known = Operation::numbered(number.try_into().unwrap());
+            let known = UringOp::numbered(number.try_into().unwrap());
             assert_eq!(known.unwrap().name, name);
         }
     }
 
     #[test]
     fn what_the_kernel_passes_over_must_be_named_by_number() {
-        let [nop, read, openat] = [0, 22, 18].map(|op| Operation::numbered(op).unwrap());
+        let [nop, read, openat] = [0, 22, 18].map(|op| UringOp::numbered(op).unwrap());
         let all = SyscallMask::all();
         assert!(!nop.is_in(&all) && !read.is_in(&all) && openat.is_in(&all));
         let mut some = SyscallMask::none();
@@ -262,14 +266,14 @@ mod tests {
 
     #[test]
     fn calls_of_32_bits_have_no_operation() {
-        let call = |arch| Call {
+        let call = |arch| SyscallId {
             arch,
             syscall: table::syscall_number(arch, b"openat").unwrap(),
         };
-        let openat = Operation::numbered(18).unwrap();
+        let openat = UringOp::numbered(18).unwrap();
         assert!(openat.stands_for(call(Arch::X86_64)));
         assert!(!openat.stands_for(call(Arch::I386)));
-        let read = Operation::numbered(22).unwrap();
+        let read = UringOp::numbered(22).unwrap();
         assert!(
             !read.stands_for(read.call()),
             "the kernel's audit passes over it"

@@ -5,10 +5,10 @@
 use crate::ids::Auid;
 use crate::rule::{Action, Field, Op};
 
-use super::eval::{Observed, ObservedObject, compare, is_at_or_below};
-use super::fork::Mark;
-use super::uring::Operation;
-use super::{Call, CallPlan, Facts, Plan, RuleId, Slot, Subject, Test, WatchId};
+use super::eval::{EventFacts, ObjectFacts, compare, is_at_or_below};
+use super::task_list::TaskState;
+use super::uring::UringOp;
+use super::{Facts, Operand, Plan, RuleId, Slot, SyscallId, SyscallPlan, Test, WatchId};
 
 /// What the rules decide about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,27 +25,27 @@ pub enum Verdict {
 impl Plan {
     /// Reads the slots of the call in order; the first whose tests all hold decides.
     #[must_use]
-    pub fn evaluate(&self, observed: &Observed<'_>) -> Verdict {
-        let call = Call {
+    pub fn evaluate(&self, observed: &EventFacts<'_>) -> Verdict {
+        let call = SyscallId {
             arch: observed.arch,
             syscall: observed.syscall,
         };
-        self.verdict(self.calls.get(&call), observed)
+        self.verdict(self.syscalls.get(&call), observed)
     }
 
     /// The same about an operation of `io_uring`; the call of `observed` is the one that does the same.
     #[must_use]
     pub fn evaluate_operation(
         &self,
-        operation: &Operation,
-        observed: &Observed<'_>,
+        operation: &UringOp,
+        observed: &EventFacts<'_>,
         with_calls: bool,
     ) -> Verdict {
         let planned = self.operation(operation, with_calls);
         self.verdict(planned.as_ref(), observed)
     }
 
-    fn verdict(&self, planned: Option<&CallPlan>, observed: &Observed<'_>) -> Verdict {
+    fn verdict(&self, planned: Option<&SyscallPlan>, observed: &EventFacts<'_>) -> Verdict {
         planned
             .and_then(|planned| {
                 planned
@@ -61,64 +61,65 @@ impl Plan {
 
     /// What is kept with a new task; `new` is the task, in no call.
     #[must_use]
-    pub fn mark(&self, new: &Observed<'_>) -> Option<Mark> {
-        let slot = self.forks.iter().find(|slot| self.matches(slot, new))?;
+    pub fn mark(&self, new: &EventFacts<'_>) -> Option<TaskState> {
+        let slot = self
+            .task_slots
+            .iter()
+            .find(|slot| self.matches(slot, new))?;
         let planned = self.rules.get(usize::from(slot.rule.0))?;
-        Some(Mark::of(&planned.rule))
+        Some(TaskState::of(&planned.rule))
     }
 
     /// Leaves the lists task and `io_uring` out, for an engine that sees neither tasks being made nor
     /// operations.
-    pub fn keep_calls_only(&mut self) {
-        self.forks.clear();
-        self.operations.clear();
-        self.calls.retain(|_, planned| {
-            let is_marked =
-                |slot: &Slot| slot.tests.iter().any(|test| test.subject == Subject::Mark);
+    pub fn retain_exit_list(&mut self) {
+        self.task_slots.clear();
+        self.uring_ops.clear();
+        self.syscalls.retain(|_, planned| {
+            let is_marked = |slot: &Slot| {
+                slot.tests
+                    .iter()
+                    .any(|test| test.operand == Operand::TaskState)
+            };
             planned.slots.retain(|slot| !is_marked(slot));
-            planned.facts.remove(Facts::MARK);
+            planned.facts.remove(Facts::TASK_STATE);
             !planned.slots.is_empty()
         });
     }
 
-    fn matches(&self, slot: &Slot, observed: &Observed<'_>) -> bool {
+    fn matches(&self, slot: &Slot, observed: &EventFacts<'_>) -> bool {
         let all_hold = |one| {
             slot.tests
                 .iter()
                 .all(|test| self.holds(test, observed, one))
         };
-        if slot.is_about_one_object() {
+        if slot.tests_one_object() {
             observed.objects.iter().any(|object| all_hold(Some(object)))
         } else {
             all_hold(None)
         }
     }
 
-    fn holds(
-        &self,
-        test: &Test,
-        observed: &Observed<'_>,
-        one: Option<&ObservedObject<'_>>,
-    ) -> bool {
-        match test.subject {
-            Subject::Field(field) => observed.compare(field, test.op, test.value, one),
-            Subject::Fields(left, right) => observed.compare_fields(left, test.op, right),
-            Subject::AuidSet => compare(
+    fn holds(&self, test: &Test, observed: &EventFacts<'_>, one: Option<&ObjectFacts<'_>>) -> bool {
+        match test.operand {
+            Operand::Field(field) => observed.compare(field, test.op, test.value, one),
+            Operand::Fields(left, right) => observed.compare_fields(left, test.op, right),
+            Operand::AuidSet => compare(
                 test.op,
                 u32::from(observed.task.auid != Auid::UNSET),
                 test.value,
             ),
-            Subject::Mark => observed.mark.map(|mark| mark.0) == Some(test.value),
-            Subject::OpenPerm => compare(test.op, observed.open_perm(), test.value),
-            Subject::Path => one.is_some_and(|object| object.is(self.watch(test))),
-            Subject::Dir => {
+            Operand::TaskState => observed.mark.map(|mark| mark.0) == Some(test.value),
+            Operand::OpenPerm => compare(test.op, observed.open_perm(), test.value),
+            Operand::Path => one.is_some_and(|object| object.is(self.watch(test))),
+            Operand::Dir => {
                 let directory = self.watch(test);
                 observed
                     .objects
                     .iter()
                     .any(|object| is_at_or_below(object.path, directory))
             }
-            Subject::Exe => (observed.task.exe == Some(self.watch(test))) == (test.op == Op::Equal),
+            Operand::Exe => (observed.task.exe == Some(self.watch(test))) == (test.op == Op::Equal),
         }
     }
 
@@ -132,10 +133,10 @@ impl Plan {
 impl Slot {
     /// Whether the tests of objects must all hold for the same object; see [`Slot`].
     #[must_use]
-    pub fn is_about_one_object(&self) -> bool {
+    pub fn tests_one_object(&self) -> bool {
         self.tests.iter().any(|test| {
             test.op == Op::Equal
-                && matches!(test.subject, Subject::Path | Subject::Field(Field::Inode))
+                && matches!(test.operand, Operand::Path | Operand::Field(Field::Inode))
         })
     }
 }
@@ -144,8 +145,8 @@ impl WatchId {
     /// The watch that a test of `path`, `dir` or `exe` refers to; `None` for other tests.
     #[must_use]
     pub fn of(test: &Test) -> Option<Self> {
-        match test.subject {
-            Subject::Path | Subject::Dir | Subject::Exe => u16::try_from(test.value).ok().map(Self),
+        match test.operand {
+            Operand::Path | Operand::Dir | Operand::Exe => u16::try_from(test.value).ok().map(Self),
             _ => None,
         }
     }

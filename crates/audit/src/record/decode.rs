@@ -13,7 +13,7 @@ pub use field::Field;
 use field::{Fields, Part};
 
 use super::{execve, quote};
-use crate::event::Time;
+use crate::event::Timestamp;
 use crate::ids::Serial;
 
 /// Byte that ends the kernel's text and begins what `auditd` adds in the enriched format.
@@ -27,7 +27,7 @@ pub struct Record<'a> {
     /// Name of the type, such as `SYSCALL` or `UNKNOWN[1234]`.
     pub kind: &'a BStr,
     /// When the event happened.
-    pub time: Time,
+    pub time: Timestamp,
     /// Shared by all records of the event.
     pub serial: Serial,
     body: Part<'a>,
@@ -124,7 +124,7 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
 ///
 /// # Errors
 /// [`DecodeError::Expected`] when it does not.
-pub fn stamp(text: &[u8]) -> Result<(Time, Serial), DecodeError> {
+pub fn stamp(text: &[u8]) -> Result<(Timestamp, Serial), DecodeError> {
     let mut cursor = Cursor { line: text, at: 0 };
     cursor.literal(b"audit(", "`audit(`")?;
     cursor.stamp()
@@ -270,14 +270,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// What stands behind `audit(`, up to the colon.
-    fn stamp(&mut self) -> Result<(Time, Serial), DecodeError> {
+    fn stamp(&mut self) -> Result<(Timestamp, Serial), DecodeError> {
         let sec = self.number("seconds")?;
         self.literal(b".", "`.` after the seconds")?;
         let milli = self.milli()?;
         self.literal(b":", "`:` before the serial")?;
         let serial = self.number("a serial of 32 bits")?;
         self.literal(b"):", "`):` after the serial")?;
-        Ok((Time { sec, milli }, Serial(serial)))
+        Ok((Timestamp { sec, milli }, Serial(serial)))
     }
 
     fn milli(&mut self) -> Result<u16, DecodeError> {
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn a_stamp_is_read() {
         let found = stamp(b"audit(1700000000.042:7): avc:  denied\0").unwrap();
-        let time = Time {
+        let time = Timestamp {
             sec: 1_700_000_000,
             milli: 42,
         };
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(record.kind, "UNKNOWN[1234]");
         assert_eq!(
             record.time,
-            Time {
+            Timestamp {
                 sec: 1_700_000_000,
                 milli: 42
             }

@@ -8,10 +8,12 @@
 //! to `PATH_MAX` bytes always fit in PATH and CWD; only a program whose path needs hex and is longer
 //! than about 4,000 bytes loses its place in SYSCALL, to the key.
 
-use super::detail::{self, Place};
+use super::aux_records::{self, AuxPosition};
 use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
 use super::{MAX_LINE_BYTES, execve, quote};
-use crate::event::{Event, Inode, Item, Label, NameType, Task, Time, reported_exit, succeeded};
+use crate::event::{
+    Event, Inode, NameType, PathItem, SecurityLabel, Task, Timestamp, reported_exit, succeeded,
+};
 use crate::ids::{Dev, MsgType, Serial};
 use crate::table;
 
@@ -25,36 +27,36 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
         Some(op) => operation(op, event, out),
         None => syscall(event, out),
     };
-    detail::records(&event.details, Place::First, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::First, stamp, out);
     if let Some(argv) = &event.argv {
         execve::records(argv, stamp, out);
     }
-    detail::records(&event.details, Place::Special, stamp, out);
-    detail::records(&event.details, Place::BehindSpecial, stamp, out);
-    detail::records(&event.details, Place::BeforeAddress, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::Special, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::BehindSpecial, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::BeforeAddress, stamp, out);
     if let Some(address) = event.sockaddr {
-        let line = Line::begin(b"type=SOCKADDR msg=", stamp, out);
+        let line = LineWriter::begin(b"type=SOCKADDR msg=", stamp, out);
         line.out.extend_from_slice(b"saddr=");
         quote::hex(address, line.out);
         line.end();
     }
-    detail::records(&event.details, Place::BehindAddress, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::BehindAddress, stamp, out);
     if let Some(cwd) = event.cwd {
-        let mut line = Line::begin(b"type=CWD msg=", stamp, out);
+        let mut line = LineWriter::begin(b"type=CWD msg=", stamp, out);
         line.untrusted(b"cwd=", cwd, 0);
         line.end();
     }
     for (number, item) in event.items.iter().enumerate() {
         path(number, item, stamp, out);
     }
-    let mut line = Line::begin(b"type=PROCTITLE msg=", stamp, out);
+    let mut line = LineWriter::begin(b"type=PROCTITLE msg=", stamp, out);
     line.untrusted(b"proctitle=", title(event.proctitle), 0);
     line.end();
 }
 
 /// Appends a record whose text comes from elsewhere: an event of its own. What does not fit in a line
 /// is cut off.
-pub fn message(kind: MsgType, time: Time, serial: Serial, body: &[u8], out: &mut Vec<u8>) {
+pub fn message(kind: MsgType, time: Timestamp, serial: Serial, body: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     head(kind, out);
     Stamp::write(time, serial, out);
@@ -72,7 +74,7 @@ pub fn message(kind: MsgType, time: Time, serial: Serial, body: &[u8], out: &mut
 ///
 /// # Source
 /// `format_raw` in `src/auditd-event.c`, audit-userspace 3.0.9, of newlines and the blank at the end.
-pub fn relayed(kind: MsgType, text: &[u8], out: &mut Vec<u8>) {
+pub fn kernel_record(kind: MsgType, text: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     head(kind, out);
     let room = (MAX_LINE_BYTES - 1).saturating_sub(out.len() - start);
@@ -100,7 +102,7 @@ fn head(kind: MsgType, out: &mut Vec<u8>) {
 }
 
 /// Appends the record that tells plugins that an event is complete. It is not for the log.
-pub fn end_of_event(time: Time, serial: Serial, out: &mut Vec<u8>) {
+pub fn end_of_event(time: Timestamp, serial: Serial, out: &mut Vec<u8>) {
     out.extend_from_slice(b"type=EOE msg=");
     Stamp::write(time, serial, out);
     out.push(b'\n');
@@ -114,7 +116,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    pub(super) fn write(time: Time, serial: Serial, out: &mut Vec<u8>) -> Self {
+    pub(super) fn write(time: Timestamp, serial: Serial, out: &mut Vec<u8>) -> Self {
         let start = out.len();
         out.extend_from_slice(b"audit(");
         decimal(time.sec, out);
@@ -131,12 +133,12 @@ impl Stamp {
 }
 
 /// A record under way.
-pub(super) struct Line<'a> {
+pub(super) struct LineWriter<'a> {
     pub(super) out: &'a mut Vec<u8>,
     start: usize,
 }
 
-impl<'a> Line<'a> {
+impl<'a> LineWriter<'a> {
     /// Starts a record; `head` is all that stands before the stamp.
     pub(super) fn begin(head: &[u8], stamp: Stamp, out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
@@ -166,8 +168,8 @@ impl<'a> Line<'a> {
 
     /// Writes a security label as it is, as the kernel does. One that would not be text on a line, which no
     /// administrator would choose, is unknown.
-    pub(super) fn label(&mut self, field: &[u8], label: Option<Label<'_>>) {
-        let Some(Label { name, mode }) = label else {
+    pub(super) fn label(&mut self, field: &[u8], label: Option<SecurityLabel<'_>>) {
+        let Some(SecurityLabel { name, mode }) = label else {
             return;
         };
         self.out.extend_from_slice(field);
@@ -223,7 +225,7 @@ fn operation(op: u8, event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     let start = out.len();
     out.extend_from_slice(b"type=URINGOP msg=");
     let stamp = Stamp::write(event.time, event.serial, out);
-    let mut line = Line { out, start };
+    let mut line = LineWriter { out, start };
     line.decimal(b"uring_op=", op);
     outcome(event, &mut line);
     line.decimal(b" items=", event.items.len());
@@ -240,7 +242,7 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     let start = out.len();
     out.extend_from_slice(b"type=SYSCALL msg=");
     let stamp = Stamp::write(event.time, event.serial, out);
-    let mut line = Line { out, start };
+    let mut line = LineWriter { out, start };
     line.hex(b"arch=", event.arch.0.into());
     line.decimal(b" syscall=", event.syscall.0.cast_signed());
     if event.personality != 0 {
@@ -262,7 +264,7 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
 ///
 /// # Source
 /// `audit_log_task_info` in `kernel/audit.c`, Linux 6.12.
-fn task(event: &Event<'_>, line: &mut Line<'_>) {
+fn task(event: &Event<'_>, line: &mut LineWriter<'_>) {
     let task = &event.task;
     line.decimal(b" ppid=", task.ppid);
     line.decimal(b" pid=", task.pid);
@@ -286,7 +288,7 @@ fn task(event: &Event<'_>, line: &mut Line<'_>) {
 }
 
 /// Whether the call did what it was asked to do, and its result; nothing for a call that did not return.
-fn outcome(event: &Event<'_>, line: &mut Line<'_>) {
+fn outcome(event: &Event<'_>, line: &mut LineWriter<'_>) {
     if let Some(raw) = event.exit {
         let exit = reported_exit(raw);
         let label: &[u8] = if succeeded(exit) {
@@ -299,7 +301,7 @@ fn outcome(event: &Event<'_>, line: &mut Line<'_>) {
 }
 
 /// The ids of a task, in the order that all records have.
-fn ids(task: &Task<'_>, line: &mut Line<'_>) {
+fn ids(task: &Task<'_>, line: &mut LineWriter<'_>) {
     line.decimal(b" uid=", task.uid);
     line.decimal(b" gid=", task.gid);
     line.decimal(b" euid=", task.euid);
@@ -310,7 +312,7 @@ fn ids(task: &Task<'_>, line: &mut Line<'_>) {
     line.decimal(b" fsgid=", task.fsgid);
 }
 
-fn key(event: &Event<'_>, line: &mut Line<'_>) {
+fn key(event: &Event<'_>, line: &mut LineWriter<'_>) {
     match event.key {
         Some(key) => line.untrusted(b" key=", key, 0),
         None => line.out.extend_from_slice(b" key=(null)"),
@@ -334,10 +336,10 @@ fn tty(name: &[u8]) -> &[u8] {
 ///
 /// # Source
 /// `audit_log_name` and `audit_log_fcaps` in `kernel/auditsc.c`, Linux 6.12.
-fn path(number: usize, item: &Item<'_>, stamp: Stamp, out: &mut Vec<u8>) {
+fn path(number: usize, item: &PathItem<'_>, stamp: Stamp, out: &mut Vec<u8>) {
     /// At least what can follow a name: every number of the inode group at its longest.
     const AFTER_NAME: usize = 256;
-    let mut line = Line::begin(b"type=PATH msg=", stamp, out);
+    let mut line = LineWriter::begin(b"type=PATH msg=", stamp, out);
     line.decimal(b"item=", number);
     match item.name {
         Some(name) => line.untrusted(b" name=", name, AFTER_NAME),
@@ -356,7 +358,7 @@ fn path(number: usize, item: &Item<'_>, stamp: Stamp, out: &mut Vec<u8>) {
     line.out.extend_from_slice(CAPABILITIES);
 }
 
-fn inode_group(inode: &Inode, line: &mut Line<'_>) {
+fn inode_group(inode: &Inode, line: &mut LineWriter<'_>) {
     line.decimal(b" inode=", inode.ino);
     line.device(b" dev=", inode.dev);
     line.octal(b" mode=", inode.mode.into());
@@ -395,6 +397,6 @@ fn size_hint(event: &Event<'_>) -> usize {
             .map(<[u8]>::len)
             .sum::<usize>();
     let arguments = event.argv.map_or(0, |argv| argv.bytes.len() * 4);
-    let records = event.items.len() + event.details.len() + usize::from(event.cwd.is_some());
+    let records = event.items.len() + event.aux_records.len() + usize::from(event.cwd.is_some());
     SYSCALL_AND_PROCTITLE + EACH_RECORD * records + strings * 2 + arguments
 }

@@ -26,7 +26,7 @@ use crate::table;
 const SEPARATOR: u8 = 0x1d;
 
 /// Users and groups of this machine.
-pub trait Accounts {
+pub trait AccountLookup {
     /// Name of a user.
     fn user(&mut self, uid: u32) -> Option<&[u8]>;
     /// Name of a group.
@@ -44,7 +44,7 @@ enum Kind {
 }
 
 /// Appends `line`, which has no newline, and a tail of at most `room` bytes.
-pub fn line(line: &[u8], room: usize, accounts: &mut impl Accounts, out: &mut Vec<u8>) {
+pub fn line(line: &[u8], room: usize, accounts: &mut impl AccountLookup, out: &mut Vec<u8>) {
     out.extend_from_slice(line);
     let record_type = record_type(line);
     // These have no such field, and are half of all records.

@@ -9,7 +9,7 @@ use bstr::{BString, ByteSlice as _};
 
 use super::decode::{DecodeError, Field, Record, parse};
 use super::digits::decimal;
-use super::encode::{Line, Stamp};
+use super::encode::{LineWriter, Stamp};
 use super::quote;
 use crate::event::Argv;
 
@@ -63,7 +63,7 @@ pub(super) fn is_argument(name: &[u8]) -> bool {
 /// # Source
 /// `audit_log_execve_info` in `kernel/auditsc.c`, Linux 6.12.
 pub(super) fn records(argv: &Argv<'_>, stamp: Stamp, out: &mut Vec<u8>) {
-    let mut line = Line::begin(HEAD, stamp, out);
+    let mut line = LineWriter::begin(HEAD, stamp, out);
     line.decimal(b"argc=", argv.argc);
     let mut room = MAX_EXECVE_AUDIT_LEN;
     for (number, bytes) in argv.args().enumerate() {
@@ -110,16 +110,16 @@ impl<'a> Argument<'a> {
 fn argument<'a>(
     arg: &Argument<'_>,
     room: &mut usize,
-    mut line: Line<'a>,
+    mut line: LineWriter<'a>,
     stamp: Stamp,
-) -> Line<'a> {
+) -> LineWriter<'a> {
     let mut rest = arg.bytes;
     let mut chunk = 0_u32;
     loop {
         if *room < LEAST_ROOM {
             // The blank of the next label follows the one of the stamp: two, as in the kernel.
             line.out.push(b'\n');
-            line = Line::begin(HEAD, stamp, line.out);
+            line = LineWriter::begin(HEAD, stamp, line.out);
             *room = MAX_EXECVE_AUDIT_LEN;
         }
         let need = arg.encoded(rest.len()) + arg.quotes();
@@ -152,7 +152,7 @@ fn argument<'a>(
     }
 }
 
-fn chunk_label(arg: &Argument<'_>, chunk: u32, line: &mut Line<'_>) {
+fn chunk_label(arg: &Argument<'_>, chunk: u32, line: &mut LineWriter<'_>) {
     if chunk == 0 {
         line.decimal(b" a", arg.number);
         line.decimal(b"_len=", arg.encoded(arg.bytes.len()));
@@ -265,7 +265,7 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Time;
+    use crate::event::Timestamp;
     use crate::ids::Serial;
     use crate::record::decode;
 
@@ -280,7 +280,7 @@ mod tests {
             bytes: &bytes,
         };
         let mut out = Vec::new();
-        let stamp = Stamp::write(Time { sec: 1, milli: 0 }, Serial(1), &mut out);
+        let stamp = Stamp::write(Timestamp { sec: 1, milli: 0 }, Serial(1), &mut out);
         let start = out.len();
         records(&argv, stamp, &mut out);
         out[start..]

@@ -1,6 +1,6 @@
 //! Numbers to what a person reads: the meaning of fields, never of names that a task chose.
 //!
-//! Pure: the caller knows the users and groups and lends them as [`Names`]. What this module does
+//! Pure: the caller knows the users and groups and lends them as [`AccountNames`]. What this module does
 //! not know it prints as the number.
 
 use std::fmt::{self, Display};
@@ -10,7 +10,7 @@ use crate::ids::{Arch, Syscall};
 use crate::table;
 
 /// Users and groups of the machine that the events come from.
-pub trait Names {
+pub trait AccountNames {
     /// Name of a user.
     fn user(&self, uid: u32) -> Option<&str>;
     /// Name of a group.
@@ -18,12 +18,12 @@ pub trait Names {
 }
 
 /// Name of a user: `unset` for the id that nobody has, `unknown(N)` for one without a name.
-pub fn user(names: &dyn Names, uid: u32) -> impl Display {
+pub fn user(names: &dyn AccountNames, uid: u32) -> impl Display {
     fmt::from_fn(move |f| account(names.user(uid), uid, f))
 }
 
 /// Name of a group; see [`user`].
-pub fn group(names: &dyn Names, gid: u32) -> impl Display {
+pub fn group(names: &dyn AccountNames, gid: u32) -> impl Display {
     fmt::from_fn(move |f| account(names.group(gid), gid, f))
 }
 
@@ -221,7 +221,7 @@ mod tests {
 
     struct Two;
 
-    impl Names for Two {
+    impl AccountNames for Two {
         fn user(&self, uid: u32) -> Option<&str> {
             (uid == 0).then_some("root")
         }

@@ -14,32 +14,32 @@ mod request;
 
 use bstr::{BString, ByteSlice as _};
 
-use super::diag::{Diagnostic, Findings};
-use super::lex::Word;
+use super::diagnostic::{Diagnostic, Findings};
+use super::lexer::Word;
 use super::parse::draft::Draft;
 use super::parse::number;
 use super::parse::option::{self, Flag, Given, Options, Step};
-use super::{Command, Dialect, Host};
+use super::{Command, Dialect, RuleHost};
 
 pub use file::{line, lines};
-pub use request::{Answer, Request, Signal};
+pub use request::{DaemonSignal, Invocation, Request};
 
 /// Longest key, and longest sum of keys, in bytes.
 const KEY_LIMIT_BYTES: usize = 256;
 
 /// Status after any mistake.
-pub const FAILED: u8 = 255;
+pub const EXIT_FAILURE: u8 = 255;
 
 /// What version 4 says after any mistake on a command line.
-pub const GENERAL: &str = "There was an error while processing parameters";
+pub const PARAMETER_ERROR: &str = "There was an error while processing parameters";
 
 /// Reads a command line without its first word. `-R FILE` alone is not for this function: see
 /// [`lines`].
 #[must_use]
-pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn Host) -> Answer {
+pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn RuleHost) -> Invocation {
     if words.is_empty() {
-        return Answer {
-            said: Vec::new(),
+        return Invocation {
+            messages: Vec::new(),
             requests: vec![Request::Usage],
             status: 1,
         };
@@ -51,8 +51,8 @@ pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn Host) -> Answer {
     let mut diagnostics = Vec::new();
     let findings = Findings::on_command_line(&mut diagnostics);
     let mut answer = Reader::new(words.collect(), dialect, host, findings).read(None);
-    if answer.status == FAILED && dialect == Dialect::Four {
-        answer.said.push(GENERAL.into());
+    if answer.status == EXIT_FAILURE && dialect == Dialect::V4 {
+        answer.messages.push(PARAMETER_ERROR.into());
     }
     answer
 }
@@ -102,7 +102,12 @@ struct Reader<'h, 'd> {
 }
 
 impl<'h, 'd> Reader<'h, 'd> {
-    fn new(words: Vec<Word>, dialect: Dialect, host: &'h dyn Host, findings: Findings<'d>) -> Self {
+    fn new(
+        words: Vec<Word>,
+        dialect: Dialect,
+        host: &'h dyn RuleHost,
+        findings: Findings<'d>,
+    ) -> Self {
         Self {
             dialect,
             count: words.len() + 1,
@@ -115,7 +120,7 @@ impl<'h, 'd> Reader<'h, 'd> {
         }
     }
 
-    fn read(mut self, line: Option<u32>) -> Answer {
+    fn read(mut self, line: Option<u32>) -> Invocation {
         let mut flow = Flow::On;
         while flow == Flow::On && matches!(self.progress, Progress::Reply | Progress::Rule) {
             let Some(step) = self.options.step(&mut self.findings) else {
@@ -149,7 +154,7 @@ impl<'h, 'd> Reader<'h, 'd> {
         }
     }
 
-    fn finish(mut self, flow: Flow) -> Answer {
+    fn finish(mut self, flow: Flow) -> Invocation {
         let is_masked = self.draft.is_masked();
         let command = match flow {
             Flow::On => self.draft.finish(&(0..0), &mut self.findings),
@@ -158,22 +163,22 @@ impl<'h, 'd> Reader<'h, 'd> {
         if self.findings.refused() && !matches!(self.progress, Progress::Exit(_)) {
             self.progress = Progress::Error;
         }
-        let mut said = std::mem::take(&mut self.findings.transcript.said);
+        let mut messages = std::mem::take(&mut self.findings.transcript.messages);
         let status = match self.progress {
             Progress::Reply if is_masked => {
-                said.push("Error - no list specified".into());
-                FAILED
+                messages.push("Error - no list specified".into());
+                EXIT_FAILURE
             }
             Progress::Reply | Progress::NoReply | Progress::Deprecated => 0,
             Progress::Rule => {
                 self.requests.extend(command.map(Request::Command));
                 0
             }
-            Progress::Error => FAILED,
+            Progress::Error => EXIT_FAILURE,
             Progress::Exit(status) => status,
         };
-        Answer {
-            said,
+        Invocation {
+            messages,
             requests: self.requests,
             status,
         }
@@ -201,8 +206,8 @@ impl<'h, 'd> Reader<'h, 'd> {
     fn last_or_end(&mut self, request: Request) -> Flow {
         self.last(request);
         match self.dialect {
-            Dialect::Three => Flow::Finish,
-            Dialect::Four => Flow::On,
+            Dialect::V3 => Flow::Finish,
+            Dialect::V4 => Flow::On,
         }
     }
 
@@ -249,7 +254,7 @@ impl<'h, 'd> Reader<'h, 'd> {
 
     fn part_of_rule(&mut self, given: &Given) -> Flow {
         self.draft.take(given, &mut self.findings);
-        let ends_here = given.flag == Flag::Insert && self.dialect == Dialect::Four;
+        let ends_here = given.flag == Flag::Insert && self.dialect == Dialect::V4;
         if self.findings.refused() {
             self.progress = Progress::Error;
         } else if self.draft.is_left_out() {
@@ -349,7 +354,7 @@ impl<'h, 'd> Reader<'h, 'd> {
         };
         drop(rest);
         self.taken = 2;
-        if self.dialect == Dialect::Four {
+        if self.dialect == Dialect::V4 {
             if key.len() > KEY_LIMIT_BYTES {
                 self.fails(&[b"key option exceeds size limit"]);
             } else if key.contains(&1) {
@@ -409,18 +414,18 @@ impl<'h, 'd> Reader<'h, 'd> {
     }
 
     fn signal(&mut self, name: &[u8]) -> Flow {
-        let long = self.dialect == Dialect::Four;
+        let long = self.dialect == Dialect::V4;
         let signal = match name.to_ascii_lowercase().as_slice() {
-            b"term" => Signal::Stop,
-            b"hup" => Signal::Reload,
-            b"usr1" => Signal::Rotate,
-            b"usr2" => Signal::Resume,
-            b"cont" => Signal::State,
-            b"stop" if long => Signal::Stop,
-            b"reload" if long => Signal::Reload,
-            b"rotate" if long => Signal::Rotate,
-            b"resume" if long => Signal::Resume,
-            b"state" if long => Signal::State,
+            b"term" => DaemonSignal::Stop,
+            b"hup" => DaemonSignal::Reload,
+            b"usr1" => DaemonSignal::Rotate,
+            b"usr2" => DaemonSignal::Resume,
+            b"cont" => DaemonSignal::State,
+            b"stop" if long => DaemonSignal::Stop,
+            b"reload" if long => DaemonSignal::Reload,
+            b"rotate" if long => DaemonSignal::Rotate,
+            b"resume" if long => DaemonSignal::Resume,
+            b"state" if long => DaemonSignal::State,
             _ => {
                 self.fails(&[name, b" is an unsupported signal"]);
                 if long {
@@ -436,12 +441,12 @@ impl<'h, 'd> Reader<'h, 'd> {
     /// Version 3 has no `--help`, and takes `-h` for a mistake.
     fn help(&mut self, given: &Given) -> Flow {
         match self.dialect {
-            Dialect::Four => self.last(Request::Usage),
-            Dialect::Three if given.name.text.starts_with(b"--") => {
+            Dialect::V4 => self.last(Request::Usage),
+            Dialect::V3 if given.name.text.starts_with(b"--") => {
                 self.fails(&[b"Option ", &given.name.text, b" is invalid"]);
                 Flow::On
             }
-            Dialect::Three => {
+            Dialect::V3 => {
                 self.requests.push(Request::Usage);
                 self.progress = Progress::Error;
                 Flow::On

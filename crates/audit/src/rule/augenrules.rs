@@ -27,7 +27,7 @@ pub fn merge<'a>(
     for line in text.split(|&byte| byte == b'\n') {
         let line = match (dialect, line) {
             // Version 3 keeps carriage returns.
-            (Dialect::Four, [line @ .., b'\r']) => line,
+            (Dialect::V4, [line @ .., b'\r']) => line,
             _ => line,
         };
         let start = line.iter().position(|&byte| !is_blank(byte));
@@ -159,29 +159,26 @@ mod tests {
         ];
         let expected = "-D\n-b 320\n-f 1\n-w /a -p w\n--backlog_wait_time 1\n-D -k x\n\
                         -w /b -p w\n-i\n -e 2\n";
-        assert_eq!(merged(&files, Dialect::Four), expected);
+        assert_eq!(merged(&files, Dialect::V4), expected);
     }
 
     #[test]
     fn what_is_not_there_is_an_empty_line() {
-        assert_eq!(merged(&[], Dialect::Four), "\n\n\n\n");
-        assert_eq!(merged(&["-i\n", ""], Dialect::Four), "\n\n\n-i\n\n");
+        assert_eq!(merged(&[], Dialect::V4), "\n\n\n\n");
+        assert_eq!(merged(&["-i\n", ""], Dialect::V4), "\n\n\n-i\n\n");
     }
 
     #[test]
     fn a_file_without_a_newline_runs_into_the_next() {
-        assert_eq!(merged(&["-i", "-c\n"], Dialect::Four), "\n\n\n-i-c\n\n");
+        assert_eq!(merged(&["-i", "-c\n"], Dialect::V4), "\n\n\n-i-c\n\n");
     }
 
     #[test]
     fn only_version_4_takes_carriage_returns_away() {
-        assert_eq!(merged(&["-i\r\n\r\n"], Dialect::Four), "\n\n\n-i\n\n");
-        assert_eq!(
-            merged(&["-i\r\n\r\n"], Dialect::Three),
-            "\n\n\n-i\r\n\r\n\n"
-        );
+        assert_eq!(merged(&["-i\r\n\r\n"], Dialect::V4), "\n\n\n-i\n\n");
+        assert_eq!(merged(&["-i\r\n\r\n"], Dialect::V3), "\n\n\n-i\r\n\r\n\n");
         // Blanks make no line empty.
-        assert_eq!(merged(&["  \n"], Dialect::Four), "\n\n\n  \n\n");
+        assert_eq!(merged(&["  \n"], Dialect::V4), "\n\n\n  \n\n");
     }
 
     #[test]

@@ -404,8 +404,8 @@ pub(super) fn auditctl_lists(field: Field, dialect: Dialect) -> Option<&'static 
         | Field::ObjLevLow
         | Field::ObjLevHigh => &[List::Exit],
         Field::Perm => match dialect {
-            Dialect::Three => &[List::Exit],
-            Dialect::Four => &[List::Exit, List::Exclude],
+            Dialect::V3 => &[List::Exit],
+            Dialect::V4 => &[List::Exit, List::Exclude],
         },
         Field::MsgType => &[List::Exclude, List::User],
         Field::SessionId => &[List::Exclude, List::User, List::Exit],

@@ -22,9 +22,9 @@ mod syscalls;
 mod value;
 mod watch;
 
-use super::diag::{Diagnostic, Findings, shown};
-use super::lex::{self, RawLine};
-use super::{Command, Dialect, Host, Line};
+use super::diagnostic::{Diagnostic, Findings, shown};
+use super::lexer::{self, RawLine};
+use super::{Command, Dialect, RuleHost, RuleLine};
 use draft::Draft;
 use keys::Keys;
 use number::Wide;
@@ -33,12 +33,12 @@ use option::{Flag, Given};
 /// Reads a rule file.
 ///
 /// Returns the commands of the lines without error, and all findings, both in the order of the file.
-pub fn parse_file(bytes: &[u8], host: &dyn Host) -> (Vec<Line>, Vec<Diagnostic>) {
+pub fn parse_file(bytes: &[u8], host: &dyn RuleHost) -> (Vec<RuleLine>, Vec<Diagnostic>) {
     let mut lines = Vec::new();
     let mut diagnostics = Vec::new();
-    for raw in lex::lines(bytes) {
+    for raw in lexer::lines(bytes) {
         if let Some(command) = read(&raw, host, &mut diagnostics) {
-            lines.push(Line {
+            lines.push(RuleLine {
                 number: raw.number,
                 span: raw.span(),
                 command,
@@ -51,7 +51,7 @@ pub fn parse_file(bytes: &[u8], host: &dyn Host) -> (Vec<Line>, Vec<Diagnostic>)
 /// Reads one command, as if it were the first line of a file.
 ///
 /// A newline in it, but at the end, is an error.
-pub fn parse_line(bytes: &[u8], host: &dyn Host) -> (Option<Command>, Vec<Diagnostic>) {
+pub fn parse_line(bytes: &[u8], host: &dyn RuleHost) -> (Option<Command>, Vec<Diagnostic>) {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let mut diagnostics = Vec::new();
     let command = match bytes.iter().position(|&byte| byte == b'\n') {
@@ -78,7 +78,11 @@ pub fn parse_line(bytes: &[u8], host: &dyn Host) -> (Option<Command>, Vec<Diagno
 }
 
 /// Reads a line, and puts what is found in it in the order of its places.
-fn read(raw: &RawLine<'_>, host: &dyn Host, diagnostics: &mut Vec<Diagnostic>) -> Option<Command> {
+fn read(
+    raw: &RawLine<'_>,
+    host: &dyn RuleHost,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Option<Command> {
     let before = diagnostics.len();
     let command = line(
         raw,
@@ -91,8 +95,8 @@ fn read(raw: &RawLine<'_>, host: &dyn Host, diagnostics: &mut Vec<Diagnostic>) -
     command
 }
 
-fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Command> {
-    let words = lex::words(raw, findings);
+fn line(raw: &RawLine<'_>, host: &dyn RuleHost, findings: &mut Findings<'_>) -> Option<Command> {
+    let words = lexer::words(raw, findings);
     let count = words.len();
     let given = option::options(words, findings);
     let first = given.first()?;
@@ -134,7 +138,7 @@ fn line(raw: &RawLine<'_>, host: &dyn Host, findings: &mut Findings<'_>) -> Opti
         }
         command
     } else {
-        let mut draft = Draft::new(host, Dialect::Four).literal();
+        let mut draft = Draft::new(host, Dialect::V4).literal();
         for given in &given {
             draft.take(given, findings);
         }
@@ -168,7 +172,7 @@ fn delete_all(
         (None, _, 1) => Some(Command::DeleteAll(None)),
         (Some(key), None, 3) if at == 0 && key.flag == Flag::Key && !key.is_joined() => {
             let text = key.value.text.clone();
-            Keys::default().add(key.value, Dialect::Four, findings);
+            Keys::default().add(key.value, Dialect::V4, findings);
             Some(Command::DeleteAll(Some(text.into())))
         }
         (other, ..) => {

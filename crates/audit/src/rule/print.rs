@@ -146,7 +146,7 @@ fn condition(test: &FieldTest, dialect: Dialect, out: &mut Vec<u8>) {
     out.extend(field::name(test.field).as_bytes());
     // Version 3 prints one operator for paths, whatever the rule has.
     let is_path = matches!(test.field, Field::Path | Field::Dir | Field::Exe);
-    let op = if is_path && dialect == Dialect::Three {
+    let op = if is_path && dialect == Dialect::V3 {
         Op::Equal
     } else {
         test.op

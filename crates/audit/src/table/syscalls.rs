@@ -5,9 +5,10 @@
 
 use std::sync::LazyLock;
 
-use super::{
-    Names, syscalls_aarch64, syscalls_arm, syscalls_i386, syscalls_ppc, syscalls_ppc64,
-    syscalls_riscv32, syscalls_riscv64, syscalls_s390x, syscalls_x86_64,
+use super::NameTable;
+use super::generated::{
+    syscalls_aarch64, syscalls_arm, syscalls_i386, syscalls_ppc, syscalls_ppc64, syscalls_riscv32,
+    syscalls_riscv64, syscalls_s390x, syscalls_x86_64,
 };
 use crate::ids::{Arch, Syscall};
 use crate::rule::Dialect;
@@ -15,10 +16,10 @@ use crate::rule::Dialect;
 /// The syscalls of one arch.
 struct Table {
     /// As the kernel's headers have them.
-    kernel: Names,
+    kernel: NameTable,
     /// Names of audit-userspace that differ, sorted by number; where a number has two the first is
     /// listed. They are also the whole table of an arch whose headers are not here.
-    own: Names,
+    own: NameTable,
     /// Numbers up to [`LAST_OF_3`] that version 3 of audit-userspace does not know.
     absent_from_3: &'static [u32],
     /// The table that holds what is in neither: a sister arch, with which audit-userspace, or the
@@ -39,15 +40,15 @@ const LAST_OF_3: u32 = 450;
 /// What differs between `lib/*_table.h` of audit-userspace 3.0.9 and 4.2.1 and the headers of Linux
 /// 6.17; compared by number.
 static X86_64: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_x86_64::BY_NUMBER),
-    own: Names::new(&[(17, "pread"), (18, "pwrite")]),
+    kernel: NameTable::new(syscalls_x86_64::BY_NUMBER),
+    own: NameTable::new(&[(17, "pread"), (18, "pwrite")]),
     absent_from_3: &[],
     base: None,
 });
 
 static I386: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_i386::BY_NUMBER),
-    own: Names::new(&[
+    kernel: NameTable::new(syscalls_i386::BY_NUMBER),
+    own: NameTable::new(&[
         (219, "madvise"),
         (219, "madvise1"),
         (283, "sys_kexec_load"),
@@ -58,8 +59,8 @@ static I386: LazyLock<Table> = LazyLock::new(|| Table {
 });
 
 static AARCH64: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_aarch64::BY_NUMBER),
-    own: Names::new(&[
+    kernel: NameTable::new(syscalls_aarch64::BY_NUMBER),
+    own: NameTable::new(&[
         (61, "getdents"),
         (67, "pread"),
         (68, "pwrite"),
@@ -70,8 +71,8 @@ static AARCH64: LazyLock<Table> = LazyLock::new(|| Table {
 });
 
 static ARM: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_arm::BY_NUMBER),
-    own: Names::new(&[
+    kernel: NameTable::new(syscalls_arm::BY_NUMBER),
+    own: NameTable::new(&[
         (13, "time"),
         (22, "umount"),
         (25, "stime"),
@@ -96,8 +97,8 @@ static ARM: LazyLock<Table> = LazyLock::new(|| Table {
 });
 
 static PPC: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_ppc::BY_NUMBER),
-    own: Names::new(&[
+    kernel: NameTable::new(syscalls_ppc::BY_NUMBER),
+    own: NameTable::new(&[
         (179, "pread"),
         (180, "pwrite"),
         (306, "timerfd"),
@@ -110,8 +111,8 @@ static PPC: LazyLock<Table> = LazyLock::new(|| Table {
 
 /// audit-userspace has one table for both widths, so that the calls of 32 bits have names here too.
 static PPC64: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_ppc64::BY_NUMBER),
-    own: Names::new(&[
+    kernel: NameTable::new(syscalls_ppc64::BY_NUMBER),
+    own: NameTable::new(&[
         (179, "pread"),
         (180, "pwrite"),
         (291, "fstatat64"),
@@ -129,16 +130,16 @@ const ABSENT_FROM_S390: &[u32] = &[
 ];
 
 static S390X: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_s390x::BY_NUMBER),
-    own: Names::new(&[(180, "pread"), (181, "pwrite")]),
+    kernel: NameTable::new(syscalls_s390x::BY_NUMBER),
+    own: NameTable::new(&[(180, "pread"), (181, "pwrite")]),
     absent_from_3: ABSENT_FROM_S390,
     base: None,
 });
 
 /// The headers of 31 bits are not here: what differs from s390x is as audit-userspace has it.
 static S390: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(&[]),
-    own: Names::new(S390_OWN),
+    kernel: NameTable::new(&[]),
+    own: NameTable::new(S390_OWN),
     absent_from_3: ABSENT_FROM_S390,
     base: Some(&S390X),
 });
@@ -222,15 +223,15 @@ const S390_OWN: &[(u32, &str)] = &[
 ];
 
 static RISCV32: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_riscv32::BY_NUMBER),
-    own: Names::new(&[]),
+    kernel: NameTable::new(syscalls_riscv32::BY_NUMBER),
+    own: NameTable::new(&[]),
     absent_from_3: &[],
     base: None,
 });
 
 static RISCV64: LazyLock<Table> = LazyLock::new(|| Table {
-    kernel: Names::new(syscalls_riscv64::BY_NUMBER),
-    own: Names::new(&[]),
+    kernel: NameTable::new(syscalls_riscv64::BY_NUMBER),
+    own: NameTable::new(&[]),
     absent_from_3: &[],
     base: None,
 });
@@ -261,8 +262,8 @@ impl Table {
     /// Whether the tables of a dialect hold the number.
     fn knows(&self, number: u32, dialect: Dialect) -> bool {
         match dialect {
-            Dialect::Three => number <= LAST_OF_3 && !self.absent_from_3.contains(&number),
-            Dialect::Four => true,
+            Dialect::V3 => number <= LAST_OF_3 && !self.absent_from_3.contains(&number),
+            Dialect::V4 => true,
         }
     }
 }
@@ -360,8 +361,8 @@ mod tests {
             for number in 0..2048 {
                 for name in [
                     syscall_name(arch, Syscall(number)),
-                    listed_syscall_name(arch, Syscall(number), Dialect::Three),
-                    listed_syscall_name(arch, Syscall(number), Dialect::Four),
+                    listed_syscall_name(arch, Syscall(number), Dialect::V3),
+                    listed_syscall_name(arch, Syscall(number), Dialect::V4),
                 ]
                 .into_iter()
                 .flatten()
@@ -413,7 +414,7 @@ mod tests {
             );
         }
         assert_eq!(syscall_name(Arch::X86_64, pread), Some("pread64"));
-        let listed = |arch, number| listed_syscall_name(arch, Syscall(number), Dialect::Four);
+        let listed = |arch, number| listed_syscall_name(arch, Syscall(number), Dialect::V4);
         assert_eq!(listed(Arch::X86_64, 17), Some("pread"));
         assert_eq!(listed(Arch::I386, 283), Some("sys_kexec_load"));
         assert_eq!(listed(Arch::I386, 219), Some("madvise"));
@@ -424,10 +425,10 @@ mod tests {
 
     #[test]
     fn version_3_ends_earlier() {
-        let three = |name: &str| syscall_number_in(Arch::X86_64, name.as_bytes(), Dialect::Three);
+        let three = |name: &str| syscall_number_in(Arch::X86_64, name.as_bytes(), Dialect::V3);
         assert_eq!(three("set_mempolicy_home_node"), Some(Syscall(450)));
         assert_eq!(three("fchmodat2"), None);
-        let listed = |number| listed_syscall_name(Arch::X86_64, Syscall(number), Dialect::Three);
+        let listed = |number| listed_syscall_name(Arch::X86_64, Syscall(number), Dialect::V3);
         assert_eq!(listed(450), Some("set_mempolicy_home_node"));
         assert_eq!(listed(452), None);
     }

@@ -1,8 +1,8 @@
 //! Events that the record tests share, each with the name of its golden file.
 
-mod details;
+mod aux_records;
 
-use audit::event::{Argv, Event, Inode, Item, NameSource, NameType, Task, Time};
+use audit::event::{Argv, Event, Inode, NameSource, NameType, PathItem, Task, Timestamp};
 use audit::ids::{Arch, Auid, Dev, Serial, Syscall};
 
 /// Serial of the first event of [`all`]; the others follow.
@@ -11,7 +11,7 @@ pub(crate) const FIRST_SERIAL: u32 = 0x8000_0001;
 /// A successful `openat` of `/etc/shadow` by a login user who became root.
 pub(crate) fn openat() -> Event<'static> {
     Event {
-        time: Time {
+        time: Timestamp {
             sec: 1_700_000_000,
             milli: 7,
         },
@@ -43,13 +43,13 @@ pub(crate) fn openat() -> Event<'static> {
         key: Some(b"identity"),
         argv: None,
         sockaddr: None,
-        details: [].into_iter().collect(),
+        aux_records: [].into_iter().collect(),
         cwd: Some(b"/home/alice"),
         items: [item(b"/etc/shadow", NameType::Normal)]
             .into_iter()
             .collect(),
         proctitle: b"cat\0/etc/shadow\0",
-        background: None,
+        task_context: None,
     }
 }
 
@@ -70,20 +70,20 @@ pub(crate) fn all() -> Vec<(&'static str, Event<'static>)> {
         ("names_hostile", names_hostile),
         ("names_longest", names_longest),
         ("exe_too_long", exe_too_long),
-        ("detail_file_caps", details::file_caps),
-        ("detail_socketcall", details::socketcall),
-        ("detail_targets", details::targets),
-        ("detail_ipc_set", details::ipc_set),
-        ("detail_mq_open", details::mq_open),
-        ("detail_mq_send", details::mq_send),
-        ("detail_mq_notify", details::mq_notify),
-        ("detail_mq_set", details::mq_set),
-        ("detail_capset", details::capset),
-        ("detail_mmap", details::mmap),
-        ("detail_openat2", details::openat2),
-        ("detail_module", details::module),
-        ("detail_clock", details::clock),
-        ("subj_unconfined", details::unconfined),
+        ("detail_file_caps", aux_records::file_caps),
+        ("detail_socketcall", aux_records::socketcall),
+        ("detail_targets", aux_records::targets),
+        ("detail_ipc_set", aux_records::ipc_set),
+        ("detail_mq_open", aux_records::mq_open),
+        ("detail_mq_send", aux_records::mq_send),
+        ("detail_mq_notify", aux_records::mq_notify),
+        ("detail_mq_set", aux_records::mq_set),
+        ("detail_capset", aux_records::capset),
+        ("detail_mmap", aux_records::mmap),
+        ("detail_openat2", aux_records::openat2),
+        ("detail_module", aux_records::module),
+        ("detail_clock", aux_records::clock),
+        ("subj_unconfined", aux_records::unconfined),
     ];
     (FIRST_SERIAL..)
         .zip(cases)
@@ -99,7 +99,7 @@ pub(crate) fn all() -> Vec<(&'static str, Event<'static>)> {
         .collect()
 }
 
-fn item(name: &'static [u8], nametype: NameType) -> Item<'static> {
+fn item(name: &'static [u8], nametype: NameType) -> PathItem<'static> {
     let inode = Inode {
         ino: 131_074,
         dev: Dev(8 << 20 | 1),
@@ -108,7 +108,7 @@ fn item(name: &'static [u8], nametype: NameType) -> Item<'static> {
         gid: 42,
         rdev: Dev(0),
     };
-    Item {
+    PathItem {
         name: Some(name),
         source: NameSource::Kernel,
         inode: Some(inode),
@@ -117,7 +117,7 @@ fn item(name: &'static [u8], nametype: NameType) -> Item<'static> {
     }
 }
 
-fn directory(name: &'static [u8]) -> Item<'static> {
+fn directory(name: &'static [u8]) -> PathItem<'static> {
     let inode = Inode {
         ino: 2,
         dev: Dev(0xfe << 20 | 0x100),
@@ -126,7 +126,7 @@ fn directory(name: &'static [u8]) -> Item<'static> {
         gid: 1000,
         rdev: Dev(0),
     };
-    Item {
+    PathItem {
         inode: Some(inode),
         ..item(name, NameType::Parent)
     }
@@ -136,7 +136,7 @@ fn open_not_found() -> Event<'static> {
     Event {
         exit: Some(-2),
         key: None,
-        items: [Item {
+        items: [PathItem {
             source: NameSource::User,
             inode: None,
             ..item(b"missing", NameType::Unknown)
@@ -147,7 +147,7 @@ fn open_not_found() -> Event<'static> {
     }
 }
 
-/// Nobody logged in, no terminal, no program, no name, another domain, interrupted.
+/// No one logged in, no terminal, no program, no name, another domain, interrupted.
 fn open_by_handle_restarted() -> Event<'static> {
     let event = openat();
     let null = Inode {
@@ -170,7 +170,7 @@ fn open_by_handle_restarted() -> Event<'static> {
             exe: None,
             ..event.task
         },
-        items: [Item {
+        items: [PathItem {
             name: None,
             inode: Some(null),
             ..item(b"", NameType::Normal)
@@ -178,7 +178,7 @@ fn open_by_handle_restarted() -> Event<'static> {
         .into_iter()
         .collect(),
         proctitle: b"\0\0\0",
-        background: None,
+        task_context: None,
         ..event
     }
 }
@@ -199,7 +199,7 @@ fn execve_hostile_argv() -> Event<'static> {
         .into_iter()
         .collect(),
         proctitle: argv,
-        background: None,
+        task_context: None,
         ..openat()
     }
 }

@@ -2,13 +2,13 @@
 
 use audit::event::{Inode, Task};
 use audit::ids::{Arch, Auid, Dev, Syscall};
-use audit::plan::eval::other::{Sender, first_task_match};
-use audit::plan::eval::{Observed, ObservedObject};
-use audit::plan::fork::Mark;
-use audit::plan::list::Listed;
-use audit::plan::shape;
-use audit::plan::uring::Operation;
-use audit::plan::{Call, address};
+use audit::plan::eval::other_lists::{Actor, first_task_match};
+use audit::plan::eval::{EventFacts, ObjectFacts};
+use audit::plan::objects;
+use audit::plan::rule_list::RuleEntry;
+use audit::plan::task_list::TaskState;
+use audit::plan::uring::UringOp;
+use audit::plan::{SyscallId, sockaddr};
 use audit::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value};
 use audit::table;
 use proptest::collection::vec;
@@ -234,9 +234,9 @@ fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-pub(crate) fn listed() -> impl Strategy<Value = Vec<Listed>> {
+pub(crate) fn listed() -> impl Strategy<Value = Vec<RuleEntry>> {
     vec(rule(), 0..10).prop_map(|rules| {
-        let listed = |(line, rule)| Listed {
+        let listed = |(line, rule)| RuleEntry {
             rule,
             source: 0,
             line,
@@ -256,11 +256,11 @@ pub(crate) struct Happening {
     groups: Vec<u32>,
     exe: Option<&'static [u8]>,
     socket_family: Option<u32>,
-    objects: Vec<ObservedObject<'static>>,
+    objects: Vec<ObjectFacts<'static>>,
 }
 
 impl Happening {
-    pub(crate) fn observed(&self) -> Observed<'_> {
+    pub(crate) fn observed(&self) -> EventFacts<'_> {
         let [
             ppid,
             pid,
@@ -278,7 +278,7 @@ impl Happening {
         ] = self.ids;
         let auid = Auid(auid);
         let (tty, comm, exe) = (&b""[..], &b"test"[..], self.exe);
-        Observed {
+        EventFacts {
             arch: self.arch,
             syscall: self.syscall,
             exit: self.exit,
@@ -312,23 +312,23 @@ impl Happening {
     }
 
     /// The same done by an operation of `io_uring`: it always returns.
-    pub(crate) fn as_operation(&self, operation: &Operation) -> Observed<'_> {
-        let Call { arch, syscall } = operation.call();
-        let names = !shape::objects(arch, syscall).is_empty();
-        Observed {
+    pub(crate) fn as_operation(&self, operation: &UringOp) -> EventFacts<'_> {
+        let SyscallId { arch, syscall } = operation.call();
+        let names = !objects::objects(arch, syscall).is_empty();
+        EventFacts {
             arch,
             syscall,
             exit: Some(self.exit.unwrap_or(0)),
             socket_family: self
                 .socket_family
-                .filter(|_| address::of(arch, syscall).is_some()),
+                .filter(|_| sockaddr::of(arch, syscall).is_some()),
             objects: if names { &self.objects } else { &[] },
             ..self.observed()
         }
     }
 }
 
-fn object() -> impl Strategy<Value = ObservedObject<'static>> {
+fn object() -> impl Strategy<Value = ObjectFacts<'static>> {
     let dev = || select(vec![Dev(0), Dev(3 << 20 | 1), Dev(8 << 20)]);
     let mode = select(vec![0o040_755, 0o100_644]);
     let ino = select(vec![2, 7, 1 << 32 | 7]);
@@ -348,7 +348,7 @@ fn object() -> impl Strategy<Value = ObservedObject<'static>> {
         proptest::option::of(path()),
         proptest::option::weighted(0.8, inode),
     )
-        .prop_map(|(path, name, inode)| ObservedObject {
+        .prop_map(|(path, name, inode)| ObjectFacts {
             path,
             name,
             inode,
@@ -377,7 +377,7 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
                 let syscall = Syscall(number);
                 let name = table::syscall_name(arch, syscall);
                 let returns = !matches!(name, Some("exit" | "exit_group"));
-                let names = !shape::objects(arch, syscall).is_empty();
+                let names = !objects::objects(arch, syscall).is_empty();
                 Happening {
                     arch,
                     syscall,
@@ -386,7 +386,7 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
                     ids,
                     groups,
                     exe,
-                    socket_family: family.filter(|_| address::of(arch, syscall).is_some()),
+                    socket_family: family.filter(|_| sockaddr::of(arch, syscall).is_some()),
                     objects: if names { objects } else { Vec::new() },
                 }
             },
@@ -394,15 +394,15 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
 }
 
 /// What the task list decides about the task of an event, as if it had been made with the ids it has.
-pub(crate) fn marked(rules: &[Rule], observed: &Observed<'_>) -> Option<Mark> {
+pub(crate) fn marked(rules: &[Rule], observed: &EventFacts<'_>) -> Option<TaskState> {
     let (task, label) = (observed.task, None);
     let index = first_task_match(
         rules,
-        &Sender { task, label },
+        &Actor { task, label },
         observed.groups,
         observed.personality,
     );
-    Some(Mark::of(rules.get(index?)?))
+    Some(TaskState::of(rules.get(index?)?))
 }
 
 /// A plan covers the syscalls that have a name and those that a rule names by number.

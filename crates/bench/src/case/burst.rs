@@ -67,7 +67,7 @@ impl Case for Burst {
         // auditd takes minutes on one CPU.
         let by_rm = states.filter(|&&mode| mode != AuditMode::Kernel);
         let by_rm = by_rm.map(|&mode| Variant {
-            affinity: CpuAffinity::FirstCpu,
+            affinity: CpuAffinity::First,
             ..Variant::named(&format!("{}{RM}", mode.name()), mode, rules_of(mode))
         });
         own.chain(by_rm).collect()
@@ -131,7 +131,7 @@ struct Deletion {
 
 /// Deletes files with `unlink`, 87 on x86-64.
 fn delete(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<Deletion> {
-    let mut command = work_dir.unprivileged(CpuAffinity::FirstCpu)?;
+    let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command
         .args(work_dir.workload_program())
         .args([DELETE, &files.to_string()])
@@ -146,7 +146,7 @@ fn delete(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<De
 
 /// Deletes files with `rm -r`, which uses `unlinkat`, 263 on x86-64.
 fn rm(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<Deletion> {
-    let mut command = work_dir.unprivileged(CpuAffinity::FirstCpu)?;
+    let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command.args(["rm", "-r", TREE]).current_dir(directory);
     let began = Instant::now();
     let child = BackgroundCommand::start(&mut command)?;

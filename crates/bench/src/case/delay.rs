@@ -78,10 +78,10 @@ impl Case for Delay {
         let (printed, spent) = with_audit(work_dir, variant, || {
             let load = [LOAD, &loaded_ms.to_string()];
             let loader = BackgroundCommand::start(
-                &mut work_dir.workload_command(CpuAffinity::FirstCpu, &load)?,
+                &mut work_dir.workload_command(CpuAffinity::First, &load)?,
             )?;
             let words = [OBSERVE, &marked_ms.to_string()];
-            let mut observer = work_dir.unprivileged_fifo(CpuAffinity::LastCpu)?;
+            let mut observer = work_dir.unprivileged_fifo(CpuAffinity::Last)?;
             observer.args(work_dir.workload_program()).args(words);
             let log = File::open(work_dir.log()).context("cannot open the log")?;
             let printed = output(observer.stdin(log))?;

@@ -56,7 +56,7 @@ impl Case for Fio {
         let directory = work_dir.create_unprivileged("fio")?;
         let fio = FIO.command()?;
         let (printed, spent) = with_audit(work_dir, variant, || {
-            let mut command = work_dir.unprivileged(CpuAffinity::FirstCpu)?;
+            let mut command = work_dir.unprivileged(CpuAffinity::First)?;
             command.arg(fio.get_program()).args([
                 "--name=reads",
                 "--ioengine=psync",

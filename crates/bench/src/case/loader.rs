@@ -108,7 +108,7 @@ impl Case for Loader {
     fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let pairs = if brief { BRIEF_PAIRS } else { PAIRS };
         let (printed, spent) = with_audit(work_dir, variant, || {
-            work_dir.workload(CpuAffinity::FirstCpu, &[OPEN_CLOSE, &pairs.to_string()])
+            work_dir.workload(CpuAffinity::First, &[OPEN_CLOSE, &pairs.to_string()])
         })?;
         let elapsed = parse_value(&printed, "elapsed_ns")?;
         let waited = parse_value(&printed, "waited_ns")?;

@@ -76,7 +76,7 @@ impl Case for Pressure {
         };
         let (printed, spent) = with_audit(work_dir, variant, || {
             let mut loaders = Vec::new();
-            for placement in [CpuAffinity::FirstCpu, CpuAffinity::LastCpu] {
+            for placement in [CpuAffinity::First, CpuAffinity::Last] {
                 let words = [OPEN_CLOSE, &pairs.to_string()];
                 let mut command = work_dir.workload_command(placement, &words)?;
                 loaders.push(BackgroundCommand::start(&mut command)?);

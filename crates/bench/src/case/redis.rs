@@ -120,7 +120,7 @@ fn measure_server(
     requests: u32,
 ) -> anyhow::Result<[ServerCost; LOADS.len()]> {
     let port = free_port()?.to_string();
-    let mut command = work_dir.unprivileged(CpuAffinity::FirstCpu)?;
+    let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command
         .arg(program)
         .args(["--bind", "127.0.0.1", "--port", &port])
@@ -135,7 +135,7 @@ fn measure_server(
     let mut all = [ServerCost::default(); LOADS.len()];
     for (spent, (name, test, _)) in all.iter_mut().zip(LOADS) {
         let before = server.cpu_time()?;
-        let mut load = work_dir.unprivileged(CpuAffinity::LastCpu)?;
+        let mut load = work_dir.unprivileged(CpuAffinity::Last)?;
         load.arg(programs::REDIS_BENCHMARK.command()?.get_program())
             .args(["-p", &port, "-t", test, "-c", "50", "--csv"])
             .args(["-n", &requests.to_string()]);

@@ -75,7 +75,7 @@ impl Case for Rules {
         let calls = if brief { "100" } else { "4000" };
         let written = written.display().to_string();
         let (printed, spent) = with_audit(work_dir, variant, || {
-            work_dir.workload(CpuAffinity::FirstCpu, &[CALLS, calls, &written])
+            work_dir.workload(CpuAffinity::First, &[CALLS, calls, &written])
         })?;
         Ok(Sample {
             values: vec![

@@ -114,8 +114,8 @@ impl TracedWorkload<'_> {
         let mut sample = Sample::default();
         let rate = |elapsed: f64| f64::from(pairs) * 1e9 / elapsed;
         for (name, placement) in [
-            ("pairs on one CPU", CpuAffinity::FirstCpu),
-            ("pairs on any CPU", CpuAffinity::AnyCpu),
+            ("pairs on one CPU", CpuAffinity::First),
+            ("pairs on any CPU", CpuAffinity::Any),
         ] {
             let printed = self.output(placement, "named", &[OPEN_CLOSE, &pairs.to_string()])?;
             sample
@@ -125,7 +125,7 @@ impl TracedWorkload<'_> {
         }
         if self.variant.name != STRACE_VARIANT {
             let calls = if brief { "100" } else { "4000" };
-            let printed = self.output(CpuAffinity::FirstCpu, "unnamed", &[CALLS, calls, FILE])?;
+            let printed = self.output(CpuAffinity::First, "unnamed", &[CALLS, calls, FILE])?;
             let ns = parse_value(&printed, "getpid")?;
             sample.values.push(("getpid, not named", ns));
             self.remove_log()?;

@@ -62,7 +62,7 @@ impl Case for Sysbench {
         let sysbench = programs::SYSBENCH.command()?;
         let ((printed, cpu), spent) = with_audit(work_dir, variant, || {
             let before = children_cpu()?;
-            let mut command = work_dir.unprivileged(CpuAffinity::AnyCpu)?;
+            let mut command = work_dir.unprivileged(CpuAffinity::Any)?;
             command.arg(sysbench.get_program()).args([
                 "threads",
                 "--threads=4",

@@ -86,7 +86,7 @@ impl Case for Syscalls {
         let written = work_dir.files().join(crate::workload::FILE);
         let written = written.display().to_string();
         let (printed, spent) = with_audit(work_dir, variant, || {
-            work_dir.workload(CpuAffinity::FirstCpu, &[CALLS, calls, &written])
+            work_dir.workload(CpuAffinity::First, &[CALLS, calls, &written])
         })?;
         Ok(Sample {
             values: vec![

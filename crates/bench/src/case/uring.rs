@@ -87,7 +87,7 @@ impl Case for Uring {
                 // The polling thread needs its own CPU.
                 let mut best: f64 = 0.0;
                 for _ in 0..processes {
-                    let mut command = work_dir.workload_base(CpuAffinity::AnyCpu)?;
+                    let mut command = work_dir.workload_base(CpuAffinity::Any)?;
                     let printed = output(command.arg(&work_dir.uring).args(words))?;
                     best = best.max(parse_value(&printed, "rate")?);
                 }

@@ -81,7 +81,8 @@ __noinline int verify_name(struct scratch *s, const struct wire_shape *shape)
 	find_base(task, s, object, to, shape->lookup, syscall_arg(&s->event, shape->dir), first);
 	if (!object->base_dentry)
 		return 0;
-	if (!(to->flags & WIRE_OBJECT_NAMED)) /* AT_EMPTY_PATH: what the name would start from */
+	if (!(to->flags &
+	      WIRE_OBJECT_NAMED)) /* AT_EMPTY_PATH: the object is the start of the name */
 		return is_empty(syscall_arg(&s->event, shape->arg)) &&
 		       object->base_dentry == object->dentry;
 	/* The watches of the start of the name do not matter. */
@@ -189,7 +190,7 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 	return state_name_object(s, state, shape);
 }
 
-/* The object behind a struct path. */
+/* Adds the object of a struct path. */
 static __always_inline int attr_path(__u64 addr)
 {
 	const struct path *path = (struct path *)addr;

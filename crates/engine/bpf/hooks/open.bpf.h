@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Hook of the open family: what open, creat, exec, swapon and acct open, by the name the kernel used. */
+/*
+ * Hooks of the open family: open, creat, exec, swapon and acct, with the name that the kernel
+ * used.
+ */
 #ifndef TOLLGATE_HOOKS_OPEN_BPF_H
 #define TOLLGATE_HOOKS_OPEN_BPF_H
 
@@ -19,7 +22,7 @@
 
 #define O_TMPFILE_BIT 020000000 /* __O_TMPFILE, include/uapi/asm-generic/fcntl.h */
 
-/* Open flags of which an open must have one for any rule to match; 0 for no condition. */
+/* An open matches no rule unless it has one of these flags; 0 for no condition. */
 volatile __u32 tlg_open_gate;
 
 /* Whether open_may_open() is attached. */
@@ -98,7 +101,7 @@ static __always_inline int open_done(struct task_struct *task, struct wire_sysca
 					FOLLOW(file, file, f_path.mnt), 0, 1 + s->index);
 	} else if ((__u64)file == (__u64)-ENOENT) {
 		if (syscall->facts & WIRE_FACT_WATCH_ONLY)
-			return 0; /* nothing exists there, and the kernel's watches match existing objects */
+			return 0; /* no object exists there to match a watch, as in the kernel */
 	} else if (uses_watches(syscall) && !tlg_refusals) {
 		watch_missing_name(s, task, dirfd, (__u64)filename);
 	}

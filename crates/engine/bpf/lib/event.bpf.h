@@ -30,7 +30,7 @@
 /* Whether a verdict of run_rules() records the event. */
 #define verdict_records(verdict) ((verdict) != NO_VERDICT && (verdict) & WIRE_RECORD)
 
-/* The access mode of an open, as audit_match_perm() takes it from the caller. */
+/* Access mode of an open: audit_match_perm(). */
 static __always_inline __u32 open_perm(const struct wire_event *event,
 				       const struct wire_syscall *syscall,
 				       const struct syscall_state *state)

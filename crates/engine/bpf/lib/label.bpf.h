@@ -12,7 +12,7 @@
 #include "lib/scratch.bpf.h"
 
 #define LABEL_BYTES	   512
-#define TARGET_LABEL_BYTES 72 /* what fits into an auxiliary record */
+#define TARGET_LABEL_BYTES 72 /* limited by the size of an auxiliary record */
 
 /* Whether AppArmor labels tasks. */
 const volatile __u32 tlg_apparmor;

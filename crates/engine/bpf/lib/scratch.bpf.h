@@ -81,7 +81,7 @@ struct title_cache {
 	__u32 pid;
 	__u32 len;
 	__u64 text[WIRE_PROCTITLE_BYTES / 8];
-	__u64 label; /* of AppArmor, whose text this is; 0 for none */
+	__u64 label; /* AppArmor label with this text; 0 for none */
 	__u32 label_len;
 	__u32 label_mode;
 	__u64 label_text[CACHED_LABEL / 8];

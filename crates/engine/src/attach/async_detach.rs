@@ -8,13 +8,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::attach::{Held, Links};
-use crate::handover::pins::Pins;
-use crate::hooks::attach_point::Spot;
+use crate::attach::{AttachedLink, Links};
+use crate::handover::pins::PinDirectory;
+use crate::hooks::attach_point::AttachPoint;
 
 /// The thread that waits, once there was something to take off.
 #[derive(Debug, Default)]
-pub(crate) struct Reaper {
+pub(crate) struct AsyncDetach {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -24,7 +24,7 @@ struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Where they are pinned.
-    pins: OnceLock<Pins>,
+    pins: OnceLock<PinDirectory>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -33,26 +33,26 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What is to be taken off: no more than there are spots.
+/// What is to be taken off: no more than there are attach points.
 #[derive(Default)]
 struct Queue {
     waiting: Links,
     /// What is being taken off now.
-    current: Option<Spot>,
+    current: Option<AttachPoint>,
     /// Nothing more will come.
-    ends: bool,
+    closed: bool,
 }
 
-impl Reaper {
+impl AsyncDetach {
     /// Takes the names away, too, that programs have there.
-    pub(crate) fn unpin_from(&self, pins: Pins) {
+    pub(crate) fn set_pins(&self, pins: PinDirectory) {
         // It is said once.
         let _said = self.shared.pins.set(pins);
     }
 
     /// Takes programs off in the background; at once where there can be no thread.
-    pub(crate) fn take_off(&mut self, held: Links) {
-        if held.is_empty() {
+    pub(crate) fn detach(&mut self, link: Links) {
+        if link.is_empty() {
             return;
         }
         if self.thread.is_none() {
@@ -60,40 +60,40 @@ impl Reaper {
             self.thread = start(shared).ok();
         }
         if self.thread.is_some() {
-            self.shared.lock().waiting.extend(held);
+            self.shared.lock().waiting.extend(link);
             self.shared.changed.notify_all();
         } else {
-            for (spot, held) in held {
-                self.shared.let_go(spot, held);
+            for (attach_point, link) in link {
+                self.shared.detach_now(attach_point, link);
             }
         }
     }
 
     /// Gives back what has not been taken off yet. Nothing when it is off: waits until that is so when it is
     /// just being taken off.
-    pub(crate) fn take_back(&self, spot: Spot) -> Option<Held> {
+    pub(crate) fn cancel(&self, attach_point: AttachPoint) -> Option<AttachedLink> {
         let mut queue = self.shared.lock();
-        let held = queue.waiting.remove(&spot);
-        while held.is_none() && queue.current == Some(spot) {
+        let link = queue.waiting.remove(&attach_point);
+        while link.is_none() && queue.current == Some(attach_point) {
             queue = self.shared.wait(queue);
         }
-        held
+        link
     }
 
     /// Waits until everything is off.
-    pub(crate) fn finish(&mut self) {
-        self.shared.lock().ends = true;
+    pub(crate) fn wait_all(&mut self) {
+        self.shared.lock().closed = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It does nothing that could panic, and what it held is dropped if it does.
+            // It does nothing that could panic, and what it link is dropped if it does.
             let _ended = thread.join();
         }
     }
 }
 
-impl Drop for Reaper {
+impl Drop for AsyncDetach {
     fn drop(&mut self) {
-        self.finish();
+        self.wait_all();
     }
 }
 
@@ -108,26 +108,26 @@ impl Shared {
         woken.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn let_go(&self, spot: Spot, held: Held) {
+    fn detach_now(&self, attach_point: AttachPoint, link: AttachedLink) {
         if let Some(pins) = self.pins.get() {
             // A name that stays is found by the next daemon, which does not need it.
-            let _unpinned = Held::unpin(pins, spot);
+            let _unpinned = AttachedLink::unpin(pins, attach_point);
         }
-        drop(held);
+        drop(link);
     }
 
     /// Takes off what comes, until nothing more will.
-    fn work(&self) {
+    fn run(&self) {
         let mut queue = self.lock();
         loop {
-            if let Some((spot, held)) = queue.waiting.pop_first() {
-                queue.current = Some(spot);
+            if let Some((attach_point, link)) = queue.waiting.pop_first() {
+                queue.current = Some(attach_point);
                 drop(queue);
-                self.let_go(spot, held); // this is what takes so long
+                self.detach_now(attach_point, link); // this is what takes so long
                 queue = self.lock();
                 queue.current = None;
                 self.changed.notify_all();
-            } else if queue.ends {
+            } else if queue.closed {
                 return;
             } else {
                 queue = self.wait(queue);
@@ -139,5 +139,5 @@ impl Shared {
 fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new()
         .name("tlg-detach".to_owned())
-        .spawn(move || shared.work())
+        .spawn(move || shared.run())
 }

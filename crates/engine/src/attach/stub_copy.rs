@@ -10,31 +10,35 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use libbpf_rs::{AsRawLibbpf as _, ProgramMut, libbpf_sys};
 
-use crate::hooks::kernel_functions::{Function, Side};
+use crate::hooks::kernel_functions::{Function, FunctionSide};
 use crate::sys::descriptor::from_libbpf;
 
 /// A copy of a stub on its function. Dropping it takes it away.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct AttachedCopy {
     /// The copy: the kernel counts on it what it skips.
     pub(crate) program: OwnedFd,
     pub(crate) link: OwnedFd,
 }
 
 /// Puts a copy of `stub` on a function.
-pub(crate) fn attach(stub: &ProgramMut<'_>, function: Function, side: Side) -> io::Result<Placed> {
+pub(crate) fn attach(
+    stub: &ProgramMut<'_>,
+    function: Function,
+    side: FunctionSide,
+) -> io::Result<AttachedCopy> {
     let program = load_copy(stub, function, side)?;
     // SAFETY: only numbers are passed; a null pointer means no options.
     let link = unsafe {
         libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, side.attach_type(), std::ptr::null())
     };
-    Ok(Placed {
+    Ok(AttachedCopy {
         program,
         link: from_libbpf(link)?,
     })
 }
 
-fn load_copy(stub: &ProgramMut<'_>, function: Function, side: Side) -> io::Result<OwnedFd> {
+fn load_copy(stub: &ProgramMut<'_>, function: Function, side: FunctionSide) -> io::Result<OwnedFd> {
     let stub_object = stub.as_libbpf_object().as_ptr();
     // SAFETY: the program belongs to a loaded object that outlives this call.
     let instructions = unsafe { libbpf_sys::bpf_program__insns(stub_object) };

@@ -5,7 +5,7 @@ use audit::plan::{Plan, RuleId};
 use crate::abi::{self, WireTest};
 
 /// Marks the deciding tests of such rules.
-pub(super) fn mark(tests: &mut [WireTest], plan: &Plan) {
+pub(super) fn mark_tests(tests: &mut [WireTest], plan: &Plan) {
     for test in tests {
         let rule = u16::try_from(test.value & !abi::RECORD).map(RuleId);
         if test.kind == abi::TEST_DECIDE && rule.is_ok_and(|rule| plan.is_denied(rule)) {

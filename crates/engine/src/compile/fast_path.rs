@@ -3,19 +3,19 @@
 //! A hint of two plans together holds for either: what one of them needs is not spared. So hints are
 //! those of both while one plan takes the place of another.
 
-use crate::compile::{Lowered, Numbers, Reads};
+use crate::compile::{CompiledPlan, ReadOnlyOpens, SyscallBitmap};
 
 /// The hints of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hints {
-    /// Numbers that the raw `sys_enter` is for.
-    pub(crate) raw_enter: Numbers,
-    /// Numbers that the raw `sys_exit` is for.
-    pub(crate) raw_exit: Numbers,
+pub(crate) struct FastPath {
+    /// Syscall bitmap of the raw `sys_enter` is for.
+    pub(crate) raw_enter: SyscallBitmap,
+    /// Syscall bitmap of the raw `sys_exit` is for.
+    pub(crate) raw_exit: SyscallBitmap,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
     pub(crate) open_gate: u32,
     /// Opens that only read and may matter.
-    pub(crate) reads: Reads,
+    pub(crate) reads: ReadOnlyOpens,
     /// Whether a hook sees what an open has found and may not have, so that names need not be compared.
     pub(crate) refusals: bool,
     /// Whether operations of `io_uring` may be hooked.
@@ -30,21 +30,21 @@ pub(crate) struct Hints {
 }
 
 /// The part of the ring that is for rules which deny: one of so many.
-const KEPT_PART: u64 = 8;
+const RESERVED_FRACTION: u64 = 8;
 
-impl Hints {
-    pub(crate) fn of(lowered: &Lowered, ring_bytes: u32) -> Self {
+impl FastPath {
+    pub(crate) fn of(compiled: &CompiledPlan, ring_bytes: u32) -> Self {
         let ring_bytes = u64::from(ring_bytes);
         Self {
-            raw_enter: lowered.raw_enter,
-            raw_exit: lowered.raw_exit,
-            open_gate: lowered.open_gate,
-            reads: lowered.reads,
-            refusals: lowered.refusals,
-            uring: lowered.uring,
-            filesystems: !lowered.filesystems.is_empty(),
-            common_bytes: if lowered.denies {
-                ring_bytes - ring_bytes / KEPT_PART
+            raw_enter: compiled.raw_enter,
+            raw_exit: compiled.raw_exit,
+            open_gate: compiled.open_gate,
+            reads: compiled.reads,
+            refusals: compiled.refusals,
+            uring: compiled.uring,
+            filesystems: !compiled.filesystems.is_empty(),
+            common_bytes: if compiled.denies {
+                ring_bytes - ring_bytes / RESERVED_FRACTION
             } else {
                 0
             },
@@ -52,17 +52,17 @@ impl Hints {
     }
 
     /// Those of either plan.
-    pub(crate) fn or(&self, other: &Self) -> Self {
+    pub(crate) fn union(&self, other: &Self) -> Self {
         let gates = [self.open_gate, other.open_gate];
         Self {
-            raw_enter: either(&self.raw_enter, &other.raw_enter),
-            raw_exit: either(&self.raw_exit, &other.raw_exit),
+            raw_enter: union_bitmaps(&self.raw_enter, &other.raw_enter),
+            raw_exit: union_bitmaps(&self.raw_exit, &other.raw_exit),
             open_gate: if gates.contains(&0) {
                 0
             } else {
                 self.open_gate | other.open_gate
             },
-            reads: Reads {
+            reads: ReadOnlyOpens {
                 openat: self.reads.openat || other.reads.openat,
                 open: self.reads.open || other.reads.open,
             },
@@ -74,8 +74,8 @@ impl Hints {
     }
 }
 
-fn either(left: &Numbers, right: &Numbers) -> Numbers {
-    let mut both = Numbers::default();
+fn union_bitmaps(left: &SyscallBitmap, right: &SyscallBitmap) -> SyscallBitmap {
+    let mut both = SyscallBitmap::default();
     let words = both.as_flattened_mut().iter_mut();
     let parts = left.as_flattened().iter().zip(right.as_flattened());
     for (word, (left, right)) in words.zip(parts) {
@@ -88,12 +88,12 @@ fn either(left: &Numbers, right: &Numbers) -> Numbers {
 mod tests {
     use super::*;
 
-    fn hints(open_gate: u32, refusals: bool) -> Hints {
-        Hints {
-            raw_enter: Numbers::default(),
-            raw_exit: Numbers::default(),
+    fn fast_path(open_gate: u32, refusals: bool) -> FastPath {
+        FastPath {
+            raw_enter: SyscallBitmap::default(),
+            raw_exit: SyscallBitmap::default(),
             open_gate,
-            reads: Reads::default(),
+            reads: ReadOnlyOpens::default(),
             refusals,
             uring: refusals,
             filesystems: refusals,
@@ -103,17 +103,17 @@ mod tests {
 
     #[test]
     fn what_one_plan_needs_is_not_spared() {
-        let mut writing = hints(3, true);
+        let mut writing = fast_path(3, true);
         writing.raw_exit[0][1] = 0b01;
-        let mut reading = hints(0, false);
+        let mut reading = fast_path(0, false);
         reading.raw_exit[0][1] = 0b10;
         reading.reads.openat = true;
-        let both = writing.or(&reading);
-        assert_eq!(both, reading.or(&writing));
+        let both = writing.union(&reading);
+        assert_eq!(both, reading.union(&writing));
         assert_eq!(both.open_gate, 0, "an open that reads is looked at");
         assert_eq!(
             both.reads,
-            Reads {
+            ReadOnlyOpens {
                 openat: true,
                 open: false
             }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_spared_what_it_is_spared_alone() {
-        let one = hints(3, true);
-        assert_eq!(one.or(&one), one);
+        let one = fast_path(3, true);
+        assert_eq!(one.union(&one), one);
     }
 }

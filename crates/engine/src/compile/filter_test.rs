@@ -8,11 +8,11 @@ use std::mem::MaybeUninit;
 
 use audit::event::{Inode, succeeded};
 use audit::ids::{Arch, Auid};
-use audit::plan::eval::other::first_operation_match;
-use audit::plan::eval::{Observed, ObservedObject, first_match, is_at_or_below};
-use audit::plan::hook::{EngineKind, Kernel};
-use audit::plan::uring::OPERATIONS;
-use audit::plan::{Call, RuleId};
+use audit::plan::eval::other_lists::first_operation_match;
+use audit::plan::eval::{EventFacts, ObjectFacts, first_match, is_at_or_below};
+use audit::plan::hook::{EngineKind, KernelFeatures};
+use audit::plan::uring::URING_OPS;
+use audit::plan::{RuleId, SyscallId};
 use audit::rule::{Action, Rule, Value};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags, ProgramInput};
@@ -69,7 +69,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(plan: &Plan, observed: &Observed<'_>, first: u32) -> Self {
+    fn new(plan: &Plan, observed: &EventFacts<'_>, first: u32) -> Self {
         let task = &observed.task;
         let mut trial = Self {
             event: WireEvent {
@@ -111,8 +111,8 @@ impl Trial {
             *to = wire_object(object.inode);
         }
         for (watch, path) in (0_u32..).zip(&plan.watches) {
-            let is = |object: &ObservedObject<'_>| object.is(path);
-            let below = |object: &ObservedObject<'_>| is_at_or_below(object.path, path);
+            let is = |object: &ObjectFacts<'_>| object.is(path);
+            let below = |object: &ObjectFacts<'_>| is_at_or_below(object.path, path);
             if observed.objects.iter().any(is) {
                 trial.hit(watch | HIT_LEAF);
             }
@@ -160,9 +160,9 @@ fn wire_object(inode: Option<Inode>) -> WireObject {
 
 /// The objects of an event without the names by which they were asked for, which say nothing here about
 /// where they are.
-fn unnamed<'a>(observed: &Observed<'a>) -> Vec<ObservedObject<'a>> {
+fn unnamed<'a>(observed: &EventFacts<'a>) -> Vec<ObjectFacts<'a>> {
     let objects = observed.objects.iter();
-    let unnamed = objects.map(|object| ObservedObject {
+    let unnamed = objects.map(|object| ObjectFacts {
         name: None,
         ..*object
     });
@@ -177,9 +177,9 @@ fn groups() -> Vec<u32> {
 
 /// Whether some rule asks for more than that an object is at a path, where the event has several: which of
 /// them is watched is known to the tables of watches, which are empty here.
-fn asks_which_is_watched(rules: &CallPlan, observed: &Observed<'_>) -> bool {
+fn asks_which_is_watched(rules: &SyscallPlan, observed: &EventFacts<'_>) -> bool {
     let asks = |slot: &Slot| {
-        let is_path = |test: &Test| test.subject == Subject::Path;
+        let is_path = |test: &Test| test.operand == Operand::Path;
         slot.tests.iter().any(is_path) && !same_object(slot).0.is_empty()
     };
     observed.objects.len() > 1 && rules.slots.iter().any(asks)
@@ -223,49 +223,53 @@ fn the_filter_agrees_with_the_evaluator() {
         if rules.iter().any(is_below_nowhere) {
             return Ok(());
         }
-        let lowered = lower(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::OLD));
-        for (index, test) in (0_u32..).zip(&lowered.tests) {
+        let compiled = compile(
+            &plan,
+            HookSelection::of(&plan, EngineKind::Fentry, KernelFeatures::OLD),
+        );
+        for (index, test) in (0_u32..).zip(&compiled.tests) {
             let tests = &skel.maps.tlg_rule_tests;
             tests
                 .update(index.as_bytes(), test.as_bytes(), MapFlags::ANY)
                 .unwrap();
         }
-        let check = |observed: &Observed<'_>, index, planned: &CallPlan, plain: Option<usize>| {
-            let Some(wire) = lowered.calls.get(&index) else {
-                return Ok(());
-            };
-            if asks_which_is_watched(planned, observed) {
-                return Ok(());
-            }
-            let verdict = ask(&skel, &Trial::new(&plan, observed, wire.tests));
-            let expected = match plain.map(|index| (index, rules[index].action)) {
-                Some((index, Action::Always)) => abi::RECORD | u32::try_from(index).unwrap(),
-                Some((index, Action::Never)) if in_plan(planned, index) => {
-                    u32::try_from(index).unwrap()
+        let check =
+            |observed: &EventFacts<'_>, index, planned: &SyscallPlan, plain: Option<usize>| {
+                let Some(wire) = compiled.calls.get(&index) else {
+                    return Ok(());
+                };
+                if asks_which_is_watched(planned, observed) {
+                    return Ok(());
                 }
-                _ => NO_VERDICT,
+                let verdict = ask(&skel, &Trial::new(&plan, observed, wire.tests));
+                let expected = match plain.map(|index| (index, rules[index].action)) {
+                    Some((index, Action::Always)) => abi::RECORD | u32::try_from(index).unwrap(),
+                    Some((index, Action::Never)) if in_plan(planned, index) => {
+                        u32::try_from(index).unwrap()
+                    }
+                    _ => NO_VERDICT,
+                };
+                proptest::prop_assert_eq!(verdict, expected, "{:?}", observed);
+                compared.set(compared.get() + 1);
+                Ok(())
             };
-            proptest::prop_assert_eq!(verdict, expected, "{:?}", observed);
-            compared.set(compared.get() + 1);
-            Ok(())
-        };
-        for (happening, operation) in happenings.iter().zip(OPERATIONS.iter().cycle()) {
+        for (happening, operation) in happenings.iter().zip(URING_OPS.iter().cycle()) {
             let made = happening.observed();
             let mark = marked(&rules, &made);
             let objects = unnamed(&made);
-            let observed = Observed {
+            let observed = EventFacts {
                 groups: &groups,
                 mark,
                 objects: &objects,
                 ..made
             };
-            let call = Call {
+            let call = SyscallId {
                 arch: observed.arch,
                 syscall: observed.syscall,
             };
             // A task that is killed in a call does not come to its end, where the filter is.
             let ends = observed.exit.is_some() || !hook::returns(call);
-            if let Some(planned) = plan.calls.get(&call)
+            if let Some(planned) = plan.syscalls.get(&call)
                 && ends
                 && is_covered(&rules, happening)
             {
@@ -274,7 +278,7 @@ fn the_filter_agrees_with_the_evaluator() {
             }
             let done = happening.as_operation(operation);
             let objects = unnamed(&done);
-            let observed = Observed {
+            let observed = EventFacts {
                 groups: &groups,
                 mark,
                 objects: &objects,
@@ -304,7 +308,7 @@ fn is_below_nowhere(rule: &Rule) -> bool {
     })
 }
 
-fn abi_of(observed: &Observed<'_>) -> u32 {
+fn abi_of(observed: &EventFacts<'_>) -> u32 {
     if observed.arch == Arch::I386 {
         abi::B32
     } else {
@@ -313,7 +317,7 @@ fn abi_of(observed: &Observed<'_>) -> u32 {
 }
 
 /// A plan leaves out rules that suppress when nothing behind them could record.
-fn in_plan(planned: &CallPlan, index: usize) -> bool {
+fn in_plan(planned: &SyscallPlan, index: usize) -> bool {
     let id = RuleId(u16::try_from(index).unwrap());
     planned.slots.iter().any(|slot| slot.rule == id)
 }

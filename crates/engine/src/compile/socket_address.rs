@@ -1,33 +1,33 @@
 //! Socket addresses: where the kernel side finds them.
 
-use audit::plan::Call;
-use audit::plan::address::{Address, Place, Way, of};
+use audit::plan::SyscallId;
+use audit::plan::sockaddr::{SockaddrDirection, SockaddrSource, SyscallSockaddr, of};
 
 use crate::abi::{self, WireEvent, WireTest, word};
 
 /// Where the socket address of a call is.
-pub(super) fn place(call: Call) -> u8 {
+pub(super) fn location(call: SyscallId) -> u8 {
     match of(call.arch, call.syscall) {
         None => 0,
-        Some(Address::SocketCall) => abi::ADDRESS_SOCKETCALL,
-        Some(Address::At(way, place)) => {
+        Some(SyscallSockaddr::SocketCall) => abi::ADDRESS_SOCKETCALL,
+        Some(SyscallSockaddr::At(way, place)) => {
             let answer = match way {
-                Way::Given => 0,
-                Way::Answer => abi::ADDRESS_OUTPUT,
+                SockaddrDirection::Given => 0,
+                SockaddrDirection::Answer => abi::ADDRESS_OUTPUT,
             };
             answer
                 | match place {
-                    Place::Argument(4) => abi::ADDRESS_FIFTH,
-                    Place::Argument(_) => abi::ADDRESS_SECOND,
-                    Place::Message => abi::ADDRESS_MSGHDR,
-                    Place::Messages => abi::ADDRESS_MMSGHDR,
+                    SockaddrSource::Argument(4) => abi::ADDRESS_FIFTH,
+                    SockaddrSource::Argument(_) => abi::ADDRESS_SECOND,
+                    SockaddrSource::Message => abi::ADDRESS_MSGHDR,
+                    SockaddrSource::Messages => abi::ADDRESS_MMSGHDR,
                 }
         }
     }
 }
 
 /// Whether the call has had one: asked before whatever its family is compared with.
-pub(super) fn is_there() -> WireTest {
+pub(super) fn presence_test() -> WireTest {
     WireTest {
         value: 1,
         word: word!(WireEvent.argc),

@@ -1,14 +1,14 @@
 //! Rule text in, map contents out.
 
-use audit::plan::hook::{EngineKind, Kernel};
-use audit::plan::list::RuleList;
-use audit::rule::{Host, parse_file};
+use audit::plan::hook::{EngineKind, KernelFeatures};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{RuleHost, parse_file};
 
 use super::*;
 
 struct Nobody;
 
-impl Host for Nobody {
+impl RuleHost for Nobody {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -24,14 +24,17 @@ impl Host for Nobody {
 }
 
 #[track_caller]
-fn lowered(rules: &str) -> Lowered {
+fn compiled(rules: &str) -> CompiledPlan {
     let (lines, mistakes) = parse_file(rules.as_bytes(), &Nobody);
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let mut list = RuleList::default();
     assert!(list.load(0, lines).is_empty());
     let plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
     assert!(plan.unsupported.is_empty(), "{:?}", plan.unsupported);
-    lower(&plan, Sides::of(&plan, EngineKind::Tracepoint, Kernel::NEW))
+    compile(
+        &plan,
+        HookSelection::of(&plan, EngineKind::Tracepoint, KernelFeatures::NEW),
+    )
 }
 
 #[test]
@@ -42,24 +45,32 @@ fn what_denies_is_marked() {
     list.load(0, parse_file(text.as_bytes(), &Nobody).0);
     let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
     plan.deny(&["deny".into()]);
-    let lowered = lower(&plan, Sides::of(&plan, EngineKind::Fentry, Kernel::NEW));
+    let compiled = compile(
+        &plan,
+        HookSelection::of(&plan, EngineKind::Fentry, KernelFeatures::NEW),
+    );
     let (openat, close) = (
-        lowered.of(Arch::X86_64, "openat").unwrap(),
-        lowered.of(Arch::X86_64, "close").unwrap(),
+        compiled.of(Arch::X86_64, "openat").unwrap(),
+        compiled.of(Arch::X86_64, "close").unwrap(),
     );
     assert_eq!(openat.facts & abi::FACT_DENY, abi::FACT_DENY);
     assert_eq!(close.facts & abi::FACT_DENY, 0);
     let all = |_: &WireTest| true;
     assert_eq!(
-        lowered.verdict(openat.tests, all),
+        compiled.verdict(openat.tests, all),
         Some(abi::RECORD | abi::DENY)
     );
-    let no_watch = lowered.verdict(openat.tests_unwatched, all);
+    let no_watch = compiled.verdict(openat.tests_unwatched, all);
     assert_eq!(no_watch, Some(abi::RECORD | 1));
-    assert!(lowered.denies && lowered.hooks.contains(&Hook::Inner(Inner::DenyOpen)));
+    assert!(
+        compiled.denies
+            && compiled
+                .hooks
+                .contains(&Hook::InternalHook(InternalHook::DenyOpen))
+    );
 }
 
-impl Lowered {
+impl CompiledPlan {
     fn of(&self, arch: Arch, name: &str) -> Option<WireSyscall> {
         let Syscall(number) = table::syscall_number(arch, name.as_bytes()).unwrap();
         let abi = if arch == Arch::I386 {
@@ -94,49 +105,49 @@ const LOADER: &str = "-a never,exit -F arch=b64 -S openat -F pid=7\n\
 
 #[test]
 fn only_named_calls_are_in_the_tables() {
-    let lowered = lowered(LOADER);
-    assert_eq!(lowered.calls.len(), 2);
-    assert!(lowered.of(Arch::X86_64, "openat").is_some());
-    assert!(lowered.of(Arch::X86_64, "open").is_none());
-    let raw = [lowered.raw_enter, lowered.raw_exit];
+    let compiled = compiled(LOADER);
+    assert_eq!(compiled.calls.len(), 2);
+    assert!(compiled.of(Arch::X86_64, "openat").is_some());
+    assert!(compiled.of(Arch::X86_64, "open").is_none());
+    let raw = [compiled.raw_enter, compiled.raw_exit];
     assert_eq!(
         raw,
-        [Numbers::default(); 2],
+        [SyscallBitmap::default(); 2],
         "each has a tracepoint of its own"
     );
 }
 
 #[test]
 fn the_first_rule_whose_tests_all_hold_decides() {
-    let lowered = lowered(LOADER);
-    let openat = lowered.of(Arch::X86_64, "openat").unwrap();
+    let compiled = compiled(LOADER);
+    let openat = compiled.of(Arch::X86_64, "openat").unwrap();
     let pid = word!(WireEvent.pid);
     let uid = word!(WireEvent.uid);
     assert_eq!(
-        lowered.verdict(openat.tests, |_| true),
+        compiled.verdict(openat.tests, |_| true),
         Some(0),
         "rule 0 suppresses"
     );
     assert_eq!(
-        lowered.verdict(openat.tests, |test| test.word != pid),
+        compiled.verdict(openat.tests, |test| test.word != pid),
         Some(abi::RECORD | 1)
     );
     assert_eq!(
-        lowered.verdict(openat.tests, |test| ![pid, uid].contains(&test.word)),
+        compiled.verdict(openat.tests, |test| ![pid, uid].contains(&test.word)),
         None
     );
-    let close = lowered.of(Arch::X86_64, "close").unwrap();
+    let close = compiled.of(Arch::X86_64, "close").unwrap();
     assert_eq!(
-        lowered.verdict(close.tests, |_| true),
+        compiled.verdict(close.tests, |_| true),
         Some(abi::RECORD | 1)
     );
-    assert_eq!(lowered.verdict(close.tests, |_| false), None);
+    assert_eq!(compiled.verdict(close.tests, |_| false), None);
 }
 
 #[test]
 fn arguments_and_ids_are_found_where_the_event_has_them() {
-    let lowered = lowered(LOADER);
-    let words: Vec<(u16, u32)> = lowered
+    let compiled = compiled(LOADER);
+    let words: Vec<(u16, u32)> = compiled
         .tests
         .iter()
         .filter(|test| test.kind == abi::TEST_WORD)
@@ -148,50 +159,50 @@ fn arguments_and_ids_are_found_where_the_event_has_them() {
 
 #[test]
 fn a_family_is_only_asked_of_a_call_with_an_address() {
-    let lowered = lowered("-a always,exit -F arch=b64 -S connect,recvmsg -F saddr_fam!=2\n");
-    let connect = lowered.of(Arch::X86_64, "connect").unwrap();
-    let recvmsg = lowered.of(Arch::X86_64, "recvmsg").unwrap();
+    let compiled = compiled("-a always,exit -F arch=b64 -S connect,recvmsg -F saddr_fam!=2\n");
+    let connect = compiled.of(Arch::X86_64, "connect").unwrap();
+    let recvmsg = compiled.of(Arch::X86_64, "recvmsg").unwrap();
     assert_eq!(connect.address, abi::ADDRESS_SECOND);
     assert_eq!(recvmsg.address, abi::ADDRESS_MSGHDR | abi::ADDRESS_OUTPUT);
     assert_ne!(connect.facts & abi::FACT_SADDR, 0);
     let holds = |word| move |test: &WireTest| test.word == word;
     let has_address = holds(word!(WireEvent.argc));
     let is_of_family = holds(word!(WireEvent.open_perm));
-    assert_eq!(lowered.verdict(connect.tests, is_of_family), None);
-    assert_eq!(lowered.verdict(connect.tests, has_address), None);
+    assert_eq!(compiled.verdict(connect.tests, is_of_family), None);
+    assert_eq!(compiled.verdict(connect.tests, has_address), None);
     let both = |test: &WireTest| has_address(test) || is_of_family(test);
-    assert_eq!(lowered.verdict(connect.tests, both), Some(abi::RECORD));
+    assert_eq!(compiled.verdict(connect.tests, both), Some(abi::RECORD));
 }
 
 #[test]
 fn without_a_hit_the_rules_that_need_one_are_left_out() {
-    let lowered = lowered(
+    let compiled = compiled(
         "-w /etc/shadow -p wa -k shadow\n-w /etc/conf.d -p r -k conf\n\
          -a always,exit -F arch=b64 -S openat -F exit=-13 -k denied\n",
     );
-    let openat = lowered.of(Arch::X86_64, "openat").unwrap();
+    let openat = compiled.of(Arch::X86_64, "openat").unwrap();
     assert_ne!(openat.tests, openat.tests_unwatched);
-    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::RECORD));
+    assert_eq!(compiled.verdict(openat.tests, |_| true), Some(abi::RECORD));
     assert_eq!(
-        lowered.verdict(openat.tests_unwatched, |_| true),
+        compiled.verdict(openat.tests_unwatched, |_| true),
         Some(abi::RECORD | 2)
     );
     // Reads and writes are both looked at; an open asks for no change of attributes.
     assert_eq!(u32::from(openat.watch_perm), 2 | 4);
     // chmod is in class `a`: only the first watch is about it, and no access mode is compared.
-    let chmod = lowered.of(Arch::X86_64, "chmod").unwrap();
-    assert_eq!(lowered.verdict(chmod.tests, |_| true), Some(abi::RECORD));
-    assert_eq!(lowered.verdict(chmod.tests_unwatched, |_| true), None);
+    let chmod = compiled.of(Arch::X86_64, "chmod").unwrap();
+    assert_eq!(compiled.verdict(chmod.tests, |_| true), Some(abi::RECORD));
+    assert_eq!(compiled.verdict(chmod.tests_unwatched, |_| true), None);
 }
 
 #[test]
 fn shapes_say_where_objects_are() {
-    let lowered = lowered(
+    let compiled = compiled(
         "-a always,exit -F arch=b64 -S renameat2,execve,openat2,fchmod,symlink,getpid -F path=/x\n\
          -a always,exit -F arch=b64 -S getpid\n",
     );
     let shape = |name| {
-        lowered
+        compiled
             .of(Arch::X86_64, name)
             .unwrap()
             .objects
@@ -222,13 +233,13 @@ fn shapes_say_where_objects_are() {
 
 #[test]
 fn facts_are_read_only_for_calls_that_need_them() {
-    let lowered = lowered(
+    let compiled = compiled(
         "-a always,exit -F arch=b64 -S openat -F perm=w -F path=/x\n\
          -a always,exit -F arch=b64 -S close -F gid=5 -F auid=6\n\
          -a always,exit -F arch=b64 -S unlink -F obj_uid=7\n\
          -a always,exit -F arch=b64 -S clone,execve,accept\n",
     );
-    let facts = |name| lowered.of(Arch::X86_64, name).unwrap().facts;
+    let facts = |name| compiled.of(Arch::X86_64, name).unwrap().facts;
     assert_eq!(facts("openat"), abi::FACT_OPEN_FLAGS | abi::FACT_WATCH_ONLY);
     assert_eq!(facts("close"), abi::FACT_CREDS | abi::FACT_TASK);
     assert_eq!(facts("unlink"), abi::FACT_OBJECTS);
@@ -239,12 +250,12 @@ fn facts_are_read_only_for_calls_that_need_them() {
 
 #[test]
 fn one_32_bit_call_gives_both_abis_a_bitmap_and_one_hook() {
-    let lowered =
-        lowered("-a always,exit -F arch=b32 -S open\n-a always,exit -F arch=b64 -S open\n");
-    assert!(lowered.of(Arch::I386, "open").is_some());
-    assert_eq!(lowered.hooks.iter().collect::<Vec<_>>(), [&Hook::RawExit]);
+    let compiled =
+        compiled("-a always,exit -F arch=b32 -S open\n-a always,exit -F arch=b64 -S open\n");
+    assert!(compiled.of(Arch::I386, "open").is_some());
+    assert_eq!(compiled.hooks.iter().collect::<Vec<_>>(), [&Hook::RawExit]);
     assert!(
-        lowered
+        compiled
             .raw_exit
             .iter()
             .all(|bits| bits.iter().any(|&word| word != 0))
@@ -253,12 +264,12 @@ fn one_32_bit_call_gives_both_abis_a_bitmap_and_one_hook() {
 
 #[test]
 fn operations_stand_behind_the_calls() {
-    let lowered = lowered("-a always,io_uring -S openat -F uid=0\n");
-    assert!(lowered.uring);
+    let compiled = compiled("-a always,io_uring -S openat -F uid=0\n");
+    assert!(compiled.uring);
     let index = abi::URING_FIRST + 18;
-    assert_eq!(lowered.calls.keys().copied().collect::<Vec<_>>(), [index]);
-    let openat = lowered.calls[&index];
-    assert_eq!(lowered.verdict(openat.tests, |_| true), Some(abi::RECORD));
-    assert_eq!(lowered.verdict(openat.tests, |_| false), None);
-    assert_eq!(lowered.hooks, BTreeSet::from([Hook::UringComplete]));
+    assert_eq!(compiled.calls.keys().copied().collect::<Vec<_>>(), [index]);
+    let openat = compiled.calls[&index];
+    assert_eq!(compiled.verdict(openat.tests, |_| true), Some(abi::RECORD));
+    assert_eq!(compiled.verdict(openat.tests, |_| false), None);
+    assert_eq!(compiled.hooks, BTreeSet::from([Hook::UringComplete]));
 }

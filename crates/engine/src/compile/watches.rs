@@ -22,20 +22,20 @@ pub(crate) struct Watches {
     /// Hashes of watched paths and of their other spellings, with the number of the watch.
     pub(crate) names: Vec<(u64, u32)>,
     /// Where an inode or a name may be that of a watch; see `bpf/lib/watch_prefilter.bpf.h`.
-    pub(crate) bits: Bits,
+    pub(crate) prefilter: WatchPrefilter,
 }
 
-/// Words of a table of [`Bits`].
+/// Words of a table of [`WatchPrefilter`].
 pub(crate) const WORDS: usize = 1024;
 
-/// One bit for each spot that a watch has.
+/// The bits of all watches.
 #[derive(Debug)]
-pub(crate) struct Bits {
+pub(crate) struct WatchPrefilter {
     pub(crate) inodes: [u64; WORDS],
     pub(crate) names: [u64; WORDS],
 }
 
-impl Default for Bits {
+impl Default for WatchPrefilter {
     fn default() -> Self {
         Self {
             inodes: [0; WORDS],
@@ -44,18 +44,18 @@ impl Default for Bits {
     }
 }
 
-fn set(bits: &mut [u64; WORDS], spot: u16) {
-    if let Some(word) = bits.get_mut(usize::from(spot / 64)) {
-        *word |= 1 << (spot % 64);
+fn set(prefilter: &mut [u64; WORDS], bit: u16) {
+    if let Some(word) = prefilter.get_mut(usize::from(bit / 64)) {
+        *word |= 1 << (bit % 64);
     }
 }
 
 impl Watches {
     /// Looks every watched path up.
-    pub(crate) fn find(paths: &[BString], seed: u64) -> Self {
+    pub(crate) fn resolve(paths: &[BString], seed: u64) -> Self {
         let links = root_links();
         let mut watches = Self::default();
-        let mut spots: HashMap<u16, BTreeSet<u32>> = HashMap::new();
+        let mut bit_owners: HashMap<u16, BTreeSet<u32>> = HashMap::new();
         for (number, path) in paths.iter().enumerate() {
             let Ok(number) = u32::try_from(number) else {
                 break;
@@ -74,30 +74,30 @@ impl Watches {
                     sole_bloom_bit: u32::from(name_bloom_bit(seed, path)),
                 };
                 watches.inodes.push((key, watched));
-                set(&mut watches.bits.inodes, inode_bloom_bit(seed, &key));
+                set(&mut watches.prefilter.inodes, inode_bloom_bit(seed, &key));
             }
             for spelling in spellings(path, &links) {
                 watches.names.push((path_hash(seed, &spelling), number));
-                let spot = name_bloom_bit(seed, &spelling);
-                set(&mut watches.bits.names, spot);
-                spots.entry(spot).or_default().insert(number);
+                let bit = name_bloom_bit(seed, &spelling);
+                set(&mut watches.prefilter.names, bit);
+                bit_owners.entry(bit).or_default().insert(number);
             }
         }
-        watches.leave_sole(&spots);
+        watches.clear_shared_bloom_bits(&bit_owners);
         watches
     }
 
-    /// Leaves the spot of a name to the inodes that are one watch's alone, and whose last component only that
+    /// Leaves the bit of a name to the inodes that are one watch's alone, and whose last component only that
     /// watch has.
-    fn leave_sole(&mut self, spots: &HashMap<u16, BTreeSet<u32>>) {
+    fn clear_shared_bloom_bits(&mut self, bit_owners: &HashMap<u16, BTreeSet<u32>>) {
         let mut owners: HashMap<WireInodeKey, usize> = HashMap::new();
         for (key, _) in &self.inodes {
             *owners.entry(*key).or_default() += 1;
         }
         for (key, watched) in &mut self.inodes {
             let alone = owners.get(key) == Some(&1);
-            let spot = u16::try_from(watched.sole_bloom_bit).ok();
-            let named = spot.and_then(|spot| spots.get(&spot)).map(BTreeSet::len);
+            let bit = u16::try_from(watched.sole_bloom_bit).ok();
+            let named = bit.and_then(|bit| bit_owners.get(&bit)).map(BTreeSet::len);
             if !alone || named != Some(1) {
                 watched.sole_bloom_bit = NO_BLOOM_BIT;
             }
@@ -109,7 +109,7 @@ impl Watches {
 ///
 /// # Errors
 /// When `/` cannot be looked at.
-pub(crate) fn root() -> std::io::Result<WireInodeKey> {
+pub(crate) fn root_inode() -> std::io::Result<WireInodeKey> {
     let facts = fs::metadata("/")?;
     Ok(WireInodeKey {
         ino: facts.ino(),
@@ -196,7 +196,7 @@ fn component_hash(seed: u64, component: &[u8]) -> u64 {
 
 /// Where the bit of an inode is.
 fn inode_bloom_bit(seed: u64, key: &WireInodeKey) -> u16 {
-    upper(mix(seed, key.ino ^ (u64::from(key.dev) << 32)))
+    top_16_bits(mix(seed, key.ino ^ (u64::from(key.dev) << 32)))
 }
 
 /// Where the bit of the last component of a path is: by its length and its first eight bytes.
@@ -208,11 +208,11 @@ fn name_bloom_bit(seed: u64, path: &[u8]) -> u16 {
         *to = *from;
     }
     let len = u64::try_from(name.len()).unwrap_or(u64::MAX);
-    upper(mix(seed ^ len, u64::from_le_bytes(word)))
+    top_16_bits(mix(seed ^ len, u64::from_le_bytes(word)))
 }
 
-/// The upper 16 bits of a hash.
-fn upper(hash: u64) -> u16 {
+/// The upper 16 prefilter of a hash.
+fn top_16_bits(hash: u64) -> u16 {
     u16::try_from(hash >> 48).unwrap_or(0)
 }
 
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_watch_on_a_missing_path_has_a_name_and_no_inode() {
-        let watches = Watches::find(&[BString::from("/no/such/thing")], 1);
+        let watches = Watches::resolve(&[BString::from("/no/such/thing")], 1);
         assert!(watches.inodes.is_empty());
         assert_eq!(watches.names.len(), 1);
     }

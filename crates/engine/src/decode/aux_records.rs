@@ -1,46 +1,47 @@
 //! Details of a call: the words that the kernel side saw, as what they mean.
 
-use audit::event::Label;
-use audit::event::detail::{
-    Caps, Change, Detail, FileCaps, IpcPerm, IpcWanted, MqAttributes, SocketCall, Target, TimeSpec,
+use audit::event::SecurityLabel;
+use audit::event::aux_record::{
+    AuxRecord, CapabilitySets, FileCapabilities, IpcPerm, IpcSetPerm, MqAttributes, OldNew,
+    SocketCall, TargetTask, Timespec,
 };
 use zerocopy::IntoBytes as _;
 
 use crate::abi::{self, WireAux};
 
 /// Reads one detail; `None` for what the kernel's audit would not write, or that is of no known kind.
-pub(crate) fn detail(aux: &WireAux) -> Option<Detail<'_>> {
+pub(crate) fn detail(aux: &WireAux) -> Option<AuxRecord<'_>> {
     let word = &aux.word;
     Some(match aux.kind {
         abi::AUX_IPC => ipc(word)?,
         abi::AUX_SOCKETCALL => {
             let [count, args @ .., _, _, _, _, _, _, _, _] = *word;
-            Detail::SocketCall(SocketCall {
+            AuxRecord::SocketCall(SocketCall {
                 count: byte(count),
                 args,
             })
         }
-        abi::AUX_MQ_OPEN => Detail::MqOpen {
+        abi::AUX_MQ_OPEN => AuxRecord::MqOpen {
             oflag: int(word[0]),
             mode: half(word[1]),
             attributes: attributes([word[2], word[3], word[4], word[5]]),
         },
-        abi::AUX_MQ_SENDRECV => Detail::MqSendReceive {
+        abi::AUX_MQ_SENDRECV => AuxRecord::MqSendReceive {
             mqdes: int(word[0]),
             len: word[1],
             priority: low(word[2]),
             until: time([word[3], word[4]]),
         },
-        abi::AUX_MQ_NOTIFY => Detail::MqNotify {
+        abi::AUX_MQ_NOTIFY => AuxRecord::MqNotify {
             mqdes: int(word[0]),
             signal: int(word[1]),
         },
-        abi::AUX_MQ_GETSETATTR => Detail::MqAttributes {
+        abi::AUX_MQ_GETSETATTR => AuxRecord::MqAttributes {
             mqdes: int(word[0]),
             attributes: attributes([word[1], word[2], word[3], word[4]]),
         },
-        abi::AUX_FD_PAIR => Detail::FdPair([int(word[0]), int(word[1])]),
-        abi::AUX_OBJ_PID => Detail::Target(Target {
+        abi::AUX_FD_PAIR => AuxRecord::FdPair([int(word[0]), int(word[1])]),
+        abi::AUX_OBJ_PID => AuxRecord::TargetTask(TargetTask {
             pid: low(word[0]),
             auid: low(word[1]),
             uid: low(word[2]),
@@ -49,24 +50,24 @@ pub(crate) fn detail(aux: &WireAux) -> Option<Detail<'_>> {
             obj: label(text(word.get(6..)), low(word[3] >> 32)),
         }),
         abi::AUX_BPRM_FCAPS => file_caps(word)?,
-        abi::AUX_CAPSET => Detail::CapSet {
+        abi::AUX_CAPSET => AuxRecord::CapSet {
             pid: low(word[0]),
             caps: caps([word[1], word[2], word[3], word[4]]),
         },
-        abi::AUX_MMAP => Detail::Mmap {
+        abi::AUX_MMAP => AuxRecord::Mmap {
             fd: int(word[0]),
             flags: low(word[1]),
         },
-        abi::AUX_KERN_MODULE => Detail::Module {
+        abi::AUX_KERN_MODULE => AuxRecord::Module {
             name: text(word.get(..7)),
         },
-        abi::AUX_TIME_INJOFFSET => Detail::TimeInjected(time([word[0], word[1]])),
+        abi::AUX_TIME_INJOFFSET => AuxRecord::TimeInjected(time([word[0], word[1]])),
         abi::AUX_TIME_ADJNTPVAL => {
-            let mut changes = [Change::default(); 6];
+            let mut changes = [OldNew::default(); 6];
             for (change, [old, new]) in changes.iter_mut().zip(word.as_chunks().0) {
                 (change.old, change.new) = (old.cast_signed(), new.cast_signed());
             }
-            Detail::TimeAdjusted(changes)
+            AuxRecord::TimeAdjusted(changes)
         }
         abi::AUX_OPENAT2 => open_how(word),
         _ => return None,
@@ -75,7 +76,7 @@ pub(crate) fn detail(aux: &WireAux) -> Option<Detail<'_>> {
 
 type Words = [u64; abi::AUX_WORDS];
 
-fn ipc(word: &Words) -> Option<Detail<'static>> {
+fn ipc(word: &Words) -> Option<AuxRecord<'static>> {
     let perm = |at: usize| {
         Some(IpcPerm {
             uid: low(*word.get(at)?),
@@ -85,12 +86,12 @@ fn ipc(word: &Words) -> Option<Detail<'static>> {
     };
     let wanted = match word[3] {
         0 => None,
-        _ => Some(IpcWanted {
+        _ => Some(IpcSetPerm {
             qbytes: word[4],
             perm: perm(5)?,
         }),
     };
-    Some(Detail::Ipc {
+    Some(AuxRecord::Ipc {
         object: perm(0)?,
         wanted,
     })
@@ -101,7 +102,7 @@ fn ipc(word: &Words) -> Option<Detail<'static>> {
 ///
 /// # Source
 /// `build_open_flags` in `fs/open.c`, Linux 6.12.
-fn open_how(word: &Words) -> Detail<'static> {
+fn open_how(word: &Words) -> AuxRecord<'static> {
     const O_CREAT: u64 = 0o100;
     const O_DSYNC: u64 = 0o10_000;
     const O_LARGEFILE: u64 = 0o100_000;
@@ -115,13 +116,13 @@ fn open_how(word: &Words) -> Detail<'static> {
     let same = (flags | sync | O_LARGEFILE) & !O_CLOEXEC == kernel_flags | O_LARGEFILE
         && if makes { mode | S_IFREG } else { mode } == kernel_mode;
     if opened == 0 || same {
-        return Detail::OpenHow {
+        return AuxRecord::OpenHow {
             flags,
             mode,
             resolve,
         };
     }
-    Detail::OpenHow {
+    AuxRecord::OpenHow {
         flags: kernel_flags,
         mode: kernel_mode & !S_IFREG,
         resolve,
@@ -136,7 +137,7 @@ fn open_how(word: &Words) -> Detail<'static> {
 ///
 /// # Source
 /// `nonroot_raised_pE` in `security/commoncap.c`, Linux 6.1 and 6.12.
-fn file_caps(word: &Words) -> Option<Detail<'static>> {
+fn file_caps(word: &Words) -> Option<AuxRecord<'static>> {
     const REVISION: u32 = 0xff00_0000;
     const EFFECTIVE: u32 = 1;
     const NOROOT: u32 = 1;
@@ -157,7 +158,7 @@ fn file_caps(word: &Words) -> Option<Detail<'static>> {
     let set_uid = privileged && uid != root && euid == root && !full;
     let gained = euid == old_uid
         && (has_caps && new.permitted & !old.permitted != 0 || new.ambient & !old.ambient != 0);
-    (raised || set_uid || gained).then_some(Detail::FileCaps(FileCaps {
+    (raised || set_uid || gained).then_some(AuxRecord::FileCapabilities(FileCapabilities {
         version: magic >> 24,
         permitted: word[1],
         inheritable: word[2],
@@ -174,20 +175,20 @@ fn file_caps(word: &Words) -> Option<Detail<'static>> {
 /// # Source
 /// `aa_label_snxprint` in `security/apparmor/label.c` and `aa_profile_mode_names` in
 /// `security/apparmor/policy.c`, Linux 6.12.
-pub(crate) fn label(name: &[u8], mode: u32) -> Option<Label<'_>> {
+pub(crate) fn label(name: &[u8], mode: u32) -> Option<SecurityLabel<'_>> {
     const MODES: [&str; 5] = ["enforce", "complain", "kill", "unconfined", "user"];
     if name.is_empty() {
         return None;
     }
     let mode = usize::try_from(mode).ok().and_then(|mode| MODES.get(mode));
-    Some(Label {
+    Some(SecurityLabel {
         name,
         mode: mode.copied().filter(|_| name != b"unconfined"),
     })
 }
 
-fn caps([permitted, inheritable, effective, ambient]: [u64; 4]) -> Caps {
-    Caps {
+fn caps([permitted, inheritable, effective, ambient]: [u64; 4]) -> CapabilitySets {
+    CapabilitySets {
         permitted,
         inheritable,
         effective,
@@ -204,8 +205,8 @@ fn attributes([flags, most, bytes, now]: [u64; 4]) -> MqAttributes {
     }
 }
 
-fn time([sec, nsec]: [u64; 2]) -> TimeSpec {
-    TimeSpec {
+fn time([sec, nsec]: [u64; 2]) -> Timespec {
+    Timespec {
         sec: sec.cast_signed(),
         nsec: nsec.cast_signed(),
     }
@@ -245,13 +246,13 @@ mod tests {
         words
     }
 
-    fn how(values: &[u64]) -> Detail<'static> {
+    fn how(values: &[u64]) -> AuxRecord<'static> {
         open_how(&words(values))
     }
 
     #[test]
     fn an_open_is_as_the_kernel_had_it() {
-        let said = |flags, mode| Detail::OpenHow {
+        let said = |flags, mode| AuxRecord::OpenHow {
             flags,
             mode,
             resolve: 8,

@@ -1,7 +1,7 @@
 //! PATH items of a call: the objects that the kernel side saw, in the roles and the order in which the
 //! kernel's audit lists them.
 
-use audit::event::{Inode, Item, NameSource, NameType, parent_name};
+use audit::event::{Inode, NameSource, NameType, PathItem, parent_name};
 use audit::ids::Dev;
 use smallvec::SmallVec;
 
@@ -9,7 +9,7 @@ use crate::abi::{self, WireEvent, WireInode, WireObject};
 
 /// One object as it lay in the sample.
 #[derive(Clone, Copy)]
-pub(crate) struct Object<'a> {
+pub(crate) struct DecodedObject<'a> {
     pub(crate) wire: &'a WireObject,
     pub(crate) name: Option<&'a [u8]>,
     /// Where it lies.
@@ -17,26 +17,26 @@ pub(crate) struct Object<'a> {
 }
 
 /// The call that named the objects, as far as its PATH items depend on it.
-pub(crate) struct Call<'a> {
+pub(crate) struct ItemContext<'a> {
     pub(crate) head: &'a WireEvent,
     pub(crate) cwd: &'a [u8],
     pub(crate) argv: &'a [u8],
     pub(crate) returned: bool,
 }
 
-impl<'a> Call<'a> {
+impl<'a> ItemContext<'a> {
     /// PATH items in the kernel's order: directories first, what is made last, the new name of two
     /// before the old one.
     ///
     /// # Source
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
-    pub(crate) fn items(&self, objects: &[Object<'a>]) -> SmallVec<[Item<'a>; 5]> {
+    pub(crate) fn items(&self, objects: &[DecodedObject<'a>]) -> SmallVec<[PathItem<'a>; 5]> {
         let mut items = SmallVec::new();
-        if objects.iter().any(is_seen) {
+        if objects.iter().any(is_from_internal_hook) {
             items.extend(
                 objects
                     .iter()
-                    .filter_map(|object| self.seen(object, objects)),
+                    .filter_map(|object| self.internal_hook_item(object, objects)),
             );
             return items;
         }
@@ -48,7 +48,7 @@ impl<'a> Call<'a> {
             .rev()
             .filter(|object| makes_or_removes(object))
         {
-            items.extend(self.parent(object));
+            items.extend(self.parent_item(object));
         }
         for object in objects.iter().filter(|object| !makes_or_removes(object)) {
             self.used(object, &mut items);
@@ -73,10 +73,14 @@ impl<'a> Call<'a> {
     }
 
     /// A hook inside the kernel has seen the item as it is.
-    fn seen(&self, object: &Object<'a>, objects: &[Object<'a>]) -> Option<Item<'a>> {
+    fn internal_hook_item(
+        &self,
+        object: &DecodedObject<'a>,
+        objects: &[DecodedObject<'a>],
+    ) -> Option<PathItem<'a>> {
         let wire = object.wire;
-        if is_left_out(object) {
-            return left_out(object);
+        if is_excluded(object) {
+            return excluded_item(object);
         }
         let by = usize::from(wire.named_by).checked_sub(1);
         let named = by.and_then(|by| objects.get(by)).unwrap_or(object);
@@ -90,7 +94,7 @@ impl<'a> Call<'a> {
             abi::NAMETYPE_CREATE => (named.name, NameType::Create),
             _ => (named.name, NameType::Unknown),
         };
-        Some(Item {
+        Some(PathItem {
             name,
             source: source(named),
             inode: (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode)),
@@ -100,28 +104,28 @@ impl<'a> Call<'a> {
     }
 
     /// The directory of an object that the call makes or removes.
-    fn parent(&self, object: &Object<'a>) -> Option<Item<'a>> {
+    fn parent_item(&self, object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
         let name = object.name?;
         let known = object.wire.flags & abi::OBJECT_PARENT != 0;
-        Some(Item {
+        Some(PathItem {
             name: Some(parent_name(name, self.cwd)),
             source: source(object),
             inode: known.then(|| inode(&object.wire.parent)),
             nametype: NameType::Parent,
-            path: object.path.map(above),
+            path: object.path.map(parent_path),
         })
     }
 
-    fn used(&self, object: &Object<'a>, items: &mut SmallVec<[Item<'a>; 5]>) {
+    fn used(&self, object: &DecodedObject<'a>, items: &mut SmallVec<[PathItem<'a>; 5]>) {
         let wire = object.wire;
-        if is_left_out(object) {
-            items.extend(left_out(object));
+        if is_excluded(object) {
+            items.extend(excluded_item(object));
             return;
         }
         let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
         let done = self.head.success != 0;
         match wire.lookup {
-            abi::LOOKUP_FD => items.extend(facts.map(|facts| Item {
+            abi::LOOKUP_FD => items.extend(facts.map(|facts| PathItem {
                 name: None,
                 source: NameSource::Kernel,
                 inode: Some(facts),
@@ -130,7 +134,7 @@ impl<'a> Call<'a> {
             })),
             abi::LOOKUP_TEXT => items.extend(item(object, NameType::Unknown, None)),
             abi::LOOKUP_EXEC | abi::LOOKUP_EXEC_AT if done => {
-                let named = Object {
+                let named = DecodedObject {
                     name: object.name.map(|name| self.exec_name(name)),
                     ..*object
                 };
@@ -140,7 +144,7 @@ impl<'a> Call<'a> {
                     // The interpreter of a script is its first argument, as the script spelt it.
                     let interpreter = self.argv.split(|&byte| byte == 0).next();
                     items.extend(item(&named, NameType::Normal, None));
-                    items.extend(interpreter.map(|name| Item {
+                    items.extend(interpreter.map(|name| PathItem {
                         name: Some(name),
                         source: NameSource::Kernel,
                         inode: facts,
@@ -150,7 +154,7 @@ impl<'a> Call<'a> {
                 }
             }
             _ if wire.flags & abi::OBJECT_CREATED != 0 => {
-                items.extend(self.parent(object));
+                items.extend(self.parent_item(object));
                 items.extend(item(object, NameType::Create, facts));
             }
             _ if done => items.extend(item(object, NameType::Normal, facts)),
@@ -177,24 +181,24 @@ impl<'a> Call<'a> {
 }
 
 /// Whether the object is on a file system that the filesystem list leaves out.
-fn is_left_out(object: &Object<'_>) -> bool {
+fn is_excluded(object: &DecodedObject<'_>) -> bool {
     object.wire.flags & abi::OBJECT_FS_EXCLUDED != 0
 }
 
 /// What the kernel's audit lists of such an object: the name that the call gave, if it gave one of its own.
-fn left_out<'a>(object: &Object<'a>) -> Option<Item<'a>> {
+fn excluded_item<'a>(object: &DecodedObject<'a>) -> Option<PathItem<'a>> {
     item(object, NameType::Unknown, None)
 }
 
-fn is_seen(object: &Object<'_>) -> bool {
+fn is_from_internal_hook(object: &DecodedObject<'_>) -> bool {
     object.wire.lookup == abi::LOOKUP_HOOKED
 }
 
-fn makes_or_removes(object: &Object<'_>) -> bool {
+fn makes_or_removes(object: &DecodedObject<'_>) -> bool {
     object.wire.effect != abi::EFFECT_USE
 }
 
-fn source(object: &Object<'_>) -> NameSource {
+fn source(object: &DecodedObject<'_>) -> NameSource {
     if object.wire.flags & abi::OBJECT_KERNEL != 0 {
         NameSource::Kernel
     } else {
@@ -202,8 +206,12 @@ fn source(object: &Object<'_>) -> NameSource {
     }
 }
 
-fn item<'a>(object: &Object<'a>, nametype: NameType, inode: Option<Inode>) -> Option<Item<'a>> {
-    Some(Item {
+fn item<'a>(
+    object: &DecodedObject<'a>,
+    nametype: NameType,
+    inode: Option<Inode>,
+) -> Option<PathItem<'a>> {
+    Some(PathItem {
         name: Some(object.name?),
         source: source(object),
         inode,
@@ -213,7 +221,7 @@ fn item<'a>(object: &Object<'a>, nametype: NameType, inode: Option<Inode>) -> Op
 }
 
 /// The directory in which something lies.
-fn above(path: &[u8]) -> &[u8] {
+fn parent_path(path: &[u8]) -> &[u8] {
     match path.iter().rposition(|&byte| byte == b'/') {
         None | Some(0) => b"/",
         Some(slash) => path.get(..slash).unwrap_or_default(),

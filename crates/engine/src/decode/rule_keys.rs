@@ -10,9 +10,9 @@ use crate::epoch::Epoch;
 
 /// Keys of the rules of the plan in force, and of plans that events may still come from.
 #[derive(Clone, Debug)]
-pub struct Keys(Vec<(Epoch, Vec<Option<BString>>)>);
+pub struct RuleKeys(Vec<(Epoch, Vec<Option<BString>>)>);
 
-impl Keys {
+impl RuleKeys {
     /// Keys of the first plan.
     #[must_use]
     pub fn new(epoch: Epoch, plan: &Plan) -> Self {
@@ -23,12 +23,12 @@ impl Keys {
 
     /// Keys of plans that another daemon has put in force, the oldest first, each with those of its rules.
     #[must_use]
-    pub const fn of_plans(plans: Vec<(Epoch, Vec<Option<BString>>)>) -> Self {
+    pub const fn from_plans(plans: Vec<(Epoch, Vec<Option<BString>>)>) -> Self {
         Self(plans)
     }
 
     /// Whether they are of a plan, too.
-    pub(crate) fn has(&self, epoch: Epoch) -> bool {
+    pub(crate) fn contains(&self, epoch: Epoch) -> bool {
         self.0.iter().any(|(of, _)| *of == epoch)
     }
 
@@ -40,7 +40,7 @@ impl Keys {
 
     /// Forgets all but the last two plans: call it when the ring was found empty after the last one was put
     /// in force. Calls that were under way then are still decided about by the one before.
-    pub fn forget(&mut self) {
+    pub fn forget_old(&mut self) {
         self.0.drain(..self.0.len().saturating_sub(2));
     }
 
@@ -51,7 +51,7 @@ impl Keys {
     }
 
     /// The key of a rule, as an event names the rule; nothing when there is no such rule.
-    pub(crate) fn of(&self, rule: u32) -> Option<Option<&BStr>> {
+    pub(crate) fn get(&self, rule: u32) -> Option<Option<&BStr>> {
         let (epoch, index) = Epoch::and_rule(rule);
         let mut newest_first = self.0.iter().rev();
         let (_, keys) = newest_first.find(|(of, _)| *of == epoch)?;
@@ -61,7 +61,7 @@ impl Keys {
 }
 
 #[cfg(test)]
-impl Keys {
+impl RuleKeys {
     /// Of one rule without a key.
     pub(crate) fn keyless() -> Self {
         Self(vec![(Epoch::default(), vec![None])])
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn an_event_has_the_key_of_the_plan_that_chose_it() {
-        let all = Keys(vec![keys(Epoch(7), "old"), keys(Epoch(8), "new")]);
-        let rule = |epoch: u32, rule| all.of(epoch << abi::RULE_BITS | rule);
+        let all = RuleKeys(vec![keys(Epoch(7), "old"), keys(Epoch(8), "new")]);
+        let rule = |epoch: u32, rule| all.get(epoch << abi::RULE_BITS | rule);
         assert_eq!(rule(7, 1), Some(Some("old".into())));
         assert_eq!(rule(8, 1), Some(Some("new".into())));
         assert_eq!(rule(8, 0), Some(None));
@@ -90,12 +90,12 @@ mod tests {
 
     #[test]
     fn two_plans_are_kept() {
-        let mut all = Keys(vec![keys(Epoch(1), "a"), keys(Epoch(2), "b")]);
-        all.forget();
+        let mut all = RuleKeys(vec![keys(Epoch(1), "a"), keys(Epoch(2), "b")]);
+        all.forget_old();
         assert_eq!(all.plans(), 2);
         all.0.push(keys(Epoch(3), "c"));
-        all.forget();
-        assert_eq!(all.of(1 << abi::RULE_BITS | 1), None);
-        assert_eq!(all.of(2 << abi::RULE_BITS | 1), Some(Some("b".into())));
+        all.forget_old();
+        assert_eq!(all.get(1 << abi::RULE_BITS | 1), None);
+        assert_eq!(all.get(2 << abi::RULE_BITS | 1), Some(Some("b".into())));
     }
 }

@@ -6,10 +6,10 @@ use zerocopy::IntoBytes as _;
 use super::*;
 use audit::event::NameType;
 
-fn context(keys: &Keys) -> Context<'_> {
-    Context {
+fn context(keys: &RuleKeys) -> EventContext<'_> {
+    EventContext {
         keys,
-        time: Time { sec: 1, milli: 2 },
+        time: Timestamp { sec: 1, milli: 2 },
         serial: Serial::FIRST,
     }
 }
@@ -78,7 +78,7 @@ impl Sample {
         let bytes = [self.head.as_bytes(), &self.tail].concat();
         let words = aligned(&bytes);
         let mut decoder = Decoder::default();
-        let keys = Keys::keyless();
+        let keys = RuleKeys::keyless();
         let event = decoder
             .event(&words.as_bytes()[..bytes.len()], context(&keys))
             .unwrap();
@@ -149,7 +149,7 @@ fn objects_lie_where_the_kernel_reached_them() {
 #[test]
 fn who_stands_behind_a_task_is_behind_all_else() {
     let mut sample = Sample::new();
-    assert!(sample.decoded(|event| event.background.is_none()));
+    assert!(sample.decoded(|event| event.task_context.is_none()));
     sample
         .tail
         .extend_from_slice(b"init\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -157,7 +157,7 @@ fn who_stands_behind_a_task_is_behind_all_else() {
         .tail
         .extend_from_slice(b"web.service\0system.slice\0");
     sample.decoded(|event| {
-        let background = event.background.unwrap();
+        let background = event.task_context.unwrap();
         assert_eq!(background.parent_comm, b"init");
         assert_eq!(background.cgroup, b"/system.slice/web.service");
     });
@@ -257,7 +257,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
     detail.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
     sample.tail.extend_from_slice(detail.as_bytes());
     sample.head.aux_count = 1;
-    let time = Time {
+    let time = Timestamp {
         sec: 1_700_000_000,
         milli: 42,
     };
@@ -265,7 +265,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
         assert_eq!((event.time, event.serial), (time, Serial(7)));
         assert_eq!((event.exit, event.key), (None, None));
         assert!(
-            event.details.is_empty(),
+            event.aux_records.is_empty(),
             "the record itself comes elsewhere"
         );
     });
@@ -279,7 +279,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
     sample.head.aux_count = 0;
     let bytes = [sample.head.as_bytes(), &sample.tail].concat();
     let words = aligned(&bytes);
-    let keys = Keys::keyless();
+    let keys = RuleKeys::keyless();
     let mut decoder = Decoder::default();
     let error = decoder.event(words.as_bytes(), context(&keys));
     assert_eq!(error.unwrap_err(), DecodeError::Stamp);
@@ -296,11 +296,11 @@ fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
 #[test]
 fn paths_are_turned_round() {
     let mut path = Vec::new();
-    turn_path(b"c\0b\0a\0", false, &mut path);
+    reverse_path(b"c\0b\0a\0", false, &mut path);
     assert_eq!(path, b"/a/b/c");
-    turn_path(b"", false, &mut path);
+    reverse_path(b"", false, &mut path);
     assert_eq!(path, b"/");
-    turn_path(b"gone\0", true, &mut path);
+    reverse_path(b"gone\0", true, &mut path);
     assert_eq!(path, b"/gone (deleted)");
 }
 
@@ -335,7 +335,7 @@ proptest! {
         }
         let words = aligned(&bytes);
         let mut decoder = Decoder::default();
-        let keys = Keys::keyless();
+        let keys = RuleKeys::keyless();
         let result = decoder.event(&words.as_bytes()[..bytes.len()], context(&keys));
         prop_assert!(result.is_err() || bytes.len() >= size_of::<WireEvent>());
     }

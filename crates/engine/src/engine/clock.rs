@@ -7,26 +7,26 @@ use libbpf_rs::ProgramInput;
 use super::Engine;
 use crate::error::EngineError;
 use crate::hooks::program::Program;
-use crate::ring::clock::{self, Clock, Moment};
+use crate::ring::clock::{self, ClockReading, TickClock};
 
 impl Engine<'_> {
-    /// A clock for the times of events, correct now; see [`Clock::set`] and [`Engine::now`].
+    /// A clock for the times of events, correct now; see [`TickClock::set`] and [`Engine::now`].
     ///
     /// # Errors
     /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn clock(&self) -> Result<Clock, EngineError> {
+    pub fn clock(&self) -> Result<TickClock, EngineError> {
         let tick = clock::tick().map_err(|errno| EngineError::Machine {
             what: "the length of a tick",
             source: errno.into(),
         })?;
-        Ok(Clock::new(self.now()?, tick))
+        Ok(TickClock::new(self.read_clock()?, tick))
     }
 
-    /// This moment in ticks and on the wall.
+    /// The last reading in ticks and on the wall.
     ///
     /// # Errors
     /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
-    pub fn now(&self) -> Result<Moment, EngineError> {
+    pub fn read_clock(&self) -> Result<ClockReading, EngineError> {
         let failed = |source: io::Error| EngineError::Machine {
             what: "the tick count",
             source,
@@ -38,14 +38,14 @@ impl Engine<'_> {
             self.program(Program::DaemonRegister)?
                 .test_run(ProgramInput::default())
                 .map_err(|error| failed(io::Error::other(error)))?;
-            let jiffies = self.data.jiffies();
-            let moment = Moment { jiffies, wall_ns };
-            self.moment.set(Some(moment));
+            let jiffies = self.globals.jiffies();
+            let last_reading = ClockReading { jiffies, wall_ns };
+            self.last_reading.set(Some(last_reading));
             if clock::wall_ns().map_err(|errno| failed(errno.into()))? == wall_ns {
-                return Ok(moment);
+                return Ok(last_reading);
             }
         }
-        self.moment
+        self.last_reading
             .get()
             .ok_or_else(|| failed(io::Error::other("the clocks never agree")))
     }

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput};
 
 use super::Engine;
-use crate::attach::{self, Held};
+use crate::attach::{self, AttachedLink};
 use crate::error::EngineError;
-use crate::handover::lock_note::{CLAIM, locked_in};
-use crate::handover::pins::{LOCKED, PLAN, Pins};
-use crate::handover::plan_snapshot::Note;
-use crate::hooks::kernel_probe::Probe;
+use crate::handover::lock_note::{CLAIM, read_lock_note};
+use crate::handover::pins::{LOCKED, PLAN, PinDirectory};
+use crate::handover::plan_snapshot::PlanSnapshot;
+use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
-use crate::load::Places;
-use crate::load::globals::PLACES;
+use crate::load::ObjectSlots;
+use crate::load::globals::GUARD_SLOTS;
 use crate::skeleton::types;
 
 /// What names of links begin with that hold a program of the guard.
@@ -29,25 +29,25 @@ const GUARD: &str = "guard-";
 const NAME_BYTES: usize = 63;
 
 impl<'s> Engine<'s> {
-    /// Notes what is locked, where things are pinned: see [`locked_in`]. Without pins there is nobody to note it
+    /// Notes what is locked, where things are pinned: see [`read_lock_note`]. Without pins there is nobody to note it
     /// for.
     ///
     /// # Errors
     /// [`EngineError::Pinned`].
-    pub fn lock(&self, text: &[u8]) -> Result<(), EngineError> {
+    pub fn write_lock_note(&self, text: &[u8]) -> Result<(), EngineError> {
         let Some(pins) = &self.pins else {
             return Ok(());
         };
-        let says = locked_in(pins.path()).ok().flatten();
+        let says = read_lock_note(pins.path()).ok().flatten();
         if says.is_some_and(|says| says == text) {
             return Ok(());
         }
-        let note = Note {
+        let note = PlanSnapshot {
             names: Vec::new(),
             text: text.to_vec(),
         };
         note.to_map()
-            .and_then(|map| pins.exchange(LOCKED, map))
+            .and_then(|map| pins.replace(LOCKED, map))
             .map_err(|source| EngineError::Pinned {
                 what: "a note about what is locked".to_owned(),
                 source,
@@ -56,16 +56,16 @@ impl<'s> Engine<'s> {
 
     /// Keeps others than this process from changing what audits: what is pinned and its maps, the program that
     /// it runs, and these files with all in their directories whose names go on after theirs. Pinned like
-    /// everything else, it ends when the machine does, and [`Pins::claim`] tells it of a process that comes after
+    /// everything else, it ends when the machine does, and [`PinDirectory::claim`] tells it of a process that comes after
     /// this one; otherwise with this process.
     ///
     /// # Errors
     /// [`EngineError`] when the kernel has no programs on functions, or a directory is not there. Nothing is
     /// guarded then that was not before.
-    pub fn guard(
+    pub fn protect(
         &mut self,
-        places: &mut Places<'s>,
-        probe: &Probe,
+        places: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
         files: &[PathBuf],
     ) -> Result<(), EngineError> {
         let tell = [&Program::GuardInit, &Program::GuardClaim];
@@ -74,10 +74,10 @@ impl<'s> Engine<'s> {
             .load_more(places, &programs.copied().collect())?;
         let mut guarded = Vec::new();
         if let Some(pins) = &self.pins {
-            guarded.push(Guarded::all_of(pins.path())?);
+            guarded.push(GuardedPath::all_of(pins.path())?);
         }
         for file in files {
-            guarded.push(Guarded::like(file)?);
+            guarded.push(GuardedPath::like(file)?);
         }
         self.guard_these(&guarded)?;
         self.guard_maps()?;
@@ -87,7 +87,7 @@ impl<'s> Engine<'s> {
             // What has kept one from its place is what is to be told.
             let _removed: Vec<_> = named.iter().map(|name| pins.remove(name)).collect();
         }
-        self.guards.extend(attached?);
+        self.guard_links.extend(attached?);
         Ok(())
     }
 
@@ -96,50 +96,50 @@ impl<'s> Engine<'s> {
         &self,
         wanted: &[Program],
         named: &mut Vec<String>,
-    ) -> Result<Vec<Held>, EngineError> {
-        let pin = |pins: &Pins, name: &str, fd: &dyn AsFd| {
-            pins.keep(name, fd).map_err(|source| EngineError::Pinned {
+    ) -> Result<Vec<AttachedLink>, EngineError> {
+        let pin = |pins: &PinDirectory, name: &str, fd: &dyn AsFd| {
+            pins.pin(name, fd).map_err(|source| EngineError::Pinned {
                 what: name.to_owned(),
                 source,
             })
         };
-        if let Some(pins) = self.pins.as_ref().filter(|pins| !pins.has(CLAIM)) {
+        if let Some(pins) = self.pins.as_ref().filter(|pins| !pins.contains(CLAIM)) {
             pin(pins, CLAIM, self.program(Program::GuardClaim)?)?;
             named.push(CLAIM.to_owned());
         }
         let mut guards = Vec::new();
         for &program in wanted {
             let name = format!("{GUARD}{}", program.name());
-            if self.pins.as_ref().is_some_and(|pins| pins.has(&name)) {
+            if self.pins.as_ref().is_some_and(|pins| pins.contains(&name)) {
                 continue;
             }
-            let held = attach::place(self.program(program)?, None);
-            let held = held.map_err(|source| EngineError::Attach {
+            let link = attach::attach_raw_tracepoint(self.program(program)?, None);
+            let link = link.map_err(|source| EngineError::Attach {
                 program: program.name().to_owned(),
                 hook: "the function of the kernel that asks security modules".to_owned(),
                 source: source.into(),
             })?;
             if let Some(pins) = &self.pins {
-                pin(pins, &name, &held.link)?;
+                pin(pins, &name, &link.link)?;
                 named.push(name);
             }
-            guards.push(held);
+            guards.push(link);
         }
         Ok(guards)
     }
 
     /// Has these guarded from now on, beside what was guarded before.
-    fn guard_these(&self, guarded: &[Guarded]) -> Result<(), EngineError> {
-        let mut words = self.data.guarded();
+    fn guard_these(&self, guarded: &[GuardedPath]) -> Result<(), EngineError> {
+        let mut words = self.globals.guarded();
         let mut free = words.iter_mut().filter(|word| word.ino == 0);
         for guarded in guarded {
             let word = free.next().ok_or_else(|| EngineError::Unguarded {
                 directory: guarded.path.clone(),
-                source: io::Error::other(format!("{PLACES} places are guarded already")),
+                source: io::Error::other(format!("{GUARD_SLOTS} places are guarded already")),
             })?;
             *word = guarded.words();
         }
-        self.data.guard(&words);
+        self.globals.set_guarded(&words);
         let program = self.program(Program::GuardInit)?;
         let ran = program.test_run(ProgramInput::default());
         ran.map_err(|error| EngineError::Machine {
@@ -147,9 +147,9 @@ impl<'s> Engine<'s> {
             source: io::Error::other(error),
         })?;
         // The program has looked which these are: some were guarded before.
-        let mut words = self.data.guarded();
+        let mut words = self.globals.guarded();
         leave_one_of_each(&mut words);
-        self.data.guard(&words);
+        self.globals.set_guarded(&words);
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl<'s> Engine<'s> {
         for (_, map) in self.objects.maps() {
             wanted.insert(number(&map).map_err(failed)?);
         }
-        wanted.insert(number(&*self.ledger).map_err(failed)?);
+        wanted.insert(number(&*self.checkpoint).map_err(failed)?);
         if let Some(pins) = &self.pins {
             let pinned = |source| EngineError::Pinned {
                 what: "notes".to_owned(),
@@ -173,8 +173,8 @@ impl<'s> Engine<'s> {
             };
             let notes = pins.names(PLAN).map_err(pinned)?;
             let notes = notes.iter().map(|epoch| format!("{PLAN}{epoch}"));
-            for name in notes.chain(pins.has(LOCKED).then(|| LOCKED.to_owned())) {
-                let note = pins.find(&name).map_err(pinned)?;
+            for name in notes.chain(pins.contains(LOCKED).then(|| LOCKED.to_owned())) {
+                let note = pins.get(&name).map_err(pinned)?;
                 wanted.insert(number(&note).map_err(failed)?);
             }
         }
@@ -194,12 +194,12 @@ impl<'s> Engine<'s> {
 
     /// Whether others are kept from what audits.
     pub(super) fn is_guarded(&self) -> bool {
-        !self.guards.is_empty() || self.pins.as_ref().is_some_and(is_guarded)
+        !self.guard_links.is_empty() || self.pins.as_ref().is_some_and(is_guarded)
     }
 }
 
 /// Whether a guard is pinned.
-fn is_guarded(pins: &Pins) -> bool {
+fn is_guarded(pins: &PinDirectory) -> bool {
     pins.names(GUARD).is_ok_and(|names| !names.is_empty())
 }
 
@@ -217,13 +217,13 @@ fn leave_one_of_each(places: &mut [types::guard_dir]) {
 }
 
 /// A directory that is open, and how names in it begin that are guarded.
-struct Guarded {
+struct GuardedPath {
     path: PathBuf,
     directory: File,
     name: Vec<u8>,
 }
 
-impl Guarded {
+impl GuardedPath {
     /// All names.
     fn all_of(directory: &Path) -> Result<Self, EngineError> {
         Self::open(directory, Vec::new())
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_name_is_compared_as_far_as_it_goes() {
         let place = tempfile::tempdir().unwrap();
-        let words = |name: &str| Guarded::like(&place.path().join(name)).unwrap().words();
+        let words = |name: &str| GuardedPath::like(&place.path().join(name)).unwrap().words();
         let short = words("audit.log");
         assert_eq!(
             short.name[..2],
@@ -282,10 +282,10 @@ mod tests {
         );
         assert_eq!(short.mask[..3], [u64::MAX, 0xff, 0]);
         assert_eq!(words(&"x".repeat(200)).mask[7], u64::MAX >> 8);
-        let all = Guarded::all_of(place.path()).unwrap().words();
+        let all = GuardedPath::all_of(place.path()).unwrap().words();
         assert_eq!(all.mask, [0; 8]);
         assert_ne!(all.fd, 0);
-        let missing = Guarded::like(&place.path().join("missing/audit.log"));
+        let missing = GuardedPath::like(&place.path().join("missing/audit.log"));
         assert!(missing.is_err());
     }
 

@@ -5,26 +5,26 @@ use std::io;
 use std::sync::Arc;
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Sides};
+use audit::plan::hook::{EngineKind, HookSelection};
 
 use super::Engine;
 use crate::abi;
-use crate::attach::Held;
+use crate::attach::AttachedLink;
 use crate::compile::watches::Watches;
-use crate::decode::rule_keys::Keys;
+use crate::decode::rule_keys::RuleKeys;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::handover::Survivors;
-use crate::handover::inherited_programs::{self, Inherited};
-use crate::handover::pins::{HEADER, LINK, MAP, PLAN, Pins};
-use crate::handover::plan_snapshot::Note;
-use crate::hooks::attach_point::Spot;
-use crate::hooks::kernel_probe::Probe;
+use crate::handover::InheritedState;
+use crate::handover::inherited_programs::{self, InheritedProgram};
+use crate::handover::pins::{HEADER, LINK, MAP, PLAN, PinDirectory};
+use crate::handover::plan_snapshot::PlanSnapshot;
+use crate::hooks::attach_point::AttachPoint;
+use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
-use crate::load::maps::{self, Written};
-use crate::load::{Objects, Places};
-use crate::options::Options;
-use crate::stats::{self, Stats};
+use crate::load::maps::{self, WatchKeys};
+use crate::load::{ObjectSlots, Objects};
+use crate::options::EngineOptions;
+use crate::stats::{self, EngineStats};
 
 impl<'s> Engine<'s> {
     /// Goes on where a daemon has ended that had everything pinned: its programs stay where they are, and
@@ -34,17 +34,17 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] names what is missing. What is pinned stays as it is.
     pub fn adopt(
-        places: &mut Places<'s>,
-        probe: &Probe,
-        survivors: &Survivors,
-        options: Options,
+        places: &mut ObjectSlots<'s>,
+        probe: &KernelProbe,
+        inherited: &InheritedState,
+        options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let Survivors { pins, ledger } = survivors;
+        let InheritedState { pins, checkpoint } = inherited;
         let pinned = |what: &str| {
             let what = what.to_owned();
             move |source: io::Error| EngineError::Pinned { what, source }
         };
-        let fixed = ledger.fixed();
+        let fixed = checkpoint.fixed();
         let kind = if fixed.on_functions == 0 {
             EngineKind::Tracepoint
         } else {
@@ -54,60 +54,60 @@ impl<'s> Engine<'s> {
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
-        let objects = Objects::over(places, kind, programs, |name| {
-            pins.find(&format!("{MAP}{}", pinned_name(name)))
+        let objects = Objects::reuse_maps(places, kind, programs, |name| {
+            pins.get(&format!("{MAP}{}", pinned_name(name)))
         })?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let mut sides = Sides::of(&Plan::default(), kind, kernel);
+        let mut sides = HookSelection::of(&Plan::default(), kind, kernel);
         sides.raw_enter = fixed.raw_enter != 0;
         sides.raw_exit = fixed.raw_exit != 0;
-        let mut engine = Self::over(objects, kind, sides, Arc::clone(ledger))?;
-        engine.epoch = engine.data.epoch();
-        engine.hints = engine.data.hints();
+        let mut engine = Self::from_objects(objects, kind, sides, Arc::clone(checkpoint))?;
+        engine.epoch = engine.globals.epoch();
+        engine.fast_path = engine.globals.fast_path();
         let note = pins
-            .find(&plan_name(engine.epoch))
-            .and_then(Note::of_map)
+            .get(&plan_name(engine.epoch))
+            .and_then(PlanSnapshot::from_map)
             .map_err(pinned("the note about the plan in force"))?;
-        engine.halves = Written::found(engine.objects.first(), engine.epoch, note.names);
-        engine.unsent.begin(engine.epoch, 1 << abi::RULE_BITS);
+        engine.watch_keys = WatchKeys::from_maps(engine.objects.first(), engine.epoch, note.names);
+        engine.unsent.reset(engine.epoch, 1 << abi::RULE_BITS);
         for name in pins.names(LINK).map_err(pinned("links"))? {
             // A name that is none was not given by a daemon; it goes with the others at the end.
-            if let Some(spot) = Spot::of_name(&name) {
-                let held = Held::find(pins, spot).map_err(pinned(&name))?;
-                engine.links.insert(spot, held);
+            if let Some(attach_point) = AttachPoint::from_name(&name) {
+                let link = AttachedLink::find(pins, attach_point).map_err(pinned(&name))?;
+                engine.links.insert(attach_point, link);
             }
         }
         let linked = engine.links.values();
-        let linked = linked.filter_map(|held| stats::linked(&held.link));
-        let used = linked.chain(engine.objects.bodies()).collect();
-        engine.inherited = Inherited::all(pins, &used).map_err(pinned("programs"))?;
-        engine.skipped_stubs = ledger.skipped();
-        engine.reaper.unpin_from(pins.clone());
+        let linked = linked.filter_map(|link| stats::link_program_id(&link.link));
+        let used = linked.chain(engine.objects.tail_call_targets()).collect();
+        engine.inherited = InheritedProgram::collect(pins, &used).map_err(pinned("programs"))?;
+        engine.detached_misses = checkpoint.detached_misses();
+        engine.detacher.set_pins(pins.clone());
         engine.pins = Some(pins.clone());
         let counted = engine.counters.sum();
-        let mark = ledger.mark();
+        let mark = checkpoint.position();
         let [full, ..] = mark.told;
-        engine.before = Stats {
+        engine.before = EngineStats {
             matched: mark.taken + full,
             delivered: mark.taken,
             lost: mark.told,
-            cut: counted.cut,
+            truncated: counted.truncated,
         };
-        engine.now()?; // from here on this process is not audited
-        engine.listen()?;
+        engine.read_clock()?; // from here on this process is not audited
+        engine.start_heartbeat()?;
         Ok(engine)
     }
 
-    /// Pins everything, so that it outlives this process; `text` is for [`Survivors::plans`]. What had
+    /// Pins everything, so that it outlives this process; `text` is for [`InheritedState::plans`]. What had
     /// names there before loses them.
     ///
     /// # Errors
     /// [`EngineError::Pinned`]; nothing is pinned then.
-    pub fn pin(&mut self, pins: &Pins, text: &[u8]) -> Result<(), EngineError> {
+    pub fn pin(&mut self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
         let pinned = self.pin_all(pins, text);
         if pinned.is_ok() {
-            self.reaper.unpin_from(pins.clone());
+            self.detacher.set_pins(pins.clone());
             self.pins = Some(pins.clone());
         } else {
             // What has kept names from being given is what is to be told.
@@ -116,7 +116,7 @@ impl<'s> Engine<'s> {
         pinned
     }
 
-    fn pin_all(&self, pins: &Pins, text: &[u8]) -> Result<(), EngineError> {
+    fn pin_all(&self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
         let pinned = |what: &str| {
             let what = what.to_owned();
             move |source: io::Error| EngineError::Pinned { what, source }
@@ -124,18 +124,19 @@ impl<'s> Engine<'s> {
         pins.clear()
             .map_err(|error| pinned("anything")(io::Error::other(error)))?;
         for (name, map) in self.objects.maps() {
-            pins.keep(&format!("{MAP}{}", pinned_name(&name)), map)
+            pins.pin(&format!("{MAP}{}", pinned_name(&name)), map)
                 .map_err(pinned(&name))?;
         }
-        let [even, odd] = &self.halves;
+        let [even, odd] = &self.watch_keys;
         let half = if self.epoch.half() == 0 { even } else { odd };
-        pin_note(pins, self.epoch, half.names(), text)?;
+        pin_note(pins, self.epoch, half.name_keys(), text)?;
         self.pin_programs(pins)?;
-        for (&spot, held) in &self.links {
-            held.pin(pins, spot).map_err(pinned(&spot.to_string()))?;
+        for (&attach_point, link) in &self.links {
+            link.pin(pins, attach_point)
+                .map_err(pinned(&attach_point.to_string()))?;
         }
         // From here on there is something to go on with.
-        pins.keep(HEADER, &*self.ledger).map_err(pinned(HEADER))
+        pins.pin(HEADER, &*self.checkpoint).map_err(pinned(HEADER))
     }
 
     /// Has what is new with a plan outlive this process, where things are pinned.
@@ -149,7 +150,7 @@ impl<'s> Engine<'s> {
             return Ok(());
         };
         self.pin_programs(pins)?;
-        let names: Vec<u64> = maps::names(epoch, watches).collect();
+        let names: Vec<u64> = maps::name_keys(epoch, watches).collect();
         pin_note(pins, epoch, &names, text)?;
         if self.is_guarded() {
             self.guard_maps()?;
@@ -158,7 +159,7 @@ impl<'s> Engine<'s> {
     }
 
     /// Gives names to the programs that have none: the kernel counts on them what it skips.
-    fn pin_programs(&self, pins: &Pins) -> Result<(), EngineError> {
+    fn pin_programs(&self, pins: &PinDirectory) -> Result<(), EngineError> {
         for program in self.objects.programs() {
             inherited_programs::pin(pins, program)
                 .map_err(|(what, source)| EngineError::Pinned { what, source })?;
@@ -168,9 +169,9 @@ impl<'s> Engine<'s> {
 
     /// Whether its programs were loaded with such options.
     #[must_use]
-    pub fn has(&self, options: Options) -> bool {
-        let same = (self.ledger.fixed().context != 0) == options.context;
-        same && (!options.avc || self.has_areas_for_calls())
+    pub fn supports(&self, options: EngineOptions) -> bool {
+        let same = (self.checkpoint.fixed().context != 0) == options.context;
+        same && (!options.avc || self.has_avc_scratch())
     }
 
     /// Whether all that audits outlives this process.
@@ -181,12 +182,12 @@ impl<'s> Engine<'s> {
 
     /// Forgets what was noted of all plans but these: call it when nothing of others is in the ring, or on
     /// its way from there into the log.
-    pub fn forget(&self, keys: &Keys) {
+    pub fn remove_old_snapshots(&self, keys: &RuleKeys) {
         let Some(pins) = &self.pins else {
             return;
         };
         for name in pins.names(PLAN).unwrap_or_default() {
-            if name.parse().is_ok_and(|epoch| !keys.has(Epoch(epoch))) {
+            if name.parse().is_ok_and(|epoch| !keys.contains(Epoch(epoch))) {
                 // A note that stays is of a plan of which there is nothing.
                 let _forgotten = pins.remove(&format!("{PLAN}{name}"));
             }
@@ -204,17 +205,17 @@ fn plan_name(epoch: Epoch) -> String {
 }
 
 pub(super) fn pin_note(
-    pins: &Pins,
+    pins: &PinDirectory,
     epoch: Epoch,
     names: &[u64],
     text: &[u8],
 ) -> Result<(), EngineError> {
-    let note = Note {
+    let note = PlanSnapshot {
         names: names.to_vec(),
         text: text.to_vec(),
     };
     let name = plan_name(epoch);
     note.to_map()
-        .and_then(|map| pins.keep(&name, map))
+        .and_then(|map| pins.pin(&name, map))
         .map_err(|source| EngineError::Pinned { what: name, source })
 }

@@ -1,7 +1,7 @@
 //! What an engine does not take on.
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, Sides};
+use audit::plan::hook::{EngineKind, HookSelection};
 
 use crate::error::EngineError;
 
@@ -12,18 +12,18 @@ const MOST_FUNCTIONS: usize = 250;
 ///
 /// # Errors
 /// What is too much, or missing here.
-pub(super) fn check(plan: &Plan, sides: Sides) -> Result<(), EngineError> {
+pub(super) fn check(plan: &Plan, sides: HookSelection) -> Result<(), EngineError> {
     let on_functions = sides.engine() == EngineKind::Fentry;
-    if on_functions && plan.calls.len() > MOST_FUNCTIONS {
+    if on_functions && plan.syscalls.len() > MOST_FUNCTIONS {
         return Err(EngineError::TooMany {
-            calls: plan.calls.len(),
+            calls: plan.syscalls.len(),
             most: MOST_FUNCTIONS,
         });
     }
     if !on_functions && plan.denying() != 0 {
         return Err(EngineError::CannotDeny);
     }
-    let mut calls = plan.calls.iter();
+    let mut calls = plan.syscalls.iter();
     let missing = calls.find_map(|(&call, rules)| sides.missing_denial(plan, call, rules));
     missing.map_or(Ok(()), |inner| {
         let function = inner.function();

@@ -6,33 +6,33 @@ use std::os::fd::OwnedFd;
 
 use libbpf_rs::ProgramMut;
 
-use crate::handover::pins::Pins;
-use crate::stats::{self, Runs};
+use crate::handover::pins::PinDirectory;
+use crate::stats::{self, ProgramRuns};
 
 /// What names of programs begin with that are no copies; behind it comes their number, and their own name.
 const PROGRAM: &str = "prog-";
 
 /// A program of a daemon before this one: the kernel counts on it what it skips.
-pub(crate) struct Inherited {
+pub(crate) struct InheritedProgram {
     name: String,
     program: OwnedFd,
 }
 
-impl Inherited {
+impl InheritedProgram {
     /// What was pinned by [`pin`]. What nothing runs any more and what was never skipped loses its name, and
     /// with it ends, so that their number does not grow with each daemon. `used` are the numbers of those
     /// that links run and stubs jump to.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn all(pins: &Pins, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
+    pub(crate) fn collect(pins: &PinDirectory, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
         let mut inherited = Vec::new();
         for name in pins.names(PROGRAM)? {
             let name = format!("{PROGRAM}{name}");
-            let program = pins.find(&name)?;
-            let runs = stats::number(&program).is_none_or(|number| used.contains(&number));
+            let program = pins.get(&name)?;
+            let runs = stats::program_id(&program).is_none_or(|number| used.contains(&number));
             // A name that cannot be taken away is one more to count.
-            if runs || stats::skipped(&program) != 0 || pins.remove(&name).is_err() {
+            if runs || stats::recursion_misses(&program) != 0 || pins.remove(&name).is_err() {
                 inherited.push(Self { name, program });
             }
         }
@@ -40,12 +40,12 @@ impl Inherited {
     }
 
     /// How often the kernel skipped it.
-    pub(crate) fn skipped(&self) -> u64 {
-        stats::skipped(&self.program)
+    pub(crate) fn recursion_misses(&self) -> u64 {
+        stats::recursion_misses(&self.program)
     }
 
     /// What the kernel has counted of it.
-    pub(crate) fn runs(&self) -> Option<Runs> {
+    pub(crate) fn runs(&self) -> Option<ProgramRuns> {
         stats::runs(&own_name(&self.name), &self.program)
     }
 }
@@ -54,15 +54,18 @@ impl Inherited {
 ///
 /// # Errors
 /// The name, and what the kernel answers.
-pub(crate) fn pin(pins: &Pins, program: &ProgramMut<'_>) -> Result<(), (String, io::Error)> {
-    let Some(number) = stats::number(program) else {
+pub(crate) fn pin(
+    pins: &PinDirectory,
+    program: &ProgramMut<'_>,
+) -> Result<(), (String, io::Error)> {
+    let Some(number) = stats::program_id(program) else {
         return Ok(());
     };
     let name = format!("{PROGRAM}{number}-{}", program.name().display());
-    if pins.has(&name) {
+    if pins.contains(&name) {
         return Ok(());
     }
-    pins.keep(&name, program).map_err(|error| (name, error))
+    pins.pin(&name, program).map_err(|error| (name, error))
 }
 
 /// The name that a program has in its object.

@@ -6,21 +6,21 @@ use std::path::Path;
 
 use libbpf_rs::libbpf_sys;
 
-use crate::handover::pins::{LOCKED, Pins, c_path};
-use crate::handover::plan_snapshot::Note;
+use crate::handover::pins::{LOCKED, PinDirectory, c_path};
+use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::sys::descriptor::from_libbpf;
 
 /// Name of the program that a daemon runs that comes after this one.
 pub(crate) const CLAIM: &str = "claim";
 
-impl Pins {
+impl PinDirectory {
     /// Has what is guarded there know this process for the daemon, which it is from now on; where nothing is
     /// guarded, or this is another program than the one that has locked it, nothing happens.
     ///
     /// # Errors
     /// What the kernel answers.
     pub fn claim(&self) -> io::Result<()> {
-        let program = match self.find(CLAIM) {
+        let program = match self.get(CLAIM) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found?,
         };
@@ -47,12 +47,12 @@ impl Pins {
 /// # Errors
 /// When it cannot be read: of kind `PermissionDenied` where it is guarded, and this is another program than the
 /// one that has locked it.
-pub fn locked_in(directory: &Path) -> io::Result<Option<Vec<u8>>> {
+pub fn read_lock_note(directory: &Path) -> io::Result<Option<Vec<u8>>> {
     let path = c_path(&directory.join(LOCKED))?;
     // SAFETY: the path is a string that outlives the call.
     let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
     match from_libbpf(answer) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => Ok(Some(Note::of_map(found?)?.text)),
+        found => Ok(Some(PlanSnapshot::from_map(found?)?.text)),
     }
 }

@@ -18,10 +18,10 @@ use crate::sys::descriptor::from_libbpf;
 
 /// A directory of names that belongs to one daemon at a time.
 #[derive(Clone, Debug)]
-pub struct Pins(Arc<Place>);
+pub struct PinDirectory(Arc<LockedDirectory>);
 
 #[derive(Debug)]
-struct Place {
+struct LockedDirectory {
     path: PathBuf,
     /// Held for as long as the directory is used, and let go by the kernel however the process ends.
     lock: Flock<File>,
@@ -66,7 +66,7 @@ pub enum PinError {
     },
 }
 
-impl Pins {
+impl PinDirectory {
     /// Opens the directory, and makes it, for root alone, if there is none.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Pins {
             source,
         };
         let above = path.parent().unwrap_or(path);
-        if !is_bpf(above).map_err(refused)? {
+        if !is_bpf_filesystem(above).map_err(refused)? {
             return Err(PinError::NotBpf {
                 path: path.to_owned(),
             });
@@ -103,7 +103,7 @@ impl Pins {
         let lock = lock.map_err(|_taken| PinError::Busy {
             path: path.to_owned(),
         })?;
-        Ok(Self(Arc::new(Place {
+        Ok(Self(Arc::new(LockedDirectory {
             path: path.to_owned(),
             lock,
         })))
@@ -124,7 +124,7 @@ impl Pins {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn keep(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
+    pub(crate) fn pin(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
         self.remove(name)?;
         let path = self.c_path(name)?;
         // SAFETY: the path is a string that outlives the call.
@@ -140,9 +140,9 @@ impl Pins {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn exchange(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
+    pub(crate) fn replace(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
         let new = format!("{name}-new");
-        self.keep(&new, fd)?;
+        self.pin(&new, fd)?;
         let exchanged = fs::rename(self.path().join(&new), self.path().join(name));
         if exchanged.is_err() {
             // That it stays keeps nobody from anything.
@@ -155,7 +155,7 @@ impl Pins {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn find(&self, name: &str) -> io::Result<OwnedFd> {
+    pub(crate) fn get(&self, name: &str) -> io::Result<OwnedFd> {
         let path = self.c_path(name)?;
         // SAFETY: the path is a string that outlives the call.
         let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
@@ -163,7 +163,7 @@ impl Pins {
     }
 
     /// Whether something has a name.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.path().join(name).symlink_metadata().is_ok()
     }
 
@@ -196,7 +196,7 @@ impl Pins {
     /// Whether what is pinned is locked until the machine starts again.
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        self.has(LOCKED)
+        self.contains(LOCKED)
     }
 
     /// Takes all names away, and with them what nobody else holds. [`HEADER`] is the first: without it the
@@ -235,9 +235,9 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-/// Name of the ledger, which is given when all others are, and taken away before them.
+/// Name of the checkpoint, which is given when all others are, and taken away before them.
 pub(crate) const HEADER: &str = "header";
-/// What names of links, and of the programs that are copies, begin with; behind it comes the spot.
+/// What names of links, and of the programs that are copies, begin with; behind it comes the attach point.
 pub(crate) const LINK: &str = "link-";
 pub(crate) const COPY: &str = "copy-";
 /// What names of maps begin with.
@@ -247,7 +247,7 @@ pub(crate) const PLAN: &str = "plan-";
 /// Name of the note about what is locked.
 pub(crate) const LOCKED: &str = "locked";
 
-fn is_bpf(path: &Path) -> io::Result<bool> {
+fn is_bpf_filesystem(path: &Path) -> io::Result<bool> {
     Ok(fstatfs(File::open(path)?)?.filesystem_type() == BPF_FS_MAGIC)
 }
 
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn nothing_is_pinned_on_another_file_system() {
         let directory = tempfile::tempdir().unwrap();
-        let error = Pins::open(&directory.path().join("pins")).unwrap_err();
+        let error = PinDirectory::open(&directory.path().join("pins")).unwrap_err();
         assert!(matches!(error, PinError::NotBpf { .. }), "{error}");
         assert!(!directory.path().join("pins").exists());
     }

@@ -6,18 +6,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::MapInfo;
 
 use crate::ring::checkpoint::array;
-use crate::sys::mapped_memory::{Access, Memory, page};
+use crate::sys::mapped_memory::{Access, MappedMemory, page};
 
 /// A note about a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct PlanSnapshot {
     /// Keys of watched names, as they stand in the map: they do not tell their half.
     pub(crate) names: Vec<u64>,
     /// Whatever the caller needs to know of the plan's rules.
     pub(crate) text: Vec<u8>,
 }
 
-impl Note {
+impl PlanSnapshot {
     /// Writes it into a map of its own.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Note {
         let page = page()?;
         let pages = bytes.len().div_ceil(page);
         let map = array("tlg_plan", page, pages)?;
-        let memory = Memory::map(&map, 0, pages * page, Access::ReadWrite)?;
+        let memory = MappedMemory::map(&map, 0, pages * page, Access::ReadWrite)?;
         for (offset, byte) in bytes.iter().enumerate() {
             if let Some(at) = memory.at::<u8>(offset) {
                 // SAFETY: the address lies in the mapping, which nobody else knows yet.
@@ -44,8 +44,8 @@ impl Note {
     ///
     /// # Errors
     /// When it is none.
-    pub(crate) fn of_map(map: impl AsFd) -> io::Result<Self> {
-        let bytes = contents(map)?;
+    pub(crate) fn from_map(map: impl AsFd) -> io::Result<Self> {
+        let bytes = read_array(map)?;
         let mut rest = bytes.as_slice();
         let mut word = || -> Option<u64> {
             let (word, after) = rest.split_first_chunk()?;
@@ -69,11 +69,11 @@ fn length(length: usize) -> io::Result<u64> {
 }
 
 /// All bytes of an array that can be mapped.
-fn contents(map: impl AsFd) -> io::Result<Vec<u8>> {
+fn read_array(map: impl AsFd) -> io::Result<Vec<u8>> {
     let info = MapInfo::new(map.as_fd()).map_err(io::Error::other)?.info;
     let entries = usize::try_from(info.max_entries).map_err(io::Error::other)?;
     let size = usize::try_from(info.value_size).map_err(io::Error::other)?;
-    let memory = Memory::map(map, 0, entries * size, Access::Read)?;
+    let memory = MappedMemory::map(map, 0, entries * size, Access::Read)?;
     let byte = |offset| {
         let at = memory.at::<u8>(offset)?;
         // SAFETY: the address lies in the mapping, and whoever has written there has ended.

@@ -1,52 +1,52 @@
-//! From hooks to spots: one program at one place in the kernel. What two sets of rules both need is the same
-//! spot, and stays attached when one takes the place of the other.
+//! From hooks to attach points: one program at one target in the kernel. What two sets of rules both need is the same
+//! attach point, and stays attached when one takes the target of the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
-use audit::plan::Call;
+use audit::plan::SyscallId;
 use audit::plan::function::{candidates, shared_with};
 use audit::plan::hook::{Hook, tracepoint_name};
 use audit::table;
 use nix::errno::Errno;
 
 use crate::error::EngineError;
-use crate::hooks::kernel_functions::{Function, Functions, Kind, Side};
-use crate::hooks::kernel_probe::Probe;
+use crate::hooks::kernel_functions::{Function, FunctionKind, FunctionSide, Functions};
+use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
 use crate::sys::tracefs::Tracefs;
 
 /// What was attached, for people and for `--json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attached {
+pub struct AttachedHooks {
     /// The hooks.
     pub hooks: Vec<Hook>,
     /// Calls that the rules name and this kernel does not have: nothing to miss.
     pub absent: Vec<&'static str>,
 }
 
-/// A program and its place.
+/// A program and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
+pub(crate) struct AttachPoint {
     pub(crate) program: Program,
-    pub(crate) place: Place,
+    pub(crate) target: AttachTarget,
 }
 
 /// Where a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum AttachTarget {
     /// Where it says itself.
-    Own,
+    Declared,
     /// As a copy on this function.
-    Function(Function, Side),
+    Function(Function, FunctionSide),
     /// On the raw tracepoint of this name.
-    Raw(&'static str),
+    RawTracepoint(&'static str),
     /// On the tracepoint of this number.
-    Event(u64),
+    Tracepoint(u64),
 }
 
 /// Raw tracepoints that programs are on.
-const RAW: [&str; 6] = [
+const RAW_TRACEPOINTS: [&str; 6] = [
     "sys_exit",
     "sys_enter",
     "sched_prepare_exec",
@@ -56,88 +56,96 @@ const RAW: [&str; 6] = [
 ];
 
 /// As names of pins have it, in which there are no dots.
-impl Display for Spot {
+impl Display for AttachPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-", self.program.name())?;
-        match self.place {
-            Place::Own => write!(f, "own"),
-            Place::Raw(name) => write!(f, "raw-{name}"),
-            Place::Event(id) => write!(f, "event-{id}"),
-            Place::Function(Function { id, kind }, side) => {
+        match self.target {
+            AttachTarget::Declared => write!(f, "own"),
+            AttachTarget::RawTracepoint(name) => write!(f, "raw-{name}"),
+            AttachTarget::Tracepoint(id) => write!(f, "event-{id}"),
+            AttachTarget::Function(Function { id, kind }, side) => {
                 write!(f, "{}-{}-{id}", kind.name(), side.name())
             }
         }
     }
 }
 
-impl Spot {
-    /// The spot of such a name.
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
+impl AttachPoint {
+    /// The attach point of such a name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut words = name.split('-');
-        let program = Program::of_name(words.next()?)?;
-        let place = match words.next()? {
-            "own" => Place::Own,
+        let program = Program::from_name(words.next()?)?;
+        let target = match words.next()? {
+            "own" => AttachTarget::Declared,
             "raw" => {
                 let name = words.next()?;
-                Place::Raw(RAW.iter().copied().find(|raw| *raw == name)?)
+                AttachTarget::RawTracepoint(
+                    RAW_TRACEPOINTS.iter().copied().find(|raw| *raw == name)?,
+                )
             }
-            "event" => Place::Event(words.next()?.parse().ok()?),
+            "event" => AttachTarget::Tracepoint(words.next()?.parse().ok()?),
             kind => {
-                let kind = Kind::of_name(kind)?;
-                let side = Side::of_name(words.next()?)?;
+                let kind = FunctionKind::from_name(kind)?;
+                let side = FunctionSide::from_name(words.next()?)?;
                 let id = words.next()?.parse().ok()?;
-                Place::Function(Function { id, kind }, side)
+                AttachTarget::Function(Function { id, kind }, side)
             }
         };
-        words.next().is_none().then_some(Self { program, place })
+        words.next().is_none().then_some(Self { program, target })
     }
 }
 
 /// What is to be attached.
 #[derive(Debug, Default)]
-pub(crate) struct Spots {
+pub(crate) struct AttachPoints {
     /// Each with the first of its hooks, for messages: calls of the two ABIs share some functions.
-    pub(crate) hooks: BTreeMap<Spot, Hook>,
-    pub(crate) attached: Attached,
+    pub(crate) hooks: BTreeMap<AttachPoint, Hook>,
+    pub(crate) attached: AttachedHooks,
 }
 
-impl Spots {
-    /// Finds the spots of hooks.
+impl AttachPoints {
+    /// Finds the attach points of hooks.
     ///
     /// # Errors
     /// When tracefs cannot be read, or the kernel has no functions for calls.
-    pub(crate) fn find(hooks: &BTreeSet<Hook>, finder: &Finder<'_>) -> Result<Self, EngineError> {
-        let mut spots = Self::default();
+    pub(crate) fn find(
+        hooks: &BTreeSet<Hook>,
+        finder: &AttachPointFinder<'_>,
+    ) -> Result<Self, EngineError> {
+        let mut attach_points = Self::default();
         for &hook in hooks {
-            for spot in finder.of(hook)? {
-                spots.hooks.entry(spot).or_insert(hook);
-                if spots.attached.hooks.last() != Some(&hook) {
-                    spots.attached.hooks.push(hook);
+            for attach_point in finder.find(hook)? {
+                attach_points.hooks.entry(attach_point).or_insert(hook);
+                if attach_points.attached.hooks.last() != Some(&hook) {
+                    attach_points.attached.hooks.push(hook);
                 }
             }
-            if spots.attached.hooks.last() != Some(&hook)
-                && let Some(name) = absent(hook)
-                && !spots.attached.absent.contains(&name)
+            if attach_points.attached.hooks.last() != Some(&hook)
+                && let Some(name) = missing_syscall(hook)
+                && !attach_points.attached.absent.contains(&name)
             {
-                spots.attached.absent.push(name);
+                attach_points.attached.absent.push(name);
             }
         }
-        Ok(spots)
+        Ok(attach_points)
     }
 
     /// The programs that must be loaded for them, but for those that are in their places.
-    pub(crate) fn programs(&self, is_attached: impl Fn(&Spot) -> bool) -> BTreeSet<Program> {
-        let new = self.hooks.keys().filter(|spot| !is_attached(spot));
-        let stubs = new.map(|spot| spot.program);
+    pub(crate) fn programs(&self, is_attached: impl Fn(&AttachPoint) -> bool) -> BTreeSet<Program> {
+        let new = self
+            .hooks
+            .keys()
+            .filter(|attach_point| !is_attached(attach_point));
+        let stubs = new.map(|attach_point| attach_point.program);
         stubs
-            .flat_map(|stub| [Some(stub), stub.body()])
+            .flat_map(|stub| [Some(stub), stub.tail_call_target()])
             .flatten()
             .collect()
     }
 }
 
-/// The call that a kernel does not have which has no place for its hook.
-fn absent(hook: Hook) -> Option<&'static str> {
+/// The call that a kernel does not have which has no target for its hook.
+fn missing_syscall(hook: Hook) -> Option<&'static str> {
     match hook {
         Hook::Enter(call) | Hook::Last(call) | Hook::Exit(call) => {
             Some(tracepoint_name(call).unwrap_or_default())
@@ -150,30 +158,30 @@ fn absent(hook: Hook) -> Option<&'static str> {
 }
 
 /// Finds the places that this kernel has.
-pub(crate) struct Finder<'k> {
+pub(crate) struct AttachPointFinder<'k> {
     functions: Option<&'k Functions>,
     tracefs: Result<&'k Tracefs, Errno>,
 }
 
-impl<'k> Finder<'k> {
-    pub(crate) fn new(probe: &'k Probe) -> Self {
+impl<'k> AttachPointFinder<'k> {
+    pub(crate) fn new(probe: &'k KernelProbe) -> Self {
         Self {
             functions: probe.functions.as_ref(),
             tracefs: probe.tracefs.as_ref().map_err(|&errno| errno),
         }
     }
 
-    /// The spots of a hook; none when this kernel has not what it is on.
-    fn of(&self, hook: Hook) -> Result<Vec<Spot>, EngineError> {
+    /// The attach points of a hook; none when this kernel has not what it is on.
+    fn find(&self, hook: Hook) -> Result<Vec<AttachPoint>, EngineError> {
         let raw = |program, name| {
-            Ok(vec![Spot {
+            Ok(vec![AttachPoint {
                 program,
-                place: Place::Raw(name),
+                target: AttachTarget::RawTracepoint(name),
             }])
         };
         let own = |program| {
-            let place = Place::Own;
-            vec![Spot { program, place }]
+            let target = AttachTarget::Declared;
+            vec![AttachPoint { program, target }]
         };
         match hook {
             Hook::RawExit => raw(Program::SysExitRaw, "sys_exit"),
@@ -181,32 +189,45 @@ impl<'k> Finder<'k> {
             Hook::ExecPrepare => raw(Program::ExecPrepare, "sched_prepare_exec"),
             Hook::ExecCommit => raw(Program::ExecCommit, "sched_process_exec"),
             Hook::TaskExit => raw(Program::TaskExit, "sched_process_exit"),
-            Hook::Exit(call) => self.event(Program::SysExitTp, "exit", call),
-            Hook::Enter(call) => self.event(Program::SysEnterTp, "enter", call),
-            Hook::Last(call) => self.event(Program::SysEnterNoret, "enter", call),
-            Hook::FunctionExit(call) => self.call(call, Side::Exit, |kind| {
+            Hook::Exit(call) => self.syscall_tracepoint(Program::SysExitTp, "exit", call),
+            Hook::Enter(call) => self.syscall_tracepoint(Program::SysEnterTp, "enter", call),
+            Hook::Last(call) => self.syscall_tracepoint(Program::SysEnterNoret, "enter", call),
+            Hook::FunctionExit(call) => self.syscall(call, FunctionSide::Exit, |kind| {
                 match (kind, tracepoint_name(call)) {
-                    (Kind::Bare, _) => Program::StubSysExit0,
+                    (FunctionKind::NoArgument, _) => Program::StubSysExit0,
                     (_, Some("openat")) => Program::StubOpenat,
                     (_, Some("open")) => Program::StubOpen,
                     _ => Program::StubSysExit,
                 }
             }),
-            Hook::FunctionEnter(call) => self.call(call, Side::Enter, |_kind| Program::SysEnterFn),
-            Hook::FunctionLast(call) => self.call(call, Side::Enter, |kind| match kind {
-                Kind::Bare => Program::StubNoreturn0,
-                _ => Program::StubNoreturn,
-            }),
-            Hook::UringEnter(name) => self.operation(Program::UringEnter, Side::Enter, name),
-            Hook::UringExit(name) => self.operation(Program::StubUringExit, Side::Exit, name),
+            Hook::FunctionEnter(call) => {
+                self.syscall(call, FunctionSide::Enter, |_kind| Program::SysEnterFn)
+            }
+            Hook::FunctionLast(call) => {
+                self.syscall(call, FunctionSide::Enter, |kind| match kind {
+                    FunctionKind::NoArgument => Program::StubNoreturn0,
+                    _ => Program::StubNoreturn,
+                })
+            }
+            Hook::UringEnter(name) => {
+                self.uring_operation(Program::UringEnter, FunctionSide::Enter, name)
+            }
+            Hook::UringExit(name) => {
+                self.uring_operation(Program::StubUringExit, FunctionSide::Exit, name)
+            }
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
-            Hook::Inner(inner) => Ok(own(Program::of_inner(inner))),
+            Hook::InternalHook(inner) => Ok(own(Program::from_internal_hook(inner))),
             Hook::Fork => Ok(own(Program::TaskFork)),
         }
     }
 
     /// A tracepoint of the `syscalls` system.
-    fn event(&self, program: Program, side: &str, call: Call) -> Result<Vec<Spot>, EngineError> {
+    fn syscall_tracepoint(
+        &self,
+        program: Program,
+        side: &str,
+        call: SyscallId,
+    ) -> Result<Vec<AttachPoint>, EngineError> {
         let tracefs = self
             .tracefs
             .map_err(|errno| EngineError::Tracefs(errno.into()))?;
@@ -214,20 +235,20 @@ impl<'k> Finder<'k> {
         let event = tracefs
             .syscall_event(&format!("sys_{side}_{name}"))
             .map_err(EngineError::Tracefs)?;
-        let place = event.map(Place::Event);
-        Ok(place
-            .map(|place| Spot { program, place })
+        let target = event.map(AttachTarget::Tracepoint);
+        Ok(target
+            .map(|target| AttachPoint { program, target })
             .into_iter()
             .collect())
     }
 
     /// The functions that do the work of a call.
-    fn call(
+    fn syscall(
         &self,
-        call: Call,
-        side: Side,
-        stub: impl Fn(Kind) -> Program,
-    ) -> Result<Vec<Spot>, EngineError> {
+        call: SyscallId,
+        side: FunctionSide,
+        stub: impl Fn(FunctionKind) -> Program,
+    ) -> Result<Vec<AttachPoint>, EngineError> {
         let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
         let names = candidates(call);
         let mut found: Vec<Function> = names
@@ -241,29 +262,29 @@ impl<'k> Finder<'k> {
         if tracepoint_name(call).is_some() {
             found.truncate(1);
         }
-        let spot = |function: Function| Spot {
+        let attach_point = |function: Function| AttachPoint {
             program: stub(function.kind),
-            place: Place::Function(function, side),
+            target: AttachTarget::Function(function, side),
         };
-        Ok(found.into_iter().map(spot).collect())
+        Ok(found.into_iter().map(attach_point).collect())
     }
 
     /// The function of an operation of `io_uring`.
-    fn operation(
+    fn uring_operation(
         &self,
         program: Program,
-        side: Side,
+        side: FunctionSide,
         name: &str,
-    ) -> Result<Vec<Spot>, EngineError> {
+    ) -> Result<Vec<AttachPoint>, EngineError> {
         let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
         let found = kernel
             .find(name)
-            .filter(|function| function.kind == Kind::Uring);
-        let spot = |function| Spot {
+            .filter(|function| function.kind == FunctionKind::Uring);
+        let attach_point = |function| AttachPoint {
             program,
-            place: Place::Function(function, side),
+            target: AttachTarget::Function(function, side),
         };
-        Ok(found.map(spot).into_iter().collect())
+        Ok(found.map(attach_point).into_iter().collect())
     }
 }
 
@@ -273,24 +294,24 @@ mod tests {
 
     #[test]
     fn a_name_gives_the_spot_back() {
-        let function = |kind, side| Place::Function(Function { id: 4711, kind }, side);
-        for place in [
-            Place::Own,
-            Place::Event(823),
-            function(Kind::Call, Side::Enter),
-            function(Kind::Bare, Side::Exit),
-            function(Kind::Uring, Side::Exit),
+        let function = |kind, side| AttachTarget::Function(Function { id: 4711, kind }, side);
+        for target in [
+            AttachTarget::Declared,
+            AttachTarget::Tracepoint(823),
+            function(FunctionKind::Syscall, FunctionSide::Enter),
+            function(FunctionKind::NoArgument, FunctionSide::Exit),
+            function(FunctionKind::Uring, FunctionSide::Exit),
         ]
         .into_iter()
-        .chain(RAW.map(Place::Raw))
+        .chain(RAW_TRACEPOINTS.map(AttachTarget::RawTracepoint))
         {
-            let spot = Spot {
+            let attach_point = AttachPoint {
                 program: Program::StubSysExit,
-                place,
+                target,
             };
-            let name = spot.to_string();
+            let name = attach_point.to_string();
             assert!(!name.contains('.'), "{name}: the kernel takes no dots");
-            assert_eq!(Spot::of_name(&name), Some(spot), "{name}");
+            assert_eq!(AttachPoint::from_name(&name), Some(attach_point), "{name}");
         }
         for wrong in [
             "",
@@ -299,7 +320,7 @@ mod tests {
             "stub_sys_exit-raw-other",
             "heartbeat-own-1",
         ] {
-            assert_eq!(Spot::of_name(wrong), None, "{wrong}");
+            assert_eq!(AttachPoint::from_name(wrong), None, "{wrong}");
         }
     }
 }

@@ -13,33 +13,33 @@ pub(crate) struct Function {
     /// In the kernel's type information, which stays as it is until the machine starts again.
     pub(crate) id: u32,
     /// Its type, and with it the stub that fits.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FunctionKind,
 }
 
 /// The types of functions that stubs are for; see `bpf/hooks/stub.bpf.h` and `bpf/hooks/uring.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum FunctionKind {
     /// As `__x64_sys_close`.
-    Call,
+    Syscall,
     /// As `__do_sys_getpid`.
-    Bare,
+    NoArgument,
     /// As `io_openat2`: a function of an operation of `io_uring`.
     Uring,
 }
 
-impl Kind {
-    const ALL: [Self; 3] = [Self::Call, Self::Bare, Self::Uring];
+impl FunctionKind {
+    const ALL: [Self; 3] = [Self::Syscall, Self::NoArgument, Self::Uring];
 
     /// As names of pins have it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Call => "call",
-            Self::Bare => "bare",
+            Self::Syscall => "call",
+            Self::NoArgument => "bare",
             Self::Uring => "uring",
         }
     }
 
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
@@ -56,7 +56,7 @@ pub(crate) struct Functions {
 impl Functions {
     /// Reads the kernel's types, and shows each function's name on the way; nothing when it has not the
     /// functions that the stubs are made for.
-    pub(crate) fn read(kernel: &Btf<'_>, mut seen: impl FnMut(&OsStr)) -> Option<Self> {
+    pub(crate) fn read(kernel: &Btf<'_>, mut visit: impl FnMut(&OsStr)) -> Option<Self> {
         let example = |name| kernel.type_by_name(name).and_then(proto);
         let call = example("__x64_sys_close");
         let bare = example("__do_sys_getpid");
@@ -66,16 +66,16 @@ impl Functions {
             let Some(name) = function.name() else {
                 continue;
             };
-            seen(name);
+            visit(name);
             let id = u32::from(function.type_id());
             let proto = proto(function);
             let is = |example: Option<TypeId>| example.is_some() && proto == example;
             let kind = if is(call) {
-                Some(Kind::Call)
+                Some(FunctionKind::Syscall)
             } else if is(bare) {
-                Some(Kind::Bare)
+                Some(FunctionKind::NoArgument)
             } else if is(uring) {
-                Some(Kind::Uring)
+                Some(FunctionKind::Uring)
             } else {
                 None
             };
@@ -107,14 +107,14 @@ fn proto(function: Func<'_>) -> Option<TypeId> {
 
 /// Which end of a function a program runs at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub(crate) enum FunctionSide {
     /// Before its first instruction.
     Enter,
     /// After it has returned.
     Exit,
 }
 
-impl Side {
+impl FunctionSide {
     /// As names of pins have it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ impl Side {
         }
     }
 
-    pub(crate) fn of_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let both = [Self::Enter, Self::Exit];
         both.into_iter().find(|side| side.name() == name)
     }

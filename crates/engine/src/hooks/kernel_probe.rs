@@ -6,8 +6,8 @@ use std::fs;
 use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 
-use audit::plan::hook::Kernel;
-use audit::plan::inner::Inner;
+use audit::plan::hook::KernelFeatures;
+use audit::plan::inner::InternalHook;
 use nix::errno::Errno;
 
 use crate::hooks::kernel_functions::Functions;
@@ -17,9 +17,9 @@ use crate::sys::tracefs::Tracefs;
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
 /// well, when the process may no longer be allowed to mount anything.
 #[derive(Debug)]
-pub struct Probe {
+pub struct KernelProbe {
     /// What it shows beside the calls themselves.
-    pub kernel: Kernel,
+    pub kernel: KernelFeatures,
     /// Nothing when it has not those that the stubs are made for.
     pub(crate) functions: Option<Functions>,
     /// What has a place here of what keeps others from what audits.
@@ -28,37 +28,43 @@ pub struct Probe {
     pub(crate) tracefs: Result<Tracefs, Errno>,
 }
 
-impl Probe {
+impl KernelProbe {
     /// Looks at the kernel's BTF.
     ///
     /// # Errors
     /// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
-    pub fn look() -> libbpf_rs::Result<Self> {
+    pub fn read() -> libbpf_rs::Result<Self> {
         let btf = Btf::from_vmlinux()?;
-        let of_guards = Program::GUARDS.iter().filter_map(|guard| guard.needs());
-        let inner = Inner::ALL.iter().map(|inner| inner.function());
+        let of_guards = Program::GUARDS
+            .iter()
+            .filter_map(|guard| guard.required_function());
+        let inner = InternalHook::ALL.iter().map(|inner| inner.function());
         let wanted: HashSet<&str> = inner.chain(of_guards).collect();
         let mut found: HashSet<&str> = HashSet::new();
         let functions = Functions::read(&btf, |name| {
             found.extend(name.to_str().and_then(|name| wanted.get(name)));
         });
-        let has = |inner: &Inner| found.contains(inner.function());
-        let kernel = Kernel {
+        let has = |inner: &InternalHook| found.contains(inner.function());
+        let kernel = KernelFeatures {
             exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
             early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
-            inner: Inner::ALL.iter().copied().filter(has).collect(),
+            inner: InternalHook::ALL.iter().copied().filter(has).collect(),
             uring: true,
         };
-        let has_place = |guard: &Program| {
+        let is_available = |guard: &Program| {
             guard
-                .needs()
+                .required_function()
                 .is_none_or(|function| found.contains(function))
         };
         Ok(Self {
             kernel,
             functions,
-            guards: Program::GUARDS.iter().copied().filter(has_place).collect(),
+            guards: Program::GUARDS
+                .iter()
+                .copied()
+                .filter(is_available)
+                .collect(),
             tracefs: Tracefs::mount(),
         })
     }
@@ -66,13 +72,13 @@ impl Probe {
 
 /// Whether AppArmor gives labels to tasks.
 #[must_use]
-pub(crate) fn apparmor() -> bool {
+pub(crate) fn apparmor_enabled() -> bool {
     fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
 }
 
 /// Whether the kernel counts the runs of programs.
 #[must_use]
-pub(crate) fn counts_runs() -> bool {
+pub(crate) fn bpf_stats_enabled() -> bool {
     fs::read("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.starts_with(b"1"))
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use audit::plan::inner::Inner;
+use audit::plan::inner::InternalHook;
 use libbpf_rs::{OpenProgramMut, ProgramMut};
 
 use crate::skeleton::{OpenSyscallProgs, SyscallProgs};
 
 macro_rules! programs {
     ($($name:ident => $program:ident,)+) => {
-        /// A program of `bpf/syscall.bpf.c`. Hooks inside the kernel are called as in [`Inner`].
+        /// A program of `bpf/syscall.bpf.c`. Hooks inside the kernel are called as in [`InternalHook`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum Program {
             $($name,)+
@@ -26,7 +26,7 @@ macro_rules! programs {
             }
 
             /// The program of a name.
-            pub(crate) fn of_name(name: &str) -> Option<Self> {
+            pub(crate) fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|program| program.name() == name)
             }
 
@@ -172,81 +172,81 @@ programs! {
 
 impl Program {
     /// What shows a hook inside the kernel.
-    pub(crate) const fn of_inner(inner: Inner) -> Self {
+    pub(crate) const fn from_internal_hook(inner: InternalHook) -> Self {
         match inner {
-            Inner::OpenFilp => Self::OpenFilp,
-            Inner::OpenExecat => Self::OpenExecat,
-            Inner::OpenMayOpen => Self::OpenMayOpen,
-            Inner::NamesUnlink => Self::NamesUnlink,
-            Inner::NamesRmdir => Self::NamesRmdir,
-            Inner::NamesMkdir => Self::NamesMkdir,
-            Inner::NamesMknod => Self::NamesMknod,
-            Inner::NamesSymlink => Self::NamesSymlink,
-            Inner::NamesLink => Self::NamesLink,
-            Inner::NamesRename => Self::NamesRename,
-            Inner::NamesParent => Self::NamesParent,
-            Inner::NamesDelete => Self::NamesDelete,
-            Inner::CreatedFile => Self::CreatedFile,
-            Inner::CreatedDir => Self::CreatedDir,
-            Inner::CreatedNode => Self::CreatedNode,
-            Inner::CreatedSymlink => Self::CreatedSymlink,
-            Inner::CreatedLink => Self::CreatedLink,
-            Inner::CreatedRename => Self::CreatedRename,
-            Inner::SockaddrKernel => Self::SockaddrKernel,
-            Inner::SockaddrUser => Self::SockaddrUser,
-            Inner::AttrChmod => Self::AttrChmod,
-            Inner::AttrChown => Self::AttrChown,
-            Inner::AttrTruncate => Self::AttrTruncate,
-            Inner::AttrUtimes => Self::AttrUtimes,
-            Inner::AttrSetxattr => Self::AttrSetxattr,
-            Inner::AttrRmxattr => Self::AttrRmxattr,
-            Inner::AttrGetxattr => Self::AttrGetxattr,
-            Inner::AttrListxattr => Self::AttrListxattr,
-            Inner::AttrChdir => Self::AttrChdir,
-            Inner::AttrChroot => Self::AttrChroot,
-            Inner::AttrMount => Self::AttrMount,
-            Inner::AttrUmount => Self::AttrUmount,
-            Inner::AuxSignal => Self::AuxSignal,
-            Inner::AuxPtrace => Self::AuxPtrace,
-            Inner::AuxFileCaps => Self::AuxFileCaps,
-            Inner::AuxExecCaps => Self::AuxExecCaps,
-            Inner::IpcPerms => Self::IpcPerms,
-            Inner::IpcCtl => Self::IpcCtl,
-            Inner::IpcMsgctl => Self::IpcMsgctl,
-            Inner::IpcSemctl => Self::IpcSemctl,
-            Inner::IpcShmctl => Self::IpcShmctl,
-            Inner::MqOpen => Self::MqOpen,
-            Inner::MqSend => Self::MqSend,
-            Inner::MqReceive => Self::MqReceive,
-            Inner::MqNotify => Self::MqNotify,
-            Inner::MqSetattr => Self::MqSetattr,
-            Inner::ModuleName => Self::ModuleName,
-            Inner::ClockAdjtimex => Self::ClockAdjtimex,
-            Inner::ClockInject => Self::ClockInject,
-            Inner::ClockSetEnter => Self::ClockSetEnter,
-            Inner::ClockSetExit => Self::ClockSetExit,
-            Inner::DenyOpen => Self::DenyOpen,
-            Inner::DenyPathMknod => Self::DenyPathMknod,
-            Inner::DenyExec => Self::DenyExec,
-            Inner::DenyUnlink => Self::DenyUnlink,
-            Inner::DenyRmdir => Self::DenyRmdir,
-            Inner::DenyMkdir => Self::DenyMkdir,
-            Inner::DenyMknod => Self::DenyMknod,
-            Inner::DenyCreate => Self::DenyCreate,
-            Inner::DenySymlink => Self::DenySymlink,
-            Inner::DenyLink => Self::DenyLink,
-            Inner::DenyRename => Self::DenyRename,
-            Inner::DenySetattr => Self::DenySetattr,
-            Inner::DenySetxattr => Self::DenySetxattr,
-            Inner::DenyRmxattr => Self::DenyRmxattr,
-            Inner::DenyBind => Self::DenyBind,
-            Inner::DenyConnect => Self::DenyConnect,
-            Inner::DenyMount => Self::DenyMount,
-            Inner::DenyUmount => Self::DenyUmount,
-            Inner::DenyKill => Self::DenyKill,
-            Inner::DenyPtrace => Self::DenyPtrace,
-            Inner::DenyModule => Self::DenyModule,
-            Inner::DenyLoadData => Self::DenyLoadData,
+            InternalHook::OpenFilp => Self::OpenFilp,
+            InternalHook::OpenExecat => Self::OpenExecat,
+            InternalHook::OpenMayOpen => Self::OpenMayOpen,
+            InternalHook::NamesUnlink => Self::NamesUnlink,
+            InternalHook::NamesRmdir => Self::NamesRmdir,
+            InternalHook::NamesMkdir => Self::NamesMkdir,
+            InternalHook::NamesMknod => Self::NamesMknod,
+            InternalHook::NamesSymlink => Self::NamesSymlink,
+            InternalHook::NamesLink => Self::NamesLink,
+            InternalHook::NamesRename => Self::NamesRename,
+            InternalHook::NamesParent => Self::NamesParent,
+            InternalHook::NamesDelete => Self::NamesDelete,
+            InternalHook::CreatedFile => Self::CreatedFile,
+            InternalHook::CreatedDir => Self::CreatedDir,
+            InternalHook::CreatedNode => Self::CreatedNode,
+            InternalHook::CreatedSymlink => Self::CreatedSymlink,
+            InternalHook::CreatedLink => Self::CreatedLink,
+            InternalHook::CreatedRename => Self::CreatedRename,
+            InternalHook::SockaddrKernel => Self::SockaddrKernel,
+            InternalHook::SockaddrUser => Self::SockaddrUser,
+            InternalHook::AttrChmod => Self::AttrChmod,
+            InternalHook::AttrChown => Self::AttrChown,
+            InternalHook::AttrTruncate => Self::AttrTruncate,
+            InternalHook::AttrUtimes => Self::AttrUtimes,
+            InternalHook::AttrSetxattr => Self::AttrSetxattr,
+            InternalHook::AttrRmxattr => Self::AttrRmxattr,
+            InternalHook::AttrGetxattr => Self::AttrGetxattr,
+            InternalHook::AttrListxattr => Self::AttrListxattr,
+            InternalHook::AttrChdir => Self::AttrChdir,
+            InternalHook::AttrChroot => Self::AttrChroot,
+            InternalHook::AttrMount => Self::AttrMount,
+            InternalHook::AttrUmount => Self::AttrUmount,
+            InternalHook::AuxSignal => Self::AuxSignal,
+            InternalHook::AuxPtrace => Self::AuxPtrace,
+            InternalHook::AuxFileCaps => Self::AuxFileCaps,
+            InternalHook::AuxExecCaps => Self::AuxExecCaps,
+            InternalHook::IpcPerms => Self::IpcPerms,
+            InternalHook::IpcCtl => Self::IpcCtl,
+            InternalHook::IpcMsgctl => Self::IpcMsgctl,
+            InternalHook::IpcSemctl => Self::IpcSemctl,
+            InternalHook::IpcShmctl => Self::IpcShmctl,
+            InternalHook::MqOpen => Self::MqOpen,
+            InternalHook::MqSend => Self::MqSend,
+            InternalHook::MqReceive => Self::MqReceive,
+            InternalHook::MqNotify => Self::MqNotify,
+            InternalHook::MqSetattr => Self::MqSetattr,
+            InternalHook::ModuleName => Self::ModuleName,
+            InternalHook::ClockAdjtimex => Self::ClockAdjtimex,
+            InternalHook::ClockInject => Self::ClockInject,
+            InternalHook::ClockSetEnter => Self::ClockSetEnter,
+            InternalHook::ClockSetExit => Self::ClockSetExit,
+            InternalHook::DenyOpen => Self::DenyOpen,
+            InternalHook::DenyPathMknod => Self::DenyPathMknod,
+            InternalHook::DenyExec => Self::DenyExec,
+            InternalHook::DenyUnlink => Self::DenyUnlink,
+            InternalHook::DenyRmdir => Self::DenyRmdir,
+            InternalHook::DenyMkdir => Self::DenyMkdir,
+            InternalHook::DenyMknod => Self::DenyMknod,
+            InternalHook::DenyCreate => Self::DenyCreate,
+            InternalHook::DenySymlink => Self::DenySymlink,
+            InternalHook::DenyLink => Self::DenyLink,
+            InternalHook::DenyRename => Self::DenyRename,
+            InternalHook::DenySetattr => Self::DenySetattr,
+            InternalHook::DenySetxattr => Self::DenySetxattr,
+            InternalHook::DenyRmxattr => Self::DenyRmxattr,
+            InternalHook::DenyBind => Self::DenyBind,
+            InternalHook::DenyConnect => Self::DenyConnect,
+            InternalHook::DenyMount => Self::DenyMount,
+            InternalHook::DenyUmount => Self::DenyUmount,
+            InternalHook::DenyKill => Self::DenyKill,
+            InternalHook::DenyPtrace => Self::DenyPtrace,
+            InternalHook::DenyModule => Self::DenyModule,
+            InternalHook::DenyLoadData => Self::DenyLoadData,
         }
     }
 
@@ -275,12 +275,12 @@ impl Program {
     ];
 
     /// Whether it is on a function, whatever the engine: a kernel that refuses it refuses the engine `fentry`.
-    pub(crate) fn is_on_a_function(self) -> bool {
+    pub(crate) fn needs_functions(self) -> bool {
         self == Self::AvcSyscall || Self::GUARDS.contains(&self)
     }
 
     /// The function that not all kernels have which take such programs, where it is on one.
-    pub(crate) const fn needs(self) -> Option<&'static str> {
+    pub(crate) const fn required_function(self) -> Option<&'static str> {
         match self {
             Self::GuardIoctl32 => Some("security_file_ioctl_compat"),
             Self::GuardFileattr => Some("security_inode_file_setattr"),
@@ -289,7 +289,7 @@ impl Program {
     }
 
     /// What a stub jumps to.
-    pub(crate) const fn body(self) -> Option<Self> {
+    pub(crate) const fn tail_call_target(self) -> Option<Self> {
         match self {
             Self::StubSysExit | Self::StubOpenat | Self::StubOpen => Some(Self::SysExitFn),
             Self::StubSysExit0 => Some(Self::SysExitFn0),
@@ -302,7 +302,7 @@ impl Program {
 }
 
 /// Has an object load these programs and no other: what is not attached need not pass the verifier.
-pub(crate) fn choose(programs: &mut OpenSyscallProgs<'_>, wanted: &BTreeSet<Program>) {
+pub(crate) fn select(programs: &mut OpenSyscallProgs<'_>, wanted: &BTreeSet<Program>) {
     for program in Program::ALL {
         program
             .open(programs)

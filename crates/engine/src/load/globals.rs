@@ -3,21 +3,21 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use audit::plan::filesystem::{Filesystems, LeftOut};
+use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 
 use crate::abi;
-use crate::compile::Reads;
-use crate::compile::fast_path::Hints;
-use crate::compile::watches::{Bits, WORDS};
+use crate::compile::ReadOnlyOpens;
+use crate::compile::fast_path::FastPath;
+use crate::compile::watches::{WORDS, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
 /// Directories that can be guarded: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
-pub(crate) const PLACES: usize = 8;
+pub(crate) const GUARD_SLOTS: usize = 8;
 
 /// The words. The programs read and write them at any time: each is read and written as a whole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Data(NonNull<types::bss>);
+pub(crate) struct Globals(NonNull<types::bss>);
 
 /// Reads or writes one member as a whole.
 macro_rules! word {
@@ -45,7 +45,7 @@ macro_rules! read {
     }};
 }
 
-impl Data {
+impl Globals {
     pub(crate) const fn new(mapped: NonNull<types::bss>) -> Self {
         Self(mapped)
     }
@@ -54,26 +54,26 @@ impl Data {
         read!(self, tlg_jiffies)
     }
 
-    pub(crate) fn preempt(self) -> i32 {
+    pub(crate) fn preemption_mode(self) -> i32 {
         read!(self, tlg_preempt)
     }
 
-    pub(crate) fn beats(self) -> u64 {
+    pub(crate) fn heartbeats(self) -> u64 {
         read!(self, tlg_heartbeats)
     }
 
     /// Where the reader says that it sleeps.
-    pub(crate) fn waiting(self) -> Option<NonNull<u32>> {
+    pub(crate) fn reader_waiting(self) -> Option<NonNull<u32>> {
         NonNull::new(word!(self, tlg_waiting))
     }
 
-    /// The hints that are in force.
-    pub(crate) fn hints(self) -> Hints {
-        Hints {
+    /// The fast-path words in use.
+    pub(crate) fn fast_path(self) -> FastPath {
+        FastPath {
             raw_enter: read!(self, tlg_raw_enter),
             raw_exit: read!(self, tlg_raw_exit),
             open_gate: read!(self, tlg_open_gate),
-            reads: Reads {
+            reads: ReadOnlyOpens {
                 openat: read!(self, tlg_openat_reads) != 0,
                 open: read!(self, tlg_open_reads) != 0,
             },
@@ -89,21 +89,21 @@ impl Data {
         Epoch(u16::try_from(read!(self, tlg_epoch)).unwrap_or_default())
     }
 
-    /// Writes the hints; each of them alone may be seen before the others.
-    pub(crate) fn hint(self, hints: &Hints) {
-        write!(self, tlg_raw_enter, hints.raw_enter);
-        write!(self, tlg_raw_exit, hints.raw_exit);
-        write!(self, tlg_open_gate, hints.open_gate);
-        write!(self, tlg_openat_reads, hints.reads.openat.into());
-        write!(self, tlg_open_reads, hints.reads.open.into());
-        write!(self, tlg_refusals, hints.refusals.into());
-        write!(self, tlg_uring, hints.uring.into());
-        write!(self, tlg_fs_filter, hints.filesystems.into());
-        write!(self, tlg_ring_shared, hints.common_bytes);
+    /// Writes the fast-path words; each of them alone may be seen before the others.
+    pub(crate) fn set_fast_path(self, fast_path: &FastPath) {
+        write!(self, tlg_raw_enter, fast_path.raw_enter);
+        write!(self, tlg_raw_exit, fast_path.raw_exit);
+        write!(self, tlg_open_gate, fast_path.open_gate);
+        write!(self, tlg_openat_reads, fast_path.reads.openat.into());
+        write!(self, tlg_open_reads, fast_path.reads.open.into());
+        write!(self, tlg_refusals, fast_path.refusals.into());
+        write!(self, tlg_uring, fast_path.uring.into());
+        write!(self, tlg_fs_filter, fast_path.filesystems.into());
+        write!(self, tlg_ring_shared, fast_path.common_bytes);
     }
 
     /// Writes where watches may be, into the half of a plan that is not in force.
-    pub(crate) fn glance(self, epoch: Epoch, bits: &Bits) {
+    pub(crate) fn set_watch_prefilter(self, epoch: Epoch, bits: &WatchPrefilter) {
         for (halves, bits) in [
             (word!(self, tlg_inode_bloom), &bits.inodes),
             (word!(self, tlg_name_bloom), &bits.names),
@@ -117,7 +117,7 @@ impl Data {
     }
 
     /// Writes where the tests of new tasks are, for the half of a plan that is not in force.
-    pub(crate) fn forks(self, epoch: Epoch, first: u32) {
+    pub(crate) fn set_task_tests(self, epoch: Epoch, first: u32) {
         let halves = word!(self, tlg_fork_tests).cast::<u32>();
         // SAFETY: there are two halves; see `word`.
         let half = unsafe { halves.add(usize::from(epoch.half())) };
@@ -126,21 +126,21 @@ impl Data {
     }
 
     /// Writes which file systems are left out, into the half of a plan that is not in force.
-    pub(crate) fn filesystems(self, epoch: Epoch, left_out: &[LeftOut]) {
+    pub(crate) fn set_excluded_filesystems(self, epoch: Epoch, left_out: &[FstypeCondition]) {
         let half = usize::from(epoch.half());
         let counts = word!(self, tlg_fs_excluded_count).cast::<u32>();
         // SAFETY: there are two halves; see `word`.
         let count_at = unsafe { counts.add(half) };
-        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; Filesystems::MOST]>();
+        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; FilesystemList::MOST]>();
         // SAFETY: as above.
         let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
-        let some = left_out.iter().take(Filesystems::MOST);
+        let some = left_out.iter().take(FilesystemList::MOST);
         let mut count = 0;
         for (at, left_out) in some.enumerate() {
             // SAFETY: a half has room for so many; see `word`.
             let at = unsafe { first.add(at) };
             // SAFETY: as above, and no plan in force uses this half.
-            unsafe { at.write_volatile([left_out.magic, left_out.all_others.into()]) };
+            unsafe { at.write_volatile([left_out.magic, left_out.negated.into()]) };
             count += 1;
         }
         // SAFETY: as above.
@@ -148,22 +148,22 @@ impl Data {
     }
 
     /// Writes what is guarded, for `guard_begin` to look at.
-    pub(crate) fn guard(self, places: &[types::guard_dir; PLACES]) {
+    pub(crate) fn set_guarded(self, places: &[types::guard_dir; GUARD_SLOTS]) {
         write!(self, tlg_guard_dirs, *places);
     }
 
     /// What is guarded.
-    pub(crate) fn guarded(self) -> [types::guard_dir; PLACES] {
+    pub(crate) fn guarded(self) -> [types::guard_dir; GUARD_SLOTS] {
         read!(self, tlg_guard_dirs)
     }
 
     /// Says that no call is decided about any more by the plan before the one in force.
-    pub(crate) fn forget(self) {
+    pub(crate) fn clear_previous_epoch(self) {
         write!(self, tlg_epoch_prev, abi::NO_EPOCH);
     }
 
     /// Puts another plan in force, at this tick.
-    pub(crate) fn switch(self, from: Epoch, to: Epoch, jiffies: u64) {
+    pub(crate) fn switch_epoch(self, from: Epoch, to: Epoch, jiffies: u64) {
         write!(self, tlg_switched_at, jiffies);
         write!(self, tlg_epoch_prev, u32::from(from.0));
         let at = word!(self, tlg_epoch);

@@ -4,47 +4,50 @@ use std::sync::Mutex;
 
 use libbpf_rs::{PrintLevel, set_print};
 
-/// Runs `load`, and gives what libbpf said meanwhile beside its result.
-pub(crate) fn heard<T>(load: impl FnOnce() -> T) -> (T, String) {
-    if let Ok(mut said) = SAID.lock() {
-        said.clear();
+/// Runs `load`, and gives what libbpf captured meanwhile beside its result.
+pub(crate) fn capture<T>(load: impl FnOnce() -> T) -> (T, String) {
+    if let Ok(mut captured) = CAPTURED.lock() {
+        captured.clear();
     }
-    let before = set_print(Some((PrintLevel::Warn, keep)));
+    let before = set_print(Some((PrintLevel::Warn, store)));
     let loaded = load();
     set_print(before);
-    let said = SAID.lock().map(|said| said.clone()).unwrap_or_default();
-    (loaded, said)
+    let captured = CAPTURED
+        .lock()
+        .map(|captured| captured.clone())
+        .unwrap_or_default();
+    (loaded, captured)
 }
 
 /// What libbpf says while it loads, kept for the error. libbpf's printer is one for the process.
-static SAID: Mutex<String> = Mutex::new(String::new());
+static CAPTURED: Mutex<String> = Mutex::new(String::new());
 
 #[expect(
     clippy::needless_pass_by_value,
     reason = "libbpf-rs fixes the signature"
 )]
-fn keep(_level: PrintLevel, text: String) {
-    if let Ok(mut said) = SAID.lock() {
-        add_refusal(&mut said, &text);
+fn store(_level: PrintLevel, text: String) {
+    if let Ok(mut captured) = CAPTURED.lock() {
+        append(&mut captured, &text);
     }
 }
 
 /// Adds what is worth telling of a message of libbpf: the first that says what failed, and the end of the
 /// verifier's log, where the reason is.
-fn add_refusal(said: &mut String, text: &str) {
+fn append(captured: &mut String, text: &str) {
     const LOG: &str = "BEGIN PROG LOAD LOG";
     const MOST_BYTES: usize = 600;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     if text.contains(LOG) {
         let log: Vec<&str> = lines.filter(|line| !line.starts_with("--")).collect();
         let end = log.get(log.len().saturating_sub(4)..).unwrap_or_default();
-        said.push_str("; verifier: ");
-        said.extend(end.join(" | ").chars().take(MOST_BYTES));
-    } else if said.is_empty()
+        captured.push_str("; verifier: ");
+        captured.extend(end.join(" | ").chars().take(MOST_BYTES));
+    } else if captured.is_empty()
         && text.contains("failed")
         && let Some(first) = lines.next()
     {
-        said.extend(
+        captured.extend(
             first
                 .trim_start_matches("libbpf: ")
                 .chars()
@@ -59,16 +62,16 @@ mod tests {
 
     #[test]
     fn of_a_refusal_the_first_line_and_the_end_of_the_log_are_told() {
-        let mut said = String::new();
+        let mut captured = String::new();
         for text in [
             "libbpf: prog 'heartbeat': BPF program load failed: -EACCES\n",
             "libbpf: prog 'heartbeat': -- BEGIN PROG LOAD LOG --\n0: r1\n1: r2\n2: r3\ninvalid access\nprocessed 3 insns\n-- END PROG LOAD LOG --\n",
             "libbpf: failed to load object 'syscall_bpf'\n",
         ] {
-            add_refusal(&mut said, text);
+            append(&mut captured, text);
         }
         assert_eq!(
-            said,
+            captured,
             "prog 'heartbeat': BPF program load failed: -EACCES; \
              verifier: 1: r2 | 2: r3 | invalid access | processed 3 insns"
         );

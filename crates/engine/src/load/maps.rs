@@ -9,51 +9,59 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags};
 use zerocopy::{FromBytes as _, Immutable, IntoBytes};
 
 use crate::abi::{self, WireInodeKey, WireSyscall, WireTest};
-use crate::compile::Lowered;
+use crate::compile::CompiledPlan;
 use crate::compile::watches::Watches;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
-use crate::options::Options;
+use crate::options::EngineOptions;
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel};
 
 /// How much one plan may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct MapCapacity {
     pub(crate) tests: u32,
     pub(crate) inodes: u32,
     pub(crate) names: u32,
 }
 
-/// Tests, and keys of watches, that there is room for at least: more than any public rule set has.
-const LEAST: u32 = 65_536;
+/// Tests, and keys of watches, that there is capacity for at least: more than any public rule set has.
+const MIN_ENTRIES: u32 = 65_536;
 
-impl Room {
+impl MapCapacity {
     /// For a first plan and for others, which may be twice as large.
-    pub(crate) fn for_plan(lowered: &Lowered, watches: &Watches) -> Self {
-        let room = |entries: usize| count(entries).saturating_mul(2).max(LEAST);
+    pub(crate) fn for_plan(compiled: &CompiledPlan, watches: &Watches) -> Self {
+        let capacity = |entries: usize| count(entries).saturating_mul(2).max(MIN_ENTRIES);
         Self {
-            tests: room(lowered.tests.len() + lowered.forks.len()),
-            inodes: room(watches.inodes.len()),
-            names: room(watches.names.len()),
+            tests: capacity(compiled.tests.len() + compiled.forks.len()),
+            inodes: capacity(watches.inodes.len()),
+            names: capacity(watches.names.len()),
         }
     }
 
-    /// Looks whether a plan has room.
+    /// Looks whether a plan has capacity.
     ///
     /// # Errors
-    /// [`EngineError::Room`] when it has not.
-    pub(crate) fn check(self, lowered: &Lowered, watches: &Watches) -> Result<(), EngineError> {
-        for (what, needed, room) in [
+    /// [`EngineError::Capacity`] when it has not.
+    pub(crate) fn check(
+        self,
+        compiled: &CompiledPlan,
+        watches: &Watches,
+    ) -> Result<(), EngineError> {
+        for (what, needed, capacity) in [
             (
                 "tests of rules",
-                lowered.tests.len() + lowered.forks.len(),
+                compiled.tests.len() + compiled.forks.len(),
                 self.tests,
             ),
             ("watched inodes", watches.inodes.len(), self.inodes),
             ("watched names", watches.names.len(), self.names),
         ] {
-            if count(needed) > room {
-                return Err(EngineError::Room { what, needed, room });
+            if count(needed) > capacity {
+                return Err(EngineError::Capacity {
+                    what,
+                    needed,
+                    capacity,
+                });
             }
         }
         Ok(())
@@ -65,18 +73,18 @@ fn count(entries: usize) -> u32 {
 }
 
 /// Makes the maps as large as what they are to hold; before loading.
-pub(crate) fn size(
+pub(crate) fn set_sizes(
     open: &mut OpenSyscallSkel<'_>,
-    room: Room,
-    sees: Sees,
+    capacity: MapCapacity,
+    coverage: HookCoverage,
     cpus: usize,
-    options: Options,
+    options: EngineOptions,
 ) -> Result<(), EngineError> {
     let maps = &mut open.maps;
     let cpus = count(cpus).max(1);
-    let slots = match sees {
-        Sees::Inside => STATE_SLOTS,
-        Sees::Calls => 1,
+    let slots = match coverage {
+        HookCoverage::InternalHooks => STATE_SLOTS,
+        HookCoverage::SyscallsOnly => 1,
     };
     let paths = if options.context { slots } else { 1 };
     let avc = if options.avc { cpus } else { 1 };
@@ -87,13 +95,21 @@ pub(crate) fn size(
         ("tlg_avc_scratch", &mut maps.tlg_avc_scratch, avc),
         ("tlg_sys_state", &mut maps.tlg_sys_state, slots),
         ("tlg_state_paths", &mut maps.tlg_state_paths, paths),
-        ("tlg_rule_tests", &mut maps.tlg_rule_tests, both(room.tests)),
+        (
+            "tlg_rule_tests",
+            &mut maps.tlg_rule_tests,
+            two_halves(capacity.tests),
+        ),
         (
             "tlg_watch_inode",
             &mut maps.tlg_watch_inode,
-            both(room.inodes),
+            two_halves(capacity.inodes),
         ),
-        ("tlg_watch_path", &mut maps.tlg_watch_path, both(room.names)),
+        (
+            "tlg_watch_path",
+            &mut maps.tlg_watch_path,
+            two_halves(capacity.names),
+        ),
     ] {
         map.set_max_entries(entries)
             .map_err(|source| EngineError::Map { map: name, source })?;
@@ -101,49 +117,49 @@ pub(crate) fn size(
     Ok(())
 }
 
-/// How far an engine sees.
+/// How far an engine coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sees {
+pub(crate) enum HookCoverage {
     /// Inside the kernel.
-    Inside,
+    InternalHooks,
     /// Where calls begin and end.
-    Calls,
+    SyscallsOnly,
 }
 
 /// Calls that can be under way at once with what hooks inside the kernel saw of them: `STATE_SLOTS` of
 /// `bpf/lib/syscall_state.bpf.h`.
 const STATE_SLOTS: u32 = 1024;
 
-const fn both(half: u32) -> u32 {
+const fn two_halves(half: u32) -> u32 {
     half.saturating_mul(2)
 }
 
 /// What a half of the maps of watches holds.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct WatchKeys {
     inodes: Vec<WireInodeKey>,
     names: Vec<u64>,
 }
 
-impl Room {
+impl MapCapacity {
     /// 1 + where the tests of the task list stand that a plan in the half of `epoch` has; 0 for none.
-    pub(crate) fn forks(self, epoch: Epoch, lowered: &Lowered) -> u32 {
-        if lowered.forks.is_empty() {
+    pub(crate) fn forks(self, epoch: Epoch, compiled: &CompiledPlan) -> u32 {
+        if compiled.forks.is_empty() {
             return 0;
         }
-        u32::from(epoch.half()) * self.tests + count(lowered.tests.len()) + 1
+        u32::from(epoch.half()) * self.tests + count(compiled.tests.len()) + 1
     }
 }
 
 /// Keys of watched names as they stand in the half of an epoch.
-pub(crate) fn names(epoch: Epoch, watches: &Watches) -> impl Iterator<Item = u64> {
+pub(crate) fn name_keys(epoch: Epoch, watches: &Watches) -> impl Iterator<Item = u64> {
     let half = u64::from(epoch.half());
     watches.names.iter().map(move |(key, _)| key ^ half)
 }
 
-impl Written {
+impl WatchKeys {
     /// What the halves hold when those names are the ones of the plan in force.
-    pub(crate) fn found(skel: &SyscallSkel<'_>, in_force: Epoch, names: Vec<u64>) -> [Self; 2] {
+    pub(crate) fn from_maps(skel: &SyscallSkel<'_>, in_force: Epoch, names: Vec<u64>) -> [Self; 2] {
         let mut halves = [Self::default(), Self::default()];
         let [even, odd] = &mut halves;
         for key in skel.maps.tlg_watch_inode.keys() {
@@ -167,7 +183,7 @@ impl Written {
     }
 
     /// Keys of watched names.
-    pub(crate) fn names(&self) -> &[u64] {
+    pub(crate) fn name_keys(&self) -> &[u64] {
         &self.names
     }
 
@@ -183,12 +199,12 @@ impl Written {
     }
 
     /// Puts a plan and its watches into the half of its epoch, which is not in force and empty.
-    pub(crate) fn fill(
+    pub(crate) fn write_plan(
         &mut self,
         skel: &SyscallSkel<'_>,
         epoch: Epoch,
-        room: Room,
-        lowered: &Lowered,
+        capacity: MapCapacity,
+        compiled: &CompiledPlan,
         watches: &Watches,
     ) -> Result<(), EngineError> {
         let maps = &skel.maps;
@@ -199,28 +215,30 @@ impl Written {
                 ..*key
             };
             self.inodes.push(key);
-            put("tlg_watch_inode", &maps.tlg_watch_inode, &key, watch)?;
+            update("tlg_watch_inode", &maps.tlg_watch_inode, &key, watch)?;
         }
-        for (key, (_, watch)) in names(epoch, watches).zip(&watches.names) {
+        for (key, (_, watch)) in name_keys(epoch, watches).zip(&watches.names) {
             self.names.push(key);
-            put("tlg_watch_path", &maps.tlg_watch_path, &key, watch)?;
+            update("tlg_watch_path", &maps.tlg_watch_path, &key, watch)?;
         }
-        let first = u32::from(half) * room.tests;
-        let tests = lowered.tests.iter();
-        let tests: Vec<WireTest> = tests.map(|test| test_at(*test, first, epoch)).collect();
-        put_all("tlg_rule_tests", &maps.tlg_rule_tests, first, &tests)?;
+        let first = u32::from(half) * capacity.tests;
+        let tests = compiled.tests.iter();
+        let tests: Vec<WireTest> = tests
+            .map(|test| relocate_test(*test, first, epoch))
+            .collect();
+        update_batch("tlg_rule_tests", &maps.tlg_rule_tests, first, &tests)?;
         let after = first + count(tests.len());
-        let forks = lowered.forks.iter().map(|test| WireTest {
+        let forks = compiled.forks.iter().map(|test| WireTest {
             on_false: test.on_false + after,
             ..*test
         });
         let forks: Vec<WireTest> = forks.collect();
-        put_all("tlg_rule_tests", &maps.tlg_rule_tests, after, &forks)?;
+        update_batch("tlg_rule_tests", &maps.tlg_rule_tests, after, &forks)?;
         let all = abi::PLAN_ENTRIES;
         let calls: Vec<WireSyscall> = (0..all)
-            .map(|index| call_at(lowered.calls.get(&index).copied(), first, epoch))
+            .map(|index| relocate_syscall(compiled.calls.get(&index).copied(), first, epoch))
             .collect();
-        put_all(
+        update_batch(
             "tlg_syscalls",
             &maps.tlg_syscalls,
             u32::from(half) * all,
@@ -230,7 +248,7 @@ impl Written {
 }
 
 /// A test as it stands in the half whose first test is `first`.
-fn test_at(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
+fn relocate_test(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
     let value = if test.kind == abi::TEST_DECIDE {
         test.value | u32::from(epoch.0) << abi::RULE_BITS
     } else {
@@ -244,7 +262,7 @@ fn test_at(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
 }
 
 /// A call, or none, as it stands there.
-fn call_at(call: Option<WireSyscall>, first: u32, epoch: Epoch) -> WireSyscall {
+fn relocate_syscall(call: Option<WireSyscall>, first: u32, epoch: Epoch) -> WireSyscall {
     let (tests, tests_unwatched) = match call {
         Some(call) => (call.tests + first, call.tests_unwatched + first),
         None => (abi::NO_SYSCALL, abi::NO_SYSCALL),
@@ -257,7 +275,12 @@ fn call_at(call: Option<WireSyscall>, first: u32, epoch: Epoch) -> WireSyscall {
     }
 }
 
-fn put<K, V>(name: &'static str, map: &impl MapCore, key: &K, value: &V) -> Result<(), EngineError>
+fn update<K, V>(
+    name: &'static str,
+    map: &impl MapCore,
+    key: &K,
+    value: &V,
+) -> Result<(), EngineError>
 where
     K: IntoBytes + Immutable,
     V: IntoBytes + Immutable,
@@ -280,7 +303,7 @@ where
 }
 
 /// Writes consecutive elements of an array with one call.
-pub(crate) fn put_all<V>(
+pub(crate) fn update_batch<V>(
     name: &'static str,
     map: &impl MapCore,
     first: u32,
@@ -311,7 +334,7 @@ mod tests {
             ..WireTest::default()
         };
         assert_eq!(
-            test_at(decide, 100, epoch).value,
+            relocate_test(decide, 100, epoch).value,
             abi::RECORD | 3 << abi::RULE_BITS | 7
         );
         let word = WireTest {
@@ -320,19 +343,19 @@ mod tests {
             on_false: 2,
             ..WireTest::default()
         };
-        let moved = test_at(word, 100, epoch);
+        let moved = relocate_test(word, 100, epoch);
         assert_eq!((moved.value, moved.on_false), (7, 102));
         let call = WireSyscall {
             tests: 1,
             tests_unwatched: 4,
             ..WireSyscall::default()
         };
-        let moved = call_at(Some(call), 100, epoch);
+        let moved = relocate_syscall(Some(call), 100, epoch);
         assert_eq!(
             (moved.tests, moved.tests_unwatched, moved.epoch),
             (101, 104, 3)
         );
-        let none = call_at(None, 100, epoch);
+        let none = relocate_syscall(None, 100, epoch);
         assert_eq!((none.tests, none.epoch), (abi::NO_SYSCALL, 3));
     }
 }

@@ -1,6 +1,6 @@
 //! How far events have come on their way into the log, in memory that outlives the daemon.
 //!
-//! Room in the ring is given back when what was in it has been written. Before a write the ledger is told
+//! Room in the ring is given back when what was in it has been written. Before a write the checkpoint is told
 //! what it will be: the part of the ring, and the part of the log file. So whoever comes after a daemon that
 //! was killed at any instruction knows which events are in the log, looking at no more than the file's length.
 //!
@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{self, LOST};
-use crate::sys::mapped_memory::{Access, Memory, page};
+use crate::sys::mapped_memory::{Access, MappedMemory, page};
 
 /// Where the kernel keeps how far the ring was read.
 ///
@@ -39,10 +39,10 @@ const LAYOUT: u32 = 3;
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Mark {
+pub struct Position {
     /// Where in the stream of all events the next one lies.
     pub place: u64,
-    /// Events before that place.
+    /// Events before that position.
     pub taken: u64,
     /// Events lost, by reason, of which the log tells.
     pub told: [u64; LOST + 1],
@@ -55,7 +55,7 @@ pub struct Mark {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Span {
+pub struct FileRange {
     /// The device that the file is on, and its inode there.
     pub device: u64,
     /// See `device`.
@@ -70,8 +70,8 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Entry {
-    mark: Mark,
-    span: Span,
+    mark: Position,
+    span: FileRange,
 }
 
 /// What is fixed when the maps are made.
@@ -79,7 +79,7 @@ struct Entry {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub(crate) struct Fixed {
+pub(crate) struct FixedSettings {
     pub(crate) seed: u64,
     /// 0 for tracepoints, 1 for functions.
     pub(crate) on_functions: u32,
@@ -101,7 +101,7 @@ struct Header {
     layout: u32,
     wire: u32,
     object: [u8; 16],
-    fixed: Fixed,
+    fixed: FixedSettings,
     /// What copies of stubs that are gone were skipped.
     skipped: u64,
     entries: [Entry; 2],
@@ -111,7 +111,7 @@ struct Header {
 
 /// What has pinned something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum PinnedOrigin {
     /// A daemon whose programs are these.
     Same,
     /// One whose events can be read, but not its other maps.
@@ -120,38 +120,38 @@ pub(crate) enum Origin {
     Unreadable(String),
 }
 
-/// The ledger of a ring.
-pub(crate) struct Ledger {
-    header: Memory,
-    consumer: Memory,
+/// The checkpoint of a ring.
+pub(crate) struct Checkpoint {
+    header: MappedMemory,
+    consumer: MappedMemory,
     map: OwnedFd,
 }
 
-impl fmt::Debug for Ledger {
+impl fmt::Debug for Checkpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").finish_non_exhaustive()
+        f.debug_struct("Checkpoint").finish_non_exhaustive()
     }
 }
 
 /// Address of a member of the header.
 macro_rules! member {
-    ($ledger:expr, $($member:tt)+) => {
-        $ledger.header().map(|header| {
+    ($checkpoint:expr, $($member:tt)+) => {
+        $checkpoint.header().map(|header| {
             // SAFETY: the header is mapped whole; this makes an address in it and no reference.
             unsafe { &raw mut (*header.as_ptr()).$($member)+ }
         })
     };
 }
 
-impl Ledger {
+impl Checkpoint {
     /// A new one, for a ring that nobody has read.
     ///
     /// # Errors
     /// When the kernel makes no map.
-    pub(crate) fn new(fixed: Fixed, first: Mark, ring: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn new(fixed: FixedSettings, first: Position, ring: impl AsFd) -> io::Result<Self> {
         let page = page()?;
         let map = array("tlg_header", page, 1)?;
-        let ledger = Self::over(map, ring)?;
+        let checkpoint = Self::over(map, ring)?;
         let header = Header {
             magic: MAGIC,
             layout: LAYOUT,
@@ -161,16 +161,16 @@ impl Ledger {
             skipped: 0,
             entries: [Entry {
                 mark: first,
-                span: Span::default(),
+                span: FileRange::default(),
             }; 2],
             current: 0,
             _pad: 0,
         };
-        if let Some(at) = ledger.header() {
+        if let Some(at) = checkpoint.header() {
             // SAFETY: the address is that of a whole header, which nobody else knows yet.
             unsafe { at.write_volatile(header) };
         }
-        Ok(ledger)
+        Ok(checkpoint)
     }
 
     /// That of a daemon which has gone, over its map.
@@ -179,8 +179,8 @@ impl Ledger {
     /// When it cannot be mapped.
     pub(crate) fn over(map: OwnedFd, ring: impl AsFd) -> io::Result<Self> {
         let page = page()?;
-        let header = Memory::map(&map, 0, page, Access::ReadWrite)?;
-        let consumer = Memory::map(ring, CONSUMER, page, Access::ReadWrite)?;
+        let header = MappedMemory::map(&map, 0, page, Access::ReadWrite)?;
+        let consumer = MappedMemory::map(ring, CONSUMER, page, Access::ReadWrite)?;
         Ok(Self {
             header,
             consumer,
@@ -193,41 +193,41 @@ impl Ledger {
     }
 
     /// What this program can make of what was pinned.
-    pub(crate) fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> PinnedOrigin {
         let Some(at) = self.header() else {
-            return Origin::Unreadable("it is too short".to_owned());
+            return PinnedOrigin::Unreadable("it is too short".to_owned());
         };
         // SAFETY: the address is that of a mapped header; any bits are one.
         let header = unsafe { at.read_volatile() };
         if (header.magic, header.layout) != (MAGIC, LAYOUT) {
-            return Origin::Unreadable("it was pinned in another layout".to_owned());
+            return PinnedOrigin::Unreadable("it was pinned in another layout".to_owned());
         }
         if header.wire != u32::from(abi::VERSION) {
-            return Origin::Unreadable(format!(
+            return PinnedOrigin::Unreadable(format!(
                 "its events are in format {}, and this version reads format {}",
                 header.wire,
                 abi::VERSION
             ));
         }
         if header.object == object() {
-            Origin::Same
+            PinnedOrigin::Same
         } else {
-            Origin::OtherPrograms
+            PinnedOrigin::OtherPrograms
         }
     }
 
     /// What was fixed when the maps were made.
-    pub(crate) fn fixed(&self) -> Fixed {
+    pub(crate) fn fixed(&self) -> FixedSettings {
         // SAFETY: the address is that of a mapped member; any bits are one.
-        member!(self, fixed).map_or_else(Fixed::default, |at| unsafe { at.read_volatile() })
+        member!(self, fixed).map_or_else(FixedSettings::default, |at| unsafe { at.read_volatile() })
     }
 
-    pub(crate) fn skipped(&self) -> u64 {
+    pub(crate) fn detached_misses(&self) -> u64 {
         // SAFETY: as above.
         member!(self, skipped).map_or(0, |at| unsafe { at.read_volatile() })
     }
 
-    pub(crate) fn set_skipped(&self, skipped: u64) {
+    pub(crate) fn set_detached_misses(&self, skipped: u64) {
         if let Some(at) = member!(self, skipped) {
             // SAFETY: as above; only the thread of the engine writes it.
             unsafe { at.write_volatile(skipped) };
@@ -235,23 +235,23 @@ impl Ledger {
     }
 
     /// How far events have come: all before that are in the log, or were lost and counted.
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn position(&self) -> Position {
         self.entry(self.current()).mark
     }
 
     /// The write that was under way when the daemon ended.
-    pub(crate) fn unfinished(&self) -> Option<Span> {
+    pub(crate) fn unfinished_write(&self) -> Option<FileRange> {
         let Entry { mark, span } = self.entry(self.current());
         (self.consumed().load(Ordering::Acquire) < mark.place).then_some(span)
     }
 
     /// Says of the write that was under way whether all of it is in the log, or nothing.
-    pub(crate) fn settle(&self, written: bool) {
-        if self.unfinished().is_none() {
+    pub(crate) fn resolve_unfinished(&self, written: bool) {
+        if self.unfinished_write().is_none() {
             return;
         }
         if written {
-            self.give_back();
+            self.release_room();
         } else {
             self.select(1 - (self.current() & 1));
         }
@@ -269,8 +269,9 @@ impl Ledger {
     }
 
     /// Gives back the room in the ring of what the current entry says was written.
-    fn give_back(&self) {
-        self.consumed().store(self.mark().place, Ordering::Release);
+    fn release_room(&self) {
+        self.consumed()
+            .store(self.position().place, Ordering::Release);
     }
 
     /// Where in the stream the room begins that the kernel may not write to.
@@ -311,7 +312,7 @@ impl Ledger {
     }
 }
 
-impl AsFd for Ledger {
+impl AsFd for Checkpoint {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.map.as_fd()
     }
@@ -319,24 +320,24 @@ impl AsFd for Ledger {
 
 /// What the log thread is given with events: it says when they are about to be written, and when they are.
 #[derive(Debug)]
-pub struct Receipt {
-    ledger: Arc<Ledger>,
-    mark: Mark,
+pub struct CommitToken {
+    checkpoint: Arc<Checkpoint>,
+    mark: Position,
     begun: bool,
 }
 
-impl Receipt {
-    pub(crate) const fn new(ledger: Arc<Ledger>, mark: Mark) -> Self {
+impl CommitToken {
+    pub(crate) const fn new(checkpoint: Arc<Checkpoint>, mark: Position) -> Self {
         Self {
-            ledger,
+            checkpoint,
             mark,
             begun: false,
         }
     }
 
     /// The events are about to be written, to this part of a file.
-    pub fn begin(&mut self, span: Span) {
-        self.ledger.begin(Entry {
+    pub fn begin(&mut self, span: FileRange) {
+        self.checkpoint.begin(Entry {
             mark: self.mark,
             span,
         });
@@ -346,9 +347,9 @@ impl Receipt {
     /// The events are written, or will never be: their room in the ring can be used again.
     pub fn end(&mut self) {
         if !self.begun {
-            self.begin(Span::default());
+            self.begin(FileRange::default());
         }
-        self.ledger.give_back();
+        self.checkpoint.release_room();
     }
 }
 
@@ -408,7 +409,7 @@ mod tests {
     /// A daemon must not read what one of another format has left in the ring, and knows that by the version.
     #[test]
     fn another_wire_has_another_version() {
-        const KNOWN: (u16, u64) = (3, 0xe85c_cfc4_b69d_9b03);
+        const KNOWN: (u16, u64) = (3, 0xd1be_0584_399b_b523);
         let found = (abi::VERSION, wire());
         assert_eq!(
             found, KNOWN,

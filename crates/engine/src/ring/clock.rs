@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use audit::event::Time;
+use audit::event::Timestamp;
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
 /// A moment, as both clocks show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     /// Ticks of the kernel.
     pub jiffies: u64,
     /// Coarse realtime clock.
@@ -23,35 +23,35 @@ pub struct Moment {
 
 /// Turns ticks into time.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    now: Moment,
+pub struct TickClock {
+    now: ClockReading,
     tick_ns: u64,
 }
 
-impl Clock {
+impl TickClock {
     /// A clock that knows one moment and the length of a tick.
     #[must_use]
-    pub const fn new(now: Moment, tick: Duration) -> Self {
+    pub const fn new(now: ClockReading, tick: Duration) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a tick is at most 10 ms")]
         let tick_ns = tick.as_nanos() as u64;
         Self { now, tick_ns }
     }
 
     /// Takes a later moment as the reference.
-    pub const fn set(&mut self, now: Moment) {
+    pub const fn sync(&mut self, now: ClockReading) {
         self.now = now;
     }
 
     /// Time at which the kernel had counted `jiffies`.
     #[must_use]
-    pub fn at(&self, jiffies: u64) -> Time {
+    pub fn time_at(&self, jiffies: u64) -> Timestamp {
         let elapsed = jiffies.wrapping_sub(self.now.jiffies).cast_signed();
         let tick_ns = self.tick_ns.cast_signed();
         let wall_ns = self
             .now
             .wall_ns
             .wrapping_add_signed(elapsed.wrapping_mul(tick_ns));
-        Time {
+        Timestamp {
             sec: wall_ns / 1_000_000_000,
             milli: u16::try_from(wall_ns / 1_000_000 % 1000).unwrap_or(0),
         }
@@ -86,13 +86,13 @@ mod tests {
 
     #[test]
     fn ticks_before_and_after_the_reference_are_counted_from_it() {
-        let now = Moment {
+        let now = ClockReading {
             jiffies: 1000,
             wall_ns: 5_000_000_000,
         };
-        let clock = Clock::new(now, Duration::from_millis(4));
-        assert_eq!(clock.at(1000), Time { sec: 5, milli: 0 });
-        assert_eq!(clock.at(999), Time { sec: 4, milli: 996 });
-        assert_eq!(clock.at(1251), Time { sec: 6, milli: 4 });
+        let clock = TickClock::new(now, Duration::from_millis(4));
+        assert_eq!(clock.time_at(1000), Timestamp { sec: 5, milli: 0 });
+        assert_eq!(clock.time_at(999), Timestamp { sec: 4, milli: 996 });
+        assert_eq!(clock.time_at(1251), Timestamp { sec: 6, milli: 4 });
     }
 }

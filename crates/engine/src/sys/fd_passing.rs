@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, s
 ///
 /// # Errors
 /// What `sendmsg(2)` answers.
-pub fn send_with(
+pub fn send_with_fd(
     socket: impl AsFd,
     message: &[u8],
     descriptor: Option<BorrowedFd<'_>>,
@@ -36,7 +36,7 @@ pub fn send_with(
 ///
 /// # Errors
 /// What `recvmsg(2)` answers, and a message that does not fit into the buffer.
-pub fn receive_with(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+pub fn recv_with_fd(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut control = nix::cmsg_space!(RawFd);
     let mut parts = [IoSliceMut::new(buffer)];
     let message = recvmsg::<()>(
@@ -75,11 +75,11 @@ mod tests {
         let (one, other) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();
         let (reads, writes) = pipe().unwrap();
-        send_with(&one, b"first", Some(writes.as_fd())).unwrap();
-        send_with(&one, b"second", None).unwrap();
+        send_with_fd(&one, b"first", Some(writes.as_fd())).unwrap();
+        send_with_fd(&one, b"second", None).unwrap();
         drop((one, writes));
         let mut buffer = [0; 6];
-        let (length, descriptor) = receive_with(&other, &mut buffer).unwrap();
+        let (length, descriptor) = recv_with_fd(&other, &mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"first");
         std::fs::File::from(descriptor.unwrap())
             .write_all(b"through")
@@ -89,11 +89,11 @@ mod tests {
             .read_to_string(&mut text)
             .unwrap();
         assert_eq!(text, "through");
-        let (length, descriptor) = receive_with(&other, &mut buffer).unwrap();
+        let (length, descriptor) = recv_with_fd(&other, &mut buffer).unwrap();
         assert_eq!(
             (&buffer[..length], descriptor.is_none()),
             (&b"second"[..], true)
         );
-        assert_eq!(receive_with(&other, &mut buffer).unwrap().0, 0);
+        assert_eq!(recv_with_fd(&other, &mut buffer).unwrap().0, 0);
     }
 }

@@ -10,7 +10,7 @@ use nix::unistd::{SysconfVar, sysconf};
 
 /// Mapped memory of a map.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MappedMemory {
     base: NonNull<u8>,
     bytes: NonZeroUsize,
 }
@@ -24,11 +24,11 @@ pub(crate) enum Access {
 
 // SAFETY: it is an address range that belongs to this value, and nothing of it is bound to a thread. Who
 // reads or writes through it makes sure that others may do so at the same time.
-unsafe impl Send for Memory {}
+unsafe impl Send for MappedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for MappedMemory {}
 
-impl Memory {
+impl MappedMemory {
     /// Maps so many bytes of a map, from an offset that is a whole number of pages.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for MappedMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nothing points into it any more. A failure leaves it mapped.
         let _unmapped = unsafe { munmap(self.base.cast(), self.bytes.get()) };

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use audit::rule::Dialect;
-use audit::rule::auditctl::{self, Answer, Request};
+use audit::rule::auditctl::{self, Invocation, Request};
 use bstr::BString;
 use nix::unistd::geteuid;
 
@@ -136,8 +136,8 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<Own> {
             },
         };
         own.dialect = match version {
-            b"3" => Dialect::Three,
-            b"4" => Dialect::Four,
+            b"3" => Dialect::V3,
+            b"4" => Dialect::V4,
             other => anyhow::bail!(
                 "`--compat` takes 3 or 4, not `{}`",
                 String::from_utf8_lossy(other)
@@ -150,7 +150,7 @@ fn own_options(words: &mut Vec<Vec<u8>>) -> anyhow::Result<Own> {
 }
 
 /// Whether all that is asked for can be answered by anybody, without a daemon.
-fn needs_nobody(answer: &Answer) -> bool {
+fn needs_nobody(answer: &Invocation) -> bool {
     let mut requests = answer.requests.iter();
     !answer.requests.is_empty()
         && requests.all(|request| matches!(request, Request::Usage | Request::Version))

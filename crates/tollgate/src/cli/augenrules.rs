@@ -66,8 +66,8 @@ fn merge(args: &Args) -> anyhow::Result<Outcome> {
         return Ok(Outcome::NoDirectory);
     }
     let dialect = match args.compat.as_str() {
-        "3" => Dialect::Three,
-        _ => Dialect::Four,
+        "3" => Dialect::V3,
+        _ => Dialect::V4,
     };
     let files = read(&args.rules)?;
     let directory = args.rules.as_os_str().as_bytes();

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::plan::list::RuleList;
-use audit::rule::{Diagnostic, Host as _, Severity, codes};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{Diagnostic, RuleHost as _, Severity, diagnostic_codes};
 use serde::Serialize;
 
 use crate::host::ThisMachine;
@@ -64,15 +64,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn explain(code: &str) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let written = if code == "all" {
-        codes::all().try_for_each(|code| {
+        diagnostic_codes::all().try_for_each(|code| {
             writeln!(
                 out,
                 "{code}\n    {}",
-                codes::explain(code).unwrap_or_default()
+                diagnostic_codes::explain(code).unwrap_or_default()
             )
         })
     } else {
-        let text = codes::explain(code).with_context(|| {
+        let text = diagnostic_codes::explain(code).with_context(|| {
             format!("there is no code `{code}`: `tollgate check --explain all` has them all")
         })?;
         writeln!(out, "{text}")
@@ -263,7 +263,7 @@ mod tests {
         assert!(error.to_string().contains("`frobnicate`"), "{error}");
         // What is made here is explained there.
         let file = RuleFile::parse("a.rules".into(), b"-b 8192\n".to_vec());
-        assert!(codes::explain(file.source.diagnostics[0].code).is_some());
+        assert!(diagnostic_codes::explain(file.source.diagnostics[0].code).is_some());
     }
 
     #[test]

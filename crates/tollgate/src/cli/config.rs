@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Overflow, Settings};
+use audit::conf::auditd::{OverflowAction, Settings};
 use audit::conf::plugin::{Plugin, Program};
 use audit::rule::Severity;
 use bstr::ByteSlice as _;
@@ -123,11 +123,11 @@ fn log(settings: &Settings) -> String {
         text.push_str(&idle.join(", "));
     }
     let overflow = match overflow_action {
-        Overflow::Ignore => "ignore",
-        Overflow::Syslog => "syslog",
-        Overflow::Suspend => "suspend",
-        Overflow::Single => "single",
-        Overflow::Halt => "halt",
+        OverflowAction::Ignore => "ignore",
+        OverflowAction::Syslog => "syslog",
+        OverflowAction::Suspend => "suspend",
+        OverflowAction::Single => "single",
+        OverflowAction::Halt => "halt",
     };
     text + &format!(
         "; plugins: q_depth {q_depth}, overflow_action {overflow}, max_restarts {max_restarts}, \

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use audit::record::assemble::{EventAssembler, EventRecords};
 use audit::record::decode::DecodeError;
-use audit::record::gather::{Gathered, Gatherer};
 
 use crate::config::JsonSchema;
 use crate::control;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         schema: args.schema,
         wrong: 0,
     };
-    let mut gatherer = Gatherer::default();
+    let mut gatherer = EventAssembler::default();
     let input = [PathBuf::from("-")];
     let files = if args.files.is_empty() {
         &input[..]
@@ -124,7 +124,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
         &mut self,
         path: &Path,
         mut input: impl BufRead,
-        gatherer: &mut Gatherer,
+        gatherer: &mut EventAssembler,
     ) -> anyhow::Result<Reader> {
         let mut line = Vec::new();
         let mut number = 0_u64;
@@ -153,7 +153,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
     }
 
     /// Writes the events that the end of the logs has ended.
-    fn rest(&mut self, gatherer: Gatherer) -> anyhow::Result<()> {
+    fn rest(&mut self, gatherer: EventAssembler) -> anyhow::Result<()> {
         let mut written = Ok(());
         gatherer.finish(|event| {
             if written.is_ok() {
@@ -164,7 +164,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
         heard(written).map(|_reader| ())
     }
 
-    fn event(&mut self, event: &Gathered) -> io::Result<()> {
+    fn event(&mut self, event: &EventRecords) -> io::Result<()> {
         let mut wrong: Vec<DecodeError> = Vec::new();
         let object = records::object(event, |error| wrong.push(error));
         let serial = object.get("serial").cloned().unwrap_or_default();
@@ -204,7 +204,7 @@ mod tests {
             schema: JsonSchema::Records,
             wrong: 0,
         };
-        let mut gatherer = Gatherer::default();
+        let mut gatherer = EventAssembler::default();
         converter
             .file(Path::new("x"), input, &mut gatherer)
             .unwrap();

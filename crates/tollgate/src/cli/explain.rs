@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use audit::plan::Plan;
 use audit::plan::explain::{Explanation, explain};
-use audit::plan::hook::{EngineKind, Kernel};
-use audit::plan::list::RuleList;
-use audit::rule::{Diagnostic, Line, Severity};
+use audit::plan::hook::{EngineKind, KernelFeatures};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{Diagnostic, RuleLine, Severity};
 
 use crate::host::Planner;
 use crate::rule_files;
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .into_iter()
         .map(|file| (file.source.path, file.lines, file.source.diagnostics));
     // A kernel that does not say what it shows is priced as one that shows nothing.
-    let kernel = engine::Probe::look().map_or(Kernel::OLD, |probe| probe.kernel);
+    let kernel = engine::KernelProbe::read().map_or(KernelFeatures::OLD, |probe| probe.kernel);
     let engine = match args.engine.as_str() {
         "fentry" => EngineKind::Fentry,
         _ => EngineKind::Tracepoint,
@@ -83,9 +83,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 impl Explained {
     /// Obeys the lines of all files in order, then compiles and explains what is left.
     fn new(
-        files: impl IntoIterator<Item = (PathBuf, Vec<Line>, Vec<Diagnostic>)>,
+        files: impl IntoIterator<Item = (PathBuf, Vec<RuleLine>, Vec<Diagnostic>)>,
         engine: EngineKind,
-        kernel: Kernel,
+        kernel: KernelFeatures,
     ) -> Self {
         let (mut paths, mut list) = (Vec::new(), RuleList::default());
         let (mut findings, mut errors) = (Vec::new(), 0);

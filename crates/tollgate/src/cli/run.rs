@@ -20,7 +20,7 @@ use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context as _, Result};
 use audit::event::Event;
 use audit::plan::Plan;
-use audit::plan::exclude::Exclude;
+use audit::plan::exclude_list::ExcludeList;
 use audit::record::encode;
 use nix::errno::Errno;
 use trace::{
@@ -122,20 +122,20 @@ fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
     else {
         return Ok(Err(NotRun::Ours));
     };
-    if !plan.forks.is_empty() {
+    if !plan.task_slots.is_empty() {
         info(
             "rules of the task list are about tasks of the whole machine: they have no effect here",
         );
     }
-    if !plan.operations.is_empty() {
+    if !plan.uring_ops.is_empty() {
         info("operations of io_uring are not seen here: rules of the io_uring list have no effect");
     }
-    if plan.filesystems.conditions().next().is_some() {
+    if plan.filesystem_list.conditions().next().is_some() {
         info(
             "on which file system a name is, is not looked at here: rules of the filesystem list have no effect",
         );
     }
-    plan.keep_calls_only();
+    plan.retain_exit_list();
     let program = match find(args) {
         Ok(program) => program,
         Err(errno) => return Ok(Err(not_started(args, errno))),
@@ -158,7 +158,7 @@ fn try_run(args: &Args) -> Result<Result<RunSummary, NotRun>> {
         Ok(started) => started,
         Err(error) => return refuse(error).map(Err),
     };
-    let mut running = sinks.start(plan.exclude.clone())?;
+    let mut running = sinks.start(plan.exclude_list.clone())?;
     signals::forward(started.child())?;
     if running.view.is_some() {
         info(&ready(&plan, carrier));
@@ -243,7 +243,7 @@ fn ready(plan: &Plan, carrier: Backend) -> String {
     };
     format!(
         "auditing {} calls for {} rules in one command, engine seccomp, {how}",
-        plan.calls.len(),
+        plan.syscalls.len(),
         plan.rules.len()
     )
 }
@@ -284,7 +284,7 @@ impl Sinks {
         })
     }
 
-    fn start(self, exclude: Exclude) -> Result<Running> {
+    fn start(self, exclude: ExcludeList) -> Result<Running> {
         let log = match self.log {
             None => None,
             Some(Destination::Stdout) => Some(Outlet::start("tlg-log", |text: &[u8]| {
@@ -323,7 +323,7 @@ struct Running {
     log: Option<Outlet>,
     json: bool,
     /// Which records are not written; events as JSON have no records.
-    exclude: Exclude,
+    exclude: ExcludeList,
     view: Option<(Outlet, Terminal)>,
 }
 
@@ -345,7 +345,7 @@ impl Observer for Running {
                 } else {
                     let start = text.len();
                     encode::event(event, text);
-                    self.exclude.strike(&event.task, text, start);
+                    self.exclude.remove_excluded(&event.task, text, start);
                 }
             });
         }

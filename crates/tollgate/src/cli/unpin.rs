@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::ensure;
-use engine::{Left, Pins, locked_in};
+use engine::{PinDirectory, PinnedState, read_lock_note};
 
 use crate::messages::{Exit, info};
 use crate::pipeline::handover::PINS;
@@ -22,20 +22,22 @@ pub(crate) struct Args {
 /// # Errors
 /// When a daemon reads it, or the directory cannot be used.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let pins = Pins::open(&args.directory)?;
+    let pins = PinDirectory::open(&args.directory)?;
     let shown = args.directory.display();
-    let locked = locked_in(&args.directory);
+    let locked = read_lock_note(&args.directory);
     ensure!(
         matches!(locked, Ok(None)),
         "what is pinned in `{shown}` is locked until the machine starts again: `-e 2` was given"
     );
-    let unread = match Left::of(&pins)? {
-        Left::Nothing => {
+    let unread = match PinnedState::open(&pins)? {
+        PinnedState::Empty => {
             info(&format!("nothing is pinned in `{shown}`"));
             return Ok(Exit::Success.into());
         }
-        Left::Whole(survivors) | Left::Events(survivors) => survivors.unread().ok(),
-        Left::Foreign { unread, .. } => unread,
+        PinnedState::Adoptable(inherited) | PinnedState::EventsOnly(inherited) => {
+            inherited.unread().ok()
+        }
+        PinnedState::Unreadable { unread, .. } => unread,
     };
     pins.clear()?;
     let bytes = unread.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());

@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
-use engine::locked_in;
+use engine::read_lock_note;
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ impl LockFile {
     /// When the note cannot be read, or the kernel does not tell which boot this is.
     pub(crate) fn beside(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
         let note = pins.map(|pins| {
-            locked_in(pins).with_context(|| {
+            read_lock_note(pins).with_context(|| {
                 format!(
                     "cannot read what is locked in `{}`; where it is guarded, only the program that has \
                      locked it can, until the machine starts again",

@@ -177,10 +177,10 @@ mod tests {
 
     fn rule(line: &str) -> Rule {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        let answer = arguments(&words, Dialect::Four, &ThisMachine);
+        let answer = arguments(&words, Dialect::V4, &ThisMachine);
         match answer.requests.as_slice() {
             [Request::Command(Command::Add { rule, .. })] => rule.clone(),
-            _ => panic!("{line}: {:?}", answer.said),
+            _ => panic!("{line}: {:?}", answer.messages),
         }
     }
 

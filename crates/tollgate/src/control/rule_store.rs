@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use audit::ids::MsgType;
 use audit::plan::Plan;
-use audit::plan::list::RuleList;
+use audit::plan::rule_list::RuleList;
 use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use anyhow::{Context as _, ensure};
-use audit::rule::{Command, Place};
+use audit::rule::{Command, Insertion};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -88,9 +88,9 @@ impl Step {
     /// What a command is to the daemon; nothing when it is about reading a file, or for the kernel.
     pub(crate) fn of(command: &Command) -> Option<Self> {
         Some(match command {
-            Command::Add { rule, place } => match place {
-                Place::Tail => Self::Append(RuleForm::new(rule)),
-                Place::Head => Self::Prepend(RuleForm::new(rule)),
+            Command::Add { rule, insertion } => match insertion {
+                Insertion::Append => Self::Append(RuleForm::new(rule)),
+                Insertion::Prepend => Self::Prepend(RuleForm::new(rule)),
             },
             Command::Delete(rule) => Self::Delete(RuleForm::new(rule)),
             Command::DeleteAll(key) => Self::DeleteAll(key.as_ref().map(|key| JsonBytes::new(key))),

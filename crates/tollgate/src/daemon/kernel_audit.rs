@@ -46,7 +46,7 @@ pub(super) struct MessageSource {
     /// What the kernel had lost at the last look.
     lost: u32,
     /// Lost since this daemon reads.
-    all_lost: u64,
+    total_lost: u64,
     due: Instant,
 }
 
@@ -124,7 +124,7 @@ impl MessageSource {
             control,
             registered,
             lost,
-            all_lost: 0,
+            total_lost: 0,
             due: Instant::now() + PERIOD,
         })
     }
@@ -208,13 +208,13 @@ impl MessageSource {
         let before = std::mem::replace(&mut self.lost, now);
         // Who has set the count to zero has read it.
         let lost = now.checked_sub(before).unwrap_or(now);
-        self.all_lost += u64::from(lost);
+        self.total_lost += u64::from(lost);
         (lost != 0).then_some(lost)
     }
 
     /// What it has lost since this daemon reads, as of the last look.
-    pub(super) const fn all_lost(&self) -> u64 {
-        self.all_lost
+    pub(super) const fn total_lost(&self) -> u64 {
+        self.total_lost
     }
 
     /// Leaves what was changed to the next daemon, which knows what was before.
@@ -249,7 +249,7 @@ impl MessageSource {
             "listening"
         };
         how.clone_into(&mut messages.reader);
-        messages.lost = self.all_lost;
+        messages.lost = self.total_lost;
         messages.backlog = self.control.status().map_or(0, |status| status.backlog);
     }
 

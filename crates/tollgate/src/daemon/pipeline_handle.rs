@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
-use engine::{Attached, Runs, Truncation};
+use engine::{AttachedHooks, ProgramRuns, Truncation};
 
 use crate::control::rule_store::Auditing;
 use crate::control::wire::{
@@ -40,7 +40,7 @@ pub(super) struct Live {
     written: Arc<Written>,
     engine: EngineKind,
     /// What is attached now.
-    pub(super) attached: Attached,
+    pub(super) attached: AttachedHooks,
     kept: Kept,
     confinement: Confinement,
     kernel: Option<MessageSource>,
@@ -120,7 +120,7 @@ impl Live {
         if let Some(lost) = kernel.look_now() {
             self.tell_lost_messages(lost);
         }
-        kernel.all_lost()
+        kernel.total_lost()
     }
 
     fn tell_lost_messages(&self, lost: u32) {
@@ -167,7 +167,7 @@ impl Live {
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
         let losses = account.losses().chain([("not written", unwritten)]);
-        let cut = account.stats.cut.iter().zip(Truncation::ALL);
+        let cut = account.stats.truncated.iter().zip(Truncation::ALL);
         Counts {
             matched: account.stats.matched,
             delivered: account.stats.delivered,
@@ -176,7 +176,7 @@ impl Live {
                 .filter_map(|(reason, count)| named(&count, reason))
                 .collect(),
             incomplete: cut
-                .filter_map(|(count, part)| named(count, part.part()))
+                .filter_map(|(count, part)| named(count, part.as_str()))
                 .collect(),
             blind_seconds: seconds(account.blind),
         }
@@ -271,7 +271,7 @@ impl Auditing for Live {
             .runs
             .into_iter()
             .map(
-                |Runs {
+                |ProgramRuns {
                      hook,
                      runs,
                      time_ns,

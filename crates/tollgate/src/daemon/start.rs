@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::hook::Kernel;
+use audit::plan::hook::KernelFeatures;
 use bstr::BString;
-use engine::{Options, Pins, Probe};
+use engine::{EngineOptions, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -232,7 +232,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 fn tell_start(
     (plan, loaded): &(Plan, Rules),
     started: &Started,
-    kernel: Kernel,
+    kernel: KernelFeatures,
     log: &Path,
     pinned_in: Option<&Path>,
 ) {
@@ -251,7 +251,7 @@ fn tell_start(
     }
     let ready = Ready {
         rules: *loaded,
-        calls: plan.calls.len(),
+        calls: plan.syscalls.len(),
         engine: started.engine.name(),
         attached: &started.attached,
         price: &price(plan, started.engine, kernel),
@@ -265,7 +265,7 @@ struct Opened {
     source: Option<MessageSource>,
     messages: Option<RecordStream>,
     signals: SignalFd,
-    probe: Probe,
+    probe: KernelProbe,
     launcher: Option<Launcher>,
     metrics: Option<Metrics>,
     json: Option<JsonLog>,
@@ -278,7 +278,7 @@ impl Opened {
         settings: &Settings,
         keep: &Keep,
         server: Option<&Server>,
-        pins: Option<&Pins>,
+        pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Self> {
         let (source, messages) = MessageSource::open(settings.means.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
@@ -289,7 +289,7 @@ impl Opened {
             messages,
             signals: signals()?,
             // Tracepoints are below a mount.
-            probe: Probe::look().context("cannot learn what this kernel shows")?,
+            probe: KernelProbe::read().context("cannot learn what this kernel shows")?,
             launcher: match &keep.conf {
                 Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
                 None => None,
@@ -329,7 +329,7 @@ fn finish(
         info(&format!("detaching {} hooks", live.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
-        detaching.finish()?;
+        detaching.wait()?;
     }
     Ok(if summary.is_whole() {
         Exit::Success
@@ -379,7 +379,7 @@ fn writable(
     keep: &Keep,
     json: Option<&JsonLogConfig>,
     server: Option<&Server>,
-    pins: Option<&Pins>,
+    pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
     if keep.writes() {
@@ -437,12 +437,12 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(means: Means, with_calls: bool) -> Options {
-    Options {
+fn options(means: Means, with_calls: bool) -> EngineOptions {
+    EngineOptions {
         uring: means.uring,
         context: means.context,
         avc: with_calls,
-        ..Options::default()
+        ..EngineOptions::default()
     }
 }
 

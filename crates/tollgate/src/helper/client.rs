@@ -96,9 +96,9 @@ impl Launcher {
         let asked = serde_json::to_vec(request)
             .context("cannot write JSON")
             .and_then(|message| {
-                engine::send_with(open, &message, None).context("cannot ask the launcher")?;
+                engine::send_with_fd(open, &message, None).context("cannot ask the launcher")?;
                 let mut buffer = vec![0; MESSAGE_LIMIT_BYTES];
-                let (length, descriptor) = engine::receive_with(open, &mut buffer)
+                let (length, descriptor) = engine::recv_with_fd(open, &mut buffer)
                     .context("the launcher does not answer")?;
                 let message = buffer.get(..length).unwrap_or_default();
                 let answer =

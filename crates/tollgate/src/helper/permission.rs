@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
-use audit::conf::auditd::{Action, Overflow, Settings, SizeAction};
+use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, Settings};
 use audit::conf::plugin::{self, is_plugin};
 use bstr::{BStr, BString, ByteSlice as _};
 
@@ -62,8 +62,8 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
         }
         Program::Init(level) => {
             let (argument, action, overflow) = match level {
-                Runlevel::Single => ("1", Action::Single, Overflow::Single),
-                Runlevel::Halt => ("0", Action::Halt, Overflow::Halt),
+                Runlevel::Single => ("1", Action::Single, OverflowAction::Single),
+                Runlevel::Halt => ("0", Action::Halt, OverflowAction::Halt),
             };
             ensure!(
                 actions(settings).contains(&&action) || settings.overflow_action == overflow,
@@ -132,7 +132,7 @@ const fn actions(settings: &Settings) -> [&Action; 4] {
 /// The programs that actions run.
 fn programs(settings: &Settings) -> impl Iterator<Item = &BStr> {
     let of_size = match &settings.max_log_file_action {
-        SizeAction::Exec(program) => Some(program.as_ref()),
+        MaxLogFileAction::Exec(program) => Some(program.as_ref()),
         _ => None,
     };
     let others = actions(settings)
@@ -161,7 +161,7 @@ mod tests {
         let settings = Settings {
             space_left_action: Action::Email,
             disk_full_action: Action::Exec("/usr/bin/true".into()),
-            overflow_action: Overflow::Single,
+            overflow_action: OverflowAction::Single,
             action_mail_acct: "ops".into(),
             ..Settings::default()
         };

@@ -30,7 +30,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
     let mut launcher = Programs::default();
     let mut buffer = vec![0; MESSAGE_LIMIT_BYTES];
     loop {
-        let (length, _) = engine::receive_with(stdin.as_fd(), &mut buffer)
+        let (length, _) = engine::recv_with_fd(stdin.as_fd(), &mut buffer)
             .context("only `tollgate daemon` can use this command")?;
         let message = buffer.get(..length).unwrap_or_default();
         if message.is_empty() {
@@ -42,7 +42,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
         };
         let answer = serde_json::to_vec(&answer).context("cannot write JSON")?;
         let passed = descriptor.as_ref().map(OwnedFd::as_fd);
-        if engine::send_with(stdin.as_fd(), &answer, passed).is_err() {
+        if engine::send_with_fd(stdin.as_fd(), &answer, passed).is_err() {
             return Ok(ExitCode::SUCCESS);
         }
     }

@@ -1,9 +1,9 @@
 //! A batch: the text of whole events on its way to the log.
 
-use audit::event::{Event, Time};
+use audit::event::{Event, Timestamp};
 use audit::ids::Serial;
 use crossbeam_channel::Sender;
-use engine::Receipt;
+use engine::CommitToken;
 
 use super::ring_commands::Flushed;
 use super::rule_stats::RuleIndex;
@@ -16,13 +16,13 @@ pub(crate) struct Batch {
     /// Where each of the events comes from, in their order.
     pub(crate) origins: Vec<Origin>,
     /// Stamp of the last one, if it is a message: another record may follow.
-    message: Option<(Time, Serial)>,
+    message: Option<(Timestamp, Serial)>,
     /// The same for the JSON log, when there is one.
     pub(crate) copied: Option<Copied>,
     /// Who is told when it is written.
     pub(crate) then: Option<Sender<Flushed>>,
     /// Gives room in the ring back when it is written.
-    pub(crate) receipt: Option<Receipt>,
+    pub(crate) receipt: Option<CommitToken>,
 }
 
 /// Where the text of an event comes from.
@@ -44,7 +44,7 @@ impl Batch {
     }
 
     /// Appends a line of a message: one of the event before, if it has the same stamp.
-    pub(crate) fn message(&mut self, line: &[u8], stamp: (Time, Serial)) {
+    pub(crate) fn message(&mut self, line: &[u8], stamp: (Timestamp, Serial)) {
         let begins = self.message.replace(stamp) != Some(stamp);
         if begins {
             self.origins.push(Origin::Message);

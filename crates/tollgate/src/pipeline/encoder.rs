@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use audit::ids::Serial;
-use audit::plan::exclude::Exclude;
-use audit::plan::{Plan, message};
+use audit::plan::exclude_list::ExcludeList;
+use audit::plan::{Plan, user_list};
 use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
-use engine::{Clock, Context, Decoder, Engine, Epoch, Keys, Moment};
+use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
 
 use crate::pipeline::Shown;
 use crate::pipeline::batch::Batch;
@@ -24,11 +24,11 @@ const KEPT_PLANS: usize = 2;
 /// What turns samples into text.
 pub(crate) struct Encoding {
     pub(crate) decoder: Decoder,
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) exclude: Exclude,
+    pub(crate) keys: Arc<RuleKeys>,
+    pub(crate) exclude: ExcludeList,
     /// About messages of programs.
-    pub(crate) user: message::Messages,
-    pub(crate) clock: Clock,
+    pub(crate) user: user_list::UserList,
+    pub(crate) clock: TickClock,
     pub(crate) serial: Serial,
     /// Up to where the ring was read when a batch was passed on; nothing before the first one.
     pub(crate) passed: Option<u64>,
@@ -78,16 +78,16 @@ impl Encoding {
     }
 
     /// Appends a record that is an event of its own.
-    pub(crate) fn record(&mut self, record: &Record, now: Moment) {
-        self.clock.set(now);
-        let time = self.clock.at(now.jiffies);
+    pub(crate) fn record(&mut self, record: &Record, now: ClockReading) {
+        self.clock.sync(now);
+        let time = self.clock.time_at(now.jiffies);
         let mut line = Vec::new();
         encode::message(record.kind, time, self.serial, &record.body, &mut line);
         self.batch.message(&line, (time, self.serial));
         self.serial = self.serial.next();
     }
 
-    pub(crate) fn record_all(&mut self, records: &[Record], now: Moment) {
+    pub(crate) fn record_all(&mut self, records: &[Record], now: ClockReading) {
         for record in records {
             self.record(record, now);
         }
@@ -98,17 +98,19 @@ impl Encoding {
         if self.keys.plans() <= KEPT_PLANS {
             return;
         }
-        let empty = *self.empty_at.get_or_insert_with(|| engine.ring().place());
-        if engine.ring().is_written(empty) {
-            Arc::make_mut(&mut self.keys).forget();
-            engine.forget(&self.keys);
+        let empty = *self
+            .empty_at
+            .get_or_insert_with(|| engine.ring().position());
+        if engine.ring().is_committed(empty) {
+            Arc::make_mut(&mut self.keys).forget_old();
+            engine.remove_old_snapshots(&self.keys);
             self.empty_at = None;
         }
     }
 
     /// Takes samples of another engine from now on, which goes by this plan.
     pub(crate) fn renew(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
-        self.keys = Arc::new(Keys::new(engine.epoch(), plan));
+        self.keys = Arc::new(RuleKeys::new(engine.epoch(), plan));
         self.clock = engine.clock()?;
         self.passed = None;
         self.empty_at = None;
@@ -121,8 +123,8 @@ impl Encoding {
     /// Counts and leaves out by the plan that was put in force.
     pub(crate) fn go_by(&mut self, epoch: Epoch, plan: &Plan) {
         self.rules.add(epoch, plan);
-        self.exclude = plan.exclude.clone();
-        self.user = plan.messages.clone();
+        self.exclude = plan.exclude_list.clone();
+        self.user = plan.user_list.clone();
         // Its predecessors have events in the ring that nobody has seen.
         self.empty_at = None;
     }
@@ -135,12 +137,13 @@ impl Encoding {
     }
 
     pub(crate) fn take(&mut self, sample: &[u8]) {
-        let (Ok(jiffies), Ok(rule)) = (engine::ticks(sample), engine::chosen_by(sample)) else {
+        let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample))
+        else {
             self.drained.undecodable += 1;
             return;
         };
-        let time = self.clock.at(jiffies);
-        let context = Context {
+        let time = self.clock.time_at(jiffies);
+        let context = EventContext {
             keys: &self.keys,
             time,
             serial: self.serial,
@@ -149,7 +152,7 @@ impl Encoding {
             self.drained.undecodable += 1;
             return;
         };
-        if engine::is_stamped(sample) == Ok(true) {
+        if engine::has_kernel_stamp(sample) == Ok(true) {
             // Without messages there is no record that it could belong to.
             if let Some(messages) = &mut self.messages {
                 messages.call(&event, &self.exclude);
@@ -162,7 +165,7 @@ impl Encoding {
         let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);
         self.exclude
-            .strike(&event.task, &mut self.batch.text, start);
+            .remove_excluded(&event.task, &mut self.batch.text, start);
         let count = self.rules.of(rule);
         count.taken += 1;
         let text = self.batch.text.get(start..).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What outlives this daemon, and what it takes over from the one before.
 //!
 //! Everything that audits is pinned, so that a daemon that is killed is only a daemon that reads late. The
-//! engine keeps the account ([`engine::Survivors`]); here is what it cannot know: the log file, and what the
+//! engine keeps the account ([`engine::InheritedState`]); here is what it cannot know: the log file, and what the
 //! plans were.
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use audit::ids::{Arch, MsgType};
 use audit::plan::Plan;
 use audit::rule::{Dialect, print};
 use bstr::BString;
-use engine::{Epoch, Keys, Left, PinError, Pins, Survivors};
+use engine::{Epoch, InheritedState, PinDirectory, PinError, PinnedState, RuleKeys};
 use serde::{Deserialize, Serialize};
 
 use crate::json_bytes::JsonBytes;
@@ -38,7 +38,7 @@ pub(crate) enum Survival {
 /// Where to pin, and what was found there.
 #[derive(Debug, Default)]
 pub(crate) struct Pinning {
-    pub(crate) pins: Option<Pins>,
+    pub(crate) pins: Option<PinDirectory>,
     pub(crate) found: Found,
     /// Whether that lasts as long as the machine.
     pub(crate) locked: bool,
@@ -53,9 +53,9 @@ pub(crate) enum Found {
     #[default]
     Nothing,
     /// All.
-    Whole(Survivors),
+    Whole(InheritedState),
     /// Events, of programs that are not these.
-    Events(Survivors),
+    Events(InheritedState),
 }
 
 impl Survival {
@@ -63,11 +63,11 @@ impl Survival {
     ///
     /// # Errors
     /// When nothing can be pinned there, and it was asked for.
-    pub(crate) fn open(&self) -> anyhow::Result<Option<Pins>> {
+    pub(crate) fn open(&self) -> anyhow::Result<Option<PinDirectory>> {
         match self {
             Self::No => Ok(None),
-            Self::At(path) => Ok(Some(Pins::open(path)?)),
-            Self::IfPossible(path) => match Pins::open(path) {
+            Self::At(path) => Ok(Some(PinDirectory::open(path)?)),
+            Self::IfPossible(path) => match PinDirectory::open(path) {
                 Ok(pins) => Ok(Some(pins)),
                 Err(error @ PinError::Busy { .. }) => {
                     info(&format!("{error}: auditing ends with this one"));
@@ -91,7 +91,7 @@ impl Pinning {
     ///
     /// # Errors
     /// When the directory, or the log, cannot be read, and when what is locked cannot be.
-    pub(crate) fn look(pins: Option<Pins>, log: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn look(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
         let Some(pins) = pins else {
             return Ok(Self::default());
         };
@@ -99,20 +99,20 @@ impl Pinning {
             locked: pins.is_locked(),
             ..Self::default()
         };
-        match Left::of(&pins)? {
-            Left::Nothing => {}
-            Left::Whole(survivors) => {
-                settle(&survivors, log)?;
-                found.found = Found::Whole(survivors);
+        match PinnedState::open(&pins)? {
+            PinnedState::Empty => {}
+            PinnedState::Adoptable(inherited) => {
+                settle(&inherited, log)?;
+                found.found = Found::Whole(inherited);
             }
-            Left::Events(survivors) => {
-                settle(&survivors, log)?;
-                found.found = Found::Events(survivors);
+            PinnedState::EventsOnly(inherited) => {
+                settle(&inherited, log)?;
+                found.found = Found::Events(inherited);
             }
-            Left::Foreign { reason, .. } if found.locked => {
+            PinnedState::Unreadable { reason, .. } if found.locked => {
                 return Err(stays(&pins, &anyhow!(reason)));
             }
-            Left::Foreign { reason, unread } => {
+            PinnedState::Unreadable { reason, unread } => {
                 found.lost = Some(given_up(&pins, &reason, unread)?);
             }
         }
@@ -122,19 +122,19 @@ impl Pinning {
 }
 
 /// Ends the write to the log in which a daemon was killed.
-fn settle(survivors: &Survivors, log: Option<&Path>) -> anyhow::Result<()> {
-    if let Some(span) = survivors.unfinished() {
+fn settle(inherited: &InheritedState, log: Option<&Path>) -> anyhow::Result<()> {
+    if let Some(span) = inherited.unfinished_write() {
         let written = match log {
             Some(log) => Log::settle(log, span)?,
             None => false,
         };
-        survivors.settle(written);
+        inherited.resolve_unfinished(written);
     }
     Ok(())
 }
 
 /// Says why this daemon cannot go on with what is locked, and that it stays.
-pub(crate) fn stays(pins: &Pins, reason: &anyhow::Error) -> anyhow::Error {
+pub(crate) fn stays(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Error {
     anyhow!(
         "what is pinned in `{}` is locked until the machine starts again, and this daemon cannot go on with it: \
          {reason:#}; it is left as it is, and what it records waits in the ring: mend that, or start the \
@@ -147,7 +147,11 @@ pub(crate) fn stays(pins: &Pins, reason: &anyhow::Error) -> anyhow::Error {
 ///
 /// # Errors
 /// When it cannot be taken away.
-pub(crate) fn given_up(pins: &Pins, reason: &str, unread: Option<u64>) -> anyhow::Result<Record> {
+pub(crate) fn given_up(
+    pins: &PinDirectory,
+    reason: &str,
+    unread: Option<u64>,
+) -> anyhow::Result<Record> {
     pins.clear()?;
     let mut body = "op=lost-ring".to_owned();
     if let Some(bytes) = unread {
@@ -193,10 +197,13 @@ pub(crate) fn note(plan: &Plan) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When a note cannot be read.
-pub(crate) fn plans(survivors: &Survivors, in_force: Epoch) -> anyhow::Result<(Keys, RuleCounts)> {
+pub(crate) fn plans(
+    inherited: &InheritedState,
+    in_force: Epoch,
+) -> anyhow::Result<(RuleKeys, RuleCounts)> {
     let mut keys = Vec::new();
     let mut counts = RuleCounts::default();
-    for (epoch, note) in survivors.plans(in_force)? {
+    for (epoch, note) in inherited.plan_snapshots(in_force)? {
         let rules: Vec<RuleNote> = match note.as_slice() {
             [] => Vec::new(),
             note => serde_json::from_slice(note).context("a note about rules is none")?,
@@ -213,5 +220,5 @@ pub(crate) fn plans(survivors: &Survivors, in_force: Epoch) -> anyhow::Result<(K
             counts.begin(epoch, rules.collect::<anyhow::Result<Vec<_>>>()?);
         }
     }
-    Ok((Keys::of_plans(keys), counts))
+    Ok((RuleKeys::from_plans(keys), counts))
 }

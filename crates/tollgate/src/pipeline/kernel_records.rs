@@ -9,10 +9,10 @@ mod reorder_buffer;
 use std::borrow::Cow;
 use std::fs;
 
-use audit::event::{Event, Task, Time};
+use audit::event::{Event, Task, Timestamp};
 use audit::ids::{Auid, MsgType};
-use audit::plan::exclude::Exclude;
-use audit::plan::message;
+use audit::plan::exclude_list::ExcludeList;
+use audit::plan::user_list;
 use audit::record::decode;
 use bstr::ByteSlice as _;
 use netlink::RecordStream;
@@ -68,8 +68,8 @@ impl Messages {
     /// When the kernel does not let them be read.
     pub(crate) fn receive(
         &mut self,
-        exclude: &Exclude,
-        user: &message::Messages,
+        exclude: &ExcludeList,
+        user: &user_list::UserList,
     ) -> std::io::Result<bool> {
         let Self {
             stream,
@@ -100,12 +100,12 @@ impl Messages {
     }
 
     /// Takes the call of a record that has come or will come.
-    pub(crate) fn call(&mut self, call: &Event<'_>, exclude: &Exclude) {
+    pub(crate) fn call(&mut self, call: &Event<'_>, exclude: &ExcludeList) {
         self.held.call(call, exclude);
     }
 
     /// Passes on those that are not younger than an event.
-    pub(crate) fn up_to(&mut self, time: Time, batch: &mut Batch) {
+    pub(crate) fn up_to(&mut self, time: Timestamp, batch: &mut Batch) {
         self.held.pass(batch, Some(time));
     }
 

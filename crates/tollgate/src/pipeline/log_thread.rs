@@ -113,7 +113,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
-        engine::boost(self.log.nice());
+        engine::set_nice(self.log.nice());
         loop {
             let tick = self.log.next_look().map_or_else(never, after);
             select! {
@@ -209,7 +209,7 @@ impl Writer {
             // Who has asked may have lost patience.
             LogOrder::Configure(keep, asker, to) => {
                 let changed = self.log.configure(keep.map(|keep| *keep), asker);
-                engine::boost(self.log.nice());
+                engine::set_nice(self.log.nice());
                 let _impatient = to.try_send(changed);
             }
             LogOrder::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),

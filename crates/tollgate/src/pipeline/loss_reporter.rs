@@ -15,7 +15,7 @@ use audit::record::quote;
 
 use crate::pipeline::ring_commands::Record;
 use crate::pipeline::ring_thread::Drained;
-use engine::Lost;
+use engine::LossReason;
 
 use crate::messages::info;
 
@@ -165,12 +165,12 @@ impl Rate {
 
 impl Losses {
     /// What was told of the reasons that the engine counts.
-    pub(crate) fn told_of_engine(&self) -> [u64; Lost::ALL.len()] {
-        Lost::ALL.map(|lost| {
+    pub(crate) fn told_of_engine(&self) -> [u64; LossReason::ALL.len()] {
+        LossReason::ALL.map(|lost| {
             let told = self
                 .told
                 .iter()
-                .find(|(reason, _)| *reason == lost.reason());
+                .find(|(reason, _)| *reason == lost.as_str());
             told.map_or(0, |(_, told)| *told)
         })
     }

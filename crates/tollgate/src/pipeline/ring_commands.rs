@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail};
 use audit::ids::MsgType;
 use audit::plan::Plan;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
-use engine::Attached;
+use engine::AttachedHooks;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -33,7 +33,7 @@ const BUSY: &str = "the log does not keep up";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replaced {
     /// What is attached from now on.
-    pub(crate) attached: Attached,
+    pub(crate) attached: AttachedHooks,
 }
 
 /// What is ordered.

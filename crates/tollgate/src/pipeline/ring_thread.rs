@@ -14,7 +14,10 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use bstr::BString;
 use crossbeam_channel::{Receiver, Sender};
-use engine::{Detaching, Engine, Lost, Options, Places, Probe, Runs, Stats, Storage, Wake};
+use engine::{
+    Engine, EngineOptions, EngineStats, KernelProbe, LossReason, ObjectSlots, ObjectStorage,
+    PendingDetach, ProgramRuns, Wake,
+};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::messages::info;
@@ -47,9 +50,9 @@ const NICE: i32 = -10;
 /// What the ring thread counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Drained {
-    pub(crate) stats: Stats,
+    pub(crate) stats: EngineStats,
     /// Of an engine that runs.
-    pub(crate) runs: Vec<Runs>,
+    pub(crate) runs: Vec<ProgramRuns>,
     pub(crate) undecodable: u64,
     /// Events that the rate limit keeps out.
     pub(crate) limited: u64,
@@ -63,7 +66,10 @@ pub(crate) struct Drained {
 impl Drained {
     /// Events lost before they came to the log thread, by reason.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let of_kernel = Lost::ALL.into_iter().map(Lost::reason).zip(self.stats.lost);
+        let of_kernel = LossReason::ALL
+            .into_iter()
+            .map(LossReason::as_str)
+            .zip(self.stats.lost);
         of_kernel.chain([
             ("rate limit", self.limited),
             ("not decodable", self.undecodable),
@@ -101,8 +107,8 @@ pub(crate) struct Reader {
     pub(crate) plan: Plan,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
-    pub(crate) options: Options,
-    pub(crate) probe: Probe,
+    pub(crate) options: EngineOptions,
+    pub(crate) probe: KernelProbe,
     /// From the begin of a drain to that of the next one, while events come.
     pub(crate) pause: Duration,
     pub(crate) orders: Taken,
@@ -124,10 +130,10 @@ impl Reader {
     pub(crate) fn run(
         mut self,
         ready: &Sender<Started>,
-    ) -> anyhow::Result<(Drained, Option<Detaching>)> {
-        engine::boost(NICE);
-        let mut storage = Storage::default();
-        let mut places = storage.places();
+    ) -> anyhow::Result<(Drained, Option<PendingDetach>)> {
+        engine::set_nice(NICE);
+        let mut storage = ObjectStorage::default();
+        let mut places = storage.slots();
         let Begun {
             mut engine,
             state,
@@ -157,9 +163,9 @@ impl Reader {
                         files,
                         answer,
                     } = *lock;
-                    let locked = engine.lock(&note).map_err(anyhow::Error::from);
+                    let locked = engine.write_lock_note(&note).map_err(anyhow::Error::from);
                     let guard = locked.map(|()| {
-                        let guard = engine.guard(&mut places, &self.probe, &files);
+                        let guard = engine.protect(&mut places, &self.probe, &files);
                         guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                     });
                     // Who has asked waits for the answer.
@@ -167,7 +173,7 @@ impl Reader {
                 }
                 Order::Record(record) => {
                     self.drain_up_to_now(&engine, &state)?;
-                    state.borrow_mut().record(&record, engine.now()?);
+                    state.borrow_mut().record(&record, engine.read_clock()?);
                 }
                 Order::Flush(flushed) => {
                     self.drain_up_to_now(&engine, &state)?;
@@ -206,7 +212,7 @@ impl Reader {
             let records = state
                 .losses
                 .tell_all(&drained, &self.limits, Instant::now());
-            state.record_all(&records, engine.now()?);
+            state.record_all(&records, engine.read_clock()?);
         }
         self.pass_on(engine, state);
         Ok(drained)
@@ -227,13 +233,13 @@ impl Reader {
     fn replace<'s>(
         &self,
         engine: &mut Engine<'s>,
-        places: &mut Places<'s>,
+        places: &mut ObjectSlots<'s>,
         state: &RefCell<Encoding>,
         plan: &Plan,
     ) -> anyhow::Result<Replaced> {
         let mut state = state.borrow_mut();
         self.settle(&mut state, engine);
-        engine.replace(places, &self.probe, plan, &survive::note(plan)?)?;
+        engine.replace_plan(places, &self.probe, plan, &survive::note(plan)?)?;
         Arc::make_mut(&mut state.keys).add(engine.epoch(), plan);
         state.go_by(engine.epoch(), plan);
         Ok(Replaced {
@@ -243,7 +249,9 @@ impl Reader {
 
     /// Takes over what others have counted of each rule.
     fn settle(&self, state: &mut Encoding, engine: &Engine<'_>) {
-        state.rules.settle(|epoch, rule| engine.unsent(epoch, rule));
+        state
+            .rules
+            .settle(|epoch, rule| engine.rule_drops(epoch, rule));
         if let Ok(mut rules) = self.written.unwritten_rules.lock() {
             for (rule, events) in std::mem::take(&mut *rules) {
                 state.rules.of(rule).unwritten += events;
@@ -317,10 +325,10 @@ impl Reader {
     ) -> anyhow::Result<Option<Duration>> {
         let mut state = state.borrow_mut();
         let mut counted = state.account();
-        counted.stats = engine.counted();
+        counted.stats = engine.program_stats();
         let records = state.losses.tell(&counted, &self.limits, now);
         if !records.is_empty() {
-            state.record_all(&records, engine.now()?);
+            state.record_all(&records, engine.read_clock()?);
             drop(state);
             return Ok(Some(Duration::ZERO));
         }
@@ -337,7 +345,7 @@ impl Reader {
         loop {
             self.drain(engine, state)?;
             // An event that is being written keeps those after it back for a moment.
-            if engine.ring().place() >= now {
+            if engine.ring().position() >= now {
                 return Ok(());
             }
         }
@@ -351,7 +359,7 @@ impl Reader {
                 let mut state = state.borrow_mut();
                 // What is older than these messages is in the ring by now.
                 state.receive()?;
-                state.clock.set(engine.now()?);
+                state.clock.sync(engine.read_clock()?);
             }
             let count = engine
                 .ring()
@@ -379,13 +387,13 @@ impl Reader {
     /// back what events without text have taken in the ring.
     fn pass_on(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) {
         let mut state = state.borrow_mut();
-        let place = Some(engine.ring().place());
+        let place = Some(engine.ring().position());
         if state.batch.text.is_empty() && state.batch.then.is_none() && state.passed == place {
             return;
         }
         state.passed = place;
         let told = state.losses.told_of_engine();
-        state.batch.receipt = Some(engine.receipt(state.serial, told));
+        state.batch.receipt = Some(engine.commit_token(state.serial, told));
         self.send(&mut state);
     }
 
@@ -417,7 +425,7 @@ fn last_messages(state: &RefCell<Encoding>) -> anyhow::Result<()> {
 
 /// Looks whether the engine's programs run, and says what has changed.
 fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
-    if let Some(change) = heartbeat.look(engine.runs(), Instant::now()) {
+    if let Some(change) = heartbeat.look(engine.programs_run(), Instant::now()) {
         info(&change.to_string());
     }
 }

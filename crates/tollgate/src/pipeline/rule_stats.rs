@@ -131,14 +131,14 @@ impl RuleCounts {
 mod tests {
     use super::*;
     use crate::host::ThisMachine;
-    use audit::plan::list::RuleList;
+    use audit::plan::rule_list::RuleList;
     use audit::rule::parse_file;
 
     fn plan(text: &str) -> Plan {
         let (lines, _) = parse_file(text.as_bytes(), &ThisMachine);
         let mut list = RuleList::default();
         for line in lines {
-            list.obey(0, line.number, line.command).unwrap();
+            list.apply(0, line.number, line.command).unwrap();
         }
         Plan::compile(list.into_rules(), &[Arch::X86_64])
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use engine::{Lost, Stats, Truncation};
+use engine::{EngineStats, LossReason, Truncation};
 
 use crate::pipeline::heartbeat::seconds;
 use crate::pipeline::kernel_records::MessageCounts;
@@ -13,7 +13,7 @@ use crate::sinks::queue as outlet;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Counters of the kernel side.
-    pub(crate) stats: Stats,
+    pub(crate) stats: EngineStats,
     /// Events written to the log.
     pub(crate) written: u64,
     /// Events that could not be written, and the last reason.
@@ -51,7 +51,7 @@ pub(crate) struct Summary<'a>(pub(crate) &'a Outcome);
 impl Summary<'_> {
     /// Events that were chosen and are not in the log.
     pub(crate) fn lost(&self) -> u64 {
-        self.0.stats.all_lost() + self.0.unwritten.events + self.0.undecodable + self.0.limited
+        self.0.stats.total_lost() + self.0.unwritten.events + self.0.undecodable + self.0.limited
     }
 
     /// Whether every event that should have been chosen is in the log.
@@ -93,9 +93,9 @@ impl Display for Summary<'_> {
             self.lost()
         )?;
         let mut reasons = Vec::new();
-        for (lost, reason) in stats.lost.iter().zip(Lost::ALL) {
+        for (lost, reason) in stats.lost.iter().zip(LossReason::ALL) {
             if *lost != 0 {
-                reasons.push(format!("{} {lost}", reason.reason()));
+                reasons.push(format!("{} {lost}", reason.as_str()));
             }
         }
         if unwritten.events != 0 {
@@ -113,18 +113,18 @@ impl Display for Summary<'_> {
         if !reasons.is_empty() {
             write!(f, " ({})", reasons.join(", "))?;
         }
-        let cut: Vec<String> = stats
-            .cut
+        let truncated: Vec<String> = stats
+            .truncated
             .iter()
             .zip(Truncation::ALL)
             .filter(|(count, _)| **count != 0)
-            .map(|(count, part)| format!("{} {count}", part.part()))
+            .map(|(count, part)| format!("{} {count}", part.as_str()))
             .collect();
         if !blind.is_zero() {
             write!(f, "; blind for {} s", seconds(*blind))?;
         }
-        if !cut.is_empty() {
-            write!(f, "; incomplete: {}", cut.join(", "))?;
+        if !truncated.is_empty() {
+            write!(f, "; incomplete: {}", truncated.join(", "))?;
         }
         if *unshown != 0 {
             write!(f, "; left out of the view: {unshown}")?;
@@ -156,17 +156,17 @@ impl Display for Summary<'_> {
 mod tests {
     use std::time::Duration;
 
-    use engine::Stats;
+    use engine::EngineStats;
 
     use super::*;
 
     #[test]
     fn a_clean_run_is_one_short_line() {
         let outcome = Outcome {
-            stats: Stats {
+            stats: EngineStats {
                 matched: 3,
                 delivered: 3,
-                ..Stats::default()
+                ..EngineStats::default()
             },
             written: 3,
             ..Outcome::default()
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn every_loss_has_its_reason() {
         let outcome = Outcome {
-            stats: Stats {
+            stats: EngineStats {
                 matched: 10,
                 delivered: 6,
                 lost: [3, 0, 0, 0, 1],
-                cut: [0, 2, 0, 0, 0, 0, 0, 0],
+                truncated: [0, 2, 0, 0, 0, 0, 0, 0],
             },
             written: 4,
             unwritten: Unwritten {

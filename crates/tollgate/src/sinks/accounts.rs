@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::{fs, io};
 
-use audit::record::interpret::Names;
+use audit::record::interpret::AccountNames;
 use bstr::ByteSlice as _;
 
 /// Users and groups of this machine.
@@ -36,7 +36,7 @@ impl Accounts {
     }
 }
 
-impl Names for Accounts {
+impl AccountNames for Accounts {
     fn user(&self, uid: u32) -> Option<&str> {
         self.users.get(&uid).map(String::as_str)
     }

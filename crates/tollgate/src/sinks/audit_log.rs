@@ -23,7 +23,7 @@ use anyhow::Context as _;
 use audit::conf::auditd::{Format, Settings};
 use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
-use engine::Span;
+use engine::FileRange;
 
 pub(crate) use daemon_records::{About, Asker};
 pub(crate) use log_config::{Held, Keep};
@@ -80,19 +80,19 @@ pub(crate) struct Journal {
 /// may be killed.
 pub(crate) trait Receipt {
     /// It is about to be written there.
-    fn begins(&mut self, span: Span);
+    fn begins(&mut self, span: FileRange);
     /// It is written.
     fn ends(&mut self);
 }
 
 /// Nobody must know.
 impl Receipt for () {
-    fn begins(&mut self, _span: Span) {}
+    fn begins(&mut self, _span: FileRange) {}
     fn ends(&mut self) {}
 }
 
-impl Receipt for Option<engine::Receipt> {
-    fn begins(&mut self, span: Span) {
+impl Receipt for Option<engine::CommitToken> {
+    fn begins(&mut self, span: FileRange) {
         if let Some(receipt) = self {
             receipt.begin(span);
         }

@@ -16,10 +16,10 @@ use std::io::{self, Write};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use audit::event::{
-    Event, Inode, Item, NameSource, NameType, Task, Time, reported_exit, succeeded,
+    Event, Inode, NameSource, NameType, PathItem, Task, Timestamp, reported_exit, succeeded,
 };
 use audit::ids::{Auid, Syscall};
-use audit::plan::uring::Operation;
+use audit::plan::uring::UringOp;
 use audit::record::interpret;
 
 use super::accounts::Accounts;
@@ -111,7 +111,7 @@ impl Display for Block<'_, '_> {
             }
         }
         let is_child =
-            |item: &Item<'_>| matches!(item.nametype, NameType::Create | NameType::Delete);
+            |item: &PathItem<'_>| matches!(item.nametype, NameType::Create | NameType::Delete);
         let children = self.event.items.iter().any(is_child);
         for item in &self.event.items {
             if !(children && item.nametype == NameType::Parent) {
@@ -137,9 +137,9 @@ impl Block<'_, '_> {
                 Interpret::Names(_) => write!(f, "{BAD}{:<8}{BAD:#}", interpret::exit(exit))?,
             },
         }
-        let operation = event.uring_op.and_then(Operation::numbered);
+        let operation = event.uring_op.and_then(UringOp::numbered);
         match operation.filter(|_| event.syscall == Syscall::NONE) {
-            Some(Operation { name, .. }) => write!(f, " {BOLD}{name:<12}{BOLD:#} ")?,
+            Some(UringOp { name, .. }) => write!(f, " {BOLD}{name:<12}{BOLD:#} ")?,
             None => {
                 let call = interpret::syscall(event.arch, event.syscall);
                 write!(f, " {BOLD}{call:<12}{BOLD:#} ")?;
@@ -177,7 +177,7 @@ impl Block<'_, '_> {
         }
     }
 
-    fn item(&self, item: &Item<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn item(&self, item: &PathItem<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (label, style) = match item.nametype {
             NameType::Unknown => ("name", ODD),
             NameType::Normal => ("path", DIM),
@@ -234,7 +234,7 @@ impl Block<'_, '_> {
     }
 
     /// Where a name leads from the root; `(fd)` stands for a directory that the event does not name.
-    fn path(&self, item: &Item<'_>, name: &[u8]) -> Vec<u8> {
+    fn path(&self, item: &PathItem<'_>, name: &[u8]) -> Vec<u8> {
         // A name that a successful call did not look up is data: the target of a new link.
         let done = self
             .event
@@ -273,7 +273,7 @@ fn program(task: &Task<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Time of day, UTC: the machine's zone is the business of whoever searches the log.
-fn clock(Time { sec, milli }: Time) -> impl Display {
+fn clock(Timestamp { sec, milli }: Timestamp) -> impl Display {
     let [hours, minutes, seconds] = [sec / 3600 % 24, sec / 60 % 60, sec % 60];
     fmt::from_fn(move |f| write!(f, "{hours:02}:{minutes:02}:{seconds:02}.{milli:03}Z"))
 }
@@ -316,7 +316,7 @@ mod tests {
         Interpret::Names(Accounts::parse(passwd, b"shadow:x:42:\n"))
     }
 
-    fn item(name: &'static [u8], nametype: NameType) -> Item<'static> {
+    fn item(name: &'static [u8], nametype: NameType) -> PathItem<'static> {
         let dev = Dev(0);
         let inode = Inode {
             ino: 9,
@@ -326,7 +326,7 @@ mod tests {
             gid: 42,
             rdev: dev,
         };
-        Item {
+        PathItem {
             name: Some(name),
             source: NameSource::Kernel,
             inode: Some(inode),
@@ -336,9 +336,9 @@ mod tests {
     }
 
     /// `rename`, since its names start at the working directory on every machine.
-    fn event(items: &[Item<'static>]) -> Event<'static> {
+    fn event(items: &[PathItem<'static>]) -> Event<'static> {
         Event {
-            time: Time {
+            time: Timestamp {
                 sec: 1_700_000_000,
                 milli: 7,
             },
@@ -370,11 +370,11 @@ mod tests {
             key: Some(b"a\x01b"),
             argv: None,
             sockaddr: None,
-            details: [].into_iter().collect(),
+            aux_records: [].into_iter().collect(),
             cwd: Some(b"/home"),
             items: items.iter().copied().collect(),
             proctitle: b"",
-            background: None,
+            task_context: None,
         }
     }
 
@@ -383,7 +383,7 @@ mod tests {
         let event = event(&[
             item(b"/tmp/", NameType::Parent),
             item(b"/tmp/old", NameType::Delete),
-            Item {
+            PathItem {
                 source: NameSource::User,
                 ..item(b"new one", NameType::Create)
             },
@@ -435,7 +435,7 @@ mod tests {
             bytes: hostile,
         });
         event.cwd = Some(hostile);
-        event.items = [Item {
+        event.items = [PathItem {
             name: Some(hostile),
             ..item(b"", NameType::Normal)
         }]

@@ -20,7 +20,7 @@ mod samples;
 
 use std::fmt::Write as _;
 
-use audit::event::{Event, Inode, Item, NameSource, NameType, Task, reported_exit, succeeded};
+use audit::event::{Event, Inode, NameSource, NameType, PathItem, Task, reported_exit, succeeded};
 use audit::ids::{Dev, Syscall};
 use audit::table;
 use bstr::ByteSlice as _;
@@ -90,7 +90,7 @@ pub(crate) fn event(event: &Event<'_>, out: &mut Vec<u8>) {
         "proctitle",
         text(event.proctitle.trim_end_with(|char| char == '\0')),
     );
-    if let Some(background) = &event.background {
+    if let Some(background) = &event.task_context {
         context::background(background, &mut object);
     }
     let line = Value::Object(object).to_string();
@@ -107,7 +107,7 @@ fn task(task: &Task<'_>) -> Value {
     })
 }
 
-fn item(item: &Item<'_>) -> Value {
+fn item(item: &PathItem<'_>) -> Value {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
     put("name", item.name.map_or(Value::Null, text));
@@ -168,17 +168,17 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use audit::event::Time;
+    use audit::event::Timestamp;
     use audit::ids::{Arch, Auid, Serial, Syscall};
+    use audit::record::assemble::{EventAssembler, EventRecords};
     use audit::record::encode;
-    use audit::record::gather::{Gathered, Gatherer};
 
     use super::*;
 
     /// An event with everything that can deceive a reader.
     fn whole() -> Event<'static> {
         let dev = Dev(0x80_0001);
-        let item = Item {
+        let item = PathItem {
             name: Some(b"a\xffb"),
             source: NameSource::User,
             inode: Some(Inode {
@@ -211,7 +211,7 @@ mod tests {
             subj: None,
         };
         Event {
-            time: Time {
+            time: Timestamp {
                 sec: 1_700_000_000,
                 milli: 7,
             },
@@ -226,11 +226,11 @@ mod tests {
             key: Some(b"a\x01b"),
             argv: None,
             sockaddr: Some(b"\x02\x00"),
-            details: [].into_iter().collect(),
+            aux_records: [].into_iter().collect(),
             cwd: Some(b"/home"),
             items: [item].into_iter().collect(),
             proctitle: b"x\0",
-            background: None,
+            task_context: None,
         }
     }
 
@@ -261,9 +261,9 @@ mod tests {
         let mut direct: Value = serde_json::from_slice(&direct).unwrap();
         let mut text = Vec::new();
         encode::event(&whole(), &mut text);
-        let mut gatherer = Gatherer::default();
+        let mut gatherer = EventAssembler::default();
         let mut converted = Vec::new();
-        let mut keep = |event: Gathered| {
+        let mut keep = |event: EventRecords| {
             let object = records::object(&event, |error| panic!("{error}"));
             converted.push(Value::Object(object));
         };

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use engine::Span;
+use engine::FileRange;
 use nix::fcntl::OFlag;
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 
@@ -141,9 +141,9 @@ impl Log {
     ///
     /// # Errors
     /// What `fstat(2)` answered.
-    pub(crate) fn span(&self, bytes: usize) -> io::Result<Span> {
+    pub(crate) fn span(&self, bytes: usize) -> io::Result<FileRange> {
         let about = self.file.metadata()?;
-        Ok(Span {
+        Ok(FileRange {
             device: about.dev(),
             inode: about.ino(),
             // The line that was torn is ended first.
@@ -157,7 +157,7 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::open`], and what `ftruncate(2)` answered.
-    pub(crate) fn settle(path: &Path, span: Span) -> anyhow::Result<bool> {
+    pub(crate) fn settle(path: &Path, span: FileRange) -> anyhow::Result<bool> {
         let access = Access {
             closed: Closed::Reopen,
             ..Access::PLAIN

@@ -2,18 +2,17 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use support::wait::PATIENCE;
 
 use super::daemon::{CommandOutput, Daemon, program};
 use super::place::Place;
 use super::step::step;
 
-const LONGEST: Duration = Duration::from_secs(10);
 /// Has the kernel count the runs of programs.
 pub(crate) const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
@@ -68,7 +67,7 @@ pub(crate) fn metrics_are_told_to_who_asks() {
         .unwrap();
     let ask = |path: &str| {
         let stream = UnixStream::connect(&socket).unwrap();
-        stream.set_read_timeout(Some(LONGEST)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         get(stream, path)
     };
     let (head, body) = ask("/metrics");
@@ -87,22 +86,38 @@ pub(crate) fn metrics_are_told_to_who_asks() {
     assert!(ask("/").0.starts_with("HTTP/1.1 404 "));
     daemon.end(Signal::SIGTERM);
 
-    // The kernel chooses a port that is free, and gives it to the next who asks for it by its number.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let settings = format!("metrics = \"127.0.0.1:{port}\"\n");
-    let daemon = Daemon::start_with_settings(&place, &rule(&place), &settings);
+    let daemon = Daemon::start_with_settings(&place, &rule(&place), "metrics = \"127.0.0.1:0\"\n");
+    let port = listening_port(daemon.pid());
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(LONGEST)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let (_, body) = get(stream, "/metrics");
     assert!(
         body.contains("\ntollgate_events_matched_total 0\n"),
         "{body}"
     );
     daemon.end(Signal::SIGTERM);
+}
+
+/// The TCP port of IPv4 that a process listens on.
+///
+/// # Source
+/// `Documentation/networking/proc_net_tcp.rst`: local address, state (`0A` is LISTEN) and inode.
+#[track_caller]
+fn listening_port(pid: u32) -> u16 {
+    let mut sockets = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        let target = fs::read_link(entry.unwrap().path()).unwrap_or_default();
+        sockets.push(target.to_string_lossy().into_owned());
+    }
+    let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
+    let port = table.lines().skip(1).find_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let socket = format!("socket:[{}]", columns[9]);
+        let (_, port) = columns[1].split_once(':')?;
+        (columns[3] == "0A" && sockets.contains(&socket))
+            .then(|| u16::from_str_radix(port, 16).unwrap())
+    });
+    port.unwrap()
 }
 
 pub(crate) fn the_status_is_watched_and_has_the_runs_of_programs() {

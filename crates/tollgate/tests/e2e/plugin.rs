@@ -5,11 +5,11 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use support::wait::PATIENCE;
 
 use super::daemon::Daemon;
 use super::event::{self, Event};
@@ -22,8 +22,6 @@ const CONF: &str = "space_left = 2\nadmin_space_left = 1\nmax_restarts = 3\n";
 
 /// Room for some 250 events, and for what a step has.
 const SHORT_QUEUE: &str = "q_depth = 30\n";
-/// How long a test waits for what must come.
-const LONGEST: Duration = Duration::from_secs(10);
 
 fn rule(place: &Place) -> String {
     format!(
@@ -283,7 +281,7 @@ pub(crate) fn stock_audisp_syslog_passes_events_on() {
     let conf = format!("{CONF}log_format = RAW\n");
     let daemon = Daemon::start_configured(&place, &rule(&place), &log, &conf);
     place.workload().run(&rmdirs(1));
-    socket.set_read_timeout(Some(LONGEST)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut buffer = vec![0; 1 << 16];
     let told = loop {
         let size = socket.recv(&mut buffer).unwrap();

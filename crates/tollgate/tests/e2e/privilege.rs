@@ -7,12 +7,12 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::stat::fstat;
 use nix::unistd::pipe;
+use support::wait::PATIENCE;
 
 use super::daemon::{CommandOutput, Daemon, program};
 use super::harness::wait_for;
@@ -32,7 +32,6 @@ fn opens_tracepoints_by_perfmon() -> bool {
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
     level.trim().parse::<i32>().unwrap() <= 2
 }
-const LONGEST: Duration = Duration::from_secs(10);
 
 fn rule(place: &Place, call: &str) -> String {
     format!(
@@ -254,7 +253,7 @@ pub(crate) fn systemd_is_told_of_each_state() {
     let place = Place::new();
     let path = place.own.join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(LONGEST)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let hear = |expected: &str| {
         let mut buffer = [0; 512];
         loop {

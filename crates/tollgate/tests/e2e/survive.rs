@@ -15,6 +15,7 @@ use super::calls;
 use super::daemon::{Account, CommandOutput, Daemon, program};
 use super::event;
 use super::harness::needs;
+use super::harness::wait_for;
 use super::outside::{BPF_STATS, Setting};
 use super::place::Place;
 use super::step::step;
@@ -54,7 +55,8 @@ pub(crate) fn names(pins: &Path) -> Vec<String> {
     names.filter(|name| !name.starts_with("plan-")).collect()
 }
 
-fn pause(time: Duration) {
+/// Lets time pass where the time itself is what the test varies, or limits a load.
+fn delay(time: Duration) {
     poll(&mut [], PollTimeout::try_from(time).unwrap()).unwrap();
 }
 
@@ -66,8 +68,17 @@ struct Load {
 
 impl Load {
     const OPENS: u32 = 50;
-    /// Between two programs: the ring must have room for all that happens until a daemon has started.
-    const PAUSE: Duration = Duration::from_millis(10);
+    /// Between two programs, so that the ring has room for all events until the next daemon has started.
+    const INTERVAL: Duration = Duration::from_millis(10);
+
+    /// Waits until a number of programs more have run.
+    #[track_caller]
+    fn wait_for_programs(&self, more: u32) {
+        let wanted = self.opens.load(Ordering::Relaxed) + more * Self::OPENS;
+        wait_for("more opens", || {
+            (self.opens.load(Ordering::Relaxed) >= wanted).then_some(())
+        });
+    }
 
     /// Runs two of them while `body` does something; how often they have opened the file.
     fn during(place: &Place, file: &Path, body: impl FnOnce(&Self)) -> usize {
@@ -81,7 +92,7 @@ impl Load {
                     while !load.stop.load(Ordering::Relaxed) {
                         place.workload().burst(file, Self::OPENS);
                         load.opens.fetch_add(Self::OPENS, Ordering::Relaxed);
-                        pause(Self::PAUSE);
+                        delay(Self::INTERVAL);
                     }
                 });
             }
@@ -129,14 +140,15 @@ pub(crate) fn what_a_killed_daemon_leaves_is_written_once() {
     let rules = opens(&place, "once");
     let mut daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
     let mut ended = None;
-    let made = Load::during(&place, &file, |_load| {
+    let made = Load::during(&place, &file, |load| {
         for round in 1..=KILLED {
-            // At another instant of what it does each time.
-            pause(Duration::from_micros(20_000 + 7_919 * round));
+            load.wait_for_programs(2);
+            // At another instant of its work each time.
+            delay(Duration::from_micros(7_919 * round % 10_000));
             daemon.signal(Signal::SIGKILL);
             daemon.wait();
-            // A gap in which events are made.
-            pause(Duration::from_millis(round * 5));
+            // Events without a daemon.
+            load.wait_for_programs(u32::try_from(round).unwrap() / 2);
             daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
             assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
         }
@@ -161,14 +173,14 @@ pub(crate) fn other_rules_are_put_in_force_without_a_gap() {
     );
     let mut daemon = Daemon::start_pinned(&place, &opens(&place, "first"), &bpf.pins());
     let mut ended = None;
-    let made = Load::during(&place, &file, |_load| {
+    let made = Load::during(&place, &file, |load| {
         // Who leaves when asked, and who is killed, is followed in the same way.
         for (signal, rules) in [
             (Signal::SIGQUIT, other.clone()),
             (Signal::SIGKILL, opens(&place, "third")),
             (Signal::SIGQUIT, other),
         ] {
-            pause(Duration::from_millis(50));
+            load.wait_for_programs(4);
             if signal == Signal::SIGQUIT {
                 let said = daemon.end(signal).output;
                 let goes_on = said.iter().any(|line| line.contains("what audits goes on"));
@@ -177,10 +189,10 @@ pub(crate) fn other_rules_are_put_in_force_without_a_gap() {
                 daemon.signal(signal);
                 daemon.wait();
             }
-            pause(Duration::from_millis(50));
+            load.wait_for_programs(4);
             daemon = Daemon::start_pinned(&place, &rules, &bpf.pins());
         }
-        pause(Duration::from_millis(50));
+        load.wait_for_programs(4);
         ended = Some(daemon);
     });
     let Account { summary, log, .. } = ended.unwrap().end(Signal::SIGTERM);
@@ -219,7 +231,8 @@ pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
     let made = Load::during(&place, &file, |_load| {
         for round in 1..=KILLED {
             daemon.begin_to_replace(&more);
-            pause(Duration::from_micros(1_300 * round * round / 4));
+            // At another instant of the replacement each time.
+            delay(Duration::from_micros(1_300 * round * round / 4));
             daemon.signal(Signal::SIGKILL);
             daemon.wait();
             daemon = Daemon::start_pinned(&place, &plain, &bpf.pins());
@@ -227,7 +240,7 @@ pub(crate) fn a_daemon_killed_amid_a_replacement_leaves_no_trace_of_it() {
         ended = Some(daemon);
     });
     let daemon = ended.unwrap();
-    super::harness::wait_for("only the first hooks to be pinned", || {
+    wait_for("only the first hooks to be pinned", || {
         (links() == first).then_some(())
     });
     let Account { summary, log, .. } = daemon.end(Signal::SIGTERM);

@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 
 use audit::event::Task;
 use audit::ids::{Auid, Syscall};
-use audit::plan::eval::Observed;
-use audit::plan::list::RuleList;
+use audit::plan::eval::EventFacts;
+use audit::plan::rule_list::RuleList;
 use audit::plan::verdict::Verdict;
-use audit::rule::{Host, parse_file};
+use audit::rule::{RuleHost, parse_file};
 use proptest::prelude::*;
 
 use super::*;
 
 struct Nowhere;
 
-impl Host for Nowhere {
+impl RuleHost for Nowhere {
     fn uid(&self, _: &[u8]) -> Option<u32> {
         None
     }
@@ -220,7 +220,7 @@ proptest! {
             sgid: 0, fsgid: 0, ses: 0, tty: b"", comm: b"", exe: None,
             subj: None,
         };
-        let observed = Observed {
+        let observed = EventFacts {
             arch: B64, syscall: Syscall(number), exit: Some(0), args, open_how_flags: 0, task,
             groups: &[], personality: 0, label: None, socket_family: None, mark: None, objects: &[],
         };

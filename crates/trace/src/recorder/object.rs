@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use audit::event::Inode;
 use audit::ids::Dev;
-use audit::plan::shape::{Effect, Object, Place};
+use audit::plan::objects::{ObjectArg, ObjectEffect, ObjectRef};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, readlink};
 use nix::sys::stat::{Mode, major, minor};
@@ -21,7 +21,7 @@ use crate::task::memory::Memory;
 /// One object of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    pub(crate) object: Object,
+    pub(crate) object: ObjectArg,
     /// Name as given; `None` for a descriptor, and where no name could be read.
     pub(crate) name: Option<Vec<u8>>,
     /// Where it is, from the task's directory in `/proc`.
@@ -54,7 +54,7 @@ pub(crate) enum Paths {
 /// # Errors
 /// `EPERM`, `ESRCH`.
 pub(crate) fn named(
-    shapes: &'static [Object],
+    shapes: &'static [ObjectArg],
     call: &str,
     args: &[u64; 6],
     memory: Memory,
@@ -63,14 +63,14 @@ pub(crate) fn named(
     let arg = |index: u8| args.get(usize::from(index)).copied().unwrap_or(0);
     for &object in shapes {
         let (dir, name) = match object.place {
-            Place::Path(path) | Place::Opened { dir: None, path } => (None, arg(path)),
-            Place::At(dir, path)
-            | Place::Opened {
+            ObjectRef::Path(path) | ObjectRef::Opened { dir: None, path } => (None, arg(path)),
+            ObjectRef::At(dir, path)
+            | ObjectRef::Opened {
                 dir: Some(dir),
                 path,
             } => (Some(arg(dir)), arg(path)),
-            Place::Text(text) => (None, arg(text)),
-            Place::Fd(fd) => {
+            ObjectRef::Text(text) => (None, arg(text)),
+            ObjectRef::Fd(fd) => {
                 all.push(Seen::new(object, None, fd_place(arg(fd)), true));
                 continue;
             }
@@ -92,16 +92,16 @@ pub(crate) fn named(
 }
 
 /// The socket in the file system that an address names.
-pub(crate) fn socket(name: &[u8], effect: Effect) -> Seen {
-    let object = Object {
-        place: Place::Path(1),
+pub(crate) fn socket(name: &[u8], effect: ObjectEffect) -> Seen {
+    let object = ObjectArg {
+        place: ObjectRef::Path(1),
         effect,
     };
     Seen::new(object, Some(name.to_vec()), place(None, name), true)
 }
 
 impl Seen {
-    const fn new(object: Object, name: Option<Vec<u8>>, place: Vec<u8>, follows: bool) -> Self {
+    const fn new(object: ObjectArg, name: Option<Vec<u8>>, place: Vec<u8>, follows: bool) -> Self {
         Self {
             object,
             name,
@@ -119,8 +119,8 @@ impl Seen {
     /// the result will not be seen.
     pub(crate) fn before(&mut self, thread: &Thread, paths: Paths, result_comes: bool) {
         match self.object.place {
-            Place::Text(_) => {}
-            Place::Opened { .. } if result_comes && !self.may_create => {}
+            ObjectRef::Text(_) => {}
+            ObjectRef::Opened { .. } if result_comes && !self.may_create => {}
             _ => self.look(thread, paths),
         }
     }
@@ -156,7 +156,7 @@ impl Seen {
             AtFlags::AT_SYMLINK_NOFOLLOW
         };
         self.inode = thread.stat(&self.place, flags).ok().map(inode);
-        let made_or_removed = self.object.effect != Effect::Use || self.may_create;
+        let made_or_removed = self.object.effect != ObjectEffect::Use || self.may_create;
         let (directory, last) = split(&self.place);
         if made_or_removed {
             self.parent = thread.stat(directory, AtFlags::empty()).ok().map(inode);
@@ -253,9 +253,9 @@ fn canonical(thread: &Thread, place: &[u8], follows: bool) -> Option<Vec<u8>> {
 }
 
 /// Whether a link at the end of the name is followed.
-fn follows(call: &str, object: Object, args: &[u64; 6]) -> bool {
+fn follows(call: &str, object: ObjectArg, args: &[u64; 6]) -> bool {
     let flag = |index: usize, bit: i32| args.get(index).is_some_and(|&flags| low(flags) & bit != 0);
-    if object.effect != Effect::Use {
+    if object.effect != ObjectEffect::Use {
         return false;
     }
     match call {

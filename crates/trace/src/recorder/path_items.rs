@@ -3,8 +3,8 @@
 //! Unlike the BPF engines, this module knows what was there before the call: directories, what a rename
 //! replaces, and whether a failed call had found its object.
 
-use audit::event::{Inode, Item, NameSource, NameType, parent_name, succeeded};
-use audit::plan::shape::{Effect, Place};
+use audit::event::{Inode, NameSource, NameType, PathItem, parent_name, succeeded};
+use audit::plan::objects::{ObjectEffect, ObjectRef};
 use smallvec::SmallVec;
 
 use super::exec::Interpreter;
@@ -21,7 +21,7 @@ pub(crate) struct Ended<'a> {
     pub(crate) interpreters: &'a [Interpreter],
 }
 
-type Items<'a> = SmallVec<[Item<'a>; 5]>;
+type Items<'a> = SmallVec<[PathItem<'a>; 5]>;
 
 impl<'a> Ended<'a> {
     /// The items.
@@ -30,7 +30,7 @@ impl<'a> Ended<'a> {
     /// Order of `getname()` calls and of `__audit_inode_child()`, Linux 6.12.
     pub(crate) fn items(&self) -> Items<'a> {
         let mut items = SmallVec::new();
-        let changes = |seen: &&Seen| seen.object.effect != Effect::Use;
+        let changes = |seen: &&Seen| seen.object.effect != ObjectEffect::Use;
         for seen in self.objects.iter().rev().filter(changes) {
             items.push(self.parent(seen));
         }
@@ -38,7 +38,7 @@ impl<'a> Ended<'a> {
             self.used(seen, &mut items);
         }
         for interpreter in self.interpreters {
-            items.push(Item {
+            items.push(PathItem {
                 name: Some(&interpreter.name),
                 source: NameSource::User,
                 inode: interpreter.inode,
@@ -56,8 +56,8 @@ impl<'a> Ended<'a> {
 
     /// What the call removes, then what it makes.
     fn changed(&self, items: &mut Items<'a>) {
-        let removed = |seen: &&Seen| seen.object.effect == Effect::Delete;
-        let made = |seen: &&Seen| seen.object.effect == Effect::Create;
+        let removed = |seen: &&Seen| seen.object.effect == ObjectEffect::Delete;
+        let made = |seen: &&Seen| seen.object.effect == ObjectEffect::Create;
         let failed_early = self
             .exit
             .is_some_and(|exit| -exit == i64::from(libc::ENOENT));
@@ -87,9 +87,9 @@ impl<'a> Ended<'a> {
         }
     }
 
-    fn parent(&self, seen: &'a Seen) -> Item<'a> {
+    fn parent(&self, seen: &'a Seen) -> PathItem<'a> {
         let name = seen.name.as_deref().unwrap_or_default();
-        Item {
+        PathItem {
             name: Some(parent_name(name, self.cwd)),
             source: NameSource::User,
             inode: seen.parent,
@@ -100,8 +100,8 @@ impl<'a> Ended<'a> {
 
     fn used(&self, seen: &'a Seen, items: &mut Items<'a>) {
         match seen.object.place {
-            Place::Text(_) => items.push(item(seen, NameType::Unknown, None)),
-            Place::Fd(_) => items.extend(seen.inode.map(|inode| Item {
+            ObjectRef::Text(_) => items.push(item(seen, NameType::Unknown, None)),
+            ObjectRef::Fd(_) => items.extend(seen.inode.map(|inode| PathItem {
                 name: None,
                 source: NameSource::Kernel,
                 inode: Some(inode),
@@ -123,8 +123,8 @@ impl<'a> Ended<'a> {
     }
 }
 
-fn item(seen: &Seen, nametype: NameType, inode: Option<Inode>) -> Item<'_> {
-    Item {
+fn item(seen: &Seen, nametype: NameType, inode: Option<Inode>) -> PathItem<'_> {
+    PathItem {
         name: seen.name.as_deref(),
         source: NameSource::User,
         inode,

@@ -1,7 +1,7 @@
 //! Socket addresses that a call gives or gets, as the kernel's audit keeps them.
 
 use audit::ids::Arch;
-use audit::plan::address::{self, Address, Place, Way};
+use audit::plan::sockaddr::{self, SockaddrDirection, SockaddrSource, SyscallSockaddr};
 
 use crate::task::memory::Memory;
 
@@ -15,7 +15,7 @@ const COMPAT_MESSAGE_BYTES: u64 = 32;
 /// A call that may have an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
-    pub(crate) address: Address,
+    pub(crate) address: SyscallSockaddr,
     pub(crate) arch: Arch,
     pub(crate) args: [u64; 6],
     pub(crate) memory: Memory,
@@ -25,10 +25,10 @@ impl Call {
     /// The address that it is given. That of several messages is known when they are sent.
     pub(crate) fn given(self) -> Option<Vec<u8>> {
         match self.resolved()? {
-            (call, Way::Given, Place::Argument(at)) => {
+            (call, SockaddrDirection::Given, SockaddrSource::Argument(at)) => {
                 call.bytes(call.arg(at), low(call.arg(at + 1)))
             }
-            (call, Way::Given, Place::Message) => call.message(0),
+            (call, SockaddrDirection::Given, SockaddrSource::Message) => call.message(0),
             _ => None,
         }
     }
@@ -37,18 +37,18 @@ impl Call {
     pub(crate) fn done(self, result: i64) -> Option<Vec<u8>> {
         let result = u64::try_from(result).ok()?;
         match self.resolved()? {
-            (call, Way::Answer, Place::Argument(at)) => {
+            (call, SockaddrDirection::Answer, SockaddrSource::Argument(at)) => {
                 call.bytes(call.arg(at), low(call.memory.word(call.arg(at + 1))?))
             }
-            (call, Way::Answer, Place::Message) => call.message(0),
-            (call, _, Place::Messages) => call.message(result.saturating_sub(1)),
+            (call, SockaddrDirection::Answer, SockaddrSource::Message) => call.message(0),
+            (call, _, SockaddrSource::Messages) => call.message(result.saturating_sub(1)),
             _ => None,
         }
     }
 
     /// Where the address is; of `socketcall`, in the call that it makes.
-    fn resolved(mut self) -> Option<(Self, Way, Place)> {
-        if let Address::At(way, place) = self.address {
+    fn resolved(mut self) -> Option<(Self, SockaddrDirection, SockaddrSource)> {
+        if let SyscallSockaddr::At(way, place) = self.address {
             return Some((self, way, place));
         }
         let name = match self.arg(0) {
@@ -72,10 +72,10 @@ impl Call {
         for (arg, word) in self.args.iter_mut().zip(words) {
             *arg = u32::from_le_bytes(*word).into();
         }
-        self.address = address::by_name(name)?;
+        self.address = sockaddr::by_name(name)?;
         match self.address {
-            Address::At(way, place) => Some((self, way, place)),
-            Address::SocketCall => None,
+            SyscallSockaddr::At(way, place) => Some((self, way, place)),
+            SyscallSockaddr::SocketCall => None,
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
             words.iter().flat_map(|word| word.to_ne_bytes()).collect()
         };
         let call = |name, args| Call {
-            address: address::by_name(name).unwrap(),
+            address: sockaddr::by_name(name).unwrap(),
             arch: Arch::X86_64,
             args,
             memory: Memory(nix::unistd::getpid()),

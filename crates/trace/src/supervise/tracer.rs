@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Pid, getpgid, getpgrp};
 
 use audit::ids::Arch;
-use audit::plan::Call;
+use audit::plan::SyscallId;
 
 use super::{CommandStatus, RunSummary};
 use crate::filter;
@@ -78,7 +78,7 @@ struct Tracer<'a, O> {
     awake: bool,
     several_cpus: bool,
     /// `ptrace`, which fails for who is traced.
-    refused: Vec<Call>,
+    refused: Vec<SyscallId>,
     told_of_tracer: bool,
 }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use audit::ids::{Arch, MsgType};
-use audit::rule::{Host, Op, Place, Rule, Value, parse_line};
+use audit::rule::{Insertion, Op, Rule, RuleHost, Value, parse_line};
 use audit::table;
 use bstr::ByteSlice as _;
 use nix::errno::Errno;
@@ -168,10 +168,10 @@ impl KernelAudit {
     /// What is wrong with it, or what the kernel refuses.
     pub(crate) fn add(&mut self, line: &str) -> anyhow::Result<()> {
         let (command, findings) = parse_line(line.as_bytes(), &Nobody);
-        let Some(audit::rule::Command::Add { rule, place }) = command else {
+        let Some(audit::rule::Command::Add { rule, insertion }) = command else {
             bail!("not a rule: {line}: {findings:?}");
         };
-        let bytes = encoded(&rule, place).with_context(|| line.to_owned())?;
+        let bytes = encoded(&rule, insertion).with_context(|| line.to_owned())?;
         self.send(message::ADD_RULE, NLM_F_REQUEST | NLM_F_ACK, &bytes)?;
         self.taken().with_context(|| format!("cannot add {line}"))
     }
@@ -284,7 +284,7 @@ pub(crate) fn is_of_operations(line: &str) -> bool {
 ///
 /// # Source
 /// `struct audit_rule_data` in include/uapi/linux/audit.h.
-fn encoded(rule: &Rule, place: Place) -> anyhow::Result<Vec<u8>> {
+fn encoded(rule: &Rule, insertion: Insertion) -> anyhow::Result<Vec<u8>> {
     const FIELDS: usize = 64;
     const KEY: u32 = 210;
     const AT_HEAD: u32 = 0x10;
@@ -307,7 +307,11 @@ fn encoded(rule: &Rule, place: Place) -> anyhow::Result<Vec<u8>> {
         conditions.push([KEY, length(&key)?, Op::Equal as u32]);
         strings.extend(key);
     }
-    let at_head = if place == Place::Head { AT_HEAD } else { 0 };
+    let at_head = if insertion == Insertion::Prepend {
+        AT_HEAD
+    } else {
+        0
+    };
     let count = u32::try_from(conditions.len()).context("too many")?;
     let mut words = vec![rule.list as u32 | at_head, rule.action as u32, count];
     for word in 0..64 {
@@ -328,7 +332,7 @@ fn encoded(rule: &Rule, place: Place) -> anyhow::Result<Vec<u8>> {
 /// A machine of which rules ask nothing.
 struct Nobody;
 
-impl Host for Nobody {
+impl RuleHost for Nobody {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }

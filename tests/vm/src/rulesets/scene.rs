@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 use audit::ids::Arch;
-use audit::rule::{Command as Asked, Field, Host, Value, parse_file};
+use audit::rule::{Command as Asked, Field, RuleHost, Value, parse_file};
 use bstr::ByteSlice as _;
 
 use crate::differential::steps::{numbers, program, step};
@@ -44,7 +44,7 @@ pub(super) struct Machine;
 /// Users that rules name. The rules that are loaded have their numbers.
 const USERS: [(&str, u32); 3] = [("root", 0), ("chrony", 990), ("ntp", 991)];
 
-impl Host for Machine {
+impl RuleHost for Machine {
     fn uid(&self, name: &[u8]) -> Option<u32> {
         let known = USERS.iter().find(|(user, _)| user.as_bytes() == name);
         known.map(|&(_, uid)| uid)

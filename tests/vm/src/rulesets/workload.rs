@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use audit::ids::{Arch, Syscall};
-use audit::plan::Call;
+use audit::plan::SyscallId;
 use audit::rule::{Action, Field, FieldTest, List, Op, Rule, Value, perm};
 use audit::table;
 use bstr::ByteSlice as _;
@@ -25,7 +25,7 @@ pub(super) struct Workload {
     program: Program,
     path: PathBuf,
     /// The calls that the rule is about.
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<SyscallId>,
 }
 
 impl Workload {
@@ -118,7 +118,7 @@ fn workload(
         satisfy(rule, &mut call.args);
         let arch = arch(entry);
         let number = table::syscall_number(arch, name.as_bytes());
-        about.extend(number.map(|syscall| Call { arch, syscall }));
+        about.extend(number.map(|syscall| SyscallId { arch, syscall }));
         let known = |step: &Step| table::syscall_number(arch, step.name.as_bytes());
         steps.extend(calls.into_iter().filter(|step| known(step).is_some()));
     }

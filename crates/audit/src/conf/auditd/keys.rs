@@ -9,9 +9,9 @@ use bstr::{BStr, BString};
 use super::value::{
     Fault, absolute, choice, mail_address, number, number_32, ports, space, time, yes_no,
 };
-use super::{Action, Flush, Format, NameFormat, Overflow, Settings, SizeAction};
-use crate::conf::Host;
-use crate::conf::line::{Assignment, Place};
+use super::{Action, Flush, Format, MaxLogFileAction, NameFormat, OverflowAction, Settings};
+use crate::conf::ConfigHost;
+use crate::conf::assignment::{Assignment, Place};
 use crate::rule::{Diagnostic, Severity};
 
 /// Where a key was last set.
@@ -21,7 +21,7 @@ pub(super) type Places = HashMap<&'static str, (Place, Range<usize>)>;
 pub(super) struct Draft<'a> {
     pub(super) settings: Settings,
     pub(super) places: Places,
-    host: &'a dyn Host,
+    host: &'a dyn ConfigHost,
     verify_email: bool,
 }
 
@@ -228,16 +228,16 @@ const FLUSHES: &[(&str, Flush)] = &[
     ("sync", Flush::Sync),
 ];
 
-const OVERFLOWS: &[(&str, Overflow)] = &[
-    ("ignore", Overflow::Ignore),
-    ("syslog", Overflow::Syslog),
-    ("suspend", Overflow::Suspend),
-    ("single", Overflow::Single),
-    ("halt", Overflow::Halt),
+const OVERFLOWS: &[(&str, OverflowAction)] = &[
+    ("ignore", OverflowAction::Ignore),
+    ("syslog", OverflowAction::Syslog),
+    ("suspend", OverflowAction::Suspend),
+    ("single", OverflowAction::Single),
+    ("halt", OverflowAction::Halt),
 ];
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(host: &'a dyn Host) -> Self {
+    pub(super) fn new(host: &'a dyn ConfigHost) -> Self {
         Self {
             settings: Settings::default(),
             places: Places::new(),
@@ -458,15 +458,15 @@ fn name_format(draft: &mut Draft<'_>, (value, _): Given<'_>) -> Result<(), Fault
 
 fn max_log_file_action(draft: &mut Draft<'_>, (value, option): Given<'_>) -> Result<(), Fault> {
     let actions = [
-        ("ignore", SizeAction::Ignore),
-        ("syslog", SizeAction::Syslog),
-        ("exec", SizeAction::Exec(BString::default())),
-        ("suspend", SizeAction::Suspend),
-        ("rotate", SizeAction::Rotate),
-        ("keep_logs", SizeAction::KeepLogs),
+        ("ignore", MaxLogFileAction::Ignore),
+        ("syslog", MaxLogFileAction::Syslog),
+        ("exec", MaxLogFileAction::Exec(BString::default())),
+        ("suspend", MaxLogFileAction::Suspend),
+        ("rotate", MaxLogFileAction::Rotate),
+        ("keep_logs", MaxLogFileAction::KeepLogs),
     ];
     draft.settings.max_log_file_action = match (choice(value, &actions)?, option) {
-        (SizeAction::Exec(_), program) => SizeAction::Exec(draft.program(program)?),
+        (MaxLogFileAction::Exec(_), program) => MaxLogFileAction::Exec(draft.program(program)?),
         (_, Some(option)) => return Err(no_program(value, option)),
         (action, None) => action,
     };

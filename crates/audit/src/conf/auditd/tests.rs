@@ -7,7 +7,7 @@ use super::*;
 /// Has the group `adm` and runs `/sbin/room`.
 struct Machine;
 
-impl Host for Machine {
+impl ConfigHost for Machine {
     fn group(&self, name: &[u8]) -> Option<u32> {
         (name == b"adm").then_some(4)
     }
@@ -104,10 +104,10 @@ fn what_debian_installs_is_read_whole() {
         freq: 50,
         num_logs: 5,
         max_log_file: 8,
-        max_log_file_action: SizeAction::Rotate,
-        space_left: Space::Mebibytes(75),
+        max_log_file_action: MaxLogFileAction::Rotate,
+        space_left: SpaceLimit::Mebibytes(75),
         space_left_action: Action::Syslog,
-        admin_space_left: Space::Mebibytes(50),
+        admin_space_left: SpaceLimit::Mebibytes(50),
         admin_space_left_action: Action::Suspend,
         disk_full_action: Action::Suspend,
         disk_error_action: Action::Suspend,
@@ -167,7 +167,10 @@ fn values_are_read_in_letters_of_any_case() {
         NameFormat::Numeric
     );
     assert_eq!(accepted("name = web1").name.unwrap(), "web1");
-    assert_eq!(read("space_left = 80%").0.space_left, Space::Percent(80));
+    assert_eq!(
+        read("space_left = 80%").0.space_left,
+        SpaceLimit::Percent(80)
+    );
     assert_eq!(
         accepted("report_interval = 15m").report_interval.as_secs(),
         900
@@ -178,7 +181,7 @@ fn values_are_read_in_letters_of_any_case() {
     );
     assert_eq!(
         accepted("overflow_action = halt").overflow_action,
-        Overflow::Halt
+        OverflowAction::Halt
     );
     assert_eq!(accepted("plugin_dir = /p").plugin_dir, "/p");
     assert_eq!(
@@ -198,7 +201,7 @@ fn actions_are_those_that_the_key_takes() {
     let settings = accepted("max_log_file_action = EXEC /sbin/room");
     assert_eq!(
         settings.max_log_file_action,
-        SizeAction::Exec("/sbin/room".into())
+        MaxLogFileAction::Exec("/sbin/room".into())
     );
     assert_eq!(
         accepted("space_left_action = email").space_left_action,
@@ -272,7 +275,7 @@ fn settings_that_do_not_go_together_are_refused() {
     assert_eq!(findings[0].code, "conflict");
     assert_eq!(
         accepted("admin_space_left_action = ignore\n").space_left,
-        Space::Mebibytes(75)
+        SpaceLimit::Mebibytes(75)
     );
     assert_eq!(conflict("flush = INCREMENTAL"), [("conflict", 3, 1)]);
     assert_eq!(conflict("flush = SYNC\nfreq = 3"), [("conflict", 4, 1)]);
@@ -301,12 +304,12 @@ fn what_becomes_of_records_is_read_as_it_is_written() {
         Action::Halt,
     ];
     let sizes = [
-        SizeAction::Ignore,
-        SizeAction::Syslog,
-        SizeAction::Exec("/sbin/room".into()),
-        SizeAction::Suspend,
-        SizeAction::Rotate,
-        SizeAction::KeepLogs,
+        MaxLogFileAction::Ignore,
+        MaxLogFileAction::Syslog,
+        MaxLogFileAction::Exec("/sbin/room".into()),
+        MaxLogFileAction::Suspend,
+        MaxLogFileAction::Rotate,
+        MaxLogFileAction::KeepLogs,
     ];
     for ((number, action), size) in (0..).zip(&others).zip(sizes.iter().cycle()) {
         let of = |not: &[Action]| {
@@ -321,9 +324,9 @@ fn what_becomes_of_records_is_read_as_it_is_written() {
             num_logs: number,
             max_log_file: 8,
             max_log_file_action: size.clone(),
-            space_left: Space::Percent(20),
+            space_left: SpaceLimit::Percent(20),
             space_left_action: of(&[Action::Halt]),
-            admin_space_left: Space::Mebibytes(50),
+            admin_space_left: SpaceLimit::Mebibytes(50),
             admin_space_left_action: action.clone(),
             disk_full_action: action.clone(),
             disk_error_action: match action {
@@ -333,12 +336,12 @@ fn what_becomes_of_records_is_read_as_it_is_written() {
             ..Settings::default()
         };
         let mut text = Vec::new();
-        for (key, value) in settings.fate() {
+        for (key, value) in settings.locked_keys() {
             text.extend([key.as_bytes(), b" = ", &value, b"\n"].concat());
         }
         let (read, findings) = parse(&text, &Machine);
         assert_eq!(findings, []);
         assert_eq!(read, settings);
-        assert_eq!(Settings::default().with_fate_of(read), settings);
+        assert_eq!(Settings::default().with_locked_keys_of(read), settings);
     }
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use bstr::{BStr, ByteSlice as _};
 
-use super::Space;
+use super::SpaceLimit;
 
 /// What is wrong with a value, and what to do about it.
 #[derive(Debug)]
@@ -72,14 +72,14 @@ pub(super) fn number_32(value: &BStr, least: u32, most: u32) -> Result<u32, Faul
 }
 
 /// MiB, or a part of the file system.
-pub(super) fn space(value: &BStr) -> Result<Space, Fault> {
+pub(super) fn space(value: &BStr) -> Result<SpaceLimit, Fault> {
     let Some(percent) = value.strip_suffix(b"%") else {
-        return Ok(Space::Mebibytes(number(value, 0, u64::MAX >> 20)?));
+        return Ok(SpaceLimit::Mebibytes(number(value, 0, u64::MAX >> 20)?));
     };
     let percent = number(percent.as_bstr(), 0, 99)
         .ok()
         .and_then(|percent| u8::try_from(percent).ok());
-    percent.map(Space::Percent).ok_or_else(|| {
+    percent.map(SpaceLimit::Percent).ok_or_else(|| {
         Fault::new(
             "bad-number",
             format!("`{value}` is no percentage"),

@@ -23,8 +23,8 @@ fn text(field: Field, value: &str) -> FieldTest {
 }
 
 #[track_caller]
-fn call(arch: Arch, name: &str) -> Call {
-    Call {
+fn call(arch: Arch, name: &str) -> SyscallId {
+    SyscallId {
         arch,
         syscall: table::syscall_number(arch, name.as_bytes()).unwrap(),
     }
@@ -51,7 +51,7 @@ fn rule(action: Action, names: &[&str], fields: &[FieldTest]) -> Rule {
 }
 
 fn compile(rules: impl IntoIterator<Item = Rule>, arches: &[Arch]) -> Plan {
-    let listed = |(line, rule)| Listed {
+    let listed = |(line, rule)| RuleEntry {
         rule,
         source: 0,
         line,
@@ -64,13 +64,13 @@ fn compile(rules: impl IntoIterator<Item = Rule>, arches: &[Arch]) -> Plan {
 fn left(fields: &[FieldTest], name: &str) -> Option<Vec<Test>> {
     let plan = compile([rule(Action::Always, &[], fields)], &[B64]);
     assert_eq!(plan.unsupported, []);
-    plan.calls
+    plan.syscalls
         .get(&call(B64, name))
         .map(|planned| planned.slots[0].tests.clone())
 }
 
-fn test(subject: Subject, op: Op, value: u32) -> Test {
-    Test { subject, op, value }
+fn test(operand: Operand, op: Op, value: u32) -> Test {
+    Test { operand, op, value }
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn a_watch_touches_the_calls_of_its_perms_that_name_objects() {
         text(Field::Path, "/etc/passwd"),
         number(Field::Perm, Op::Equal, 2 | 8),
     ];
-    let is_path = test(Subject::Path, Op::Equal, 0);
+    let is_path = test(Operand::Path, Op::Equal, 0);
     for name in ["unlink", "renameat2", "chmod", "fchmod", "link", "setxattr"] {
         assert_eq!(left(&watch, name), Some(vec![is_path]), "{name}");
     }
-    let writes = test(Subject::OpenPerm, Op::BitMask, 2);
+    let writes = test(Operand::OpenPerm, Op::BitMask, 2);
     for name in ["open", "openat", "openat2"] {
         assert_eq!(left(&watch, name), Some(vec![is_path, writes]), "{name}");
     }
@@ -103,7 +103,7 @@ fn a_watch_touches_the_calls_of_its_perms_that_name_objects() {
 #[test]
 fn the_access_mode_of_an_open_answers_perm() {
     let mode = |op, bits| left(&[number(Field::Perm, op, bits)], "openat");
-    let ask = |op, value| Some(vec![test(Subject::OpenPerm, op, value)]);
+    let ask = |op, value| Some(vec![test(Operand::OpenPerm, op, value)]);
     assert_eq!(mode(Op::Equal, 4), ask(Op::BitMask, 4));
     assert_eq!(
         mode(Op::Equal, 4 | 2),
@@ -130,10 +130,10 @@ fn socketcall_is_a_write_when_it_binds() {
         )],
         &[B32],
     );
-    let slots = &plan.calls[&call(B32, "socketcall")].slots;
+    let slots = &plan.syscalls[&call(B32, "socketcall")].slots;
     assert_eq!(
         slots[0].tests,
-        [test(Subject::Field(Field::A0), Op::Equal, 2)]
+        [test(Operand::Field(Field::A0), Op::Equal, 2)]
     );
 }
 
@@ -142,21 +142,21 @@ fn arch_is_decided_and_a_rule_without_it_is_for_every_abi() {
     let b64 = number(Field::Arch, Op::Equal, B64.0);
     let plan = compile([rule(Action::Always, &["openat"], &[b64])], &[B64, B32]);
     assert_eq!(
-        plan.calls.keys().copied().collect::<Vec<_>>(),
+        plan.syscalls.keys().copied().collect::<Vec<_>>(),
         [call(B64, "openat")]
     );
-    assert_eq!(plan.calls[&call(B64, "openat")].slots[0].tests, []);
+    assert_eq!(plan.syscalls[&call(B64, "openat")].slots[0].tests, []);
 
     let plan = compile([rule(Action::Always, &["openat"], &[])], &[B64, B32]);
-    let same_number = Call {
+    let same_number = SyscallId {
         arch: B32,
         syscall: call(B64, "openat").syscall,
     };
     assert!(
-        plan.calls.contains_key(&same_number),
+        plan.syscalls.contains_key(&same_number),
         "257 is another call in i386"
     );
-    assert_eq!(plan.calls.len(), 2);
+    assert_eq!(plan.syscalls.len(), 2);
 }
 
 #[test]
@@ -164,13 +164,13 @@ fn a_number_without_a_name_is_planned_when_a_rule_names_it() {
     let mut nameless = rule(Action::Always, &["read"], &[]);
     nameless.syscalls.insert(1500);
     let plan = compile([nameless], &[B64]);
-    assert!(plan.calls.contains_key(&Call {
+    assert!(plan.syscalls.contains_key(&SyscallId {
         arch: B64,
         syscall: Syscall(1500)
     }));
     let plan = compile([rule(Action::Always, &[], &[])], &[B64]);
     assert!(
-        plan.calls
+        plan.syscalls
             .keys()
             .all(|call| table::syscall_name(B64, call.syscall).is_some())
     );
@@ -188,7 +188,7 @@ fn calls_that_never_return_have_no_outcome() {
 #[test]
 fn only_calls_with_an_address_have_a_family() {
     let family = number(Field::SaddrFam, Op::NotEqual, 2);
-    let asked = test(Subject::Field(Field::SaddrFam), Op::NotEqual, 2);
+    let asked = test(Operand::Field(Field::SaddrFam), Op::NotEqual, 2);
     for (name, expected) in [
         ("connect", Some(vec![asked])),
         ("recvmmsg", Some(vec![asked])),
@@ -205,7 +205,7 @@ fn only_calls_with_an_address_have_a_family() {
 #[test]
 fn success_is_one_of_two() {
     let on_getpid = |op, value| left(&[number(Field::Success, op, value)], "getpid");
-    let is = |value| Some(vec![test(Subject::Field(Field::Success), Op::Equal, value)]);
+    let is = |value| Some(vec![test(Operand::Field(Field::Success), Op::Equal, value)]);
     assert_eq!(on_getpid(Op::Equal, 7), is(1));
     assert_eq!(on_getpid(Op::NotEqual, 1), is(0));
     assert_eq!(
@@ -214,7 +214,7 @@ fn success_is_one_of_two() {
         "the kernel counts failure as 2"
     );
     assert_eq!(on_getpid(Op::Greater, 0), None);
-    let returned = test(Subject::Field(Field::Exit), Op::GreaterOrEqual, 0);
+    let returned = test(Operand::Field(Field::Exit), Op::GreaterOrEqual, 0);
     assert_eq!(on_getpid(Op::LessOrEqual, 0), Some(vec![returned]));
     let both = [
         number(Field::Success, Op::Equal, 1),
@@ -226,7 +226,7 @@ fn success_is_one_of_two() {
 #[test]
 fn auid_unset_asks_whether_it_is_set() {
     let on_getpid = |op| left(&[number(Field::Auid, op, u32::MAX)], "getpid");
-    let set = |value| Some(vec![test(Subject::AuidSet, Op::Equal, value)]);
+    let set = |value| Some(vec![test(Operand::AuidSet, Op::Equal, value)]);
     assert_eq!(on_getpid(Op::Equal), set(0));
     assert_eq!(on_getpid(Op::NotEqual), set(1));
     assert_eq!(on_getpid(Op::Greater), set(1));
@@ -234,7 +234,7 @@ fn auid_unset_asks_whether_it_is_set() {
     assert_eq!(on_getpid(Op::GreaterOrEqual), Some(vec![]));
     assert_eq!(on_getpid(Op::Less), None);
     let range = [number(Field::Auid, Op::GreaterOrEqual, 1000)];
-    let plain = test(Subject::Field(Field::Auid), Op::GreaterOrEqual, 1000);
+    let plain = test(Operand::Field(Field::Auid), Op::GreaterOrEqual, 1000);
     assert_eq!(left(&range, "getpid"), Some(vec![plain]));
 }
 
@@ -278,8 +278,8 @@ fn an_owner_is_the_second_of_two_fields() {
         };
         left(std::slice::from_ref(&test), "chmod")
     };
-    let subject = Subject::Fields(Field::Uid, Field::ObjUid);
-    let expected = Some(vec![test(subject, Op::NotEqual, 0)]);
+    let operand = Operand::Fields(Field::Uid, Field::ObjUid);
+    let expected = Some(vec![test(operand, Op::NotEqual, 0)]);
     assert_eq!(owner(Field::Uid, Field::ObjUid), expected);
     assert_eq!(owner(Field::ObjUid, Field::Uid), expected);
     let value = Value::Field(Field::ObjUid);
@@ -305,7 +305,7 @@ fn a_file_type_that_nothing_has_needs_no_test() {
         left(&[number(Field::FileType, Op::Equal, directory)], "getpid"),
         None
     );
-    let asked = test(Subject::Field(Field::FileType), Op::NotEqual, directory);
+    let asked = test(Operand::Field(Field::FileType), Op::NotEqual, directory);
     assert_eq!(
         left(&[number(Field::FileType, Op::NotEqual, directory)], "chmod"),
         Some(vec![asked])
@@ -328,7 +328,7 @@ fn rules_that_decide_nothing_are_dropped() {
         &[B64],
     );
     let slots = |name| {
-        plan.calls.get(&call(B64, name)).map(|planned| {
+        plan.syscalls.get(&call(B64, name)).map(|planned| {
             planned
                 .slots
                 .iter()
@@ -349,7 +349,8 @@ fn rules_that_decide_nothing_are_dropped() {
 #[test]
 fn facts_are_those_of_the_tests() {
     let facts = |fields: &[FieldTest]| {
-        compile([rule(Action::Always, &["chmod"], fields)], &[B64]).calls[&call(B64, "chmod")].facts
+        compile([rule(Action::Always, &["chmod"], fields)], &[B64]).syscalls[&call(B64, "chmod")]
+            .facts
     };
     assert_eq!(facts(&[number(Field::Pid, Op::Equal, 1)]), Facts::empty());
     assert_eq!(
@@ -393,15 +394,18 @@ fn what_is_not_supported_is_named_with_what_it_loses() {
         ),
         (rule(Action::Never, &[], &[elsewhere]), false),
     ];
-    let loses: Vec<bool> = rules.iter().map(|&(_, loses)| loses).collect();
+    let loses_records: Vec<bool> = rules
+        .iter()
+        .map(|&(_, loses_records)| loses_records)
+        .collect();
     let plan = compile(rules.map(|(rule, _)| rule), &[B64]);
-    assert!(plan.rules.is_empty() && plan.calls.is_empty());
+    assert!(plan.rules.is_empty() && plan.syscalls.is_empty());
     assert_eq!(
         plan.unsupported
             .iter()
-            .map(|rule| rule.loses)
+            .map(|rule| rule.loses_records)
             .collect::<Vec<_>>(),
-        loses
+        loses_records
     );
     assert!(
         plan.unsupported
@@ -429,26 +433,26 @@ fn the_task_list_comes_before_all_rules_of_a_call() {
         &[B64],
     );
     assert_eq!(plan.unsupported, []);
-    let is_never = test(Subject::Mark, Op::Equal, Mark::NEVER.0);
-    let [first, second] = &plan.calls[&call(B64, "openat")].slots[..] else {
+    let is_never = test(Operand::TaskState, Op::Equal, TaskState::NEVER.0);
+    let [first, second] = &plan.syscalls[&call(B64, "openat")].slots[..] else {
         panic!("two slots")
     };
     assert_eq!((first.rule, first.action), (RuleId(1), Action::Never));
     assert_eq!(first.tests, [is_never]);
     assert_eq!((second.rule, second.tests.len()), (RuleId(0), 0));
-    assert_eq!(plan.calls.len(), 1, "suppressing needs no call");
-    let [fork] = &plan.forks[..] else {
+    assert_eq!(plan.syscalls.len(), 1, "suppressing needs no call");
+    let [fork] = &plan.task_slots[..] else {
         panic!("a task satisfies one of the rules")
     };
-    assert_eq!(fork.tests, [test(Subject::Field(Field::Uid), Op::Equal, 5)]);
+    assert_eq!(fork.tests, [test(Operand::Field(Field::Uid), Op::Equal, 5)]);
 
     let mut plan = compile([on_tasks(Action::Always, &[uid])], &[B64]);
     assert!(
-        plan.calls.len() > 300,
+        plan.syscalls.len() > 300,
         "all calls of such a task are recorded"
     );
-    plan.keep_calls_only();
-    assert!(plan.calls.is_empty() && plan.forks.is_empty());
+    plan.retain_exit_list();
+    assert!(plan.syscalls.is_empty() && plan.task_slots.is_empty());
 }
 
 #[test]

@@ -13,7 +13,7 @@ const CATEGORIES: u32 = 1024;
 
 /// The label of a task or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label<'a> {
+pub struct SelinuxLabel<'a> {
     user: &'a [u8],
     role: &'a [u8],
     kind: &'a [u8],
@@ -21,7 +21,7 @@ pub struct Label<'a> {
     high: Option<&'a [u8]>,
 }
 
-impl<'a> Label<'a> {
+impl<'a> SelinuxLabel<'a> {
     /// Takes a label apart; `None` when it has fewer than three parts.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Option<Self> {
@@ -131,7 +131,7 @@ mod tests {
 
     #[track_caller]
     fn holds(label: &str, field: Field, op: Op, value: &str) -> bool {
-        let label = Label::parse(label.as_bytes()).unwrap();
+        let label = SelinuxLabel::parse(label.as_bytes()).unwrap();
         label.satisfies(field, op, value.as_bytes())
     }
 
@@ -178,6 +178,6 @@ mod tests {
     fn a_label_without_levels_has_none_to_compare() {
         assert!(!holds("u:r:t", Field::SubjSen, Op::NotEqual, "s0"));
         assert!(holds("u:r:t:s0", Field::SubjClr, Op::Equal, "s0"));
-        assert_eq!(Label::parse(b"unconfined"), None);
+        assert_eq!(SelinuxLabel::parse(b"unconfined"), None);
     }
 }

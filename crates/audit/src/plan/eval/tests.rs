@@ -12,14 +12,14 @@ const ROOT_FILE: Inode = Inode {
     rdev: Dev(0),
 };
 
-const PASSWD: ObservedObject<'static> = ObservedObject {
+const PASSWD: ObjectFacts<'static> = ObjectFacts {
     path: b"/etc/passwd",
     name: Some(b"passwd"),
     inode: Some(ROOT_FILE),
     label: None,
 };
 
-const NOTES: ObservedObject<'static> = ObservedObject {
+const NOTES: ObjectFacts<'static> = ObjectFacts {
     path: b"/home/me/notes",
     name: Some(b"/link/notes"),
     inode: Some(Inode {
@@ -32,7 +32,7 @@ const NOTES: ObservedObject<'static> = ObservedObject {
     label: None,
 };
 
-const GONE: ObservedObject<'static> = ObservedObject {
+const GONE: ObjectFacts<'static> = ObjectFacts {
     path: b"/etc/gone",
     name: Some(b"gone"),
     inode: None,
@@ -40,8 +40,8 @@ const GONE: ObservedObject<'static> = ObservedObject {
 };
 
 /// An `openat` for reading by user 1000, who became root, that gave descriptor 3.
-fn openat() -> Observed<'static> {
-    Observed {
+fn openat() -> EventFacts<'static> {
+    EventFacts {
         arch: Arch::X86_64,
         syscall: Syscall(257),
         exit: Some(3),
@@ -67,7 +67,7 @@ fn openat() -> Observed<'static> {
         },
         groups: &[4, 27],
         personality: 0,
-        label: Label::parse(b"staff_u:staff_r:staff_t:s0"),
+        label: SelinuxLabel::parse(b"staff_u:staff_r:staff_t:s0"),
         socket_family: None,
         mark: None,
         objects: &[PASSWD],
@@ -101,7 +101,7 @@ fn text(field: Field, op: Op, value: &[u8]) -> FieldTest {
 }
 
 #[track_caller]
-fn is(observed: &Observed<'_>, test: FieldTest, expected: bool) {
+fn is(observed: &EventFacts<'_>, test: FieldTest, expected: bool) {
     let rule = rule(vec![test]);
     assert_eq!(matches(&rule, observed), expected, "{:?}", rule.fields);
 }
@@ -132,7 +132,7 @@ fn success_is_what_is_no_error() {
         (-4096, true),
         (1 << 40, true),
     ] {
-        let observed = Observed {
+        let observed = EventFacts {
             exit: Some(exit),
             ..openat()
         };
@@ -144,7 +144,7 @@ fn success_is_what_is_no_error() {
 
 #[test]
 fn a_call_that_never_returned_has_no_outcome() {
-    let killed = Observed {
+    let killed = EventFacts {
         exit: None,
         ..openat()
     };
@@ -184,7 +184,7 @@ fn auid_unset_is_a_question_of_being_set() {
 
 #[test]
 fn a_path_is_the_object_or_the_name_that_was_given() {
-    let both = Observed {
+    let both = EventFacts {
         objects: &[PASSWD, NOTES],
         ..openat()
     };
@@ -214,12 +214,12 @@ fn a_directory_holds_itself_and_what_is_below() {
     ] {
         is(&openat(), text(Field::Dir, Op::Equal, directory), found);
     }
-    let unknown = ObservedObject {
+    let unknown = ObjectFacts {
         path: b"",
         ..PASSWD
     };
     is(
-        &Observed {
+        &EventFacts {
             objects: &[unknown],
             ..openat()
         },
@@ -233,19 +233,19 @@ fn perm_is_the_class_of_the_call() {
     is(&openat(), number(Field::Perm, Op::Equal, 4), true);
     is(&openat(), number(Field::Perm, Op::Equal, 2 | 8), false);
     is(&openat(), number(Field::Perm, Op::NotEqual, 2 | 8), true);
-    let created = Observed {
+    let created = EventFacts {
         args: [0, 0, 0o102, 0],
         ..openat()
     };
     is(&created, number(Field::Perm, Op::Equal, 2), true);
-    let how = Observed {
+    let how = EventFacts {
         syscall: Syscall(437),
         open_how_flags: 1,
         ..openat()
     };
     is(&how, number(Field::Perm, Op::Equal, 2), true);
     is(&how, number(Field::Perm, Op::Equal, 4), false);
-    let bind = Observed {
+    let bind = EventFacts {
         arch: Arch::I386,
         syscall: Syscall(102),
         args: [2, 0, 0, 0],
@@ -253,7 +253,7 @@ fn perm_is_the_class_of_the_call() {
     };
     is(&bind, number(Field::Perm, Op::Equal, 2), true);
     is(
-        &Observed {
+        &EventFacts {
             args: [3, 0, 0, 0],
             ..bind
         },
@@ -264,7 +264,7 @@ fn perm_is_the_class_of_the_call() {
 
 #[test]
 fn any_object_may_satisfy_a_test_of_objects() {
-    let both = Observed {
+    let both = EventFacts {
         objects: &[PASSWD, NOTES],
         ..openat()
     };
@@ -278,7 +278,7 @@ fn any_object_may_satisfy_a_test_of_objects() {
         number(Field::FileType, Op::NotEqual, 0o120_000),
         false,
     );
-    let gone = Observed {
+    let gone = EventFacts {
         objects: &[GONE],
         ..openat()
     };
@@ -297,7 +297,7 @@ fn any_object_may_satisfy_a_test_of_objects() {
 
 #[test]
 fn tests_beside_a_path_are_about_that_object() {
-    let both = Observed {
+    let both = EventFacts {
         objects: &[PASSWD, NOTES],
         ..openat()
     };
@@ -331,7 +331,7 @@ fn fields_are_compared_with_each_other() {
         compare(Field::Gid, Op::NotEqual, Field::Egid),
         false,
     );
-    let both = Observed {
+    let both = EventFacts {
         objects: &[PASSWD, NOTES],
         ..openat()
     };
@@ -339,7 +339,7 @@ fn fields_are_compared_with_each_other() {
         is(&both, compare(Field::Auid, op, Field::ObjUid), true);
         is(&both, compare(Field::ObjUid, op, Field::Auid), true);
         is(
-            &Observed {
+            &EventFacts {
                 objects: &[],
                 ..openat()
             },
@@ -393,7 +393,7 @@ fn the_first_rule_that_matches_decides() {
 
 #[test]
 fn class_bits_of_the_mask_select_no_syscall() {
-    let beyond = Observed {
+    let beyond = EventFacts {
         syscall: Syscall(2020),
         ..openat()
     };
@@ -402,11 +402,11 @@ fn class_bits_of_the_mask_select_no_syscall() {
 
 #[test]
 fn labels_are_those_of_the_task_and_of_any_object() {
-    let shadow = ObservedObject {
-        label: Label::parse(b"system_u:object_r:shadow_t:s0"),
+    let shadow = ObjectFacts {
+        label: SelinuxLabel::parse(b"system_u:object_r:shadow_t:s0"),
         ..PASSWD
     };
-    let both = Observed {
+    let both = EventFacts {
         objects: &[NOTES, shadow],
         ..openat()
     };
@@ -414,7 +414,7 @@ fn labels_are_those_of_the_task_and_of_any_object() {
     is(&both, text(Field::SubjType, Op::Equal, b"shadow_t"), false);
     is(&both, text(Field::ObjType, Op::Equal, b"shadow_t"), true);
     is(&both, text(Field::ObjType, Op::Equal, b"staff_t"), false);
-    let bare = Observed {
+    let bare = EventFacts {
         label: None,
         ..openat()
     };
@@ -423,7 +423,7 @@ fn labels_are_those_of_the_task_and_of_any_object() {
 
 #[test]
 fn a_socket_family_is_that_of_the_address_given() {
-    let connect = Observed {
+    let connect = EventFacts {
         socket_family: Some(10),
         ..openat()
     };

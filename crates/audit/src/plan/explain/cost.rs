@@ -1,8 +1,8 @@
 //! How much of a machine a rule burdens, judged by how often programs do what it is about.
 
-use crate::plan::Call;
-use crate::plan::hook::Sides;
-use crate::plan::uring::Operation;
+use crate::plan::SyscallId;
+use crate::plan::hook::HookSelection;
+use crate::plan::uring::UringOp;
 use crate::table;
 
 /// How much of a machine a rule burdens, relative to other rules.
@@ -22,7 +22,7 @@ pub enum Cost {
 
 /// How often programs have an operation done. Those that the kernel's audit passes over are those that busy
 /// programs live on.
-pub(super) fn cost_of_operation(operation: &Operation, sides: Sides) -> Cost {
+pub(super) fn cost_of_operation(operation: &UringOp, sides: HookSelection) -> Cost {
     if sides.sees_completions_only() || !operation.is_audited() {
         Cost::High
     } else {
@@ -31,7 +31,7 @@ pub(super) fn cost_of_operation(operation: &Operation, sides: Sides) -> Cost {
 }
 
 /// How often programs make a call. A judgement, in three steps, of ordinary servers and desktops.
-pub(super) fn cost_of(call: Call) -> Cost {
+pub(super) fn cost_of(call: SyscallId) -> Cost {
     match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
         "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto"
         | "recvmsg" | "sendmsg" | "recv" | "send" | "futex" | "futex_time64" | "epoll_wait"

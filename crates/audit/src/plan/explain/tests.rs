@@ -1,7 +1,7 @@
 //! What is said about plans of a few rules.
 
 use super::*;
-use crate::plan::list::Listed;
+use crate::plan::rule_list::RuleEntry;
 use crate::rule::{FieldTest, List, Op, Rule, Value};
 
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
@@ -39,7 +39,7 @@ fn rule(arch: Option<Arch>, names: &[&str]) -> Rule {
 }
 
 fn explained(rules: &[Rule]) -> Explanation {
-    let listed = |(line, rule): (u32, &Rule)| Listed {
+    let listed = |(line, rule): (u32, &Rule)| RuleEntry {
         rule: rule.clone(),
         source: 0,
         line,
@@ -47,7 +47,7 @@ fn explained(rules: &[Rule]) -> Explanation {
     explain(
         &Plan::compile((1..).zip(rules).map(listed), &ARCHES),
         EngineKind::Tracepoint,
-        Kernel::OLD,
+        KernelFeatures::OLD,
     )
 }
 
@@ -218,7 +218,7 @@ fn operations_are_priced_where_they_are_seen() {
     openat.syscalls = SyscallMask::none();
     openat.syscalls.insert(18);
     let rules = [rule(B64, &["openat", "close"]), openat];
-    let listed = |(line, rule): (u32, &Rule)| Listed {
+    let listed = |(line, rule): (u32, &Rule)| RuleEntry {
         rule: rule.clone(),
         source: 0,
         line,
@@ -231,7 +231,7 @@ fn operations_are_priced_where_they_are_seen() {
             .collect()
     };
 
-    let fentry = explain(&plan, EngineKind::Fentry, Kernel::NEW);
+    let fentry = explain(&plan, EngineKind::Fentry, KernelFeatures::NEW);
     assert_eq!(names(&fentry.rules[0]), ["close"], "the other takes all");
     assert_eq!(names(&fentry.rules[1]), ["openat"]);
     assert_eq!(fentry.rules[1].notes, []);
@@ -240,7 +240,7 @@ fn operations_are_priced_where_they_are_seen() {
     assert!(fentry.rules[1].hooks.contains(&function));
     assert!(fentry.missed.is_empty());
 
-    let tracepoint = explain(&plan, EngineKind::Tracepoint, Kernel::NEW);
+    let tracepoint = explain(&plan, EngineKind::Tracepoint, KernelFeatures::NEW);
     assert_eq!(names(&tracepoint.rules[0]), [""; 0]);
     assert_eq!(tracepoint.rules[1].notes, [Note::EveryOperation]);
     assert_eq!(tracepoint.rules[1].cost, Cost::High);
@@ -251,7 +251,7 @@ fn operations_are_priced_where_they_are_seen() {
 
 #[test]
 fn numbers_without_a_name_are_shown_as_numbers() {
-    let call = |number| Call {
+    let call = |number| SyscallId {
         arch: Arch::X86_64,
         syscall: Syscall(number),
     };

@@ -1,15 +1,15 @@
 //! Which hooks plans of a few calls need.
 
 use super::*;
-use crate::plan::CallPlan;
+use crate::plan::SyscallPlan;
 
 #[track_caller]
-fn hooks_of(kernel: Kernel, calls: &[(Arch, &str)]) -> Vec<String> {
+fn hooks_of(kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
     let mut plan = Plan::default();
     for &(arch, name) in calls {
         let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
-        plan.calls
-            .insert(Call { arch, syscall }, CallPlan::default());
+        plan.syscalls
+            .insert(SyscallId { arch, syscall }, SyscallPlan::default());
     }
     hooks(&plan, EngineKind::Tracepoint, kernel)
         .iter()
@@ -23,7 +23,7 @@ const B32: Arch = Arch::I386;
 #[test]
 fn ordinary_calls_need_their_exit() {
     assert_eq!(
-        hooks_of(Kernel::OLD, &[(B64, "openat"), (B64, "stat")]),
+        hooks_of(KernelFeatures::OLD, &[(B64, "openat"), (B64, "stat")]),
         ["syscalls:sys_exit_newstat", "syscalls:sys_exit_openat"]
     );
 }
@@ -31,7 +31,7 @@ fn ordinary_calls_need_their_exit() {
 #[test]
 fn calls_that_wait_are_timed_at_their_entry() {
     assert_eq!(
-        hooks_of(Kernel::NEW, &[(B64, "accept4")]),
+        hooks_of(KernelFeatures::NEW, &[(B64, "accept4")]),
         ["syscalls:sys_enter_accept4", "syscalls:sys_exit_accept4"]
     );
 }
@@ -39,7 +39,7 @@ fn calls_that_wait_are_timed_at_their_entry() {
 #[test]
 fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
     assert_eq!(
-        hooks_of(Kernel::OLD, &[(B64, "execve"), (B64, "exit_group")]),
+        hooks_of(KernelFeatures::OLD, &[(B64, "execve"), (B64, "exit_group")]),
         [
             "syscalls:sys_enter_execve",
             "syscalls:sys_enter_exit_group",
@@ -52,7 +52,7 @@ fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
 #[test]
 fn a_new_kernel_shows_exec_and_exit_for_nothing() {
     assert_eq!(
-        hooks_of(Kernel::NEW, &[(B64, "execve"), (B32, "exit_group")]),
+        hooks_of(KernelFeatures::NEW, &[(B64, "execve"), (B32, "exit_group")]),
         [
             "syscalls:sys_exit_execve",
             "sched:sched_prepare_exec",
@@ -65,11 +65,11 @@ fn a_new_kernel_shows_exec_and_exit_for_nothing() {
 #[test]
 fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
     assert_eq!(
-        hooks_of(Kernel::OLD, &[(B64, "openat"), (B32, "open")]),
+        hooks_of(KernelFeatures::OLD, &[(B64, "openat"), (B32, "open")]),
         ["raw_syscalls:sys_exit"]
     );
     assert_eq!(
-        hooks_of(Kernel::OLD, &[(B64, "execve"), (B32, "execve")]),
+        hooks_of(KernelFeatures::OLD, &[(B64, "execve"), (B32, "execve")]),
         [
             "raw_syscalls:sys_enter",
             "raw_syscalls:sys_exit",
@@ -81,7 +81,7 @@ fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
 #[test]
 fn a_32_bit_exit_leaves_the_other_exits_alone() {
     assert_eq!(
-        hooks_of(Kernel::NEW, &[(B64, "openat"), (B32, "exit")]),
+        hooks_of(KernelFeatures::NEW, &[(B64, "openat"), (B32, "exit")]),
         ["syscalls:sys_exit_openat", "sched:sched_process_exit"]
     );
 }
@@ -90,7 +90,7 @@ fn a_32_bit_exit_leaves_the_other_exits_alone() {
 fn on_an_old_kernel_a_32_bit_exit_moves_the_entries_to_the_raw_tracepoint() {
     let calls = [(B64, "openat"), (B64, "exit_group"), (B32, "exit")];
     assert_eq!(
-        hooks_of(Kernel::OLD, &calls),
+        hooks_of(KernelFeatures::OLD, &calls),
         ["syscalls:sys_exit_openat", "raw_syscalls:sys_enter"]
     );
 }
@@ -98,13 +98,13 @@ fn on_an_old_kernel_a_32_bit_exit_moves_the_entries_to_the_raw_tracepoint() {
 #[test]
 fn a_number_without_a_name_is_only_seen_by_the_raw_tracepoint() {
     let mut plan = Plan::default();
-    plan.calls.insert(
-        Call {
+    plan.syscalls.insert(
+        SyscallId {
             arch: B64,
             syscall: Syscall(1500),
         },
-        CallPlan::default(),
+        SyscallPlan::default(),
     );
-    let hooks = hooks(&plan, EngineKind::Tracepoint, Kernel::NEW);
+    let hooks = hooks(&plan, EngineKind::Tracepoint, KernelFeatures::NEW);
     assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawExit]);
 }

@@ -1,21 +1,25 @@
 //! Each finding on rules that deserve it, and silence on their neighbours.
 
-use super::super::list::RuleList;
+use super::super::rule_list::RuleList;
 use super::*;
-use crate::rule::nobody::Nobody;
-use crate::rule::{codes, parse_file};
+use crate::rule::test_host::TestHost;
+use crate::rule::{diagnostic_codes, parse_file};
 
 /// Line and code of all findings, those that nearly every short list has left out.
 #[track_caller]
 fn found(text: &str) -> Vec<(u32, &'static str)> {
-    let (lines, _) = parse_file(text.as_bytes(), &Nobody);
+    let (lines, _) = parse_file(text.as_bytes(), &TestHost);
     assert_eq!(lines.len(), text.lines().count(), "{text}");
     let mut list = RuleList::default();
     assert_eq!(list.load(0, lines), []);
     let found: Vec<_> = lint(list.rules(), Arch::X86_64)
         .into_iter()
         .map(|finding| {
-            assert!(codes::explain(finding.code).is_some(), "{}", finding.code);
+            assert!(
+                diagnostic_codes::explain(finding.code).is_some(),
+                "{}",
+                finding.code
+            );
             assert!(!finding.message.ends_with('.') && !finding.advice.is_empty());
             (list.rules()[finding.rule].line, finding.code)
         })
@@ -28,7 +32,7 @@ fn found(text: &str) -> Vec<(u32, &'static str)> {
 
 #[track_caller]
 fn has(text: &str, code: &str) -> bool {
-    let (lines, _) = parse_file(text.as_bytes(), &Nobody);
+    let (lines, _) = parse_file(text.as_bytes(), &TestHost);
     let mut list = RuleList::default();
     list.load(0, lines);
     lint(list.rules(), Arch::X86_64)

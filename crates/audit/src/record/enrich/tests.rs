@@ -8,7 +8,7 @@ use super::*;
 /// Users and groups of the machine on which the file was written.
 struct Debian;
 
-impl Accounts for Debian {
+impl AccountLookup for Debian {
     fn user(&mut self, uid: u32) -> Option<&[u8]> {
         Some(match uid {
             1 => b"daemon",

@@ -1,10 +1,10 @@
 //! Rule files as `auditctl -R` cuts them: into pieces of a fixed length, and those at spaces.
 
-use super::{Answer, Diagnostic, Dialect, Findings, Host, Reader};
-use crate::rule::lex::{self, RawLine};
+use super::{Diagnostic, Dialect, Findings, Invocation, Reader, RuleHost};
+use crate::rule::lexer::{self, RawLine};
 
 /// Bytes that are read at once, of which one is for the end.
-const PIECE_BYTES: usize = lex::LINE_LIMIT_BYTES - 1;
+const PIECE_BYTES: usize = lexer::LINE_LIMIT_BYTES - 1;
 
 /// What is read as a line, from the first one on. A line that is longer than the buffer comes in
 /// pieces, and what follows a NUL byte in a piece is not seen.
@@ -24,7 +24,12 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Reads one line; `None` when it holds nothing, or a comment. Tabs, quotes and carriage returns
 /// are part of words, as they are for `auditctl`.
 #[must_use]
-pub fn line(bytes: &[u8], number: u32, dialect: Dialect, host: &dyn Host) -> Option<Answer> {
+pub fn line(
+    bytes: &[u8],
+    number: u32,
+    dialect: Dialect,
+    host: &dyn RuleHost,
+) -> Option<Invocation> {
     let raw = RawLine {
         number,
         start: 0,
@@ -35,6 +40,6 @@ pub fn line(bytes: &[u8], number: u32, dialect: Dialect, host: &dyn Host) -> Opt
     }
     let mut diagnostics: Vec<Diagnostic> = Vec::new();
     let findings = Findings::new(number, 0, &mut diagnostics);
-    let words = lex::split(bytes, 0);
+    let words = lexer::split(bytes, 0);
     Some(Reader::new(words, dialect, host, findings).read(Some(number)))
 }

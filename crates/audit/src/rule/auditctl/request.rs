@@ -6,10 +6,10 @@ use super::Command;
 
 /// What one command line, or one line of a rule file, came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Invocation {
     /// Messages in order, without newlines. On a command line they end with the general one of
     /// version 4.
-    pub said: Vec<BString>,
+    pub messages: Vec<BString>,
     /// What is asked of the kernel, in order. What comes before a mistake is still asked.
     pub requests: Vec<Request>,
     /// Status of the process, had this been its command line.
@@ -50,7 +50,7 @@ pub enum Request {
     /// `--reset_backlog_wait_time_actual`
     ResetBacklogWait,
     /// `--signal`
-    Signal(Signal),
+    Signal(DaemonSignal),
     /// `-h`, or nothing at all.
     Usage,
     /// `-v`
@@ -59,7 +59,7 @@ pub enum Request {
 
 /// What the daemon may be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum DaemonSignal {
     /// `TERM`, `stop`
     Stop,
     /// `HUP`, `reload`

@@ -3,35 +3,35 @@
 
 use bstr::ByteSlice as _;
 
-use super::super::nobody::Nobody;
-use super::super::{Place, print};
+use super::super::test_host::TestHost;
+use super::super::{Insertion, print};
 use super::*;
 use crate::ids::Arch;
 
-fn run(line: &str, dialect: Dialect) -> Answer {
+fn run(line: &str, dialect: Dialect) -> Invocation {
     let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
-    arguments(&words, dialect, &Nobody)
+    arguments(&words, dialect, &TestHost)
 }
 
 /// Status and messages in version 4, the general one left out.
 #[track_caller]
 fn said(line: &str) -> (u8, String) {
-    let mut answer = run(line, Dialect::Four);
-    if answer.status == FAILED {
-        let general = answer.said.pop().unwrap();
-        assert_eq!(general, GENERAL);
+    let mut answer = run(line, Dialect::V4);
+    if answer.status == EXIT_FAILURE {
+        let general = answer.messages.pop().unwrap();
+        assert_eq!(general, PARAMETER_ERROR);
     }
     (
         answer.status,
-        bstr::join(" / ", &answer.said).as_bstr().to_string(),
+        bstr::join(" / ", &answer.messages).as_bstr().to_string(),
     )
 }
 
 #[track_caller]
 fn requests(line: &str) -> Vec<Request> {
-    let answer = run(line, Dialect::Four);
+    let answer = run(line, Dialect::V4);
     assert_eq!(
-        (answer.status, answer.said.len()),
+        (answer.status, answer.messages.len()),
         (0, 0),
         "{line}: {answer:?}"
     );
@@ -47,10 +47,10 @@ fn list(key: Option<&str>, interpret: bool) -> Request {
 
 #[test]
 fn nothing_shows_the_usage_and_fails() {
-    for dialect in [Dialect::Three, Dialect::Four] {
-        let answer = arguments(&[], dialect, &Nobody);
+    for dialect in [Dialect::V3, Dialect::V4] {
+        let answer = arguments(&[], dialect, &TestHost);
         assert_eq!(answer.requests, [Request::Usage]);
-        assert_eq!((answer.status, answer.said.len()), (1, 0));
+        assert_eq!((answer.status, answer.messages.len()), (1, 0));
     }
 }
 
@@ -84,8 +84,11 @@ fn questions_and_settings_become_requests() {
         ("--help", vec![Request::Usage]),
         ("--reset-l", vec![Request::ResetLost]),
         ("--reset_b", vec![Request::ResetBacklogWait]),
-        ("--signal usr1", vec![Request::Signal(Signal::Rotate)]),
-        ("--signal=Reload", vec![Request::Signal(Signal::Reload)]),
+        ("--signal usr1", vec![Request::Signal(DaemonSignal::Rotate)]),
+        (
+            "--signal=Reload",
+            vec![Request::Signal(DaemonSignal::Reload)],
+        ),
         (
             "--loginuid-immutable",
             vec![Does(Command::LoginuidImmutable)],
@@ -218,9 +221,9 @@ fn reading_stops_at_the_first_mistake() {
 
 #[test]
 fn what_comes_before_a_mistake_is_still_asked() {
-    let answer = run("-b 1 -e 9", Dialect::Four);
+    let answer = run("-b 1 -e 9", Dialect::V4);
     assert_eq!(answer.requests, [Request::Command(Command::Backlog(1))]);
-    assert_eq!(answer.status, FAILED);
+    assert_eq!(answer.status, EXIT_FAILURE);
 }
 
 #[test]
@@ -253,8 +256,8 @@ fn version_3_says_less() {
             "Only msgtype, *uid, *gid, pid, and subj* fields can be used with exclude filter",
         ),
     ] {
-        let answer = run(line, Dialect::Three);
-        let found = bstr::join(" / ", &answer.said);
+        let answer = run(line, Dialect::V3);
+        let found = bstr::join(" / ", &answer.messages);
         assert_eq!(
             (answer.status, found.as_bstr()),
             (status, text.into()),
@@ -265,16 +268,22 @@ fn version_3_says_less() {
 
 #[test]
 fn rules_carry_their_place() {
-    for (line, place) in [
-        ("-a never,task", Place::Tail),
-        ("-A never,task", Place::Head),
+    for (line, insertion) in [
+        ("-a never,task", Insertion::Append),
+        ("-A never,task", Insertion::Prepend),
     ] {
         let found = requests(line);
-        let [Request::Command(Command::Add { rule, place: found })] = found.as_slice() else {
+        let [
+            Request::Command(Command::Add {
+                rule,
+                insertion: found,
+            }),
+        ] = found.as_slice()
+        else {
             panic!("{line}: {found:?}")
         };
-        assert_eq!(*found, place);
-        assert_eq!(print(rule, Arch::X86_64, Dialect::Four), "-a never,task");
+        assert_eq!(*found, insertion);
+        assert_eq!(print(rule, Arch::X86_64, Dialect::V4), "-a never,task");
     }
 }
 
@@ -282,11 +291,11 @@ fn rules_carry_their_place() {
 fn only_version_4_names_the_syscalls_of_perm() {
     for (dialect, listing) in [
         (
-            Dialect::Three,
+            Dialect::V3,
             "-a always,exit -F arch=b64 -S all -F path=/x -F perm=x",
         ),
         (
-            Dialect::Four,
+            Dialect::V4,
             "-a always,exit -F arch=b64 -S execve,execveat -F path=/x -F perm=x",
         ),
     ] {
@@ -301,12 +310,12 @@ fn only_version_4_names_the_syscalls_of_perm() {
 #[test]
 fn a_line_of_a_file_is_placed() {
     let said = |text: &str| {
-        let answer = line(text.as_bytes(), 7, Dialect::Four, &Nobody).unwrap();
-        (answer.status, answer.said)
+        let answer = line(text.as_bytes(), 7, Dialect::V4, &TestHost).unwrap();
+        (answer.status, answer.messages)
     };
     assert_eq!(
         said("-z"),
-        (FAILED, vec!["Option -z on line 7 is invalid".into()])
+        (EXIT_FAILURE, vec!["Option -z on line 7 is invalid".into()])
     );
     assert_eq!(
         said("-a always,exit -S execve"),
@@ -319,14 +328,14 @@ fn a_line_of_a_file_is_placed() {
     );
     assert_eq!(said("-R /x").1, ["Error - nested rule files not supported"]);
     for idle in ["", "   ", "# -z", "  #"] {
-        assert_eq!(line(idle.as_bytes(), 1, Dialect::Four, &Nobody), None);
+        assert_eq!(line(idle.as_bytes(), 1, Dialect::V4, &TestHost), None);
     }
 }
 
 #[test]
 fn words_of_a_file_are_cut_at_spaces_only() {
     let key = |text: &[u8]| {
-        let answer = line(text, 1, Dialect::Four, &Nobody).unwrap();
+        let answer = line(text, 1, Dialect::V4, &TestHost).unwrap();
         match answer.requests.into_iter().next() {
             Some(Request::Command(Command::Add { rule, .. })) => rule.keys,
             other => panic!("{other:?}"),

@@ -1,9 +1,9 @@
 //! `-F` and `-C`: a field, an operator, and what it is compared with.
 
-use super::super::diag::{Findings, shown};
+use super::super::diagnostic::{Findings, shown};
 use super::super::field::{self, Kind, Lists, OPERATORS, Ops, Spec};
-use super::super::lex::Word;
-use super::super::{Dialect, Field, FieldTest, Host, List, Op, Value, pair};
+use super::super::lexer::Word;
+use super::super::{Dialect, Field, FieldTest, List, Op, RuleHost, Value, field_pairs};
 use super::{number, value};
 
 /// Text before and after an operator.
@@ -104,7 +104,7 @@ pub(super) fn read(
     split: &Split,
     list: List,
     dialect: Dialect,
-    host: &dyn Host,
+    host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<FieldTest> {
     if split.right.text.is_empty() {
@@ -143,7 +143,7 @@ fn refuse_on_exclude(
     findings: &mut Findings<'_>,
 ) {
     let evaluated = spec.is_some_and(|spec| field::evaluated_for_messages(spec.field));
-    if dialect == Dialect::Three && list == List::Exclude && !evaluated {
+    if dialect == Dialect::V3 && list == List::Exclude && !evaluated {
         findings.refuses(&[NOT_ON_EXCLUDE]);
         findings.error(
             "field-on-list",
@@ -186,7 +186,7 @@ pub(super) fn read_pair(
     );
     check_pair(split, list, Given::Pair, findings);
     let (left, right) = (left?, right?);
-    let Some((one, other)) = pair::find(left, right) else {
+    let Some((one, other)) = field_pairs::find(left, right) else {
         findings.refuses(&[b"-C incompatible comparison ", &split.left.text]);
         findings.error(
             "bad-comparison",
@@ -218,14 +218,14 @@ fn raw_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> Option<Fi
     let index = number
         .checked_sub(1)
         .and_then(|index| usize::try_from(index).ok());
-    let Some(&(one, other)) = index.and_then(|index| pair::ALL.get(index)) else {
+    let Some(&(one, other)) = index.and_then(|index| field_pairs::ALL.get(index)) else {
         findings.error(
             "bad-comparison",
             &split.right.span,
             format!("no comparison has number {number}"),
             format!(
                 "the kernel knows 1 to {}: better write `-C`",
-                pair::ALL.len()
+                field_pairs::ALL.len()
             ),
         );
         return None;

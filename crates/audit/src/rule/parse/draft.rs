@@ -1,12 +1,12 @@
-//! A rule while its options are read. Their order matters: the list comes before conditions, the
-//! arch before syscalls, and what a key labels before the key.
+//! A rule while its options are read, in order: list, conditions; arch, syscalls; key last.
 
 use std::ops::Range;
 
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
 use super::super::{
-    Action, Command, Dialect, Field, FieldTest, Host, List, Op, Place, Rule, SyscallMask, Value,
+    Action, Command, Dialect, Field, FieldTest, Insertion, List, Op, Rule, RuleHost, SyscallMask,
+    Value,
 };
 use super::fields::{self, Fields};
 use super::keys::{self, Keys};
@@ -20,16 +20,15 @@ const KEY_DEPENDS: &[u8] = b"Key field needs a watch, syscall or exe path given 
 
 #[derive(Clone, Copy)]
 enum Verb {
-    Add(Place),
+    Add(Insertion),
     Delete,
 }
 
 impl Verb {
-    /// What `auditctl` calls it.
     const fn called(self) -> &'static [u8] {
         match self {
-            Self::Add(Place::Tail) => b"Append",
-            Self::Add(Place::Head) => b"Add",
+            Self::Add(Insertion::Append) => b"Append",
+            Self::Add(Insertion::Prepend) => b"Add",
             Self::Delete => b"Delete",
         }
     }
@@ -43,7 +42,7 @@ struct Target {
 }
 
 pub(in crate::rule) struct Draft<'h> {
-    host: &'h dyn Host,
+    host: &'h dyn RuleHost,
     dialect: Dialect,
     target: Option<Target>,
     /// Whether a condition without a list was reported: once is enough.
@@ -54,7 +53,7 @@ pub(in crate::rule) struct Draft<'h> {
     early_syscall: Option<Word>,
     /// Whether the mask is settled, by `-S`, `-w` or `perm`, and an arch comes too late.
     masked: bool,
-    /// Whether `perm` adds syscalls to the mask, as `auditctl` 4 does.
+    /// Whether `perm` adds syscalls to the mask (`auditctl` 4).
     perm_names: bool,
     /// Where names of syscalls are looked up: as the rule states, or as its first `-S` assumed.
     arch: Option<Arch>,
@@ -66,7 +65,7 @@ pub(in crate::rule) struct Draft<'h> {
 }
 
 impl<'h> Draft<'h> {
-    pub(in crate::rule) fn new(host: &'h dyn Host, dialect: Dialect) -> Self {
+    pub(in crate::rule) fn new(host: &'h dyn RuleHost, dialect: Dialect) -> Self {
         Self {
             host,
             dialect,
@@ -76,7 +75,7 @@ impl<'h> Draft<'h> {
             mask: None,
             early_syscall: None,
             masked: false,
-            perm_names: dialect == Dialect::Four,
+            perm_names: dialect == Dialect::V4,
             arch: None,
             keys: Keys::default(),
             labelled: false,
@@ -99,14 +98,13 @@ impl<'h> Draft<'h> {
         self.masked
     }
 
-    /// Takes one option of a rule.
     pub(in crate::rule) fn take(&mut self, given: &Given, findings: &mut Findings<'_>) {
         let word = &given.value;
         match given.flag {
-            Flag::Append => self.target(given, Verb::Add(Place::Tail), findings),
-            Flag::Insert => self.target(given, Verb::Add(Place::Head), findings),
+            Flag::Append => self.target(given, Verb::Add(Insertion::Append), findings),
+            Flag::Insert => self.target(given, Verb::Add(Insertion::Prepend), findings),
             Flag::Delete => self.target(given, Verb::Delete, findings),
-            Flag::Watch => self.watch(given, Verb::Add(Place::Tail), findings),
+            Flag::Watch => self.watch(given, Verb::Add(Insertion::Append), findings),
             Flag::Unwatch => self.watch(given, Verb::Delete, findings),
             Flag::Perm => self.perms(given, findings),
             Flag::Key => self.key_option(given, findings),
@@ -158,7 +156,7 @@ impl<'h> Draft<'h> {
             keys: self.keys.into_texts(),
         };
         Some(match verb {
-            Verb::Add(place) => Command::Add { rule, place },
+            Verb::Add(insertion) => Command::Add { rule, insertion },
             Verb::Delete => Command::Delete(rule),
         })
     }
@@ -170,7 +168,7 @@ impl<'h> Draft<'h> {
         };
         let target = self.target;
         let on_exclude = target.is_some_and(|target| target.list == List::Exclude);
-        if on_exclude && self.dialect == Dialect::Three {
+        if on_exclude && self.dialect == Dialect::V3 {
             let text = condition::NOT_ON_EXCLUDE;
             findings.transcript.refuses_late(&[text]);
         } else if !self.labelled {
@@ -214,7 +212,9 @@ impl<'h> Draft<'h> {
         if let Some(early) = self.early_syscall.take() {
             if list == List::Task {
                 findings.refuses(match verb {
-                    Verb::Add(Place::Head) => &[b"Error: syscall auditing requested for task list"],
+                    Verb::Add(Insertion::Prepend) => {
+                        &[b"Error: syscall auditing requested for task list"]
+                    }
                     _ => &[b"Syscall auditing requested for task list"],
                 });
             }
@@ -250,7 +250,7 @@ impl<'h> Draft<'h> {
                 self.fields.push(test, &given.value.span, findings);
             }
         }
-        if self.dialect == Dialect::Three {
+        if self.dialect == Dialect::V3 {
             return;
         }
         if let Some(early) = early {
@@ -285,8 +285,8 @@ impl<'h> Draft<'h> {
         condition::check_perm_list(list, &given.name, findings);
         if self.fields.is_empty() {
             findings.refuses(match self.dialect {
-                Dialect::Three => &[b"Permissions should be preceeded by other fields"],
-                Dialect::Four => &[b"Permissions should be preceded by other fields"],
+                Dialect::V3 => &[b"Permissions should be preceeded by other fields"],
+                Dialect::V4 => &[b"Permissions should be preceded by other fields"],
             });
             if !findings.failed() {
                 findings.error(
@@ -428,14 +428,14 @@ impl<'h> Draft<'h> {
     }
 
     /// Leaves the mask as it is written: a plan needs no help from `perm`.
-    pub(in crate::rule) fn literal(self) -> Self {
-        let perm_names = false;
-        Self { perm_names, ..self }
+    pub(in crate::rule) fn literal(mut self) -> Self {
+        self.perm_names = false;
+        self
     }
 
     /// Names the syscalls that `perm` is about, when it is known what they are called; no arch may follow.
     fn narrow(&mut self, bits: u32) {
-        self.masked |= self.arch.is_some() && self.dialect == Dialect::Four;
+        self.masked |= self.arch.is_some() && self.dialect == Dialect::V4;
         if let (true, Some(arch)) = (self.perm_names, self.arch) {
             narrow::insert(bits, arch, self.mask.get_or_insert_with(SyscallMask::none));
         }

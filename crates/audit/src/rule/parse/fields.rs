@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::super::diag::Findings;
+use super::super::diagnostic::Findings;
 use super::super::{Field, FieldTest, Value, field};
 
 /// Conditions that a rule can hold, the key included.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use bstr::BString;
 
 use super::super::Dialect;
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
 
 /// Bytes of all keys of a rule with one byte between them: `AUDIT_MAX_KEY_LEN`.
 const LIMIT_BYTES: usize = 256;
@@ -42,8 +42,8 @@ impl Keys {
         if word.text.contains(&SEPARATOR) {
             let message: [&[u8]; 3] = [b"key ", &word.text, b" has illegal character"];
             match dialect {
-                Dialect::Three => findings.transcript.says(&message),
-                Dialect::Four => findings.refuses(&message),
+                Dialect::V3 => findings.transcript.says(&message),
+                Dialect::V4 => findings.refuses(&message),
             }
             findings.error(
                 "bad-key",

@@ -1,7 +1,7 @@
 //! The value of `-a`, `-A` and `-d`: a list and an action, in either order.
 
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
 use super::super::{Action, Dialect, List};
 
 const ADVICE: &str = "write a list and an action with a comma between them, such as `always,exit`";
@@ -65,8 +65,8 @@ fn by_name(name: &[u8], dialect: Dialect) -> Option<List> {
     lists(dialect).find(|&list| {
         let known = list.name().as_bytes();
         match dialect {
-            Dialect::Three => known == name,
-            Dialect::Four => known.eq_ignore_ascii_case(name),
+            Dialect::V3 => known == name,
+            Dialect::V4 => known.eq_ignore_ascii_case(name),
         }
     })
 }
@@ -75,7 +75,7 @@ fn by_name(name: &[u8], dialect: Dialect) -> Option<List> {
 fn lists(dialect: Dialect) -> impl Iterator<Item = List> {
     List::ALL
         .into_iter()
-        .filter(move |&list| dialect == Dialect::Four || list != List::IoUring)
+        .filter(move |&list| dialect == Dialect::V4 || list != List::IoUring)
 }
 
 fn unknown(part: &Word, dialect: Dialect, findings: &mut Findings<'_>) {

@@ -1,8 +1,8 @@
 //! Numbers as C reads them: `0x` for hex, a leading `0` for octal, and an end at the first byte
 //! that is no digit.
 
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
 
 /// A number at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

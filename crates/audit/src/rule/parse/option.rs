@@ -3,8 +3,8 @@
 
 mod table;
 
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
 use table::{LETTERS, LONG, Takes};
 
 pub(in crate::rule) use table::{Flag, spellings};
@@ -298,19 +298,19 @@ fn stray(word: &Word, findings: &mut Findings<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::diag::Diagnostic;
-    use super::super::super::lex;
+    use super::super::super::diagnostic::Diagnostic;
+    use super::super::super::lexer;
     use super::*;
 
     fn run(line: &str) -> (Vec<(Flag, String)>, Vec<Diagnostic>) {
         let mut all = Vec::new();
-        let raw = lex::RawLine {
+        let raw = lexer::RawLine {
             number: 1,
             start: 0,
             bytes: line.as_bytes(),
         };
         let mut findings = Findings::new(1, 0, &mut all);
-        let words = lex::words(&raw, &mut findings);
+        let words = lexer::words(&raw, &mut findings);
         let given = options(words, &mut findings)
             .into_iter()
             .map(|one| (one.flag, String::from_utf8(one.value.text).unwrap()))

@@ -1,7 +1,7 @@
 //! `-S`: names, numbers and `all`, into a mask.
 
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
 use super::super::{Dialect, List, SyscallMask};
 use super::number;
 use crate::ids::Arch;

@@ -4,7 +4,7 @@ use bstr::BString;
 use proptest::prelude::*;
 
 use super::super::{
-    Action, Field, FieldTest, List, Op, Place, Rule, Severity, SyscallMask, Value, perm,
+    Action, Field, FieldTest, Insertion, List, Op, Rule, Severity, SyscallMask, Value, perm,
 };
 use super::*;
 use crate::ids::Arch;
@@ -15,7 +15,7 @@ mod mistakes;
 /// A machine with two users, one group, and a directory.
 struct Machine;
 
-impl Host for Machine {
+impl RuleHost for Machine {
     fn uid(&self, name: &[u8]) -> Option<u32> {
         match name {
             b"root" => Some(0),
@@ -133,11 +133,11 @@ fn list_and_action_come_in_either_order_and_any_case() {
 #[test]
 fn the_option_says_where_the_rule_goes() {
     let add = |line: &str| match command(line) {
-        Command::Add { place, .. } => Some(place),
+        Command::Add { insertion, .. } => Some(insertion),
         _ => None,
     };
-    assert_eq!(add("-a never,task"), Some(Place::Tail));
-    assert_eq!(add("-A never,task"), Some(Place::Head));
+    assert_eq!(add("-a never,task"), Some(Insertion::Append));
+    assert_eq!(add("-A never,task"), Some(Insertion::Prepend));
     assert_eq!(add("-d never,task"), None);
     assert_eq!(rule("-d never,task"), rule("-a never,task"));
     assert_eq!(rule("-W /x -p w"), rule("-w /x -p w"));

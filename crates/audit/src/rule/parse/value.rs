@@ -1,9 +1,9 @@
 //! Right-hand sides of conditions, one function per kind of value.
 
-use super::super::diag::{Findings, shown};
+use super::super::diagnostic::{Findings, shown};
 use super::super::field::{Kind, Spec};
-use super::super::lex::Word;
-use super::super::{Field, Host, Op, Value, perm};
+use super::super::lexer::Word;
+use super::super::{Field, Op, RuleHost, Value, perm};
 use super::number::{self, Wide};
 use crate::ids::{Arch, MsgType};
 use crate::table;
@@ -19,7 +19,7 @@ pub(super) fn read(
     spec: Spec,
     op: Op,
     word: &Word,
-    host: &dyn Host,
+    host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<Value> {
     let number = match spec.kind {
@@ -157,7 +157,7 @@ fn user(
     spec: Spec,
     op: Op,
     word: &Word,
-    host: &dyn Host,
+    host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<u32> {
     let id = match word.text.as_slice() {
@@ -195,7 +195,7 @@ fn user(
     Some(id)
 }
 
-fn group(spec: Spec, word: &Word, host: &dyn Host, findings: &mut Findings<'_>) -> Option<u32> {
+fn group(spec: Spec, word: &Word, host: &dyn RuleHost, findings: &mut Findings<'_>) -> Option<u32> {
     let id = if word.text.first().is_some_and(u8::is_ascii_digit) {
         number::unsigned(spec.name, word, Wide::Refuse, findings)?
     } else if let Some(id) = host.gid(&word.text) {
@@ -239,7 +239,7 @@ fn success(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> 
 }
 
 /// Reads `b32`, `b64`, a machine, hex, or a number.
-fn arch(word: &Word, host: &dyn Host, findings: &mut Findings<'_>) -> Option<Arch> {
+fn arch(word: &Word, host: &dyn RuleHost, findings: &mut Findings<'_>) -> Option<Arch> {
     let native = host.native();
     let text = word.text.as_slice();
     let found = if text.eq_ignore_ascii_case(b"b64") {

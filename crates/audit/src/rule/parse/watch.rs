@@ -1,8 +1,8 @@
 //! `-w`: a path with its own short form of a rule.
 
-use super::super::diag::{Findings, shown};
-use super::super::lex::Word;
-use super::super::{Field, FieldTest, Host, Op, Value, perm};
+use super::super::diagnostic::{Findings, shown};
+use super::super::lexer::Word;
+use super::super::{Field, FieldTest, Op, RuleHost, Value, perm};
 use super::value::PATH_LIMIT_BYTES;
 
 /// `NAME_MAX` of `include/uapi/linux/limits.h`.
@@ -11,7 +11,7 @@ const NAME_LIMIT_BYTES: usize = 255;
 /// The fields that `-w PATH` stands for; `None` after an error.
 pub(super) fn read(
     word: &Word,
-    host: &dyn Host,
+    host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<[FieldTest; 2]> {
     let shown = shown(&word.text);

@@ -6,13 +6,13 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::super::field::{self, Kind, Spec};
-use super::super::{Command, Host, Op, pair, parse_line};
+use super::super::{Command, Op, RuleHost, field_pairs, parse_line};
 use super::*;
 
 /// A machine where directories are the paths that say so.
 struct Machine;
 
-impl Host for Machine {
+impl RuleHost for Machine {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -34,7 +34,7 @@ impl Host for Machine {
 /// added then.
 #[track_caller]
 fn assert_round_trip(rule: &Rule) {
-    let text = print(rule, Arch::X86_64, Dialect::Four);
+    let text = print(rule, Arch::X86_64, Dialect::V4);
     let (command, findings) = parse_line(&text, &Machine);
     let Some(Command::Add { rule: found, .. }) = command else {
         panic!("{text}: {findings:?}")
@@ -128,7 +128,7 @@ fn rules_are_printed_as_auditctl_lists_them() {
         ),
         ("-a always,io_uring -S mkdirat", "-a always,io_uring"),
     ] {
-        assert_eq!(printed(line, Dialect::Four), expected, "{line}");
+        assert_eq!(printed(line, Dialect::V4), expected, "{line}");
     }
 }
 
@@ -144,7 +144,7 @@ fn version_3_lists_otherwise() {
             "-a always,exit -F arch=b64 -S 452",
         ),
     ] {
-        assert_eq!(printed(line, Dialect::Three), expected, "{line}");
+        assert_eq!(printed(line, Dialect::V3), expected, "{line}");
     }
 }
 
@@ -224,7 +224,7 @@ fn condition(list: List) -> BoxedStrategy<FieldTest> {
         return single.boxed();
     }
     let pair = (
-        select(pair::ALL.to_vec()),
+        select(field_pairs::ALL.to_vec()),
         select(vec![Op::Equal, Op::NotEqual]),
     )
         .prop_map(|((field, other), op)| FieldTest {
@@ -327,7 +327,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 /// Whether the listing looks like a watch, which [`watch`] is for.
 fn is_listed_as_watch(rule: &Rule) -> bool {
-    print(rule, Arch::X86_64, Dialect::Four).contains_str("-p ")
+    print(rule, Arch::X86_64, Dialect::V4).contains_str("-p ")
 }
 
 proptest! {
@@ -340,7 +340,7 @@ proptest! {
 
     #[test]
     fn printed_watches_parse_back(rule in watch()) {
-        prop_assert!(print(&rule, Arch::X86_64, Dialect::Four).starts_with(b"-w "));
+        prop_assert!(print(&rule, Arch::X86_64, Dialect::V4).starts_with(b"-w "));
         assert_round_trip(&rule);
     }
 }
@@ -357,7 +357,7 @@ fn a_rule_without_arch_is_listed_in_the_arch_before_it() {
         (Some(Command::Add { rule, .. }), _) => rule,
         (_, findings) => panic!("{line}: {findings:?}"),
     });
-    let listed = listing(&rules, Arch::X86_64, Dialect::Three);
+    let listed = listing(&rules, Arch::X86_64, Dialect::V3);
     assert_eq!(
         listed.as_bstr(),
         "-a always,exit -S getpid\n-a always,exit -F arch=b32 -S open\n\

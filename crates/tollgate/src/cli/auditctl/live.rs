@@ -7,8 +7,8 @@ use std::io;
 use std::path::Path;
 
 use audit::ids::Arch;
-use audit::rule::auditctl::{self, Answer as Read, Request as Asked, Signal};
-use audit::rule::{Command, Dialect, Host as _, listing};
+use audit::rule::auditctl::{self, DaemonSignal, Invocation as Read, Request as Asked};
+use audit::rule::{Command, Dialect, RuleHost as _, listing};
 use bstr::{BString, ByteSlice as _};
 use netlink::LoginuidImmutable;
 use nix::errno::Errno;
@@ -72,7 +72,7 @@ impl<'s> Live<'s> {
     /// Obeys a command line. Gives the status.
     pub(super) fn obey(&mut self, read: Read) -> u8 {
         let Read {
-            said,
+            messages: said,
             requests,
             mut status,
         } = read;
@@ -118,7 +118,7 @@ impl<'s> Live<'s> {
             let Some(read) = auditctl::line(line, number, self.dialect, &ThisMachine) else {
                 continue;
             };
-            self.said.extend(read.said);
+            self.said.extend(read.messages);
             let well = read.status == 0;
             batch.line(number, read.requests);
             if well {
@@ -307,11 +307,11 @@ impl<'s> Live<'s> {
     }
 
     /// Signals the daemon; waits until it has ended when it is told to.
-    fn signal(&mut self, wanted: Signal) -> Done {
+    fn signal(&mut self, wanted: DaemonSignal) -> Done {
         let not_running = Failed::with(
             match self.dialect {
-                Dialect::Three => 0,
-                Dialect::Four => NOT_RUNNING,
+                Dialect::V3 => 0,
+                Dialect::V4 => NOT_RUNNING,
             },
             "Auditd is not running",
         );
@@ -322,17 +322,17 @@ impl<'s> Live<'s> {
             return Err(not_running);
         };
         let number = match wanted {
-            Signal::Stop => signal::SIGTERM,
-            Signal::Reload => signal::SIGHUP,
-            Signal::Rotate => signal::SIGUSR1,
-            Signal::Resume => signal::SIGUSR2,
-            Signal::State => signal::SIGCONT,
+            DaemonSignal::Stop => signal::SIGTERM,
+            DaemonSignal::Reload => signal::SIGHUP,
+            DaemonSignal::Rotate => signal::SIGUSR1,
+            DaemonSignal::Resume => signal::SIGUSR2,
+            DaemonSignal::State => signal::SIGCONT,
         };
         let failed = |why: &dyn std::fmt::Display| {
             Failed::with(CANNOT, format!("Failed sending signal to auditd ({why})"))
         };
         kill(Pid::from_raw(pid), number).map_err(|errno| failed(&errno.desc()))?;
-        if wanted == Signal::Stop
+        if wanted == DaemonSignal::Stop
             && let Some(client) = self.client.take()
         {
             client.wait_for_end().map_err(|error| failed(&error))?;
@@ -381,10 +381,10 @@ impl<'s> Live<'s> {
 
     /// A mistake on the command line.
     fn failed(&self, said: Vec<BString>) -> Failed {
-        let general = (self.dialect == Dialect::Four).then(|| auditctl::GENERAL.into());
+        let general = (self.dialect == Dialect::V4).then(|| auditctl::PARAMETER_ERROR.into());
         Failed {
             said: said.into_iter().chain(general).collect(),
-            status: auditctl::FAILED,
+            status: auditctl::EXIT_FAILURE,
         }
     }
 }
@@ -410,7 +410,10 @@ fn lock_loginuids() -> Done {
     LoginuidImmutable::lock().map_err(|error| {
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default();
-        Failed::with(auditctl::FAILED, format!("Error setting feature ({text})"))
+        Failed::with(
+            auditctl::EXIT_FAILURE,
+            format!("Error setting feature ({text})"),
+        )
     })
 }
 

@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use audit::ids::Arch;
-use audit::plan::list::{Refused, RuleList};
-use audit::rule::auditctl::{self, Answer, Request};
-use audit::rule::{Command, Dialect, Host as _, listing};
+use audit::plan::rule_list::{RuleList, RuleListError};
+use audit::rule::auditctl::{self, Invocation, Request};
+use audit::rule::{Command, Dialect, RuleHost as _, listing};
 use bstr::BString;
 
 use super::file::{self, Mistakes};
@@ -47,16 +47,16 @@ impl Offline {
     }
 
     /// Obeys a command line. Gives the messages, and the status.
-    pub(super) fn obey(&mut self, answer: Answer) -> (Vec<BString>, u8) {
-        let mut said = answer.said;
+    pub(super) fn obey(&mut self, answer: Invocation) -> (Vec<BString>, u8) {
+        let mut said = answer.messages;
         let mut status = answer.status;
         for request in answer.requests {
             if let Err(refused) = self.request(0, request, &mut said) {
                 said.push(refused);
-                if self.dialect == Dialect::Four {
-                    said.push(auditctl::GENERAL.into());
+                if self.dialect == Dialect::V4 {
+                    said.push(auditctl::PARAMETER_ERROR.into());
                 }
-                status = auditctl::FAILED;
+                status = auditctl::EXIT_FAILURE;
             }
         }
         (said, status)
@@ -95,8 +95,8 @@ impl Offline {
     }
 
     /// Obeys one line; whether all went well.
-    fn line(&mut self, number: u32, answer: Answer, said: &mut Vec<BString>) -> bool {
-        said.extend(answer.said);
+    fn line(&mut self, number: u32, answer: Invocation, said: &mut Vec<BString>) -> bool {
+        said.extend(answer.messages);
         let mut well = answer.status == 0;
         for request in answer.requests {
             if let Err(refused) = self.request(number, request, said) {
@@ -149,15 +149,15 @@ impl Offline {
             return refusal("Operation not permitted");
         }
         let empties = command == Command::DeleteAll(None);
-        match self.rules.obey(0, line, command) {
+        match self.rules.apply(0, line, command) {
             Ok(()) => {
                 self.emptied |= empties;
                 Ok(())
             }
-            Err(Refused::Exists(_)) => refusal("Rule exists"),
+            Err(RuleListError::Exists(_)) => refusal("Rule exists"),
             // It may have been loaded before.
-            Err(Refused::Missing) if !self.emptied => Ok(()),
-            Err(Refused::Missing) => refusal("No such file or directory"),
+            Err(RuleListError::Missing) if !self.emptied => Ok(()),
+            Err(RuleListError::Missing) => refusal("No such file or directory"),
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::control::wire::Settings;
 /// The version of `auditctl` whose words are used, and our own.
 pub(super) fn version(dialect: Dialect) -> Vec<u8> {
     let version = match dialect {
-        Dialect::Three => "3.0.9",
-        Dialect::Four => "4.2.1",
+        Dialect::V3 => "3.0.9",
+        Dialect::V4 => "4.2.1",
     };
     let own = env!("CARGO_PKG_VERSION");
     format!("auditctl version {version} (tollgate {own})\n").into_bytes()

@@ -28,7 +28,7 @@ fn file(text: &str) -> Outcome {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rules");
     fs::write(&path, text).unwrap();
-    let mut offline = Offline::new(Dialect::Four);
+    let mut offline = Offline::new(Dialect::V4);
     let (said, status) = offline.read_file(&path);
     let place = format!(" of {}", path.display());
     let (status, said, out) = outcome(&offline, &said, status);
@@ -49,31 +49,31 @@ fn a_rule_is_listed_as_it_would_be_loaded() {
         format!("-a always,exit -F arch=b64 -S {syscalls} -F path=/x -F perm=x -F key=a -F key=b\n")
     };
     assert_eq!(
-        line(rule, Dialect::Four),
+        line(rule, Dialect::V4),
         (0, vec![], listing("execve,execveat"))
     );
-    assert_eq!(line(rule, Dialect::Three), (0, vec![], listing("all")));
+    assert_eq!(line(rule, Dialect::V3), (0, vec![], listing("all")));
 }
 
 #[test]
 fn what_loads_nothing_prints_nothing() {
     for asks in ["-l", "-D", "-s", "-e 1", "-t", "-d never,task"] {
         assert_eq!(
-            line(asks, Dialect::Four),
+            line(asks, Dialect::V4),
             (0, vec![], String::new()),
             "{asks}"
         );
     }
-    let (status, said, out) = line("-e 7", Dialect::Three);
+    let (status, said, out) = line("-e 7", Dialect::V3);
     assert_eq!((status, out.as_str()), (255, ""));
     assert_eq!(said, ["Enable must be 0, 1, or 2 was 7"]);
 }
 
 #[test]
 fn usage_and_version_are_shown() {
-    let (status, _, out) = line("-h", Dialect::Four);
+    let (status, _, out) = line("-h", Dialect::V4);
     assert_eq!((status, out.as_str()), (0, usage::TEXT));
-    let (_, _, out) = line("-v", Dialect::Three);
+    let (_, _, out) = line("-v", Dialect::V3);
     assert!(
         out.starts_with("auditctl version 3.0.9 (tollgate "),
         "{out}"
@@ -162,7 +162,7 @@ fn files_that_are_not_read_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rules");
     let read = |path: &Path| {
-        let (said, status) = Offline::new(Dialect::Four).read_file(path);
+        let (said, status) = Offline::new(Dialect::V4).read_file(path);
         assert_eq!(status, 1);
         said[0].to_string()
     };
@@ -180,17 +180,14 @@ fn files_that_are_not_read_are_named() {
 
 #[test]
 fn our_own_options_stand_in_front() {
-    use Dialect::{Four, Three};
-    assert_eq!(own(&["--offline", "-l"]).unwrap(), (true, Four, 1));
-    assert_eq!(
-        own(&["--compat", "3", "--offline"]).unwrap(),
-        (true, Three, 0)
-    );
+    use Dialect::{V3, V4};
+    assert_eq!(own(&["--offline", "-l"]).unwrap(), (true, V4, 1));
+    assert_eq!(own(&["--compat", "3", "--offline"]).unwrap(), (true, V3, 0));
     assert_eq!(
         own(&["--offline", "--compat=4", "-D", "--offline"]).unwrap(),
-        (true, Four, 2)
+        (true, V4, 2)
     );
-    assert_eq!(own(&["-l", "--offline"]).unwrap(), (false, Four, 2));
+    assert_eq!(own(&["-l", "--offline"]).unwrap(), (false, V4, 2));
     for wrong in [["--compat", "5"].as_slice(), &["--compat"], &["--compat="]] {
         let error = own(wrong).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("takes 3 or 4"), "{error}");
@@ -201,7 +198,7 @@ fn our_own_options_stand_in_front() {
 fn only_questions_about_the_command_are_for_anybody() {
     let needs = |line: &str| {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        !needs_nobody(&auditctl::arguments(&words, Dialect::Four, &ThisMachine))
+        !needs_nobody(&auditctl::arguments(&words, Dialect::V4, &ThisMachine))
     };
     assert!(!needs("-h") && !needs("-v"));
     assert!(needs("-l") && needs("-a never,task") && needs("-z"));

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use audit::rule::{Diagnostic, Severity, codes};
+use audit::rule::{Diagnostic, Severity, diagnostic_codes};
 use serde_json::{Value, json};
 
 use crate::rule_files::{RuleFile, RuleFiles};
@@ -54,7 +54,7 @@ fn log(loaded: &RuleFiles) -> Value {
 fn rule(code: &str) -> Value {
     json!({
         "id": code,
-        "fullDescription": { "text": codes::explain(code).unwrap_or_default() },
+        "fullDescription": { "text": diagnostic_codes::explain(code).unwrap_or_default() },
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use audit::ids::{Arch, Syscall};
 use audit::plan::explain::{Cost, Note, RuleCost, call_name};
-use audit::plan::{Call, PlannedRule};
+use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::Action;
 use bstr::ByteSlice as _;
 use serde::Serialize;
@@ -88,7 +88,7 @@ pub(super) fn render(explained: &Explained) -> anyhow::Result<String> {
     let unsupported = plan.unsupported.iter().map(|rule| Unsupported {
         file: explained.file(rule.source),
         line: rule.line,
-        loses_records: rule.loses,
+        loses_records: rule.loses_records,
         reason: rule.reason.clone(),
     });
     let findings = explained.findings.iter().map(|(source, finding)| Finding {
@@ -130,7 +130,7 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
     let names = |arch: Arch, syscalls: &[Syscall]| -> Vec<String> {
         syscalls
             .iter()
-            .map(|&syscall| call_name(Call { arch, syscall }))
+            .map(|&syscall| call_name(SyscallId { arch, syscall }))
             .collect()
     };
     Rule {

@@ -31,13 +31,13 @@ fn every_line_is_accounted_for(path: &Path) {
     let expected = speaking(&file.source.bytes);
 
     let parts = (path.to_owned(), file.lines, file.source.diagnostics);
-    let explained = Explained::new([parts], EngineKind::Tracepoint, Kernel::OLD);
+    let explained = Explained::new([parts], EngineKind::Tracepoint, KernelFeatures::OLD);
     accounted.extend(explained.plan.rules.iter().map(|rule| rule.line));
     let plan = &explained.plan;
     let beside = [
-        plan.exclude.rules(),
-        plan.messages.rules(),
-        plan.filesystems.rules(),
+        plan.exclude_list.rules(),
+        plan.user_list.rules(),
+        plan.filesystem_list.rules(),
     ];
     accounted.extend(beside.into_iter().flatten().map(|listed| listed.line));
     accounted.extend(explained.plan.unsupported.iter().map(|rule| rule.line));

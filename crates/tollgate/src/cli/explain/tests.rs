@@ -2,7 +2,9 @@
 
 use super::*;
 use audit::ids::Arch;
-use audit::rule::{Action, Command, Field, FieldTest, List, Op, Place, Rule, SyscallMask, Value};
+use audit::rule::{
+    Action, Command, Field, FieldTest, Insertion, List, Op, Rule, SyscallMask, Value,
+};
 use audit::table;
 
 fn number(field: Field, op: Op, value: u32) -> FieldTest {
@@ -47,12 +49,12 @@ fn watch(path: &str, perm: u32, key: &str) -> Rule {
 
 fn explained(files: &[(&str, &[Rule])]) -> Explained {
     let lines = |rules: &[Rule]| {
-        let add = |(number, rule): (u32, &Rule)| Line {
+        let add = |(number, rule): (u32, &Rule)| RuleLine {
             number,
             span: 0..1,
             command: Command::Add {
                 rule: rule.clone(),
-                place: Place::Tail,
+                insertion: Insertion::Append,
             },
         };
         (1..).zip(rules).map(add).collect()
@@ -62,7 +64,7 @@ fn explained(files: &[(&str, &[Rule])]) -> Explained {
             .iter()
             .map(|&(path, rules)| (path.into(), lines(rules), Vec::new())),
         EngineKind::Tracepoint,
-        Kernel::OLD,
+        KernelFeatures::OLD,
     )
 }
 
@@ -199,7 +201,7 @@ fn mistakes_are_counted() {
         ..mistake.clone()
     };
     let files = [("a".into(), Vec::new(), vec![mistake, warning])];
-    let explained = Explained::new(files, EngineKind::Tracepoint, Kernel::OLD);
+    let explained = Explained::new(files, EngineKind::Tracepoint, KernelFeatures::OLD);
     assert_eq!(explained.errors, 1);
     assert!(text::render(&explained).starts_with("a: 0 rules in force, 1 mistake left out"));
 }

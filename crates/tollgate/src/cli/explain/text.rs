@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use audit::ids::{Arch, Syscall};
 use audit::plan::explain::{Note, RuleCost, bits, call_name, shortened};
 use audit::plan::hook::Hook;
-use audit::plan::inner::Inner;
-use audit::plan::list::Listed;
-use audit::plan::{Call, PlannedRule};
+use audit::plan::inner::InternalHook;
+use audit::plan::rule_list::RuleEntry;
+use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::{Dialect, print};
 use bstr::ByteSlice as _;
 
@@ -23,11 +23,11 @@ pub(super) fn render(explained: &Explained) -> String {
     sections.extend(rules(explained));
     let plan = &explained.plan;
     for (title, rules) in [
-        ("records that are not written", plan.exclude.rules()),
-        ("messages of programs, kept or not", plan.messages.rules()),
+        ("records that are not written", plan.exclude_list.rules()),
+        ("messages of programs, kept or not", plan.user_list.rules()),
         (
             "file systems, names on which are left out or not",
-            plan.filesystems.rules(),
+            plan.filesystem_list.rules(),
         ),
     ] {
         sections.extend(beside(explained, title, rules));
@@ -49,9 +49,9 @@ fn heading(explained: &Explained) -> String {
         shortened(&files),
         count(
             plan.rules.len()
-                + plan.exclude.rules().len()
-                + plan.messages.rules().len()
-                + plan.filesystems.rules().len(),
+                + plan.exclude_list.rules().len()
+                + plan.user_list.rules().len()
+                + plan.filesystem_list.rules().len(),
             "rule"
         )
     )];
@@ -102,7 +102,7 @@ fn touches(cost: &RuleCost) -> String {
     let names = |arch: Arch, syscalls: &[Syscall]| -> String {
         let names: Vec<String> = syscalls
             .iter()
-            .map(|&syscall| call_name(Call { arch, syscall }))
+            .map(|&syscall| call_name(SyscallId { arch, syscall }))
             .collect();
         shortened(&names)
     };
@@ -142,7 +142,7 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
             Hook::Fork => raw.push("new tasks".to_owned()),
             Hook::FunctionEnter(_) | Hook::FunctionLast(_) => enters += 1,
             Hook::FunctionExit(_) => exits += 1,
-            Hook::Inner(_) => inside += 1,
+            Hook::InternalHook(_) => inside += 1,
             Hook::UringEnter(_) => {}
             Hook::UringExit(_) => uring += 1,
             Hook::UringComplete => raw.push("all of io_uring".to_owned()),
@@ -204,12 +204,12 @@ fn is_same(a: &Note, b: &Note) -> bool {
 }
 
 /// Rules of a list beside exit.
-fn beside(explained: &Explained, title: &str, rules: &[Listed]) -> Option<String> {
+fn beside(explained: &Explained, title: &str, rules: &[RuleEntry]) -> Option<String> {
     let lines = rules.iter().map(|listed| {
         format!(
             "{}: {}",
             place(explained, listed.source, listed.line),
-            print(&listed.rule, Arch::X86_64, Dialect::Four)
+            print(&listed.rule, Arch::X86_64, Dialect::V4)
         )
     });
     section(title, lines)
@@ -217,7 +217,7 @@ fn beside(explained: &Explained, title: &str, rules: &[Listed]) -> Option<String
 
 fn unsupported(explained: &Explained) -> Option<String> {
     let lines = explained.plan.unsupported.iter().map(|rule| {
-        let loses = if rule.loses {
+        let loses = if rule.loses_records {
             "RECORDS ARE MISSED"
         } else {
             "no record is missed"
@@ -282,7 +282,7 @@ fn price(explained: &Explained) -> String {
                         .into(),
                     "       some 5000 for one that is recorded (counted in VMs, see docs/bench.md)".into(),
                 ]);
-                if explanation.hooks.contains(&Hook::Inner(Inner::OpenFilp)) {
+                if explanation.hooks.contains(&Hook::InternalHook(InternalHook::OpenFilp)) {
                     lines.push(
                         "       but some 220 on every other way to open a file: all pass one function"
                             .into(),

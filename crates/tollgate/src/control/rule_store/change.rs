@@ -3,8 +3,8 @@
 use std::mem;
 
 use audit::ids::MsgType;
-use audit::plan::list::RuleList;
-use audit::rule::{Command, Place, Rule};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{Command, Insertion, Rule};
 use nix::errno::Errno;
 
 use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
@@ -30,8 +30,8 @@ impl Change {
     /// Does one step on the copy.
     pub(super) fn step(&mut self, step: &Step) -> Result<Outcome, Refusal> {
         match step {
-            Step::Append(form) => self.add(form, Place::Tail),
-            Step::Prepend(form) => self.add(form, Place::Head),
+            Step::Append(form) => self.add(form, Insertion::Append),
+            Step::Prepend(form) => self.add(form, Insertion::Prepend),
             Step::Delete(form) => self.delete(form),
             Step::DeleteAll(key) => self.delete_all(key.as_ref()),
             Step::Enabled(level) => {
@@ -91,14 +91,14 @@ impl Change {
         Ok(Outcome::Set(Box::new(self.state.settings.clone())))
     }
 
-    fn add(&mut self, form: &RuleForm, place: Place) -> Result<Outcome, Refusal> {
+    fn add(&mut self, form: &RuleForm, place: Insertion) -> Result<Outcome, Refusal> {
         let rule = self.rule(form, "add_rule")?;
         self.numbered = self.numbered.wrapping_add(1);
         let command = Command::Add {
             rule: rule.clone(),
-            place,
+            insertion: place,
         };
-        let added = self.state.rules.obey(SOCKET, self.numbered, command);
+        let added = self.state.rules.apply(SOCKET, self.numbered, command);
         self.tell("add_rule", &rule, added.is_ok());
         match added {
             Ok(()) => {
@@ -112,7 +112,7 @@ impl Change {
     fn delete(&mut self, form: &RuleForm) -> Result<Outcome, Refusal> {
         let rule = self.rule(form, "remove_rule")?;
         let command = Command::Delete(rule.clone());
-        let deleted = self.state.rules.obey(SOCKET, 0, command);
+        let deleted = self.state.rules.apply(SOCKET, 0, command);
         self.tell("remove_rule", &rule, deleted.is_ok());
         match deleted {
             Ok(()) => Ok(Outcome::Done),
@@ -126,7 +126,7 @@ impl Change {
         let before = self.state.rules.clone();
         let command = Command::DeleteAll(key);
         // Deleting what is there is never refused.
-        let _done = self.state.rules.obey(SOCKET, 0, command);
+        let _done = self.state.rules.apply(SOCKET, 0, command);
         let left = self.state.rules.rules();
         let gone: Vec<&Rule> = before
             .rules()
@@ -191,7 +191,7 @@ impl Change {
             let (SOCKET, Some(&(number, step))) = (rule.source, added) else {
                 continue;
             };
-            if !rule.loses {
+            if !rule.loses_records {
                 info(&format!(
                     "rule {number} of the control socket: {}",
                     rule.reason

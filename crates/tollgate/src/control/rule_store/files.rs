@@ -2,7 +2,7 @@
 
 use anyhow::{anyhow, ensure};
 use audit::ids::MsgType;
-use audit::plan::list::RuleList;
+use audit::plan::rule_list::RuleList;
 use audit::rule::Command;
 use nix::errno::Errno;
 

@@ -14,7 +14,7 @@ pub(super) struct Measure {
 impl Measure {
     pub(super) fn of(plan: &Plan) -> Self {
         Self {
-            calls: count(plan.calls.len()),
+            calls: count(plan.syscalls.len()),
             denying: count(plan.denying()),
         }
     }

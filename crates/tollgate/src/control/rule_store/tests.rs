@@ -2,7 +2,7 @@
 
 mod files;
 
-use audit::plan::security::SecurityModule;
+use audit::plan::labels::SecurityModule;
 use audit::rule::auditctl::{Request as Asked, arguments};
 use audit::rule::{Command, Dialect};
 use tempfile::TempDir;
@@ -180,7 +180,7 @@ fn author() -> Author {
 
 fn form(line: &str) -> RuleForm {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    match arguments(&words, Dialect::Four, &ThisMachine)
+    match arguments(&words, Dialect::V4, &ThisMachine)
         .requests
         .as_slice()
     {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use audit::plan::Plan;
 use audit::plan::explain::explain;
-use audit::plan::hook::{EngineKind, Kernel};
-use engine::Attached;
+use audit::plan::hook::{EngineKind, KernelFeatures};
+use engine::AttachedHooks;
 
 use crate::control::rule_store::Rules;
 
@@ -15,7 +15,7 @@ pub(crate) struct Ready<'a> {
     pub(crate) rules: Rules,
     pub(crate) calls: usize,
     pub(crate) engine: &'a str,
-    pub(crate) attached: &'a Attached,
+    pub(crate) attached: &'a AttachedHooks,
     pub(crate) price: &'a str,
     pub(crate) log: &'a Path,
 }
@@ -54,7 +54,7 @@ impl Display for Ready<'_> {
 }
 
 /// The cost of the rules in words.
-pub(super) fn price(plan: &Plan, engine: EngineKind, kernel: Kernel) -> String {
+pub(super) fn price(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> String {
     let price = explain(plan, engine, kernel).price;
     match price.paying_syscall_ns {
         Some(paying) => format!(
@@ -75,7 +75,7 @@ mod tests {
             rules: Rules::InForce(2),
             calls: 3,
             engine: "tracepoint",
-            attached: &Attached::default(),
+            attached: &AttachedHooks::default(),
             price: "it costs",
             log: Path::new("/x"),
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use engine::Pins;
+use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
@@ -25,7 +25,7 @@ pub(super) fn store(
     settings: &mut Settings,
     keep: &mut Keep,
     server: Option<&Server>,
-    pins: Option<&Pins>,
+    pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Option<Store>> {
     let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
     let tick_ns = Duration::from(tick).as_nanos().max(1);
@@ -34,7 +34,7 @@ pub(super) fn store(
         // What is locked is for one daemon alone: this one from now on.
         pins.claim().context("cannot use what is pinned")?;
     }
-    let lock = LockFile::beside(server.map(Server::path), pins.map(Pins::path))?;
+    let lock = LockFile::beside(server.map(Server::path), pins.map(PinDirectory::path))?;
     if let Some(locked) = lock.read()? {
         info(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \
@@ -125,7 +125,7 @@ fn load(
         return Ok(false);
     };
     let plan = listing.plan;
-    let (rules, calls) = (plan.rules.len(), plan.calls.len());
+    let (rules, calls) = (plan.rules.len(), plan.syscalls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
     ensure!(plan.records(), "the rule files record nothing");
     store.load(author, (listing.rules, &listing.settings), planner, live)?;
@@ -148,14 +148,14 @@ pub(super) fn tell_denials(plan: &Plan) {
     if denies == 0 {
         return;
     }
-    let undeniable = plan.undeniable();
+    let undeniable_syscalls = plan.undeniable_syscalls();
     info(&format!(
         "calls of {denies} rules are denied when they cannot be recorded{}{}",
-        if undeniable.is_empty() {
+        if undeniable_syscalls.is_empty() {
             ""
         } else {
             ", but for "
         },
-        undeniable.join(", ")
+        undeniable_syscalls.join(", ")
     ));
 }

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, Instant};
 
-use audit::event::{Event, Time};
+use audit::event::{Event, Timestamp};
 use audit::ids::Serial;
-use audit::plan::exclude::Exclude;
-use audit::plan::{eval, message};
+use audit::plan::exclude_list::ExcludeList;
+use audit::plan::{eval, user_list};
 use audit::record::{decode, encode};
 use bstr::ByteSlice as _;
 use netlink::KernelRecord;
@@ -30,7 +30,7 @@ const RECORD_WAIT: Duration = Duration::from_secs(5);
 /// Text of calls that may wait.
 const CALLS_BYTES: usize = 1 << 20;
 
-type Stamp = (Time, Serial);
+type Stamp = (Timestamp, Serial);
 
 /// Lines that wait for the ring.
 #[derive(Debug, Default)]
@@ -81,12 +81,12 @@ impl Held {
     pub(super) fn take(
         &mut self,
         message: KernelRecord<'_>,
-        exclude: &Exclude,
-        user: &message::Messages,
+        exclude: &ExcludeList,
+        user: &user_list::UserList,
         counts: &mut MessageCounts,
     ) {
         let start = self.lines.len();
-        encode::relayed(message.kind, message.text, &mut self.lines);
+        encode::kernel_record(message.kind, message.text, &mut self.lines);
         let line = self.lines.get(start..).unwrap_or_default();
         let Ok(record) = decode::line(line) else {
             self.lines.truncate(start);
@@ -96,15 +96,15 @@ impl Held {
         counts.received += 1;
         let stamp = (record.time, record.serial);
         let has_call = self.with_calls && OF_SECURITY_MODULES.contains(&message.kind.0);
-        let asked = user.asks_about(message.kind);
+        let asked = user.applies_to(message.kind);
         if asked || !exclude.is_empty() {
             let sender = Sender::of(&record);
             let task = sender.task();
-            let sent = eval::other::Sender { task, label: None };
+            let sent = eval::other_lists::Actor { task, label: None };
             if asked && !user.keeps(message.kind, &sent) {
                 self.lines.truncate(start);
             }
-            exclude.strike(&sent.task, &mut self.lines, start);
+            exclude.remove_excluded(&sent.task, &mut self.lines, start);
             if self.lines.len() == start {
                 counts.excluded += 1;
                 if !has_call {
@@ -119,16 +119,16 @@ impl Held {
         });
     }
 
-    pub(super) fn call(&mut self, call: &Event<'_>, exclude: &Exclude) {
+    pub(super) fn call(&mut self, call: &Event<'_>, exclude: &ExcludeList) {
         self.calls.add((call.time, call.serial), |text| {
             let start = text.len();
             encode::event(call, text);
-            exclude.strike(&call.task, text, start);
+            exclude.remove_excluded(&call.task, text, start);
         });
     }
 
     /// Passes on those that are not younger than an event; all when there is none.
-    pub(super) fn pass(&mut self, batch: &mut Batch, until: Option<Time>) {
+    pub(super) fn pass(&mut self, batch: &mut Batch, until: Option<Timestamp>) {
         while let Some(&waiting) = self.waiting.front()
             && until.is_none_or(|until| self.is_due(waiting, until))
         {
@@ -162,7 +162,7 @@ impl Held {
         self.calls.pass_while(batch, |_| true);
     }
 
-    fn is_due(&self, waiting: Waiting, until: Time) -> bool {
+    fn is_due(&self, waiting: Waiting, until: Timestamp) -> bool {
         let (time, _) = waiting.stamp;
         let waits = waiting.has_call && self.calls.find(waiting.stamp).is_none();
         let grace = if waits { CALL_MS } else { 0 };
@@ -227,7 +227,7 @@ impl Calls {
 
 /// # Units
 /// Milliseconds since 1970.
-fn millis(time: Time) -> u64 {
+fn millis(time: Timestamp) -> u64 {
     time.sec.saturating_mul(1000) + u64::from(time.milli)
 }
 
@@ -235,7 +235,7 @@ fn millis(time: Time) -> u64 {
 mod tests {
     use audit::ids::{Arch, MsgType};
     use audit::plan::Plan;
-    use audit::plan::list::RuleList;
+    use audit::plan::rule_list::RuleList;
     use audit::rule::parse_file;
 
     use super::*;
@@ -244,15 +244,15 @@ mod tests {
     const USER: MsgType = MsgType::USER;
     const LOGIN: MsgType = MsgType(1006);
 
-    fn time(milli: u16) -> Time {
-        Time { sec: 5, milli }
+    fn time(milli: u16) -> Timestamp {
+        Timestamp { sec: 5, milli }
     }
 
     fn plan(rules: &str) -> Plan {
         let (lines, _) = parse_file(rules.as_bytes(), &ThisMachine);
         let mut list = RuleList::default();
         for line in lines {
-            list.obey(0, line.number, line.command).unwrap();
+            list.apply(0, line.number, line.command).unwrap();
         }
         Plan::compile(list.into_rules(), &[Arch::X86_64])
     }
@@ -260,8 +260,8 @@ mod tests {
     fn held(rules: &str, messages: &[(MsgType, &str)]) -> (Held, MessageCounts) {
         let (mut held, mut counts) = (Held::default(), MessageCounts::default());
         let Plan {
-            exclude,
-            messages: user,
+            exclude_list: exclude,
+            user_list: user,
             ..
         } = plan(rules);
         for &(kind, text) in messages {
@@ -389,12 +389,12 @@ mod tests {
         });
     }
 
-    fn denied(held: &mut Held, text: &str, exclude: &Exclude) {
+    fn denied(held: &mut Held, text: &str, exclude: &ExcludeList) {
         let message = KernelRecord {
             kind: AVC,
             text: text.as_bytes(),
         };
-        let user = message::Messages::default();
+        let user = user_list::UserList::default();
         held.take(message, exclude, &user, &mut MessageCounts::default());
     }
 
@@ -413,7 +413,7 @@ mod tests {
     fn a_call_stands_behind_its_record() {
         let mut held = Held::default();
         held.expect_calls();
-        let all = Exclude::default();
+        let all = ExcludeList::default();
         denied(&mut held, "audit(5.100:7): avc:  denied", &all);
         denied(&mut held, "audit(5.100:8): avc:  denied", &all);
         call(&mut held, 8);
@@ -441,7 +441,7 @@ mod tests {
         denied(
             &mut held,
             "audit(5.100:7): avc:  denied",
-            &Exclude::default(),
+            &ExcludeList::default(),
         );
         let mut batch = Batch::default();
         held.pass(&mut batch, Some(time(200)));
@@ -461,7 +461,11 @@ mod tests {
         let mut held = Held::default();
         held.expect_calls();
         call(&mut held, 7);
-        denied(&mut held, "audit(5.100:7): avc:  denied", &plan.exclude);
+        denied(
+            &mut held,
+            "audit(5.100:7): avc:  denied",
+            &plan.exclude_list,
+        );
         let mut batch = Batch::default();
         held.pass(&mut batch, None);
         held.last(&mut batch);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use audit::ids::Serial;
 use crossbeam_channel::bounded;
-use engine::{Decoder, Engine, Keys, Pins, Places, Survivors};
+use engine::{Decoder, Engine, InheritedState, ObjectSlots, PinDirectory, RuleKeys};
 
 use super::{DRAIN, Drain, Drained, Reader, last_messages};
 use crate::messages::warn;
@@ -48,12 +48,12 @@ impl<'s> Begun<'s> {
 
 impl Reader {
     /// Begins, with the calls of what security modules record where that can be.
-    pub(super) fn begin<'s>(&mut self, places: &mut Places<'s>) -> anyhow::Result<Begun<'s>> {
+    pub(super) fn begin<'s>(&mut self, places: &mut ObjectSlots<'s>) -> anyhow::Result<Begun<'s>> {
         let mut begun = self.begin_alone(places)?;
         if !self.options.avc {
             return Ok(begun);
         }
-        match begun.engine.accompany(places) {
+        match begun.engine.send_avc_calls(places) {
             Ok(()) => begun.state.get_mut().expect_calls(),
             Err(error) => {
                 let error = anyhow::Error::from(error);
@@ -66,7 +66,7 @@ impl Reader {
     }
 
     /// Goes on where another daemon has ended, or starts; pins what audits.
-    fn begin_alone<'s>(&mut self, places: &mut Places<'s>) -> anyhow::Result<Begun<'s>> {
+    fn begin_alone<'s>(&mut self, places: &mut ObjectSlots<'s>) -> anyhow::Result<Begun<'s>> {
         let Pinning {
             pins,
             found,
@@ -75,39 +75,39 @@ impl Reader {
         } = std::mem::take(&mut self.pinning);
         match found {
             Found::Nothing => {}
-            Found::Whole(survivors) => match self.adopt(places, &survivors) {
+            Found::Whole(inherited) => match self.adopt(places, &inherited) {
                 Ok((engine, state)) if locked => return Ok(self.go_on(engine, places, state)),
-                Err(error) if locked => return Err(survive::stays(survivors.pins(), &error)),
+                Err(error) if locked => return Err(survive::stays(inherited.pins(), &error)),
                 Ok((engine, state)) => return self.take_over(engine, places, state, pins.as_ref()),
                 Err(error) => {
-                    let unread = survivors.unread().ok();
+                    let unread = inherited.unread().ok();
                     let reason = format!("{error:#}");
-                    lost = Some(survive::given_up(survivors.pins(), &reason, unread)?);
+                    lost = Some(survive::given_up(inherited.pins(), &reason, unread)?);
                 }
             },
-            Found::Events(survivors) if locked => {
+            Found::Events(inherited) if locked => {
                 let other = anyhow!("it was pinned by another build of tollgate");
-                return Err(survive::stays(survivors.pins(), &other));
+                return Err(survive::stays(inherited.pins(), &other));
             }
-            Found::Events(survivors) => {
+            Found::Events(inherited) => {
                 warn(
                     "the daemon before this one had other programs: what they have recorded is \
                      kept, and auditing starts anew, with a gap",
                 );
-                survivors.take_off().context("cannot take programs off")?;
+                inherited.detach().context("cannot take programs off")?;
                 let (engine, why_not) = self.start(places)?;
-                let state = RefCell::new(self.read_out(&engine, &survivors)?);
-                survivors.pins().clear()?;
+                let state = RefCell::new(self.read_out(&engine, &inherited)?);
+                inherited.pins().clear()?;
                 state.borrow_mut().renew(&engine, &self.plan)?;
                 return self.pin(engine, state, why_not, pins.as_ref());
             }
         }
         let (engine, why_not) = self.start(places)?;
-        let keys = Keys::new(engine.epoch(), &self.plan);
+        let keys = RuleKeys::new(engine.epoch(), &self.plan);
         let mut state = self.encoding(&engine, keys, Serial::FIRST)?;
         state.rules.add(engine.epoch(), &self.plan);
         if let Some(record) = lost {
-            state.record(&record, engine.now()?);
+            state.record(&record, engine.read_clock()?);
         }
         self.pin(engine, RefCell::new(state), why_not, pins.as_ref())
     }
@@ -115,12 +115,12 @@ impl Reader {
     /// The engine of a daemon that has ended, which goes by its last plan, and what its events need.
     fn adopt<'s>(
         &mut self,
-        places: &mut Places<'s>,
-        survivors: &Survivors,
+        places: &mut ObjectSlots<'s>,
+        inherited: &InheritedState,
     ) -> anyhow::Result<(Engine<'s>, Encoding)> {
-        let engine = Engine::adopt(places, &self.probe, survivors, self.options)?;
-        let (keys, rules) = survive::plans(survivors, engine.epoch())?;
-        let mut state = self.encoding(&engine, keys, serial_of(survivors)?)?;
+        let engine = Engine::adopt(places, &self.probe, inherited, self.options)?;
+        let (keys, rules) = survive::plans(inherited, engine.epoch())?;
+        let mut state = self.encoding(&engine, keys, serial_of(inherited)?)?;
         state.rules = rules;
         Ok((engine, state))
     }
@@ -130,7 +130,7 @@ impl Reader {
     fn go_on<'s>(
         &mut self,
         mut engine: Engine<'s>,
-        places: &mut Places<'s>,
+        places: &mut ObjectSlots<'s>,
         state: Encoding,
     ) -> Begun<'s> {
         let state = RefCell::new(state);
@@ -139,7 +139,7 @@ impl Reader {
                 "what `-e 2` has locked stays in force as it was found: {error:#}"
             ));
         }
-        if !engine.has(self.options) {
+        if !engine.supports(self.options) {
             self.options.avc = false;
             warn(
                 "records of security modules, such as AVC, stand without their calls: `-e 2` has locked \
@@ -154,12 +154,12 @@ impl Reader {
     fn take_over<'s>(
         &self,
         mut engine: Engine<'s>,
-        places: &mut Places<'s>,
+        places: &mut ObjectSlots<'s>,
         state: Encoding,
-        pins: Option<&Pins>,
+        pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Begun<'s>> {
         let state = RefCell::new(state);
-        let replaced = if !engine.has(self.options) {
+        let replaced = if !engine.supports(self.options) {
             Err(anyhow!("its programs were loaded with other options"))
         } else if self.engines.contains(&engine.kind()) {
             self.replace(&mut engine, places, &state, &self.plan)
@@ -181,12 +181,16 @@ impl Reader {
     }
 
     /// Has what programs of another build have left written; gives what comes after it.
-    fn read_out(&mut self, engine: &Engine<'_>, survivors: &Survivors) -> anyhow::Result<Encoding> {
-        let (keys, _counts) = survive::plans(survivors, engine.epoch())?;
-        let mut state = self.encoding(engine, keys, serial_of(survivors)?)?;
-        let events = survivors.events().context("cannot read the ring")?;
+    fn read_out(
+        &mut self,
+        engine: &Engine<'_>,
+        inherited: &InheritedState,
+    ) -> anyhow::Result<Encoding> {
+        let (keys, _counts) = survive::plans(inherited, engine.epoch())?;
+        let mut state = self.encoding(engine, keys, serial_of(inherited)?)?;
+        let events = inherited.ring_reader().context("cannot read the ring")?;
         while events.drain(DRAIN, |sample| state.take(sample)) != 0 {
-            state.batch.receipt = Some(survivors.receipt(&events, state.serial));
+            state.batch.receipt = Some(inherited.commit_token(&events, state.serial));
             self.send(&mut state);
         }
         let (written, is_written) = bounded(1);
@@ -207,7 +211,7 @@ impl Reader {
         self.pass_on(&engine, state);
         // What cannot be written is counted where all is.
         let _written = is_written.recv();
-        Ok(detaching.finish()?)
+        Ok(detaching.wait()?)
     }
 
     /// Pins an engine, where that is wanted; says why it cannot be.
@@ -216,7 +220,7 @@ impl Reader {
         mut engine: Engine<'s>,
         state: RefCell<Encoding>,
         why_not: Option<String>,
-        pins: Option<&Pins>,
+        pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Begun<'s>> {
         if let Some(pins) = pins
             && let Err(error) = engine.pin(pins, &survive::note(&self.plan)?)
@@ -233,14 +237,14 @@ impl Reader {
     fn encoding(
         &mut self,
         engine: &Engine<'_>,
-        keys: Keys,
+        keys: RuleKeys,
         serial: Serial,
     ) -> anyhow::Result<Encoding> {
         Ok(Encoding {
             decoder: Decoder::default(),
             keys: Arc::new(keys),
-            exclude: self.plan.exclude.clone(),
-            user: self.plan.messages.clone(),
+            exclude: self.plan.exclude_list.clone(),
+            user: self.plan.user_list.clone(),
             clock: engine.clock()?,
             serial,
             passed: None,
@@ -257,7 +261,10 @@ impl Reader {
     }
 
     /// Starts the best engine that works here; says why a better one does not.
-    fn start<'s>(&self, places: &mut Places<'s>) -> anyhow::Result<(Engine<'s>, Option<String>)> {
+    fn start<'s>(
+        &self,
+        places: &mut ObjectSlots<'s>,
+    ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine was asked for");
         };
@@ -278,8 +285,8 @@ impl Reader {
 }
 
 /// The serial of the first event that the daemon before this one has not written.
-fn serial_of(survivors: &Survivors) -> anyhow::Result<Serial> {
-    let serial = survivors.mark().serial;
+fn serial_of(inherited: &InheritedState) -> anyhow::Result<Serial> {
+    let serial = inherited.position().serial;
     u32::try_from(serial)
         .map(Serial)
         .context("what is pinned has a serial that is none")

@@ -3,7 +3,7 @@
 //! Their serials are apart from the kernel's and from those of events, as `auditd`'s are: they count
 //! from a number below 10,000 that differs from start to start.
 
-use audit::event::Time;
+use audit::event::Timestamp;
 use bstr::ByteSlice as _;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{getpid, getuid};
@@ -134,7 +134,7 @@ impl Own {
                 ("DAEMON_ERR", text)
             }
         };
-        let Time { sec, milli } = time;
+        let Timestamp { sec, milli } = time;
         format!("type={kind} msg=audit({sec}.{milli:03}:{serial}): {text}").into_bytes()
     }
 }
@@ -157,10 +157,10 @@ fn asked(op: &str, asker: Asker) -> String {
 }
 
 /// The clock that records are stamped with.
-fn now() -> Time {
+fn now() -> Timestamp {
     let (sec, nanos) = clock_gettime(ClockId::CLOCK_REALTIME_COARSE)
         .map_or((0, 0), |time| (time.tv_sec(), time.tv_nsec()));
-    Time {
+    Timestamp {
         sec: u64::try_from(sec).unwrap_or_default(),
         milli: u16::try_from(nanos / 1_000_000).unwrap_or_default(),
     }

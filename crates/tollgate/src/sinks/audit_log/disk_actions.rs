@@ -10,7 +10,7 @@
 
 use std::io;
 
-use audit::conf::auditd::{Action, Overflow, SizeAction, Space};
+use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, SpaceLimit};
 use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
@@ -111,7 +111,7 @@ impl Journal {
             return;
         };
         let all_kept = self.old_logs == OldLogs::AllKept;
-        if all_kept || conf.max_log_file_action != SizeAction::Rotate || conf.num_logs < 2 {
+        if all_kept || conf.max_log_file_action != MaxLogFileAction::Rotate || conf.num_logs < 2 {
             return;
         }
         match rotate::remove_excess(&self.directory, &self.name, conf.num_logs) {
@@ -139,7 +139,7 @@ impl Journal {
         let Some(conf) = &self.keep.conf else {
             return;
         };
-        let keeps_all = conf.max_log_file_action == SizeAction::KeepLogs;
+        let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
         if !keeps_all && conf.num_logs < 2 {
             let text = "the log is not rotated: num_logs is less than 2";
             return self.machine.tell(Urgency::Notice, text);
@@ -188,22 +188,24 @@ impl Journal {
             return;
         }
         match conf.max_log_file_action.clone() {
-            SizeAction::Ignore => {}
-            SizeAction::Syslog => {
+            MaxLogFileAction::Ignore => {}
+            MaxLogFileAction::Syslog => {
                 if !std::mem::replace(&mut self.alarms.size, true) {
                     self.alarm("the log is larger than max_log_file");
                 }
             }
-            SizeAction::Exec(program) => {
+            MaxLogFileAction::Exec(program) => {
                 self.suspend();
                 self.until_ended = self.machine.run(program.as_ref());
             }
-            SizeAction::Suspend => {
+            MaxLogFileAction::Suspend => {
                 self.alarm("logging is suspended: the log is larger than max_log_file");
                 self.suspend();
             }
-            SizeAction::Rotate if conf.num_logs < 2 => {}
-            SizeAction::Rotate | SizeAction::KeepLogs => self.rotate(OldLogs::AsConfigured),
+            MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
+            MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
+                self.rotate(OldLogs::AsConfigured);
+            }
         }
     }
 
@@ -312,17 +314,17 @@ impl Journal {
         };
         let text = format!("the queue of plugin {plugins} is full: events are lost to it");
         match conf.overflow_action {
-            Overflow::Ignore => {}
-            Overflow::Syslog => self.alarm(&text),
-            Overflow::Suspend => {
+            OverflowAction::Ignore => {}
+            OverflowAction::Syslog => self.alarm(&text),
+            OverflowAction::Suspend => {
                 self.alarm(&format!("plugins get nothing until USR2: {text}"));
                 self.dispatcher.suspend();
             }
-            Overflow::Single => {
+            OverflowAction::Single => {
                 self.alarm(&text);
                 self.machine.go(Runlevel::Single);
             }
-            Overflow::Halt => {
+            OverflowAction::Halt => {
                 self.alarm(&text);
                 self.machine.go(Runlevel::Halt);
             }
@@ -378,14 +380,14 @@ fn cause(error: &anyhow::Error) -> io::Error {
     )
 }
 
-fn is_below(room: &Statvfs, level: Space) -> bool {
+fn is_below(room: &Statvfs, level: SpaceLimit) -> bool {
     let available = room.blocks_available();
     match level {
-        Space::Mebibytes(mebibytes) => {
+        SpaceLimit::Mebibytes(mebibytes) => {
             let block = room.fragment_size().max(1);
             available < mebibytes.saturating_mul((MEBIBYTE / block).max(1))
         }
-        Space::Percent(percent) => {
+        SpaceLimit::Percent(percent) => {
             u128::from(available) * 100 < u128::from(room.blocks()) * u128::from(percent)
         }
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use audit::record::enrich::Accounts;
+use audit::record::enrich::AccountLookup;
 use nix::unistd::{Gid, Group, Uid, User};
 
 /// Ids that are kept of either kind.
@@ -54,7 +54,7 @@ impl Names {
     }
 }
 
-impl Accounts for Names {
+impl AccountLookup for Names {
     fn user(&mut self, uid: u32) -> Option<&[u8]> {
         known(&mut self.users, uid, |uid| {
             let user = User::from_uid(Uid::from_raw(uid)).ok()??;

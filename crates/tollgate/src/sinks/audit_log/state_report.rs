@@ -50,9 +50,9 @@ impl Journal {
     }
 }
 
-fn space(level: audit::conf::auditd::Space) -> String {
+fn space(level: audit::conf::auditd::SpaceLimit) -> String {
     match level {
-        audit::conf::auditd::Space::Mebibytes(mebibytes) => format!("{mebibytes} MiB"),
-        audit::conf::auditd::Space::Percent(percent) => format!("{percent} %"),
+        audit::conf::auditd::SpaceLimit::Mebibytes(mebibytes) => format!("{mebibytes} MiB"),
+        audit::conf::auditd::SpaceLimit::Percent(percent) => format!("{percent} %"),
     }
 }

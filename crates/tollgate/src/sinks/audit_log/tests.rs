@@ -5,7 +5,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use audit::conf::auditd::{Action, NameFormat, Overflow, Settings, SizeAction, Space};
+use audit::conf::auditd::{
+    Action, MaxLogFileAction, NameFormat, OverflowAction, Settings, SpaceLimit,
+};
 use audit::ids::MsgType;
 use audit::record::encode;
 use bstr::{BStr, ByteVec as _};
@@ -202,7 +204,7 @@ fn lines_are_those_of_auditd_for_the_same_messages() {
         for message in messages.lines() {
             let (kind, text) = message.split_once(' ').unwrap();
             let kind = MsgType(kind.parse().unwrap());
-            encode::relayed(kind, &Vec::unescape_bytes(text), &mut lines);
+            encode::kernel_record(kind, &Vec::unescape_bytes(text), &mut lines);
         }
         place.journal.append(&lines, 1, &mut ());
         let ours = fs::read(place.directory.path().join("audit.log")).unwrap();
@@ -241,7 +243,7 @@ fn a_log_without_configuration_holds_events_alone() {
 fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
     let settings = Settings {
         num_logs: 3,
-        max_log_file_action: SizeAction::Rotate,
+        max_log_file_action: MaxLogFileAction::Rotate,
         ..settings()
     };
     let mut place = Place::new(settings);
@@ -261,7 +263,7 @@ fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
 #[test]
 fn a_log_of_which_all_is_kept_loses_no_file() {
     let settings = Settings {
-        max_log_file_action: SizeAction::KeepLogs,
+        max_log_file_action: MaxLogFileAction::KeepLogs,
         ..settings()
     };
     let mut place = Place::new(settings);
@@ -274,7 +276,7 @@ fn a_log_of_which_all_is_kept_loses_no_file() {
 #[test]
 fn what_is_not_written_while_suspended_is_counted_and_told() {
     let settings = Settings {
-        max_log_file_action: SizeAction::Suspend,
+        max_log_file_action: MaxLogFileAction::Suspend,
         ..settings()
     };
     let mut place = Place::new(settings);
@@ -298,7 +300,7 @@ fn what_is_not_written_while_suspended_is_counted_and_told() {
 #[test]
 fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
     let settings = Settings {
-        max_log_file_action: SizeAction::Exec("/sbin/room".into()),
+        max_log_file_action: MaxLogFileAction::Exec("/sbin/room".into()),
         ..settings()
     };
     let mut place = Place::new(settings);
@@ -317,9 +319,9 @@ fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
 fn low_space_is_acted_upon_once_and_in_order() {
     let settings = Settings {
         max_log_file: 1000,
-        space_left: Space::Mebibytes(u64::MAX >> 20),
+        space_left: SpaceLimit::Mebibytes(u64::MAX >> 20),
         space_left_action: Action::Email,
-        admin_space_left: Space::Percent(99),
+        admin_space_left: SpaceLimit::Percent(99),
         admin_space_left_action: Action::Halt,
         ..settings()
     };
@@ -348,7 +350,7 @@ fn low_space_is_acted_upon_once_and_in_order() {
 fn the_state_is_told_in_the_words_of_auditd() {
     let mut place = Place::new(Settings {
         q_depth: 77,
-        space_left: Space::Mebibytes(5),
+        space_left: SpaceLimit::Mebibytes(5),
         ..settings()
     });
     place.journal.append(&EVENT.repeat(100), 100, &mut ());
@@ -442,22 +444,22 @@ fn whole_events_of_a_part_are_counted() {
 fn a_queue_that_is_full_is_acted_upon() {
     let told = "the queue of plugin a.conf is full: events are lost to it";
     for (overflow_action, expected) in [
-        (Overflow::Ignore, vec![]),
-        (Overflow::Syslog, vec![format!("Alert: {told}")]),
+        (OverflowAction::Ignore, vec![]),
+        (OverflowAction::Syslog, vec![format!("Alert: {told}")]),
         (
-            Overflow::Suspend,
+            OverflowAction::Suspend,
             vec![format!("Alert: plugins get nothing until USR2: {told}")],
         ),
         (
-            Overflow::Single,
+            OverflowAction::Single,
             vec![format!("Alert: {told}"), "go Single".to_owned()],
         ),
         (
-            Overflow::Halt,
+            OverflowAction::Halt,
             vec![format!("Alert: {told}"), "go Halt".to_owned()],
         ),
     ] {
-        let suspends = overflow_action == Overflow::Suspend;
+        let suspends = overflow_action == OverflowAction::Suspend;
         let mut place = Place::new(Settings {
             overflow_action,
             ..settings()

@@ -3,9 +3,9 @@
 
 use std::io;
 
-use audit::conf::auditd::{Action, Flush, SizeAction};
+use audit::conf::auditd::{Action, Flush, MaxLogFileAction};
 use bstr::ByteSlice as _;
-use engine::Span;
+use engine::FileRange;
 
 use super::disk_actions::Fault;
 use super::{Appended, Journal, Receipt, flush};
@@ -67,7 +67,7 @@ impl Journal {
         let conf = self.keep.conf.as_ref();
         let conf = conf.filter(|conf| {
             conf.disk_full_action == Action::Rotate
-                && conf.max_log_file_action != SizeAction::KeepLogs
+                && conf.max_log_file_action != MaxLogFileAction::KeepLogs
                 && conf.num_logs > 1
         });
         conf.map_or(0, |conf| conf.num_logs)
@@ -102,7 +102,7 @@ impl Journal {
     }
 
     /// Takes back what is no whole event, and does what is due.
-    fn written_partly(&mut self, lines: &[u8], span: Span, partly: Partly) -> Unwritten {
+    fn written_partly(&mut self, lines: &[u8], span: FileRange, partly: Partly) -> Unwritten {
         let Partly { written, error } = partly;
         let (at, whole) = whole_events(lines.get(..written).unwrap_or(lines));
         let kept = u64::try_from(at).unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! On its way to the JSON log it is a record of its own in front of those of its event. No other log has it.
 
-use audit::event::{Background, Event};
+use audit::event::{Event, TaskContext};
 use audit::ids::MsgType;
 use audit::record::decode::Record;
 use audit::record::{encode, quote};
@@ -40,10 +40,10 @@ impl Copied {
             self.body.push(b'=');
             quote::untrusted(value, &mut self.body);
         };
-        if let Some(Background {
+        if let Some(TaskContext {
             parent_comm,
             cgroup,
-        }) = event.background
+        }) = event.task_context
         {
             put(b"parent_comm", parent_comm);
             put(b"cgroup", cgroup);
@@ -95,7 +95,7 @@ pub(super) fn put(record: &Record<'_>, object: &mut Map<String, Value>, paths: &
 }
 
 /// The same of an event at hand.
-pub(super) fn background(background: &Background<'_>, object: &mut Map<String, Value>) {
+pub(super) fn background(background: &TaskContext<'_>, object: &mut Map<String, Value>) {
     parent(background.parent_comm, object);
     group(background.cgroup, object);
 }

@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use audit::record::assemble::EventAssembler;
 use audit::record::enrich;
-use audit::record::gather::Gatherer;
 
 use super::records;
 use crate::config::{JsonLogConfig, JsonSchema};
@@ -95,7 +95,7 @@ impl Sink for JsonLog {
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         self.names.refresh();
         self.text.clear();
-        let mut gatherer = Gatherer::default();
+        let mut gatherer = EventAssembler::default();
         let (schema, text) = (self.schema, &mut self.text);
         let mut ended = |event| {
             // The daemon has written these records itself: what cannot be read is not there.

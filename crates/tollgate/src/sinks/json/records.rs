@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 use audit::ids::{Arch, Syscall};
+use audit::record::assemble::EventRecords;
 use audit::record::decode::{DecodeError, Field, Record};
 use audit::record::execve;
-use audit::record::gather::Gathered;
 use audit::table;
 use bstr::ByteSlice as _;
 use serde_json::{Map, Value, json};
@@ -72,7 +72,10 @@ const TASK: [&str; 16] = [
 const CAPABILITIES: [&str; 5] = ["cap_fp", "cap_fi", "cap_fe", "cap_fver", "cap_frootid"];
 
 /// The object of an event; what is wrong with its records is told to `wrong`, and left out.
-pub(crate) fn object(event: &Gathered, mut wrong: impl FnMut(DecodeError)) -> Map<String, Value> {
+pub(crate) fn object(
+    event: &EventRecords,
+    mut wrong: impl FnMut(DecodeError),
+) -> Map<String, Value> {
     let mut object = Map::new();
     let mut paths = Vec::new();
     let mut others = Vec::new();
@@ -253,14 +256,14 @@ fn unquoted(bytes: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use audit::record::gather::Gatherer;
+    use audit::record::assemble::EventAssembler;
 
     use super::*;
 
     fn converted(lines: &str) -> (Value, Vec<String>) {
-        let mut gatherer = Gatherer::default();
+        let mut gatherer = EventAssembler::default();
         let (mut objects, mut errors) = (Vec::new(), Vec::new());
-        let mut keep = |event: Gathered| {
+        let mut keep = |event: EventRecords| {
             objects.push(object(&event, |error| errors.push(error.to_string())));
         };
         for line in lines.lines() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use audit::record::gather::{Gathered, Gatherer};
+use audit::record::assemble::{EventAssembler, EventRecords};
 use serde_json::{Map, Value};
 
 use super::records;
@@ -77,9 +77,9 @@ pub(super) fn exec() -> Map<String, Value> {
 }
 
 fn objects(log: &str) -> Vec<Map<String, Value>> {
-    let mut gatherer = Gatherer::default();
+    let mut gatherer = EventAssembler::default();
     let mut objects = Vec::new();
-    let mut keep = |event: Gathered| {
+    let mut keep = |event: EventRecords| {
         objects.push(records::object(&event, |error| panic!("{error}")));
     };
     for line in log.split_inclusive('\n') {

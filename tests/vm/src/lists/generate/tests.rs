@@ -2,14 +2,14 @@
 
 use audit::ids::Arch;
 use audit::plan::Plan;
-use audit::plan::list::RuleList;
-use audit::rule::{Host, Severity, parse_file};
+use audit::plan::rule_list::RuleList;
+use audit::rule::{RuleHost, Severity, parse_file};
 
 use super::*;
 
 struct Nobody;
 
-impl Host for Nobody {
+impl RuleHost for Nobody {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -56,7 +56,7 @@ fn lists_are_accepted_and_planned() {
     assert_eq!(loaded.load(0, lines), []);
     let plan = Plan::compile(loaded.into_rules(), &[Arch::X86_64, Arch::I386]);
     assert_eq!(plan.unsupported, []);
-    let calls = plan.calls.len();
+    let calls = plan.syscalls.len();
     assert!(
         calls <= 250,
         "the fentry engine does not take {calls} calls"

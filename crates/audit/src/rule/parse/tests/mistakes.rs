@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::super::codes as explained;
+use super::super::super::diagnostic_codes as explained;
 use super::*;
 
 /// Each mistake with its code and column, in the order of the modules that find them.
@@ -213,7 +213,7 @@ fn a_line_of_100_000_bytes_is_refused_whole() {
     let mut line = b"-a always,exit -S open -k ".to_vec();
     line.resize(100_000, b'x');
     assert_eq!(codes(&line), [(Severity::Error, "line-too-long", 1)]);
-    line.truncate(lex::LINE_LIMIT_BYTES);
+    line.truncate(lexer::LINE_LIMIT_BYTES);
     assert!(
         codes(&line)
             .iter()

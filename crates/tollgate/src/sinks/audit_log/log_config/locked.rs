@@ -1,7 +1,7 @@
 //! What of a log `-e 2` holds, in a note for daemons that come after the one that has locked.
 
 use anyhow::{Context as _, ensure};
-use audit::conf::Host;
+use audit::conf::ConfigHost;
 use audit::conf::auditd::{Settings, parse};
 use audit::rule::Severity;
 use bstr::{BStr, BString, ByteSlice as _};
@@ -23,7 +23,7 @@ impl Keep {
     pub(crate) fn held(&self) -> Held {
         use std::os::unix::ffi::OsStrExt as _;
         let conf = self.conf.as_ref().map(|conf| {
-            let lines = conf.fate().into_iter().flat_map(|(key, value)| {
+            let lines = conf.locked_keys().into_iter().flat_map(|(key, value)| {
                 [key.as_bytes(), b" = ", value.as_slice(), b"\n"].concat()
             });
             JsonBytes::new(&lines.collect::<Vec<u8>>())
@@ -40,7 +40,7 @@ impl Keep {
             return Some("log_file");
         }
         let (old, new) = match (&self.conf, &other.conf) {
-            (Some(old), Some(new)) => (old.fate(), new.fate()),
+            (Some(old), Some(new)) => (old.locked_keys(), new.locked_keys()),
             (None, None) => return None,
             _ => return Some("auditd.conf"),
         };
@@ -74,16 +74,19 @@ impl Keep {
                     plugin_dir: BString::default(),
                     ..Settings::default()
                 };
-                Some(none.with_fate_of(fate(lines)?))
+                Some(none.with_locked_keys_of(locked_keys(lines)?))
             }
             (Some(lines), Some(conf)) => {
-                let fate = fate(lines)?;
-                let keys = conf.fate().into_iter().zip(fate.fate());
+                let locked_keys = locked_keys(lines)?;
+                let keys = conf
+                    .locked_keys()
+                    .into_iter()
+                    .zip(locked_keys.locked_keys());
                 others.extend(
                     keys.filter(|(found, held)| found != held)
                         .map(|((key, found), _)| format!("{key} = {found}")),
                 );
-                Some(conf.with_fate_of(fate))
+                Some(conf.with_locked_keys_of(locked_keys))
             }
         };
         let kept = Self {
@@ -98,7 +101,7 @@ impl Keep {
 }
 
 /// What lines that are held say.
-fn fate(lines: &JsonBytes) -> anyhow::Result<Settings> {
+fn locked_keys(lines: &JsonBytes) -> anyhow::Result<Settings> {
     let lines = lines.bytes().context("how the log is kept")?;
     let (settings, findings) = parse(&lines, &AsItWas);
     // Where no auditd.conf was, there are values that one may not have.
@@ -111,7 +114,7 @@ fn fate(lines: &JsonBytes) -> anyhow::Result<Settings> {
 /// A machine on which whatever could be done when it was locked can be done.
 struct AsItWas;
 
-impl Host for AsItWas {
+impl ConfigHost for AsItWas {
     fn group(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -129,7 +132,7 @@ impl Host for AsItWas {
 mod tests {
     use std::path::PathBuf;
 
-    use audit::conf::auditd::{Action, SizeAction, Space};
+    use audit::conf::auditd::{Action, MaxLogFileAction, SpaceLimit};
 
     use super::*;
 
@@ -139,10 +142,10 @@ mod tests {
         Settings {
             num_logs: 5,
             max_log_file: 8,
-            max_log_file_action: SizeAction::KeepLogs,
-            space_left: Space::Percent(20),
+            max_log_file_action: MaxLogFileAction::KeepLogs,
+            space_left: SpaceLimit::Percent(20),
             space_left_action: Action::Exec("/sbin/make-room".into()),
-            admin_space_left: Space::Mebibytes(50),
+            admin_space_left: SpaceLimit::Mebibytes(50),
             admin_space_left_action: Action::Single,
             disk_full_action: Action::Halt,
             disk_error_action: Action::Suspend,

@@ -12,7 +12,7 @@ use super::*;
 fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
     let settings = Settings {
         num_logs: 2,
-        max_log_file_action: SizeAction::Rotate,
+        max_log_file_action: MaxLogFileAction::Rotate,
         ..settings()
     };
     let mut place = Place::new(settings);

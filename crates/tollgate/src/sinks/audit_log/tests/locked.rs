@@ -9,7 +9,7 @@ type Change = fn(&mut Settings);
 fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
     let locked = Settings {
         num_logs: 3,
-        max_log_file_action: SizeAction::Rotate,
+        max_log_file_action: MaxLogFileAction::Rotate,
         ..settings()
     };
     let mut place = Place::new(locked.clone());
@@ -23,7 +23,7 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
         ("num_logs", |conf| conf.num_logs = 2),
         ("write_logs", |conf| conf.write_logs = false),
         ("max_log_file_action", |conf| {
-            conf.max_log_file_action = SizeAction::Suspend;
+            conf.max_log_file_action = MaxLogFileAction::Suspend;
         }),
         ("disk_full_action", |conf| {
             conf.disk_full_action = Action::Rotate;

@@ -1,0 +1,176 @@
+//! Security modules: which of the conditions on labels the kernel can evaluate.
+//!
+//! The kernel gives such a condition to the security modules when the rule is loaded. One that no module
+//! takes stays in the rule and never holds, whatever its operator says; a rule that has one never matches.
+//!
+//! # Source
+//! `audit_data_to_entry` in `kernel/auditfilter.c` and `audit_filter_rules` in `kernel/auditsc.c`, Linux
+//! 6.12: `lsm_rule` stays NULL, and `result` 0. The same in 6.1 and 6.18.
+
+use crate::rule::{Action, Field, List, Rule, field};
+
+use super::rule_list::RuleEntry;
+use super::{Plan, UnsupportedRule};
+
+/// A security module that compares labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecurityModule {
+    /// `AppArmor`.
+    AppArmor,
+    /// `SELinux`.
+    Selinux,
+    /// Smack.
+    Smack,
+}
+
+impl SecurityModule {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::AppArmor, Self::Selinux, Self::Smack];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AppArmor => "AppArmor",
+            Self::Selinux => "SELinux",
+            Self::Smack => "Smack",
+        }
+    }
+
+    /// Whether it takes a condition on this field.
+    ///
+    /// # Source
+    /// `aa_audit_rule_init`, `selinux_audit_rule_init` and `smack_audit_rule_init`, Linux 6.12.
+    const fn compares(self, field: Field) -> bool {
+        match self {
+            Self::AppArmor => matches!(field, Field::SubjRole),
+            Self::Selinux => is_label(field),
+            Self::Smack => matches!(field, Field::SubjUser | Field::ObjUser),
+        }
+    }
+}
+
+/// Whether a field is a part of a security label.
+#[must_use]
+pub const fn is_label(field: Field) -> bool {
+    matches!(
+        field,
+        Field::SubjUser
+            | Field::SubjRole
+            | Field::SubjType
+            | Field::SubjSen
+            | Field::SubjClr
+            | Field::ObjUser
+            | Field::ObjRole
+            | Field::ObjType
+            | Field::ObjLevLow
+            | Field::ObjLevHigh
+    )
+}
+
+/// The first condition of a rule on a security label, by the name of its field.
+#[must_use]
+pub fn condition(rule: &Rule) -> Option<&'static str> {
+    let test = rule.fields.iter().find(|test| is_label(test.field))?;
+    Some(field::name(test.field))
+}
+
+impl Plan {
+    /// Refuses the rules that ask for what a module which is active here compares: labels are not read. All
+    /// other rules with such conditions match nothing, as in the kernel.
+    pub fn refuse_label_rules(&mut self, module: SecurityModule) {
+        let compared = |rule: &Rule| {
+            let test = rule
+                .fields
+                .iter()
+                .find(|test| module.compares(test.field))?;
+            Some(format!(
+                "`{}` is not supported: labels of {} are not read",
+                field::name(test.field),
+                module.name()
+            ))
+        };
+        let planned = self
+            .rules
+            .iter()
+            .map(|planned| (&planned.rule, planned.source, planned.line));
+        let beside = [self.exclude_list.rules(), self.user_list.rules()]
+            .into_iter()
+            .flatten()
+            .map(|RuleEntry { rule, source, line }| (rule, *source, *line));
+        let refused: Vec<UnsupportedRule> = planned
+            .chain(beside)
+            .filter_map(|(rule, source, line)| {
+                Some(UnsupportedRule {
+                    source,
+                    line,
+                    loses_records: rule.action == Action::Always && rule.list != List::Exclude,
+                    reason: compared(rule)?,
+                })
+            })
+            .collect();
+        self.unsupported.extend(refused);
+    }
+
+    /// The rules of the exit and task lists that match nothing because no module compares the labels they ask
+    /// for, each with its source, its line and the field.
+    pub fn unmatchable_label_rules(&self) -> impl Iterator<Item = (usize, u32, &'static str)> {
+        self.rules.iter().filter_map(|planned| {
+            let (source, line) = (planned.source, planned.line);
+            let mut refused = self.unsupported.iter();
+            let is_refused = refused.any(|rule| (rule.source, rule.line) == (source, line));
+            let field = condition(&planned.rule).filter(|_| !is_refused)?;
+            Some((source, line, field))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::planned;
+
+    const RULES: [&str; 6] = [
+        "-a always,exit -F arch=b64 -S openat -F subj_type=init_t -k a",
+        "-a always,exit -F arch=b64 -S openat -F obj_role!=x -k b",
+        "-a never,exit -F arch=b64 -S openat -F subj_user=x",
+        "-a always,exit -F arch=b64 -S openat -F subj_role!=x -k c",
+        "-a always,exclude -F msgtype=CWD -F subj_type=init_t",
+        "-a always,exit -F arch=b64 -S openat -F uid=0 -k d",
+    ];
+
+    #[test]
+    fn without_a_module_no_condition_on_a_label_holds() {
+        let plan = planned(&RULES);
+        assert_eq!(plan.unsupported, []);
+        let slots = plan.syscalls.values().flat_map(|call| &call.slots);
+        let rules: Vec<u16> = slots.map(|slot| slot.rule.0).collect();
+        assert_eq!(rules, [4], "the exclude list is not among them");
+        let told: Vec<_> = plan
+            .unmatchable_label_rules()
+            .map(|(_, line, _)| line)
+            .collect();
+        assert_eq!(told, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_a_module_compares_is_refused_and_nothing_else() {
+        for (module, expected) in [
+            (SecurityModule::AppArmor, vec![(4, true)]),
+            (SecurityModule::Smack, vec![(3, false)]),
+            (
+                SecurityModule::Selinux,
+                vec![(1, true), (2, true), (3, false), (4, true), (5, false)],
+            ),
+        ] {
+            let mut plan = planned(&RULES);
+            plan.refuse_label_rules(module);
+            let refused = plan.unsupported.iter();
+            let refused: Vec<_> = refused
+                .map(|rule| (rule.line, rule.loses_records))
+                .collect();
+            assert_eq!(refused, expected, "{}", module.name());
+            assert!(plan.unsupported[0].reason.contains(module.name()));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Shapes of syscalls: which arguments name objects, and how.
+//!
+//! One table serves the plan (can this call name an object at all?), the engine (what must be read,
+//! from where) and the records (which PATH items, in which order).
+
+use crate::ids::{Arch, Syscall};
+use crate::table;
+
+/// Where an object's name or descriptor is among the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectRef {
+    /// A path string in this argument, relative to the working directory.
+    Path(u8),
+    /// A path string in the second argument, relative to the directory descriptor in the first.
+    At(u8, u8),
+    /// A descriptor in this argument.
+    Fd(u8),
+    /// The descriptor that the call returned, opened by the path in [`Self::Path`] style arguments.
+    Opened {
+        /// Argument with the directory descriptor; `None` for the working directory.
+        dir: Option<u8>,
+        /// Argument with the path string.
+        path: u8,
+    },
+    /// A string that is kept, not followed: the target of a symbolic link.
+    Text(u8),
+}
+
+/// What a call does to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectEffect {
+    /// Uses it: one NORMAL item.
+    Use,
+    /// Makes it: PARENT and CREATE.
+    Create,
+    /// Removes it: PARENT and DELETE.
+    Delete,
+}
+
+/// One object of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectArg {
+    /// Where its name is.
+    pub place: ObjectRef,
+    /// What happens to it.
+    pub effect: ObjectEffect,
+}
+
+/// Objects that a call names, in argument order; empty for calls that name none.
+#[must_use]
+pub fn objects(arch: Arch, syscall: Syscall) -> &'static [ObjectArg] {
+    table::syscall_name(arch, syscall).map_or(&[], by_name)
+}
+
+fn by_name(name: &str) -> &'static [ObjectArg] {
+    use ObjectEffect::{Create, Delete, Use};
+    use ObjectRef::{At, Fd, Opened, Path, Text};
+
+    macro_rules! shape {
+        ($($place:expr => $effect:expr),*) => {
+            const { &[$(ObjectArg { place: $place, effect: $effect }),*] }
+        };
+    }
+    match name {
+        "open" | "creat" => shape!(Opened { dir: None, path: 0 } => Use),
+        "openat" | "openat2" => shape!(Opened { dir: Some(0), path: 1 } => Use),
+        "unlink" | "rmdir" => shape!(Path(0) => Delete),
+        "unlinkat" => shape!(At(0, 1) => Delete),
+        "mkdir" | "mknod" => shape!(Path(0) => Create),
+        "mkdirat" | "mknodat" => shape!(At(0, 1) => Create),
+        "rename" => shape!(Path(0) => Delete, Path(1) => Create),
+        "renameat" | "renameat2" => shape!(At(0, 1) => Delete, At(2, 3) => Create),
+        "link" => shape!(Path(0) => Use, Path(1) => Create),
+        "linkat" => shape!(At(0, 1) => Use, At(2, 3) => Create),
+        "symlink" => shape!(Text(0) => Use, Path(1) => Create),
+        "symlinkat" => shape!(Text(0) => Use, At(1, 2) => Create),
+        "execve" | "chmod" | "chown" | "lchown" | "chown32" | "lchown32" | "truncate"
+        | "truncate64" | "setxattr" | "lsetxattr" | "removexattr" | "lremovexattr" | "getxattr"
+        | "lgetxattr" | "listxattr" | "llistxattr" | "readlink" | "access" | "stat" | "lstat"
+        | "stat64" | "lstat64" | "oldstat" | "oldlstat" | "statfs" | "statfs64" | "chdir"
+        | "chroot" | "acct" | "swapon" | "swapoff" | "utime" | "utimes" | "uselib" | "umount2" => {
+            shape!(Path(0) => Use)
+        }
+        "mount" => shape!(Path(1) => Use),
+        "pivot_root" => shape!(Path(0) => Use, Path(1) => Use),
+        "execveat" | "fchmodat" | "fchmodat2" | "fchownat" | "readlinkat" | "faccessat"
+        | "faccessat2" | "newfstatat" | "fstatat64" | "statx" | "utimensat" | "futimesat"
+        | "name_to_handle_at" | "setxattrat" | "getxattrat" | "listxattrat" | "removexattrat"
+        | "file_getattr" | "file_setattr" | "open_tree" => shape!(At(0, 1) => Use),
+        "fchmod" | "fchown" | "fchown32" | "fsetxattr" | "fremovexattr" | "fgetxattr"
+        | "flistxattr" => shape!(Fd(0) => Use),
+        _ => &[],
+    }
+}

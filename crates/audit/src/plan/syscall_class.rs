@@ -1,0 +1,130 @@
+//! Classes of syscalls: the top numbers that `-S` takes, each of which stands for many calls.
+//!
+//! No one writes them by hand, but a rule may come with them: the kernel puts the calls of a class in its
+//! place when it takes the rule, and lists the rule so.
+
+use crate::ids::{Arch, Syscall};
+use crate::rule::SyscallMask;
+use crate::rule::perm::{ATTR, READ, WRITE};
+use crate::table;
+
+use super::perm::{self, PermClass};
+
+/// Numbers from here on are classes.
+const FIRST: u32 = SyscallMask::LIMIT - 16;
+/// Calls that change what is in a directory.
+///
+/// # Source
+/// `include/asm-generic/audit_dir_write.h`, Linux 6.12.
+const DIRECTORY: [&str; 15] = [
+    "rename",
+    "mkdir",
+    "rmdir",
+    "creat",
+    "link",
+    "unlink",
+    "symlink",
+    "mknod",
+    "mkdirat",
+    "mknodat",
+    "unlinkat",
+    "renameat",
+    "linkat",
+    "symlinkat",
+    "renameat2",
+];
+/// `include/asm-generic/audit_signal.h`, Linux 6.12.
+const SIGNAL: [&str; 3] = ["kill", "tkill", "tgkill"];
+
+/// Whether a set that is not of all calls names a class.
+pub(super) fn is_named(syscalls: &SyscallMask) -> bool {
+    !syscalls.is_all() && (FIRST..SyscallMask::LIMIT).any(|bit| syscalls.contains(bit))
+}
+
+/// Puts the calls of the classes in their places. A number that is no class stands for nothing.
+///
+/// # Source
+/// `audit_to_entry_common` in `kernel/auditfilter.c`, `audit_classes_init` in `arch/x86/kernel/audit_64.c`
+/// and `AUDIT_CLASS_*` in `include/uapi/linux/audit.h`, Linux 6.12.
+pub(super) fn spell_out(syscalls: &mut SyscallMask) {
+    for bit in FIRST..SyscallMask::LIMIT {
+        if !syscalls.contains(bit) {
+            continue;
+        }
+        syscalls.remove(bit);
+        let number = SyscallMask::LIMIT - 1 - bit;
+        let arch = if number.is_multiple_of(2) {
+            Arch::X86_64
+        } else {
+            Arch::I386
+        };
+        for call in 0..FIRST {
+            if is_member(number / 2, arch, Syscall(call)) {
+                syscalls.insert(call);
+            }
+        }
+    }
+}
+
+fn is_member(class: u32, arch: Arch, syscall: Syscall) -> bool {
+    let Some(name) = table::syscall_name(arch, syscall) else {
+        return false;
+    };
+    let has = |bit| matches!(perm::class(arch, syscall), PermClass::Fixed(bits) if bits & bit != 0);
+    match class {
+        0 => DIRECTORY.contains(&name),
+        1 => has(ATTR),
+        2 => has(READ),
+        3 => has(WRITE),
+        4 => SIGNAL.contains(&name),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelled(numbers: &[u32]) -> Vec<u32> {
+        let mut mask = SyscallMask::none();
+        numbers.iter().for_each(|&number| mask.insert(number));
+        assert!(is_named(&mask));
+        spell_out(&mut mask);
+        assert!(!is_named(&mask));
+        (0..SyscallMask::LIMIT)
+            .filter(|&number| mask.contains(number))
+            .collect()
+    }
+
+    #[test]
+    fn a_class_is_the_calls_of_one_abi() {
+        let directory = [
+            82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316,
+        ];
+        assert_eq!(spelled(&[2047]), directory);
+        // 32-bit: creat link unlink mknod rename mkdir rmdir symlink, and the later ones.
+        let compat = [
+            8, 9, 10, 14, 38, 39, 40, 83, 296, 297, 301, 302, 303, 304, 353,
+        ];
+        assert_eq!(spelled(&[2046]), compat);
+        // The last two came after 6.12.
+        let reads = [89, 179, 191, 192, 193, 194, 195, 196, 267, 464, 465];
+        assert_eq!(spelled(&[2043]), reads);
+        assert_eq!(spelled(&[2039]), [62, 200, 234]);
+        assert_eq!(spelled(&[0, 2039]), [0, 62, 200, 234]);
+    }
+
+    #[test]
+    fn a_class_that_nobody_has_stands_for_nothing() {
+        assert_eq!(spelled(&[2032]), Vec::<u32>::new());
+        assert_eq!(spelled(&[1, 2037]), [1]);
+    }
+
+    #[test]
+    fn all_calls_name_no_class() {
+        assert!(!is_named(&SyscallMask::all()));
+        let mut plain = SyscallMask::none();
+        plain.insert(2031);
+        assert!(!is_named(&plain));
+    }
+}

@@ -1,0 +1,91 @@
+//! Refusals: rules that this version cannot honour, and why.
+//!
+//! Leaving a rule out loses records only when it would have recorded. A rule that suppresses loses
+//! nothing: what it would have kept out is recorded.
+
+use bstr::BStr;
+
+use crate::rule::{Action, Field, FieldTest, Op, Rule, Value, field};
+
+use super::labels::is_label;
+
+/// Why a rule cannot be honoured, and whether leaving it out can lose records.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) loses_records: bool,
+    pub(super) reason: String,
+}
+
+/// Why a rule cannot be honoured; nothing when it can.
+///
+/// # Errors
+/// The reason.
+pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
+    rule.fields
+        .iter()
+        .try_for_each(check_field)
+        .map_err(|reason| Refusal::of(rule, reason))
+}
+
+impl Refusal {
+    /// Refuses a rule.
+    pub(super) fn of(rule: &Rule, reason: String) -> Self {
+        Self {
+            loses_records: rule.action == Action::Always,
+            reason,
+        }
+    }
+}
+
+/// Why a condition cannot be evaluated.
+fn check_field(test: &FieldTest) -> Result<(), String> {
+    let name = field::name(test.field);
+    let equality = matches!(test.op, Op::Equal | Op::NotEqual);
+    match test.field {
+        Field::FsType | Field::MsgType => {
+            return Err(format!("`{name}` has no meaning on this list"));
+        }
+        _ => {}
+    }
+    match (test.field, &test.value) {
+        (Field::Path | Field::Dir, Value::Text(_)) if test.op == Op::Equal => Ok(()),
+        (Field::Path | Field::Dir, Value::Text(_)) => Err(format!("`{name}` only takes `=`")),
+        (Field::Exe, Value::Text(_)) | (Field::Perm | Field::FileType, Value::Number(_)) => {
+            if equality {
+                Ok(())
+            } else {
+                Err(format!("`{name}` only takes `=` and `!=`"))
+            }
+        }
+        (left, &Value::Field(right)) if !is_pair(left, right) => Err(format!(
+            "`{name}` cannot be compared with `{}`",
+            field::name(right)
+        )),
+        (_, Value::Field(_)) if !equality => {
+            Err("a comparison of fields only takes `=` and `!=`".into())
+        }
+        (_, Value::Field(_)) => Ok(()),
+        (label, _) if is_label(label) => Ok(()),
+        (Field::Path | Field::Dir | Field::Exe, Value::Number(_)) => {
+            Err(format!("`{name}` takes a path"))
+        }
+        (_, Value::Text(text)) => Err(format!(
+            "`{name}` takes a number, not `{}`",
+            BStr::new(text)
+        )),
+        (_, Value::Number(_)) => Ok(()),
+    }
+}
+
+/// Whether `-C` knows the pair, in either order.
+///
+/// # Source
+/// `AUDIT_COMPARE_*` in `include/uapi/linux/audit.h`, Linux 6.12: any two of the users, any two of
+/// the groups, but never two owners of objects.
+fn is_pair(left: Field, right: Field) -> bool {
+    use Field::{Auid, Egid, Euid, Fsgid, Fsuid, Gid, ObjGid, ObjUid, Sgid, Suid, Uid};
+    let users = [Uid, Euid, Auid, Suid, Fsuid, ObjUid];
+    let groups = [Gid, Egid, Sgid, Fsgid, ObjGid];
+    let both = |family: &[Field]| family.contains(&left) && family.contains(&right);
+    left != right && (both(&users) || both(&groups))
+}

@@ -1,0 +1,225 @@
+//! Lines to events: which records of a log belong together.
+//!
+//! Records of one event share node, time and serial, and in a log of `auditd` those of several events
+//! may take turns. An event has ended with its EOE or PROCTITLE record, at once when its type is one
+//! that stands alone, and otherwise when the log has gone on for two seconds or [`MAX_OPEN_EVENTS`] other
+//! events. What comes after that is an event of its own.
+//!
+//! # Source
+//! `au_check_events` and `auparse_feed` in `auparse/auparse.c`, audit-userspace 4.2: the two seconds,
+//! and the types that stand alone.
+
+use std::collections::VecDeque;
+
+use bstr::BString;
+
+use super::decode::{self, DecodeError, Record};
+use crate::event::Timestamp;
+use crate::ids::{MsgType, Serial};
+use crate::table;
+
+/// Events that may take turns; the oldest is handed over when there are more.
+pub const MAX_OPEN_EVENTS: usize = 64;
+/// Most bytes of one event; what is more makes an event of its own.
+const MOST_BYTES: usize = 1 << 20;
+/// Seconds that a log may go on before an event without an end has ended.
+const PATIENCE: u64 = 2;
+
+/// Lines of one event, in the order of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventRecords {
+    /// Bytes of all lines, each with its newline.
+    text: Vec<u8>,
+}
+
+impl EventRecords {
+    /// The records. Their lines were read before: none is wrong.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.text
+            .split(|&byte| byte == b'\n')
+            .filter_map(|line| decode::line(line).ok())
+    }
+}
+
+/// Puts lines together.
+#[derive(Debug, Default)]
+pub struct EventAssembler {
+    open: VecDeque<Open>,
+}
+
+/// An event whose end was not seen yet.
+#[derive(Debug)]
+struct Open {
+    node: Option<BString>,
+    time: Timestamp,
+    serial: Serial,
+    event: EventRecords,
+}
+
+impl Open {
+    fn is_of(&self, record: &Record<'_>) -> bool {
+        let node = self.node.as_ref().map(|node| node.as_slice());
+        self.serial == record.serial
+            && self.time == record.time
+            && node == record.node.map(|node| &**node)
+    }
+}
+
+impl EventAssembler {
+    /// Takes a line, with or without its newline; hands over the events that have ended.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when the line is no record; it belongs to no event then.
+    pub fn take(
+        &mut self,
+        line: &[u8],
+        mut ended: impl FnMut(EventRecords),
+    ) -> Result<(), DecodeError> {
+        let record = decode::line(line)?;
+        let patient = |open: &Open| open.time.sec + PATIENCE > record.time.sec;
+        while let Some(open) = self.open.pop_front_if(|open| !patient(open)) {
+            ended(open.event);
+        }
+        let at = self.open.iter().position(|open| open.is_of(&record));
+        let mut open = match at.and_then(|at| self.open.remove(at)) {
+            Some(open) if open.event.text.len() + line.len() < MOST_BYTES => open,
+            full => {
+                if let Some(full) = full {
+                    ended(full.event);
+                }
+                Open {
+                    node: record.node.map(ToOwned::to_owned),
+                    time: record.time,
+                    serial: record.serial,
+                    event: EventRecords::default(),
+                }
+            }
+        };
+        open.event
+            .text
+            .extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+        open.event.text.push(b'\n');
+        if is_last(&record) {
+            ended(open.event);
+            return Ok(());
+        }
+        self.open.push_back(open);
+        if self.open.len() > MAX_OPEN_EVENTS
+            && let Some(oldest) = self.open.pop_front()
+        {
+            ended(oldest.event);
+        }
+        Ok(())
+    }
+
+    /// Hands over the events that have not ended: the log has.
+    pub fn finish(self, ended: impl FnMut(EventRecords)) {
+        self.open.into_iter().map(|open| open.event).for_each(ended);
+    }
+}
+
+/// Whether no record of the event comes after this one.
+///
+/// # Source
+/// `audit_is_last_record` in `auparse/auparse.c`, audit-userspace 4.2: PROCTITLE and EOE end an
+/// event, and types outside of `AUDIT_FIRST_EVENT` to `AUDIT_LAST_EVENT` and of the security modules
+/// stand alone, but for LOGIN, which the kernel may write in a call.
+fn is_last(record: &Record<'_>) -> bool {
+    if record.kind == "EOE" || record.kind == "PROCTITLE" {
+        return true;
+    }
+    let number = table::msg_type_number(record.kind);
+    number.is_some_and(|MsgType(number)| !matches!(number, 1006 | 1300..=1499 | 1700..=1799))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(lines: &[&str]) -> Vec<Vec<String>> {
+        let mut gatherer = EventAssembler::default();
+        let mut events = Vec::new();
+        let mut keep = |event: EventRecords| {
+            events.push(
+                event
+                    .records()
+                    .map(|record| format!("{} {}", record.kind, record.serial.0))
+                    .collect(),
+            );
+        };
+        for line in lines {
+            gatherer.take(line.as_bytes(), &mut keep).unwrap();
+        }
+        gatherer.finish(&mut keep);
+        events
+    }
+
+    #[test]
+    fn events_that_take_turns_are_told_apart() {
+        let events = gathered(&[
+            "type=SYSCALL msg=audit(1.000:1): a=1",
+            "type=SYSCALL msg=audit(1.000:2): a=1\n",
+            "type=CWD msg=audit(1.000:1): cwd=\"/\"",
+            "type=USER_AUTH msg=audit(1.000:3): pid=1",
+            "type=PROCTITLE msg=audit(1.000:2): proctitle=\"x\"",
+            "type=EOE msg=audit(1.000:1): ",
+        ]);
+        assert_eq!(
+            events,
+            [
+                vec!["USER_AUTH 3"],
+                vec!["SYSCALL 2", "PROCTITLE 2"],
+                vec!["SYSCALL 1", "CWD 1", "EOE 1"],
+            ]
+        );
+    }
+
+    #[test]
+    fn an_event_without_an_end_ends_with_the_time_the_number_and_the_log() {
+        let old = "type=SYSCALL msg=audit(1.000:1): a=1";
+        let new = "type=CWD msg=audit(3.000:9): cwd=\"/\"";
+        assert_eq!(gathered(&[old, new]), [["SYSCALL 1"], ["CWD 9"]]);
+
+        let many: Vec<String> = (0..=MAX_OPEN_EVENTS)
+            .map(|serial| format!("type=CWD msg=audit(1.000:{serial}): cwd=\"/\""))
+            .collect();
+        let mut gatherer = EventAssembler::default();
+        let mut ended = 0;
+        for line in &many {
+            gatherer.take(line.as_bytes(), |_event| ended += 1).unwrap();
+        }
+        assert_eq!(ended, 1);
+        gatherer.finish(|_event| ended += 1);
+        assert_eq!(ended, many.len());
+    }
+
+    #[test]
+    fn machines_and_milliseconds_are_told_apart() {
+        let events = gathered(&[
+            "node=a type=CWD msg=audit(1.000:1): cwd=\"/\"",
+            "node=b type=CWD msg=audit(1.000:1): cwd=\"/\"",
+            "type=CWD msg=audit(1.000:1): cwd=\"/\"",
+            "type=CWD msg=audit(1.001:1): cwd=\"/\"",
+        ]);
+        assert_eq!(events.len(), 4);
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_and_changes_nothing() {
+        let mut gatherer = EventAssembler::default();
+        let error = gatherer.take(b"garbage", |_event| ()).unwrap_err();
+        assert_eq!(error.to_string(), "column 1: expected `type=`");
+        assert!(gatherer.open.is_empty());
+    }
+
+    #[test]
+    fn an_endless_event_is_cut() {
+        let line = format!("type=CWD msg=audit(1.000:1): cwd=\"{}\"", "x".repeat(8000));
+        let mut gatherer = EventAssembler::default();
+        let mut ended = 0;
+        for _ in 0..1000 {
+            gatherer.take(line.as_bytes(), |_event| ended += 1).unwrap();
+        }
+        assert_eq!(ended, 7);
+    }
+}

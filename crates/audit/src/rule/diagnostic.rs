@@ -1,0 +1,296 @@
+//! What is wrong with rule text, where, and what to do about it. Drawing is the caller's job.
+//!
+//! Beside it stands what `auditctl` says of the same text, for those who know its words: a finding
+//! is for people, a [`Transcript`] for scripts.
+
+use std::ops::Range;
+
+use bstr::BString;
+
+use super::lexer::Word;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Loaded; worth knowing.
+    Note,
+    /// Loading goes on: what is asked for is probably not what was meant, or is left out.
+    Warning,
+    /// Not loaded.
+    Error,
+}
+
+/// One finding about rule text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Stable short name, such as `unknown-field`.
+    pub code: &'static str,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column of the first byte of the span, from 1, in bytes.
+    pub column: u32,
+    /// The bytes it is about, counted from the start of the file.
+    pub span: Range<usize>,
+    /// What is wrong: one lower-case sentence fragment that names the object.
+    pub message: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// What `auditctl` says while it reads one line, up to where it stops.
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    /// Its messages, in order, without newlines.
+    pub(super) messages: Vec<BString>,
+    /// Whether it stopped.
+    pub(super) refused: bool,
+}
+
+/// Where a line stands; `auditctl` words some messages by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// On its command line.
+    CommandLine,
+    /// In a rule file.
+    File,
+}
+
+/// Collects the findings about one line.
+pub(super) struct Findings<'a> {
+    line: u32,
+    origin: Origin,
+    start: usize,
+    all: &'a mut Vec<Diagnostic>,
+    failed: bool,
+    /// What `auditctl` says.
+    pub(super) transcript: Transcript,
+}
+
+impl Transcript {
+    /// `auditctl` says something and goes on. After it has stopped it says nothing.
+    pub(super) fn says(&mut self, parts: &[&[u8]]) {
+        if !self.refused {
+            self.messages.push(bstr::concat(parts).into());
+        }
+    }
+
+    /// `auditctl` says something and stops, also when it has stopped before: it looks at the keys
+    /// whatever came of the rest.
+    pub(super) fn refuses_late(&mut self, parts: &[&[u8]]) {
+        self.messages.push(bstr::concat(parts).into());
+        self.refused = true;
+    }
+
+    /// `auditctl` says something and stops.
+    pub(super) fn refuses(&mut self, parts: &[&[u8]]) {
+        self.says(parts);
+        self.refused = true;
+    }
+}
+
+impl<'a> Findings<'a> {
+    /// `start` is where the line begins in the file.
+    pub(super) fn new(line: u32, start: usize, all: &'a mut Vec<Diagnostic>) -> Self {
+        Self {
+            line,
+            origin: Origin::File,
+            start,
+            all,
+            failed: false,
+            transcript: Transcript::default(),
+        }
+    }
+
+    /// How `auditctl` places a syscall mismatch: it says the line of a file.
+    pub(super) fn mismatch_place(&self) -> String {
+        match self.origin {
+            Origin::CommandLine => String::new(),
+            Origin::File => format!(" in line {}", self.line),
+        }
+    }
+
+    /// As [`Transcript::refuses`].
+    pub(super) fn refuses(&mut self, parts: &[&[u8]]) {
+        self.transcript.refuses(parts);
+    }
+
+    /// Whether `auditctl` has stopped.
+    pub(super) fn refused(&self) -> bool {
+        self.transcript.refused
+    }
+
+    /// For words of a command line. Their places count for nothing.
+    pub(super) fn on_command_line(all: &'a mut Vec<Diagnostic>) -> Self {
+        Self {
+            origin: Origin::CommandLine,
+            ..Self::new(0, 0, all)
+        }
+    }
+
+    /// Whether the line holds an error.
+    pub(super) fn failed(&self) -> bool {
+        self.failed
+    }
+
+    pub(super) fn error(
+        &mut self,
+        code: &'static str,
+        span: &Range<usize>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        self.failed = true;
+        self.add(Severity::Error, code, span, message.into(), advice.into());
+    }
+
+    pub(super) fn warning(
+        &mut self,
+        code: &'static str,
+        span: &Range<usize>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        self.add(Severity::Warning, code, span, message.into(), advice.into());
+    }
+
+    pub(super) fn note(
+        &mut self,
+        code: &'static str,
+        span: &Range<usize>,
+        message: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        self.add(Severity::Note, code, span, message.into(), advice.into());
+    }
+
+    /// An error about a word that is on no list of known names; the advice gives the nearest one.
+    pub(super) fn unknown(
+        &mut self,
+        code: &'static str,
+        what: &str,
+        word: &Word,
+        known: impl Iterator<Item = &'static str>,
+        otherwise: &str,
+    ) {
+        let advice = match nearest(&word.text, known) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => otherwise.to_owned(),
+        };
+        self.error(
+            code,
+            &word.span,
+            format!("unknown {what} `{}`", shown(&word.text)),
+            advice,
+        );
+    }
+
+    fn add(
+        &mut self,
+        severity: Severity,
+        code: &'static str,
+        span: &Range<usize>,
+        message: String,
+        advice: String,
+    ) {
+        let column = u32::try_from(span.start.saturating_sub(self.start)).unwrap_or(u32::MAX);
+        self.all.push(Diagnostic {
+            severity,
+            code,
+            line: self.line,
+            column: column.saturating_add(1),
+            span: span.clone(),
+            message,
+            advice,
+        });
+    }
+}
+
+/// Text for a message: printable ASCII, and short whatever a file holds.
+pub(super) fn shown(text: &[u8]) -> String {
+    const LIMIT_BYTES: usize = 64;
+    let mut out = String::new();
+    for &byte in text.iter().take(LIMIT_BYTES) {
+        if byte == b' ' || byte.is_ascii_graphic() {
+            out.push(char::from(byte));
+        } else {
+            out.extend(byte.escape_ascii().map(char::from));
+        }
+    }
+    if text.len() > LIMIT_BYTES {
+        out.push_str("...");
+    }
+    out
+}
+
+/// The known name that differs from `word` by the fewest edits, when they are few enough for a
+/// slip of the fingers: one in three bytes.
+fn nearest(word: &[u8], known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    const LIMIT_BYTES: usize = 32;
+    if word.len() > LIMIT_BYTES {
+        return None;
+    }
+    let word = word.to_ascii_lowercase();
+    known
+        .map(|name| (edits(&word, name.to_ascii_lowercase().as_bytes()), name))
+        .min_by_key(|&(edits, _)| edits)
+        .filter(|&(edits, _)| edits <= word.len().div_ceil(3))
+        .map(|(_, name)| name)
+}
+
+/// Levenshtein distance.
+fn edits(from: &[u8], to: &[u8]) -> usize {
+    // `row[j]` is the distance between the bytes of `from` read so far and the first j of `to`.
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        if let Some(first) = row.first_mut() {
+            *first = left;
+        }
+        for (cell, b) in row.iter_mut().skip(1).zip(to) {
+            let best = (diagonal + usize::from(a != b))
+                .min(left + 1)
+                .min(*cell + 1);
+            diagonal = *cell;
+            left = best;
+            *cell = best;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        for (from, to, count) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("kitten", "sitting", 3),
+            ("opne", "open", 2),
+        ] {
+            assert_eq!(edits(from.as_bytes(), to.as_bytes()), count, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn nearest_offers_only_what_is_near() {
+        let known = || ["auid", "uid", "success"].into_iter();
+        assert_eq!(nearest(b"audi", known()), Some("auid"));
+        assert_eq!(nearest(b"SUCESS", known()), Some("success"));
+        assert_eq!(nearest(b"frobnicate", known()), None);
+        assert_eq!(nearest(&[b'u'; 100], known()), None);
+    }
+
+    #[test]
+    fn shown_text_is_short_and_printable() {
+        assert_eq!(shown(b"\"a\" \x1b[2J\xff"), "\"a\" \\x1b[2J\\xff");
+        assert_eq!(shown(&[b'x'; 65]), format!("{}...", "x".repeat(64)));
+        assert_eq!(shown(&[b'x'; 64]), "x".repeat(64));
+    }
+}
