@@ -31,12 +31,12 @@ impl Restorer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cannot start the process that puts things back")?;
+            .context("cannot start the restorer")?;
         let (pipe, ready) = (child.stdin.take(), child.stdout.take());
         let (pipe, mut ready) = pipe.zip(ready).context("there are no pipes to it")?;
         ready
             .read_exact(&mut [0])
-            .context("the process that puts things back has not started")?;
+            .context("the restorer has not started")?;
         Ok(Self { child, pipe })
     }
 

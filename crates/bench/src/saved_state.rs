@@ -226,7 +226,7 @@ impl StateFile {
         // Nothing is changed before the file is complete, so an incomplete one is ignored.
         let left: Option<SavedState> = serde_json::from_str(&text).ok();
         if let Some(left) = &left {
-            info("an earlier benchmark was killed; putting back what it had changed");
+            info("an earlier benchmark was killed; restoring what it changed");
             left.restore()?;
         }
         state_file.clear()?;
@@ -238,12 +238,12 @@ impl StateFile {
     /// # Errors
     /// When it cannot be written; then nothing may be changed.
     pub(crate) fn write(&mut self, saved: &SavedState) -> anyhow::Result<()> {
-        let text = serde_json::to_vec(saved).context("cannot note what is to be put back")?;
+        let text = serde_json::to_vec(saved).context("cannot save the state")?;
         self.clear()?;
         self.0
             .write_all(&text)
             .and_then(|()| self.0.sync_data())
-            .context("cannot note what is to be put back")
+            .context("cannot save the state")
     }
 
     /// Marks that nothing is left to restore.
@@ -254,7 +254,7 @@ impl StateFile {
         self.0
             .rewind()
             .and_then(|()| self.0.set_len(0))
-            .context("cannot empty the note of what is to be put back")
+            .context("cannot clear the saved state")
     }
 }
 

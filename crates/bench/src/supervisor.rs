@@ -61,13 +61,13 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<Out
     let restorer = Restorer::start()?;
     state_file.write(&saved)?;
     let outcome = measure(&saved, words, &signals);
-    info("putting back what was changed");
+    info("restoring what was changed");
     let restore = saved.restore();
     restorer.release();
     if let Err(error) = restore {
         // The state file stays for the next attempt.
         return Err(
-            error.context("not everything is put back; `tollgate-bench --restore` tries again")
+            error.context("not everything is restored; `tollgate-bench --restore` tries again")
         );
     }
     state_file.clear()?;
@@ -163,13 +163,13 @@ fn print_changes(options: &Options, saved: &SavedState) {
             .iter()
             .any(|variant| matches!(variant.mode, AuditMode::Kernel | AuditMode::KernelDisabled))
     });
-    info("while it runs, this machine is changed, and put back at the end, also after Ctrl-C:");
+    info("changes while it runs, restored at the end, also after Ctrl-C:");
     info("  the kernel's audit: rules and settings; other rules are out of force meanwhile");
     info("  processes: daemons and workloads, some as nobody, some with servers on 127.0.0.1");
     info(&format!("  files: below `{}`", saved.work.display()));
     if kernel {
         info(
-            "  not put back: a kernel whose audit was enabled once charges tasks for it until the next boot, \
+            "  not restored: a kernel whose audit was enabled once charges tasks for it until the next boot, \
              unless they start under `-a never,task`; --against off,tollgate does not enable it",
         );
     }

@@ -32,11 +32,11 @@ impl Case for Burst {
     }
 
     fn about(&self) -> &'static str {
-        "50,000 deletes in a watched directory, also by rm -r with the daemon on the same CPU: how many are in the log, and what the daemon takes for it"
+        "50,000 deletes in a watched directory, also by rm -r on the daemon's CPU: recorded events and the cost of the daemon"
     }
 
     fn origin(&self) -> &'static str {
-        "public comparisons of monitors of file integrity"
+        "public comparisons of file integrity monitors"
     }
 
     fn figures(&self) -> &'static [FigureSpec] {

@@ -35,7 +35,7 @@ impl Case for Delay {
     }
 
     fn about(&self) -> &'static str {
-        "from the end of a call to its record in the log, beside the loader: some of a thousand calls each run"
+        "time from the end of a call until its record is in the log, while the loader runs: about a thousand calls per run"
     }
 
     fn origin(&self) -> &'static str {

@@ -24,11 +24,11 @@ impl Case for Idle {
     }
 
     fn about(&self) -> &'static str {
-        "two seconds in which nothing is recorded: the daemon's share of one CPU, and its memory"
+        "two seconds without events: the daemon's share of one CPU, and its memory"
     }
 
     fn origin(&self) -> &'static str {
-        "what a daemon costs that waits"
+        "the cost of an idle daemon"
     }
 
     fn figures(&self) -> &'static [FigureSpec] {

@@ -28,7 +28,7 @@ impl Case for Loader {
     }
 
     fn about(&self) -> &'static str {
-        "50,000 pairs of open and close, all kept: to disk, to a plugin, to both; `off` is without rules"
+        "50,000 pairs of open and close, all recorded: to disk, to a plugin, to both; `off` has no rules"
     }
 
     fn origin(&self) -> &'static str {

@@ -32,7 +32,7 @@ impl Case for Pressure {
     }
 
     fn about(&self) -> &'static str {
-        "two loaders on two CPUs, to which the daemon is confined: 1,000,000 pairs of open and close each, 50,000 with the kernel's audit; all kept, on disk"
+        "two loaders on two CPUs, shared with the daemon: 1,000,000 pairs of open and close each, 50,000 with the kernel's audit; all recorded to disk"
     }
 
     fn origin(&self) -> &'static str {

@@ -38,7 +38,7 @@ impl Case for Redis {
     }
 
     fn about(&self) -> &'static str {
-        "redis on 127.0.0.1 with 50 clients, eight servers in turn, server and clients on CPUs of their own where \
+        "redis on 127.0.0.1 with 50 clients, eight servers in turn, server and clients on separate CPUs where \
          there are two"
     }
 

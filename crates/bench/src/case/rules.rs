@@ -33,11 +33,11 @@ impl Case for Rules {
     }
 
     fn about(&self) -> &'static str {
-        "1, 10, 100 and 1,000 rules, each on writes in a directory; what is kept is below that of the first"
+        "1, 10, 100 and 1,000 rules, each about writes in a directory; the recorded file is in the first"
     }
 
     fn origin(&self) -> &'static str {
-        "rules as in the case `syscalls`"
+        "the rules of the case `syscalls`"
     }
 
     fn figures(&self) -> &'static [FigureSpec] {

@@ -45,7 +45,7 @@ impl Case for Run {
     }
 
     fn about(&self) -> &'static str {
-        "`tollgate run` next to strace: pairs of open and close of one command, all followed, without root"
+        "`tollgate run` compared with strace: pairs of open and close of one command, all traced, without root"
     }
 
     fn origin(&self) -> &'static str {

@@ -23,7 +23,7 @@ impl Case for Sysbench {
     }
 
     fn about(&self) -> &'static str {
-        "sysbench threads: 4 threads, 1,000 yields an event, 8 locks"
+        "sysbench threads: 4 threads, 1,000 yields per event, 8 locks"
     }
 
     fn origin(&self) -> &'static str {

@@ -37,7 +37,7 @@ impl Case for Syscalls {
     }
 
     fn about(&self) -> &'static str {
-        "single calls that ten rules do not keep; opens that an eleventh does; after the kernel's audit was on"
+        "single calls that ten rules do not match; opens that an eleventh records; after the kernel's audit was enabled"
     }
 
     fn origin(&self) -> &'static str {

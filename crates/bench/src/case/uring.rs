@@ -36,7 +36,7 @@ impl Case for Uring {
     }
 
     fn about(&self) -> &'static str {
-        "io_uring with 128 operations under way: NOP, and random 4 KiB reads from the page cache"
+        "io_uring with 128 operations in flight: NOP, and random 4 KiB reads from the page cache"
     }
 
     fn origin(&self) -> &'static str {
