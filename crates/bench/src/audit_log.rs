@@ -1,4 +1,4 @@
-//! What an audit log holds of a workload, as the stock `ausearch` reads it.
+//! Counts the events of a workload in an audit log.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use super::programs::AUSEARCH;
 use super::work_dir::parse_value;
 use super::workload::FILE;
 
-/// The calls to be found: those of one process on one descriptor.
+/// Selects the calls of one process on one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallFilter {
     pub(crate) pid: u64,
@@ -22,10 +22,10 @@ pub(crate) struct CallFilter {
 }
 
 impl CallFilter {
-    /// Those of a loader, as it has printed.
+    /// Parses the output of the `open-close` workload.
     ///
     /// # Errors
-    /// When it has printed something else.
+    /// When a value is missing.
     pub(crate) fn parse(printed: &str) -> anyhow::Result<Self> {
         let integer = |name| {
             let value = format!("{:.0}", parse_value(printed, name)?);
@@ -38,31 +38,30 @@ impl CallFilter {
     }
 }
 
-/// How many of them there are.
+/// Matching events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogMatches {
-    /// Events of opens that returned the descriptor.
+    /// `openat` events that returned the descriptor.
     pub(crate) opens: u64,
-    /// Events of closes of the descriptor.
+    /// `close` events of the descriptor.
     pub(crate) closes: u64,
-    /// `PATH` records with the name of the file that is opened.
+    /// `PATH` records with the name of the opened file.
     pub(crate) names: u64,
-    /// Events whose time and serial an event before had.
+    /// Events with the time and serial of an earlier event.
     pub(crate) repeated: u64,
-    /// Events of any process: with the above, those of starting the workload, and of others.
+    /// Events of any process.
     pub(crate) events: u64,
 }
 
-/// Events that `ausearch` is given at once. It keeps every event open for two seconds of the log's
-/// time and looks through all of them for each line: a hundred thousand events of one second take
-/// version 3.0.9 minutes.
+/// Events per run of `ausearch`, which keeps every event open for two seconds of log time and searches all of
+/// them for each line: version 3.0.9 takes minutes for a hundred thousand events of one second.
 const EVENTS_PER_SEARCH: usize = 2000;
 
 impl LogMatches {
-    /// Reads a log with `ausearch`, part by part; a part is written to `scratch` meanwhile.
+    /// Reads a log with `ausearch`, in parts that are written to `scratch`.
     ///
     /// # Errors
-    /// When the log cannot be read, or `ausearch` cannot be run or finds nothing.
+    /// When the log cannot be read, or `ausearch` fails.
     pub(crate) fn from_log(log: &Path, scratch: &Path, filter: CallFilter) -> anyhow::Result<Self> {
         let log = File::open(log).context("cannot open the log")?;
         let mut lines = BufReader::with_capacity(1 << 20, log);
@@ -96,8 +95,7 @@ impl LogMatches {
     }
 }
 
-/// The next lines of a log, up to the first record of the event after `events` others; that line
-/// is carried to the next call.
+/// Returns the next `events` events. The line that follows them is kept in `carried` for the next call.
 fn next_part(
     lines: &mut impl BufRead,
     carried: &mut Vec<u8>,
@@ -117,19 +115,19 @@ fn next_part(
     Ok(next_part)
 }
 
-/// How the records begin that count.
+/// Prefixes of the counted records.
 const SYSCALL: &[u8] = b"type=SYSCALL ";
 const PATH: &[u8] = b"type=PATH ";
 const LOST: &[u8] = b"type=DAEMON_ERR ";
 
-/// A search that goes on from part to part.
+/// A search over several parts.
 #[derive(Debug)]
 struct Search {
     pid: String,
     returned: String,
     closed: String,
     name: String,
-    /// `msg=audit(TIME:SERIAL):` is the same in all records of an event, and in no other event.
+    /// `msg=audit(TIME:SERIAL):` is the same in all records of an event and in no other event.
     identities: HashSet<String>,
     found: LogMatches,
 }
@@ -161,7 +159,7 @@ impl Search {
         if !has(&self.pid) {
             return;
         }
-        // Numbers of x86-64.
+        // Syscall numbers of x86-64.
         if has("syscall=257") && has(&self.returned) {
             self.found.opens += 1;
         } else if has("syscall=3") && has(&self.closed) {
@@ -170,22 +168,22 @@ impl Search {
     }
 }
 
-/// What a log holds that is too long for `ausearch`.
+/// Counts of a log that is too long for `ausearch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogCounts {
-    /// Events of calls, of any process.
+    /// Syscall events of any process.
     pub(crate) events: u64,
-    /// Of them, the calls that were to be found.
+    /// Matching events.
     pub(crate) found: u64,
-    /// Lost events that it tells of.
+    /// Lost events that the log reports.
     pub(crate) reported_lost: u64,
 }
 
 impl LogCounts {
-    /// Counts what is in a log.
+    /// Counts the events in a log.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the log cannot be read.
     pub(crate) fn from_log(log: &Path, filter: &[CallFilter]) -> io::Result<Self> {
         Self::from_lines(BufReader::with_capacity(1 << 20, File::open(log)?), filter)
     }
@@ -208,7 +206,7 @@ impl LogCounts {
             if line.starts_with(SYSCALL) {
                 counts.events += 1;
                 let is_wanted = |[pid, returned, closed]: &[String; 3]| {
-                    // Numbers of x86-64.
+                    // Syscall numbers of x86-64.
                     has(pid)
                         && (has(" syscall=257 ") && has(returned)
                             || has(" syscall=3 ") && has(closed))
@@ -223,7 +221,7 @@ impl LogCounts {
     }
 }
 
-/// The number in a record of events that the log lacks.
+/// Parses the number of lost events in a `DAEMON_ERR` record.
 fn parse_lost(line: &[u8]) -> Option<u64> {
     let (_, rest) = line.split_once_str(" op=lost-events lost=")?;
     let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;

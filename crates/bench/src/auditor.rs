@@ -1,8 +1,8 @@
-//! The states of a machine that are compared, and how each is entered and left.
+//! Starts and stops the auditor of a variant.
 //!
-//! Only processes started in a state are in it. `off` and `tollgate` share the rule `-a never,task`,
-//! without which a machine whose kernel audit was once enabled charges every new task for it until it is
-//! booted again, with `-e 0` even more than with `-e 1`. That price is the state `sticky`.
+//! A mode applies to processes that are started in it. `off` and `tollgate` load the rule `-a never,task`:
+//! without it, a kernel whose audit was enabled once charges every new task until the next boot, with `-e 0`
+//! even more than with `-e 1`. The mode `kernel, disabled again` measures that cost.
 
 use std::fs;
 use std::io;
@@ -20,28 +20,28 @@ use super::variant::{AuditMode, Destination, Variant};
 use super::work_dir::{WorkDir, output};
 use super::workload;
 
-/// What the auditor has done for a workload.
+/// What the auditor did for a workload, and what it cost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AuditCost {
-    /// In its own threads, the kernel's for audit among them.
+    /// CPU time of its threads, including `kauditd`.
     pub(crate) cpu: Duration,
     /// Size of the log.
     pub(crate) bytes: u64,
-    /// Events, or with the kernel's audit records, that it says it has lost.
+    /// Lost events by its own count; records with the kernel's audit.
     pub(crate) lost: u64,
-    /// What tollgate counted.
+    /// The counters of tollgate.
     pub(crate) event_counts: Option<EventCounts>,
-    /// The most memory that the daemon had.
+    /// Peak memory of the daemon.
     pub(crate) memory_bytes: u64,
-    /// What it had at the end, beside the ring.
+    /// Memory of the daemon at the end, without the ring.
     pub(crate) resident_bytes: u64,
-    /// Events that the plugin was given, when there is one.
+    /// Events that the plugin received.
     pub(crate) plugin_events: Option<u64>,
-    /// The line in which tollgate says what it does.
+    /// The startup line of tollgate.
     pub(crate) startup_line: Option<String>,
 }
 
-/// Events as tollgate has counted them.
+/// The counters in tollgate's summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventCounts {
     pub(crate) matched: u64,
@@ -49,7 +49,7 @@ pub(crate) struct EventCounts {
     pub(crate) lost: u64,
 }
 
-/// A state that the machine is in.
+/// An active mode.
 #[derive(Debug)]
 pub(crate) struct ActiveMode<'a> {
     work_dir: &'a WorkDir,
@@ -67,13 +67,12 @@ enum RunningAuditor {
     Kernel {
         auditd: Daemon,
         kauditd: Option<u32>,
-        /// Records lost before.
+        /// Lost records before the workload.
         lost: u32,
     },
 }
 
-/// Settings under which nothing of the kernel's own stands in its way, as on a server that is set up not
-/// to lose events.
+/// Settings that do not limit the kernel's audit, as on a server configured not to lose events.
 const AUDIT_SETTINGS: AuditSettings = AuditSettings {
     enabled: 0,
     failure: 1,
@@ -82,7 +81,7 @@ const AUDIT_SETTINGS: AuditSettings = AuditSettings {
     backlog_wait_time: 15_000,
 };
 
-/// Brings the machine into the state of a variant.
+/// Activates the mode of a variant.
 ///
 /// # Errors
 /// When rules are refused or a daemon does not start.
@@ -171,7 +170,7 @@ pub(crate) fn start<'a>(
     })
 }
 
-/// Writes `auditd.conf` and, where that is the outlet, the plugin's file; gives their directory.
+/// Writes `auditd.conf` and, for a plugin, its file; returns their directory.
 fn configure(work_dir: &WorkDir, destination: Destination) -> anyhow::Result<PathBuf> {
     let directory = work_dir.work.join("auditd");
     let plugins = directory.join("plugins.d");
@@ -197,7 +196,7 @@ fn configure(work_dir: &WorkDir, destination: Destination) -> anyhow::Result<Pat
     Ok(directory)
 }
 
-/// Starts auditd with a configuration of its own, then enables the kernel's audit.
+/// Starts auditd with its own configuration, then enables the kernel's audit.
 fn kernel_audit(
     work_dir: &WorkDir,
     control: &AuditSocket,
@@ -227,10 +226,10 @@ fn enable(control: &AuditSocket) -> anyhow::Result<()> {
 }
 
 impl ActiveMode<'_> {
-    /// Waits until the auditor has handed on everything, and ends it.
+    /// Waits until all events are delivered, then stops the auditor.
     ///
     /// # Errors
-    /// When it is gone, or does not end.
+    /// When the daemon is gone or does not stop.
     pub(crate) fn stop(self) -> anyhow::Result<AuditCost> {
         let control = AuditSocket::open();
         if let (RunningAuditor::Kernel { .. }, Ok(control)) = (&self.auditor, &control) {
@@ -293,7 +292,7 @@ impl ActiveMode<'_> {
     }
 }
 
-/// What the plugin says when its input has ended.
+/// Reads the count that the plugin writes at its end.
 fn plugin_events(file: &Path) -> anyhow::Result<u64> {
     wait_until("the plugin's count", || Ok(file.exists()))?;
     let text = fs::read_to_string(file).context("cannot read the plugin's count")?;
@@ -317,7 +316,7 @@ impl RunningAuditor {
         }
     }
 
-    /// Memory of the daemon, as `of` finds it.
+    /// Memory of the daemon as `of` measures it.
     fn memory(&self, of: fn(u32) -> io::Result<u64>) -> anyhow::Result<u64> {
         match self {
             Self::None => Ok(0),
@@ -329,7 +328,7 @@ impl RunningAuditor {
 }
 
 impl EventCounts {
-    /// Those in `tollgate: stopped: matched 3, written 3, lost 0; log ...`.
+    /// Parses `tollgate: stopped: matched 3, written 3, lost 0; log ...`.
     fn in_summary(startup_line: &[String]) -> Option<Self> {
         let mut lines = startup_line.iter();
         let line = lines.find(|line| line.starts_with("tollgate: stopped: "))?;
@@ -346,8 +345,7 @@ impl EventCounts {
     }
 }
 
-/// The values are those that Debian ships, but for the format, which costs auditd least, and for
-/// what it does when the disk fills or the log grows, which would cost something else.
+/// Debian's values, except: the format that costs auditd least, and no actions on a full disk or a long log.
 fn auditd_configuration(log: &Path, plugins: &Path, destination: Destination) -> String {
     let writes = if destination.has_log() { "yes" } else { "no" };
     format!(
@@ -376,7 +374,7 @@ fn auditd_configuration(log: &Path, plugins: &Path, destination: Destination) ->
     )
 }
 
-/// A plugin in the form of auditd-plugins(5).
+/// A plugin file, see auditd-plugins(5).
 fn plugin_configuration(work_dir: &WorkDir) -> String {
     format!(
         "active = yes\ndirection = out\npath = {}\ntype = always\nargs = {} {}\nformat = string\n",

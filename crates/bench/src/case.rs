@@ -1,4 +1,4 @@
-//! The cases: what is measured, in which configurations, with which programs.
+//! The cases: what is measured, in which variants, with which programs.
 
 mod burst;
 mod delay;
@@ -107,52 +107,52 @@ impl HeadlineSpec {
     }
 }
 
-/// How headlines call [`WorkDir::ten_rules`], which `--rules` replaces.
+/// Prefix of headlines about [`WorkDir::ten_rules`], which `--rules` replaces.
 pub(crate) const TEN_RULES: &str = "ten rules";
-/// The row of calls that none of the ten rules names.
+/// Calls that none of the ten rules names.
 const NOT_NAMED: &[HeadlineSpec] = &[HeadlineSpec::new("ten rules, none names it")];
 const NOT_NAMED_PICTURED: &[HeadlineSpec] =
     &[HeadlineSpec::new("ten rules, none names it").in_picture()];
-/// The row of calls that one rule records.
+/// Calls that one rule records.
 const RECORDED: &[HeadlineSpec] = &[HeadlineSpec::new("one rule records every call")];
 
-/// One measurement of one variant.
+/// One sample of one variant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
-    /// Values, by the name of the figure.
+    /// Values by figure name.
     pub(crate) values: Vec<(&'static str, f64)>,
-    /// What must not be: events that are missing.
+    /// Missing events.
     pub(crate) failures: Vec<String>,
-    /// The line in which tollgate says what it does.
+    /// The startup line of tollgate.
     pub(crate) startup_line: Option<String>,
 }
 
-/// Something to measure.
+/// A case.
 pub(crate) trait Case: Debug + Sync {
-    /// The word for it on the command line.
+    /// Name on the command line.
     fn name(&self) -> &'static str;
-    /// What it measures, in one line.
+    /// What it measures, on one line.
     fn about(&self) -> &'static str;
-    /// The public report that it is about.
+    /// The public report that it reproduces.
     fn origin(&self) -> &'static str;
-    /// Programs that it needs, beside those of the states.
+    /// Programs that it needs.
     fn programs(&self) -> &'static [Program] {
         &[]
     }
-    /// Why the kernel does not let it run here.
+    /// Why the kernel does not allow it here.
     fn unavailable(&self) -> Option<String> {
         None
     }
-    /// What it measures.
+    /// The figures it measures.
     fn figures(&self) -> &'static [FigureSpec];
-    /// The configurations that are measured in turn, with their rules for that directory.
+    /// The variants, with rules for this work directory.
     fn variants(&self, options: &Options, work: &Path) -> Vec<Variant>;
-    /// About how long one measurement takes: for the bar that says how much is left.
+    /// Estimated duration of a sample, for the progress bar.
     fn seconds(&self) -> u32;
-    /// Measures once.
+    /// Takes one sample.
     ///
     /// # Errors
-    /// What kept it from being measured.
+    /// Why it failed.
     fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample>;
 }
 
@@ -177,12 +177,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static dyn Case> {
     CASES.into_iter()
 }
 
-/// The case of this name.
+/// Finds a case by name.
 pub(crate) fn find(name: &str) -> Option<&'static dyn Case> {
     all().find(|case| case.name() == name)
 }
 
-/// The named states, in which calls are measured that rules do not keep.
+/// The selected modes, with rules that match nothing.
 fn unmatched_variants(options: &Options, work: &Path) -> Vec<Variant> {
     let rules = unmatched_rules(options, work);
     options
@@ -192,7 +192,7 @@ fn unmatched_variants(options: &Options, work: &Path) -> Vec<Variant> {
         .collect()
 }
 
-/// Rules that keep none of what most workloads do: the ten, or the user's.
+/// Rules that match nothing most workloads do: the ten rules or those of `--rules`.
 fn unmatched_rules(options: &Options, work: &Path) -> String {
     options
         .rules
@@ -200,13 +200,13 @@ fn unmatched_rules(options: &Options, work: &Path) -> String {
         .unwrap_or_else(|| WorkDir::ten_rules(work))
 }
 
-/// Bytes, as people read them.
+/// Converts bytes to MiB.
 fn mib(bytes: u64) -> f64 {
     let kib = u32::try_from(bytes / 1024).unwrap_or(u32::MAX);
     f64::from(kib) / 1024.0
 }
 
-/// Does something in the state of a variant.
+/// Runs something while the variant audits.
 fn with_audit<T>(
     work_dir: &WorkDir,
     variant: &Variant,

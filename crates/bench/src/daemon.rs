@@ -1,4 +1,4 @@
-//! A daemon that runs while a workload does: started, waited for, asked to end.
+//! Runs a daemon beside a workload.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,11 +14,11 @@ use nix::unistd::Pid;
 
 use super::machine::cpu_time;
 
-/// Longest time that a daemon may take to start, to catch up or to end.
+/// Maximum time for a daemon to start, to catch up, or to stop.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Time between two looks at something that cannot be waited for otherwise.
+/// Interval between two checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// A log that has not grown for so long is complete: ten times what either daemon may hold back.
+/// A log that has not grown for this time is complete: ten times the delay of either daemon.
 const SETTLED_AFTER: Duration = Duration::from_millis(300);
 
 /// A running daemon.
@@ -29,7 +29,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon; its standard error is kept.
+    /// Starts a daemon and collects its standard error.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -43,7 +43,7 @@ impl Daemon {
             .with_context(|| format!("cannot run `{program}`"))?;
         let errors = child.stderr.take().context("no standard error")?;
         let (sender, lines) = mpsc::channel();
-        // Ends when the daemon does; who does not listen any more misses nothing.
+        // The thread ends with the daemon.
         drop(
             thread::Builder::new()
                 .name("bench-stderr".into())
@@ -58,10 +58,10 @@ impl Daemon {
         Ok(Self { child, lines })
     }
 
-    /// Waits for a line of its standard error, and gives it back.
+    /// Waits for a line on its standard error and returns it.
     ///
     /// # Errors
-    /// When it ends before, or takes too long; with what it said.
+    /// When the daemon ends first, or on timeout; contains its output.
     pub(crate) fn wait_for_line(&self, beginning: &str) -> anyhow::Result<String> {
         let deadline = Instant::now() + TIMEOUT;
         let mut said = Vec::new();
@@ -77,10 +77,10 @@ impl Daemon {
         }
     }
 
-    /// Sees that it runs.
+    /// Fails if the daemon has ended.
     ///
     /// # Errors
-    /// When it has ended; with what it said.
+    /// Contains its output.
     pub(crate) fn ensure_running(&mut self) -> anyhow::Result<()> {
         let Some(status) = self
             .child
@@ -98,19 +98,19 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Its CPU time so far.
+    /// CPU time so far.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When the daemon has ended.
     pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let pid = self.pid();
         cpu_time(pid).with_context(|| format!("the daemon, {pid}, is gone"))
     }
 
-    /// Asks it to end and waits; returns how it ended and what it said meanwhile.
+    /// Sends SIGTERM and waits; returns the exit status and the output since the last call.
     ///
     /// # Errors
-    /// When it does not end.
+    /// When the daemon does not end.
     pub(crate) fn stop(mut self) -> anyhow::Result<(ExitStatus, Vec<String>)> {
         let gone = self
             .child
@@ -129,7 +129,7 @@ impl Daemon {
     }
 }
 
-/// A daemon that was not asked to end is not wanted any more: something has failed.
+/// Stops the daemon after an error.
 impl Drop for Daemon {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
@@ -146,10 +146,10 @@ impl Drop for Daemon {
     }
 }
 
-/// Waits until a log has stopped growing.
+/// Waits until a log stops growing; returns its size.
 ///
 /// # Errors
-/// When it does not stop.
+/// On timeout.
 pub(crate) fn wait_until_settled(log: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     let mut since = Instant::now();
@@ -167,7 +167,7 @@ pub(crate) fn wait_until_settled(log: &Path) -> anyhow::Result<u64> {
 /// Waits until a condition holds.
 ///
 /// # Errors
-/// When it does not within [`TIMEOUT`], or cannot be told.
+/// On timeout, or when the condition cannot be evaluated.
 pub(crate) fn wait_until(
     what: &str,
     mut condition: impl FnMut() -> anyhow::Result<bool>,

@@ -1,4 +1,4 @@
-//! The machine that is measured, and what its tasks have cost.
+//! The measured machine, and the cost of its tasks.
 
 use std::fs;
 use std::io;
@@ -11,36 +11,36 @@ use serde::{Deserialize, Serialize};
 
 use super::programs::AUDITCTL;
 
-/// What a reader must know to compare figures.
+/// What a reader needs to compare figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Machine {
-    /// Release of the kernel.
+    /// Kernel release.
     pub(crate) kernel: String,
-    /// How it was built: preemption and date.
+    /// Kernel version: preemption and build date.
     pub(crate) build: String,
-    /// Name, family and model.
+    /// CPU model name, family and model.
     pub(crate) cpu: String,
-    /// How many there are.
+    /// Number of CPUs.
     pub(crate) cpus: usize,
-    /// Whether a hypervisor is below the kernel.
+    /// Whether there is a hypervisor.
     pub(crate) is_virtual: bool,
-    /// Whether the clock rate is fixed, as the kernel calls that; empty where it does not say.
+    /// CPU frequency governor; empty if unknown.
     pub(crate) governor: String,
     /// Memory.
     pub(crate) memory_mib: u64,
-    /// Of the last minute, before the measurement.
+    /// Load average of the minute before the measurement.
     pub(crate) load: String,
-    /// Type of the file system that logs are written to.
+    /// File system type of the logs.
     pub(crate) log_filesystem: String,
-    /// What `auditctl -v` says; empty where there is none.
+    /// Version of auditctl; empty if it is missing.
     pub(crate) auditd: String,
-    /// When.
+    /// Time of the measurement.
     pub(crate) seconds_since_1970: u64,
 }
 
 impl Machine {
-    /// This machine, with logs below `logs`.
+    /// Detects this machine; `logs` is the directory of the logs.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -79,7 +79,7 @@ impl Machine {
         })
     }
 
-    /// The machine in one line.
+    /// The machine on one line.
     pub(crate) fn describe(&self) -> String {
         let Self {
             kernel,
@@ -124,10 +124,10 @@ impl Machine {
     }
 }
 
-/// CPU time of all threads of a process that are alive.
+/// CPU time of all live threads of a process.
 ///
 /// # Errors
-/// When there is no such process.
+/// When the process does not exist.
 pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
     let mut sum = Duration::ZERO;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -141,30 +141,30 @@ pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
     Ok(sum)
 }
 
-/// The most memory that a process has had, in bytes.
+/// Peak memory of a process in bytes.
 ///
 /// # Errors
-/// When there is no such process.
+/// When the process does not exist.
 pub(crate) fn peak_memory(pid: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib = parse_kib(&status, "VmHWM").ok_or(io::ErrorKind::InvalidData)?;
     Ok(kib * 1024)
 }
 
-/// Memory of a process, in bytes, without maps of BPF: the ring lies twice in the daemon's address space.
+/// Memory of a process in bytes without BPF maps: the daemon maps the ring twice.
 ///
 /// # Errors
-/// When there is no such process.
+/// When the process does not exist.
 pub(crate) fn resident_without_ring(pid: u32) -> io::Result<u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
     if maps.is_empty() {
-        // It has ended, and nobody has asked how.
+        // A zombie.
         return Err(io::ErrorKind::NotFound.into());
     }
     Ok(rss_without_bpf_kib(&maps) * 1024)
 }
 
-/// Sum of `Rss` in a process's `smaps`, where each mapping begins with a line that ends with its name.
+/// Sums `Rss` of the mappings in `smaps`; the first line of each ends with its name.
 fn rss_without_bpf_kib(maps: &str) -> u64 {
     let (mut sum, mut of_bpf) = (0, false);
     for line in maps.lines() {
@@ -178,7 +178,7 @@ fn rss_without_bpf_kib(maps: &str) -> u64 {
     sum
 }
 
-/// The kernel's thread that hands audit records to auditd.
+/// Process id of `kauditd`, the kernel thread that sends records to auditd.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -189,7 +189,7 @@ pub(crate) fn kauditd_pid() -> io::Result<Option<u32>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process may have gone meanwhile.
+        // The process may have exited.
         if fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm == "kauditd\n") {
             return Ok(Some(pid));
         }
@@ -197,7 +197,7 @@ pub(crate) fn kauditd_pid() -> io::Result<Option<u32>> {
     Ok(None)
 }
 
-/// Daemons of tollgate that audit this machine: every call pays for them in every state.
+/// Finds other tollgate daemons: they add overhead in every mode.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -209,7 +209,7 @@ pub(crate) fn other_daemons() -> io::Result<Vec<u32>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process may have gone meanwhile.
+        // The process may have exited.
         let Ok(tasks) = fs::read_dir(entry.path().join("task")) else {
             continue;
         };
@@ -234,7 +234,7 @@ fn auditd_version() -> String {
         .unwrap_or_default()
 }
 
-/// A field of `/proc/meminfo` or of a process's `status`.
+/// A field of `/proc/meminfo` or `/proc/PID/status`.
 fn parse_kib(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (found, rest) = line.split_once(':')?;
@@ -243,7 +243,7 @@ fn parse_kib(text: &str, name: &str) -> Option<u64> {
     })
 }
 
-/// Vendor names of virtual CPUs say little: family and model tell the generation.
+/// CPU name, family and model; the vendor names of virtual CPUs are vague.
 fn cpu(cpuinfo: &str) -> String {
     let field = |wanted: &str| {
         cpuinfo.lines().find_map(|line| {
@@ -259,8 +259,7 @@ fn cpu(cpuinfo: &str) -> String {
     )
 }
 
-/// Type of the file system that holds a path: of all mounts above it, the longest, and of those
-/// the last.
+/// File system type of a path: the last of the longest matching mount points.
 fn filesystem<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     mounts
         .lines()

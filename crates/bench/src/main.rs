@@ -1,12 +1,12 @@
-//! `tollgate-bench`: measures the overhead of auditing, by tollgate and by the kernel, against none.
+//! `tollgate-bench`: measures the overhead of auditing by tollgate and by the kernel.
 //!
-//! It runs as four kinds of process. The first, [`supervisor`], saves what is about to be changed, starts the
-//! others, and puts everything back when the measuring one ends, however it ends. A [`restorer`] does that when
-//! the first is killed. The third, [`measure`], runs the cases round by round and writes a [`report`]. The
-//! fourth kind is the workloads: this program again or somebody else's, started anew for each measurement,
-//! because a task keeps for life the audit context that it was or was not given when it was made.
+//! Four kinds of process take part. The [`supervisor`] saves the state that will change, starts the others, and
+//! restores the state when the measuring process ends, however it ends. The [`restorer`] does so if the
+//! supervisor is killed. The measuring process, [`measure`], runs the cases round by round and writes a
+//! [`report`]. Each workload is a new process, because a task keeps its audit context, or the lack of one, for
+//! life.
 //!
-//! Method, commands and figures are in `docs/bench.md`.
+//! `docs/bench.md` has the method.
 
 #![forbid(unsafe_code)]
 
@@ -37,22 +37,22 @@ use clap::Parser as _;
 use case::{Case, all, find};
 use variant::AuditMode;
 
-/// What is measured, how often and against what.
+/// What to measure, how often, and in which modes.
 #[derive(Clone, Debug)]
 struct Options {
-    /// In the order of the listing.
+    /// In the order of [`all`].
     cases: Vec<&'static dyn Case>,
-    /// [`AuditMode::Off`] is among them: it is what the others are divided by.
+    /// Always contains [`AuditMode::Off`], the reference.
     against: Vec<AuditMode>,
-    /// Rules that take the place of the ten, in cases that measure what calls pay which no rule names.
+    /// Rules that replace the ten rules.
     rules: Option<String>,
-    /// Measurements of each configuration.
+    /// Number of rounds.
     runs: u32,
-    /// What `--engine` of the daemon is given.
+    /// `--engine` of the daemon.
     engine: String,
-    /// As little work as shows that a case works here; its figures mean nothing.
+    /// Do as little work as possible; the figures mean nothing.
     brief: bool,
-    /// Workloads of our own run before all ordinary programs.
+    /// Run the workloads of this program under `SCHED_FIFO`.
     fifo: bool,
 }
 
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line on standard error. A closed pipe is ignored: it must not stop the restoration.
+/// Prints a line on standard error. A closed pipe is ignored: restoring must go on.
 fn info(line: &str) {
     let _closed = writeln!(io::stderr(), "tollgate-bench: {line}");
 }

@@ -1,4 +1,4 @@
-//! The second process: runs the cases, round by round, and leaves a report in the directory.
+//! The measuring process: runs the cases round by round and writes the report.
 
 use std::env;
 use std::fs;
@@ -21,12 +21,12 @@ use super::work_dir::{REPORT, WorkDir};
 use super::{Case, Options};
 use crate::info;
 
-/// What is missing for a case as a whole.
+/// Programs that a case lacks.
 pub(crate) fn missing_programs(case: &dyn Case) -> Vec<Program> {
     not_installed(case.programs())
 }
 
-/// What is missing to compare with the kernel's audit.
+/// Programs that the mode `kernel` lacks.
 pub(crate) fn missing_for_kernel() -> Vec<Program> {
     not_installed(&[AUDITD, AUDITCTL])
 }
@@ -36,7 +36,7 @@ fn not_installed(programs: &[Program]) -> Vec<Program> {
     missing.copied().collect()
 }
 
-/// Takes out what cannot be measured here; says what and why.
+/// Removes what cannot be measured here; returns the reasons.
 pub(crate) fn skip_unavailable(options: &mut Options) -> Vec<String> {
     let mut skipped = Vec::new();
     let missing = missing_for_kernel();
@@ -75,12 +75,11 @@ fn describe_missing(missing: &[Program]) -> String {
 /// Measures everything.
 ///
 /// # Errors
-/// When nothing can be measured; a case that fails is part of the report.
+/// When nothing can be measured. A failed case is part of the report instead.
 pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
-    // Whoever started this puts things back: without it, nothing more may be changed.
+    // Only the supervisor restores: without it nothing more may be changed.
     set_pdeathsig(Signal::SIGKILL).context("cannot ask to end with the first process")?;
-    // The first process waits for signals with all of them blocked, which children inherit: daemons that
-    // are started from here must be able to end.
+    // Children inherit the signals that the supervisor blocks; daemons need them to stop.
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
         .context("cannot let signals through")?;
     let began = Instant::now();
@@ -128,15 +127,15 @@ pub(crate) fn run(mut options: Options, work: &Path) -> anyhow::Result<()> {
     fs::write(work.join(REPORT), text).context("cannot write the report")
 }
 
-/// The command line, without what the first process has added.
+/// The command line of the user, without `--measure`.
 fn command() -> Vec<String> {
     let words = env::args().take_while(|word| word != "--measure").skip(1);
     let name = ["tollgate", "bench"].map(str::to_owned);
     name.into_iter().chain(words).collect()
 }
 
-/// Measures a case: all its variants in each round. Each round starts with another one, so that what
-/// drifts, such as the clock rate of a warm CPU, favours none.
+/// Measures all variants in each round. Each round starts with another variant, so that drift, such as the clock
+/// rate of a warm CPU, favours none.
 fn measure(
     case: &dyn Case,
     options: &Options,
@@ -176,7 +175,7 @@ fn measure(
     Ok((measured, failures))
 }
 
-/// The case before anything is measured.
+/// The case before the first measurement.
 fn empty(case: &dyn Case, variants: &[Variant], options: &Options) -> CaseReport {
     let headline = |headline: &HeadlineSpec| Headline {
         rules: match &options.rules {
@@ -216,7 +215,7 @@ fn empty(case: &dyn Case, variants: &[Variant], options: &Options) -> CaseReport
     }
 }
 
-/// Adds a value to the samples of a variant.
+/// Adds a sample to a variant.
 fn put(measured: &mut CaseReport, figure: &str, variant: &str, value: f64) {
     let Some(figure) = measured.figures.iter_mut().find(|one| one.name == figure) else {
         return;
@@ -231,7 +230,7 @@ fn put(measured: &mut CaseReport, figure: &str, variant: &str, value: f64) {
     }
 }
 
-/// What is measured, and how long it will take.
+/// The progress bar.
 struct Progress(ProgressBar);
 
 impl Progress {
@@ -249,7 +248,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Where there is no terminal, a line for each round of a case is enough.
+    /// Without a terminal, prints one line per round.
     fn round(&self, case: &dyn Case, run: u32, runs: u32) {
         if !std::io::stderr().is_terminal() {
             info(&format!("{}, run {} of {runs}", case.name(), run + 1));

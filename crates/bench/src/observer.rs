@@ -1,4 +1,4 @@
-//! The observer of a log: makes calls that are recorded, and sees when the log has grown.
+//! The observer of a log: makes probe calls and records when the log grows.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bstr::ByteSlice as _;
 
-/// Between two looks at the log.
+/// Interval between two checks of the log size.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
-/// Between two marks.
+/// Interval between two probe calls.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
-/// How long the log is looked at after the last mark.
+/// How long the log is watched after the last probe call.
 const GRACE_PERIOD: Duration = Duration::from_millis(500);
-/// What the names of marks begin with.
+/// Prefix of the file names in probe calls.
 const NAME: &str = "mark-";
 
-/// A call that was made, by the observer's clock.
+/// A probe call, by the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Probe {
-    /// Just before it.
+    /// Just before the call.
     pub(crate) before_ns: f64,
-    /// Just after it.
+    /// Just after the call.
     pub(crate) after_ns: f64,
 }
 
-/// Does nothing for so long.
+/// Sleeps.
 pub(crate) fn wait(time: Duration) {
     let until = Instant::now() + time;
     while let Some(left) = until.checked_duration_since(Instant::now())
@@ -38,19 +38,19 @@ pub(crate) fn wait(time: Duration) {
     }
 }
 
-/// What an observer has seen.
+/// What an observer saw.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Observation {
     /// In the order of their numbers.
     pub(crate) probes: Vec<Probe>,
-    /// When the log was first seen to be so long.
+    /// Times at which the log was first seen with a size.
     sizes: Vec<(f64, u64)>,
 }
 
-/// Makes marks for so long; the log is standard input.
+/// Makes probe calls for this time. Standard input is the log.
 ///
 /// # Errors
-/// When the log cannot be looked at.
+/// When the size of the log cannot be read.
 pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
     let log = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let began = Instant::now();
@@ -68,7 +68,7 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
                 }
                 thread::park_timeout(POLL_INTERVAL);
             }
-            // What has not come by now is seen now at the earliest.
+            // Bounds the delay of records that have not arrived.
             sizes.push((since(Instant::now()), u64::MAX));
             Ok(sizes)
         });
@@ -76,7 +76,7 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
         while began.elapsed() < marked {
             let name = format!("{NAME}{number}");
             let before = Instant::now();
-            // There is no such file.
+            // The file does not exist.
             let _missing = File::open(&name);
             let after = Instant::now();
             text.extend([format!("mark {} {}\n", since(before), since(after))]);
@@ -100,7 +100,7 @@ pub(crate) fn observe(marked: Duration) -> anyhow::Result<()> {
 }
 
 impl Probe {
-    /// The number of the mark that a line of a log is about.
+    /// The number of the probe call that a log line is about.
     pub(crate) fn in_line(line: &[u8]) -> Option<usize> {
         if !line.starts_with(b"type=PATH ") {
             return None;
@@ -113,7 +113,7 @@ impl Probe {
 }
 
 impl Observation {
-    /// What an observer has printed.
+    /// Parses the output of [`observe`].
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut observation = Self::default();
         for line in text.lines() {
@@ -134,11 +134,11 @@ impl Observation {
         Some(observation)
     }
 
-    /// How long after a mark the log was seen to have these bytes.
+    /// Time from a probe call until the log had this size.
     pub(crate) fn delay_ns(&self, probe: Probe, bytes: u64) -> f64 {
         let first = self.sizes.partition_point(|&(_, seen)| seen < bytes);
         let at = self.sizes.get(first).map_or(f64::INFINITY, |&(at, _)| at);
-        // It may have come before the call's end was seen.
+        // The record may arrive before the call returns.
         (at - probe.after_ns).max(0.0)
     }
 }

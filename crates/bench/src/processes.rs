@@ -1,4 +1,4 @@
-//! The processes of a benchmark: known by its directory, also when who started them is gone.
+//! Finds and ends the processes of a benchmark by its work directory, also after the supervisor was killed.
 
 use std::fs;
 use std::io;
@@ -11,19 +11,19 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Names the directory in the environment of all processes that a benchmark starts.
+/// Environment variable of all processes of a benchmark; holds the work directory.
 pub(crate) const WORK_DIR_VARIABLE: &str = "TOLLGATE_BENCH";
 
-/// How long daemons may take to end by themselves: an auditd writes what it has first.
+/// How long daemons may take to end: auditd writes its queue first.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which what does not end is not waited for any more.
+/// How long this waits after SIGKILL.
 const LIMIT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Ends all processes that belong to a directory: kindly, and then by force.
+/// Ends all processes of a work directory: SIGTERM, then SIGKILL.
 ///
 /// # Errors
-/// When some do not end, or `/proc` cannot be read.
+/// When a process does not end, or `/proc` cannot be read.
 pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut asked = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn end(work: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// All processes that run in the directory, run a program of it, or were marked with it; not this one.
+/// Finds the processes whose working directory, executable or environment variable names the work directory.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -69,7 +69,7 @@ pub(crate) fn of(work: &Path) -> io::Result<Vec<Pid>> {
         if pid == Pid::this() || is_zombie(&process) {
             continue;
         }
-        // A process may have gone meanwhile: then nothing of it can be read.
+        // The process may have exited.
         let below =
             |link: &str| fs::read_link(process.join(link)).is_ok_and(|path| path.starts_with(work));
         let marked = fs::read(process.join("environ"))

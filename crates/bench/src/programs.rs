@@ -1,4 +1,4 @@
-//! Programs that cases need and Debian has, and how they get here.
+//! External programs that cases need, and their Debian packages.
 
 use std::env;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, ensure};
 
-/// A program, and the Debian package that brings it.
+/// A program and the Debian package that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Program {
-    /// The program.
+    /// Name of the program.
     pub(crate) program: &'static str,
-    /// The package.
+    /// Name of the package.
     pub(crate) package: &'static str,
 }
 
@@ -22,14 +22,14 @@ pub(crate) const AUSEARCH: Program = Program::new("ausearch", "auditd");
 pub(crate) const FIO: Program = Program::new("fio", "fio");
 pub(crate) const SYSBENCH: Program = Program::new("sysbench", "sysbench");
 pub(crate) const REDIS_BENCHMARK: Program = Program::new("redis-benchmark", "redis-tools");
-/// The server itself, under the name that does not make it a service.
+/// The redis server; redis-tools contains it under this name, without a service.
 pub(crate) const REDIS: Program = Program::new("redis-check-rdb", "redis-tools");
 pub(crate) const STRACE: Program = Program::new("strace", "strace");
 pub(crate) const SETPRIV: Program = Program::new("setpriv", "util-linux");
 pub(crate) const TASKSET: Program = Program::new("taskset", "util-linux");
 pub(crate) const CHRT: Program = Program::new("chrt", "util-linux");
 
-/// Directories of programs that only root calls, which root's `PATH` may lack.
+/// Directories that may be missing from the `PATH` of root.
 const SBIN_DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 impl Program {
@@ -37,7 +37,7 @@ impl Program {
         Self { program, package }
     }
 
-    /// Where the program is; `None` when it is missing.
+    /// Path of the program; `None` if it is missing.
     pub(crate) fn path(self) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&path)
@@ -52,7 +52,7 @@ impl Program {
     /// A command that runs the program.
     ///
     /// # Errors
-    /// When it is missing; with the package that brings it.
+    /// When it is missing; names the package.
     pub(crate) fn command(self) -> anyhow::Result<Command> {
         let path = self.path().with_context(|| {
             format!(
@@ -64,7 +64,7 @@ impl Program {
     }
 }
 
-/// Packages of what is missing, each once.
+/// Packages of these programs, without duplicates.
 pub(crate) fn packages(missing: &[Program]) -> Vec<&'static str> {
     let mut packages: Vec<_> = missing.iter().map(|program| program.package).collect();
     packages.sort_unstable();
@@ -72,11 +72,10 @@ pub(crate) fn packages(missing: &[Program]) -> Vec<&'static str> {
     packages
 }
 
-/// Installs Debian packages. None of them may start a service: the package `auditd` would arm the
-/// kernel's audit for good.
+/// Installs Debian packages without starting services: the package `auditd` would enable the kernel's audit.
 ///
 /// # Errors
-/// When apt-get is not there or fails.
+/// When apt-get is missing or fails.
 pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
     let policy = Policy::forbid()?;
     for words in [&["update"][..], &["install", "--no-install-recommends"]] {
@@ -96,7 +95,7 @@ pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
     }
     policy.lift()?;
     if packages.contains(&"auditd") {
-        // The package enables its service for the next boot as well. Without systemd it has none.
+        // The package enables its service at boot. Without systemd there is none.
         let _no_systemd = Command::new("systemctl")
             .args(["--quiet", "disable", "auditd.service"])
             .stdin(Stdio::null())
@@ -106,7 +105,7 @@ pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `policy-rc.d`, which packages ask before they start a service.
+/// `policy-rc.d`, which package scripts consult before they start a service.
 #[derive(Debug)]
 struct Policy {
     written: bool,
@@ -117,7 +116,7 @@ impl Policy {
     const TEXT: &str =
         "#!/bin/sh\n# Written by tollgate-bench --install, which removes it.\nexit 101\n";
 
-    /// Says no for the time of an installation; a policy that is there already stays.
+    /// Forbids services during an installation; an existing policy stays.
     fn forbid() -> anyhow::Result<Self> {
         if std::path::Path::new(Self::PATH).exists() {
             return Ok(Self { written: false });
@@ -141,7 +140,7 @@ impl Policy {
 impl Drop for Policy {
     fn drop(&mut self) {
         if self.written {
-            // What made the installation fail is the news.
+            // The error of the installation matters more.
             drop(std::fs::remove_file(Self::PATH));
         }
     }

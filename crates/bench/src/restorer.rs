@@ -1,7 +1,7 @@
-//! A process of its own session that puts things back when the first one is killed.
+//! The restorer: a process in its own session that restores the state if the supervisor is killed.
 //!
-//! It waits at a pipe whose other end only the first process has. A byte tells it that nothing is left to be
-//! done; the end of the pipe without one, that the first process is gone.
+//! It reads from a pipe that only the supervisor holds. A byte means that nothing is left to restore; end of
+//! file means that the supervisor is gone.
 
 use std::io::{self, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,7 +11,7 @@ use nix::unistd::setsid;
 
 use super::saved_state;
 
-/// The process, as the first one has it. Dropped, it is told that the first one is gone.
+/// The restorer as the supervisor sees it. Dropping it closes the pipe, which starts restoring.
 #[derive(Debug)]
 pub(crate) struct Restorer {
     child: Child,
@@ -19,7 +19,7 @@ pub(crate) struct Restorer {
 }
 
 impl Restorer {
-    /// Starts it, and waits until no signal to this session reaches it any more.
+    /// Starts the restorer and waits until it has its own session, out of reach of signals to this one.
     ///
     /// # Errors
     /// When it does not start.
@@ -31,27 +31,26 @@ impl Restorer {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cannot start the process that puts things back")?;
+            .context("cannot start the restorer")?;
         let (pipe, ready) = (child.stdin.take(), child.stdout.take());
         let (pipe, mut ready) = pipe.zip(ready).context("there are no pipes to it")?;
         ready
             .read_exact(&mut [0])
-            .context("the process that puts things back has not started")?;
+            .context("the restorer has not started")?;
         Ok(Self { child, pipe })
     }
 
-    /// Tells it that nothing is left to be done, and waits for its end. One that somebody has ended before is
-    /// not missed any more.
+    /// Ends the restorer without restoring. It may have been killed before, which is ignored.
     pub(crate) fn release(mut self) {
         let _told = self.pipe.write_all(&[0]);
         let _ended = self.child.wait();
     }
 }
 
-/// What the process does.
+/// The restorer process.
 ///
 /// # Errors
-/// What could not be put back.
+/// What could not be restored.
 pub(crate) fn run() -> anyhow::Result<()> {
     setsid().context("cannot start a session")?;
     let mut ready = io::stdout();

@@ -1,7 +1,7 @@
-//! What a benchmark changes, written down before it does, and put back after.
+//! The state that a benchmark changes: saved before, restored after.
 //!
-//! The note lies in a file that is locked while a benchmark runs. When one could not put things back,
-//! because it was killed, the file still has them: its keeper, the next start, or `--restore`, does it then.
+//! The state file is locked while a benchmark runs. If a benchmark is killed before it restores, the file
+//! remains, and the restorer, the next start or `--restore` restores.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -18,23 +18,23 @@ use serde::{Deserialize, Serialize};
 use super::processes;
 use crate::info;
 
-/// Where the note is. `/run` is empty after a boot, which undoes the rest.
+/// The state file. A boot empties `/run`, and undoes all other changes.
 const FILE: &str = "/run/tollgate-bench.json";
 
-/// How long somebody else may take to put things back.
+/// How long another process may take to restore.
 const TIMEOUT: Duration = Duration::from_secs(25);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is put back.
+/// The saved state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedState {
-    /// The directory that everything of the benchmark is in; its processes are known by it.
+    /// The work directory; identifies the processes of the benchmark.
     pub(crate) work: PathBuf,
-    /// The kernel's audit; `None` when the kernel has none.
+    /// State of the kernel's audit; `None` if the kernel has none.
     audit: Option<Audit>,
 }
 
-/// The kernel's audit.
+/// State of the kernel's audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Audit {
     enabled: u32,
@@ -47,10 +47,10 @@ struct Audit {
 }
 
 impl SavedState {
-    /// Looks at the machine; refuses one whose audit is in use or locked.
+    /// Reads the state of this machine.
     ///
     /// # Errors
-    /// Why it cannot be measured, with advice.
+    /// When the kernel's audit is in use or locked.
     pub(crate) fn read(work: PathBuf) -> anyhow::Result<Self> {
         let control = match AuditSocket::open() {
             Ok(control) => control,
@@ -91,11 +91,11 @@ impl SavedState {
         })
     }
 
-    /// Ends the processes of the benchmark, puts the kernel's audit back, and removes the files.
+    /// Ends the processes of the benchmark, restores the kernel's audit, and removes the work directory.
     ///
     /// # Errors
-    /// The first of what could not be done; the rest is done all the same. An audit daemon that somebody has
-    /// started meanwhile, after a benchmark that was killed, keeps its rules.
+    /// The first error; the remaining steps are done all the same. If somebody has started an audit daemon
+    /// meanwhile, its rules stay.
     pub(crate) fn restore(&self) -> anyhow::Result<()> {
         let quiet = self
             .refuse_foreign_daemon()
@@ -122,7 +122,7 @@ impl SavedState {
         if status.pid == 0 || is_own(status.pid) {
             return Ok(());
         }
-        // One that has died is forgotten.
+        // The kernel forgets a daemon that has died.
         control.unregister_dead_daemon().with_context(|| {
             format!(
                 "an audit daemon is running, process {}, and its rules stay: stop it first (`service auditd \
@@ -132,7 +132,7 @@ impl SavedState {
         })
     }
 
-    /// Deletes the rules first: without a reader their records would go to the console.
+    /// Deletes the rules first: without a daemon, records would go to the console.
     fn delete_rules(&self) -> anyhow::Result<()> {
         if self.audit.is_none() {
             return Ok(());
@@ -155,8 +155,8 @@ impl SavedState {
             backlog_limit: audit.backlog_limit,
             backlog_wait_time: audit.backlog_wait_time,
         };
-        // Those that a process of the benchmark has added while it was ended. Then the rules first: a task that
-        // starts without `-a never,task` while audit is enabled pays for it as long as it lives.
+        // A process of the benchmark may have added rules while it ended. Rules are restored before the settings: a task
+        // that starts without `-a never,task` while audit is enabled pays for life.
         self.delete_rules()?;
         for rule in &audit.rules {
             control
@@ -190,16 +190,16 @@ pub(crate) fn restore_leftovers() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file with the note, locked.
+/// The locked state file.
 #[derive(Debug)]
 pub(crate) struct StateFile(Flock<File>);
 
 impl StateFile {
-    /// Takes the lock, for which it waits as long as putting back may take, and first puts back what an earlier
-    /// benchmark has left; tells whether there was anything.
+    /// Locks the file, waiting as long as restoring may take, and restores what an earlier benchmark left.
+    /// Returns whether there was anything to restore.
     ///
     /// # Errors
-    /// When another benchmark runs, or something cannot be put back.
+    /// When another benchmark runs, or restoring fails.
     pub(crate) fn lock() -> anyhow::Result<(Self, bool)> {
         Self::lock_at(Path::new(FILE), TIMEOUT)
     }
@@ -223,30 +223,30 @@ impl StateFile {
             .0
             .read_to_string(&mut text)
             .with_context(|| format!("cannot read `{}`", path.display()))?;
-        // Nothing is changed before the note is whole: a broken one is no loss.
+        // Nothing is changed before the file is complete, so an incomplete one is ignored.
         let left: Option<SavedState> = serde_json::from_str(&text).ok();
         if let Some(left) = &left {
-            info("an earlier benchmark was killed; putting back what it had changed");
+            info("an earlier benchmark was killed; restoring what it changed");
             left.restore()?;
         }
         state_file.clear()?;
         Ok((state_file, left.is_some()))
     }
 
-    /// Writes down what is to be put back.
+    /// Saves the state.
     ///
     /// # Errors
-    /// When it cannot be written; nothing must be changed then.
+    /// When it cannot be written; then nothing may be changed.
     pub(crate) fn write(&mut self, saved: &SavedState) -> anyhow::Result<()> {
-        let text = serde_json::to_vec(saved).context("cannot note what is to be put back")?;
+        let text = serde_json::to_vec(saved).context("cannot save the state")?;
         self.clear()?;
         self.0
             .write_all(&text)
             .and_then(|()| self.0.sync_data())
-            .context("cannot note what is to be put back")
+            .context("cannot save the state")
     }
 
-    /// Nothing is to be put back any more.
+    /// Marks that nothing is left to restore.
     ///
     /// # Errors
     /// When the file cannot be changed.
@@ -254,7 +254,7 @@ impl StateFile {
         self.0
             .rewind()
             .and_then(|()| self.0.set_len(0))
-            .context("cannot empty the note of what is to be put back")
+            .context("cannot clear the saved state")
     }
 }
 

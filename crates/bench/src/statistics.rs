@@ -1,23 +1,23 @@
-//! Figures of several rounds: their median, how far they lie apart, and whether two of them differ.
+//! Statistics of a few rounds: median, spread, outliers, and whether two samples differ.
 //!
-//! There is no model behind it that five samples could not bear. Configurations are measured in turn, so a
-//! difference counts when it has the same direction in every round.
+//! Five samples support no model. Variants are measured in turn, so a difference counts if it has the same
+//! direction in every round.
 
 use serde::Serialize;
 
-/// Median and spread of a sample.
+/// Median, minimum and maximum of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
-    /// The middle one, or between the two in the middle.
+    /// The median.
     pub(crate) median: f64,
-    /// The least.
+    /// The minimum.
     pub(crate) least: f64,
-    /// The most.
+    /// The maximum.
     pub(crate) most: f64,
 }
 
 impl Summary {
-    /// `None` when there is nothing to summarise.
+    /// `None` for an empty sample.
     pub(crate) fn of(sample: &[f64]) -> Option<Self> {
         let mut sorted = sample.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -28,7 +28,7 @@ impl Summary {
         })
     }
 
-    /// How far the extremes lie apart, as a part of the median.
+    /// Range divided by the median.
     pub(crate) fn spread(&self) -> f64 {
         if self.median == 0.0 {
             return 0.0;
@@ -37,7 +37,7 @@ impl Summary {
     }
 }
 
-/// The least value that so great a part of them does not exceed: 0.99 of them, or all with 1.
+/// Nearest-rank percentile; `part` is 0.99 for the 99th.
 pub(crate) fn percentile(sample: &[f64], part: f64) -> Option<f64> {
     let mut sorted = sample.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -55,13 +55,12 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-/// Distance from the median beyond which a value is an outlier, in median absolute deviations that are
-/// scaled to standard deviations.
+/// Modified z-score above which a value is an outlier.
 const OUTLIER_SCORE: f64 = 3.5;
-/// By this, 0.6745 is the upper quartile of the standard normal distribution.
+/// 0.6745, the upper quartile of the standard normal distribution.
 const SCALE: f64 = 0.6745;
 
-/// How many values lie far from the others: their modified z-score is above 3.5.
+/// Number of outliers: values with a modified z-score above 3.5.
 ///
 /// # Source
 /// Iglewicz and Hoaglin, How to detect and handle outliers, 1993.
@@ -82,16 +81,16 @@ pub(crate) fn outliers(sample: &[f64]) -> usize {
     }
 }
 
-/// What the rounds say about a configuration next to its reference.
+/// How a variant compares with the reference over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// Above it in every round.
+    /// Above the reference in every round.
     More,
-    /// Below it in every round.
+    /// Below the reference in every round.
     Less,
-    /// Exactly as it in every round.
+    /// Equal to the reference in every round.
     Equal,
-    /// The rounds disagree: what the medians differ by may be noise.
+    /// The rounds disagree: the difference may be noise.
     Unclear,
 }
 

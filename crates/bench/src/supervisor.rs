@@ -1,5 +1,5 @@
-//! The first process: it notes what will be changed, lets another one measure, and puts things back when
-//! that has ended, or when a signal wants to end the benchmark.
+//! The supervisor: saves the state, starts the measuring process, and restores the state when that process ends or
+//! a signal arrives.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,28 +23,28 @@ use super::variant::AuditMode;
 use super::work_dir;
 use crate::info;
 
-/// How a benchmark has ended. Everything is put back by then.
+/// How a benchmark ended. Everything is restored by then.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// By itself.
+    /// Normally.
     Finished(Box<Report>),
     /// By a signal.
     Interrupted(Signal),
-    /// The measuring process has failed, and has said why.
+    /// The measuring process failed and printed why.
     Failed,
 }
 
-/// Measures in another process, to which the words of this one's command line are given.
+/// Measures in another process, which gets the words of this command line.
 ///
 /// # Errors
-/// Why it could not start, or what could not be put back.
+/// Why it could not start, or what could not be restored.
 pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<Outcome> {
     let (mut state_file, _) = StateFile::lock()?;
     let work = new_directory()?;
     let saved = SavedState::read(work)?;
     print_changes(options, &saved);
 
-    // From here on signals wait until they are asked for.
+    // From here on signals are read from the descriptor.
     let signals = SigSet::from_iter([
         Signal::SIGINT,
         Signal::SIGQUIT,
@@ -55,19 +55,19 @@ pub(crate) fn run(options: &Options, words: Vec<OsString>) -> anyhow::Result<Out
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).context("cannot block signals")?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("cannot watch signals")?;
-    // What the measuring process leaves behind becomes a child of this one, and ends as a zombie of it.
+    // Processes that the measuring process leaves become children of this one.
     set_child_subreaper(true).context("cannot adopt processes")?;
 
     let restorer = Restorer::start()?;
     state_file.write(&saved)?;
     let outcome = measure(&saved, words, &signals);
-    info("putting back what was changed");
+    info("restoring what was changed");
     let restore = saved.restore();
     restorer.release();
     if let Err(error) = restore {
-        // The note stays, for the next attempt.
+        // The state file stays for the next attempt.
         return Err(
-            error.context("not everything is put back; `tollgate-bench --restore` tries again")
+            error.context("not everything is restored; `tollgate-bench --restore` tries again")
         );
     }
     state_file.clear()?;
@@ -90,7 +90,7 @@ fn measure(
         .context("cannot start the measuring process")?;
     if let Some(signal) = wait(&mut child, signals)? {
         info(&format!("{signal}: ending"));
-        // At once, so that it starts nothing more; what it has started is ended with the rest.
+        // SIGKILL, so that it starts nothing more. Restoring ends its children.
         child.kill().context("cannot end the measuring process")?;
         child
             .wait()
@@ -112,7 +112,7 @@ fn measure(
     Ok(Outcome::Finished(Box::new(report)))
 }
 
-/// Waits for the end of the child, or for a signal, which is given back.
+/// Waits for the child to end, or for a signal, which is returned.
 fn wait(child: &mut Child, signals: &SignalFd) -> anyhow::Result<Option<Signal>> {
     loop {
         if child
@@ -130,14 +130,14 @@ fn wait(child: &mut Child, signals: &SignalFd) -> anyhow::Result<Option<Signal>>
             }
         }
         let mut descriptors = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-        // The time is for a child that has ended between the look and the wait.
+        // The timeout covers a child that ends between `try_wait` and `poll`.
         while let Err(nix::errno::Errno::EINTR) = poll(&mut descriptors, PollTimeout::from(200_u8))
         {
         }
     }
 }
 
-/// A name that no directory has yet. It is made when it is noted.
+/// An unused name; the directory is created after the state file is written.
 fn new_directory() -> anyhow::Result<PathBuf> {
     let base = std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
     let base = base.canonicalize().with_context(|| {
@@ -156,20 +156,20 @@ fn new_directory() -> anyhow::Result<PathBuf> {
     )))
 }
 
-/// Says what will be changed.
+/// Prints what will be changed.
 fn print_changes(options: &Options, saved: &SavedState) {
     let kernel = options.cases.iter().any(|case| {
         case.variants(options, &saved.work)
             .iter()
             .any(|variant| matches!(variant.mode, AuditMode::Kernel | AuditMode::KernelDisabled))
     });
-    info("while it runs, this machine is changed, and put back at the end, also after Ctrl-C:");
+    info("changes while it runs, restored at the end, also after Ctrl-C:");
     info("  the kernel's audit: rules and settings; other rules are out of force meanwhile");
     info("  processes: daemons and workloads, some as nobody, some with servers on 127.0.0.1");
     info(&format!("  files: below `{}`", saved.work.display()));
     if kernel {
         info(
-            "  not put back: a kernel whose audit was enabled once charges tasks for it until the next boot, \
+            "  not restored: a kernel whose audit was enabled once charges tasks for it until the next boot, \
              unless they start under `-a never,task`; --against off,tollgate does not enable it",
         );
     }

@@ -1,4 +1,4 @@
-//! A configuration that a case is measured in.
+//! The configurations that are measured: what audits, with which rules, to where.
 
 use std::str::FromStr;
 
@@ -7,21 +7,21 @@ use super::work_dir::CpuAffinity;
 /// What audits the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuditMode {
-    /// Nothing.
+    /// No auditing.
     Off,
     /// tollgate.
     Tollgate,
-    /// The kernel's own audit, with auditd.
+    /// The kernel's own audit with auditd.
     Kernel,
-    /// Nothing any more: the kernel's audit was enabled and is disabled.
+    /// No auditing, after the kernel's audit was enabled once.
     KernelDisabled,
 }
 
 impl AuditMode {
-    /// Those that `--against` names, in the order in which they are shown.
+    /// The modes of `--against`, in display order.
     pub(crate) const SELECTABLE: [Self; 3] = [Self::Off, Self::Tollgate, Self::Kernel];
 
-    /// The word for it.
+    /// The name on the command line and in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -43,13 +43,13 @@ impl FromStr for AuditMode {
     }
 }
 
-/// Where an auditor puts events.
+/// Where events are written to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// A file on disk.
+    /// A log file.
     #[default]
     Log,
-    /// A plugin that reads them and does nothing.
+    /// A plugin that reads events and discards them.
     Plugin,
     /// Both.
     Both,
@@ -67,28 +67,28 @@ impl Destination {
     }
 }
 
-/// One of the configurations that are measured in turn.
+/// A configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variant {
-    /// How it is called in the report.
+    /// Its name in the report.
     pub(crate) name: String,
     /// What audits.
     pub(crate) mode: AuditMode,
-    /// With these rules, in the language of `auditctl`.
+    /// Rules in the syntax of `auditctl`.
     pub(crate) rules: String,
-    /// To here.
+    /// Where events are written to.
     pub(crate) destination: Destination,
-    /// Where its daemon may run.
+    /// CPUs of the daemon.
     pub(crate) affinity: CpuAffinity,
 }
 
 impl Variant {
-    /// A variant that is called as its state is.
+    /// A variant with the name of its mode.
     pub(crate) fn plain(mode: AuditMode, rules: &str) -> Self {
         Self::named(mode.name(), mode, rules)
     }
 
-    /// A variant with a name of its own.
+    /// A variant with another name.
     pub(crate) fn named(name: &str, mode: AuditMode, rules: &str) -> Self {
         Self {
             name: name.to_owned(),

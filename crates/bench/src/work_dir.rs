@@ -1,4 +1,4 @@
-//! The directory that a benchmark works in, and the workloads that run there.
+//! The work directory of a benchmark, and the commands that run in it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,29 +11,29 @@ use anyhow::{Context as _, ensure};
 use super::programs::{CHRT, SETPRIV, TASKSET};
 use super::workload::{self, FILE};
 
-/// The report, in the directory.
+/// Name of the report in the directory.
 pub(crate) const REPORT: &str = "report.json";
-/// Who owns the processes that are measured: nobody.
+/// User of the workloads: nobody.
 pub(crate) const UID: u32 = 65_534;
-/// Directories that the ten rules watch.
+/// Number of directories that the ten rules watch.
 const WATCHED: u32 = 10;
 
-/// Where a process may run.
+/// CPUs that a process may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CpuAffinity {
-    /// On the first CPU.
+    /// The first CPU.
     First,
-    /// On the last CPU, which is another one where there are several.
+    /// The last CPU.
     Last,
-    /// On the first CPU and the last one.
+    /// The first and the last CPU.
     FirstAndLastCpu,
-    /// Wherever the scheduler likes.
+    /// Any CPU.
     #[default]
     Any,
 }
 
 impl CpuAffinity {
-    /// The CPUs, as `taskset` takes them; `None` where it may be any.
+    /// A CPU list for `taskset`; `None` for any.
     fn cpus(self) -> Option<String> {
         let last = cpus().saturating_sub(1);
         match self {
@@ -44,10 +44,10 @@ impl CpuAffinity {
         }
     }
 
-    /// A command that runs another one there, without what that one has as input or environment.
+    /// Wraps a command in `taskset`. Its input and environment are not copied.
     ///
     /// # Errors
-    /// When the program that does so is missing.
+    /// When `taskset` is missing.
     pub(crate) fn command(self, command: Command) -> anyhow::Result<Command> {
         let Some(cpus) = self.cpus() else {
             return Ok(command);
@@ -59,31 +59,30 @@ impl CpuAffinity {
     }
 }
 
-/// The directory and what is in it.
+/// The directory and the programs in it.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkDir {
     /// The directory.
     pub(crate) work: PathBuf,
-    /// tollgate.
+    /// The tollgate program.
     pub(crate) program: PathBuf,
-    /// A copy of it that nobody may run.
+    /// A copy of tollgate that unprivileged users can run.
     pub(crate) copy: PathBuf,
-    /// A copy of this program that nobody may run.
+    /// A copy of this program that unprivileged users can run.
     pub(crate) workload: PathBuf,
-    /// The workload that is a program of its own.
+    /// The `io_uring` workload.
     pub(crate) uring: PathBuf,
-    /// The engine that is asked for.
+    /// Engine of the daemon.
     pub(crate) engine: String,
-    /// Own workloads run before all ordinary programs.
+    /// Run the workloads of this program under `SCHED_FIFO`.
     pub(crate) fifo: bool,
 }
 
 impl WorkDir {
-    /// Makes the directory: a copy of this program and files to open, within reach of the workloads' user,
-    /// and a directory for logs, which is not.
+    /// Creates the directory with copies of the programs, files to open, and a private directory for logs.
     ///
     /// # Errors
-    /// What cannot be made.
+    /// What could not be created.
     pub(crate) fn create(work: &Path, engine: &str, fifo: bool) -> anyhow::Result<Self> {
         let this = std::env::current_exe().context("cannot find this program")?;
         let program = tollgate()?;
@@ -121,22 +120,22 @@ impl WorkDir {
         })
     }
 
-    /// Where workloads start.
+    /// Working directory of workloads.
     pub(crate) fn files(&self) -> PathBuf {
         self.work.join("files")
     }
 
-    /// The log of the daemon that runs.
+    /// Log of the daemon.
     pub(crate) fn log(&self) -> PathBuf {
         self.work.join("log/audit.log")
     }
 
-    /// Where the plugin says what it was given.
+    /// Count of events that the plugin writes.
     pub(crate) fn plugin_count(&self) -> PathBuf {
         self.work.join("log/plugin")
     }
 
-    /// Settings of a daemon that leave all as it is by default, whatever this machine's are.
+    /// Writes an empty configuration, so that the settings of this machine do not apply.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -151,7 +150,7 @@ impl WorkDir {
         Self::directory_rules(&work.join("watched"), WATCHED)
     }
 
-    /// Rules like those ten, one for each directory.
+    /// Rules like those, one per directory.
     pub(crate) fn directory_rules(below: &Path, count: u32) -> String {
         let calls = "-S unlinkat,linkat,renameat,openat,renameat2";
         (0..count)
@@ -164,10 +163,10 @@ impl WorkDir {
             .collect()
     }
 
-    /// Makes a directory that nobody owns.
+    /// Creates a directory owned by the user of the workloads.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be created.
     pub(crate) fn create_unprivileged(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.work.join(name);
         fs::create_dir_all(&path)
@@ -176,10 +175,10 @@ impl WorkDir {
         Ok(path)
     }
 
-    /// A command that becomes nobody's and is placed; the program comes next.
+    /// A command prefix that drops privileges and sets the CPU affinity; the program comes next.
     ///
     /// # Errors
-    /// When the programs that do so are missing.
+    /// When `setpriv` or `taskset` is missing.
     pub(crate) fn unprivileged(&self, affinity: CpuAffinity) -> anyhow::Result<Command> {
         let user = UID.to_string();
         let drop_rights = ["--reuid", &user, "--regid", &user, "--clear-groups", "--"];
@@ -191,7 +190,7 @@ impl WorkDir {
         Ok(command)
     }
 
-    /// What starts a workload of our own, before its words.
+    /// The program and option that start a workload of this program.
     pub(crate) fn workload_program(&self) -> [&OsStr; 2] {
         [
             self.workload.as_os_str(),
@@ -199,7 +198,7 @@ impl WorkDir {
         ]
     }
 
-    /// Runs a workload of our own; returns what it printed.
+    /// Runs a workload of this program; returns its output.
     ///
     /// # Errors
     /// When it fails.
@@ -207,10 +206,10 @@ impl WorkDir {
         output(&mut self.workload_command(affinity, words)?)
     }
 
-    /// A command that runs a workload of our own.
+    /// A command that runs a workload of this program.
     ///
     /// # Errors
-    /// When the programs that place it are missing.
+    /// When `setpriv` or `taskset` is missing.
     pub(crate) fn workload_command(
         &self,
         affinity: CpuAffinity,
@@ -221,10 +220,10 @@ impl WorkDir {
         Ok(command)
     }
 
-    /// As [`Self::unprivileged`], for a workload of our own: in the class `SCHED_FIFO` with `--fifo`.
+    /// As [`Self::unprivileged`], under `SCHED_FIFO` with `--fifo`.
     ///
     /// # Errors
-    /// When the programs that place it are missing.
+    /// When `setpriv`, `taskset` or `chrt` is missing.
     pub(crate) fn workload_base(&self, affinity: CpuAffinity) -> anyhow::Result<Command> {
         if self.fifo {
             self.unprivileged_fifo(affinity)
@@ -233,13 +232,13 @@ impl WorkDir {
         }
     }
 
-    /// As [`Self::unprivileged`], in the class `SCHED_FIFO`: before all ordinary programs.
+    /// As [`Self::unprivileged`], under `SCHED_FIFO`.
     ///
     /// # Errors
-    /// When the programs that place it are missing.
+    /// When `setpriv`, `taskset` or `chrt` is missing.
     pub(crate) fn unprivileged_fifo(&self, affinity: CpuAffinity) -> anyhow::Result<Command> {
         let command = self.unprivileged(affinity)?;
-        // The class is taken while the process may, before it becomes nobody's.
+        // `chrt` comes first: it needs the privileges.
         let mut chrt = CHRT.command()?;
         chrt.args(["--fifo", "1"]).arg(command.get_program());
         chrt.args(command.get_args())
@@ -249,7 +248,7 @@ impl WorkDir {
     }
 }
 
-/// A command that runs beside others.
+/// A running command.
 #[derive(Debug)]
 pub(crate) struct BackgroundCommand {
     child: Child,
@@ -257,7 +256,7 @@ pub(crate) struct BackgroundCommand {
 }
 
 impl BackgroundCommand {
-    /// Starts it.
+    /// Starts the command.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -271,15 +270,15 @@ impl BackgroundCommand {
         Ok(Self { child, shown })
     }
 
-    /// Its process id: that of the program that the command ends with.
+    /// Its process id, also of the program that wrappers execute.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end; returns its standard output.
+    /// Waits for its end; returns standard output.
     ///
     /// # Errors
-    /// When it fails; with what it said.
+    /// When it fails; contains standard error.
     pub(crate) fn output(self) -> anyhow::Result<String> {
         let Self { child, shown } = self;
         let output = child
@@ -292,7 +291,7 @@ impl BackgroundCommand {
 /// Runs a command; returns its standard output.
 ///
 /// # Errors
-/// When it fails; with what it said.
+/// When it fails; contains standard error.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     BackgroundCommand::start(command)?.output()
 }
@@ -313,10 +312,10 @@ fn said(shown: &str, output: &Output) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A figure in the `name=value` words that a workload prints.
+/// Parses a `name=value` word in the output of a workload.
 ///
 /// # Errors
-/// When it is not there.
+/// When the word is missing.
 pub(crate) fn parse_value(printed: &str, name: &str) -> anyhow::Result<f64> {
     let word = printed
         .split_whitespace()
@@ -327,10 +326,10 @@ pub(crate) fn parse_value(printed: &str, name: &str) -> anyhow::Result<f64> {
         .with_context(|| format!("the workload has printed `{name}={word}`"))
 }
 
-/// tollgate, which lies beside this program.
+/// Path of `tollgate`, beside this program.
 ///
 /// # Errors
-/// When it does not.
+/// When it is missing.
 pub(crate) fn tollgate() -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("cannot find this program")?;
     let program = this.with_file_name("tollgate");
@@ -338,7 +337,7 @@ pub(crate) fn tollgate() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// CPUs of this machine.
+/// Number of CPUs.
 pub(crate) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

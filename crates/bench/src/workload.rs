@@ -1,6 +1,6 @@
-//! The workloads of our own: each runs in a process of its own, as a user without rights.
+//! The workloads of this program; each runs in its own unprivileged process.
 //!
-//! They print `name=value` words. `--workload` runs them; it is for [`super::work_dir`] alone.
+//! `--workload` runs them; they print `name=value` words.
 
 use std::fs::{self, File, OpenOptions};
 use std::hint::black_box;
@@ -16,42 +16,41 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
 use super::observer;
 
-/// The option that runs workloads.
+/// The option that runs a workload.
 pub(crate) const WORKLOAD_OPTION: &str = "--workload";
-/// Name of the file that is opened, in the directory that workloads start in.
+/// Name of the file that workloads open in their working directory.
 pub(crate) const FILE: &str = "file1";
-/// Opens and closes a file: `open-close PAIRS`.
+/// Open and close a file: `open-close PAIRS`.
 pub(crate) const OPEN_CLOSE: &str = "open-close";
-/// Does the same for so long: `load MILLISECONDS`.
+/// The same for some time: `load MILLISECONDS`.
 pub(crate) const LOAD: &str = "load";
-/// Makes marked calls and looks at a log, its standard input: `observe MILLISECONDS`.
+/// Make probe calls and watch a log, standard input: `observe MILLISECONDS`.
 pub(crate) const OBSERVE: &str = "observe";
-/// Times calls: `calls CALLS FILE-TO-WRITE`.
+/// Time syscalls: `calls CALLS FILE-TO-WRITE`.
 pub(crate) const CALLS: &str = "calls";
-/// A program that keeps `io_uring` busy: `nop|read enter|sqpoll MILLISECONDS FILE`.
+/// The `io_uring` workload, a program: `nop|read enter|sqpoll MILLISECONDS FILE`.
 pub(crate) const URING_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/workload-uring"));
-/// Deletes files in the directory that it starts in, whose names are numbers: `delete FILES`.
+/// Delete files with numbers as names in the working directory: `delete FILES`.
 pub(crate) const DELETE: &str = "delete";
-/// Reads records as a plugin of auditd does, and counts events.
+/// Read records as a plugin of auditd and count events.
 pub(crate) const PLUGIN: &str = "plugin";
 
-/// What `calls` times: the names under which it prints nanoseconds.
+/// Names under which `calls` prints nanoseconds.
 pub(crate) const TIMED: [&str; 5] = ["getpid", "stat", "read", "open", "write"];
 
-/// Duplicates of standard input that lie below the descriptor of the measured open. Nothing that
-/// happens while a process starts reaches this number, so `exit=` and `a0=` of the records tell
-/// the measured calls from all others. `fcntl`, which makes them, is not audited.
+/// Duplicates of standard input that occupy the descriptors below the measured one. No descriptor of process
+/// startup is that high, so `exit=` and `a0=` select the measured calls. `fcntl` makes them; it is not audited.
 const RESERVED_DESCRIPTORS: usize = 32;
 
-/// Repetitions of `calls`: so short that some meet neither a timer tick nor a neighbour.
+/// Repetitions of `calls`, short enough that some see neither a timer tick nor another task.
 const REPETITIONS: u32 = 25;
 /// An open takes ten times as long as the shortest call.
 const FEWER_OPENS: u32 = 10;
 
-/// Runs the workload that the words name.
+/// Runs a workload.
 ///
 /// # Errors
-/// When it cannot be done, or the words are wrong.
+/// When it fails, or the words are wrong.
 pub(crate) fn run(words: &[String]) -> anyhow::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let count = |text: &str| text.parse::<u32>().context("not a number");
@@ -66,7 +65,7 @@ pub(crate) fn run(words: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// Says what was measured.
+/// Prints the result.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
@@ -74,7 +73,7 @@ fn print(text: &str) -> anyhow::Result<()> {
         .context("cannot say what was measured")
 }
 
-/// Opens the file and closes it.
+/// Opens and closes the file.
 fn open_close(pairs: u32) -> anyhow::Result<()> {
     let input = io::stdin();
     let account = File::open("/proc/self/schedstat")?;
@@ -100,9 +99,9 @@ fn open_close(pairs: u32) -> anyhow::Result<()> {
     ))
 }
 
-/// Opens the file and closes it until the time is over.
+/// Opens and closes the file until the time is over.
 fn load(time: Duration) -> anyhow::Result<()> {
-    // Between two looks at the clock.
+    // Between two checks of the clock.
     const PAIRS: u32 = 100;
     let began = Instant::now();
     while began.elapsed() < time {
@@ -113,7 +112,7 @@ fn load(time: Duration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Times calls. `written` is opened to write; the others read.
+/// Times syscalls. `written` is opened for writing.
 fn timed(calls: u32, written: &Path) -> anyhow::Result<()> {
     let zeros = File::open("/dev/zero")?;
     let mut byte = [0; 1];
@@ -123,7 +122,7 @@ fn timed(calls: u32, written: &Path) -> anyhow::Result<()> {
     let mut best = [f64::INFINITY; TIMED.len()];
     for _ in 0..REPETITIONS {
         let times = [
-            // The C library has kept no copy of the process id since glibc 2.25.
+            // glibc does not cache the process id since 2.25.
             time(calls, || {
                 black_box(process::id());
                 Ok(())
@@ -147,7 +146,7 @@ fn timed(calls: u32, written: &Path) -> anyhow::Result<()> {
     print(&words.concat())
 }
 
-/// Nanoseconds that a call takes.
+/// Nanoseconds per call.
 fn time(calls: u32, mut call: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
     let started = Instant::now();
     for _ in 0..calls {
@@ -169,9 +168,9 @@ fn delete(files: u32) -> anyhow::Result<()> {
     ))
 }
 
-/// Reads records until there are no more; the count goes where the log would.
+/// Reads records until end of file and writes the count beside the log.
 fn plugin() -> anyhow::Result<()> {
-    // auditd asks plugins to end before it closes their input.
+    // auditd sends SIGTERM to plugins before it closes their input.
     let term = SigSet::from(Signal::SIGTERM);
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&term), None)?;
     let mut events = 0_u64;
@@ -184,15 +183,15 @@ fn plugin() -> anyhow::Result<()> {
     let program = std::env::current_exe()?;
     let work = program.parent().context("the program lies nowhere")?;
     ensure!(work.join("log").is_dir(), "this is no benchmark");
-    // In one piece: who waits for the file finds it whole.
+    // Renamed, so that a reader sees the whole file.
     let part = work.join("log/plugin.part");
     fs::write(&part, format!("{events}\n"))?;
     fs::rename(part, work.join("log/plugin"))?;
     Ok(())
 }
 
-/// How long this task has waited for a CPU that others used: the second field of its `schedstat`,
-/// a file that stays open because opening it would take the descriptor that is counted.
+/// Run-queue wait of this task: the second field of `schedstat`. The file stays open, because opening it would
+/// change the measured descriptor.
 fn runqueue_wait_ns(schedstat: &File) -> anyhow::Result<u64> {
     let mut text = [0; 96];
     let length = schedstat.read_at(&mut text, 0)?;
@@ -223,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Rings are forbidden in some containers: that is no fault of the workload.
+    /// Some containers forbid `io_uring`.
     #[test]
     fn uring_runs_both_operations_in_both_ways() {
         let place = tempfile::tempdir().unwrap();

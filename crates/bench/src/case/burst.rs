@@ -1,4 +1,4 @@
-//! A burst of deletes in a watched directory: what a monitor of file integrity must not miss.
+//! A burst of deletes in a watched directory.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -21,9 +21,9 @@ pub(crate) struct Burst;
 
 const DELETES: u32 = 50_000;
 const BRIEF_DELETES: u32 = 300;
-/// How the variants are called that use `rm`.
+/// Suffix of the variants that use `rm`.
 const RM: &str = ", rm -r, one CPU";
-/// The directory that it removes.
+/// The directory that `rm` removes.
 const TREE: &str = "tree";
 
 impl Case for Burst {
@@ -32,11 +32,11 @@ impl Case for Burst {
     }
 
     fn about(&self) -> &'static str {
-        "50,000 deletes in a watched directory, also by rm -r with the daemon on the same CPU: how many are in the log, and what the daemon takes for it"
+        "50,000 deletes in a watched directory, also by rm -r on the daemon's CPU: recorded events and the cost of the daemon"
     }
 
     fn origin(&self) -> &'static str {
-        "public comparisons of monitors of file integrity"
+        "public comparisons of file integrity monitors"
     }
 
     fn figures(&self) -> &'static [FigureSpec] {
@@ -64,7 +64,7 @@ impl Case for Burst {
         let own = states
             .clone()
             .map(|&mode| Variant::plain(mode, rules_of(mode)));
-        // With auditd on that CPU as well it takes minutes.
+        // auditd takes minutes on one CPU.
         let by_rm = states.filter(|&&mode| mode != AuditMode::Kernel);
         let by_rm = by_rm.map(|&mode| Variant {
             affinity: CpuAffinity::First,
@@ -81,7 +81,7 @@ impl Case for Burst {
         let deletes = if brief { BRIEF_DELETES } else { DELETES };
         let directory = work_dir.create_unprivileged("burst")?;
         let by_rm = variant.name.ends_with(RM);
-        // With the kernel's audit enabled it would take longer.
+        // Creating files with the kernel's audit enabled takes longer.
         make_files(&directory.join(TREE), deletes).context("cannot make files")?;
         let (done, spent) = with_audit(work_dir, variant, || {
             if by_rm {
@@ -120,16 +120,16 @@ impl Case for Burst {
     }
 }
 
-/// What has deleted, and how.
+/// A finished deletion.
 struct Deletion {
     pid: u32,
-    /// Files a second.
+    /// Files per second.
     rate: f64,
-    /// What tells the calls that delete a file.
+    /// Fields that identify the deleting syscall.
     calls: &'static [&'static str],
 }
 
-/// Deletes files that are there with `unlink`, 87 on x86-64.
+/// Deletes files with `unlink`, 87 on x86-64.
 fn delete(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<Deletion> {
     let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command
@@ -144,7 +144,7 @@ fn delete(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<De
     })
 }
 
-/// Has `rm -r` delete them, with `unlinkat`, 263 on x86-64.
+/// Deletes files with `rm -r`, which uses `unlinkat`, 263 on x86-64.
 fn rm(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<Deletion> {
     let mut command = work_dir.unprivileged(CpuAffinity::First)?;
     command.args(["rm", "-r", TREE]).current_dir(directory);
@@ -155,13 +155,12 @@ fn rm(work_dir: &WorkDir, directory: &Path, files: u32) -> anyhow::Result<Deleti
     Ok(Deletion {
         pid,
         rate: f64::from(files) / began.elapsed().as_secs_f64(),
-        // The directory is removed with a flag.
+        // Removing the directory sets a flag.
         calls: &["syscall=263", "a2=0"],
     })
 }
 
-/// Makes a directory of nobody's with so many names of one file: ext4 looks long for a number for a file
-/// where many have just been deleted.
+/// Creates hard links to one file: where many files were just deleted, ext4 takes long to find a free inode.
 fn make_files(directory: &Path, names: u32) -> std::io::Result<()> {
     fs::create_dir(directory)?;
     let first = directory.join("0");
@@ -172,7 +171,7 @@ fn make_files(directory: &Path, names: u32) -> std::io::Result<()> {
     chown(directory, Some(UID), Some(UID))
 }
 
-/// Deletes of files that are in a log.
+/// Counts the deletes in a log.
 fn deletes_in(log: &Path, done: &Deletion) -> std::io::Result<u32> {
     let mut lines = BufReader::with_capacity(1 << 20, File::open(log)?);
     let (mut line, mut found) = (Vec::new(), 0);

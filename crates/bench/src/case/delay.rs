@@ -1,8 +1,8 @@
-//! How long an event is on its way to the log: the time in which an intruder could still erase it.
+//! The delay of an event until it is in the log.
 //!
-//! An observer makes calls that are recorded, each with a name of its own, while the loader runs, and looks
-//! every 200 us how long the log is; it does so alike for both daemons, and knows nothing of either. Where
-//! a name ends in the log says afterwards which look was the first to find it there.
+//! While the loader runs, an observer makes probe calls that open files with unique names, and reads the size of
+//! the log every 200 us. The offset of a name in the log then tells which size was the first to include it. The
+//! observer treats both daemons alike.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
@@ -24,8 +24,7 @@ use crate::workload::{LOAD, OBSERVE};
 #[derive(Debug)]
 pub(crate) struct Delay;
 
-/// How long marks are made, and with the time for the last of them to come into the log, how long the
-/// loader runs.
+/// Duration of the probe calls, and of the loader, which outlasts the last record.
 const MARKED_MS: u32 = 1500;
 const LOADED_MS: u32 = 2300;
 const BRIEF_MS: (u32, u32) = (50, 900);
@@ -36,7 +35,7 @@ impl Case for Delay {
     }
 
     fn about(&self) -> &'static str {
-        "from the end of a call to its record in the log, beside the loader: some of a thousand calls each run"
+        "time from the end of a call until its record is in the log, while the loader runs: about a thousand calls per run"
     }
 
     fn origin(&self) -> &'static str {
@@ -131,7 +130,7 @@ impl Case for Delay {
     }
 }
 
-/// Number of each mark in a log, and where its line ends.
+/// Number and end offset of each probe record in a log.
 fn probe_offsets(log: &Path) -> io::Result<Vec<(usize, u64)>> {
     let mut lines = BufReader::with_capacity(1 << 20, File::open(log)?);
     let (mut line, mut end, mut ends) = (Vec::new(), 0, Vec::new());

@@ -1,4 +1,4 @@
-//! Small reads by fio: a program that does little but call.
+//! Small reads by fio, which does little besides syscalls.
 
 use std::path::Path;
 
@@ -81,7 +81,7 @@ impl Case for Fio {
     }
 }
 
-/// Reads a second in fio's JSON, which other lines may precede.
+/// Reads per second in the JSON of fio; other lines may precede it.
 fn rate(printed: &str) -> Option<f64> {
     let (_, object) = printed.split_once('{')?;
     let json: serde_json::Value = serde_json::from_str(&format!("{{{object}")).ok()?;

@@ -1,4 +1,4 @@
-//! A daemon that has nothing to do.
+//! An idle daemon.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,11 +24,11 @@ impl Case for Idle {
     }
 
     fn about(&self) -> &'static str {
-        "two seconds in which nothing is recorded: the daemon's share of one CPU, and its memory"
+        "two seconds without events: the daemon's share of one CPU, and its memory"
     }
 
     fn origin(&self) -> &'static str {
-        "what a daemon costs that waits"
+        "the cost of an idle daemon"
     }
 
     fn figures(&self) -> &'static [FigureSpec] {
@@ -62,7 +62,7 @@ impl Case for Idle {
             wait(watched);
             Ok(())
         })?;
-        // What it takes until its end is asked for is counted as well: the share is a little too high.
+        // Includes the time until the daemon is stopped: slightly too high.
         let share = spent.cpu.as_secs_f64() / watched.as_secs_f64();
         Ok(Sample {
             values: vec![

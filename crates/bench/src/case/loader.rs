@@ -1,4 +1,4 @@
-//! The loop in which every call is kept: opens and closes of one file, as fast as they go.
+//! A loop that opens and closes one file; every call is recorded.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ impl Case for Loader {
     }
 
     fn about(&self) -> &'static str {
-        "50,000 pairs of open and close, all kept: to disk, to a plugin, to both; `off` is without rules"
+        "50,000 pairs of open and close, all recorded: to disk, to a plugin, to both; `off` has no rules"
     }
 
     fn origin(&self) -> &'static str {
@@ -137,7 +137,7 @@ impl Case for Loader {
             }
         }
         if let Some(given) = spent.plugin_events {
-            // It is given what starts and ends the workload as well.
+            // The plugin also gets events of starting and ending the workload.
             kept = kept.min(to_f64(given).min(events));
         }
         sample.values.extend([
@@ -154,7 +154,7 @@ impl Case for Loader {
     }
 }
 
-/// What is missing from a log, or lost.
+/// Missing and lost events.
 fn failures(found: LogMatches, pairs: u32, lost: u64) -> Vec<String> {
     let pairs = u64::from(pairs);
     let mut failures = Vec::new();
@@ -170,7 +170,7 @@ fn failures(found: LogMatches, pairs: u32, lost: u64) -> Vec<String> {
     failures
 }
 
-/// Counts here are far below 2^53.
+/// Converts a count; counts are far below 2^32.
 pub(super) fn to_f64(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }

@@ -1,4 +1,4 @@
-//! Two loaders on two CPUs, which leave the daemon none but what its priority gets it.
+//! Two loaders on two CPUs: the daemon gets CPU time by its priority alone.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ use crate::workload::OPEN_CLOSE;
 #[derive(Debug)]
 pub(crate) struct Pressure;
 
-/// Of each of the two loaders.
+/// Of each loader.
 const PAIRS: u32 = 1_000_000;
-/// With the kernel's audit, which takes as long for these.
+/// With the kernel's audit; takes as long.
 const KERNEL_PAIRS: u32 = 50_000;
 const BRIEF_PAIRS: u32 = 500;
 
@@ -32,7 +32,7 @@ impl Case for Pressure {
     }
 
     fn about(&self) -> &'static str {
-        "two loaders on two CPUs, to which the daemon is confined: 1,000,000 pairs of open and close each, 50,000 with the kernel's audit; all kept, on disk"
+        "two loaders on two CPUs, shared with the daemon: 1,000,000 pairs of open and close each, 50,000 with the kernel's audit; all recorded to disk"
     }
 
     fn origin(&self) -> &'static str {
@@ -117,7 +117,7 @@ impl Case for Pressure {
     }
 }
 
-/// What is missing and not accounted for.
+/// Missing events that are not accounted for.
 fn failures(counts: LogCounts, events: u64, event_counts: EventCounts) -> Vec<String> {
     let EventCounts {
         matched,

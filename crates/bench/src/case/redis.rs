@@ -1,4 +1,4 @@
-//! A redis server under a bounded load on the loopback: a server that mostly calls.
+//! A redis server on the loopback: a server that mostly makes syscalls.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
@@ -25,9 +25,9 @@ const LOADS: [(&str, &str, &str); 2] = [
     ("GET", "get", "server CPU per GET"),
 ];
 
-/// One server may be a tenth faster than the next, by where its memory lies: a sample is of so many.
+/// Servers per sample: their speed differs by a tenth, depending on where their memory lies.
 const SERVERS: u32 = 8;
-/// Requests that each of them answers.
+/// Requests per server.
 const REQUESTS: u32 = 25_000;
 
 const THROUGHPUT_GOAL: &[(&str, Bound)] = &[("tollgate", Bound::RatioAtLeast(0.93))];
@@ -38,7 +38,7 @@ impl Case for Redis {
     }
 
     fn about(&self) -> &'static str {
-        "redis on 127.0.0.1 with 50 clients, eight servers in turn, server and clients on CPUs of their own where \
+        "redis on 127.0.0.1 with 50 clients, eight servers in turn, server and clients on separate CPUs where \
          there are two"
     }
 
@@ -103,16 +103,16 @@ impl Case for Redis {
     }
 }
 
-/// What the requests of one load took.
+/// Cost of the requests of one load.
 #[derive(Clone, Copy, Debug, Default)]
 struct ServerCost {
     seconds: f64,
     /// # Units
-    /// Seconds of the server.
+    /// Seconds of server CPU time.
     cpu: f64,
 }
 
-/// Has a new server answer so many requests of each load.
+/// Runs all loads against a new server.
 fn measure_server(
     work_dir: &WorkDir,
     program: &Path,
@@ -149,7 +149,7 @@ fn measure_server(
     Ok(all)
 }
 
-/// The server: one program with `redis-ensure_running-rdb`, which goes by the name that it is called by.
+/// The server is the program `redis-check-rdb`, which acts by the name it is called with.
 fn server(work_dir: &WorkDir) -> anyhow::Result<PathBuf> {
     let program = work_dir.work.join("redis-server");
     if !program.exists() {
@@ -164,7 +164,7 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(listener.local_addr().context("cannot find a port")?.port())
 }
 
-/// Requests a second: the second field of the test's line.
+/// Requests per second: the second field of the line of the test.
 fn rate(printed: &str, test: &str) -> Option<f64> {
     printed.lines().find_map(|line| {
         let mut fields = line.split(',').map(|field| field.trim_matches('"'));

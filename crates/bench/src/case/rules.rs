@@ -1,4 +1,4 @@
-//! What a number of rules costs: calls that none names, that one names and none keeps, and that one keeps.
+//! The cost of many rules: for calls that are not named, named but not matched, and recorded.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,11 +33,11 @@ impl Case for Rules {
     }
 
     fn about(&self) -> &'static str {
-        "1, 10, 100 and 1,000 rules, each on writes in a directory; what is kept is below that of the first"
+        "1, 10, 100 and 1,000 rules, each about writes in a directory; the recorded file is in the first"
     }
 
     fn origin(&self) -> &'static str {
-        "rules as in the case `syscalls`"
+        "the rules of the case `syscalls`"
     }
 
     fn figures(&self) -> &'static [FigureSpec] {
@@ -93,7 +93,7 @@ fn directories(work: &Path) -> PathBuf {
     work.join("rules")
 }
 
-/// Makes the directories, and a file that everybody may write in the first.
+/// Creates the directories, and a world-writable file in the first.
 fn create_directories(work_dir: &WorkDir) -> std::io::Result<PathBuf> {
     let directories = directories(&work_dir.work);
     let written = directories.join("0/file");

@@ -1,8 +1,7 @@
-//! `tollgate run` next to `strace -f --seccomp-bpf`: both follow one command without root.
+//! `tollgate run` compared with `strace -f --seccomp-bpf`: both trace one command without root.
 //!
-//! The loop of the loader is run with every call kept, on one CPU together with its supervisor, and
-//! wherever the scheduler puts the two: where they sit decides most of the price. Calls that no rule names
-//! are timed beside it.
+//! The loader runs on one CPU together with its tracer, and on any CPU: the placement decides most of the cost.
+//! Calls that no rule names are timed as well.
 
 use std::fs;
 use std::io;
@@ -26,7 +25,7 @@ const STRACE_VARIANT: &str = "strace -f --seccomp-bpf";
 const RUN: &str = "run";
 const RUN_NO_RESULT: &str = "run --no-result";
 
-/// Supervised pairs are an order of magnitude slower than others.
+/// Traced pairs are ten times slower than others.
 const PAIRS: u32 = 5000;
 const BRIEF_PAIRS: u32 = 50;
 
@@ -46,7 +45,7 @@ impl Case for Run {
     }
 
     fn about(&self) -> &'static str {
-        "`tollgate run` next to strace: pairs of open and close of one command, all followed, without root"
+        "`tollgate run` compared with strace: pairs of open and close of one command, all traced, without root"
     }
 
     fn origin(&self) -> &'static str {
@@ -103,7 +102,7 @@ impl Case for Run {
     }
 }
 
-/// A workload, and who follows it.
+/// A workload and its tracer.
 struct TracedWorkload<'a> {
     work_dir: &'a WorkDir,
     variant: &'a Variant,
@@ -134,7 +133,7 @@ impl TracedWorkload<'_> {
         Ok(sample)
     }
 
-    /// What the workload printed.
+    /// Returns the output of the workload.
     fn output(
         &self,
         placement: CpuAffinity,
@@ -170,7 +169,7 @@ impl TracedWorkload<'_> {
         output(command.args(self.work_dir.workload_program()).args(words))
     }
 
-    /// Tells when tollgate's log lacks calls; strace has none of that form.
+    /// Checks the log of tollgate; the log of strace has another format.
     fn failure(&self, pairs: u32) -> anyhow::Result<Option<String>> {
         let log = self.directory.join("log");
         let mut failure = None;

@@ -1,4 +1,4 @@
-//! Threads that yield and lock, by sysbench: calls that do nothing, from several tasks.
+//! Threads that yield and lock, by sysbench: cheap calls from several tasks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Case for Sysbench {
     }
 
     fn about(&self) -> &'static str {
-        "sysbench threads: 4 threads, 1,000 yields an event, 8 locks"
+        "sysbench threads: 4 threads, 1,000 yields per event, 8 locks"
     }
 
     fn origin(&self) -> &'static str {
@@ -90,14 +90,14 @@ impl Case for Sysbench {
     }
 }
 
-/// CPU time of the children that have been waited for.
+/// CPU time of the children that were waited for.
 fn children_cpu() -> anyhow::Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot ask what children cost")?;
     let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Duration::from_micros(u64::try_from(us).unwrap_or(0)))
 }
 
-/// The number that ends the line with this name.
+/// Parses the number at the end of the line with this name.
 fn number(printed: &str, name: &str) -> Option<f64> {
     let line = printed
         .lines()

@@ -1,7 +1,7 @@
-//! What calls pay that rules do not keep: what everybody pays once somebody is audited.
+//! The cost of auditing for calls that no rule matches.
 //!
-//! The ten rules are those of Cloudflare's report on the cost of kernel audit: writes in ten directories.
-//! The workload makes none. An eleventh rule that keeps its opens shows what a kept call costs beside them.
+//! The ten rules are those of Cloudflare's report on the cost of kernel audit: writes in ten directories. The
+//! workload writes nowhere. An eleventh rule records its opens.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ impl Case for Syscalls {
     }
 
     fn about(&self) -> &'static str {
-        "single calls that ten rules do not keep; opens that an eleventh does; after the kernel's audit was on"
+        "single calls that ten rules do not match; opens that an eleventh records; after the kernel's audit was enabled"
     }
 
     fn origin(&self) -> &'static str {
@@ -82,7 +82,7 @@ impl Case for Syscalls {
 
     fn sample(&self, work_dir: &WorkDir, variant: &Variant, brief: bool) -> anyhow::Result<Sample> {
         let calls = if brief { "100" } else { "10000" };
-        // What is opened to write is `FILE` as well: it must not be in a watched directory.
+        // This file is not in a watched directory.
         let written = work_dir.files().join(crate::workload::FILE);
         let written = written.display().to_string();
         let (printed, spent) = with_audit(work_dir, variant, || {

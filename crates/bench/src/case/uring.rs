@@ -1,4 +1,4 @@
-//! Rings of `io_uring`, whose operations are no calls.
+//! `io_uring`, whose operations are not syscalls.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +14,15 @@ use crate::work_dir::{CpuAffinity, WorkDir, output, parse_value};
 #[derive(Debug)]
 pub(crate) struct Uring;
 
-/// Bytes of the file that is read.
+/// Size of the file to read.
 const FILE_BYTES: usize = 16 << 20;
 
-/// Processes that are measured for one sample; the best counts. Which pages a process gets for its buffers
-/// makes more of a difference than auditing does.
+/// Processes per sample; the best counts. The pages of the buffers matter more than auditing.
 const PROCESSES: u32 = 8;
 
 const THROUGHPUT_GOAL: &[(&str, Bound)] = &[("tollgate", Bound::RatioAtLeast(0.97))];
 
-/// Figure, operation, who submits.
+/// Figure, operation, submission.
 const LOADS: [(&str, &str, &str); 4] = [
     ("NOP", "nop", "enter"),
     ("NOP, SQPOLL", "nop", "sqpoll"),
@@ -37,7 +36,7 @@ impl Case for Uring {
     }
 
     fn about(&self) -> &'static str {
-        "io_uring with 128 operations under way: NOP, and random 4 KiB reads from the page cache"
+        "io_uring with 128 operations in flight: NOP, and random 4 KiB reads from the page cache"
     }
 
     fn origin(&self) -> &'static str {
@@ -85,7 +84,7 @@ impl Case for Uring {
         let (values, spent) = with_audit(work_dir, variant, || {
             let rate = |(name, operation, submission)| {
                 let words = [operation, submission, ms, &file];
-                // The polling thread wants a CPU of its own.
+                // The polling thread needs its own CPU.
                 let mut best: f64 = 0.0;
                 for _ in 0..processes {
                     let mut command = work_dir.workload_base(CpuAffinity::Any)?;

@@ -1,7 +1,6 @@
-//! Charts: every sample of every configuration as a dot, on a scale of multiples of the reference.
+//! Charts: a dot for each sample, in rows of variants, on a scale that starts at zero.
 //!
-//! SVG by template. No crate that plots draws all samples beside their names without a script, a font or a
-//! rasteriser, and what is drawn here are lines, dots and words.
+//! The SVG is a template of lines, dots and text. Plotting crates need a script, a font or a rasteriser for this.
 
 use maud::{Markup, html};
 
@@ -9,18 +8,18 @@ use super::table::{format_number, ratio};
 use super::{Better, Figure, Series};
 use crate::statistics::Summary;
 
-/// Widths and heights, in pixels of the picture.
+/// Sizes in pixels.
 const WIDTH: f64 = 880.0;
 const NAMES: f64 = 330.0;
 const VALUES: f64 = 190.0;
 const ROW: f64 = 26.0;
 const MARGIN: f64 = 14.0;
-/// Room below the rows for the scale.
+/// Height of the scale below the rows.
 const SCALE: f64 = 26.0;
-/// Marks on the scale.
+/// Number of intervals on the scale.
 const MARKS: u32 = 4;
 
-/// The chart of a quantity.
+/// Draws the chart of a figure.
 pub(super) fn of(figure: &Figure) -> Markup {
     let rows: Vec<&Series> = figure
         .variants
@@ -64,7 +63,7 @@ fn reference(figure: &Figure) -> Option<f64> {
     Summary::of(&series.samples).map(|summary| summary.median)
 }
 
-/// From values to places; it starts at zero, so that lengths compare as values do.
+/// Maps values to positions.
 struct Scale {
     most: f64,
 }
@@ -85,7 +84,7 @@ fn mark(scale: &Scale, part: f64, bottom: f64) -> Markup {
     }
 }
 
-/// Name, dots, median, value.
+/// Name, samples, median, value.
 fn row(figure: &Figure, series: &Series, scale: &Scale, middle: f64) -> Markup {
     let Some(summary) = Summary::of(&series.samples) else {
         return Markup::default();
