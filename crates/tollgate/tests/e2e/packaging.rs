@@ -147,10 +147,15 @@ pub(crate) fn shells_complete_the_commands() {
         assert_eq!(asked.stderr, "", "{words:?}");
         asked.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    let commands = shown_by_help("Commands:");
+    let mut commands = shown_by_help("Commands:");
+    let companions = shown_by_help("Installed companions:");
+    assert_eq!(companions, ["bench"]);
+    commands.extend(companions);
+    commands.sort_unstable();
     let first = complete(&["tollgate", ""]);
-    let (options, offered): (Vec<String>, Vec<String>) =
+    let (options, mut offered): (Vec<String>, Vec<String>) =
         first.into_iter().partition(|word| word.starts_with('-'));
+    offered.sort_unstable();
     assert_eq!(offered, commands);
     assert!(options.contains(&"--version".to_owned()));
     assert_eq!(complete(&["tollgate", "sta"]), ["status"]);
