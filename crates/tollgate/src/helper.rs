@@ -17,7 +17,7 @@ mod permission;
 mod protocol;
 mod server;
 
-pub(crate) use client::{Launched, Launcher};
+pub(crate) use client::{LaunchedProgram, Launcher};
 pub(crate) use protocol::{Program, Runlevel, Sent};
 pub(crate) use server::serve;
 

@@ -41,17 +41,17 @@ use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
 use zerocopy::IntoBytes as _;
 
-use crate::pipeline::handover::Pinning;
-use crate::pipeline::kernel_records::Messages;
-use crate::pipeline::log_thread::{LogOrder, Writer, Written};
+use crate::pipeline::handover::PinSetup;
+use crate::pipeline::kernel_records::KernelRecords;
+use crate::pipeline::log_thread::{LogCommand, LogCounters, LogThread};
 use crate::pipeline::loss_reporter::Limits;
-use crate::pipeline::ring_commands::{Orders, orders};
-use crate::pipeline::ring_thread::{Drained, Reader};
+use crate::pipeline::ring_commands::{RingCommands, orders};
+use crate::pipeline::ring_thread::{RingStats, RingThread};
 use crate::pipeline::summary::{Outcome, Unwritten};
-use crate::sinks::audit_log::{Asker, Journal};
-use crate::sinks::console::Terminal;
+use crate::sinks::audit_log::{AuditLog, SignalSender};
+use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
-use crate::sinks::queue::{Gauge, Outlet};
+use crate::sinks::queue::{QueueStats, SinkQueue};
 
 /// Batches on their way to the log.
 const BATCHES: usize = 16;
@@ -68,11 +68,11 @@ pub(crate) struct Pipeline {
     /// What this kernel offers.
     pub(crate) probe: KernelProbe,
     /// Where records go.
-    pub(crate) log: Journal,
+    pub(crate) log: AuditLog,
     /// What the log thread is told.
-    pub(crate) log_orders: Receiver<LogOrder>,
+    pub(crate) log_orders: Receiver<LogCommand>,
     /// A view for people, when wanted.
-    pub(crate) terminal: Option<Terminal>,
+    pub(crate) terminal: Option<Console>,
     /// A log for programs, when wanted.
     pub(crate) json: Option<JsonLog>,
     /// Longest time from event to write.
@@ -82,12 +82,12 @@ pub(crate) struct Pipeline {
     /// What `-r` and `-f` ask for.
     pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.
-    pub(crate) pinning: Pinning,
+    pub(crate) pinning: PinSetup,
 }
 
 /// How auditing has begun.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartReport {
     /// The engine that works here.
     pub(crate) engine: EngineKind,
     /// What it attached.
@@ -102,13 +102,13 @@ pub(crate) struct Started {
 
 /// The threads of a running pipeline.
 #[derive(Debug)]
-pub(crate) struct Running {
-    orders: Orders,
-    counts: Arc<Written>,
-    ring: JoinHandle<anyhow::Result<(Drained, Option<PendingDetach>)>>,
+pub(crate) struct RunningPipeline {
+    orders: RingCommands,
+    counts: Arc<LogCounters>,
+    ring: JoinHandle<anyhow::Result<(RingStats, Option<PendingDetach>)>>,
     log: JoinHandle<Unwritten>,
     print: Option<JoinHandle<()>>,
-    json: Option<Arc<Outlet>>,
+    json: Option<Arc<SinkQueue>>,
 }
 
 /// An event for the view: its bytes as they lay in the ring.
@@ -127,7 +127,10 @@ impl Pipeline {
     ///
     /// # Errors
     /// What kept the engine from attaching; nothing is left running or attached then.
-    pub(crate) fn start(mut self, ended: Arc<EventFd>) -> anyhow::Result<(Running, Started)> {
+    pub(crate) fn start(
+        mut self,
+        ended: Arc<EventFd>,
+    ) -> anyhow::Result<(RunningPipeline, StartReport)> {
         let (full_to, full_from) = bounded(BATCHES);
         let (empty_to, empty_from) = bounded(BATCHES);
         let (ready_to, ready_from) = bounded(1);
@@ -142,27 +145,27 @@ impl Pipeline {
             None => (None, None),
         };
         let json = match self.json {
-            Some(log) => Some(Arc::new(Outlet::start("tlg-json", log)?)),
+            Some(log) => Some(Arc::new(SinkQueue::start("tlg-json", log)?)),
             None => None,
         };
         if let Some(json) = &json {
             self.log.tell_of(json.gauge());
         }
-        let counts = Arc::new(Written {
+        let counts = Arc::new(LogCounters {
             plugins: self.log.plugins(),
-            ..Written::default()
+            ..LogCounters::default()
         });
-        let writer = Writer {
+        let writer = LogThread {
             log: self.log,
             json: json.clone(),
             counts: Arc::clone(&counts),
             orders: self.log_orders,
-            ended_by: Asker::this(),
+            ended_by: SignalSender::this(),
             unwritten: Unwritten::default(),
         };
         let log = spawn("tlg-log", move || writer.run(&full_from, &empty_to))?;
         let (orders, taken) = orders()?;
-        let reader = Reader {
+        let reader = RingThread {
             plan: self.plan,
             engines: self.engines,
             options: self.options,
@@ -173,7 +176,7 @@ impl Pipeline {
             empty: empty_from,
             shown: shown_to,
             json: json.clone(),
-            messages: self.messages.map(Messages::new),
+            messages: self.messages.map(KernelRecords::new),
             limits: self.limits,
             pinning: self.pinning,
             written: Arc::clone(&counts),
@@ -185,7 +188,7 @@ impl Pipeline {
             let _written = ended.write(1);
             drained
         })?;
-        let running = Running {
+        let running = RunningPipeline {
             orders,
             counts,
             ring,
@@ -203,24 +206,24 @@ impl Pipeline {
     }
 }
 
-impl Running {
+impl RunningPipeline {
     /// Gives orders to the running pipeline, from any thread.
-    pub(crate) fn orders(&self) -> Orders {
+    pub(crate) fn orders(&self) -> RingCommands {
         self.orders.clone()
     }
 
     /// What the log thread has counted so far.
-    pub(crate) fn written(&self) -> Arc<Written> {
+    pub(crate) fn written(&self) -> Arc<LogCounters> {
         Arc::clone(&self.counts)
     }
 
     /// Shows what becomes of events for the JSON log.
-    pub(crate) fn json(&self) -> Option<Gauge> {
+    pub(crate) fn json(&self) -> Option<QueueStats> {
         self.json.as_ref().map(|json| json.gauge())
     }
 
     /// Waits for the threads, and gives what is still to be waited for. The threads end after
-    /// [`Orders::stop`] or when the engine has failed.
+    /// [`RingCommands::stop`] or when the engine has failed.
     ///
     /// # Errors
     /// What made the engine fail.
@@ -232,7 +235,7 @@ impl Running {
         }
         // The other threads that had it have ended.
         let json = self.json.and_then(Arc::into_inner);
-        let json = json.map(Outlet::finish).unwrap_or_default();
+        let json = json.map(SinkQueue::finish).unwrap_or_default();
         let (drained, detaching) = joined(drained)??;
         let outcome = Outcome {
             stats: drained.stats,
@@ -266,7 +269,7 @@ fn spawn<T: Send + 'static>(
 }
 
 /// The view's thread: ends when the ring thread does, or when nobody reads the view any more.
-fn show(mut terminal: Terminal, from: &Receiver<Shown>) {
+fn show(mut terminal: Console, from: &Receiver<Shown>) {
     let mut decoder = Decoder::default();
     for shown in from {
         let context = EventContext {

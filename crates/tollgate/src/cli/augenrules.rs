@@ -39,7 +39,7 @@ enum Outcome {
     NoDirectory,
     NoChange,
     WouldChange,
-    Written,
+    SinkStats,
 }
 
 /// Merges the files, and writes the result when it differs from what is there.
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             "Rules have changed and should be updated".to_owned(),
             Exit::Success,
         ),
-        Outcome::Written => return Ok(Exit::Success.into()),
+        Outcome::SinkStats => return Ok(Exit::Success.into()),
     };
     let written = writeln!(io::stdout().lock(), "augenrules: {said}");
     messages::ignore_broken_pipe(written).context("cannot write to standard output")?;
@@ -87,7 +87,7 @@ fn merge(args: &Args) -> anyhow::Result<Outcome> {
     }
     write(&args.output, before.as_deref(), &merged)
         .with_context(|| format!("cannot write `{shown}`"))?;
-    Ok(Outcome::Written)
+    Ok(Outcome::SinkStats)
 }
 
 /// The rule files of a directory, in the order in which they are merged. Hidden ones do not count.
@@ -166,7 +166,7 @@ mod tests {
         }
         assert_eq!(go(true), Outcome::WouldChange);
         assert!(!at("audit.rules").exists());
-        assert_eq!(go(false), Outcome::Written);
+        assert_eq!(go(false), Outcome::SinkStats);
         let text = fs::read_to_string(at("audit.rules")).unwrap();
         let rest = text.split_once('\n').unwrap().1;
         assert_eq!(rest, "-D\n\n\n-w /a -p w\n-w /b -p w\n-e 2\n");
@@ -179,7 +179,7 @@ mod tests {
         assert!(!at("audit.rules.prev").exists() && !at("audit.rules.new").exists());
 
         fs::write(at("rules.d/11-c.rules"), "-i\n").unwrap();
-        assert_eq!(go(false), Outcome::Written);
+        assert_eq!(go(false), Outcome::SinkStats);
         assert_eq!(fs::read_to_string(at("audit.rules.prev")).unwrap(), text);
     }
 }

@@ -12,15 +12,15 @@ use nix::unistd::setsid;
 
 use crate::config;
 use crate::config::TollgateToml;
-use crate::config::capture::Means;
+use crate::config::capture::CaptureOptions;
 use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting};
 use crate::control;
 use crate::daemon::{self, Control, LogSource, RuleSource, Settings};
 use crate::messages::{self, Exit, warn};
-use crate::pipeline::handover::{PINS, Survival};
+use crate::pipeline::handover::{PINS, PinPolicy};
 use crate::rule_files;
 use crate::sinks::Accounts;
-use crate::sinks::console::{Interpret, Terminal};
+use crate::sinks::console::{Console, Interpret};
 
 /// Arguments of `tollgate daemon`.
 #[derive(Clone, Debug, clap::Args)]
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } else {
             Interpret::Raw
         };
-        Some(Terminal::stdout(interpret, ColorChoice::Auto))
+        Some(Console::stdout(interpret, ColorChoice::Auto))
     } else {
         None
     };
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Some(path) => Control::At(path.clone()),
             None => Control::IfFree(control::SOCKET.into()),
         },
-        means: Means {
+        means: CaptureOptions {
             engine: args.engine.or(file.engine).unwrap_or(EngineChoice::Auto),
             uring: !args.no_uring && file.io_uring.unwrap_or(true),
             context: file.json.is_some(),
@@ -234,14 +234,14 @@ const fn usual_messages(log: &LogSource) -> KernelRecordsMode {
 }
 
 /// A log that is only written is that of a trial, which ends with the daemon.
-fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> Survival {
+fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> PinPolicy {
     match (&args.pins, said) {
-        _ if args.no_pins => Survival::No,
-        (Some(path), _) => Survival::At(path.clone()),
-        (None, Some(PinsSetting::Directory(path))) => Survival::At(path),
-        (None, Some(PinsSetting::Enabled(false))) => Survival::No,
-        (None, None) if log.is_plain() => Survival::No,
-        (None, _) => Survival::IfPossible(PINS.into()),
+        _ if args.no_pins => PinPolicy::No,
+        (Some(path), _) => PinPolicy::At(path.clone()),
+        (None, Some(PinsSetting::Directory(path))) => PinPolicy::At(path),
+        (None, Some(PinsSetting::Enabled(false))) => PinPolicy::No,
+        (None, None) if log.is_plain() => PinPolicy::No,
+        (None, _) => PinPolicy::IfPossible(PINS.into()),
     }
 }
 

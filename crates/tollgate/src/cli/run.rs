@@ -32,10 +32,10 @@ use self::account::Account;
 use crate::messages::{self, info};
 use crate::rule_files::{self, RuleFile, RuleFiles};
 use crate::sinks::Accounts;
-use crate::sinks::console::{Interpret, Terminal};
+use crate::sinks::console::{Console, Interpret};
 use crate::sinks::json;
 use crate::sinks::log_file::Log;
-use crate::sinks::queue::Outlet;
+use crate::sinks::queue::SinkQueue;
 
 /// The rules of a command that none are given for.
 const FIRST_RULES: &str = include_str!("../../../../examples/first.rules");
@@ -284,16 +284,16 @@ impl Sinks {
         })
     }
 
-    fn start(self, exclude: ExcludeList) -> Result<Running> {
+    fn start(self, exclude: ExcludeList) -> Result<RunningPipeline> {
         let log = match self.log {
             None => None,
-            Some(Destination::Stdout) => Some(Outlet::start("tlg-log", |text: &[u8]| {
+            Some(Destination::Stdout) => Some(SinkQueue::start("tlg-log", |text: &[u8]| {
                 let mut out = io::stdout().lock();
                 out.write_all(text)?;
                 out.flush()
             })?),
             Some(Destination::File(mut log)) => {
-                Some(Outlet::start("tlg-log", move |text: &[u8]| {
+                Some(SinkQueue::start("tlg-log", move |text: &[u8]| {
                     log.append(text).map_err(|partly| partly.error)
                 })?)
             }
@@ -302,14 +302,14 @@ impl Sinks {
             None => None,
             Some(interpret) => {
                 let mut screen = AutoStream::new(io::stderr(), ColorChoice::Auto);
-                let outlet = Outlet::start("tlg-print", move |text: &[u8]| {
+                let outlet = SinkQueue::start("tlg-print", move |text: &[u8]| {
                     messages::ignore_broken_pipe(screen.write_all(text))
                 })?;
-                let terminal = Terminal::new(interpret, Box::new(outlet.pen()));
+                let terminal = Console::new(interpret, Box::new(outlet.pen()));
                 Some((outlet, terminal))
             }
         };
-        Ok(Running {
+        Ok(RunningPipeline {
             log,
             json: self.json,
             exclude,
@@ -319,24 +319,24 @@ impl Sinks {
 }
 
 /// Where events go while the command runs.
-struct Running {
-    log: Option<Outlet>,
+struct RunningPipeline {
+    log: Option<SinkQueue>,
     json: bool,
     /// Which records are not written; events as JSON have no records.
     exclude: ExcludeList,
-    view: Option<(Outlet, Terminal)>,
+    view: Option<(SinkQueue, Console)>,
 }
 
-impl Running {
+impl RunningPipeline {
     fn finish(self) -> Account {
         Account {
-            log: self.log.map(Outlet::finish),
+            log: self.log.map(SinkQueue::finish),
             view: self.view.map(|(outlet, _)| outlet.finish()),
         }
     }
 }
 
-impl Observer for Running {
+impl Observer for RunningPipeline {
     fn on_event(&mut self, event: &Event<'_>) {
         if let Some(log) = &self.log {
             log.append(|text| {

@@ -7,7 +7,7 @@ use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode};
 
 /// How calls and messages are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Means {
+pub(crate) struct CaptureOptions {
     /// Which engines to try.
     pub(crate) engine: EngineChoice,
     /// See operations of `io_uring` where the engine can.
@@ -18,7 +18,7 @@ pub(crate) struct Means {
     pub(crate) kernel_messages: KernelRecordsMode,
 }
 
-impl Means {
+impl CaptureOptions {
     /// The settings in which others differ from these, as they stand in `tollgate.toml`.
     pub(crate) fn others(self, other: Self) -> Vec<String> {
         let mut others = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Those that nothing asks for.
-    pub(crate) const USUAL: Means = Means {
+    pub(crate) const USUAL: CaptureOptions = CaptureOptions {
         engine: EngineChoice::Auto,
         uring: true,
         context: false,
@@ -60,7 +60,7 @@ pub(crate) mod tests {
     #[test]
     fn what_differs_is_named() {
         assert!(USUAL.others(USUAL).is_empty());
-        let other = Means {
+        let other = CaptureOptions {
             engine: EngineChoice::Tracepoint,
             uring: false,
             context: true,

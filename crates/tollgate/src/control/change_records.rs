@@ -14,13 +14,13 @@ use crate::control::server::Peer;
 
 /// Who has asked, in the words of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Author {
+pub(crate) struct Requester {
     pub(crate) peer: Peer,
     pub(crate) auid: u32,
     pub(crate) ses: u32,
 }
 
-impl Author {
+impl Requester {
     /// What the kernel knows of a process, which is best asked while that waits for its answer.
     pub(crate) fn of(peer: Peer) -> Self {
         let number = |file: &str| {
@@ -61,7 +61,7 @@ impl Author {
 ///
 /// # Source
 /// `audit_log_rule_change()` in `kernel/auditfilter.c`, Linux 6.12.
-pub(crate) fn rule(author: &Author, op: &str, rule: &Rule, done: bool) -> Vec<u8> {
+pub(crate) fn rule(author: &Requester, op: &str, rule: &Rule, done: bool) -> Vec<u8> {
     let mut body = format!("{} op={op} key=", author.session()).into_bytes();
     if rule.keys.is_empty() {
         body.extend(b"(null)");
@@ -77,7 +77,7 @@ pub(crate) fn rule(author: &Author, op: &str, rule: &Rule, done: bool) -> Vec<u8
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12.
-pub(crate) fn locked(author: &Author, op: &str) -> Vec<u8> {
+pub(crate) fn locked(author: &Requester, op: &str) -> Vec<u8> {
     format!("{} op={op} audit_enabled=2 res=0", author.sender()).into_bytes()
 }
 
@@ -85,12 +85,12 @@ pub(crate) fn locked(author: &Author, op: &str) -> Vec<u8> {
 ///
 /// # Source
 /// The words of `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, when rules are locked, without that.
-pub(crate) fn not_added(author: &Author) -> Vec<u8> {
+pub(crate) fn not_added(author: &Requester) -> Vec<u8> {
     format!("{} op=add_rule res=0", author.sender()).into_bytes()
 }
 
 /// A setting was changed.
-pub(crate) fn setting(author: &Author, name: &str, new: u64, old: u64) -> Vec<u8> {
+pub(crate) fn setting(author: &Requester, name: &str, new: u64, old: u64) -> Vec<u8> {
     tried(author, name, new, old, true)
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn setting(author: &Author, name: &str, new: u64, old: u64) -> Vec<u8
 ///
 /// # Source
 /// `audit_log_config_change()` in `kernel/audit.c`, Linux 6.12.
-pub(crate) fn tried(author: &Author, name: &str, new: u64, old: u64, done: bool) -> Vec<u8> {
+pub(crate) fn tried(author: &Requester, name: &str, new: u64, old: u64, done: bool) -> Vec<u8> {
     let (session, done) = (author.session(), u8::from(done));
     format!("op=set {name}={new} old={old} {session} res={done}").into_bytes()
 }
@@ -107,7 +107,7 @@ pub(crate) fn tried(author: &Author, name: &str, new: u64, old: u64, done: bool)
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_TRIM`.
-pub(crate) fn trim(author: &Author) -> Vec<u8> {
+pub(crate) fn trim(author: &Requester) -> Vec<u8> {
     format!("{} op=trim res=1", author.sender()).into_bytes()
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn trim(author: &Author) -> Vec<u8> {
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_MAKE_EQUIV`.
-pub(crate) fn equivalent(author: &Author, mount: &BString, subtree: &BString) -> Vec<u8> {
+pub(crate) fn equivalent(author: &Requester, mount: &BString, subtree: &BString) -> Vec<u8> {
     let mut body = format!("{} op=make_equiv old=", author.sender()).into_bytes();
     quote::untrusted(mount.as_bytes(), &mut body);
     body.extend(b" new=");
@@ -128,7 +128,7 @@ pub(crate) fn equivalent(author: &Author, mount: &BString, subtree: &BString) ->
 ///
 /// # Source
 /// `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, of `AUDIT_USER`.
-pub(crate) fn message(author: &Author, text: &BString) -> Vec<u8> {
+pub(crate) fn message(author: &Requester, text: &BString) -> Vec<u8> {
     let mut body = format!("{} msg='", author.sender()).into_bytes();
     body.extend_from_slice(text);
     body.push(b'\'');
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    const AUTHOR: Author = Author {
+    const AUTHOR: Requester = Requester {
         peer: Peer { pid: 7, uid: 0 },
         auid: 1000,
         ses: 3,

@@ -16,11 +16,11 @@ use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::config::capture::Means;
+use crate::config::capture::CaptureOptions;
 use crate::control::rule::RuleForm;
 use crate::control::wire::Settings;
 use crate::json_bytes::JsonBytes;
-use crate::sinks::audit_log::Held;
+use crate::sinks::audit_log::LockedLogSettings;
 
 /// Name of the file, in the directory of the control socket.
 const NAME: &str = "locked";
@@ -30,17 +30,17 @@ const LIMIT_BYTES: u64 = 256 << 20;
 
 /// What is locked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Locked {
+pub(crate) struct LockedState {
     /// Those that commands change; what only the daemon of the moment knows is left out.
     pub(crate) settings: Settings,
     /// Those of the start.
-    pub(crate) means: Means,
+    pub(crate) means: CaptureOptions,
     /// Keys of the rules whose calls are denied when they could not be recorded.
     pub(crate) deny: Vec<JsonBytes>,
     /// Where the log is, and what becomes of records there. Older daemons have not noted it: what is found then is
     /// taken, and noted.
     #[serde(default)]
-    pub(crate) log: Option<Held>,
+    pub(crate) log: Option<LockedLogSettings>,
     /// In evaluation order.
     pub(crate) rules: Vec<RuleForm>,
 }
@@ -57,9 +57,9 @@ pub(crate) struct LockFile {
 
 /// Contents of the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct LockFileContent {
     boot_id: String,
-    locked: Locked,
+    locked: LockedState,
 }
 
 impl LockFile {
@@ -88,7 +88,7 @@ impl LockFile {
     ///
     /// # Errors
     /// When there is a note or a file that cannot be read or is not ours: it may say that all is locked.
-    pub(crate) fn read(&self) -> anyhow::Result<Option<Locked>> {
+    pub(crate) fn read(&self) -> anyhow::Result<Option<LockedState>> {
         if let Some(note) = &self.note {
             return self.of(note, "what is pinned");
         }
@@ -120,8 +120,8 @@ impl LockFile {
     }
 
     /// What such a text says of this boot.
-    fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<Locked>> {
-        let kept: Kept = serde_json::from_slice(text).with_context(|| {
+    fn of(&self, text: &[u8], shown: &str) -> anyhow::Result<Option<LockedState>> {
+        let kept: LockFileContent = serde_json::from_slice(text).with_context(|| {
             format!(
                 "{shown} says what `-e 2` has locked, and cannot be read; it holds until the \
                  machine starts again"
@@ -135,8 +135,8 @@ impl LockFile {
     ///
     /// # Errors
     /// When it cannot be written; the file is as it was then.
-    pub(crate) fn write(&self, locked: &Locked) -> anyhow::Result<Vec<u8>> {
-        let kept = Kept {
+    pub(crate) fn write(&self, locked: &LockedState) -> anyhow::Result<Vec<u8>> {
+        let kept = LockFileContent {
             boot_id: self.boot.clone(),
             locked: locked.clone(),
         };
@@ -200,17 +200,17 @@ fn remove(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::config::capture::tests::USUAL;
-    use crate::sinks::audit_log::Keep;
+    use crate::sinks::audit_log::LogConfig;
 
-    fn locked() -> Locked {
-        Locked {
+    fn locked() -> LockedState {
+        LockedState {
             settings: Settings {
                 enabled: 2,
                 ..Settings::default()
             },
             means: USUAL,
             deny: vec![JsonBytes::new(b"key")],
-            log: Some(Keep::plain("/log".into()).held()),
+            log: Some(LogConfig::plain("/log".into()).held()),
             rules: Vec::new(),
         }
     }
@@ -241,7 +241,7 @@ mod tests {
         let log = r#""log":{"path":"/log","conf":null},"#;
         let older = text.replacen(log, "", 1);
         assert_ne!(older, text);
-        let expected = Locked {
+        let expected = LockedState {
             log: None,
             ..locked()
         };

@@ -18,9 +18,9 @@ use audit::plan::rule_list::RuleList;
 use netlink::LoginuidImmutable;
 use nix::errno::Errno;
 
-use crate::config::capture::Means;
-use crate::control::change_records::{self, Author};
-use crate::control::lock_file::{LockFile, Locked};
+use crate::config::capture::CaptureOptions;
+use crate::control::change_records::{self, Requester};
+use crate::control::lock_file::{LockFile, LockedState};
 use crate::control::rule::RuleForm;
 use crate::control::server::Peer;
 use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
@@ -29,7 +29,7 @@ use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::ring_commands::Guard;
-use crate::sinks::audit_log::Held;
+use crate::sinks::audit_log::LockedLogSettings;
 
 /// Source of rules that came over the socket, where others have the index of their file.
 const SOCKET: usize = usize::MAX;
@@ -54,7 +54,7 @@ const IMMUTABLE: u8 = 2;
 
 use change::Change;
 pub(crate) use files::settings;
-use plan_size::{Measure, count};
+use plan_size::{PlanSize, count};
 
 /// The rules that are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) enum Rules {
 }
 
 /// What audits, as the store sees it.
-pub(crate) trait Auditing {
+pub(crate) trait PipelineControl {
     /// Has events chosen by another plan from now on.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ pub(crate) trait Auditing {
     ///
     /// # Errors
     /// When its thread is too busy to say: it is not held then.
-    fn lock_log(&mut self) -> anyhow::Result<Held>;
+    fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings>;
 
     /// What was to be locked is not.
     fn unlock_log(&mut self);
@@ -124,11 +124,11 @@ struct State {
 
 /// The state in force.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct RuleStore {
     state: State,
-    in_force: Measure,
+    in_force: PlanSize,
     /// How calls are seen, for as long as this daemon lives.
-    means: Means,
+    means: CaptureOptions,
     lock: LockFile,
     /// Rules that came over the socket so far: each has a number, in place of a line.
     numbered: u32,
@@ -139,14 +139,14 @@ pub(crate) struct Store {
     since: Instant,
 }
 
-impl Store {
+impl RuleStore {
     /// With rules that are in force, and settings.
     pub(crate) fn new(
         rules: RuleList,
         settings: Settings,
         planner: Planner,
         tick_hz: u32,
-        (means, lock): (Means, LockFile),
+        (means, lock): (CaptureOptions, LockFile),
     ) -> Self {
         Self {
             state: State {
@@ -154,7 +154,7 @@ impl Store {
                 settings,
                 planner,
             },
-            in_force: Measure::default(),
+            in_force: PlanSize::default(),
             means,
             lock,
             numbered: 0,
@@ -168,7 +168,11 @@ impl Store {
     ///
     /// # Errors
     /// When a rule of it, or a key, is none.
-    pub(crate) fn restore(locked: &Locked, tick_hz: u32, lock: LockFile) -> anyhow::Result<Self> {
+    pub(crate) fn restore(
+        locked: &LockedState,
+        tick_hz: u32,
+        lock: LockFile,
+    ) -> anyhow::Result<Self> {
         let mut rules = RuleList::default();
         for (number, form) in (1..).zip(&locked.rules) {
             let rule = form.rule().map_err(anyhow::Error::msg)?;
@@ -199,8 +203,8 @@ impl Store {
     ///
     /// # Errors
     /// When it cannot be put in force, or kept for a daemon that comes after this one.
-    pub(crate) fn begin(&mut self, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
-        self.in_force = Measure::of(&plan(&self.state));
+    pub(crate) fn begin(&mut self, auditing: &mut dyn PipelineControl) -> anyhow::Result<()> {
+        self.in_force = PlanSize::of(&plan(&self.state));
         auditing.apply(&self.state.settings)?;
         self.keep_if_locked(&self.state, auditing)
     }
@@ -220,9 +224,9 @@ impl Store {
         &mut self,
         peer: Peer,
         request: Request,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> Answer {
-        let author = || Author::of(peer);
+        let author = || Requester::of(peer);
         match request {
             Request::Rules => Answer::Rules(self.state.rules.listed().map(RuleForm::new).collect()),
             Request::Status => done(self.status(auditing).map(Box::new).map(Answer::Status)),
@@ -251,7 +255,11 @@ impl Store {
 
     /// Looks up what watches lead to once more. The kernel's audit tags directories; here a watch is
     /// looked up by its path, and what is mounted below one belongs to it anyway.
-    fn again(&mut self, body: Vec<u8>, auditing: &mut dyn Auditing) -> anyhow::Result<Answer> {
+    fn again(
+        &mut self,
+        body: Vec<u8>,
+        auditing: &mut dyn PipelineControl,
+    ) -> anyhow::Result<Answer> {
         if self.is_recording() {
             auditing.replace(plan(&self.state))?;
         }
@@ -261,8 +269,8 @@ impl Store {
 
     fn reset_lost(
         &mut self,
-        author: &Author,
-        auditing: &mut dyn Auditing,
+        author: &Requester,
+        auditing: &mut dyn PipelineControl,
     ) -> anyhow::Result<Answer> {
         let status = self.status(auditing)?;
         let lost = status.settings.lost;
@@ -274,7 +282,12 @@ impl Store {
 
     /// Writes the message of a user, as the kernel writes one: what stands before it is known to the
     /// kernel, and the rest is the user's.
-    fn message(&self, author: &Author, text: &JsonBytes, auditing: &mut dyn Auditing) -> Answer {
+    fn message(
+        &self,
+        author: &Requester,
+        text: &JsonBytes,
+        auditing: &mut dyn PipelineControl,
+    ) -> Answer {
         match text.bytes() {
             Some(text)
                 if text.len() <= MESSAGE_LIMIT_BYTES
@@ -296,7 +309,7 @@ impl Store {
         }
     }
 
-    fn status(&self, auditing: &mut dyn Auditing) -> anyhow::Result<Status> {
+    fn status(&self, auditing: &mut dyn PipelineControl) -> anyhow::Result<Status> {
         let mut status = Status {
             settings: self.state.settings.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -321,10 +334,10 @@ impl Store {
     /// Changes rules and settings: all at once, or nothing.
     fn change(
         &mut self,
-        author: Author,
+        author: Requester,
         steps: &[Step],
         forgive_from: usize,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> Answer {
         let mut change = self.copy(author);
         if let Ok(status) = self.status(auditing) {
@@ -351,7 +364,7 @@ impl Store {
     }
 
     /// A change that is nothing yet.
-    fn copy(&self, author: Author) -> Change {
+    fn copy(&self, author: Requester) -> Change {
         Change {
             state: self.state.clone(),
             author,
@@ -370,7 +383,7 @@ impl Store {
     fn conclude(
         &mut self,
         change: Change,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> anyhow::Result<Vec<Outcome>> {
         let Change {
             state,
@@ -391,7 +404,7 @@ impl Store {
     }
 
     /// Leaves all as it is; tells of what was tried.
-    fn refused(&mut self, change: Change, auditing: &mut dyn Auditing) -> Answer {
+    fn refused(&mut self, change: Change, auditing: &mut dyn PipelineControl) -> Answer {
         let Change {
             outcomes,
             mut records,
@@ -405,7 +418,11 @@ impl Store {
 
     /// Records what has been done, or tried, already; says what cannot be recorded. Nobody waits for the log once
     /// more when it has not kept up.
-    fn record_if_possible(&self, records: Vec<(MsgType, Vec<u8>)>, auditing: &mut dyn Auditing) {
+    fn record_if_possible(
+        &self,
+        records: Vec<(MsgType, Vec<u8>)>,
+        auditing: &mut dyn PipelineControl,
+    ) {
         let mut refused = None;
         for (kind, body) in records {
             let text = String::from_utf8_lossy(&body).into_owned();
@@ -436,7 +453,7 @@ impl Store {
     fn record(
         &self,
         records: Vec<(MsgType, Vec<u8>)>,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         if self.is_recording() {
             for (kind, body) in records {

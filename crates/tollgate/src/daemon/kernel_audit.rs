@@ -39,7 +39,7 @@ const LOCKED: u32 = 2;
 
 /// Where the messages come from: the kernel's audit.
 #[derive(Debug)]
-pub(super) struct MessageSource {
+pub(super) struct KernelAudit {
     control: AuditSocket,
     /// What was before, when this process is the one that the messages are sent to.
     registered: Option<Registered>,
@@ -57,8 +57,8 @@ struct Registered {
     ours: bool,
 }
 
-impl MessageSource {
-    /// Opens the way for messages, and gives them. Nothing comes before [`MessageSource::begin`], where nobody has
+impl KernelAudit {
+    /// Opens the way for messages, and gives them. Nothing comes before [`KernelAudit::begin`], where nobody has
     /// enabled the kernel's audit. `None` when none are wanted or, with `Auto`, none can be had, which is
     /// said.
     ///
@@ -189,7 +189,7 @@ impl MessageSource {
         })
     }
 
-    /// When [`MessageSource::look`] is due.
+    /// When [`KernelAudit::look`] is due.
     pub(super) fn next(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
@@ -267,7 +267,7 @@ impl MessageSource {
     }
 }
 
-impl Drop for MessageSource {
+impl Drop for KernelAudit {
     /// Leaves the kernel's audit as it was found, if it is not left to the next daemon. What was sent until then can still be read.
     fn drop(&mut self) {
         match &mut self.registered {

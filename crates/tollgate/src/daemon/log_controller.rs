@@ -16,8 +16,8 @@ use nix::sys::signalfd::siginfo;
 
 use crate::config;
 use crate::messages::{self, warn};
-use crate::pipeline::log_thread::{LogOrder, LogOrders, PATIENCE};
-use crate::sinks::audit_log::{Asker, Keep};
+use crate::pipeline::log_thread::{LogCommand, LogCommands, PATIENCE};
+use crate::sinks::audit_log::{LogConfig, SignalSender};
 
 /// Where `auditd` writes its state at CONT, and scripts look for it.
 const STATE: &str = "/run/audit/auditd.state";
@@ -32,11 +32,11 @@ pub(crate) struct LogSource {
 
 /// Looks after the log from the main thread.
 #[derive(Debug)]
-pub(crate) struct Tend {
+pub(crate) struct LogController {
     source: LogSource,
-    to: LogOrders,
+    to: LogCommands,
     /// Settings of which it is not known yet whether they are in force.
-    asked: Option<(Keep, Receiver<bool>)>,
+    asked: Option<(LogConfig, Receiver<bool>)>,
     every: Option<Duration>,
     due: Instant,
     /// Where it is.
@@ -53,7 +53,7 @@ impl LogSource {
     ///
     /// # Errors
     /// Configuration that cannot be read, or a machine without a name as it was asked for.
-    pub(crate) fn keep(&self) -> anyhow::Result<Option<Keep>> {
+    pub(crate) fn keep(&self) -> anyhow::Result<Option<LogConfig>> {
         let conf = match (&self.conf, &self.path) {
             (Some(conf), _) => {
                 let read = config::read_auditd(conf)?;
@@ -63,10 +63,10 @@ impl LogSource {
                 }
                 read.settings
             }
-            (None, Some(path)) => return Ok(Some(Keep::plain(path.clone()))),
+            (None, Some(path)) => return Ok(Some(LogConfig::plain(path.clone()))),
             (None, None) => auditd::Settings::default(),
         };
-        Keep::configured(conf, self.path.clone()).map(Some)
+        LogConfig::configured(conf, self.path.clone()).map(Some)
     }
 
     /// Whether `auditd` may be writing to the same log.
@@ -89,9 +89,9 @@ impl LogSource {
     }
 }
 
-impl Tend {
+impl LogController {
     /// Looks after a log that is kept like this.
-    pub(crate) fn new(source: LogSource, keep: &Keep, to: LogOrders) -> Self {
+    pub(crate) fn new(source: LogSource, keep: &LogConfig, to: LogCommands) -> Self {
         let mut tend = Self {
             source,
             to,
@@ -128,28 +128,28 @@ impl Tend {
 
     /// Does what a signal asks of the log; whether the daemon is to go on.
     pub(crate) fn signal(&mut self, signal: &siginfo) -> bool {
-        let asker = Asker::of(signal.ssi_pid, signal.ssi_uid);
+        let asker = SignalSender::of(signal.ssi_pid, signal.ssi_uid);
         let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
-            Ok(Signal::SIGUSR1) => self.ask(LogOrder::Rotate(asker), "no new log is begun"),
-            Ok(Signal::SIGUSR2) => self.ask(LogOrder::Resume(asker), "nothing is resumed"),
+            Ok(Signal::SIGUSR1) => self.ask(LogCommand::Rotate(asker), "no new log is begun"),
+            Ok(Signal::SIGUSR2) => self.ask(LogCommand::Resume(asker), "nothing is resumed"),
             Ok(Signal::SIGCONT) => self.report(),
             Ok(Signal::SIGHUP) => self.configure(asker),
             _ => {
-                self.to.tell(LogOrder::End(asker));
+                self.to.tell(LogCommand::End(asker));
                 return false;
             }
         }
         true
     }
 
-    fn ask(&self, order: LogOrder, undone: &str) {
+    fn ask(&self, order: LogCommand, undone: &str) {
         if !self.to.offer(order, PATIENCE) {
             warn(&format!("the log thread is busy: {undone}"));
         }
     }
 
-    fn configure(&mut self, asker: Asker) {
+    fn configure(&mut self, asker: SignalSender) {
         if self.source.conf.is_none() {
             return;
         }
@@ -161,7 +161,7 @@ impl Tend {
             None
         });
         let (to, from) = bounded(1);
-        let order = LogOrder::Configure(keep.clone().map(Box::new), asker, to);
+        let order = LogCommand::Configure(keep.clone().map(Box::new), asker, to);
         if !self.to.offer(order, PATIENCE) {
             return warn("the log thread is busy: the configuration is not taken on");
         }
@@ -188,7 +188,7 @@ impl Tend {
         true
     }
 
-    fn follow(&mut self, keep: &Keep) {
+    fn follow(&mut self, keep: &LogConfig) {
         self.log.clone_from(&keep.path);
         let conf = keep.conf.as_ref();
         self.every = conf
@@ -199,7 +199,7 @@ impl Tend {
 
     fn report(&self) {
         let (to, from) = bounded(1);
-        self.to.offer(LogOrder::Report(to), PATIENCE);
+        self.to.offer(LogCommand::Report(to), PATIENCE);
         let Ok(text) = from.recv_timeout(PATIENCE) else {
             return warn("no state is reported: the log thread is busy");
         };

@@ -11,64 +11,64 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use engine::{AttachedHooks, ProgramRuns, Truncation};
 
-use crate::control::rule_store::Auditing;
+use crate::control::rule_store::PipelineControl;
 use crate::control::wire::{
     Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
 };
-use crate::daemon::kernel_audit::MessageSource;
+use crate::daemon::kernel_audit::KernelAudit;
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 use crate::pipeline::heartbeat::seconds;
-use crate::pipeline::kernel_records::MessageCounts;
-use crate::pipeline::log_thread::LogOrders;
-use crate::pipeline::log_thread::Written;
+use crate::pipeline::kernel_records::KernelRecordCounts;
+use crate::pipeline::log_thread::LogCommands;
+use crate::pipeline::log_thread::LogCounters;
 use crate::pipeline::loss_reporter::Limits;
-use crate::pipeline::ring_commands::{Accounts, Guard, Orders, PATIENCE, Replaced};
-use crate::pipeline::ring_thread::Drained;
-use crate::pipeline::{Running, Started};
-use crate::sinks::audit_log::Held;
-use crate::sinks::queue::{self as outlet, Gauge};
+use crate::pipeline::ring_commands::{Accounts, Guard, PATIENCE, Replaced, RingCommands};
+use crate::pipeline::ring_thread::RingStats;
+use crate::pipeline::{RunningPipeline, StartReport};
+use crate::sinks::audit_log::LockedLogSettings;
+use crate::sinks::queue::{self as outlet, QueueStats};
 
 /// How long the main thread looks whether the ring is drained, and serves nobody meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A running pipeline.
 #[derive(Debug)]
-pub(super) struct Live {
-    orders: Orders,
+pub(super) struct PipelineHandle {
+    orders: RingCommands,
     accounts: Accounts,
-    written: Arc<Written>,
+    written: Arc<LogCounters>,
     engine: EngineKind,
     /// What is attached now.
     pub(super) attached: AttachedHooks,
-    kept: Kept,
+    kept: DaemonPaths,
     confinement: Confinement,
-    kernel: Option<MessageSource>,
+    kernel: Option<KernelAudit>,
     limits: Arc<Limits>,
-    json: Option<Gauge>,
+    json: Option<QueueStats>,
 }
 
 /// Where what a daemon does is to be found.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct DaemonPaths {
     pub(super) log: PathBuf,
     /// The log for programs, when there is one.
     pub(super) json: Option<PathBuf>,
     /// Where what audits is pinned, when it is.
     pub(super) pins: Option<PathBuf>,
     /// Who writes the log.
-    pub(super) log_thread: LogOrders,
+    pub(super) log_thread: LogCommands,
 }
 
-impl Live {
+impl PipelineHandle {
     /// The pipeline that has been started, where it writes and is pinned, what the daemon has given up, and
     /// the kernel's audit if that is read.
     pub(super) fn new(
-        running: &Running,
-        started: Started,
-        kept: Kept,
+        running: &RunningPipeline,
+        started: StartReport,
+        kept: DaemonPaths,
         confinement: Confinement,
-        kernel: Option<MessageSource>,
+        kernel: Option<KernelAudit>,
         limits: Arc<Limits>,
     ) -> Self {
         Self {
@@ -85,14 +85,14 @@ impl Live {
         }
     }
 
-    /// When [`Live::look`] is due, if it is.
+    /// When [`PipelineHandle::look`] is due, if it is.
     pub(super) fn next(&self) -> Option<Duration> {
-        self.kernel.as_ref().map(MessageSource::next)
+        self.kernel.as_ref().map(KernelAudit::next)
     }
 
     /// Looks at its time what the kernel's audit has lost, and records it.
     pub(super) fn look(&mut self) {
-        if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look) {
+        if let Some(lost) = self.kernel.as_mut().and_then(KernelAudit::look) {
             self.tell_lost_messages(lost);
         }
     }
@@ -133,9 +133,9 @@ impl Live {
         }
     }
 
-    fn describe_messages(&self, account: &Drained) -> Option<KernelMessages> {
+    fn describe_messages(&self, account: &RingStats) -> Option<KernelMessages> {
         let kernel = self.kernel.as_ref()?;
-        let MessageCounts {
+        let KernelRecordCounts {
             received,
             excluded,
             refused,
@@ -160,8 +160,8 @@ impl Live {
         self.accounts.is_answered(LOOK)
     }
 
-    fn counts(&self, account: &Drained) -> Counts {
-        let Written {
+    fn counts(&self, account: &RingStats) -> Counts {
+        let LogCounters {
             events, unwritten, ..
         } = &*self.written;
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
@@ -183,7 +183,7 @@ impl Live {
     }
 }
 
-impl Auditing for Live {
+impl PipelineControl for PipelineHandle {
     fn replace(&mut self, plan: Plan) -> anyhow::Result<()> {
         let Replaced { attached } = self.orders.replace(plan)?;
         self.attached = attached;
@@ -198,7 +198,7 @@ impl Auditing for Live {
         }
     }
 
-    fn lock_log(&mut self) -> anyhow::Result<Held> {
+    fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings> {
         // What it was told before it has done by then, and what it is told later leaves the log there.
         let keep = self.kept.log_thread.lock()?;
         self.kept.log.clone_from(&keep.path);
@@ -210,7 +210,7 @@ impl Auditing for Live {
     }
 
     fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
-        let Kept { log, json, .. } = &self.kept;
+        let DaemonPaths { log, json, .. } = &self.kept;
         let files = [log].into_iter().chain(json).cloned();
         self.orders.lock(note, files.collect())
     }
@@ -248,7 +248,7 @@ impl Auditing for Live {
         let pins = self.kept.pins.as_ref();
         status.pins = pins.map(|path| JsonBytes::new(path.as_os_str().as_bytes()));
         status.confinement = self.confinement.clone();
-        if let Some(lost) = self.kernel.as_mut().and_then(MessageSource::look_now) {
+        if let Some(lost) = self.kernel.as_mut().and_then(KernelAudit::look_now) {
             self.tell_lost_messages(lost);
         }
         let account = self.accounts.account()?;
@@ -259,7 +259,7 @@ impl Auditing for Live {
         status.kernel_messages = self.describe_messages(&account);
         status.plugins = self.written.plugins.lost();
         status.json = self.json.as_ref().map(|json| {
-            let outlet::Written {
+            let outlet::SinkStats {
                 events, unwritten, ..
             } = json.read();
             JsonCounts {
@@ -286,7 +286,7 @@ impl Auditing for Live {
     }
 }
 
-fn by_rule(account: &Drained) -> Vec<RuleCounts> {
+fn by_rule(account: &RingStats) -> Vec<RuleCounts> {
     let counts = account.rules.iter().map(|(rule, count)| {
         let losses = [
             ("ring full", count.unsent),

@@ -23,26 +23,26 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::geteuid;
 
-use crate::config::capture::Means;
+use crate::config::capture::CaptureOptions;
 use crate::config::{JsonLogConfig, MetricsAddress};
-use crate::control::change_records::Author;
+use crate::control::change_records::Requester;
 use crate::control::rule_store::Rules;
 use crate::control::server::{self, Server};
 use crate::daemon::confinement::confine;
-use crate::daemon::kernel_audit::MessageSource;
-use crate::daemon::log_controller::{self as tend, LogSource, Tend};
-use crate::daemon::pipeline_handle::{Kept, Live};
-use crate::daemon::systemd::Manager;
+use crate::daemon::kernel_audit::KernelAudit;
+use crate::daemon::log_controller::{self as tend, LogController, LogSource};
+use crate::daemon::pipeline_handle::{DaemonPaths, PipelineHandle};
+use crate::daemon::systemd::ServiceManager;
 use crate::helper::Launcher;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
-use crate::pipeline::handover::{Pinning, Survival};
+use crate::pipeline::handover::{PinPolicy, PinSetup};
 use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
-use crate::pipeline::{Pipeline, Running, Started};
-use crate::sinks::audit_log::{Journal, Keep, ThisMachine};
-use crate::sinks::console::Terminal;
+use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
+use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
+use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::log_file::directory::Directory;
 use crate::sinks::plugins;
@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     /// Where to listen for commands.
     pub(crate) control: Control,
     /// How calls and messages are seen.
-    pub(crate) means: Means,
+    pub(crate) means: CaptureOptions,
     /// Log file.
     pub(crate) log: LogSource,
     /// Longest time from event to write.
@@ -72,9 +72,9 @@ pub(crate) struct Settings {
     /// Where to serve metrics.
     pub(crate) metrics: Option<MetricsAddress>,
     /// Whether what audits outlives the daemon.
-    pub(crate) survival: Survival,
+    pub(crate) survival: PinPolicy,
     /// A view for people.
-    pub(crate) terminal: Option<Terminal>,
+    pub(crate) terminal: Option<Console>,
     /// A log for programs.
     pub(crate) json: Option<JsonLogConfig>,
     /// Called once, when auditing has begun.
@@ -132,7 +132,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         "the rules record nothing, no rule of the lists exit and io_uring says always, and without a \
          control socket no others can come"
     );
-    let mut manager = Manager::of_environment();
+    let mut manager = ServiceManager::of_environment();
     say_who_else_audits();
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
@@ -144,13 +144,13 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_thread, log_orders) = log_thread::log_orders();
-    let mut tend = Tend::new(settings.log, &keep, log_thread.clone());
+    let mut tend = LogController::new(settings.log, &keep, log_thread.clone());
     let log_path = keep.path.clone();
     let confinement = confine(&engines, &opened.writable)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
-    let pinning = Pinning::look(pins, keep.writes().then_some(&log_path))?;
-    let machine = Box::new(ThisMachine::new(opened.launcher.clone()));
-    let log = Journal::open(keep, store.old_logs(), machine, opened.launcher)?;
+    let pinning = PinSetup::look(pins, keep.writes().then_some(&log_path))?;
+    let machine = Box::new(LocalSystem::new(opened.launcher.clone()));
+    let log = AuditLog::open(keep, store.old_logs(), machine, opened.launcher)?;
     let ended = Arc::new(event_fd()?);
 
     let mut kernel = opened.probe.kernel;
@@ -177,14 +177,14 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
     drop(priced);
     info(&format!("confined: {confinement}"));
     let auditing = format!("auditing with the engine {}", started.engine.name());
-    let kept = Kept {
+    let kept = DaemonPaths {
         log: log_path,
         json: json_path,
         pins: pinned_in.clone(),
         log_thread,
     };
     let adopted = started.adopted;
-    let mut live = Live::new(&running, started, kept, confinement, source, limits);
+    let mut live = PipelineHandle::new(&running, started, kept, confinement, source, limits);
     if let Err(error) = store.begin(&mut live) {
         // What was there before stays.
         finish(live, running, tend.log(), pinned_in.filter(|_| adopted))?;
@@ -207,7 +207,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         match signal {
             Some(signal) if signal.ssi_signo == HANGUP => {
                 // Read at once: who has sent the signal may end now.
-                let author = Author::of_signal(&signal);
+                let author = Requester::of_signal(&signal);
                 manager.reloading();
                 tend.signal(&signal);
                 rules::reload((settings.rules_again)(), author, &mut store, &mut live);
@@ -231,7 +231,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
 /// Says how auditing has begun, what this daemon has taken over, and what the next one can.
 fn tell_start(
     (plan, loaded): &(Plan, Rules),
-    started: &Started,
+    started: &StartReport,
     kernel: KernelFeatures,
     log: &Path,
     pinned_in: Option<&Path>,
@@ -262,7 +262,7 @@ fn tell_start(
 
 /// What must be opened, or looked at, before rights are given up.
 struct Opened {
-    source: Option<MessageSource>,
+    source: Option<KernelAudit>,
     messages: Option<RecordStream>,
     signals: SignalFd,
     probe: KernelProbe,
@@ -276,11 +276,11 @@ struct Opened {
 impl Opened {
     fn before_rights_are_given_up(
         settings: &Settings,
-        keep: &Keep,
+        keep: &LogConfig,
         server: Option<&Server>,
         pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Self> {
-        let (source, messages) = MessageSource::open(settings.means.kernel_messages)?.unzip();
+        let (source, messages) = KernelAudit::open(settings.means.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
         let opened = Self {
             writable: writable(keep, json, server, pins)?,
@@ -303,8 +303,8 @@ impl Opened {
 
 /// Ends what runs, and gives the account. What is pinned in `left_in` goes on.
 fn finish(
-    mut live: Live,
-    running: Running,
+    mut live: PipelineHandle,
+    running: RunningPipeline,
     log: &Path,
     left_in: Option<PathBuf>,
 ) -> anyhow::Result<ExitCode> {
@@ -376,7 +376,7 @@ fn signals() -> anyhow::Result<SignalFd> {
 /// Where the daemon writes: its logs, its state, its own socket and those of plugins, and what it pins. The
 /// directories of log and state are made.
 fn writable(
-    keep: &Keep,
+    keep: &LogConfig,
     json: Option<&JsonLogConfig>,
     server: Option<&Server>,
     pins: Option<&PinDirectory>,
@@ -437,7 +437,7 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(means: Means, with_calls: bool) -> EngineOptions {
+fn options(means: CaptureOptions, with_calls: bool) -> EngineOptions {
     EngineOptions {
         uring: means.uring,
         context: means.context,
@@ -447,7 +447,7 @@ fn options(means: Means, with_calls: bool) -> EngineOptions {
 }
 
 /// Has the kernel's audit send its messages from now on.
-fn begun(source: Option<MessageSource>) -> anyhow::Result<Option<MessageSource>> {
+fn begun(source: Option<KernelAudit>) -> anyhow::Result<Option<KernelAudit>> {
     source
         .map(|mut source| source.begin().map(|()| source))
         .transpose()

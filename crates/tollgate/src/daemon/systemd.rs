@@ -15,14 +15,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The service manager.
 #[derive(Debug, Default)]
-pub(super) struct Manager {
+pub(super) struct ServiceManager {
     to: Option<(UnixDatagram, SocketAddr)>,
     /// How often it wants to hear that the daemon is alive.
     every: Option<Duration>,
     due: Option<Instant>,
 }
 
-impl Manager {
+impl ServiceManager {
     /// Who is named in the environment.
     pub(super) fn of_environment() -> Self {
         let named = std::env::var_os("NOTIFY_SOCKET").and_then(|name| address(&name));
@@ -118,7 +118,7 @@ mod tests {
             let length = socket.recv(&mut buffer).unwrap();
             String::from_utf8_lossy(&buffer[..length]).into_owned()
         };
-        let mut manager = Manager {
+        let mut manager = ServiceManager {
             to: Some((
                 UnixDatagram::unbound().unwrap(),
                 address(path.as_os_str()).unwrap(),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn nobody_is_told_where_nobody_asks() {
-        let mut manager = Manager::default();
+        let mut manager = ServiceManager::default();
         manager.ready("audits");
         manager.look(|| panic!("nobody wants to know"));
         assert_eq!(manager.next(), None);

@@ -28,7 +28,7 @@ pub(crate) struct Launcher(Arc<Mutex<Option<OwnedFd>>>);
 
 /// A program that was started.
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct LaunchedProgram {
     launcher: Launcher,
     number: u32,
 }
@@ -72,10 +72,13 @@ impl Launcher {
     ///
     /// # Errors
     /// What the launcher refuses, or the kernel; and when the launcher has ended.
-    pub(crate) fn run(&self, program: Program) -> anyhow::Result<(Launched, Option<UnixStream>)> {
+    pub(crate) fn run(
+        &self,
+        program: Program,
+    ) -> anyhow::Result<(LaunchedProgram, Option<UnixStream>)> {
         match self.ask(&Request::Start(program))? {
             (Answer::Started(number), stdin) => {
-                let launched = Launched {
+                let launched = LaunchedProgram {
                     launcher: self.clone(),
                     number,
                 };
@@ -112,7 +115,7 @@ impl Launcher {
     }
 }
 
-impl Launched {
+impl LaunchedProgram {
     /// Sends it a signal; nobody gets it when it has ended.
     pub(crate) fn signal(&self, signal: Sent) {
         // Without a launcher the program has its own end of input to go by.

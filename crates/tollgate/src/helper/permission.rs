@@ -19,7 +19,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What may be started.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Permitted {
+pub(super) struct PermittedCommand {
     pub(super) path: PathBuf,
     pub(super) args: Vec<OsString>,
     /// What it reads.
@@ -30,7 +30,7 @@ pub(super) struct Permitted {
 ///
 /// # Errors
 /// When the configuration does not name it, or others than root could have put something else in its place.
-pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<Permitted> {
+pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<PermittedCommand> {
     match program {
         Program::Plugin { file, path, args } => plugin(file, path, args, settings),
         Program::Action(program) => {
@@ -39,7 +39,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
                 programs(settings).any(|named| *named == program),
                 "no action of auditd.conf runs `{program}` now: HUP makes it known"
             );
-            Ok(Permitted {
+            Ok(PermittedCommand {
                 path: program.to_path().context("the path")?.to_owned(),
                 args: Vec::new(),
                 stdin: String::new(),
@@ -51,7 +51,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
                 "no action of auditd.conf is `email` now"
             );
             let to = &settings.action_mail_acct;
-            Ok(Permitted {
+            Ok(PermittedCommand {
                 path: SENDMAIL.into(),
                 args: vec!["-t".into()],
                 stdin: format!(
@@ -69,7 +69,7 @@ pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<P
                 actions(settings).contains(&&action) || settings.overflow_action == overflow,
                 "no action of auditd.conf asks for it now"
             );
-            Ok(Permitted {
+            Ok(PermittedCommand {
                 path: INIT.into(),
                 args: vec![argument.into()],
                 stdin: String::new(),
@@ -83,7 +83,7 @@ fn plugin(
     path: &JsonBytes,
     args: &[JsonBytes],
     settings: &Settings,
-) -> anyhow::Result<Permitted> {
+) -> anyhow::Result<PermittedCommand> {
     // Also keeps the name from leading out of the directory: its only dot is that of `.conf`.
     ensure!(
         is_plugin(file.as_bytes()) && !file.contains('/'),
@@ -107,7 +107,7 @@ fn plugin(
         );
     }
     let args = args.iter().map(|arg| arg.to_os_str_lossy().into_owned());
-    Ok(Permitted {
+    Ok(PermittedCommand {
         path,
         args: args.collect(),
         stdin: String::new(),

@@ -12,7 +12,7 @@ use audit::conf::auditd::Settings;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
 
-use super::permission::{Permitted, permit};
+use super::permission::{PermittedCommand, permit};
 use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, Request, Sent};
 use crate::config;
 
@@ -75,7 +75,7 @@ impl Programs {
         program: &Program,
         conf: Option<&Path>,
     ) -> anyhow::Result<(u32, Option<OwnedFd>)> {
-        let Permitted {
+        let PermittedCommand {
             path,
             args,
             stdin: text,

@@ -6,8 +6,8 @@ use crossbeam_channel::Sender;
 use engine::CommitToken;
 
 use super::ring_commands::Flushed;
-use super::rule_stats::RuleIndex;
-use crate::sinks::json::Copied;
+use super::rule_stats::PlanRule;
+use crate::sinks::json::JsonRecords;
 
 /// Text of whole events.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Batch {
     /// Stamp of the last one, if it is a message: another record may follow.
     message: Option<(Timestamp, Serial)>,
     /// The same for the JSON log, when there is one.
-    pub(crate) copied: Option<Copied>,
+    pub(crate) copied: Option<JsonRecords>,
     /// Who is told when it is written.
     pub(crate) then: Option<Sender<Flushed>>,
     /// Gives room in the ring back when it is written.
@@ -29,7 +29,7 @@ pub(crate) struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// From the ring, chosen by this rule.
-    Ring(RuleIndex),
+    Ring(PlanRule),
     /// From the kernel's audit, or from the daemon.
     Message,
 }
@@ -38,7 +38,7 @@ impl Batch {
     /// An empty one; copied for the JSON log, or not.
     pub(crate) fn new(copied: bool) -> Self {
         Self {
-            copied: copied.then(Copied::default),
+            copied: copied.then(JsonRecords::default),
             ..Self::default()
         }
     }
@@ -56,7 +56,7 @@ impl Batch {
     }
 
     /// Counts an event from the ring, of which the lines were appended: they begin at `start`.
-    pub(crate) fn event(&mut self, event: &Event<'_>, rule: RuleIndex, start: usize) {
+    pub(crate) fn event(&mut self, event: &Event<'_>, rule: PlanRule, start: usize) {
         self.message = None;
         self.origins.push(Origin::Ring(rule));
         if let Some(copied) = &mut self.copied {

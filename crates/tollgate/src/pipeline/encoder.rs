@@ -12,17 +12,17 @@ use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickC
 
 use crate::pipeline::Shown;
 use crate::pipeline::batch::Batch;
-use crate::pipeline::kernel_records::{MessageCounts, Messages};
-use crate::pipeline::loss_reporter::{Limits, Losses, Rate};
+use crate::pipeline::kernel_records::{KernelRecordCounts, KernelRecords};
+use crate::pipeline::loss_reporter::{Limits, LossReporter, RateLimiter};
 use crate::pipeline::ring_commands::Record;
-use crate::pipeline::ring_thread::Drained;
-use crate::pipeline::rule_stats::RuleCounts;
+use crate::pipeline::ring_thread::RingStats;
+use crate::pipeline::rule_stats::RuleStats;
 
 /// Plans whose keys are kept: the one in force and the one before.
 const KEPT_PLANS: usize = 2;
 
 /// What turns samples into text.
-pub(crate) struct Encoding {
+pub(crate) struct Encoder {
     pub(crate) decoder: Decoder,
     pub(crate) keys: Arc<RuleKeys>,
     pub(crate) exclude: ExcludeList,
@@ -36,15 +36,15 @@ pub(crate) struct Encoding {
     pub(crate) empty_at: Option<u64>,
     pub(crate) batch: Batch,
     pub(crate) shown: Option<Sender<Shown>>,
-    pub(crate) drained: Drained,
-    pub(crate) messages: Option<Messages>,
+    pub(crate) drained: RingStats,
+    pub(crate) messages: Option<KernelRecords>,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) rate: Rate,
-    pub(crate) losses: Losses,
-    pub(crate) rules: RuleCounts,
+    pub(crate) rate: RateLimiter,
+    pub(crate) losses: LossReporter,
+    pub(crate) rules: RuleStats,
 }
 
-impl Encoding {
+impl Encoder {
     /// Takes messages of the kernel's audit; whether there were any.
     pub(crate) fn receive(&mut self) -> anyhow::Result<bool> {
         match &mut self.messages {
@@ -69,10 +69,10 @@ impl Encoding {
         }
     }
 
-    pub(crate) fn account(&self) -> Drained {
+    pub(crate) fn account(&self) -> RingStats {
         let messages = self.messages.as_ref();
-        Drained {
-            messages: messages.map_or_else(MessageCounts::default, |messages| messages.counts),
+        RingStats {
+            messages: messages.map_or_else(KernelRecordCounts::default, |messages| messages.counts),
             ..self.drained.clone()
         }
     }
@@ -114,8 +114,8 @@ impl Encoding {
         self.clock = engine.clock()?;
         self.passed = None;
         self.empty_at = None;
-        self.losses = Losses::default();
-        self.rules = RuleCounts::default();
+        self.losses = LossReporter::default();
+        self.rules = RuleStats::default();
         self.go_by(engine.epoch(), plan);
         Ok(())
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
 use crate::pipeline::ring_commands::Record;
-use crate::pipeline::rule_stats::RuleCounts;
+use crate::pipeline::rule_stats::RuleStats;
 use crate::sinks::log_file::Log;
 
 /// Where things are pinned unless something else is said.
@@ -27,7 +27,7 @@ pub(crate) const PINS: &str = "/sys/fs/bpf/tollgate";
 
 /// Whether what audits outlives the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Survival {
+pub(crate) enum PinPolicy {
     /// It ends with it.
     No,
     /// Pinned there, where that can be.
@@ -38,9 +38,9 @@ pub(crate) enum Survival {
 
 /// Where to pin, and what was found there.
 #[derive(Debug, Default)]
-pub(crate) struct Pinning {
+pub(crate) struct PinSetup {
     pub(crate) pins: Option<PinDirectory>,
-    pub(crate) found: Found,
+    pub(crate) found: Takeover,
     /// Whether that lasts as long as the machine.
     pub(crate) locked: bool,
     /// What is to be told of what could not be taken over.
@@ -49,7 +49,7 @@ pub(crate) struct Pinning {
 
 /// What a daemon before this one has left.
 #[derive(Debug, Default)]
-pub(crate) enum Found {
+pub(crate) enum Takeover {
     /// Nothing that can be read.
     #[default]
     Nothing,
@@ -59,7 +59,7 @@ pub(crate) enum Found {
     Events(InheritedState),
 }
 
-impl Survival {
+impl PinPolicy {
     /// Opens the directory, before rights are given up.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Survival {
     }
 }
 
-impl Pinning {
+impl PinSetup {
     /// Looks what a daemon before this one has left, and ends the write to the log in which it was killed.
     /// Nothing may have been written to the log before.
     ///
@@ -104,11 +104,11 @@ impl Pinning {
             PinnedState::Empty => {}
             PinnedState::Adoptable(inherited) => {
                 settle(&inherited, log)?;
-                found.found = Found::Whole(inherited);
+                found.found = Takeover::Whole(inherited);
             }
             PinnedState::EventsOnly(inherited) => {
                 settle(&inherited, log)?;
-                found.found = Found::Events(inherited);
+                found.found = Takeover::Events(inherited);
             }
             PinnedState::Unreadable { reason, .. } if found.locked => {
                 return Err(stays(&pins, &anyhow!(reason)));
@@ -201,9 +201,9 @@ pub(crate) fn note(plan: &Plan) -> anyhow::Result<Vec<u8>> {
 pub(crate) fn plans(
     inherited: &InheritedState,
     in_force: Epoch,
-) -> anyhow::Result<(RuleKeys, RuleCounts)> {
+) -> anyhow::Result<(RuleKeys, RuleStats)> {
     let mut keys = Vec::new();
-    let mut counts = RuleCounts::default();
+    let mut counts = RuleStats::default();
     for (epoch, note) in inherited.plan_snapshots(in_force)? {
         let rules: Vec<RuleNote> = match note.as_slice() {
             [] => Vec::new(),

@@ -19,7 +19,7 @@ use netlink::RecordStream;
 use nix::errno::Errno;
 
 use crate::pipeline::batch::Batch;
-use reorder_buffer::Held;
+use reorder_buffer::ReorderBuffer;
 
 /// Messages taken between two looks at the ring.
 const AT_ONCE: usize = 256;
@@ -28,7 +28,7 @@ const HELD_BYTES: usize = 1 << 20;
 
 /// What came of the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MessageCounts {
+pub(crate) struct KernelRecordCounts {
     /// Records that the kernel has sent.
     pub(crate) received: u64,
     /// Of them, those that the exclude list or the user list keeps out.
@@ -41,19 +41,19 @@ pub(crate) struct MessageCounts {
 
 /// Reads messages and holds them.
 #[derive(Debug)]
-pub(crate) struct Messages {
+pub(crate) struct KernelRecords {
     stream: RecordStream,
-    held: Held,
-    pub(crate) counts: MessageCounts,
+    held: ReorderBuffer,
+    pub(crate) counts: KernelRecordCounts,
 }
 
-impl Messages {
+impl KernelRecords {
     /// Reads from here.
     pub(crate) fn new(stream: RecordStream) -> Self {
         Self {
             stream,
-            held: Held::default(),
-            counts: MessageCounts::default(),
+            held: ReorderBuffer::default(),
+            counts: KernelRecordCounts::default(),
         }
     }
 

@@ -9,11 +9,11 @@ use anyhow::Context as _;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, after, bounded, never, select};
 
 use super::batch::{Batch, Origin};
-use super::rule_stats::RuleIndex;
+use super::rule_stats::PlanRule;
 use super::summary::Unwritten;
-use crate::sinks::audit_log::{Appended, Asker, Journal, Keep};
-use crate::sinks::plugins::Tally;
-use crate::sinks::queue::Outlet;
+use crate::sinks::audit_log::{AppendResult, AuditLog, LogConfig, SignalSender};
+use crate::sinks::plugins::PluginLosses;
+use crate::sinks::queue::SinkQueue;
 
 /// Longest time that the log thread may take to tell its state, or to have room for an order.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,30 +24,30 @@ const WAITING: usize = 4;
 
 /// What the log thread is told.
 #[derive(Debug)]
-pub(crate) enum LogOrder {
+pub(crate) enum LogCommand {
     /// Start a new log.
-    Rotate(Asker),
+    Rotate(SignalSender),
     /// Go on writing.
-    Resume(Asker),
+    Resume(SignalSender),
     /// Take on other settings, `None` when they are wrong, and say whether they are in force.
-    Configure(Option<Box<Keep>>, Asker, Sender<bool>),
+    Configure(Option<Box<LogConfig>>, SignalSender, Sender<bool>),
     /// Keep old logs, and the settings that say what becomes of them; say how the log is kept.
-    Lock(Sender<Box<Keep>>),
+    Lock(Sender<Box<LogConfig>>),
     /// What was to be locked is not.
     Unlock,
     /// Tell the state.
     Report(Sender<String>),
     /// The end is near, and who wants it.
-    End(Asker),
+    End(SignalSender),
 }
 
 /// Gives orders to the log thread, which carries them out one after the other.
 #[derive(Clone, Debug)]
-pub(crate) struct LogOrders(Sender<LogOrder>);
+pub(crate) struct LogCommands(Sender<LogCommand>);
 
 /// What the log thread has counted so far, for others to look at.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct LogCounters {
     /// Events in the log.
     pub(crate) events: AtomicU64,
     /// Events that could not be written.
@@ -57,26 +57,26 @@ pub(crate) struct Written {
     /// Messages that could not be written.
     pub(crate) unwritten_messages: AtomicU64,
     /// What plugins did not get.
-    pub(crate) plugins: Arc<Tally>,
+    pub(crate) plugins: Arc<PluginLosses>,
     /// Events that could not be written of each rule, until `tlg-ring` takes them. Nobody touches it while
     /// all can be written.
-    pub(crate) unwritten_rules: Mutex<BTreeMap<RuleIndex, u64>>,
+    pub(crate) unwritten_rules: Mutex<BTreeMap<PlanRule, u64>>,
 }
 
 /// Both ends of the orders to the log thread.
-pub(crate) fn log_orders() -> (LogOrders, Receiver<LogOrder>) {
+pub(crate) fn log_orders() -> (LogCommands, Receiver<LogCommand>) {
     let (to, from) = bounded(WAITING);
-    (LogOrders(to), from)
+    (LogCommands(to), from)
 }
 
-impl LogOrders {
+impl LogCommands {
     /// Has the log locked; says how it is kept.
     ///
     /// # Errors
     /// When the log thread is too busy to say: then it is not locked.
-    pub(crate) fn lock(&self) -> anyhow::Result<Box<Keep>> {
+    pub(crate) fn lock(&self) -> anyhow::Result<Box<LogConfig>> {
         let (to, from) = bounded(1);
-        self.tell(LogOrder::Lock(to));
+        self.tell(LogCommand::Lock(to));
         let log = from.recv_timeout(PATIENCE);
         if log.is_err() {
             self.unlock();
@@ -86,32 +86,32 @@ impl LogOrders {
 
     /// What was to be locked is not.
     pub(crate) fn unlock(&self) {
-        self.tell(LogOrder::Unlock);
+        self.tell(LogCommand::Unlock);
     }
 
     /// Gives an order, unless there is no room for one in time; whether there was, also when nobody needs it.
-    pub(crate) fn offer(&self, order: LogOrder, patience: Duration) -> bool {
+    pub(crate) fn offer(&self, order: LogCommand, patience: Duration) -> bool {
         let refused = self.0.send_timeout(order, patience);
         !matches!(refused, Err(SendTimeoutError::Timeout(_)))
     }
 
-    pub(crate) fn tell(&self, order: LogOrder) {
+    pub(crate) fn tell(&self, order: LogCommand) {
         // A log thread that has ended needs no orders.
         let _ended = self.0.send(order);
     }
 }
 
 /// The log thread.
-pub(super) struct Writer {
-    pub(super) log: Journal,
-    pub(super) json: Option<Arc<Outlet>>,
-    pub(super) counts: Arc<Written>,
-    pub(super) orders: Receiver<LogOrder>,
-    pub(super) ended_by: Asker,
+pub(super) struct LogThread {
+    pub(super) log: AuditLog,
+    pub(super) json: Option<Arc<SinkQueue>>,
+    pub(super) counts: Arc<LogCounters>,
+    pub(super) orders: Receiver<LogCommand>,
+    pub(super) ended_by: SignalSender,
     pub(super) unwritten: Unwritten,
 }
 
-impl Writer {
+impl LogThread {
     pub(super) fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
         engine::set_nice(self.log.nice());
         loop {
@@ -130,7 +130,7 @@ impl Writer {
             }
         }
         for order in self.orders.try_iter() {
-            if let LogOrder::End(asker) = order {
+            if let LogCommand::End(asker) = order {
                 self.ended_by = asker;
             }
         }
@@ -143,7 +143,7 @@ impl Writer {
         let events = u64::try_from(batch.origins.len()).unwrap_or(u64::MAX);
         let mut receipt = batch.receipt.take();
         let appended = if batch.text.is_empty() {
-            Appended::default()
+            AppendResult::default()
         } else {
             self.log.append(&batch.text, events, &mut receipt)
         };
@@ -166,7 +166,7 @@ impl Writer {
     }
 
     /// Counts what became of events from these origins: the last ones are those that were lost.
-    fn count(&mut self, appended: &Appended, origins: &[Origin]) {
+    fn count(&mut self, appended: &AppendResult, origins: &[Origin]) {
         let written = usize::try_from(appended.written).unwrap_or(usize::MAX);
         let (written, lost) = origins.split_at(written.min(origins.len()));
         let counts = &*self.counts;
@@ -197,25 +197,25 @@ impl Writer {
         }
     }
 
-    fn obey(&mut self, order: LogOrder) {
+    fn obey(&mut self, order: LogCommand) {
         match order {
-            LogOrder::Rotate(asker) => {
+            LogCommand::Rotate(asker) => {
                 self.log.rotate_now(asker);
                 if let Some(json) = &self.json {
                     json.rotate(self.log.old_logs());
                 }
             }
-            LogOrder::Resume(asker) => self.log.resume_now(asker),
+            LogCommand::Resume(asker) => self.log.resume_now(asker),
             // Who has asked may have lost patience.
-            LogOrder::Configure(keep, asker, to) => {
+            LogCommand::Configure(keep, asker, to) => {
                 let changed = self.log.configure(keep.map(|keep| *keep), asker);
                 engine::set_nice(self.log.nice());
                 let _impatient = to.try_send(changed);
             }
-            LogOrder::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),
-            LogOrder::Unlock => self.log.unlock(),
-            LogOrder::Report(to) => drop(to.try_send(self.log.report())),
-            LogOrder::End(asker) => self.ended_by = asker,
+            LogCommand::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),
+            LogCommand::Unlock => self.log.unlock(),
+            LogCommand::Report(to) => drop(to.try_send(self.log.report())),
+            LogCommand::End(asker) => self.ended_by = asker,
         }
     }
 }
@@ -228,7 +228,12 @@ mod tests {
     #[test]
     fn who_finds_no_room_does_not_wait_for_ever() {
         let (orders, taken) = log_orders();
-        let offer = || orders.offer(LogOrder::Rotate(Asker::this()), Duration::from_millis(1));
+        let offer = || {
+            orders.offer(
+                LogCommand::Rotate(SignalSender::this()),
+                Duration::from_millis(1),
+            )
+        };
         for _ in 0..WAITING {
             assert!(offer());
         }

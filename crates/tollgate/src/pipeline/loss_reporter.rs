@@ -14,7 +14,7 @@ use audit::ids::MsgType;
 use audit::record::quote;
 
 use crate::pipeline::ring_commands::Record;
-use crate::pipeline::ring_thread::Drained;
+use crate::pipeline::ring_thread::RingStats;
 use engine::LossReason;
 
 use crate::messages::info;
@@ -37,33 +37,33 @@ pub(crate) struct Limits {
     /// Records a second; 0 is no limit.
     rate: AtomicU32,
     failure: AtomicU8,
-    kmsg: Outlet,
-    sysrq: Outlet,
+    kmsg: PreopenedFile,
+    sysrq: PreopenedFile,
 }
 
 /// A file that is opened before it is needed, because it is out of reach of a daemon that has given up its
 /// rights.
 #[derive(Debug)]
-struct Outlet {
+struct PreopenedFile {
     path: PathBuf,
     file: io::Result<File>,
 }
 
 /// Counts records of the second under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rate {
+pub(crate) struct RateLimiter {
     second: u64,
     records: u32,
 }
 
 /// What was told so far.
 #[derive(Debug, Default)]
-pub(crate) struct Losses {
+pub(crate) struct LossReporter {
     told: Vec<(&'static str, u64)>,
     last: Option<Instant>,
 }
 
-impl Outlet {
+impl PreopenedFile {
     fn open(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -97,8 +97,8 @@ impl Limits {
         Self {
             rate: AtomicU32::new(0),
             failure: AtomicU8::new(SILENT),
-            kmsg: Outlet::open(kmsg),
-            sysrq: Outlet::open(sysrq),
+            kmsg: PreopenedFile::open(kmsg),
+            sysrq: PreopenedFile::open(sysrq),
         }
     }
 
@@ -143,7 +143,7 @@ impl Limits {
     }
 }
 
-impl Rate {
+impl RateLimiter {
     /// Whether so many records of this second may still be written; counts them if so.
     pub(crate) fn admits(&mut self, limits: &Limits, second: u64, text: &[u8]) -> bool {
         let limit = limits.rate.load(Ordering::Relaxed);
@@ -163,7 +163,7 @@ impl Rate {
     }
 }
 
-impl Losses {
+impl LossReporter {
     /// What was told of the reasons that the engine counts.
     pub(crate) fn told_of_engine(&self) -> [u64; LossReason::ALL.len()] {
         LossReason::ALL.map(|lost| {
@@ -176,14 +176,19 @@ impl Losses {
     }
 
     /// Time until what is lost is told, if something is that was not.
-    pub(crate) fn due(&self, counted: &Drained, now: Instant) -> Option<Duration> {
+    pub(crate) fn due(&self, counted: &RingStats, now: Instant) -> Option<Duration> {
         self.untold(counted).next()?;
         let last = self.last?;
         Some((last + PERIOD).saturating_duration_since(now))
     }
 
     /// Records of what was lost since the last ones; none within a second of those.
-    pub(crate) fn tell(&mut self, counted: &Drained, limits: &Limits, now: Instant) -> Vec<Record> {
+    pub(crate) fn tell(
+        &mut self,
+        counted: &RingStats,
+        limits: &Limits,
+        now: Instant,
+    ) -> Vec<Record> {
         if self.last.is_some_and(|last| now < last + PERIOD) {
             return Vec::new();
         }
@@ -193,7 +198,7 @@ impl Losses {
     /// Records of all that was lost since the last ones.
     pub(crate) fn tell_all(
         &mut self,
-        counted: &Drained,
+        counted: &RingStats,
         limits: &Limits,
         now: Instant,
     ) -> Vec<Record> {
@@ -217,7 +222,7 @@ impl Losses {
         records
     }
 
-    fn untold(&self, counted: &Drained) -> impl Iterator<Item = (&'static str, u64)> {
+    fn untold(&self, counted: &RingStats) -> impl Iterator<Item = (&'static str, u64)> {
         counted.losses().filter_map(|(reason, count)| {
             let told = self.told.iter().find(|(told, _)| *told == reason);
             let new = count.saturating_sub(told.map_or(0, |(_, count)| *count));
@@ -241,8 +246,8 @@ mod tests {
         Limits::over(&path("kmsg"), &path("sysrq"))
     }
 
-    fn lost(ring: u64, limited: u64) -> Drained {
-        let mut counted = Drained::default();
+    fn lost(ring: u64, limited: u64) -> RingStats {
+        let mut counted = RingStats::default();
         counted.stats.lost[0] = ring;
         counted.limited = limited;
         counted
@@ -268,7 +273,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let limits = limits(directory.path());
             limits.set(0, mode).unwrap();
-            let told = Losses::default().tell(&lost(7, 0), &limits, Instant::now());
+            let told = LossReporter::default().tell(&lost(7, 0), &limits, Instant::now());
             assert_eq!(told.len(), 1, "the log has it in any case");
             let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
             assert_eq!(
@@ -287,7 +292,7 @@ mod tests {
             fs::rename(path(name), path(away)).unwrap();
         }
         limits.set(0, PANIC).unwrap();
-        Losses::default().tell(&lost(7, 0), &limits, Instant::now());
+        LossReporter::default().tell(&lost(7, 0), &limits, Instant::now());
         assert!(!fs::read(path("a")).unwrap().is_empty());
         assert_eq!(fs::read(path("b")).unwrap(), b"c");
     }
@@ -308,8 +313,8 @@ mod tests {
     fn losses_are_told_by_reason_and_once_a_second() {
         let directory = tempfile::tempdir().unwrap();
         let limits = limits(directory.path());
-        let (mut losses, now) = (Losses::default(), Instant::now());
-        let mut tell = |counted: &Drained, after: Duration| -> Vec<String> {
+        let (mut losses, now) = (LossReporter::default(), Instant::now());
+        let mut tell = |counted: &RingStats, after: Duration| -> Vec<String> {
             let records = losses.tell(counted, &limits, now + after);
             let text = |record: Record| String::from_utf8(record.body).unwrap();
             records.into_iter().map(text).collect()
@@ -337,7 +342,7 @@ mod tests {
     fn a_rate_is_of_records_and_of_a_second() {
         let directory = tempfile::tempdir().unwrap();
         let limits = limits(directory.path());
-        let mut rate = Rate::default();
+        let mut rate = RateLimiter::default();
         let mut admits = |second| rate.admits(&limits, second, b"a\nb\n");
         assert!((0..100).all(|_| admits(1)), "0 is no limit");
         limits.set(3, SILENT).unwrap();

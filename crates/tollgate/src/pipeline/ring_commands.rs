@@ -19,7 +19,7 @@ use engine::AttachedHooks;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::pipeline::ring_thread::Drained;
+use crate::pipeline::ring_thread::RingStats;
 
 /// Orders that wait to be carried out; who gives one more waits, for [`PATIENCE`] at most.
 const WAITING: usize = 4;
@@ -37,7 +37,7 @@ pub(crate) struct Replaced {
 }
 
 /// What is ordered.
-pub(crate) enum Order {
+pub(crate) enum RingCommand {
     /// To audit by another plan.
     Replace(Box<Replace>),
     /// To lock what audits.
@@ -47,7 +47,7 @@ pub(crate) enum Order {
     /// To tell when all events so far are in the log.
     Flush(Sender<Flushed>),
     /// To tell what it has counted so far.
-    Account(Sender<Drained>),
+    Account(Sender<RingStats>),
     /// To end, and leave what audits to the next daemon where that can be.
     Leave,
     /// To end.
@@ -86,8 +86,8 @@ pub(crate) type Guard = Result<(), String>;
 
 /// Gives orders. Clones give orders to the same thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Orders {
-    to: Sender<Order>,
+pub(crate) struct RingCommands {
+    to: Sender<RingCommand>,
     waker: Arc<EventFd>,
 }
 
@@ -95,14 +95,14 @@ pub(crate) struct Orders {
 /// beside it.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    orders: Orders,
+    orders: RingCommands,
     /// Where the answer comes to a question that was given up.
-    open: Option<Receiver<Drained>>,
+    open: Option<Receiver<RingStats>>,
 }
 
 /// Takes orders.
-pub(crate) struct Taken {
-    from: Receiver<Order>,
+pub(crate) struct RingCommandReceiver {
+    from: Receiver<RingCommand>,
     waker: Arc<EventFd>,
 }
 
@@ -110,20 +110,20 @@ pub(crate) struct Taken {
 ///
 /// # Errors
 /// When the kernel has no eventfd to give.
-pub(crate) fn orders() -> anyhow::Result<(Orders, Taken)> {
+pub(crate) fn orders() -> anyhow::Result<(RingCommands, RingCommandReceiver)> {
     // A semaphore: it wakes once for each order.
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
     let waker = EventFd::from_flags(flags).context("cannot make an eventfd")?;
     let waker = Arc::new(waker);
     let (to, from) = bounded(WAITING);
-    let orders = Orders {
+    let orders = RingCommands {
         to,
         waker: Arc::clone(&waker),
     };
-    Ok((orders, Taken { from, waker }))
+    Ok((orders, RingCommandReceiver { from, waker }))
 }
 
-impl Orders {
+impl RingCommands {
     /// Has events chosen by another plan from now on; returns when that is so.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Orders {
     /// the pipeline has ended, or takes no order because the log does not keep up.
     pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<Replaced> {
         let (answer, answered) = bounded(1);
-        self.give(Order::Replace(Box::new(Replace { plan, answer })))?;
+        self.give(RingCommand::Replace(Box::new(Replace { plan, answer })))?;
         answered.recv().context("auditing has ended")?
     }
 
@@ -141,7 +141,7 @@ impl Orders {
     /// When it cannot be noted, or the pipeline has ended, or takes no order because the log does not keep up.
     pub(crate) fn lock(&self, note: Vec<u8>, files: Vec<PathBuf>) -> anyhow::Result<Guard> {
         let (answer, answered) = bounded(1);
-        self.give(Order::Lock(Box::new(Lock {
+        self.give(RingCommand::Lock(Box::new(Lock {
             note,
             files,
             answer,
@@ -154,7 +154,7 @@ impl Orders {
     /// # Errors
     /// When the pipeline has ended, or takes no order because the log does not keep up.
     pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
-        self.give(Order::Record(Record { kind, body }))
+        self.give(RingCommand::Record(Record { kind, body }))
     }
 
     /// Returns when every event matched so far is in the log.
@@ -163,30 +163,30 @@ impl Orders {
     /// When they could not be written, when that takes too long, or when the pipeline has ended.
     pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let (answer, answered) = bounded(1);
-        self.give(Order::Flush(answer))?;
+        self.give(RingCommand::Flush(answer))?;
         answered
             .recv_timeout(PATIENCE)
             .context(BUSY)?
             .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
     }
 
-    /// Has the pipeline end; [`crate::pipeline::Running::join`] waits for it.
+    /// Has the pipeline end; [`crate::pipeline::RunningPipeline::join`] waits for it.
     ///
     /// # Errors
     /// When the eventfd cannot be written to.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
-        self.end(Order::Stop)
+        self.end(RingCommand::Stop)
     }
 
     /// Has the pipeline end, and what audits go on where it is pinned.
     ///
     /// # Errors
-    /// As [`Orders::stop`].
+    /// As [`RingCommands::stop`].
     pub(crate) fn leave(&self) -> anyhow::Result<()> {
-        self.end(Order::Leave)
+        self.end(RingCommand::Leave)
     }
 
-    fn end(&self, order: Order) -> anyhow::Result<()> {
+    fn end(&self, order: RingCommand) -> anyhow::Result<()> {
         match self.to.send(order) {
             Ok(()) => self.wake(),
             // It has ended by itself.
@@ -194,11 +194,11 @@ impl Orders {
         }
     }
 
-    fn give(&self, order: Order) -> anyhow::Result<()> {
+    fn give(&self, order: RingCommand) -> anyhow::Result<()> {
         self.give_within(order, PATIENCE)
     }
 
-    fn give_within(&self, order: Order, patience: Duration) -> anyhow::Result<()> {
+    fn give_within(&self, order: RingCommand, patience: Duration) -> anyhow::Result<()> {
         match self.to.send_timeout(order, patience) {
             Ok(()) => self.wake(),
             Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
@@ -216,7 +216,7 @@ impl Orders {
 
 impl Accounts {
     /// Asks by these orders.
-    pub(crate) const fn new(orders: Orders) -> Self {
+    pub(crate) const fn new(orders: RingCommands) -> Self {
         Self { orders, open: None }
     }
 
@@ -224,7 +224,7 @@ impl Accounts {
     ///
     /// # Errors
     /// When it is too busy to say, or the pipeline has ended.
-    pub(crate) fn account(&mut self) -> anyhow::Result<Drained> {
+    pub(crate) fn account(&mut self) -> anyhow::Result<RingStats> {
         if self.open.is_some() {
             // What was counted for a question of long ago is no answer to this one.
             self.answer(PATIENCE)?;
@@ -238,12 +238,13 @@ impl Accounts {
     }
 
     /// The answer to the question that is open, or to a new one.
-    fn answer(&mut self, patience: Duration) -> anyhow::Result<Drained> {
+    fn answer(&mut self, patience: Duration) -> anyhow::Result<RingStats> {
         let open = match self.open.take() {
             Some(open) => open,
             None => {
                 let (answer, open) = bounded(1);
-                self.orders.give_within(Order::Account(answer), patience)?;
+                self.orders
+                    .give_within(RingCommand::Account(answer), patience)?;
                 open
             }
         };
@@ -258,12 +259,12 @@ impl Accounts {
     }
 }
 
-impl Taken {
+impl RingCommandReceiver {
     /// The next order, if there is one. The descriptor stays readable while there are more.
     ///
     /// # Errors
     /// When the eventfd cannot be read.
-    pub(crate) fn next(&self) -> io::Result<Option<Order>> {
+    pub(crate) fn next(&self) -> io::Result<Option<RingCommand>> {
         match self.waker.read() {
             Ok(_) | Err(Errno::EAGAIN) => Ok(self.from.try_recv().ok()),
             Err(errno) => Err(errno.into()),
@@ -271,7 +272,7 @@ impl Taken {
     }
 }
 
-impl AsFd for Taken {
+impl AsFd for RingCommandReceiver {
     /// Readable when there may be an order.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
@@ -297,7 +298,7 @@ mod tests {
             nix::poll::PollFlags::POLLIN,
         )];
         nix::poll::poll(&mut waker, nix::poll::PollTimeout::NONE).unwrap();
-        let Some(Order::Replace(replace)) = taken.next().unwrap() else {
+        let Some(RingCommand::Replace(replace)) = taken.next().unwrap() else {
             panic!("no plan came");
         };
         replace
@@ -305,7 +306,7 @@ mod tests {
             .send(Err(anyhow::anyhow!("not these")))
             .unwrap();
         nix::poll::poll(&mut waker, nix::poll::PollTimeout::NONE).unwrap();
-        assert!(matches!(taken.next().unwrap(), Some(Order::Stop)));
+        assert!(matches!(taken.next().unwrap(), Some(RingCommand::Stop)));
         assert!(taken.next().unwrap().is_none());
         assert_eq!(asking.join().unwrap(), "not these");
     }
@@ -319,14 +320,14 @@ mod tests {
         for _ in 0..=WAITING {
             assert!(!accounts.is_answered(SHORT));
         }
-        let Some(Order::Account(answer)) = taken.next().unwrap() else {
+        let Some(RingCommand::Account(answer)) = taken.next().unwrap() else {
             panic!("nothing was asked");
         };
         assert!(taken.next().unwrap().is_none(), "it was asked twice");
-        answer.send(Drained::default()).unwrap();
+        answer.send(RingStats::default()).unwrap();
         assert!(accounts.is_answered(SHORT), "the answer is lost");
         let record = || {
-            Order::Record(Record {
+            RingCommand::Record(Record {
                 kind: MsgType::USER,
                 body: Vec::new(),
             })
@@ -338,7 +339,10 @@ mod tests {
         assert_eq!(full.to_string(), BUSY);
         assert!(!accounts.is_answered(SHORT));
         for _ in 0..WAITING {
-            assert!(matches!(taken.next().unwrap(), Some(Order::Record(_))));
+            assert!(matches!(
+                taken.next().unwrap(),
+                Some(RingCommand::Record(_))
+            ));
         }
         assert!(taken.next().unwrap().is_none(), "what was refused is given");
     }

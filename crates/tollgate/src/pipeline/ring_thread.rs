@@ -22,16 +22,16 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 use crate::messages::info;
 use crate::pipeline::batch::Batch;
-use crate::pipeline::encoder::Encoding;
-use crate::pipeline::handover::{self as survive, Pinning};
+use crate::pipeline::encoder::Encoder;
+use crate::pipeline::handover::{self as survive, PinSetup};
 use crate::pipeline::heartbeat::Heartbeat;
-use crate::pipeline::kernel_records::{MessageCounts, Messages};
-use crate::pipeline::log_thread::Written;
+use crate::pipeline::kernel_records::{KernelRecordCounts, KernelRecords};
+use crate::pipeline::log_thread::LogCounters;
 use crate::pipeline::loss_reporter::Limits;
-use crate::pipeline::ring_commands::{Lock, Order, Replaced, Taken};
-use crate::pipeline::rule_stats::RuleCount;
-use crate::pipeline::{Shown, Started};
-use crate::sinks::queue::Outlet;
+use crate::pipeline::ring_commands::{Lock, Replaced, RingCommand, RingCommandReceiver};
+use crate::pipeline::rule_stats::RuleCounters;
+use crate::pipeline::{Shown, StartReport};
+use crate::sinks::queue::SinkQueue;
 use start::Begun;
 
 /// A batch goes to the log when it has grown to this, or when the ring is empty.
@@ -49,7 +49,7 @@ const NICE: i32 = -10;
 
 /// What the ring thread counted.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Drained {
+pub(crate) struct RingStats {
     pub(crate) stats: EngineStats,
     /// Of an engine that runs.
     pub(crate) runs: Vec<ProgramRuns>,
@@ -58,12 +58,12 @@ pub(crate) struct Drained {
     pub(crate) limited: u64,
     pub(crate) unshown: u64,
     pub(crate) blind: Duration,
-    pub(crate) messages: MessageCounts,
+    pub(crate) messages: KernelRecordCounts,
     /// Of each rule that has chosen something; filled in when it is asked for.
-    pub(crate) rules: BTreeMap<BString, RuleCount>,
+    pub(crate) rules: BTreeMap<BString, RuleCounters>,
 }
 
-impl Drained {
+impl RingStats {
     /// Events lost before they came to the log thread, by reason.
     pub(crate) fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let of_kernel = LossReason::ALL
@@ -103,7 +103,7 @@ enum Drain {
 }
 
 /// The ring thread.
-pub(crate) struct Reader {
+pub(crate) struct RingThread {
     pub(crate) plan: Plan,
     /// Engines to try, the best first.
     pub(crate) engines: Vec<EngineKind>,
@@ -111,26 +111,26 @@ pub(crate) struct Reader {
     pub(crate) probe: KernelProbe,
     /// From the begin of a drain to that of the next one, while events come.
     pub(crate) pause: Duration,
-    pub(crate) orders: Taken,
+    pub(crate) orders: RingCommandReceiver,
     pub(crate) full: Sender<Batch>,
     pub(crate) empty: Receiver<Batch>,
     pub(crate) shown: Option<Sender<Shown>>,
-    pub(crate) json: Option<Arc<Outlet>>,
+    pub(crate) json: Option<Arc<SinkQueue>>,
     /// What the kernel's audit sends, when it is read.
-    pub(crate) messages: Option<Messages>,
+    pub(crate) messages: Option<KernelRecords>,
     /// What `-r` and `-f` ask for.
     pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.
-    pub(crate) pinning: Pinning,
+    pub(crate) pinning: PinSetup,
     /// What became of the events behind this thread.
-    pub(crate) written: Arc<Written>,
+    pub(crate) written: Arc<LogCounters>,
 }
 
-impl Reader {
+impl RingThread {
     pub(crate) fn run(
         mut self,
-        ready: &Sender<Started>,
-    ) -> anyhow::Result<(Drained, Option<PendingDetach>)> {
+        ready: &Sender<StartReport>,
+    ) -> anyhow::Result<(RingStats, Option<PendingDetach>)> {
         engine::set_nice(NICE);
         let mut storage = ObjectStorage::default();
         let mut places = storage.slots();
@@ -142,22 +142,22 @@ impl Reader {
         let wakers = self.wakers(&state.borrow());
         let wakers = wakers.context("cannot wait for orders")?;
         if ready.send(started).is_err() {
-            return Ok((Drained::default(), None));
+            return Ok((RingStats::default(), None));
         }
         loop {
             match self.follow(&engine, &state, &wakers)? {
-                Order::Leave if engine.is_pinned() => {
+                RingCommand::Leave if engine.is_pinned() => {
                     self.drain_up_to_now(&engine, &state)?;
                     return Ok((self.account_at_end(&engine, &state)?, None));
                 }
-                Order::Leave | Order::Stop => break,
-                Order::Replace(replace) => {
+                RingCommand::Leave | RingCommand::Stop => break,
+                RingCommand::Replace(replace) => {
                     let plan = &replace.plan;
                     let answer = self.replace(&mut engine, &mut places, &state, plan);
                     // Nobody waits any more when the control connection is gone.
                     let _gone = replace.answer.send(answer);
                 }
-                Order::Lock(lock) => {
+                RingCommand::Lock(lock) => {
                     let Lock {
                         note,
                         files,
@@ -171,16 +171,16 @@ impl Reader {
                     // Who has asked waits for the answer.
                     let _gone = answer.send(guard);
                 }
-                Order::Record(record) => {
+                RingCommand::Record(record) => {
                     self.drain_up_to_now(&engine, &state)?;
                     state.borrow_mut().record(&record, engine.read_clock()?);
                 }
-                Order::Flush(flushed) => {
+                RingCommand::Flush(flushed) => {
                     self.drain_up_to_now(&engine, &state)?;
                     state.borrow_mut().batch.then = Some(flushed);
                     self.pass_on(&engine, &state);
                 }
-                Order::Account(answer) => {
+                RingCommand::Account(answer) => {
                     let mut account = state.borrow().account();
                     account.stats = engine.stats();
                     account.runs = engine.run_counts();
@@ -202,8 +202,8 @@ impl Reader {
     fn account_at_end(
         &self,
         engine: &Engine<'_>,
-        state: &RefCell<Encoding>,
-    ) -> anyhow::Result<Drained> {
+        state: &RefCell<Encoder>,
+    ) -> anyhow::Result<RingStats> {
         last_messages(state)?;
         let mut drained = state.borrow().account();
         drained.stats = engine.stats();
@@ -219,7 +219,7 @@ impl Reader {
     }
 
     /// What wakes this thread beside the ring: orders, and messages.
-    fn wakers(&self, state: &Encoding) -> nix::Result<Epoll> {
+    fn wakers(&self, state: &Encoder) -> nix::Result<Epoll> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let readable = EpollEvent::new(EpollFlags::EPOLLIN, 0);
         epoll.add(self.orders.as_fd(), readable)?;
@@ -234,7 +234,7 @@ impl Reader {
         &self,
         engine: &mut Engine<'s>,
         places: &mut ObjectSlots<'s>,
-        state: &RefCell<Encoding>,
+        state: &RefCell<Encoder>,
         plan: &Plan,
     ) -> anyhow::Result<Replaced> {
         let mut state = state.borrow_mut();
@@ -248,7 +248,7 @@ impl Reader {
     }
 
     /// Takes over what others have counted of each rule.
-    fn settle(&self, state: &mut Encoding, engine: &Engine<'_>) {
+    fn settle(&self, state: &mut Encoder, engine: &Engine<'_>) {
         state
             .rules
             .settle(|epoch, rule| engine.rule_drops(epoch, rule));
@@ -264,9 +264,9 @@ impl Reader {
     fn follow(
         &self,
         engine: &Engine<'_>,
-        state: &RefCell<Encoding>,
+        state: &RefCell<Encoder>,
         wakers: &Epoll,
-    ) -> anyhow::Result<Order> {
+    ) -> anyhow::Result<RingCommand> {
         let ring = engine.ring();
         let waker = wakers.0.as_fd();
         let on_functions = engine.kind() == EngineKind::Fentry;
@@ -320,7 +320,7 @@ impl Reader {
     fn tell_losses(
         &self,
         engine: &Engine<'_>,
-        state: &RefCell<Encoding>,
+        state: &RefCell<Encoder>,
         now: Instant,
     ) -> anyhow::Result<Option<Duration>> {
         let mut state = state.borrow_mut();
@@ -336,11 +336,7 @@ impl Reader {
     }
 
     /// Takes all that is in the ring at this moment, and what else comes meanwhile.
-    fn drain_up_to_now(
-        &self,
-        engine: &Engine<'_>,
-        state: &RefCell<Encoding>,
-    ) -> anyhow::Result<()> {
+    fn drain_up_to_now(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<()> {
         let now = engine.ring().produced();
         loop {
             self.drain(engine, state)?;
@@ -352,7 +348,7 @@ impl Reader {
     }
 
     /// Takes what the ring holds now and passes it on, so much at most that orders do not wait for long.
-    fn drain(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<Drain> {
+    fn drain(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<Drain> {
         let mut taken = 0;
         for _ in 0..DRAINS {
             {
@@ -385,7 +381,7 @@ impl Reader {
 
     /// Hands the current batch to the log thread, waiting while it is behind. A batch without text gives
     /// back what events without text have taken in the ring.
-    fn pass_on(&self, engine: &Engine<'_>, state: &RefCell<Encoding>) {
+    fn pass_on(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) {
         let mut state = state.borrow_mut();
         let place = Some(engine.ring().position());
         if state.batch.text.is_empty() && state.batch.then.is_none() && state.passed == place {
@@ -397,7 +393,7 @@ impl Reader {
         self.send(&mut state);
     }
 
-    fn send(&self, state: &mut Encoding) {
+    fn send(&self, state: &mut Encoder) {
         let mut next = self.empty.try_recv().unwrap_or_default();
         next.copied = state.batch.copied.take();
         if let (Some(json), Some(copied)) = (&self.json, &mut next.copied) {
@@ -411,7 +407,7 @@ impl Reader {
 }
 
 /// Takes the messages that have come by now, and passes on the calls whose records do not come any more.
-fn last_messages(state: &RefCell<Encoding>) -> anyhow::Result<()> {
+fn last_messages(state: &RefCell<Encoder>) -> anyhow::Result<()> {
     let mut state = state.borrow_mut();
     for _ in 0..LAST_MESSAGES {
         if !state.receive()? {

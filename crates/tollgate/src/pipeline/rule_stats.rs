@@ -16,7 +16,7 @@ const GONE: &str = "rules that are gone";
 
 /// Events of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RuleCount {
+pub(crate) struct RuleCounters {
     /// Taken from the ring.
     pub(crate) taken: u64,
     /// Of them, kept out by the rate limit.
@@ -28,25 +28,25 @@ pub(crate) struct RuleCount {
 }
 
 /// A rule: the plan that it is of, and its index there.
-pub(crate) type RuleIndex = (Epoch, usize);
+pub(crate) type PlanRule = (Epoch, usize);
 
 /// Those of all rules.
 #[derive(Debug, Default)]
-pub(crate) struct RuleCounts {
+pub(crate) struct RuleStats {
     /// The plan in force, and the one before.
     plans: Vec<(Epoch, Vec<Counted>)>,
     /// Of plans before these, rules that are still loaded.
-    earlier: BTreeMap<BString, RuleCount>,
-    gone: RuleCount,
+    earlier: BTreeMap<BString, RuleCounters>,
+    gone: RuleCounters,
 }
 
 #[derive(Debug)]
 struct Counted {
     text: BString,
-    count: RuleCount,
+    count: RuleCounters,
 }
 
-impl RuleCount {
+impl RuleCounters {
     fn add(&mut self, other: Self) {
         self.taken += other.taken;
         self.limited += other.limited;
@@ -60,7 +60,7 @@ impl RuleCount {
     }
 }
 
-impl RuleCounts {
+impl RuleStats {
     /// Counts for the plan that was put in force, too.
     pub(crate) fn add(&mut self, epoch: Epoch, plan: &Plan) {
         let rules = plan.rules.iter();
@@ -72,7 +72,7 @@ impl RuleCounts {
     pub(crate) fn begin(&mut self, epoch: Epoch, rules: Vec<BString>) {
         let counted = rules.into_iter().map(|text| Counted {
             text,
-            count: RuleCount::default(),
+            count: RuleCounters::default(),
         });
         self.plans.push((epoch, counted.collect()));
         while self.plans.len() > 2 {
@@ -97,7 +97,7 @@ impl RuleCounts {
     }
 
     /// The count of a rule; that of all that are gone, when it is one of them.
-    pub(crate) fn of(&mut self, (epoch, rule): RuleIndex) -> &mut RuleCount {
+    pub(crate) fn of(&mut self, (epoch, rule): PlanRule) -> &mut RuleCounters {
         let mut newest_first = self.plans.iter_mut().rev();
         let plan = newest_first.find(|(of, _)| *of == epoch);
         match plan.and_then(|(_, rules)| rules.get_mut(rule)) {
@@ -116,7 +116,7 @@ impl RuleCounts {
     }
 
     /// Rules that have chosen something, by their text.
-    pub(crate) fn table(&self) -> BTreeMap<BString, RuleCount> {
+    pub(crate) fn table(&self) -> BTreeMap<BString, RuleCounters> {
         let mut table = self.earlier.clone();
         table.insert(GONE.into(), self.gone);
         for counted in self.plans.iter().flat_map(|(_, rules)| rules) {
@@ -148,7 +148,7 @@ mod tests {
     fn a_rule_counts_on_after_replacements() {
         let a = "-a always,exit -F arch=b64 -S rmdir -k a\n";
         let b = "-a always,exit -F arch=b64 -S mkdir -k b\n";
-        let mut counts = RuleCounts::default();
+        let mut counts = RuleStats::default();
         let mut epoch = Epoch::default();
         for (round, text) in [a.to_owned() + b, b.to_owned(), b.to_owned(), b.to_owned()]
             .iter()

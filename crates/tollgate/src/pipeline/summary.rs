@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{EngineStats, LossReason, Truncation};
 
 use crate::pipeline::heartbeat::seconds;
-use crate::pipeline::kernel_records::MessageCounts;
+use crate::pipeline::kernel_records::KernelRecordCounts;
 use crate::sinks::queue as outlet;
 
 /// What the pipeline did.
@@ -25,11 +25,11 @@ pub(crate) struct Outcome {
     /// Events that the view left out.
     pub(crate) unshown: u64,
     /// What became of events for the JSON log.
-    pub(crate) json: outlet::Written,
+    pub(crate) json: outlet::SinkStats,
     /// How long the engine may have seen nothing.
     pub(crate) blind: Duration,
     /// Messages of the kernel's audit that were taken.
-    pub(crate) messages: MessageCounts,
+    pub(crate) messages: KernelRecordCounts,
     /// Messages that could not be written.
     pub(crate) unwritten_messages: u64,
     /// Messages that the kernel has lost.
@@ -130,12 +130,12 @@ impl Display for Summary<'_> {
             write!(f, "; left out of the view: {unshown}")?;
         }
         if json.unwritten != 0 {
-            let outlet::Written {
+            let outlet::SinkStats {
                 unwritten, reason, ..
             } = json;
             write!(f, "; left out of the JSON log: {unwritten} ({reason})")?;
         }
-        if *messages != MessageCounts::default() || self.lost_messages() != 0 {
+        if *messages != KernelRecordCounts::default() || self.lost_messages() != 0 {
             write!(f, "; messages of the kernel: {}", messages.received)?;
         }
         for (count, what) in [
@@ -208,9 +208,9 @@ mod tests {
     #[test]
     fn messages_that_are_missing_are_told() {
         let mut outcome = Outcome {
-            messages: MessageCounts {
+            messages: KernelRecordCounts {
                 received: 7,
-                ..MessageCounts::default()
+                ..KernelRecordCounts::default()
             },
             ..Outcome::default()
         };

@@ -1,7 +1,7 @@
 //! The daemon's log: lines as `auditd.conf` wants them, rotated, flushed, and looked after.
 //!
 //! All of it runs in the log thread, batch by batch. What an administrator has chosen for a disk that
-//! fills, is full or fails is done by [`Machine`]; what could not be written is counted exactly, and a
+//! fills, is full or fails is done by [`System`]; what could not be written is counted exactly, and a
 //! record says so as soon as one can be written again.
 
 mod daemon_records;
@@ -25,28 +25,28 @@ use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
 use engine::FileRange;
 
-pub(crate) use daemon_records::{About, Asker};
-pub(crate) use log_config::{Held, Keep};
-pub(crate) use system::{Machine, ThisMachine};
+pub(crate) use daemon_records::{DaemonRecord, SignalSender};
+pub(crate) use log_config::{LockedLogSettings, LogConfig};
+pub(crate) use system::{LocalSystem, System};
 
 use super::log_file::Log;
 use super::log_file::directory::Directory;
-use daemon_records::Own;
+use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
 use flush::Flusher;
-use name_cache::Names;
-use rotate::OldLogs;
-use sink_losses::LeftOut;
+use name_cache::NameCache;
+use rotate::OldLogPolicy;
+use sink_losses::SinkLossReporter;
 use system::RunId;
 
 use crate::helper::Launcher;
 use crate::sinks::plugins::{Dispatcher, Lines};
 
 /// A log that is kept.
-pub(crate) struct Journal {
-    keep: Keep,
+pub(crate) struct AuditLog {
+    keep: LogConfig,
     /// What becomes of old logs when somebody asks.
-    old_logs: OldLogs,
+    old_logs: OldLogPolicy,
     directory: Directory,
     name: PathBuf,
     /// Closed while nothing is to be written.
@@ -59,9 +59,9 @@ pub(crate) struct Journal {
     /// The program of `max_log_file_action` that runs: writing goes on when it has ended.
     until_ended: Option<RunId>,
     alarms: Alarms,
-    machine: Box<dyn Machine>,
-    names: Names,
-    own: Own,
+    machine: Box<dyn System>,
+    names: NameCache,
+    own: DaemonRecords,
     flusher: Flusher,
     dispatcher: Dispatcher,
     /// Records since the last flush that `flush` and `freq` ask for.
@@ -71,7 +71,7 @@ pub(crate) struct Journal {
     cached: u64,
     /// Events lost since a record said so, and why.
     lost: (u64, String),
-    left_out: LeftOut,
+    left_out: SinkLossReporter,
     /// Lines under way.
     lines: Vec<u8>,
 }
@@ -107,7 +107,7 @@ impl Receipt for Option<engine::CommitToken> {
 
 /// What became of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Appended {
+pub(crate) struct AppendResult {
     /// Events in the log.
     pub(crate) written: u64,
     /// Events that could not be written.
@@ -116,15 +116,15 @@ pub(crate) struct Appended {
     pub(crate) reason: String,
 }
 
-impl Journal {
+impl AuditLog {
     /// Opens the log, removes old ones that are too many unless all are kept, and starts the plugins.
     ///
     /// # Errors
     /// As [`Log::open`].
     pub(crate) fn open(
-        keep: Keep,
-        old_logs: OldLogs,
-        machine: Box<dyn Machine>,
+        keep: LogConfig,
+        old_logs: OldLogPolicy,
+        machine: Box<dyn System>,
         launcher: Option<Launcher>,
     ) -> anyhow::Result<Self> {
         let name = keep.path.file_name().map(PathBuf::from).with_context(|| {
@@ -139,14 +139,14 @@ impl Journal {
             until_ended: None,
             alarms: Alarms::default(),
             machine,
-            names: Names::new(),
-            own: Own::new(),
+            names: NameCache::new(),
+            own: DaemonRecords::new(),
             flusher: Flusher::start()?,
             dispatcher: Dispatcher::default(),
             unflushed: 0,
             cached: 0,
             lost: (0, String::new()),
-            left_out: LeftOut::default(),
+            left_out: SinkLossReporter::default(),
             lines: Vec::new(),
             keep,
             old_logs,
@@ -160,7 +160,7 @@ impl Journal {
                 Format::Raw => "raw",
                 Format::Enriched => "enriched",
             };
-            journal.note(&About::Start(format));
+            journal.note(&DaemonRecord::Start(format));
         }
         Ok(journal)
     }
@@ -174,7 +174,7 @@ impl Journal {
         i32::try_from(boost).map_or(i32::MIN, |boost| -boost)
     }
 
-    /// When [`Journal::look`] is due, if it is.
+    /// When [`AuditLog::look`] is due, if it is.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         const PERIOD: Duration = Duration::from_millis(500);
         let waits = self.machine.waits() || self.flusher.is_busy();
@@ -199,7 +199,7 @@ impl Journal {
         batch: &[u8],
         events: u64,
         receipt: &mut dyn Receipt,
-    ) -> Appended {
+    ) -> AppendResult {
         self.names.refresh();
         self.tell_left_out();
         let mut lines = std::mem::take(&mut self.lines);
@@ -214,9 +214,9 @@ impl Journal {
         };
         self.dispatch(text, events);
         let appended = if !self.keep.writes() {
-            Appended {
+            AppendResult {
                 written: events,
-                ..Appended::default()
+                ..AppendResult::default()
             }
         } else if self.suspended {
             self.lose(events, "the log is suspended")
@@ -245,7 +245,7 @@ impl Journal {
     }
 
     /// Appends a record of the daemon's own.
-    pub(crate) fn note(&mut self, about: &About<'_>) {
+    pub(crate) fn note(&mut self, about: &DaemonRecord<'_>) {
         if self.keep.conf.is_none() {
             return;
         }
@@ -256,7 +256,7 @@ impl Journal {
         }
     }
 
-    fn own_lines(&mut self, about: &About<'_>) -> Vec<u8> {
+    fn own_lines(&mut self, about: &DaemonRecord<'_>) -> Vec<u8> {
         let record = self.own.record(about);
         let mut lines = Vec::new();
         self.line(&record, &mut lines);
@@ -264,26 +264,26 @@ impl Journal {
     }
 
     /// Rotates now, as USR1 asks.
-    pub(crate) fn rotate_now(&mut self, asker: Asker) {
+    pub(crate) fn rotate_now(&mut self, asker: SignalSender) {
         // Who asks is told each time.
         *self.alarms.of(Fault::Rotate) = false;
         self.rotate(self.old_logs);
-        self.note(&About::Rotated(asker));
+        self.note(&DaemonRecord::Rotated(asker));
     }
 
     /// Goes on writing, as USR2 asks.
-    pub(crate) fn resume_now(&mut self, asker: Asker) {
+    pub(crate) fn resume_now(&mut self, asker: SignalSender) {
         self.resume();
         self.dispatcher.resume();
-        self.note(&About::Resumed(asker));
+        self.note(&DaemonRecord::Resumed(asker));
     }
 
     /// Writes what is left to say, and waits until all is on the disk.
-    pub(crate) fn end(&mut self, asker: Asker) -> Appended {
+    pub(crate) fn end(&mut self, asker: SignalSender) -> AppendResult {
         self.tell_losses();
         self.wait_for_json();
         self.tell_all_left_out();
-        self.note(&About::End(asker));
+        self.note(&DaemonRecord::End(asker));
         self.dispatcher.end();
         self.tell_all_left_out();
         let earlier = self.flusher.end();
@@ -293,9 +293,9 @@ impl Journal {
             Ok(()) if *self.alarms.of(Fault::Flush) => "the disk has failed the log".to_owned(),
             Ok(()) => String::new(),
         };
-        Appended {
+        AppendResult {
             reason,
-            ..Appended::default()
+            ..AppendResult::default()
         }
     }
 
@@ -321,10 +321,10 @@ impl Journal {
         out.push(b'\n');
     }
 
-    fn lose(&mut self, events: u64, reason: &str) -> Appended {
+    fn lose(&mut self, events: u64, reason: &str) -> AppendResult {
         self.lost.0 += events;
         reason.clone_into(&mut self.lost.1);
-        Appended {
+        AppendResult {
             written: 0,
             lost: events,
             reason: reason.to_owned(),
@@ -337,13 +337,16 @@ impl Journal {
             return;
         }
         let (events, reason) = self.lost.clone();
-        if self.write_about(&About::Lost(events, &reason)).is_some() {
+        if self
+            .write_about(&DaemonRecord::Lost(events, &reason))
+            .is_some()
+        {
             self.lost = (0, String::new());
         }
     }
 
     /// Writes a record about losses; gives its line when it is in the log.
-    fn write_about(&mut self, about: &About<'_>) -> Option<Vec<u8>> {
+    fn write_about(&mut self, about: &DaemonRecord<'_>) -> Option<Vec<u8>> {
         let lines = self.own_lines(about);
         // The record itself is no event.
         let lost = self.lost.clone();

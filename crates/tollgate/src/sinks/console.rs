@@ -35,13 +35,13 @@ pub(crate) enum Interpret {
 }
 
 /// View of events on a terminal.
-pub(crate) struct Terminal {
+pub(crate) struct Console {
     interpret: Interpret,
     out: Box<dyn Write + Send>,
     block: Vec<u8>,
 }
 
-impl Terminal {
+impl Console {
     /// A view on standard output, coloured as `choice` says.
     pub(crate) fn stdout(interpret: Interpret, choice: ColorChoice) -> Self {
         Self::new(interpret, Box::new(AutoStream::new(io::stdout(), choice)))
@@ -75,7 +75,7 @@ impl Terminal {
     }
 }
 
-impl fmt::Debug for Terminal {
+impl fmt::Debug for Console {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Terminal")
             .field("interpret", &self.interpret)
@@ -304,7 +304,7 @@ mod tests {
 
     fn shown(interpret: Interpret, event: &Event<'_>) -> String {
         let screen = Screen::default();
-        Terminal::new(interpret, Box::new(screen.clone()))
+        Console::new(interpret, Box::new(screen.clone()))
             .event(event)
             .unwrap();
         let written = screen.0.lock().unwrap();

@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::JsonSchema;
 
-pub(crate) use context::Copied;
+pub(crate) use context::JsonRecords;
 
 impl JsonSchema {
     /// The event of an object that [`records::object`] has made.

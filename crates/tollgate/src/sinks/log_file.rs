@@ -53,7 +53,7 @@ pub(crate) struct Log {
 
 /// A batch that was not written whole.
 #[derive(Debug)]
-pub(crate) struct Partly {
+pub(crate) struct AppendError {
     /// Bytes of it that are in the log.
     pub(crate) written: usize,
     /// Why the others are not.
@@ -95,17 +95,17 @@ impl Log {
     /// # Errors
     /// What `write(2)` answered; a part of the batch may have been written, and the next batch starts
     /// on a line of its own.
-    pub(crate) fn append(&mut self, batch: &[u8]) -> Result<(), Partly> {
+    pub(crate) fn append(&mut self, batch: &[u8]) -> Result<(), AppendError> {
         if self.torn {
             let ended = self.file.write_all(b"\n");
-            ended.map_err(|error| Partly { written: 0, error })?;
+            ended.map_err(|error| AppendError { written: 0, error })?;
             self.torn = false;
         }
         let mut left = batch;
         while !left.is_empty() {
             match self.file.write(left) {
                 Ok(0) => {
-                    return Err(Partly {
+                    return Err(AppendError {
                         written: batch.len() - left.len(),
                         error: io::ErrorKind::WriteZero.into(),
                     });
@@ -117,7 +117,7 @@ impl Log {
                     self.torn = batch
                         .get(..written)
                         .is_some_and(|text| text.last().is_some_and(|&last| last != b'\n'));
-                    return Err(Partly { written, error });
+                    return Err(AppendError { written, error });
                 }
             }
         }

@@ -27,19 +27,19 @@ use crate::helper::Launcher;
 use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
-pub(crate) use losses::{Missed, Tally};
-use plugin_queue::Feed;
+pub(crate) use losses::{PluginLoss, PluginLosses};
 pub(crate) use plugin_queue::Loss;
+use plugin_queue::PluginQueue;
 
 /// How long plugins may take for what waits at the end.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// All plugins.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatcher {
-    feeds: Vec<Feed>,
+    feeds: Vec<PluginQueue>,
     /// Threads of plugins that get nothing more.
     leaving: Vec<JoinHandle<()>>,
-    tally: Arc<Tally>,
+    tally: Arc<PluginLosses>,
     /// Plugins get nothing until somebody resumes.
     suspended: bool,
     /// What starts programs.
@@ -111,7 +111,7 @@ impl Dispatcher {
             }
         }
         for (name, plugin) in wanted {
-            match Feed::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
+            match PluginQueue::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
                 Ok(feed) => {
                     self.tally.add(&name, feed.shared());
                     self.feeds.push(feed);
@@ -125,13 +125,13 @@ impl Dispatcher {
     }
 
     /// What plugins did not get, for others to look at.
-    pub(crate) fn tally(&self) -> Arc<Tally> {
+    pub(crate) fn tally(&self) -> Arc<PluginLosses> {
         Arc::clone(&self.tally)
     }
 
     /// Lines of the state report.
     pub(crate) fn report(&self, q_depth: u32) -> String {
-        let queues: Vec<(usize, usize)> = self.feeds.iter().map(Feed::queue).collect();
+        let queues: Vec<(usize, usize)> = self.feeds.iter().map(PluginQueue::queue).collect();
         let now = queues.iter().map(|(now, _)| *now).max().unwrap_or(0);
         let deepest = queues.iter().map(|(_, most)| *most).max().unwrap_or(0);
         let lost = self.feeds.iter().any(|feed| feed.lost() != 0);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::sinks::audit_log::rotate::OldLogs;
+use crate::sinks::audit_log::rotate::OldLogPolicy;
 
 /// Text of this size waits at most; beyond, events are left out.
 const MOST_BYTES: usize = 16 << 20;
@@ -19,7 +19,7 @@ const DELAY: Duration = Duration::from_millis(10);
 
 /// A running outlet.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct SinkQueue {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
@@ -33,7 +33,7 @@ pub(crate) trait Sink: Send + 'static {
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
 
     /// Begins a new log, where that means something.
-    fn rotate(&mut self, _old_logs: OldLogs) {}
+    fn rotate(&mut self, _old_logs: OldLogPolicy) {}
 }
 
 impl<W: FnMut(&[u8]) -> io::Result<()> + Send + 'static> Sink for W {
@@ -44,7 +44,7 @@ impl<W: FnMut(&[u8]) -> io::Result<()> + Send + 'static> Sink for W {
 
 /// What became of the events that an outlet was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct SinkStats {
     /// Events that were written.
     pub(crate) events: u64,
     /// Events that were left out, because the reader was slower, or could not be written.
@@ -70,24 +70,24 @@ struct State {
     /// Events that were taken so far, and those of them that were written or could not be.
     taken: u64,
     settled: u64,
-    account: Written,
+    account: SinkStats,
     /// Up to where of those taken events were last left out, until one that came later is written.
     failing: Option<u64>,
-    rotate: Option<OldLogs>,
+    rotate: Option<OldLogPolicy>,
     closed: bool,
 }
 
 /// A hand that writes to an outlet; each call is one event.
 #[derive(Debug)]
-pub(crate) struct Pen(Arc<Shared>);
+pub(crate) struct QueueWriter(Arc<Shared>);
 
 /// Shows what has become of the events that an outlet was given.
 #[derive(Clone, Debug)]
-pub(crate) struct Gauge(Arc<Shared>);
+pub(crate) struct QueueStats(Arc<Shared>);
 
-impl Gauge {
+impl QueueStats {
     /// What was written and left out so far.
-    pub(crate) fn read(&self) -> Written {
+    pub(crate) fn read(&self) -> SinkStats {
         self.0.lock().account.clone()
     }
 
@@ -121,7 +121,7 @@ impl Gauge {
     }
 }
 
-impl Outlet {
+impl SinkQueue {
     /// Starts a thread that writes to `sink`.
     ///
     /// # Errors
@@ -148,23 +148,23 @@ impl Outlet {
     }
 
     /// Has the sink begin a new log, behind the events that wait.
-    pub(crate) fn rotate(&self, old_logs: OldLogs) {
+    pub(crate) fn rotate(&self, old_logs: OldLogPolicy) {
         self.shared.lock().rotate = Some(old_logs);
         self.shared.more.notify_one();
     }
 
     /// For others to look at what has become of the events so far.
-    pub(crate) fn gauge(&self) -> Gauge {
-        Gauge(Arc::clone(&self.shared))
+    pub(crate) fn gauge(&self) -> QueueStats {
+        QueueStats(Arc::clone(&self.shared))
     }
 
     /// For writers that know of events only as one write each.
-    pub(crate) fn pen(&self) -> Pen {
-        Pen(Arc::clone(&self.shared))
+    pub(crate) fn pen(&self) -> QueueWriter {
+        QueueWriter(Arc::clone(&self.shared))
     }
 
     /// Waits until all is written, and gives the account.
-    pub(crate) fn finish(self) -> Written {
+    pub(crate) fn finish(self) -> SinkStats {
         self.shared.lock().closed = true;
         self.shared.more.notify_one();
         let ended = self.thread.join();
@@ -258,7 +258,7 @@ impl State {
     }
 }
 
-impl Write for Pen {
+impl Write for QueueWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.append(1, |text| text.extend_from_slice(bytes));
         Ok(bytes.len())
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn everything_is_written_in_order_before_the_end() {
         let (to, from) = channel();
-        let outlet = Outlet::start("test", move |text: &[u8]| {
+        let outlet = SinkQueue::start("test", move |text: &[u8]| {
             to.send(text.to_vec()).unwrap();
             Ok(())
         })
@@ -303,17 +303,17 @@ mod tests {
                 let text = String::from_utf8_lossy(text).into_owned();
                 self.0.send(text).map_err(io::Error::other)
             }
-            fn rotate(&mut self, _old_logs: OldLogs) {
+            fn rotate(&mut self, _old_logs: OldLogPolicy) {
                 self.0.send("|".to_owned()).unwrap();
             }
         }
         let (to, from) = channel();
-        let outlet = Outlet::start("test", Parts(to)).unwrap();
+        let outlet = SinkQueue::start("test", Parts(to)).unwrap();
         outlet.append(|text| text.push(b'a'));
-        outlet.rotate(OldLogs::AsConfigured);
+        outlet.rotate(OldLogPolicy::AsConfigured);
         assert_eq!(from.iter().take(2).collect::<String>(), "a|");
         // Also when nothing is to be written.
-        outlet.rotate(OldLogs::AsConfigured);
+        outlet.rotate(OldLogPolicy::AsConfigured);
         assert_eq!(from.recv().unwrap(), "|");
         outlet.append(|text| text.push(b'b'));
         outlet.finish();
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_counted_with_the_reason() {
         let outlet =
-            Outlet::start("test", |_: &[u8]| Err(io::ErrorKind::StorageFull.into())).unwrap();
+            SinkQueue::start("test", |_: &[u8]| Err(io::ErrorKind::StorageFull.into())).unwrap();
         outlet.append(|text| text.push(b'x'));
         outlet.append(|text| text.push(b'y'));
         let written = outlet.finish();
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn what_has_become_of_events_can_be_waited_for() {
         let (to, from) = channel::<io::Result<()>>();
-        let outlet = Outlet::start("test", move |_: &[u8]| from.recv().unwrap()).unwrap();
+        let outlet = SinkQueue::start("test", move |_: &[u8]| from.recv().unwrap()).unwrap();
         let gauge = outlet.gauge();
         let soon = || Instant::now() + DELAY;
         let late = || Instant::now() + Duration::from_secs(60);
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_reader_that_is_too_slow_makes_nobody_wait() {
         let (to, from) = channel::<()>();
-        let outlet = Outlet::start("test", move |_: &[u8]| {
+        let outlet = SinkQueue::start("test", move |_: &[u8]| {
             let _closed = from.recv();
             Ok(())
         })

@@ -5,12 +5,12 @@ use std::fmt::{self, Display};
 use trace::RunStats;
 
 use crate::messages::info;
-use crate::sinks::queue::Written;
+use crate::sinks::queue::SinkStats;
 
 /// What became of the events.
 pub(super) struct Account {
-    pub(super) log: Option<Written>,
-    pub(super) view: Option<Written>,
+    pub(super) log: Option<SinkStats>,
+    pub(super) view: Option<SinkStats>,
 }
 
 impl Account {
@@ -26,7 +26,7 @@ impl Account {
     }
 
     /// What was wanted first: the log, or else the view.
-    fn main(&self) -> Written {
+    fn main(&self) -> SinkStats {
         let main = self.log.as_ref().or(self.view.as_ref());
         main.cloned().unwrap_or_default()
     }
@@ -83,8 +83,8 @@ impl Display for Summary<'_> {
 mod tests {
     use super::*;
 
-    fn written(events: u64, unwritten: u64) -> Written {
-        Written {
+    fn written(events: u64, unwritten: u64) -> SinkStats {
+        SinkStats {
             events,
             unwritten,
             reason: "full".into(),

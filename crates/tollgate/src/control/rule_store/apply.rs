@@ -1,13 +1,13 @@
 //! A state is put in force: all of it, or nothing.
 
-use super::{Auditing, DISABLED, ENABLED, Measure, State, Store, plan};
+use super::{DISABLED, ENABLED, PipelineControl, PlanSize, RuleStore, State, plan};
 use crate::control::wire::Settings;
 
-impl Store {
+impl RuleStore {
     pub(super) fn put_in_force(
         &mut self,
         state: State,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         auditing.apply(&state.settings)?;
         let before = self.in_force;
@@ -26,11 +26,11 @@ impl Store {
     fn put_rules_in_force(
         &mut self,
         state: &State,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         if self.has_other_rules(state) {
             let plan = plan(state);
-            let measure = Measure::of(&plan);
+            let measure = PlanSize::of(&plan);
             auditing.replace(plan)?;
             self.in_force = measure;
         }
@@ -42,8 +42,8 @@ impl Store {
     fn take_back(
         &mut self,
         state: State,
-        before: Measure,
-        auditing: &mut dyn Auditing,
+        before: PlanSize,
+        auditing: &mut dyn PipelineControl,
         error: anyhow::Error,
     ) -> anyhow::Error {
         let back = if self.has_other_rules(&state) {

@@ -8,7 +8,7 @@ use audit::rule::{Command, Insertion, Rule};
 use nix::errno::Errno;
 
 use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
-use crate::control::change_records::{self, Author};
+use crate::control::change_records::{self, Requester};
 use crate::control::rule::RuleForm;
 use crate::control::wire::{Outcome, Refusal, Settings, Step};
 use crate::json_bytes::JsonBytes;
@@ -17,7 +17,7 @@ use crate::messages::info;
 /// A change on its way: the state that it leads to, and what came of the steps.
 pub(super) struct Change {
     pub(super) state: State,
-    pub(super) author: Author,
+    pub(super) author: Requester,
     pub(super) longest_wait: u32,
     pub(super) numbered: u32,
     pub(super) outcomes: Vec<Outcome>,

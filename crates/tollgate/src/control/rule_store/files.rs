@@ -6,12 +6,12 @@ use audit::plan::rule_list::RuleList;
 use audit::rule::Command;
 use nix::errno::Errno;
 
-use super::{Auditing, ENABLED, Settings, Store, WAIT_SECONDS, longest_wait};
-use crate::control::change_records::{self, Author};
+use super::{ENABLED, PipelineControl, RuleStore, Settings, WAIT_SECONDS, longest_wait};
+use crate::control::change_records::{self, Requester};
 use crate::control::wire::{Refusal, Step};
 use crate::host::Planner;
 
-impl Store {
+impl RuleStore {
     /// Puts the rules of the rule files in force in place of those that are, compiled in this way from now
     /// on, and the settings that the files name: all at once, or nothing.
     ///
@@ -19,10 +19,10 @@ impl Store {
     /// When nothing may be changed, or the new state cannot be put in force.
     pub(crate) fn load(
         &mut self,
-        author: Author,
+        author: Requester,
         (rules, said): (RuleList, &[Command]),
         planner: Planner,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         ensure!(
             !self.is_locked(),
@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// Records that rules of the rule files were to be put in force, and were not.
-    pub(crate) fn tell_not_loaded(&self, author: &Author, auditing: &mut dyn Auditing) {
+    pub(crate) fn tell_not_loaded(&self, author: &Requester, auditing: &mut dyn PipelineControl) {
         let body = if self.is_locked() {
             change_records::locked(author, "add_rule")
         } else {

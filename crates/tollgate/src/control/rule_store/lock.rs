@@ -1,21 +1,21 @@
 //! What `-e 2` does.
 
-use super::{Auditing, IMMUTABLE, State, Store};
-use crate::control::lock_file::Locked;
+use super::{IMMUTABLE, PipelineControl, RuleStore, State};
+use crate::control::lock_file::LockedState;
 use crate::control::rule::RuleForm;
 use crate::control::wire::Settings;
 use crate::json_bytes::JsonBytes;
 use crate::messages::info;
-use crate::sinks::audit_log::Held;
-use crate::sinks::audit_log::rotate::OldLogs;
+use crate::sinks::audit_log::LockedLogSettings;
+use crate::sinks::audit_log::rotate::OldLogPolicy;
 
-impl Store {
+impl RuleStore {
     /// A daemon that comes after this one must neither forget nor change what is locked, and root's own tools
     /// are kept from it where that can be.
     pub(super) fn keep_if_locked(
         &self,
         state: &State,
-        auditing: &mut dyn Auditing,
+        auditing: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         if state.settings.enabled != IMMUTABLE {
             return Ok(());
@@ -28,9 +28,14 @@ impl Store {
         locked
     }
 
-    fn keep(&self, state: &State, log: Held, auditing: &mut dyn Auditing) -> anyhow::Result<()> {
+    fn keep(
+        &self,
+        state: &State,
+        log: LockedLogSettings,
+        auditing: &mut dyn PipelineControl,
+    ) -> anyhow::Result<()> {
         let denies = state.planner.denies().iter();
-        let locked = Locked {
+        let locked = LockedState {
             settings: Settings {
                 pid: 0,
                 lost: 0,
@@ -62,10 +67,10 @@ impl Store {
     }
 
     /// What becomes of old logs when the daemon begins: what was locked before keeps them.
-    pub(crate) fn old_logs(&self) -> OldLogs {
+    pub(crate) fn old_logs(&self) -> OldLogPolicy {
         match self.lock.read() {
-            Ok(None) => OldLogs::AsConfigured,
-            Ok(Some(_)) | Err(_) => OldLogs::AllKept,
+            Ok(None) => OldLogPolicy::AsConfigured,
+            Ok(Some(_)) | Err(_) => OldLogPolicy::AllKept,
         }
     }
 

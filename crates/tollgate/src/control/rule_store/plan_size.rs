@@ -4,14 +4,14 @@ use audit::plan::Plan;
 
 /// How much a plan asks for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Measure {
+pub(super) struct PlanSize {
     /// Calls that the rules are about.
     pub(super) calls: u64,
     /// Rules whose calls are denied when they could not be recorded.
     pub(super) denying: u64,
 }
 
-impl Measure {
+impl PlanSize {
     pub(super) fn of(plan: &Plan) -> Self {
         Self {
             calls: count(plan.syscalls.len()),

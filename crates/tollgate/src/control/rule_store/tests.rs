@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::capture::tests::USUAL;
 use crate::host::{Planner, ThisMachine};
-use crate::sinks::audit_log::Keep;
+use crate::sinks::audit_log::LogConfig;
 
 /// What was ordered.
 #[derive(Default)]
@@ -38,7 +38,7 @@ struct Engine {
     slow: bool,
 }
 
-impl Auditing for Engine {
+impl PipelineControl for Engine {
     fn replace(&mut self, plan: Plan) -> anyhow::Result<()> {
         if let Some(why) = self.refuses {
             anyhow::bail!(why);
@@ -47,9 +47,9 @@ impl Auditing for Engine {
         Ok(())
     }
 
-    fn lock_log(&mut self) -> anyhow::Result<Held> {
+    fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings> {
         self.log_is_held = true;
-        Ok(Keep::plain("/log".into()).held())
+        Ok(LogConfig::plain("/log".into()).held())
     }
 
     fn unlock_log(&mut self) {
@@ -99,7 +99,7 @@ impl Auditing for Engine {
 }
 
 pub(super) struct Daemon {
-    store: Store,
+    store: RuleStore,
     engine: Engine,
     directory: TempDir,
 }
@@ -109,7 +109,7 @@ impl Daemon {
         let directory = tempfile::tempdir().unwrap();
         let lock = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
         Self {
-            store: Store::new(
+            store: RuleStore::new(
                 RuleList::default(),
                 settings(&[], 250),
                 Planner::here(vec![]),
@@ -126,7 +126,7 @@ impl Daemon {
         let lock = self.store.lock.clone();
         let locked = lock.read().unwrap().unwrap();
         Self {
-            store: Store::restore(&locked, 250, lock).unwrap(),
+            store: RuleStore::restore(&locked, 250, lock).unwrap(),
             engine: Engine::default(),
             ..self
         }
@@ -172,8 +172,8 @@ impl Daemon {
     }
 }
 
-fn author() -> Author {
-    Author::of(Peer {
+fn author() -> Requester {
+    Requester::of(Peer {
         pid: std::process::id().cast_signed(),
         uid: 0,
     })
@@ -308,7 +308,7 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
     assert!(String::from_utf8_lossy(&daemon.engine.locked).contains("boot_id"));
     assert!(daemon.engine.log_is_held);
     let noted = daemon.store.lock.read().unwrap().unwrap();
-    assert_eq!(noted.log, Some(Keep::plain("/log".into()).held()));
+    assert_eq!(noted.log, Some(LogConfig::plain("/log".into()).held()));
     let mut next = daemon.restart();
     assert_eq!(next.keys(), ["a", "a", "b"]);
     let settings = next.settings();

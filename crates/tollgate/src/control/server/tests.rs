@@ -13,13 +13,13 @@ use super::super::wire::{Call, VERSION};
 use super::*;
 
 /// A server that answers every request with how many it has had.
-struct Running {
+struct RunningPipeline {
     directory: TempDir,
     stop: std::sync::Arc<EventFd>,
     thread: JoinHandle<u64>,
 }
 
-impl Running {
+impl RunningPipeline {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut server = Server::listen(&directory.path().join("a/control")).unwrap();
@@ -95,7 +95,7 @@ fn answer(stream: &UnixStream) -> String {
 
 #[test]
 fn requests_are_answered_in_turn_on_one_connection_or_on_many() {
-    let server = Running::start();
+    let server = RunningPipeline::start();
     let mut client = Client::connect(&server.path()).unwrap();
     for expected in 1..=3 {
         assert_eq!(client.ask(Request::Rules).unwrap(), Answer::Was(expected));
@@ -106,7 +106,7 @@ fn requests_are_answered_in_turn_on_one_connection_or_on_many() {
 
 #[test]
 fn requests_may_come_in_pieces_or_many_at_once() {
-    let server = Running::start();
+    let server = RunningPipeline::start();
     let mut stream = server.stream();
     for byte in request() {
         stream.write_all(&[byte]).unwrap();
@@ -123,7 +123,7 @@ fn requests_may_come_in_pieces_or_many_at_once() {
 
 #[test]
 fn garbage_is_told_so_and_let_go() {
-    let server = Running::start();
+    let server = RunningPipeline::start();
     for garbage in [
         &b"\n"[..],
         b"GET / HTTP/1.1\r\n",
@@ -141,7 +141,7 @@ fn garbage_is_told_so_and_let_go() {
 
 #[test]
 fn a_request_without_end_is_cut_off() {
-    let server = Running::start();
+    let server = RunningPipeline::start();
     let mut stream = server.stream();
     let part = vec![b' '; 1 << 20];
     // The server lets go while this is being sent.
@@ -153,7 +153,7 @@ fn a_request_without_end_is_cut_off() {
 
 #[test]
 fn thousands_of_idle_connections_keep_nobody_out() {
-    let server = Running::start();
+    let server = RunningPipeline::start();
     let mut idle = Vec::new();
     for round in 1..=20 {
         for _ in 0..100 {
@@ -172,7 +172,7 @@ fn thousands_of_idle_connections_keep_nobody_out() {
 
 #[test]
 fn who_takes_no_answer_keeps_nobody_waiting() {
-    let server = Running::start();
+    let server = RunningPipeline::start();
     let mut deaf = server.stream();
     deaf.set_nonblocking(true).unwrap();
     let many = request().repeat(1000);

@@ -41,7 +41,7 @@ pub(super) struct Saved {
 
 /// Contents of the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct DaemonPaths {
     boot_id: String,
     before: Before,
 }
@@ -88,7 +88,7 @@ impl Saved {
         let before = if text.is_empty() {
             None
         } else {
-            match serde_json::from_slice::<Kept>(&text) {
+            match serde_json::from_slice::<DaemonPaths>(&text) {
                 Ok(kept) => (kept.boot_id == boot).then_some(kept.before),
                 Err(error) => {
                     info(&format!(
@@ -116,7 +116,7 @@ impl Saved {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn keep(&mut self, before: Before) -> anyhow::Result<()> {
-        let kept = Kept {
+        let kept = DaemonPaths {
             boot_id: self.boot.clone(),
             before,
         };

@@ -8,25 +8,25 @@ use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
 use super::{RuleSource, Settings};
-use crate::control::change_records::Author;
-use crate::control::lock_file::{LockFile, Locked};
-use crate::control::rule_store::{self as store, Store};
+use crate::control::change_records::Requester;
+use crate::control::lock_file::{LockFile, LockedState};
+use crate::control::rule_store::{self as store, RuleStore};
 use crate::control::server::Server;
-use crate::daemon::pipeline_handle::Live;
+use crate::daemon::pipeline_handle::PipelineHandle;
 use crate::host::Planner;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{info, warn};
 use crate::rule_files;
-use crate::sinks::audit_log::Keep;
+use crate::sinks::audit_log::LogConfig;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
 pub(super) fn store(
     settings: &mut Settings,
-    keep: &mut Keep,
+    keep: &mut LogConfig,
     server: Option<&Server>,
     pins: Option<&PinDirectory>,
-) -> anyhow::Result<Option<Store>> {
+) -> anyhow::Result<Option<RuleStore>> {
     let tick = clock_getres(ClockId::CLOCK_REALTIME_COARSE).context("cannot learn the tick")?;
     let tick_ns = Duration::from(tick).as_nanos().max(1);
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
@@ -41,7 +41,7 @@ pub(super) fn store(
              the rule files are not read",
         );
         hold(&locked, settings, keep)?;
-        return Store::restore(&locked, tick_hz, lock).map(Some);
+        return RuleStore::restore(&locked, tick_hz, lock).map(Some);
     }
     let planner = Planner::here(settings.rules.deny.clone());
     let loaded = rule_files::read(&settings.rules.files)?;
@@ -54,7 +54,7 @@ pub(super) fn store(
         return Ok(None);
     };
     let said = store::settings(&listing.settings, tick_hz);
-    Ok(Some(Store::new(
+    Ok(Some(RuleStore::new(
         listing.rules,
         said,
         planner,
@@ -64,7 +64,7 @@ pub(super) fn store(
 }
 
 /// Has the daemon see calls, and keep its log, as the one before it did; says which settings are not taken.
-fn hold(locked: &Locked, settings: &mut Settings, keep: &mut Keep) -> anyhow::Result<()> {
+fn hold(locked: &LockedState, settings: &mut Settings, keep: &mut LogConfig) -> anyhow::Result<()> {
     let mut others = locked.means.others(settings.means);
     let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
@@ -92,9 +92,9 @@ fn hold(locked: &Locked, settings: &mut Settings, keep: &mut Keep) -> anyhow::Re
 /// says so, or why the old rules stay in force, and records it as a change over the socket.
 pub(super) fn reload(
     source: Option<RuleSource>,
-    author: Author,
-    store: &mut Store,
-    live: &mut Live,
+    author: Requester,
+    store: &mut RuleStore,
+    live: &mut PipelineHandle,
 ) {
     let is_loaded = source.is_some_and(|source| {
         load(source, author, store, live).unwrap_or_else(|error| {
@@ -110,9 +110,9 @@ pub(super) fn reload(
 /// The same; whether they are in force: why they are not is said, or the error.
 fn load(
     source: RuleSource,
-    author: Author,
-    store: &mut Store,
-    live: &mut Live,
+    author: Requester,
+    store: &mut RuleStore,
+    live: &mut PipelineHandle,
 ) -> anyhow::Result<bool> {
     let loaded = rule_files::read(&source.files)?;
     let planner = store.planner().denying(source.deny);

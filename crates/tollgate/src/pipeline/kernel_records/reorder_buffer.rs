@@ -17,7 +17,7 @@ use audit::record::{decode, encode};
 use bstr::ByteSlice as _;
 use netlink::KernelRecord;
 
-use super::{MessageCounts, Sender};
+use super::{KernelRecordCounts, Sender};
 use crate::pipeline::batch::Batch;
 
 /// Types of records that security modules make: from `AUDIT_FIRST_SELINUX` to `AUDIT_LAST_SELINUX`.
@@ -34,7 +34,7 @@ type Stamp = (Timestamp, Serial);
 
 /// Lines that wait for the ring.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct ReorderBuffer {
     lines: Vec<u8>,
     /// Bytes of the lines that were passed on.
     passed: usize,
@@ -68,7 +68,7 @@ struct Call {
     since: Instant,
 }
 
-impl Held {
+impl ReorderBuffer {
     /// Bytes that it holds.
     pub(super) fn len(&self) -> usize {
         self.lines.len()
@@ -83,7 +83,7 @@ impl Held {
         message: KernelRecord<'_>,
         exclude: &ExcludeList,
         user: &user_list::UserList,
-        counts: &mut MessageCounts,
+        counts: &mut KernelRecordCounts,
     ) {
         let start = self.lines.len();
         encode::kernel_record(message.kind, message.text, &mut self.lines);
@@ -257,8 +257,8 @@ mod tests {
         Plan::compile(list.into_rules(), &[Arch::X86_64])
     }
 
-    fn held(rules: &str, messages: &[(MsgType, &str)]) -> (Held, MessageCounts) {
-        let (mut held, mut counts) = (Held::default(), MessageCounts::default());
+    fn held(rules: &str, messages: &[(MsgType, &str)]) -> (ReorderBuffer, KernelRecordCounts) {
+        let (mut held, mut counts) = (ReorderBuffer::default(), KernelRecordCounts::default());
         let Plan {
             exclude_list: exclude,
             user_list: user,
@@ -380,7 +380,7 @@ mod tests {
 
     const AVC: MsgType = MsgType(1400);
 
-    fn call(held: &mut Held, serial: u32) {
+    fn call(held: &mut ReorderBuffer, serial: u32) {
         held.calls.add((time(100), Serial(serial)), |text| {
             for kind in ["SYSCALL", "PROCTITLE"] {
                 let line = format!("type={kind} msg=audit(5.100:{serial}): a=1\n");
@@ -389,13 +389,13 @@ mod tests {
         });
     }
 
-    fn denied(held: &mut Held, text: &str, exclude: &ExcludeList) {
+    fn denied(held: &mut ReorderBuffer, text: &str, exclude: &ExcludeList) {
         let message = KernelRecord {
             kind: AVC,
             text: text.as_bytes(),
         };
         let user = user_list::UserList::default();
-        held.take(message, exclude, &user, &mut MessageCounts::default());
+        held.take(message, exclude, &user, &mut KernelRecordCounts::default());
     }
 
     /// Types and serials of what was passed on.
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_call_stands_behind_its_record() {
-        let mut held = Held::default();
+        let mut held = ReorderBuffer::default();
         held.expect_calls();
         let all = ExcludeList::default();
         denied(&mut held, "audit(5.100:7): avc:  denied", &all);
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_record_does_not_wait_for_its_call_for_ever() {
-        let mut held = Held::default();
+        let mut held = ReorderBuffer::default();
         held.expect_calls();
         denied(
             &mut held,
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn what_is_left_out_takes_its_call_along() {
         let plan = plan("-a always,exclude -F msgtype=AVC\n");
-        let mut held = Held::default();
+        let mut held = ReorderBuffer::default();
         held.expect_calls();
         call(&mut held, 7);
         denied(

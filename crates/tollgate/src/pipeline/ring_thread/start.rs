@@ -8,30 +8,30 @@ use audit::ids::Serial;
 use crossbeam_channel::bounded;
 use engine::{Decoder, Engine, InheritedState, ObjectSlots, PinDirectory, RuleKeys};
 
-use super::{DRAIN, Drain, Drained, Reader, last_messages};
+use super::{DRAIN, Drain, RingStats, RingThread, last_messages};
 use crate::messages::warn;
-use crate::pipeline::Started;
+use crate::pipeline::StartReport;
 use crate::pipeline::batch::Batch;
-use crate::pipeline::encoder::Encoding;
-use crate::pipeline::handover::{self as survive, Found, Pinning};
-use crate::pipeline::loss_reporter::{Losses, Rate};
-use crate::pipeline::rule_stats::RuleCounts;
+use crate::pipeline::encoder::Encoder;
+use crate::pipeline::handover::{self as survive, PinSetup, Takeover};
+use crate::pipeline::loss_reporter::{LossReporter, RateLimiter};
+use crate::pipeline::rule_stats::RuleStats;
 
 /// An engine that audits, and what its events need.
 pub(super) struct Begun<'s> {
     pub(super) engine: Engine<'s>,
-    pub(super) state: RefCell<Encoding>,
-    pub(super) started: Started,
+    pub(super) state: RefCell<Encoder>,
+    pub(super) started: StartReport,
 }
 
 impl<'s> Begun<'s> {
     fn new(
         engine: Engine<'s>,
-        state: RefCell<Encoding>,
+        state: RefCell<Encoder>,
         why_not: Option<String>,
         adopted: bool,
     ) -> Self {
-        let started = Started {
+        let started = StartReport {
             engine: engine.kind(),
             attached: engine.attached().clone(),
             why_not,
@@ -46,7 +46,7 @@ impl<'s> Begun<'s> {
     }
 }
 
-impl Reader {
+impl RingThread {
     /// Begins, with the calls of what security modules record where that can be.
     pub(super) fn begin<'s>(&mut self, places: &mut ObjectSlots<'s>) -> anyhow::Result<Begun<'s>> {
         let mut begun = self.begin_alone(places)?;
@@ -67,15 +67,15 @@ impl Reader {
 
     /// Goes on where another daemon has ended, or starts; pins what audits.
     fn begin_alone<'s>(&mut self, places: &mut ObjectSlots<'s>) -> anyhow::Result<Begun<'s>> {
-        let Pinning {
+        let PinSetup {
             pins,
             found,
             locked,
             mut lost,
         } = std::mem::take(&mut self.pinning);
         match found {
-            Found::Nothing => {}
-            Found::Whole(inherited) => match self.adopt(places, &inherited) {
+            Takeover::Nothing => {}
+            Takeover::Whole(inherited) => match self.adopt(places, &inherited) {
                 Ok((engine, state)) if locked => return Ok(self.go_on(engine, places, state)),
                 Err(error) if locked => return Err(survive::stays(inherited.pins(), &error)),
                 Ok((engine, state)) => return self.take_over(engine, places, state, pins.as_ref()),
@@ -85,11 +85,11 @@ impl Reader {
                     lost = Some(survive::given_up(inherited.pins(), &reason, unread)?);
                 }
             },
-            Found::Events(inherited) if locked => {
+            Takeover::Events(inherited) if locked => {
                 let other = anyhow!("it was pinned by another build of tollgate");
                 return Err(survive::stays(inherited.pins(), &other));
             }
-            Found::Events(inherited) => {
+            Takeover::Events(inherited) => {
                 warn(
                     "the daemon before this one had other programs: what they have recorded is \
                      kept, and auditing starts anew, with a gap",
@@ -117,7 +117,7 @@ impl Reader {
         &mut self,
         places: &mut ObjectSlots<'s>,
         inherited: &InheritedState,
-    ) -> anyhow::Result<(Engine<'s>, Encoding)> {
+    ) -> anyhow::Result<(Engine<'s>, Encoder)> {
         let engine = Engine::adopt(places, &self.probe, inherited, self.options)?;
         let (keys, rules) = survive::plans(inherited, engine.epoch())?;
         let mut state = self.encoding(&engine, keys, serial_of(inherited)?)?;
@@ -131,7 +131,7 @@ impl Reader {
         &mut self,
         mut engine: Engine<'s>,
         places: &mut ObjectSlots<'s>,
-        state: Encoding,
+        state: Encoder,
     ) -> Begun<'s> {
         let state = RefCell::new(state);
         if let Err(error) = self.replace(&mut engine, places, &state, &self.plan) {
@@ -155,7 +155,7 @@ impl Reader {
         &self,
         mut engine: Engine<'s>,
         places: &mut ObjectSlots<'s>,
-        state: Encoding,
+        state: Encoder,
         pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Begun<'s>> {
         let state = RefCell::new(state);
@@ -185,7 +185,7 @@ impl Reader {
         &mut self,
         engine: &Engine<'_>,
         inherited: &InheritedState,
-    ) -> anyhow::Result<Encoding> {
+    ) -> anyhow::Result<Encoder> {
         let (keys, _counts) = survive::plans(inherited, engine.epoch())?;
         let mut state = self.encoding(engine, keys, serial_of(inherited)?)?;
         let events = inherited.ring_reader().context("cannot read the ring")?;
@@ -202,7 +202,7 @@ impl Reader {
     }
 
     /// Detaches an engine, and has all that it has recorded written.
-    fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoding>) -> anyhow::Result<()> {
+    fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<()> {
         let detaching = engine.detach();
         while self.drain(&engine, state)? != Drain::Nothing {}
         last_messages(state)?;
@@ -218,7 +218,7 @@ impl Reader {
     fn pin<'s>(
         &self,
         mut engine: Engine<'s>,
-        state: RefCell<Encoding>,
+        state: RefCell<Encoder>,
         why_not: Option<String>,
         pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Begun<'s>> {
@@ -239,8 +239,8 @@ impl Reader {
         engine: &Engine<'_>,
         keys: RuleKeys,
         serial: Serial,
-    ) -> anyhow::Result<Encoding> {
-        Ok(Encoding {
+    ) -> anyhow::Result<Encoder> {
+        Ok(Encoder {
             decoder: Decoder::default(),
             keys: Arc::new(keys),
             exclude: self.plan.exclude_list.clone(),
@@ -251,12 +251,12 @@ impl Reader {
             empty_at: None,
             batch: Batch::new(self.json.is_some()),
             shown: self.shown.clone(),
-            drained: Drained::default(),
+            drained: RingStats::default(),
             messages: self.messages.take(),
             limits: Arc::clone(&self.limits),
-            rate: Rate::default(),
-            losses: Losses::default(),
-            rules: RuleCounts::default(),
+            rate: RateLimiter::default(),
+            losses: LossReporter::default(),
+            rules: RuleStats::default(),
         })
     }
 

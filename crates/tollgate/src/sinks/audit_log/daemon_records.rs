@@ -10,7 +10,7 @@ use nix::unistd::{getpid, getuid};
 
 /// Who has told the daemon to do something: the sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct SignalSender {
     auid: u32,
     uid: u32,
     ses: u32,
@@ -19,17 +19,17 @@ pub(crate) struct Asker {
 
 /// What a record is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum About<'a> {
+pub(crate) enum DaemonRecord<'a> {
     /// The daemon has started, and writes this format.
     Start(&'static str),
     /// It ends.
-    End(Asker),
+    End(SignalSender),
     /// Its configuration was read again; whether it is in force.
-    Configured(Asker, bool),
+    Configured(SignalSender, bool),
     /// The log was rotated.
-    Rotated(Asker),
+    Rotated(SignalSender),
     /// Writing goes on.
-    Resumed(Asker),
+    Resumed(SignalSender),
     /// Events could not be written, and the last reason.
     Lost(u64, &'a str),
     /// Events are not in the JSON log, and the last reason.
@@ -38,7 +38,7 @@ pub(crate) enum About<'a> {
     LostToPlugin(&'a str, u64, &'a str),
 }
 
-impl Asker {
+impl SignalSender {
     /// Reads who a process is; what cannot be known is unset.
     pub(crate) fn of(pid: u32, uid: u32) -> Self {
         let number = |name: &str| {
@@ -62,11 +62,11 @@ impl Asker {
 
 /// Counts the records.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct DaemonRecords {
     serial: u32,
 }
 
-impl Own {
+impl DaemonRecords {
     /// The highest first serial.
     const START_BELOW: u32 = 10_000;
 
@@ -83,18 +83,18 @@ impl Own {
     ///
     /// # Source
     /// `main`, `netlink_handler` and `audit_format_signal_info` of `auditd`, audit-userspace 3.0.9.
-    pub(crate) fn record(&mut self, about: &About<'_>) -> Vec<u8> {
+    pub(crate) fn record(&mut self, about: &DaemonRecord<'_>) -> Vec<u8> {
         let time = now();
         let serial = self.serial;
         self.serial = self.serial.wrapping_add(1);
         let (kind, text) = match about {
-            About::Start(format) => {
-                let Asker {
+            DaemonRecord::Start(format) => {
+                let SignalSender {
                     auid,
                     uid,
                     ses,
                     pid,
-                } = Asker::this();
+                } = SignalSender::this();
                 let version = env!("CARGO_PKG_VERSION");
                 let kernel = nix::sys::utsname::uname().map_or_else(
                     |_| "?".to_owned(),
@@ -105,28 +105,28 @@ impl Own {
                 );
                 ("DAEMON_START", text)
             }
-            About::End(asker) => ("DAEMON_END", asked("terminate", *asker)),
-            About::Rotated(asker) => ("DAEMON_ROTATE", asked("rotate-logs", *asker)),
-            About::Resumed(asker) => ("DAEMON_RESUME", asked("resume-logging", *asker)),
-            About::Configured(Asker { auid, pid, .. }, true) => (
+            DaemonRecord::End(asker) => ("DAEMON_END", asked("terminate", *asker)),
+            DaemonRecord::Rotated(asker) => ("DAEMON_ROTATE", asked("rotate-logs", *asker)),
+            DaemonRecord::Resumed(asker) => ("DAEMON_RESUME", asked("resume-logging", *asker)),
+            DaemonRecord::Configured(SignalSender { auid, pid, .. }, true) => (
                 "DAEMON_CONFIG",
                 format!("op=reconfigure state=changed auid={auid} pid={pid} subj=? res=success"),
             ),
-            About::Configured(Asker { auid, pid, .. }, false) => (
+            DaemonRecord::Configured(SignalSender { auid, pid, .. }, false) => (
                 "DAEMON_CONFIG",
                 format!("op=reconfigure state=no-change auid={auid} pid={pid} subj=? res=failed"),
             ),
-            About::Lost(events, reason) => {
+            DaemonRecord::Lost(events, reason) => {
                 let reason = quoted(reason);
                 let text = format!("op=lost-events lost={events} reason={reason} res=failed");
                 ("DAEMON_ERR", text)
             }
-            About::LostToJson(events, reason) => {
+            DaemonRecord::LostToJson(events, reason) => {
                 let reason = quoted(&reason.replace(' ', "-"));
                 let text = format!("op=lost-json-events lost={events} reason={reason} res=failed");
                 ("DAEMON_ERR", text)
             }
-            About::LostToPlugin(plugin, events, reason) => {
+            DaemonRecord::LostToPlugin(plugin, events, reason) => {
                 let (plugin, reason) = (quoted(plugin), quoted(reason));
                 let text = format!(
                     "op=lost-plugin-events plugin={plugin} lost={events} reason={reason} res=failed"
@@ -146,8 +146,8 @@ fn quoted(text: &str) -> String {
     quoted.to_str_lossy().into_owned()
 }
 
-fn asked(op: &str, asker: Asker) -> String {
-    let Asker {
+fn asked(op: &str, asker: SignalSender) -> String {
+    let SignalSender {
         auid,
         uid,
         ses,
@@ -172,14 +172,14 @@ mod tests {
 
     #[test]
     fn records_have_the_words_of_auditd() {
-        let mut own = Own { serial: 7234 };
-        let asker = Asker {
+        let mut own = DaemonRecords { serial: 7234 };
+        let asker = SignalSender {
             auid: 0,
             uid: 0,
             ses: u32::MAX,
             pid: 21820,
         };
-        let mut body = |about: About<'_>| {
+        let mut body = |about: DaemonRecord<'_>| {
             let line = own.record(&about);
             let decoded = audit::record::decode::line(&line).unwrap();
             let kind = decoded.kind.to_string();
@@ -188,44 +188,44 @@ mod tests {
         };
         for (about, kind, expected) in [
             (
-                About::Rotated(asker),
+                DaemonRecord::Rotated(asker),
                 "DAEMON_ROTATE",
                 "op=rotate-logs auid=0 uid=0 ses=4294967295 pid=21820 res=success",
             ),
             (
-                About::Resumed(asker),
+                DaemonRecord::Resumed(asker),
                 "DAEMON_RESUME",
                 "op=resume-logging auid=0 uid=0 ses=4294967295 pid=21820 res=success",
             ),
             (
-                About::Configured(asker, true),
+                DaemonRecord::Configured(asker, true),
                 "DAEMON_CONFIG",
                 "op=reconfigure state=changed auid=0 pid=21820 subj=? res=success",
             ),
             (
-                About::End(asker),
+                DaemonRecord::End(asker),
                 "DAEMON_END",
                 "op=terminate auid=0 uid=0 ses=4294967295 pid=21820 res=success",
             ),
             (
-                About::Lost(3, "no space"),
+                DaemonRecord::Lost(3, "no space"),
                 "DAEMON_ERR",
                 "op=lost-events lost=3 reason=6E6F207370616365 res=failed",
             ),
             (
-                About::LostToJson(4, "no space"),
+                DaemonRecord::LostToJson(4, "no space"),
                 "DAEMON_ERR",
                 "op=lost-json-events lost=4 reason=\"no-space\" res=failed",
             ),
             (
-                About::LostToPlugin("a b.conf", 5, "queue-full"),
+                DaemonRecord::LostToPlugin("a b.conf", 5, "queue-full"),
                 "DAEMON_ERR",
                 "op=lost-plugin-events plugin=6120622E636F6E66 lost=5 reason=\"queue-full\" res=failed",
             ),
         ] {
             assert_eq!(body(about), (kind.to_owned(), expected.to_owned()));
         }
-        let (_, start) = body(About::Start("enriched"));
+        let (_, start) = body(DaemonRecord::Start("enriched"));
         assert!(start.starts_with("op=start ver="), "{start}");
         assert!(start.contains(" format=enriched kernel="), "{start}");
         assert_eq!(own.serial, 7242);

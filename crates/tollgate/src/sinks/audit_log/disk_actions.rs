@@ -14,9 +14,9 @@ use audit::conf::auditd::{Action, MaxLogFileAction, OverflowAction, SpaceLimit};
 use nix::errno::Errno;
 use nix::sys::statvfs::Statvfs;
 
-use super::rotate::OldLogs;
-use super::system::Urgency;
-use super::{Journal, rotate};
+use super::rotate::OldLogPolicy;
+use super::system::SyslogSeverity;
+use super::{AuditLog, rotate};
 use crate::helper::Runlevel;
 
 /// Blocks that are never used up.
@@ -74,9 +74,9 @@ impl Alarms {
     }
 }
 
-impl Journal {
+impl AuditLog {
     pub(super) fn alarm(&mut self, text: &str) {
-        self.machine.tell(Urgency::Alert, text);
+        self.machine.tell(SyslogSeverity::Alert, text);
     }
 
     /// Closes the log: nothing is written until somebody resumes.
@@ -110,7 +110,7 @@ impl Journal {
         let Some(conf) = &self.keep.conf else {
             return;
         };
-        let all_kept = self.old_logs == OldLogs::AllKept;
+        let all_kept = self.old_logs == OldLogPolicy::AllKept;
         if all_kept || conf.max_log_file_action != MaxLogFileAction::Rotate || conf.num_logs < 2 {
             return;
         }
@@ -118,7 +118,7 @@ impl Journal {
             Ok(0) => {}
             Ok(removed) => {
                 let text = format!("removed {removed} logs beyond num_logs");
-                self.machine.tell(Urgency::Notice, &text);
+                self.machine.tell(SyslogSeverity::Notice, &text);
             }
             Err(error) => self.alarm(&format!("cannot remove logs beyond num_logs: {error}")),
         }
@@ -135,18 +135,18 @@ impl Journal {
     }
 
     /// Starts a new log, and keeps as many old ones as configured, or all.
-    pub(super) fn rotate(&mut self, old_logs: OldLogs) {
+    pub(super) fn rotate(&mut self, old_logs: OldLogPolicy) {
         let Some(conf) = &self.keep.conf else {
             return;
         };
         let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
         if !keeps_all && conf.num_logs < 2 {
             let text = "the log is not rotated: num_logs is less than 2";
-            return self.machine.tell(Urgency::Notice, text);
+            return self.machine.tell(SyslogSeverity::Notice, text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
         let disk_full_action = conf.disk_full_action.clone();
-        let rotated = if keeps_all || old_logs == OldLogs::AllKept {
+        let rotated = if keeps_all || old_logs == OldLogPolicy::AllKept {
             rotate::shift(&self.directory, &self.name)
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs)
@@ -204,7 +204,7 @@ impl Journal {
             }
             MaxLogFileAction::Rotate if conf.num_logs < 2 => {}
             MaxLogFileAction::Rotate | MaxLogFileAction::KeepLogs => {
-                self.rotate(OldLogs::AsConfigured);
+                self.rotate(OldLogPolicy::AsConfigured);
             }
         }
     }
@@ -342,7 +342,7 @@ impl Journal {
                     .as_ref()
                     .is_some_and(|conf| conf.num_logs > 1)
                 {
-                    self.rotate(OldLogs::AsConfigured);
+                    self.rotate(OldLogPolicy::AsConfigured);
                 }
             }
             Action::Exec(program) => {

@@ -10,13 +10,13 @@ use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
-pub(crate) use locked::Held;
+pub(crate) use locked::LockedLogSettings;
 
 use crate::sinks::log_file::{Access, Closed};
 
 /// How a log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Keep {
+pub(crate) struct LogConfig {
     /// Where it is.
     pub(crate) path: PathBuf,
     /// What the administrator wants; without it the log has events alone, as they are, and grows.
@@ -27,7 +27,7 @@ pub(crate) struct Keep {
     own_path: bool,
 }
 
-impl Keep {
+impl LogConfig {
     /// A log that is only written.
     pub(crate) const fn plain(path: PathBuf) -> Self {
         Self {

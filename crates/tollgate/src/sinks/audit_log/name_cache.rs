@@ -21,14 +21,14 @@ type Stamp = Option<(u64, i64, i64)>;
 
 /// What was found so far.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameCache {
     users: HashMap<u32, Option<Vec<u8>>>,
     groups: HashMap<u32, Option<Vec<u8>>>,
     files: [Stamp; 2],
     looked: Instant,
 }
 
-impl Names {
+impl NameCache {
     /// Nothing was found yet.
     pub(crate) fn new() -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Names {
     }
 }
 
-impl AccountLookup for Names {
+impl AccountLookup for NameCache {
     fn user(&mut self, uid: u32) -> Option<&[u8]> {
         known(&mut self.users, uid, |uid| {
             let user = User::from_uid(Uid::from_raw(uid)).ok()??;
@@ -109,6 +109,6 @@ mod tests {
 
     #[test]
     fn root_has_a_name() {
-        assert_eq!(Names::new().user(0), Some(&b"root"[..]));
+        assert_eq!(NameCache::new().user(0), Some(&b"root"[..]));
     }
 }

@@ -2,18 +2,18 @@
 
 use anyhow::{Context as _, bail};
 
-use super::daemon_records::{About, Asker};
+use super::daemon_records::{DaemonRecord, SignalSender};
 use super::disk_actions::Alarms;
-use super::rotate::OldLogs;
-use super::{Journal, Keep};
+use super::rotate::OldLogPolicy;
+use super::{AuditLog, LogConfig};
 use crate::messages::permission_hint;
 use crate::sinks::log_file::directory::Directory;
 use crate::sinks::log_file::{Access, Log};
 
-impl Journal {
+impl AuditLog {
     /// Takes on other settings, as HUP asks, and says whether it has: the old ones stay if the new log cannot be
     /// opened, or if what is locked would change.
-    pub(crate) fn configure(&mut self, keep: Option<Keep>, asker: Asker) -> bool {
+    pub(crate) fn configure(&mut self, keep: Option<LogConfig>, asker: SignalSender) -> bool {
         let changed = keep.is_some_and(|keep| match self.take_on(keep) {
             Ok(()) => true,
             Err(error) => {
@@ -24,29 +24,29 @@ impl Journal {
                 false
             }
         });
-        self.note(&About::Configured(asker, changed));
+        self.note(&DaemonRecord::Configured(asker, changed));
         changed
     }
 
     /// Keeps old logs, and all settings that say what becomes of them, until the machine starts again; says
     /// how the log is kept.
-    pub(crate) fn lock(&mut self) -> Keep {
-        self.old_logs = OldLogs::AllKept;
+    pub(crate) fn lock(&mut self) -> LogConfig {
+        self.old_logs = OldLogPolicy::AllKept;
         self.keep.clone()
     }
 
     /// What was to be locked is not.
     pub(crate) fn unlock(&mut self) {
-        self.old_logs = OldLogs::AsConfigured;
+        self.old_logs = OldLogPolicy::AsConfigured;
     }
 
     /// What becomes of old logs when somebody asks.
-    pub(crate) const fn old_logs(&self) -> OldLogs {
+    pub(crate) const fn old_logs(&self) -> OldLogPolicy {
         self.old_logs
     }
 
-    fn take_on(&mut self, keep: Keep) -> anyhow::Result<()> {
-        if self.old_logs == OldLogs::AllKept
+    fn take_on(&mut self, keep: LogConfig) -> anyhow::Result<()> {
+        if self.old_logs == OldLogPolicy::AllKept
             && let Some(key) = self.keep.differs(&keep)
         {
             bail!("`-e 2` was given, and `{key}` stays as it is until the machine starts again");

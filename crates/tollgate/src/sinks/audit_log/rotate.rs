@@ -14,7 +14,7 @@ const MOST: u32 = 1 << 20;
 
 /// What becomes of old logs when a log is rotated because somebody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OldLogs {
+pub(crate) enum OldLogPolicy {
     /// The oldest goes when there are as many as configured.
     AsConfigured,
     /// None goes: what is locked cannot be rotated away.

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Journal;
-use super::daemon_records::About;
-use crate::sinks::plugins::{Missed, Tally};
-use crate::sinks::queue::{Gauge, Written};
+use super::AuditLog;
+use super::daemon_records::DaemonRecord;
+use crate::sinks::plugins::{PluginLoss, PluginLosses};
+use crate::sinks::queue::{QueueStats, SinkStats};
 
 /// Between two tellings: one tells all that was lost meanwhile.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -17,16 +17,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What was told so far.
 #[derive(Debug, Default)]
-pub(super) struct LeftOut {
-    json: Option<Gauge>,
+pub(super) struct SinkLossReporter {
+    json: Option<QueueStats>,
     told_of_json: u64,
     last: Option<Instant>,
 }
 
-impl LeftOut {
+impl SinkLossReporter {
     /// What the JSON log lacks that was not told, and why.
     fn of_json(&self) -> Option<(u64, String)> {
-        let Written {
+        let SinkStats {
             unwritten, reason, ..
         } = self.json.as_ref()?.read();
         let untold = unwritten.saturating_sub(self.told_of_json);
@@ -34,14 +34,14 @@ impl LeftOut {
     }
 }
 
-impl Journal {
+impl AuditLog {
     /// Tells of this JSON log too.
-    pub(crate) fn tell_of(&mut self, json: Gauge) {
+    pub(crate) fn tell_of(&mut self, json: QueueStats) {
         self.left_out.json = Some(json);
     }
 
     /// What plugins did not get, for others to look at.
-    pub(crate) fn plugins(&self) -> Arc<Tally> {
+    pub(crate) fn plugins(&self) -> Arc<PluginLosses> {
         self.dispatcher.tally()
     }
 
@@ -54,7 +54,7 @@ impl Journal {
 
     /// Time until it is to be looked whether something was lost, if something may be.
     pub(super) fn next_telling(&self) -> Option<Duration> {
-        let LeftOut { json, last, .. } = &self.left_out;
+        let SinkLossReporter { json, last, .. } = &self.left_out;
         let tally = self.plugins();
         if self.suspended {
             None
@@ -64,7 +64,7 @@ impl Journal {
                 due.saturating_duration_since(Instant::now())
             }))
         } else {
-            let busy = tally.is_busy() || json.as_ref().is_some_and(Gauge::is_busy);
+            let busy = tally.is_busy() || json.as_ref().is_some_and(QueueStats::is_busy);
             busy.then_some(PERIOD)
         }
     }
@@ -86,24 +86,24 @@ impl Journal {
         }
         self.left_out.last = Some(Instant::now());
         if let Some((events, reason)) = of_json
-            && self.tell(&About::LostToJson(events, &reason))
+            && self.tell(&DaemonRecord::LostToJson(events, &reason))
         {
             self.left_out.told_of_json += events;
         }
         for missed in missed {
-            let Missed {
+            let PluginLoss {
                 plugin,
                 loss,
                 events,
             } = &missed;
-            if self.tell(&About::LostToPlugin(plugin, *events, loss.reason())) {
+            if self.tell(&DaemonRecord::LostToPlugin(plugin, *events, loss.reason())) {
                 tally.told(&missed);
             }
         }
     }
 
     /// Writes a record, and gives it to the plugins; whether it is in the log, if there is one.
-    fn tell(&mut self, about: &About<'_>) -> bool {
+    fn tell(&mut self, about: &DaemonRecord<'_>) -> bool {
         let lines = if self.keep.writes() {
             self.write_about(about)
         } else {

@@ -6,11 +6,11 @@
 
 use std::fmt::Write as _;
 
-use super::Journal;
+use super::AuditLog;
 
 const MEBIBYTE: u64 = 1 << 20;
 
-impl Journal {
+impl AuditLog {
     /// The part of the report that is about the log.
     pub(crate) fn report(&self) -> String {
         let mut text = format!("audit version = {}\n", env!("CARGO_PKG_VERSION"));

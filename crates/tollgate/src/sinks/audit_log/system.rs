@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 
 use bstr::BStr;
 
-use crate::helper::{Launched, Launcher, Program, Runlevel};
+use crate::helper::{LaunchedProgram, Launcher, Program, Runlevel};
 use crate::host::SENDMAIL;
 use crate::json_bytes::JsonBytes;
 use crate::messages::{Priority, emit, stderr_is_journal};
@@ -19,7 +19,7 @@ const SYSLOG: &str = "/dev/log";
 /// # Source
 /// `syslog(3)`: facility daemon with the severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
+pub(crate) enum SyslogSeverity {
     /// `LOG_ALERT`.
     Alert,
     /// `LOG_NOTICE`.
@@ -31,9 +31,9 @@ pub(crate) enum Urgency {
 pub(crate) struct RunId(pub(super) u32);
 
 /// What can be done to a machine. Nothing here waits for anybody.
-pub(crate) trait Machine: Send {
+pub(crate) trait System: Send {
     /// Tells syslog, and whoever reads what the daemon says.
-    fn tell(&mut self, urgency: Urgency, text: &str);
+    fn tell(&mut self, urgency: SyslogSeverity, text: &str);
     /// Sends a mail to `action_mail_acct`.
     fn mail(&mut self, to: &BStr, subject: &str, text: &str);
     /// Runs a program without arguments; `None` when it has not started.
@@ -48,14 +48,14 @@ pub(crate) trait Machine: Send {
 
 /// The machine that the daemon runs on.
 #[derive(Debug, Default)]
-pub(crate) struct ThisMachine {
+pub(crate) struct LocalSystem {
     launcher: Option<Launcher>,
-    programs: Vec<(RunId, Launched)>,
+    programs: Vec<(RunId, LaunchedProgram)>,
     /// Programs so far.
     started: u32,
 }
 
-impl ThisMachine {
+impl LocalSystem {
     /// The machine, on which this starts programs.
     pub(crate) const fn new(launcher: Option<Launcher>) -> Self {
         Self {
@@ -75,18 +75,21 @@ impl ThisMachine {
                 Some(run)
             }
             Err(error) => {
-                self.tell(Urgency::Alert, &format!("cannot run `{name}`: {error:#}"));
+                self.tell(
+                    SyslogSeverity::Alert,
+                    &format!("cannot run `{name}`: {error:#}"),
+                );
                 None
             }
         }
     }
 }
 
-impl Machine for ThisMachine {
-    fn tell(&mut self, urgency: Urgency, text: &str) {
+impl System for LocalSystem {
+    fn tell(&mut self, urgency: SyslogSeverity, text: &str) {
         let (said, priority) = match urgency {
-            Urgency::Alert => (Priority::Alert, 25),
-            Urgency::Notice => (Priority::Warning, 29),
+            SyslogSeverity::Alert => (Priority::Alert, 25),
+            SyslogSeverity::Notice => (Priority::Warning, 29),
         };
         emit(said, text);
         if stderr_is_journal() {
@@ -131,7 +134,10 @@ impl Machine for ThisMachine {
             Runlevel::Single => "single user mode",
             Runlevel::Halt => "off",
         };
-        self.tell(Urgency::Alert, &format!("the machine goes to {name}"));
+        self.tell(
+            SyslogSeverity::Alert,
+            &format!("the machine goes to {name}"),
+        );
         self.start("init".into(), Program::Init(to));
     }
 }

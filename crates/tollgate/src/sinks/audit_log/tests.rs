@@ -13,7 +13,7 @@ use audit::record::encode;
 use bstr::{BStr, ByteVec as _};
 use tempfile::TempDir;
 
-use super::system::Urgency;
+use super::system::SyslogSeverity;
 use super::write::whole_events;
 use super::*;
 use crate::helper::Runlevel;
@@ -39,8 +39,8 @@ impl Noted {
     }
 }
 
-impl Machine for Noted {
-    fn tell(&mut self, urgency: Urgency, text: &str) {
+impl System for Noted {
+    fn tell(&mut self, urgency: SyslogSeverity, text: &str) {
         self.note(format!("{urgency:?}: {text}"));
     }
 
@@ -71,7 +71,7 @@ impl Machine for Noted {
 struct Place {
     directory: TempDir,
     noted: Noted,
-    journal: Journal,
+    journal: AuditLog,
 }
 
 /// What every case here begins with.
@@ -89,9 +89,14 @@ impl Place {
         let directory = tempfile::tempdir().unwrap();
         let noted = Noted::default();
         let path = directory.path().join("audit.log");
-        let keep = Keep::configured(settings, Some(path)).unwrap();
-        let journal =
-            Journal::open(keep, OldLogs::AsConfigured, Box::new(noted.clone()), None).unwrap();
+        let keep = LogConfig::configured(settings, Some(path)).unwrap();
+        let journal = AuditLog::open(
+            keep,
+            OldLogPolicy::AsConfigured,
+            Box::new(noted.clone()),
+            None,
+        )
+        .unwrap();
         Self {
             directory,
             noted,
@@ -147,7 +152,7 @@ fn lines_have_the_format_and_the_node_that_are_asked_for() {
             "node=web1 type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"",
         ]
     );
-    place.journal.end(Asker::this());
+    place.journal.end(SignalSender::this());
     let text = place.text("audit.log");
     let kinds: Vec<&str> = text
         .lines()
@@ -226,16 +231,16 @@ fn a_log_without_configuration_holds_events_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let machine = Box::new(Noted::default());
-    let mut journal = Journal::open(
-        Keep::plain(path.clone()),
-        OldLogs::AsConfigured,
+    let mut journal = AuditLog::open(
+        LogConfig::plain(path.clone()),
+        OldLogPolicy::AsConfigured,
         machine,
         None,
     )
     .unwrap();
     assert_eq!(journal.append(EVENT, 1, &mut ()).written, 1);
-    journal.rotate_now(Asker::this());
-    journal.end(Asker::this());
+    journal.rotate_now(SignalSender::this());
+    journal.end(SignalSender::this());
     assert_eq!(fs::read(path).unwrap(), EVENT);
 }
 
@@ -289,7 +294,7 @@ fn what_is_not_written_while_suspended_is_counted_and_told() {
         place.directory.path().join("moved"),
     )
     .unwrap();
-    place.journal.resume_now(Asker::this());
+    place.journal.resume_now(SignalSender::this());
     assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
     let text = place.text("audit.log");
     assert!(text.contains("op=lost-events lost=3 "), "{text}");
@@ -387,10 +392,10 @@ fn the_group_of_the_log_may_read_it() {
         log_group: group,
         ..settings()
     };
-    let keep = Keep::configured(settings, None).unwrap();
-    let _journal = Journal::open(
+    let keep = LogConfig::configured(settings, None).unwrap();
+    let _journal = AuditLog::open(
         keep,
-        OldLogs::AsConfigured,
+        OldLogPolicy::AsConfigured,
         Box::new(Noted::default()),
         None,
     )
@@ -408,17 +413,18 @@ fn the_group_of_the_log_may_read_it() {
 fn new_settings_are_taken_on_whole_or_not_at_all() {
     let mut place = Place::new(settings());
     let other = place.directory.path().join("other/audit.log");
-    let keep = Keep::configured(settings(), Some(other.clone())).unwrap();
-    place.journal.configure(Some(keep), Asker::this());
+    let keep = LogConfig::configured(settings(), Some(other.clone())).unwrap();
+    place.journal.configure(Some(keep), SignalSender::this());
     assert!(
         fs::read_to_string(&other)
             .unwrap()
             .contains("state=changed")
     );
     fs::create_dir(place.directory.path().join("dir")).unwrap();
-    let refused = Keep::configured(settings(), Some(place.directory.path().join("dir"))).unwrap();
-    place.journal.configure(Some(refused), Asker::this());
-    place.journal.configure(None, Asker::this());
+    let refused =
+        LogConfig::configured(settings(), Some(place.directory.path().join("dir"))).unwrap();
+    place.journal.configure(Some(refused), SignalSender::this());
+    place.journal.configure(None, SignalSender::this());
     place.journal.append(EVENT, 1, &mut ());
     let text = fs::read_to_string(&other).unwrap();
     assert_eq!(text.matches("state=no-change").count(), 2, "{text}");
@@ -468,7 +474,7 @@ fn a_queue_that_is_full_is_acted_upon() {
         assert_eq!(place.noted.taken(), expected);
         let suspended = "plugin queueing suspended = yes\n";
         assert_eq!(place.journal.report().contains(suspended), suspends);
-        place.journal.resume_now(Asker::this());
+        place.journal.resume_now(SignalSender::this());
         assert!(!place.journal.report().contains(suspended));
         // Only plugins have lost something.
         assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);

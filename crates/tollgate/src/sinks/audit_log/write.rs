@@ -8,8 +8,8 @@ use bstr::ByteSlice as _;
 use engine::FileRange;
 
 use super::disk_actions::Fault;
-use super::{Appended, Journal, Receipt, flush};
-use crate::sinks::log_file::{Log, Partly};
+use super::{AppendResult, AuditLog, Receipt, flush};
+use crate::sinks::log_file::{AppendError, Log};
 
 /// Lines that were not written whole.
 struct Unwritten {
@@ -31,7 +31,7 @@ impl Unwritten {
     }
 }
 
-impl Journal {
+impl AuditLog {
     /// Writes lines, and does what is due then. Where room is made by rotating, what had none is written to the
     /// next log.
     pub(super) fn write(
@@ -39,14 +39,14 @@ impl Journal {
         lines: &[u8],
         events: u64,
         receipt: &mut dyn Receipt,
-    ) -> Appended {
+    ) -> AppendResult {
         let (mut left, mut written) = (lines, 0);
         let mut rotations = self.rotations_for_room();
         loop {
             let Err(Unwritten { at, whole, error }) = self.write_once(left, receipt) else {
-                return Appended {
+                return AppendResult {
                     written: events,
-                    ..Appended::default()
+                    ..AppendResult::default()
                 };
             };
             written = events.min(written + whole);
@@ -102,8 +102,8 @@ impl Journal {
     }
 
     /// Takes back what is no whole event, and does what is due.
-    fn written_partly(&mut self, lines: &[u8], span: FileRange, partly: Partly) -> Unwritten {
-        let Partly { written, error } = partly;
+    fn written_partly(&mut self, lines: &[u8], span: FileRange, partly: AppendError) -> Unwritten {
+        let AppendError { written, error } = partly;
         let (at, whole) = whole_events(lines.get(..written).unwrap_or(lines));
         let kept = u64::try_from(at).unwrap_or_default();
         if let Some(log) = &mut self.log

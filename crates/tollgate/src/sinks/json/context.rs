@@ -21,14 +21,14 @@ const ID_DIGITS: usize = 64;
 
 /// Records on their way to the JSON log.
 #[derive(Debug, Default)]
-pub(crate) struct Copied {
+pub(crate) struct JsonRecords {
     pub(crate) text: Vec<u8>,
     /// Events in it; one that goes on in the next copy counts twice.
     pub(crate) events: u64,
     body: Vec<u8>,
 }
 
-impl Copied {
+impl JsonRecords {
     /// Appends an event: what the engine tells, then its records.
     pub(crate) fn event(&mut self, event: &Event<'_>, records: &[u8]) {
         self.body.clear();

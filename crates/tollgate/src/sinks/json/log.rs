@@ -13,8 +13,8 @@ use audit::record::enrich;
 use super::records;
 use crate::config::{JsonLogConfig, JsonSchema};
 use crate::messages::warn;
-use crate::sinks::audit_log::name_cache::Names;
-use crate::sinks::audit_log::rotate::{self, OldLogs};
+use crate::sinks::audit_log::name_cache::NameCache;
+use crate::sinks::audit_log::rotate::{self, OldLogPolicy};
 use crate::sinks::log_file::directory::Directory;
 use crate::sinks::log_file::{Access, Log};
 use crate::sinks::queue::Sink;
@@ -29,7 +29,7 @@ pub(crate) struct JsonLog {
     most: u64,
     files: u32,
     schema: JsonSchema,
-    names: Names,
+    names: NameCache,
     enriched: Vec<u8>,
     text: Vec<u8>,
 }
@@ -55,7 +55,7 @@ impl JsonLog {
             most: u64::from(settings.max_mib) << 20,
             files: u32::from(settings.keep) + 1,
             schema: settings.schema,
-            names: Names::new(),
+            names: NameCache::new(),
             enriched: Vec::new(),
             text: Vec::new(),
         })
@@ -64,7 +64,7 @@ impl JsonLog {
     fn append(&mut self) -> io::Result<()> {
         let bytes = u64::try_from(self.text.len()).map_err(io::Error::other)?;
         if self.most != 0 && self.size != 0 && self.size + bytes > self.most {
-            self.begin_new(OldLogs::AsConfigured)?;
+            self.begin_new(OldLogPolicy::AsConfigured)?;
         }
         let at = self.log.span(self.text.len())?.offset;
         if let Err(partly) = self.log.append(&self.text) {
@@ -75,8 +75,8 @@ impl JsonLog {
         Ok(())
     }
 
-    fn begin_new(&mut self, old_logs: OldLogs) -> io::Result<()> {
-        if old_logs == OldLogs::AllKept {
+    fn begin_new(&mut self, old_logs: OldLogPolicy) -> io::Result<()> {
+        if old_logs == OldLogPolicy::AllKept {
             rotate::shift(&self.directory, &self.name)?;
         } else if self.files == 1 {
             self.directory.remove(&self.name)?;
@@ -112,7 +112,7 @@ impl Sink for JsonLog {
         self.append()
     }
 
-    fn rotate(&mut self, old_logs: OldLogs) {
+    fn rotate(&mut self, old_logs: OldLogPolicy) {
         if self.files == 1 {
             return warn("the JSON log is not rotated: keep is 0");
         }
@@ -166,7 +166,7 @@ mod tests {
         let mut log = JsonLog::open(&settings).unwrap();
         for _ in 0..2 {
             log.write(EVENT).unwrap();
-            log.rotate(OldLogs::AsConfigured);
+            log.rotate(OldLogPolicy::AsConfigured);
         }
         let text = fs::read_to_string(&settings.file).unwrap();
         assert_eq!(text.lines().count(), 2);
@@ -179,7 +179,7 @@ mod tests {
         let mut log = JsonLog::open(&settings).unwrap();
         for _ in 0..3 {
             log.write(EVENT).unwrap();
-            log.rotate(OldLogs::AllKept);
+            log.rotate(OldLogPolicy::AllKept);
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 4);
     }

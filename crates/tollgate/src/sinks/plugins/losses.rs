@@ -10,11 +10,11 @@ type ByReason = [u64; Loss::ALL.len()];
 
 /// Counts for all plugins, by the names of their files.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<BTreeMap<String, Account>>);
+pub(crate) struct PluginLosses(Mutex<BTreeMap<String, Account>>);
 
 /// Events that a plugin did not get, since that was last told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Missed {
+pub(crate) struct PluginLoss {
     /// The name of its file.
     pub(crate) plugin: String,
     pub(crate) loss: Loss,
@@ -30,7 +30,7 @@ struct Account {
     told: ByReason,
 }
 
-impl Tally {
+impl PluginLosses {
     /// Counts for another plugin.
     pub(super) fn add(&self, plugin: &str, feed: Arc<Shared>) {
         let mut accounts = self.accounts();
@@ -48,13 +48,13 @@ impl Tally {
     }
 
     /// What was not told.
-    pub(crate) fn untold(&self) -> Vec<Missed> {
+    pub(crate) fn untold(&self) -> Vec<PluginLoss> {
         let mut untold = Vec::new();
         for (plugin, account) in &*self.accounts() {
             let counts = account.lost().into_iter().zip(account.told);
             for (loss, (lost, told)) in Loss::ALL.into_iter().zip(counts) {
                 if lost > told {
-                    untold.push(Missed {
+                    untold.push(PluginLoss {
                         plugin: plugin.clone(),
                         loss,
                         events: lost - told,
@@ -66,7 +66,7 @@ impl Tally {
     }
 
     /// This was told.
-    pub(crate) fn told(&self, missed: &Missed) {
+    pub(crate) fn told(&self, missed: &PluginLoss) {
         if let Some(account) = self.accounts().get_mut(&missed.plugin) {
             for (of, told) in Loss::ALL.into_iter().zip(&mut account.told) {
                 if of == missed.loss {
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn what_a_plugin_has_lost_is_told_once_also_when_it_has_ended() {
-        let tally = Tally::default();
-        let missed = |loss, events| Missed {
+        let tally = PluginLosses::default();
+        let missed = |loss, events| PluginLoss {
             plugin: "a.conf".to_owned(),
             loss,
             events,

@@ -25,7 +25,7 @@ const ENTRY_BYTES: usize = 8970;
 
 /// A plugin that is fed.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct PluginQueue {
     /// Name of its configuration file.
     pub(crate) name: String,
     /// What it was configured as.
@@ -110,7 +110,7 @@ impl Shared {
     }
 }
 
-impl Feed {
+impl PluginQueue {
     /// Starts the thread, which starts the plugin.
     ///
     /// # Errors
@@ -129,13 +129,13 @@ impl Feed {
         let its_own = Arc::clone(&shared);
         let its_name = name.to_owned();
         let mut outlet = match &plugin.program {
-            Program::File(path) => Outlet::Process(Box::new(Process::new(
+            Program::File(path) => SinkQueue::Process(Box::new(Process::new(
                 name,
                 path.as_ref(),
                 &plugin,
                 launcher.context("programs are not started here")?.clone(),
             ))),
-            Program::Socket => Outlet::Socket(Socket::bind(&plugin)?),
+            Program::Socket => SinkQueue::Socket(Socket::bind(&plugin)?),
         };
         let thread = thread::Builder::new()
             .name("tlg-plugin".to_owned())
@@ -230,12 +230,12 @@ fn entries(q_depth: u32) -> usize {
 }
 
 /// Where events go.
-enum Outlet {
+enum SinkQueue {
     Process(Box<Process>),
     Socket(Socket),
 }
 
-impl Outlet {
+impl SinkQueue {
     fn begin(&mut self, shared: &Shared) {
         if let Self::Process(process) = self {
             process.begin(shared);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_queue_is_as_deep_as_was_said_last() {
         let (to, from) = unbounded();
-        let mut feed = Feed {
+        let mut feed = PluginQueue {
             name: "idle.conf".to_owned(),
             plugin: plugin(),
             to,
@@ -279,8 +279,9 @@ mod tests {
             Arc::new(Chunk::new(line.as_bytes(), Lines::Raw, 1))
         };
         let (short, long) = (line(1), line(2 * ENTRY_BYTES));
-        let given =
-            |feed: &mut Feed, chunk, times: u32| (0..times).filter(|_| feed.give(chunk)).count();
+        let given = |feed: &mut PluginQueue, chunk, times: u32| {
+            (0..times).filter(|_| feed.give(chunk)).count()
+        };
         assert_eq!(given(&mut feed, &short, 9), 2);
         feed.renew(3, 5);
         assert_eq!(given(&mut feed, &long, 1), 1);

@@ -16,7 +16,7 @@ use crossbeam_channel::after;
 
 use super::chunk::Chunk;
 use super::plugin_queue::{Loss, Shared};
-use crate::helper::{Launched, Launcher, Program, Sent};
+use crate::helper::{LaunchedProgram, Launcher, Program, Sent};
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 
@@ -37,7 +37,7 @@ pub(super) struct Process {
     starts: u32,
     /// It has ended too often, or cannot be started.
     given_up: bool,
-    running: Option<(Arc<Launched>, UnixStream)>,
+    running: Option<(Arc<LaunchedProgram>, UnixStream)>,
     /// Records with headers, under way.
     binary: Vec<u8>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Control(Mutex<Reach>);
 
 #[derive(Debug, Default)]
 struct Reach {
-    running: Option<Arc<Launched>>,
+    running: Option<Arc<LaunchedProgram>>,
     /// How often it may be started again.
     max_restarts: u32,
     /// It is to be started as often as a new one.
@@ -202,7 +202,7 @@ impl Process {
         }
     }
 
-    fn start(&self) -> anyhow::Result<(Launched, UnixStream)> {
+    fn start(&self) -> anyhow::Result<(LaunchedProgram, UnixStream)> {
         let (launched, stdin) = self.launcher.run(self.program.clone())?;
         let stream = stdin.context("the launcher gives no way to write to it")?;
         stream
@@ -230,7 +230,7 @@ impl Process {
 }
 
 /// Whether a program ends in time.
-fn ends_within(launched: &Launched, time: Duration) -> bool {
+fn ends_within(launched: &LaunchedProgram, time: Duration) -> bool {
     let deadline = Instant::now() + time;
     while Instant::now() < deadline {
         if launched.has_ended() {

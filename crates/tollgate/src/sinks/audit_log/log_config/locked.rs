@@ -7,20 +7,20 @@ use audit::rule::Severity;
 use bstr::{BStr, BString, ByteSlice as _};
 use serde::{Deserialize, Serialize};
 
-use super::Keep;
+use super::LogConfig;
 use crate::json_bytes::JsonBytes;
 
 /// Where a log is, and what becomes of records there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Held {
+pub(crate) struct LockedLogSettings {
     path: JsonBytes,
     /// Lines of an `auditd.conf` that say it; none for a log that is only written.
     conf: Option<JsonBytes>,
 }
 
-impl Keep {
+impl LogConfig {
     /// What `-e 2` holds of it.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> LockedLogSettings {
         use std::os::unix::ffi::OsStrExt as _;
         let conf = self.conf.as_ref().map(|conf| {
             let lines = conf.locked_keys().into_iter().flat_map(|(key, value)| {
@@ -28,7 +28,7 @@ impl Keep {
             });
             JsonBytes::new(&lines.collect::<Vec<u8>>())
         });
-        Held {
+        LockedLogSettings {
             path: JsonBytes::new(self.path.as_os_str().as_bytes()),
             conf,
         }
@@ -53,7 +53,7 @@ impl Keep {
     ///
     /// # Errors
     /// When what is held cannot be read.
-    pub(crate) fn hold(self, held: &Held) -> anyhow::Result<(Self, Vec<String>)> {
+    pub(crate) fn hold(self, held: &LockedLogSettings) -> anyhow::Result<(Self, Vec<String>)> {
         let path = held.path.bytes().context("the path of the log")?;
         let path = path.to_path().context("the path of the log")?.to_owned();
         let mut others = Vec::new();
@@ -153,12 +153,12 @@ mod tests {
         }
     }
 
-    fn configured(conf: Settings) -> Keep {
-        Keep::configured(conf, None).unwrap()
+    fn configured(conf: Settings) -> LogConfig {
+        LogConfig::configured(conf, None).unwrap()
     }
 
     /// What is held of a log, as another daemon reads it.
-    fn noted(keep: &Keep) -> Held {
+    fn noted(keep: &LogConfig) -> LockedLogSettings {
         serde_json::from_slice(&serde_json::to_vec(&keep.held()).unwrap()).unwrap()
     }
 
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_log_that_is_only_written_stays_one() {
-        let plain = Keep::plain(LOG.into());
+        let plain = LogConfig::plain(LOG.into());
         let (now, others) = configured(locked()).hold(&noted(&plain)).unwrap();
         assert_eq!((now, others.len()), (plain.clone(), 1));
         let keep = configured(locked());
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_no_way_round() {
-        let held = Held {
+        let held = LockedLogSettings {
             path: JsonBytes::new(LOG.as_bytes()),
             conf: Some(JsonBytes::new(b"num_logs = many\n")),
         };

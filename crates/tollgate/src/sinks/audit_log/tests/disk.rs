@@ -18,14 +18,14 @@ fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
     let mut place = Place::new(settings);
     let old = place.directory.path().join("audit.log.1");
     fs::create_dir(&old).unwrap();
-    place.journal.rotate_now(Asker::this());
+    place.journal.rotate_now(SignalSender::this());
     let told = place.noted.taken();
     assert!(told[0].contains("cannot rotate the log"), "{told:?}");
     let about = fs::metadata(place.directory.path().join("audit.log")).unwrap();
     assert_eq!(about.permissions().mode() & 0o777, 0o600);
     assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
     fs::remove_dir(&old).unwrap();
-    place.journal.rotate_now(Asker::this());
+    place.journal.rotate_now(SignalSender::this());
     assert_eq!(place.events("audit.log.1").len(), 2);
 }
 
@@ -90,7 +90,7 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
     fs::create_dir(&log).unwrap();
     place.journal.suspend();
     for _ in 0..2 {
-        place.journal.resume_now(Asker::this());
+        place.journal.resume_now(SignalSender::this());
         let told = place.noted.taken();
         assert!(told[0].contains("cannot resume logging"), "{told:?}");
         assert_eq!(told.last().unwrap(), "go Halt");
@@ -98,13 +98,13 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
         assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
     }
     fs::remove_dir(&log).unwrap();
-    place.journal.resume_now(Asker::this());
+    place.journal.resume_now(SignalSender::this());
     assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
     assert!(place.journal.report().contains("disk error detected = no"));
 
     // The new log, after the old one has its new name.
     fs::remove_dir_all(place.directory.path()).unwrap();
-    place.journal.rotate_now(Asker::this());
+    place.journal.rotate_now(SignalSender::this());
     let told = place.noted.taken();
     assert!(told[0].contains("after rotating"), "{told:?}");
     assert_eq!(told.last().unwrap(), "go Halt");
@@ -130,7 +130,7 @@ fn a_flush_that_fails_is_acted_upon_without_another_write() {
     }
     assert_eq!(place.journal.next_look(), None);
     place.journal.flusher.flush(pipe());
-    assert_ne!(place.journal.end(Asker::this()).reason, "");
+    assert_ne!(place.journal.end(SignalSender::this()).reason, "");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_log_that_is_closed_is_brought_to_the_disk() {
         });
         place.journal.append(EVENT, 1, &mut ());
         assert!(!place.journal.flusher.is_busy());
-        place.journal.rotate(OldLogs::AsConfigured);
+        place.journal.rotate(OldLogPolicy::AsConfigured);
         // That of the old log, however it is flushed; one policy waits for it.
         let waits = flush == Flush::Incremental;
         assert_eq!(place.journal.flusher.is_busy(), !waits, "{flush:?}");

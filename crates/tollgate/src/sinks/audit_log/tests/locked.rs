@@ -16,7 +16,7 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
     let path = place.journal.lock().path;
     for _ in 0..4 {
         place.journal.append(EVENT, 1, &mut ());
-        place.journal.rotate_now(Asker::this());
+        place.journal.rotate_now(SignalSender::this());
     }
     assert_eq!(place.names().len(), 5);
     let changes: [(&str, Change); 4] = [
@@ -33,20 +33,25 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
     for (key, change) in changes {
         let mut other = locked.clone();
         change(&mut other);
-        let keep = Keep::configured(other, Some(path.clone())).unwrap();
-        assert!(!place.journal.configure(Some(keep), Asker::this()));
+        let keep = LogConfig::configured(other, Some(path.clone())).unwrap();
+        assert!(!place.journal.configure(Some(keep), SignalSender::this()));
         let told = place.noted.taken();
         assert!(told[0].contains(&format!("`{key}` stays")), "{told:?}");
     }
-    let elsewhere = Keep::configured(locked.clone(), Some(path.with_extension("other"))).unwrap();
-    assert!(!place.journal.configure(Some(elsewhere), Asker::this()));
+    let elsewhere =
+        LogConfig::configured(locked.clone(), Some(path.with_extension("other"))).unwrap();
+    assert!(
+        !place
+            .journal
+            .configure(Some(elsewhere), SignalSender::this())
+    );
     // What says nothing of that may change, and removes no log.
     let enriched = Settings {
         log_format: Format::Enriched,
         ..locked
     };
-    let keep = Keep::configured(enriched, Some(path)).unwrap();
-    assert!(place.journal.configure(Some(keep), Asker::this()));
+    let keep = LogConfig::configured(enriched, Some(path)).unwrap();
+    assert!(place.journal.configure(Some(keep), SignalSender::this()));
     assert_eq!(place.names().len(), 5);
     let events = place.names();
     let events = events.iter().map(|name| place.events(name).len());
