@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
 /// Audit daemon that adds overhead only to the syscalls your rules name
 #[derive(Debug, clap::Parser)]
@@ -71,9 +71,13 @@ enum Command {
 }
 
 /// The command line of this process; usage errors and `--help` end it here.
+///
+/// Only these look for companions: a start of the daemon does not read the directory.
 pub(crate) fn parse() -> Cli {
-    let matches = command().get_matches();
-    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    Cli::try_parse().unwrap_or_else(|_| {
+        let matches = command().get_matches();
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    })
 }
 
 /// The table of commands and options, with the installed companions at the end of the help.
