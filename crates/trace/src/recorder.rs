@@ -21,7 +21,7 @@ use nix::sys::stat::stat;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, getegid, geteuid};
 
-use crate::backend::{ResultCapture, call_asks_for_result};
+use crate::backend::{ResultCapture, syscall_tests_result};
 use crate::task::memory::Memory;
 use crate::task::{ExecTracking, TaskView, Tasks};
 use exec::{ExecArgs, Interpreter};
@@ -168,13 +168,13 @@ impl<'a, O: Observer> Recorder<'a, O> {
     pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
         let SyscallEntry { tid, call, args } = stop;
         let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
-        let named = object::named(traits.objects, traits.name, &args, Memory(tid));
+        let named = object::named_objects(traits.objects, traits.name, &args, Memory(tid));
         let mut program = None;
         if let (Ok(mut named), Ok(thread)) =
             (named, self.tasks.thread(tid, coarse_time(), self.execs))
             && let Some(object) = named.first_mut()
         {
-            object.before(thread, PathLookup::Unneeded, false);
+            object.look_up_before(thread, PathLookup::Unneeded, false);
             program = object.inode;
         }
         self.tasks.exec_attempted(tid, coarse_time());
@@ -192,7 +192,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let traits = *self.traits.get(&call)?;
         self.stats.stopped += 1;
         let memory = Memory(tid);
-        let named = object::named(traits.objects, traits.name, &args, memory);
+        let named = object::named_objects(traits.objects, traits.name, &args, memory);
         let unreadable = matches!(named, Err(Errno::EPERM));
         let mut pending = PendingSyscall {
             stop,
@@ -233,7 +233,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             } else {
                 args[2]
             };
-            pending.arguments = exec::given(memory, array, call.arch);
+            pending.arguments = exec::args_from_caller(memory, array, call.arch);
         }
         let creates = creates(traits.name, &args, pending.open_how_flags);
         // Of a call that its task may not survive, this is all that will be known of the task.
@@ -247,7 +247,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             for object in &mut pending.objects {
                 object.may_create =
                     creates && matches!(object.object.place, ObjectRef::Opened { .. });
-                object.before(thread, traits.paths, traits.wants_result);
+                object.look_up_before(thread, traits.paths, traits.wants_result);
                 object.may_create &= object.inode.is_none();
             }
             if !pending.objects.is_empty() {
@@ -258,18 +258,18 @@ impl<'a, O: Observer> Recorder<'a, O> {
     }
 
     /// Asks the rules about a call, lets its task go on, and hands over the event that the rules keep.
-    /// `go` is called once, when nothing more is read of the task; it tells whether the task was there
+    /// `resume_task` is called once, when nothing more is read of the task; it tells whether the task was there
     /// until then. A task that was killed before has not made the call: the kernel's audit begins after
     /// the filter, and records nothing either.
     pub(crate) fn end(
         &mut self,
         pending: PendingSyscall,
         end: SyscallResult,
-        go: impl FnOnce() -> bool,
+        resume_task: impl FnOnce() -> bool,
     ) {
         let SyscallEntry { tid, call, .. } = pending.stop;
         let Some(&traits) = self.traits.get(&call) else {
-            let _present = go();
+            let _present = resume_task();
             return;
         };
         let looked = match end {
@@ -279,12 +279,12 @@ impl<'a, O: Observer> Recorder<'a, O> {
             }
         };
         let Some(found) = looked else {
-            self.stats.lost += u64::from(go());
+            self.stats.lost += u64::from(resume_task());
             return;
         };
         let known = CompletedSyscall::of(pending, end, &found, &traits);
         let observed_objects = known.observed();
-        let task = found.who.task(found.image);
+        let task = found.identity.task(found.image);
         let observed = EventFacts {
             arch: call.arch,
             syscall: call.syscall,
@@ -292,7 +292,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             args: known.args,
             open_how_flags: known.pending.open_how_flags,
             task,
-            groups: &found.who.groups,
+            groups: &found.identity.groups,
             personality: found.image.personality,
             label: None,
             socket_family: known.pending.address.as_deref().and_then(sockaddr::family),
@@ -300,7 +300,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             objects: &observed_objects,
         };
         let verdict = self.plan.evaluate(&observed);
-        if !go() {
+        if !resume_task() {
             return;
         }
         let Verdict::Record(rule) = verdict else {
@@ -338,7 +338,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             aux_records: [].into_iter().collect(),
             cwd: if items.is_empty() { None } else { cwd },
             items,
-            proctitle: found.image.title(),
+            proctitle: found.image.proctitle(),
             task_context: None,
         };
         self.observer.on_event(&event);
@@ -381,8 +381,12 @@ impl CompletedSyscall {
             .any(|object| object.object.effect == ObjectEffect::Delete);
         for object in &mut pending.objects {
             match (object.object.place, object.object.effect) {
-                (ObjectRef::Opened { .. }, _) => object.opened(found.thread, exit, traits.paths),
-                (_, ObjectEffect::Create) if succeeded(exit) && !moves => object.made(found.thread),
+                (ObjectRef::Opened { .. }, _) => {
+                    object.look_up_opened(found.thread, exit, traits.paths)
+                }
+                (_, ObjectEffect::Create) if succeeded(exit) && !moves => {
+                    object.look_up_created(found.thread)
+                }
                 _ => {}
             }
         }
@@ -394,7 +398,7 @@ impl CompletedSyscall {
                 args,
                 memory,
             }
-            .done(exit);
+            .read_result(exit);
         }
         // Of what is no socket, the kernel has not looked at the address.
         if [Errno::EBADF, Errno::ENOTSOCK]
@@ -404,7 +408,7 @@ impl CompletedSyscall {
             pending.address = None;
         }
         if traits.is_exec && succeeded(exit) {
-            pending.arguments = exec::started(found.thread, stack, arch);
+            pending.arguments = exec::args_from_process(found.thread, stack, arch);
             pending.unreadable |= pending.arguments.is_none();
             if let (Some(named), Some(arguments)) = (pending.objects.first(), &pending.arguments) {
                 known.interpreters = exec::interpreters(found.thread, named, arguments);
@@ -451,7 +455,7 @@ impl SyscallTraits {
             name,
             objects: plan_objects::objects(call.arch, call.syscall),
             wants_result: hook::returns(call)
-                && (results == ResultCapture::Always || call_asks_for_result(rules)),
+                && (results == ResultCapture::Always || syscall_tests_result(rules)),
             is_exec: hook::starts(call),
             address: plan_sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),

@@ -30,10 +30,10 @@ pub(crate) struct ExecArgs {
 }
 
 /// Most bytes of arguments that are read before an exec whose result nobody waits for.
-const LONGEST_ARGUMENTS: usize = 4 << 20;
+const MAX_ARGV_BYTES: usize = 4 << 20;
 
 /// The arguments with which a program has started, from where only the kernel has written.
-pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArgs> {
+pub(crate) fn args_from_process(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArgs> {
     let bytes = thread.arguments()?;
     let count = Memory(thread.tid).pointer(stack, arch)?;
     let [a, b, c, d, ..] = count.to_le_bytes();
@@ -44,8 +44,8 @@ pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArg
 }
 
 /// The arguments that an exec was given, from the memory of the caller.
-pub(crate) fn given(memory: Memory, array: u64, arch: Arch) -> Option<ExecArgs> {
-    let (count, bytes) = memory.strings(array, arch, LONGEST_ARGUMENTS)?;
+pub(crate) fn args_from_caller(memory: Memory, array: u64, arch: Arch) -> Option<ExecArgs> {
+    let (count, bytes) = memory.strings(array, arch, MAX_ARGV_BYTES)?;
     Some(ExecArgs { count, bytes })
 }
 
@@ -94,7 +94,7 @@ fn elf_interpreter(thread: &Thread) -> Option<Vec<u8>> {
 
 fn elf_interpreter_of(file: &File) -> Option<Vec<u8>> {
     const PT_INTERP: u64 = 3;
-    const MOST_HEADERS: u64 = 64;
+    const MAX_PROGRAM_HEADERS: u64 = 64;
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
     let wide = match head.get(..5)? {
@@ -115,7 +115,7 @@ fn elf_interpreter_of(file: &File) -> Option<Vec<u8>> {
             read_le(&head, 44, 2)?,
         )
     };
-    for header in 0..count.min(MOST_HEADERS) {
+    for header in 0..count.min(MAX_PROGRAM_HEADERS) {
         let mut bytes = [0; 56];
         let short = bytes.get_mut(..if wide { 56 } else { 32 })?;
         file.read_exact_at(short, table.checked_add(header * size)?)
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dynamic_program_names_its_loader() {
+    fn dynamic_program_has_elf_interpreter() {
         let name = elf_interpreter_of(&File::open("/bin/true").unwrap()).unwrap();
         assert!(name.starts_with(b"/") && !name.contains(&0));
     }

@@ -53,7 +53,7 @@ impl RingThread {
         if !self.options.avc {
             return Ok(begun);
         }
-        match begun.engine.send_avc_calls(places) {
+        match begun.engine.attach_avc_hook(places) {
             Ok(()) => begun.state.get_mut().expect_calls(),
             Err(error) => {
                 let error = anyhow::Error::from(error);
