@@ -5,6 +5,7 @@ mod clock;
 mod detach;
 mod guard;
 mod handover;
+mod heartbeat;
 mod limits;
 
 use std::cell::Cell;
@@ -223,19 +224,6 @@ impl<'s> Engine<'s> {
         })
     }
 
-    /// Makes sure that programs on functions run, and goes on looking whether they do.
-    fn start_heartbeat(&mut self) -> Result<(), EngineError> {
-        if self.kind == EngineKind::Fentry {
-            self.check_preemption()?;
-            let heartbeat = self.program(Program::Heartbeat)?;
-            self.heartbeat = Some(Heartbeat::attach(heartbeat, self.globals)?);
-            if !self.programs_run() {
-                return Err(EngineError::HooksDisabled);
-            }
-        }
-        Ok(())
-    }
-
     /// Puts another plan in force while events flow. A call that both plans name is chosen by one of them:
     /// none is missed and none is seen twice. What both need stays attached; what only the old one needs is
     /// detached in the background.
@@ -386,33 +374,10 @@ impl<'s> Engine<'s> {
         })
     }
 
-    /// Programs on functions are skipped where one was preempted inside the same program: only kernels
-    /// that do not preempt themselves are safe.
-    ///
-    /// # Source
-    /// The `active` count of each program in `kernel/bpf/trampoline.c`, Linux 6.12.
-    fn check_preemption(&self) -> Result<(), EngineError> {
-        let mode = match self.globals.preemption_mode() {
-            0 | 1 => return Ok(()),
-            2 => "full",
-            3 => "lazy",
-            _ if !kernel_probe::preemptible_by_build() => return Ok(()),
-            _ => "it does not say how",
-        };
-        Err(EngineError::Preempts { mode })
-    }
-
     /// Which engine it is.
     #[must_use]
     pub const fn kind(&self) -> EngineKind {
         self.kind
-    }
-
-    /// Whether its programs run now. Those on tracepoints always do; those on functions do
-    /// not while `kernel.ftrace_enabled` is 0, and neither the kernel nor a counter tells.
-    #[must_use]
-    pub fn programs_run(&self) -> bool {
-        self.heartbeat.as_ref().is_none_or(Heartbeat::programs_run)
     }
 
     /// What is attached.

@@ -8,7 +8,7 @@ mod sockaddr;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use audit::event::{Argv, Event, Inode, Timestamp, reported_exit, succeeded};
+use audit::event::{Argv, Event, Timestamp, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
 use audit::plan::eval::{EventFacts, ObjectFacts};
 use audit::plan::objects::{self as plan_objects, ObjectArg, ObjectEffect, ObjectRef};
@@ -17,9 +17,8 @@ use audit::plan::verdict::Verdict;
 use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
 use audit::table;
 use nix::errno::Errno;
-use nix::sys::stat::stat;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{Pid, getegid, geteuid};
+use nix::unistd::Pid;
 
 use crate::backend::{ResultCapture, syscall_tests_result};
 use crate::task::memory::Memory;
@@ -139,46 +138,6 @@ impl<'a, O: Observer> Recorder<'a, O> {
     /// From now on execs are told to [`Tasks::drop_image`].
     pub(crate) const fn track_execs(&mut self) {
         self.execs = ExecTracking::Completed;
-    }
-
-    /// Tells once why a program that would have got rights by being started does not get them.
-    pub(crate) fn warn_setuid(&mut self, program: Option<Inode>) {
-        const SET_UID: u32 = 0o4000;
-        const SET_GID: u32 = 0o2010;
-        let gives = program.is_some_and(|Inode { mode, uid, gid, .. }| {
-            (mode & SET_UID != 0 && uid != geteuid().as_raw())
-                || (mode & SET_GID == SET_GID && gid != getegid().as_raw())
-        });
-        if gives && !std::mem::replace(&mut self.warned_setuid, true) {
-            self.warn(
-                "a program that is set-uid or set-gid runs without the rights of its owner: the filter \
-                 has needed no-new-privs, since tollgate itself has no rights",
-            );
-        }
-    }
-
-    /// The process runs another program from now on.
-    pub(crate) fn exec_completed(&mut self, pid: Pid) {
-        self.tasks.drop_image(pid);
-        let program = stat(format!("/proc/{pid}/exe").as_str());
-        self.warn_setuid(program.ok().map(object::inode));
-    }
-
-    /// An exec is tried, which some rule names or none: see [`Self::warn_setuid`].
-    pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
-        let SyscallEntry { tid, call, args } = stop;
-        let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
-        let named = object::named_objects(traits.objects, traits.name, &args, Memory(tid));
-        let mut program = None;
-        if let (Ok(mut named), Ok(thread)) =
-            (named, self.tasks.thread(tid, coarse_time(), self.execs))
-            && let Some(object) = named.first_mut()
-        {
-            object.look_up_before(thread, PathLookup::Unneeded, false);
-            program = object.inode;
-        }
-        self.tasks.exec_attempted(tid, coarse_time());
-        self.warn_setuid(program);
     }
 
     /// Says something to the person at the terminal.
@@ -382,10 +341,10 @@ impl CompletedSyscall {
         for object in &mut pending.objects {
             match (object.object.place, object.object.effect) {
                 (ObjectRef::Opened { .. }, _) => {
-                    object.look_up_opened(found.thread, exit, traits.paths)
+                    object.look_up_opened(found.thread, exit, traits.paths);
                 }
                 (_, ObjectEffect::Create) if succeeded(exit) && !moves => {
-                    object.look_up_created(found.thread)
+                    object.look_up_created(found.thread);
                 }
                 _ => {}
             }

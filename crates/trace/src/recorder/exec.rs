@@ -7,12 +7,60 @@ use std::os::unix::fs::FileExt as _;
 
 use audit::event::Inode;
 use audit::ids::Arch;
+use audit::plan::SyscallPlan;
 use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, stat};
+use nix::unistd::{Pid, getegid, geteuid};
 
-use super::object::{NamedObject, inode};
+use super::object::{self, NamedObject, PathLookup, inode};
+use super::{Observer, Recorder, SyscallEntry, SyscallTraits, coarse_time};
+use crate::backend::ResultCapture;
 use crate::task::Thread;
 use crate::task::memory::Memory;
+
+impl<O: Observer> Recorder<'_, O> {
+    /// Warns once that the kernel ignored the set-uid or set-gid bit of a program, because of
+    /// `PR_SET_NO_NEW_PRIVS`.
+    fn warn_setuid(&mut self, program: Option<Inode>) {
+        const S_ISUID: u32 = 0o4000;
+        const S_ISGID_AND_GROUP_EXECUTE: u32 = 0o2010;
+        let has_effect = program.is_some_and(|Inode { mode, uid, gid, .. }| {
+            (mode & S_ISUID != 0 && uid != geteuid().as_raw())
+                || (mode & S_ISGID_AND_GROUP_EXECUTE == S_ISGID_AND_GROUP_EXECUTE
+                    && gid != getegid().as_raw())
+        });
+        if has_effect && !std::mem::replace(&mut self.warned_setuid, true) {
+            self.warn(
+                "set-uid and set-gid bits are ignored: an unprivileged seccomp filter requires \
+                 no-new-privs",
+            );
+        }
+    }
+
+    /// Handles a completed exec: the process runs another program.
+    pub(crate) fn exec_completed(&mut self, pid: Pid) {
+        self.tasks.drop_image(pid);
+        let program = stat(format!("/proc/{pid}/exe").as_str());
+        self.warn_setuid(program.ok().map(inode));
+    }
+
+    /// Handles an exec about to be made, whether or not a rule names it.
+    pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
+        let SyscallEntry { tid, call, args } = stop;
+        let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
+        let named = object::named_objects(traits.objects, traits.name, &args, Memory(tid));
+        let mut program = None;
+        if let (Ok(mut named), Ok(thread)) =
+            (named, self.tasks.thread(tid, coarse_time(), self.execs))
+            && let Some(object) = named.first_mut()
+        {
+            object.look_up_before(thread, PathLookup::Unneeded, false);
+            program = object.inode;
+        }
+        self.tasks.exec_attempted(tid, coarse_time());
+        self.warn_setuid(program);
+    }
+}
 
 /// A file that the kernel opened to start another one.
 #[derive(Clone, Debug)]

@@ -82,7 +82,7 @@ impl<'a> ItemBuilder<'a> {
                 }
                 None if self.exit.is_none() && object.inode.is_some() => {}
                 None if self.succeeded_or_unknown() => {
-                    items.push(item(object, NameType::Create, object.inode))
+                    items.push(item(object, NameType::Create, object.inode));
                 }
                 None => {}
             }

@@ -80,7 +80,7 @@ impl RingThread {
                 Err(error) if locked => return Err(survive::stays(inherited.pins(), &error)),
                 Ok((engine, state)) => return self.take_over(engine, places, state, pins.as_ref()),
                 Err(error) => {
-                    let unread = inherited.unread().ok();
+                    let unread = inherited.unread_bytes().ok();
                     let reason = format!("{error:#}");
                     lost = Some(survive::given_up(inherited.pins(), &reason, unread)?);
                 }
