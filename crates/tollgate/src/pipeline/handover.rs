@@ -113,8 +113,11 @@ impl PinSetup {
             PinnedState::Unreadable { reason, .. } if takeover.locked => {
                 return Err(locked_state_error(&pins, &anyhow!(reason)));
             }
-            PinnedState::Unreadable { reason, unread } => {
-                takeover.discarded = Some(discard(&pins, &reason, unread)?);
+            PinnedState::Unreadable {
+                reason,
+                unread_bytes,
+            } => {
+                takeover.discarded = Some(discard(&pins, &reason, unread_bytes)?);
             }
         }
         takeover.pins = Some(pins);

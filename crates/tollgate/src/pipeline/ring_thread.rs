@@ -169,7 +169,7 @@ impl RingThread {
                         .write_lock_note(&snapshot)
                         .map_err(anyhow::Error::from);
                     let guard = locked.map(|()| {
-                        let guard = engine.protect(&mut slots, &self.probe, &files);
+                        let guard = engine.install_guard(&mut slots, &self.probe, &files);
                         guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                     });
                     // Who has asked waits for the answer.
@@ -310,7 +310,7 @@ impl RingThread {
                     }
                 }
                 Wake::Events => quiet = 0,
-                Wake::Time => {}
+                Wake::Timeout => {}
             }
         };
         if let Some(heartbeat) = &mut heartbeat {

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Format, Settings};
+use audit::conf::auditd::{LogFormat, Settings};
 use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
 use engine::FileRange;
@@ -164,8 +164,8 @@ impl AuditLog {
         if let Some(conf) = &journal.config.conf {
             journal.dispatcher = Dispatcher::start(conf, launcher);
             let format = match journal.config.format() {
-                Format::Raw => "raw",
-                Format::Enriched => "enriched",
+                LogFormat::Raw => "raw",
+                LogFormat::Enriched => "enriched",
             };
             journal.write_daemon_record(&DaemonRecord::Start(format));
         }
@@ -321,8 +321,8 @@ impl AuditLog {
             out.push(b' ');
         }
         match self.config.format() {
-            Format::Raw => out.extend_from_slice(line),
-            Format::Enriched => {
+            LogFormat::Raw => out.extend_from_slice(line),
+            LogFormat::Enriched => {
                 let free_space = end.saturating_sub(out.len() + line.len());
                 enrich::line(line, free_space, &mut self.names, out);
             }

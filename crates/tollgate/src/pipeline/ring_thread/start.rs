@@ -56,7 +56,7 @@ impl RingThread {
         if !self.options.avc {
             return Ok(begun);
         }
-        match begun.engine.send_avc_calls(slots) {
+        match begun.engine.attach_avc_hook(slots) {
             Ok(()) => begun.state.get_mut().expect_syscalls(),
             Err(error) => {
                 let error = anyhow::Error::from(error);
@@ -90,7 +90,7 @@ impl RingThread {
                 }
                 Ok((engine, state)) => return self.take_over(engine, slots, state, pins.as_ref()),
                 Err(error) => {
-                    let unread = inherited.unread().ok();
+                    let unread = inherited.unread_bytes().ok();
                     let reason = format!("{error:#}");
                     discarded = Some(handover::discard(inherited.pins(), &reason, unread)?);
                 }

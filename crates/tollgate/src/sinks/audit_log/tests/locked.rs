@@ -46,7 +46,7 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
     assert!(!test.log.configure(Some(elsewhere), SignalSender::this()));
     // What says nothing of that may change, and removes no log.
     let enriched = Settings {
-        log_format: Format::Enriched,
+        log_format: LogFormat::Enriched,
         ..locked
     };
     let config = LogConfig::configured(enriched, Some(path)).unwrap();
