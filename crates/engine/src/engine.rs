@@ -23,6 +23,7 @@ use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
 use crate::attach::{self, AttachedLink, Links};
 use crate::compile::fast_path::FastPath;
+use crate::compile::watch_hash::HashKey;
 use crate::compile::watches::{self, Watches};
 use crate::compile::{self, CompiledPlan};
 use crate::epoch::Epoch;
@@ -69,7 +70,7 @@ pub struct Engine<'s> {
     inherited: Vec<InheritedProgram>,
     objects: Objects<'s>,
     room: MapCapacity,
-    seed: u64,
+    hash: HashKey,
     /// How calls are seen by the plan in force.
     sides: HookSelection,
     fast_path: FastPath,
@@ -111,9 +112,9 @@ impl<'s> Engine<'s> {
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let cpus = num_possible_cpus()
             .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
-        let seed = watches::random_seed().map_err(machine("a random seed"))?;
+        let hash = HashKey::random().map_err(machine("a random seed"))?;
         let root = watches::root_inode().map_err(machine("the root directory"))?;
-        let watches = Watches::resolve(&plan.watches, seed);
+        let watches = Watches::resolve(&plan.watches, hash);
         let room = MapCapacity::for_plan(&compiled, &watches);
         let coverage = match kind {
             EngineKind::Fentry => HookCoverage::InternalHooks,
@@ -128,7 +129,8 @@ impl<'s> Engine<'s> {
         let objects = Objects::load(places, kind, programs, |open| {
             maps::set_sizes(open, room, coverage, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
-                rodata.tlg_seed = seed;
+                rodata.tlg_seed = hash.seed;
+                rodata.tlg_multiplier = hash.multiplier;
                 rodata.tlg_root.ino = root.ino;
                 rodata.tlg_root.dev = root.dev;
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
@@ -138,7 +140,7 @@ impl<'s> Engine<'s> {
             Ok(())
         })?;
         let fixed = FixedSettings {
-            seed,
+            seed: hash.seed,
             on_functions: (kind == EngineKind::Fentry).into(),
             raw_enter: sides.raw_enter.into(),
             raw_exit: sides.raw_exit.into(),
@@ -212,7 +214,7 @@ impl<'s> Engine<'s> {
                 inodes: fixed.inodes,
                 names: fixed.names,
             },
-            seed: fixed.seed,
+            hash: HashKey::from_seed(fixed.seed),
             sides,
             fast_path: globals.fast_path(),
             epoch: Epoch::default(),
@@ -255,7 +257,7 @@ impl<'s> Engine<'s> {
         limits::check(plan, sides)?;
         let compiled = compile::compile(plan, sides);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
-        let watches = Watches::resolve(&plan.watches, self.seed);
+        let watches = Watches::resolve(&plan.watches, self.hash);
         self.room.check(&compiled, &watches)?;
         self.objects.load_more(
             places,

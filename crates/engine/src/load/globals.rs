@@ -8,7 +8,7 @@ use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 use crate::abi;
 use crate::compile::ReadOnlyOpens;
 use crate::compile::fast_path::FastPath;
-use crate::compile::watches::{WORDS, WatchPrefilter};
+use crate::compile::prefilter::{FingerprintTable, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
@@ -108,11 +108,11 @@ impl Globals {
             (word!(self, tlg_inode_bloom), &bits.inodes),
             (word!(self, tlg_name_bloom), &bits.names),
         ] {
-            let first = halves.cast::<[u64; WORDS]>();
+            let first = halves.cast::<FingerprintTable>();
             // SAFETY: there are two halves; see `word`.
             let half = unsafe { first.add(usize::from(epoch.half())) };
             // SAFETY: as above, and no plan in force uses this half.
-            unsafe { half.write_volatile(*bits) };
+            unsafe { half.write_volatile(**bits) };
         }
     }
 
