@@ -38,6 +38,8 @@ struct {
 	__type(value, __u32);
 } tlg_watch_path SEC(".maps");
 
+#define HASH_MULTIPLIER 0x9e3779b97f4a7c15 /* 2^64 divided by the golden ratio */
+
 /*
  * One multiplication by a secret is not enough: a difference in the highest bit of a word stays a
  * known difference of the product, for every odd multiplier, and a difference in the next word
@@ -45,7 +47,7 @@ struct {
  */
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+	hash = (hash ^ word) * HASH_MULTIPLIER;
 	hash = (hash ^ (hash >> 32)) * tlg_multiplier;
 	return hash ^ (hash >> 29);
 }

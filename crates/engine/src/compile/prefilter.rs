@@ -3,31 +3,35 @@
 /// Words of one table.
 pub(crate) const PREFILTER_WORDS: usize = 4096;
 
-/// A set of fingerprints. One that was added is always found; of the others few are.
-pub(crate) type FingerprintTable = [u64; PREFILTER_WORDS];
+/// A set of fingerprints. One that was inserted is always found; of the others few are.
+#[derive(Debug)]
+pub(crate) struct FingerprintTable(Vec<u64>);
 
 /// The fingerprints of all watches.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WatchPrefilter {
-    pub(crate) inodes: Box<FingerprintTable>,
-    pub(crate) names: Box<FingerprintTable>,
+    pub(crate) inodes: FingerprintTable,
+    pub(crate) names: FingerprintTable,
 }
 
-impl Default for WatchPrefilter {
+impl Default for FingerprintTable {
     fn default() -> Self {
-        let empty = || Box::new([0; PREFILTER_WORDS]);
-        Self {
-            inodes: empty(),
-            names: empty(),
-        }
+        Self(vec![0; PREFILTER_WORDS])
     }
 }
 
-/// Adds a fingerprint: three bits of one word.
-pub(crate) fn insert(table: &mut FingerprintTable, fingerprint: u32) {
-    let (index, bits) = position(fingerprint);
-    if let Some(word) = table.get_mut(index) {
-        *word |= bits;
+impl FingerprintTable {
+    /// Adds a fingerprint: three bits of one word.
+    pub(crate) fn insert(&mut self, fingerprint: u32) {
+        let (index, bits) = position(fingerprint);
+        if let Some(word) = self.0.get_mut(index) {
+            *word |= bits;
+        }
+    }
+
+    /// The words, [`PREFILTER_WORDS`] of them.
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.0
     }
 }
 
@@ -40,11 +44,12 @@ fn position(fingerprint: u32) -> (usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::WireInodeKey;
     use crate::compile::watch_hash::HashKey;
 
     fn contains(table: &FingerprintTable, fingerprint: u32) -> bool {
         let (index, bits) = position(fingerprint);
-        table[index] & bits == bits
+        table.0[index] & bits == bits
     }
 
     /// Ten false positives in 100,000 are expected with a thousand watches; without filters right in 99.9 % an
@@ -53,9 +58,9 @@ mod tests {
     fn false_positives_are_rare() {
         let key = HashKey::from_seed(0x0123_4567_89ab_cdef);
         let fingerprint = |name: String| key.name_fingerprint(name.as_bytes());
-        let mut table = [0; PREFILTER_WORDS];
+        let mut table = FingerprintTable::default();
         for watch in 0..1000 {
-            insert(&mut table, fingerprint(format!("/tmp/audit-bench/{watch}")));
+            table.insert(fingerprint(format!("/tmp/audit-bench/{watch}")));
         }
         for watch in 0..1000 {
             assert!(contains(&table, fingerprint(format!("/x/{watch}"))));
@@ -65,5 +70,20 @@ mod tests {
             .count();
         // Only eight bytes and the length count: `file` and four digits, so ten names share a fingerprint.
         assert!(passed <= 100, "{passed} of 100,000 names pass");
+
+        let inode = |ino| {
+            let (dev, half) = (0x80_0001, 0);
+            key.inode_fingerprint(&WireInodeKey { ino, dev, half })
+        };
+        let mut table = FingerprintTable::default();
+        for ino in 5_000..6_000 {
+            table.insert(inode(ino));
+        }
+        let passed = (6_000..106_000).filter(|&ino| contains(&table, inode(ino)));
+        assert!(
+            passed.clone().count() <= 100,
+            "{} inodes pass",
+            passed.count()
+        );
     }
 }

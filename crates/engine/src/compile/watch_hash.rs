@@ -11,6 +11,9 @@ use bstr::ByteSlice as _;
 
 use crate::abi::WireInodeKey;
 
+/// 2^64 divided by the golden ratio.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// The secret part of every hash, random for each load of the programs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HashKey {
@@ -31,9 +34,9 @@ impl HashKey {
         Ok(Self::from_seed(u64::from_ne_bytes(bytes)))
     }
 
-    /// The key of a seed; the multiplier is the first number that SplitMix64 makes of it.
+    /// The key of a seed; the multiplier is the first number that `SplitMix64` makes of it.
     pub(crate) const fn from_seed(seed: u64) -> Self {
-        let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = seed.wrapping_add(MULTIPLIER);
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let multiplier = (mixed ^ (mixed >> 31)) | 1;
@@ -41,7 +44,7 @@ impl HashKey {
     }
 
     const fn mix(self, hash: u64, word: u64) -> u64 {
-        let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (hash ^ word).wrapping_mul(MULTIPLIER);
         let hash = (hash ^ (hash >> 32)).wrapping_mul(self.multiplier);
         hash ^ (hash >> 29)
     }
@@ -64,7 +67,7 @@ impl HashKey {
 
     /// Fingerprint of an inode.
     pub(crate) fn inode_fingerprint(self, key: &WireInodeKey) -> u32 {
-        upper_30_bits(self.mix(self.seed, key.ino ^ (u64::from(key.dev) << 32)))
+        self.fingerprint(key.ino ^ (u64::from(key.dev) << 32))
     }
 
     /// Fingerprint of the last component of a path: of its length and its first eight bytes.
@@ -72,7 +75,12 @@ impl HashKey {
         let trimmed = path.trim_end_with(|character| character == '/');
         let name = trimmed.rsplit_str("/").next().unwrap_or_default();
         let len = u64::try_from(name.len()).unwrap_or(u64::MAX);
-        upper_30_bits(self.mix(self.seed ^ len, little_endian_word(name)))
+        self.fingerprint(little_endian_word(name) ^ len)
+    }
+
+    fn fingerprint(self, word: u64) -> u32 {
+        let hash = (self.seed ^ word).wrapping_mul(MULTIPLIER);
+        u32::try_from(hash >> 34).unwrap_or(0)
     }
 }
 
@@ -83,10 +91,6 @@ fn little_endian_word(bytes: &[u8]) -> u64 {
         *to = *from;
     }
     u64::from_le_bytes(word)
-}
-
-fn upper_30_bits(hash: u64) -> u32 {
-    u32::try_from(hash >> 34).unwrap_or(0)
 }
 
 #[cfg(test)]

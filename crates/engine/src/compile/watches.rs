@@ -8,7 +8,7 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice as _};
 
-use super::prefilter::{self, WatchPrefilter};
+use super::prefilter::WatchPrefilter;
 use super::watch_hash::HashKey;
 use crate::abi::{NO_FINGERPRINT, WireInodeKey, WireInodeWatch};
 
@@ -48,12 +48,12 @@ impl Watches {
                 };
                 watches.inodes.push((key, watched));
                 let fingerprint = hash.inode_fingerprint(&key);
-                prefilter::insert(&mut watches.prefilter.inodes, fingerprint);
+                watches.prefilter.inodes.insert(fingerprint);
             }
             for spelling in spellings(path, &links) {
                 watches.names.push((hash.path(&spelling), number));
                 let fingerprint = hash.name_fingerprint(&spelling);
-                prefilter::insert(&mut watches.prefilter.names, fingerprint);
+                watches.prefilter.names.insert(fingerprint);
                 owners.entry(fingerprint).or_default().insert(number);
             }
         }
