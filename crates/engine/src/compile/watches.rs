@@ -145,13 +145,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_numbers_are_those_of_the_kernel() {
+    fn device_numbers_match_kernel_encoding() {
         let facts = fs::metadata("/dev/null").unwrap();
         assert_eq!(kernel_dev(facts.rdev()), (1 << 20) | 3);
     }
 
     #[test]
-    fn links_below_the_root_give_another_spelling() {
+    fn symlinks_below_root_give_another_spelling() {
         let links = vec![(b"/bin".to_vec(), b"/usr/bin".to_vec())];
         let all = spellings(b"/usr/bin/no-such-program", &links);
         assert!(all.contains(&b"/bin/no-such-program".to_vec()), "{all:?}");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_on_a_missing_path_has_a_name_and_no_inode() {
+    fn watch_on_missing_path_has_name_but_no_inode() {
         let watches = Watches::resolve(&[BString::from("/no/such/thing")], HashKey::from_seed(1));
         assert!(watches.inodes.is_empty());
         assert_eq!(watches.names.len(), 1);
