@@ -98,6 +98,16 @@ const READY: &[u8] = b"ready\n";
 /// # Errors
 /// What kept it from starting, or made it stop.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match run_or_detach(args) {
+        Err(error) if error.is::<config::FileError>() => {
+            messages::print_error(&error);
+            Ok(Exit::Config.into())
+        }
+        ended => ended,
+    }
+}
+
+fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.foreground && !args.print && !args.detached {
         return detach();
     }
