@@ -6,6 +6,7 @@ mod detach;
 mod guard;
 mod handover;
 mod limits;
+mod preemption;
 
 use std::cell::Cell;
 use std::fmt;
@@ -31,6 +32,7 @@ use crate::handover::inherited_programs::InheritedProgram;
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
 use crate::hooks::kernel_probe::{self, KernelProbe};
+use crate::hooks::preemption::PreemptionFacts;
 use crate::hooks::program::Program;
 use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
@@ -78,6 +80,8 @@ pub struct Engine<'s> {
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
     last_reading: Cell<Option<crate::ring::clock::ClockReading>>,
+    preemption: PreemptionFacts,
+    allow_loss: bool,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -154,12 +158,14 @@ impl<'s> Engine<'s> {
         };
         let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
             .map_err(machine("the checkpoint"))?;
-        let mut engine = Self::from_objects(objects, kind, sides, Arc::new(checkpoint))?;
+        let mut engine =
+            Self::from_objects(objects, kind, sides, Arc::new(checkpoint), probe, options)?;
         engine.globals.clear_previous_epoch();
         engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
         engine.globals.set_fast_path(&engine.fast_path);
         engine.write(engine.epoch, &compiled, &watches)?;
         engine.read_clock()?; // from here on this process is not audited
+        engine.check_preemption(attach_points.hooks.keys())?;
         engine.start_heartbeat()?;
         engine.links = engine.attach(&attach_points)?;
         engine.attached = attach_points.attached;
@@ -172,6 +178,8 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         sides: HookSelection,
         checkpoint: Arc<Checkpoint>,
+        probe: &KernelProbe,
+        options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let maps = &objects.first().maps;
@@ -219,13 +227,14 @@ impl<'s> Engine<'s> {
             watch_keys: Default::default(),
             attached: AttachedHooks::default(),
             last_reading: Cell::new(None),
+            preemption: probe.preemption,
+            allow_loss: options.allow_loss,
         })
     }
 
     /// Makes sure that programs on functions run, and goes on looking whether they do.
     fn start_heartbeat(&mut self) -> Result<(), EngineError> {
         if self.kind == EngineKind::Fentry {
-            self.check_preemption()?;
             let heartbeat = self.program(Program::Heartbeat)?;
             self.heartbeat = Some(Heartbeat::attach(heartbeat, self.globals)?);
             if !self.programs_run() {
@@ -255,6 +264,7 @@ impl<'s> Engine<'s> {
         limits::check(plan, sides)?;
         let compiled = compile::compile(plan, sides);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
+        self.check_preemption(attach_points.hooks.keys())?;
         let watches = Watches::resolve(&plan.watches, self.seed);
         self.room.check(&compiled, &watches)?;
         self.objects.load_more(
@@ -377,22 +387,6 @@ impl<'s> Engine<'s> {
             what: "where a program is that was loaded",
             source: io::Error::other(format!("{program:?}")),
         })
-    }
-
-    /// Programs on functions are skipped where one was preempted inside the same program: only kernels
-    /// that do not preempt themselves are safe.
-    ///
-    /// # Source
-    /// The `active` count of each program in `kernel/bpf/trampoline.c`, Linux 6.12.
-    fn check_preemption(&self) -> Result<(), EngineError> {
-        let mode = match self.globals.preemption_mode() {
-            0 | 1 => return Ok(()),
-            2 => "full",
-            3 => "lazy",
-            _ if !kernel_probe::preemptible_by_build() => return Ok(()),
-            _ => "it does not say how",
-        };
-        Err(EngineError::Preempts { mode })
     }
 
     /// Which engine it is.

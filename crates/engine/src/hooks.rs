@@ -3,4 +3,5 @@
 pub(crate) mod attach_point;
 pub(crate) mod kernel_functions;
 pub(crate) mod kernel_probe;
+pub(crate) mod preemption;
 pub(crate) mod program;

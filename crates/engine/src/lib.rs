@@ -36,6 +36,7 @@ pub use handover::pins::{PinDirectory, PinError};
 pub use handover::{InheritedState, PinnedState};
 pub use hooks::attach_point::AttachedHooks;
 pub use hooks::kernel_probe::KernelProbe;
+pub use hooks::preemption::{Preemption, SkipRisk};
 pub use load::{ObjectSlots, ObjectStorage};
 pub use options::EngineOptions;
 pub use ring::checkpoint::{CommitToken, FileRange, Position};
