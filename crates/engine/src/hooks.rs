@@ -3,5 +3,4 @@
 pub(crate) mod attach_point;
 pub(crate) mod kernel_functions;
 pub(crate) mod kernel_probe;
-pub(crate) mod preemption;
 pub(crate) mod program;

@@ -5,7 +5,7 @@ use audit::plan::hook::EngineKind;
 use super::Engine;
 use crate::error::EngineError;
 use crate::hooks::attach_point::AttachPoint;
-use crate::hooks::preemption::{self, Preemption, SkipRisk};
+use crate::preemption::{self, Preemption, SkipRisk};
 
 impl Engine<'_> {
     /// Returns the programs that the kernel can skip in its present preemption mode, which root can change
@@ -28,7 +28,10 @@ impl Engine<'_> {
     ) -> Option<SkipRisk> {
         let facts = self.preemption;
         let mode = Preemption::from_mode(self.globals.preemption_mode(), facts);
-        preemption::skip_risk(self.kind, mode, facts, attached)
+        let has_ordinary_tracepoint = attached
+            .into_iter()
+            .any(|attach_point| !attach_point.target.is_syscall());
+        preemption::skip_risk(self.kind, mode, facts, has_ordinary_tracepoint)
     }
 
     /// Refuses programs that the kernel can skip, unless [`EngineOptions::allow_loss`] accepts that.

@@ -45,6 +45,17 @@ pub(crate) enum AttachTarget {
     Tracepoint(u64),
 }
 
+impl AttachTarget {
+    /// Whether it is a tracepoint of system calls.
+    pub(crate) const fn is_syscall(self) -> bool {
+        match self {
+            Self::Tracepoint(_) => true,
+            Self::RawTracepoint(name) => matches!(name.as_bytes(), b"sys_enter" | b"sys_exit"),
+            Self::Declared | Self::Function(..) => false,
+        }
+    }
+}
+
 /// Raw tracepoints that programs are on.
 const RAW_TRACEPOINTS: [&str; 6] = [
     "sys_exit",
@@ -249,7 +260,7 @@ impl<'k> AttachPointFinder<'k> {
         side: FunctionSide,
         stub: impl Fn(FunctionKind) -> Program,
     ) -> Result<Vec<AttachPoint>, EngineError> {
-        let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
+        let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
         let names = candidates(call);
         let mut found: Vec<Function> = names
             .iter()
@@ -276,7 +287,7 @@ impl<'k> AttachPointFinder<'k> {
         side: FunctionSide,
         name: &str,
     ) -> Result<Vec<AttachPoint>, EngineError> {
-        let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
+        let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
         let found = kernel
             .find(name)
             .filter(|function| function.kind == FunctionKind::Uring);

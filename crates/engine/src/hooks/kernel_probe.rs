@@ -12,7 +12,7 @@ use audit::plan::inner::InternalHook;
 use nix::errno::Errno;
 
 use crate::hooks::kernel_functions::Functions;
-use crate::hooks::preemption::{PreemptionFacts, parse_release};
+use crate::preemption::{PreemptionFacts, parse_release};
 use crate::hooks::program::Program;
 use crate::sys::tracefs::Tracefs;
 

@@ -143,10 +143,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         Opened::before_rights_are_given_up(&settings, &keep, server.as_ref(), pins.as_ref())?;
     let with_calls = opened.messages.is_some() && store.planner().has_security_module();
     let engines = settings.means.engine.kinds();
-    let options = EngineOptions {
-        allow_loss: settings.allow_loss,
-        ..options(settings.means, with_calls)
-    };
+    let options = options(&settings, with_calls);
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_thread, log_orders) = log_thread::log_orders();
@@ -446,10 +443,11 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(means: CaptureOptions, with_calls: bool) -> EngineOptions {
+fn options(settings: &Settings, with_calls: bool) -> EngineOptions {
     EngineOptions {
-        uring: means.uring,
-        context: means.context,
+        uring: settings.means.uring,
+        context: settings.means.context,
+        allow_loss: settings.allow_loss,
         avc: with_calls,
         ..EngineOptions::default()
     }

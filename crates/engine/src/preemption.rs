@@ -8,8 +8,6 @@ use std::fmt::{self, Display};
 
 use audit::plan::hook::EngineKind;
 
-use crate::hooks::attach_point::{AttachPoint, AttachTarget};
-
 /// How the kernel preempts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preemption {
@@ -86,23 +84,24 @@ impl Display for SkipRisk {
 }
 
 /// Returns the programs of an engine that the kernel can skip, if there are any.
+/// `has_ordinary_tracepoint`: some are on tracepoints that are not of system calls.
 ///
 /// # Source
 /// fentry and fexit: the `active` counter of a program in `kernel/bpf/trampoline.c`, since v5.12.
 /// Tracepoints: `a46023d5616e` makes them preemptible in v7.0, except syscall tracepoints, which follow in
 /// v7.2; measured with Debian's kernels.
-pub(crate) fn skip_risk<'a>(
+pub(crate) fn skip_risk(
     kind: EngineKind,
     preemption: Preemption,
     facts: PreemptionFacts,
-    attached: impl IntoIterator<Item = &'a AttachPoint>,
+    has_ordinary_tracepoint: bool,
 ) -> Option<SkipRisk> {
     let programs = match kind {
         _ if preemption == Preemption::Off => return None,
         EngineKind::Fentry => "programs on its functions",
         EngineKind::Tracepoint if !has_skippable_tracepoints(facts) => return None,
         EngineKind::Tracepoint if facts.release >= (7, 2) => "programs on tracepoints",
-        EngineKind::Tracepoint if attached.into_iter().any(is_ordinary_tracepoint) => {
+        EngineKind::Tracepoint if has_ordinary_tracepoint => {
             "programs on tracepoints of tasks and io_uring"
         }
         EngineKind::Tracepoint => return None,
@@ -116,18 +115,6 @@ pub(crate) fn skip_risk<'a>(
 /// Whether programs on tracepoints are skipped in some preemption mode.
 pub(crate) const fn has_skippable_tracepoints(facts: PreemptionFacts) -> bool {
     facts.has_preempt_rcu && facts.release.0 >= 7
-}
-
-/// Whether a program is on a tracepoint that is not one of system calls.
-fn is_ordinary_tracepoint(attach_point: &AttachPoint) -> bool {
-    match attach_point.target {
-        AttachTarget::Tracepoint(_) | AttachTarget::RawTracepoint("sys_enter" | "sys_exit") => {
-            false
-        }
-        AttachTarget::RawTracepoint(_) | AttachTarget::Declared | AttachTarget::Function(..) => {
-            true
-        }
-    }
 }
 
 /// Returns the major and minor version in a release such as `7.2.13+deb14-cloud-amd64`; the newest if it
@@ -144,7 +131,6 @@ pub(crate) fn parse_release(release: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hooks::program::Program;
 
     const FACTS: PreemptionFacts = PreemptionFacts {
         release: (7, 2),
@@ -174,27 +160,18 @@ mod tests {
     fn no_engine_is_safe_where_its_programs_can_be_skipped() {
         use EngineKind::{Fentry, Tracepoint};
         use Preemption::{Full, Lazy, Off, Unknown};
-        let on = |target| AttachPoint {
-            program: Program::SysExitRaw,
-            target,
-        };
-        let calls = [
-            on(AttachTarget::Tracepoint(800)),
-            on(AttachTarget::RawTracepoint("sys_exit")),
-        ];
-        let tasks = [on(AttachTarget::RawTracepoint("sched_process_exec"))];
-        let is_safe = |kind, preemption, release, attached: &[AttachPoint]| {
+        let is_safe = |kind, preemption, release, has_ordinary_tracepoint| {
             let facts = PreemptionFacts { release, ..FACTS };
-            skip_risk(kind, preemption, facts, attached).is_none()
+            skip_risk(kind, preemption, facts, has_ordinary_tracepoint).is_none()
         };
         for release in [(5, 17), (6, 1), (6, 12), (6, 18), (7, 0), (7, 2), (8, 0)] {
-            assert!(is_safe(Fentry, Off, release, &calls));
-            assert!(is_safe(Tracepoint, Off, release, &tasks));
+            assert!(is_safe(Fentry, Off, release, false));
+            assert!(is_safe(Tracepoint, Off, release, true));
             for preemption in [Full, Lazy, Unknown] {
-                assert!(!is_safe(Fentry, preemption, release, &calls));
-                let safe = is_safe(Tracepoint, preemption, release, &calls);
+                assert!(!is_safe(Fentry, preemption, release, false));
+                let safe = is_safe(Tracepoint, preemption, release, false);
                 assert_eq!(safe, release < (7, 2), "{release:?}");
-                let safe = is_safe(Tracepoint, preemption, release, &tasks);
+                let safe = is_safe(Tracepoint, preemption, release, true);
                 assert_eq!(safe, release < (7, 0), "{release:?}");
             }
         }
