@@ -12,8 +12,8 @@ use audit::plan::inner::InternalHook;
 use nix::errno::Errno;
 
 use crate::hooks::kernel_functions::Functions;
-use crate::preemption::{PreemptionFacts, parse_release};
 use crate::hooks::program::Program;
+use crate::preemption::{PreemptionFacts, parse_release};
 use crate::sys::tracefs::Tracefs;
 
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
