@@ -25,6 +25,7 @@ use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
 use crate::attach::{self, AttachedLink, Links};
 use crate::compile::fast_path::FastPath;
+use crate::compile::watch_hash::HashKey;
 use crate::compile::watches::{self, Watches};
 use crate::compile::{self, CompiledPlan};
 use crate::epoch::Epoch;
@@ -72,7 +73,7 @@ pub struct Engine<'s> {
     inherited: Vec<InheritedProgram>,
     objects: Objects<'s>,
     capacity: MapCapacity,
-    seed: u64,
+    hash: HashKey,
     /// How calls are seen by the plan in force.
     selection: HookSelection,
     fast_path: FastPath,
@@ -116,9 +117,9 @@ impl<'s> Engine<'s> {
         let system_error = |what| move |source: io::Error| EngineError::System { what, source };
         let cpus = num_possible_cpus()
             .map_err(|error| system_error("the number of CPUs")(io::Error::other(error)))?;
-        let seed = watches::random_seed().map_err(system_error("a random seed"))?;
+        let hash = HashKey::random().map_err(system_error("a random seed"))?;
         let root = watches::root_inode().map_err(system_error("the root directory"))?;
-        let watches = Watches::resolve(&plan.watches, seed);
+        let watches = Watches::resolve(&plan.watches, hash);
         let capacity = MapCapacity::for_first_plan(&compiled, &watches);
         let coverage = match kind {
             EngineKind::Fentry => HookCoverage::InternalHooks,
@@ -133,7 +134,8 @@ impl<'s> Engine<'s> {
         let objects = Objects::load(slots, kind, programs, |open| {
             maps::set_sizes(open, capacity, coverage, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
-                rodata.tlg_seed = seed;
+                rodata.tlg_seed = hash.seed;
+                rodata.tlg_multiplier = hash.multiplier;
                 rodata.tlg_root.ino = root.ino;
                 rodata.tlg_root.dev = root.dev;
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
@@ -143,7 +145,7 @@ impl<'s> Engine<'s> {
             Ok(())
         })?;
         let fixed = FixedSettings {
-            seed,
+            seed: hash.seed,
             on_functions: (kind == EngineKind::Fentry).into(),
             raw_enter: selection.raw_enter.into(),
             raw_exit: selection.raw_exit.into(),
@@ -222,7 +224,7 @@ impl<'s> Engine<'s> {
                 inodes: fixed.inodes,
                 names: fixed.names,
             },
-            seed: fixed.seed,
+            hash: HashKey::from_seed(fixed.seed),
             selection,
             fast_path: globals.fast_path(),
             epoch: Epoch::default(),
@@ -255,7 +257,7 @@ impl<'s> Engine<'s> {
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
         self.check_preemption(attach_points.hooks.keys())?;
-        let watches = Watches::resolve(&plan.watches, self.seed);
+        let watches = Watches::resolve(&plan.watches, self.hash);
         self.capacity.check(&compiled, &watches)?;
         self.objects.load_more(
             slots,
