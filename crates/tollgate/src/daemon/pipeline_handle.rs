@@ -254,6 +254,7 @@ impl PipelineControl for PipelineHandle {
             self.record_lost_kernel_records(lost);
         }
         let stats = self.stats.read()?;
+        status.skip_risk = stats.skip_risk.map(|risk| risk.to_string());
         status.counts = self.counts(&stats);
         let unwritten = self.written.unwritten.load(Ordering::Relaxed);
         status.settings.backlog = stats.backlog(status.counts.written, unwritten);

@@ -34,6 +34,7 @@ use crate::helper::Launcher;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
 use crate::pipeline::handover::{PinPolicy, PinSetup};
+use crate::pipeline::heartbeat::skip_warning;
 use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
@@ -58,6 +59,8 @@ pub(crate) struct DaemonConfig {
     pub(crate) control: ControlSocket,
     /// How calls and messages are seen.
     pub(crate) capture: CaptureOptions,
+    /// Start although the kernel can skip programs.
+    pub(crate) allow_loss: bool,
     /// Log file.
     pub(crate) log: LogSource,
     /// Longest time from event to write.
@@ -137,7 +140,7 @@ pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     let opened = PrivilegedResources::open(&settings, &log_config, server.as_ref(), pins.as_ref())?;
     let with_calls = opened.messages.is_some() && store.planner().has_security_module();
     let engines = settings.capture.engine.kinds();
-    let options = options(settings.capture, with_calls);
+    let options = options(&settings, with_calls);
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_thread, log_commands) = log_thread::log_command_channel();
     let log_controller = LogController::new(settings.log, &log_config, log_thread.clone());
@@ -233,6 +236,9 @@ fn report_start(
 ) {
     if let Some(why_not) = &started.why_not {
         warn(&format!("engine {why_not}"));
+    }
+    if let Some(risk) = started.skip_risk {
+        warn(&skip_warning(risk));
     }
     rules::report_denials(plan);
     if started.adopted {
@@ -405,10 +411,11 @@ fn raise_open_file_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(capture: CaptureOptions, with_calls: bool) -> EngineOptions {
+fn options(settings: &DaemonConfig, with_calls: bool) -> EngineOptions {
     EngineOptions {
-        uring: capture.uring,
-        context: capture.context,
+        uring: settings.capture.uring,
+        context: settings.capture.context,
+        allow_loss: settings.allow_loss,
         avc: with_calls,
         ..EngineOptions::default()
     }
