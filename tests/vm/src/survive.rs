@@ -50,7 +50,7 @@ const BPF: &str = "/tmp/bpf";
 const PINS: &str = "/tmp/bpf/tollgate";
 /// What names of programs begin with.
 const PROGRAM: &str = "prog-";
-const GOES_ON: &str = "tollgate: goes on where the daemon before this one has ended";
+const GOES_ON: &str = "tollgate: took over the BPF programs of the previous daemon";
 
 /// How many programs are pinned.
 fn programs() -> anyhow::Result<usize> {

@@ -64,8 +64,8 @@ pub(crate) fn other_settings_change_nothing() {
             conf.as_os_str(),
         ];
         let daemon = Daemon::start_with_options(&place, &program(), "", &locked(&place), &options);
-        assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
-        let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
+        assert!(daemon.has_printed("took over the BPF programs of the previous daemon"));
+        let not_taken = "settings ignored because `-e 2` locked them: ";
         assert_eq!(daemon.has_printed(not_taken), !told.is_empty());
         for told in told {
             assert!(daemon.has_printed(told), "not told: {told}");
@@ -120,7 +120,7 @@ pub(crate) fn a_restart_moves_stops_and_shortens_no_log() {
             Some((log, conf)) => Daemon::start_configured(&place, &rules, log, conf),
             None => Daemon::start_with_options(&place, &program(), "", &rules, &[]),
         };
-        let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
+        let not_taken = "settings ignored because `-e 2` locked them: ";
         assert_eq!(daemon.has_printed(not_taken), !told.is_empty(), "{told:?}");
         for told in told {
             assert!(daemon.has_printed(told), "not told: {told}");
@@ -187,7 +187,7 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
     let refused = |limit: &str, why: &str| {
         let asked = start_with_limit(&place, &pins, limit);
         assert_eq!(asked.code, Some(1), "{why}: {asked:?}");
-        for part in [why, "is locked until the machine starts again"] {
+        for part in [why, "locked until reboot"] {
             assert!(asked.stderr.contains(part), "{why}: {asked:?}");
         }
     };
@@ -211,8 +211,14 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
     // What programs and links need, the daemon takes where it may.
     place.workload().burst(&file, 10);
     let left = start_with_limit(&place, &pins, "-Sn40");
-    assert!(left.stderr.contains("goes on where the daemon"), "{left:?}");
-    assert!(left.stderr.contains("what audits goes on"), "{left:?}");
+    assert!(
+        left.stderr.contains("took over the BPF programs"),
+        "{left:?}"
+    );
+    assert!(
+        left.stderr.contains("BPF programs stay attached"),
+        "{left:?}"
+    );
     assert_eq!(names(&pins), before);
     each_once(&place.own.join("audit.log"), &file, 20);
 }

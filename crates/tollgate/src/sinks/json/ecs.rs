@@ -1,6 +1,6 @@
-//! Events in the words of the Elastic Common Schema.
+//! Events in the Elastic Common Schema.
 //!
-//! What the schema has no field for is below `tollgate`, with the members that [`super::records`] writes.
+//! Members without a field in the schema are below `tollgate`, as [`super::records`] writes them.
 //!
 //! # Source
 //! <https://github.com/elastic/ecs>, version 9.4.0; `tests/schemas/ecs-9.4.0.csv` has its fields.
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use super::event_fields::{self, Activity, activity, id, item, named, text};
 
 const VERSION: &str = "9.4.0";
-/// Members that have a field of the schema, and need no other place.
+/// Members that have a field in the schema.
 const TAKEN: [&str; 7] = ["time", "serial", "node", "argc", "argv", "cwd", "proctitle"];
 
-/// The event of an object.
+/// Converts an object to an event.
 pub(crate) fn event(mut object: Map<String, Value>) -> Value {
     let activity = activity(&object);
     let mut event = Map::new();
@@ -93,7 +93,7 @@ fn about(object: &Map<String, Value>, activity: Activity) -> Value {
     Value::Object(about)
 }
 
-/// What a record that is no call is about.
+/// Category and types of a record that is no syscall.
 fn told(kind: Option<&str>) -> (&'static str, &'static [&'static str]) {
     match kind.unwrap_or_default() {
         "USER_AUTH" | "USER_LOGIN" | "LOGIN" | "USER_ACCT" | "CRED_ACQ" => {
@@ -153,7 +153,7 @@ fn process(object: &Map<String, Value>) -> Value {
     Value::Object(process)
 }
 
-/// The user that a task is, and the one that it acts as.
+/// User and effective user of a task.
 fn user(task: Option<&Value>) -> Value {
     let one = |number: &str| {
         let mut user = Map::new();
@@ -197,10 +197,10 @@ fn file(object: &Map<String, Value>, item: &Map<String, Value>) -> Option<Value>
     Some(Value::Object(file))
 }
 
-/// A moment in the calendar, in UTC.
+/// Formats a time as a UTC date.
 fn date(seconds: u64, milliseconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Counted from March, so that the day that not every year has is the last; in eras of 400 years.
+    // Years start in March, so that the leap day is last; in eras of 400 years.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Fails unless all below a value are fields of the schema, of their types.
+    /// Fails unless all members are fields of the schema with the right types.
     #[track_caller]
     fn check(name: &str, value: &Value, fields: &BTreeMap<&str, (&str, &str)>) {
         if let Value::Object(members) = value
