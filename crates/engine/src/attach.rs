@@ -13,12 +13,12 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::ptr;
 
-use audit::plan::hook::Hook;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::error::EngineError;
 use crate::handover::pins::{COPY, LINK, PinDirectory};
 use crate::hooks::attach_point::{AttachPoint, AttachTarget};
+use crate::hooks::hook::Hook;
 use crate::stats::{self, ProgramRuns};
 use crate::sys::descriptor::{from_libbpf, owned};
 

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
@@ -25,11 +24,13 @@ use crate::attach::{self, AttachedLink, Links};
 use crate::compile::fast_path::FastPath;
 use crate::compile::watches::{self, Watches};
 use crate::compile::{self, CompiledPlan};
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::inherited_programs::InheritedProgram;
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
 use crate::load::globals::Globals;
@@ -71,7 +72,7 @@ pub struct Engine<'s> {
     room: MapCapacity,
     seed: u64,
     /// How calls are seen by the plan in force.
-    sides: HookSelection,
+    selection: HookSelection,
     fast_path: FastPath,
     epoch: Epoch,
     /// What the keys of the watches in the maps hold.
@@ -104,9 +105,9 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let sides = HookSelection::of(plan, kind, kernel);
-        limits::check(plan, sides)?;
-        let compiled = compile::compile(plan, sides);
+        let selection = HookSelection::new(plan, kind, kernel);
+        limits::check(plan, selection)?;
+        let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
         let cpus = num_possible_cpus()
@@ -140,8 +141,8 @@ impl<'s> Engine<'s> {
         let fixed = FixedSettings {
             seed,
             on_functions: (kind == EngineKind::Fentry).into(),
-            raw_enter: sides.raw_enter.into(),
-            raw_exit: sides.raw_exit.into(),
+            raw_enter: selection.raw_enter.into(),
+            raw_exit: selection.raw_exit.into(),
             context: options.context.into(),
             tests: room.tests,
             inodes: room.inodes,
@@ -154,7 +155,7 @@ impl<'s> Engine<'s> {
         };
         let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
             .map_err(machine("the checkpoint"))?;
-        let mut engine = Self::from_objects(objects, kind, sides, Arc::new(checkpoint))?;
+        let mut engine = Self::from_objects(objects, kind, selection, Arc::new(checkpoint))?;
         engine.globals.clear_previous_epoch();
         engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
         engine.globals.set_fast_path(&engine.fast_path);
@@ -170,7 +171,7 @@ impl<'s> Engine<'s> {
     fn from_objects(
         objects: Objects<'s>,
         kind: EngineKind,
-        sides: HookSelection,
+        selection: HookSelection,
         checkpoint: Arc<Checkpoint>,
     ) -> Result<Self, EngineError> {
         let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
@@ -213,7 +214,7 @@ impl<'s> Engine<'s> {
                 names: fixed.names,
             },
             seed: fixed.seed,
-            sides,
+            selection,
             fast_path: globals.fast_path(),
             epoch: Epoch::default(),
             watch_keys: Default::default(),
@@ -251,9 +252,9 @@ impl<'s> Engine<'s> {
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
-        let sides = self.sides.next(plan);
-        limits::check(plan, sides)?;
-        let compiled = compile::compile(plan, sides);
+        let selection = self.selection.for_replacement(plan);
+        limits::check(plan, selection)?;
+        let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
         let watches = Watches::resolve(&plan.watches, self.seed);
         self.room.check(&compiled, &watches)?;
@@ -283,7 +284,7 @@ impl<'s> Engine<'s> {
         self.unsent.reset(epoch, plan.rules.len());
         self.globals.switch_epoch(self.epoch, epoch, jiffies);
         self.epoch = epoch;
-        self.sides = sides;
+        self.selection = selection;
         self.globals.set_fast_path(&fast_path);
         self.fast_path = fast_path;
 

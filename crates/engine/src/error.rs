@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use audit::plan::hook::EngineKind;
+use crate::engine_kind::EngineKind;
 
 /// Why an engine could not start, or take another plan.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! The two ways to stop a syscall, and which one a plan needs.
 
-use audit::plan::{Operand, Plan, SyscallPlan, hook};
+use audit::plan::{Operand, Plan, SyscallPlan};
 use audit::rule::Field;
 
 /// How calls are stopped.
@@ -37,7 +37,7 @@ impl Backend {
 fn asks_for_result(plan: &Plan) -> bool {
     plan.syscalls
         .iter()
-        .any(|(call, rules)| hook::returns(*call) && call_asks_for_result(rules))
+        .any(|(call, rules)| call.returns() && call_asks_for_result(rules))
 }
 
 /// Whether some rule of a call can only be decided when the call has ended.

@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 
 use super::Engine;
 use crate::abi;
 use crate::attach::AttachedLink;
 use crate::compile::watches::Watches;
 use crate::decode::rule_keys::RuleKeys;
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::InheritedState;
@@ -19,6 +19,7 @@ use crate::handover::inherited_programs::{self, InheritedProgram};
 use crate::handover::pins::{HEADER, LINK, MAP, PLAN, PinDirectory};
 use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::hooks::attach_point::AttachPoint;
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
 use crate::load::maps::{self, WatchKeys};
@@ -59,10 +60,10 @@ impl<'s> Engine<'s> {
         })?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let mut sides = HookSelection::of(&Plan::default(), kind, kernel);
-        sides.raw_enter = fixed.raw_enter != 0;
-        sides.raw_exit = fixed.raw_exit != 0;
-        let mut engine = Self::from_objects(objects, kind, sides, Arc::clone(checkpoint))?;
+        let mut selection = HookSelection::new(&Plan::default(), kind, kernel);
+        selection.raw_enter = fixed.raw_enter != 0;
+        selection.raw_exit = fixed.raw_exit != 0;
+        let mut engine = Self::from_objects(objects, kind, selection, Arc::clone(checkpoint))?;
         engine.epoch = engine.globals.epoch();
         engine.fast_path = engine.globals.fast_path();
         let note = pins

@@ -1,9 +1,10 @@
 //! What an engine does not take on.
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
+use crate::hooks::hook_selection::HookSelection;
 
 /// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
 const MOST_FUNCTIONS: usize = 250;
@@ -12,8 +13,8 @@ const MOST_FUNCTIONS: usize = 250;
 ///
 /// # Errors
 /// What is too much, or missing here.
-pub(super) fn check(plan: &Plan, sides: HookSelection) -> Result<(), EngineError> {
-    let on_functions = sides.engine() == EngineKind::Fentry;
+pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineError> {
+    let on_functions = selection.engine() == EngineKind::Fentry;
     if on_functions && plan.syscalls.len() > MOST_FUNCTIONS {
         return Err(EngineError::TooMany {
             calls: plan.syscalls.len(),
@@ -24,9 +25,9 @@ pub(super) fn check(plan: &Plan, sides: HookSelection) -> Result<(), EngineError
         return Err(EngineError::CannotDeny);
     }
     let mut calls = plan.syscalls.iter();
-    let missing = calls.find_map(|(&call, rules)| sides.missing_denial(plan, call, rules));
-    missing.map_or(Ok(()), |inner| {
-        let function = inner.function();
+    let missing = calls.find_map(|(&call, rules)| selection.missing_denial(plan, call, rules));
+    missing.map_or(Ok(()), |hook| {
+        let function = hook.function();
         Err(EngineError::NoDenial { function })
     })
 }

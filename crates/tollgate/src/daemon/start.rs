@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::hook::KernelFeatures;
 use bstr::BString;
-use engine::{EngineOptions, KernelProbe, PinDirectory};
+use engine::{EngineOptions, KernelFeatures, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
