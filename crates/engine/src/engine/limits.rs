@@ -7,7 +7,7 @@ use crate::error::EngineError;
 use crate::hooks::hook_selection::HookSelection;
 
 /// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
-const MOST_FUNCTIONS: usize = 250;
+const MAX_SYSCALLS: usize = 250;
 
 /// Whether an engine can do what a plan asks for.
 ///
@@ -15,19 +15,19 @@ const MOST_FUNCTIONS: usize = 250;
 /// What is too much, or missing here.
 pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineError> {
     let on_functions = selection.engine() == EngineKind::Fentry;
-    if on_functions && plan.syscalls.len() > MOST_FUNCTIONS {
-        return Err(EngineError::TooMany {
+    if on_functions && plan.syscalls.len() > MAX_SYSCALLS {
+        return Err(EngineError::TooManySyscalls {
             calls: plan.syscalls.len(),
-            most: MOST_FUNCTIONS,
+            most: MAX_SYSCALLS,
         });
     }
     if !on_functions && plan.denying() != 0 {
-        return Err(EngineError::CannotDeny);
+        return Err(EngineError::DenyNeedsFentry);
     }
     let mut calls = plan.syscalls.iter();
     let missing = calls.find_map(|(&call, rules)| selection.missing_denial(plan, call, rules));
     missing.map_or(Ok(()), |hook| {
         let function = hook.function();
-        Err(EngineError::NoDenial { function })
+        Err(EngineError::NoDenyFunction { function })
     })
 }

@@ -262,7 +262,7 @@ proptest! {
     })]
 
     #[test]
-    fn every_plan_can_be_explained(rules in random::listed()) {
+    fn every_plan_can_be_explained(rules in random::rule_entries()) {
         let plan = Plan::compile(rules, &random::ARCHES);
         let explanation = explain(&plan, EngineKind::Tracepoint, KernelFeatures::V5_15);
         prop_assert_eq!(explanation.rules.len(), plan.rules.len());
