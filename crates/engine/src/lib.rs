@@ -20,6 +20,7 @@ mod handover;
 mod hooks;
 mod load;
 mod options;
+mod preemption;
 #[cfg(test)]
 #[path = "../../audit/tests/random/mod.rs"]
 mod random;
@@ -47,6 +48,7 @@ pub use hooks::internal_hook::{InternalHook, InternalHookSet};
 pub use hooks::kernel_probe::KernelProbe;
 pub use load::{ObjectSlots, ObjectStorage};
 pub use options::EngineOptions;
+pub use preemption::{Preemption, SkipRisk};
 pub use ring::checkpoint::{CommitToken, FileRange, Position};
 pub use ring::clock::{ClockReading, TickClock};
 pub use ring::{Ring, RingReader, Wake};

@@ -35,7 +35,7 @@ use audit::plan::Plan;
 use crossbeam_channel::{Receiver, bounded};
 use engine::{
     AttachedHooks, Decoder, EngineKind, EngineOptions, EventContext, KernelProbe, PendingDetach,
-    RuleKeys,
+    RuleKeys, SkipRisk,
 };
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
@@ -98,6 +98,8 @@ pub(crate) struct StartReport {
     pub(crate) adopted: bool,
     /// Whether it can be gone on with when this one has ended.
     pub(crate) pinned: bool,
+    /// Programs that the kernel can skip.
+    pub(crate) skip_risk: Option<SkipRisk>,
 }
 
 /// The threads of a running pipeline.
