@@ -1,11 +1,16 @@
-//! Rule lines and command lines against what two real `auditctl` answered.
+//! Rule lines and command lines are answered as two real `auditctl` answered them.
 //!
-//! `tests/golden/auditctl/answers.tsv` holds some of each. The public rule sets that it was chosen
-//! from live beside the repository, in `../shared/rulesets` (or where `TOLLGATE_RULESETS` says);
-//! without them the tests that need them say so and check nothing.
+//! `tests/golden/auditctl/answers.tsv` has answers of 3.0.9 and 4.2.1. `tests/golden/auditctl/rules` has rule
+//! files with the answers of 3.0.9; `TOLLGATE_GOLDEN=write` runs that `auditctl` as root and rewrites them.
+//! Public rule sets with the answers of both versions are read from `../shared/rulesets` beside the
+//! repository, or from `TOLLGATE_RULESETS`; without them the tests that compare them are skipped.
 
 #[cfg(test)]
 mod perm;
+#[cfg(test)]
+mod recorder;
+#[cfg(test)]
+mod skip;
 
 #[cfg(test)]
 mod tests {
@@ -19,6 +24,8 @@ mod tests {
     use bstr::{BString, ByteSlice as _};
 
     use super::perm::without_perm_syscalls;
+    use super::recorder;
+    use super::skip::skipped;
 
     /// Both versions, by what their golden files are called.
     const VERSIONS: [(&str, Dialect); 2] = [("3.0.9", Dialect::V3), ("4.2.1", Dialect::V4)];
@@ -45,6 +52,11 @@ mod tests {
             "both versions crash; we say what they say of `-l stray`",
         ),
         ("stray -l", Dialect::V4, "as above"),
+        (
+            "-a always,exit -F arch=b64 -S pread64,pwrite64 -F pers=8 -k renamed",
+            Dialect::V3,
+            "we also accept the kernel's names of syscalls; auditctl knows `pread` and `pwrite` only",
+        ),
         (
             "--reset-lost",
             Dialect::V3,
@@ -105,17 +117,35 @@ mod tests {
         said: BString,
     }
 
-    fn rulesets() -> Option<PathBuf> {
+    /// The directory of the public rule sets; `None` when it is missing, which skips `test`.
+    fn public_rulesets(test: &str) -> Option<PathBuf> {
         let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/rulesets");
         let directory = std::env::var_os("TOLLGATE_RULESETS").map_or(default, PathBuf::from);
         if directory.is_dir() {
             return Some(directory);
         }
-        eprintln!(
-            "no rule sets in `{}`: nothing was compared; set TOLLGATE_RULESETS",
+        let reason = format!(
+            "no public rule sets in `{}`; set TOLLGATE_RULESETS",
             directory.display()
         );
+        skipped(test, &reason);
         None
+    }
+
+    fn tests_directory() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+    }
+
+    /// The rule files of this repository, sorted.
+    fn own_rule_files() -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        files(
+            &tests_directory().join("golden/auditctl/rules"),
+            "rules",
+            &mut paths,
+        );
+        files(&tests_directory().join("rulesets"), "rules", &mut paths);
+        paths
     }
 
     fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {
@@ -297,20 +327,68 @@ mod tests {
         assert_eq!(differences, Vec::<String>::new());
     }
 
+    /// The rules of a file with the answers of 3.0.9, which lie beside it.
+    fn rules_with_answers(rules: &Path) -> Vec<Golden> {
+        let text = fs::read(rules).unwrap();
+        let path = rules.with_extension("3.0.9.tsv");
+        if std::env::var_os("TOLLGATE_GOLDEN").is_some_and(|value| value == "write") {
+            fs::write(&path, recorder::record(&text)).unwrap();
+        }
+        let answers = fs::read(&path).unwrap();
+        let answers = answers.lines().filter(|line| !line.starts_with(b"#"));
+        answers
+            .map(|line| {
+                let columns = columns(line);
+                let [number, status, listing, messages] = columns.as_slice() else {
+                    panic!("{}: not four columns: {}", path.display(), line.as_bstr());
+                };
+                let at = usize::try_from(self::number(number)).unwrap();
+                Golden {
+                    place: format!("{}:{at}", rules.display()),
+                    input: text.lines().nth(at - 1).unwrap().into(),
+                    status: self::number(status),
+                    listing: (*listing).into(),
+                    said: (*messages).into(),
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn rule_files_are_answered_as_auditctl_3_does() {
+        let mut paths = Vec::new();
+        files(
+            &tests_directory().join("golden/auditctl/rules"),
+            "rules",
+            &mut paths,
+        );
+        let mut golden = Vec::new();
+        for path in paths {
+            let answers = rules_with_answers(&path);
+            let rules = fs::read(&path).unwrap();
+            let count = rules.lines().filter(|line| recorder::is_rule(line)).count();
+            assert_eq!(answers.len(), count, "answers to {}", path.display());
+            golden.extend(answers);
+        }
+        compare("lines of rule files", "3.0.9", Dialect::V3, &golden);
+    }
+
     #[test]
     fn golden_lines_are_answered_as_auditctl_does() {
-        let file =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditctl/answers.tsv");
+        let file = tests_directory().join("golden/auditctl/answers.tsv");
         for (version, dialect) in VERSIONS {
             let golden = command_lines(&file, dialect);
             assert!(golden.len() > 100, "only {} golden lines", golden.len());
-            compare("lines kept here", version, dialect, &golden);
+            compare("golden lines", version, dialect, &golden);
         }
     }
 
     #[test]
-    fn rule_lines_are_answered_as_auditctl_does() {
-        let Some(rulesets) = rulesets() else { return };
+    fn public_rule_lines_are_answered_as_auditctl_does() {
+        let Some(rulesets) = public_rulesets("public_rule_lines_are_answered_as_auditctl_does")
+        else {
+            return;
+        };
         for (version, dialect) in VERSIONS {
             let golden = lines(&rulesets, version);
             assert!(golden.len() > 1000, "only {} golden lines", golden.len());
@@ -319,8 +397,11 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_are_answered_as_auditctl_does() {
-        let Some(rulesets) = rulesets() else { return };
+    fn public_command_lines_are_answered_as_auditctl_does() {
+        let Some(rulesets) = public_rulesets("public_command_lines_are_answered_as_auditctl_does")
+        else {
+            return;
+        };
         for (version, dialect) in VERSIONS {
             let golden = command_lines(&rulesets.join(CLI), dialect);
             assert!(golden.len() > 90, "only {} golden lines", golden.len());
@@ -328,31 +409,28 @@ mod tests {
         }
     }
 
-    /// What `auditctl` 4 takes, the parser of rule files takes too, as the same rule, unless the
-    /// kernel would refuse it.
-    #[test]
-    fn rule_files_are_read_as_auditctl_reads_them() {
+    /// Compares the rule that the parser of rule files reads from each input with the rule that `auditctl` 4
+    /// would send. Returns the number of inputs that were compared.
+    #[track_caller]
+    fn assert_parsers_agree<'a>(inputs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> usize {
+        /// Conditions that `auditctl` accepts and the kernel refuses.
         const REFUSED_BY_THE_KERNEL: &[&str] = &[
             "path=\"/usr/sbin/unix2_chkpwd\"",
             "path!=/etc/passwd",
             "dir!=/etc",
         ];
-        let Some(rulesets) = rulesets() else { return };
-        let (version, dialect) = VERSIONS[1];
-        let mut golden = lines(&rulesets, version);
-        golden.extend(command_lines(&rulesets.join(CLI), dialect));
         let mut compared = 0;
-        for line in &golden {
-            let answer = answer(&line.input, dialect);
+        for (place, input) in inputs {
+            let answer = answer(input, Dialect::V4);
             let refused = REFUSED_BY_THE_KERNEL
                 .iter()
-                .any(|part| line.input.contains_str(part));
+                .any(|part| input.contains_str(part));
             let [Request::Command(command)] = answer.requests.as_slice() else {
                 continue;
             };
-            let (found, findings) = parse_line(&line.input, &GoldenHost);
+            let (found, findings) = parse_line(input, &GoldenHost);
             if refused {
-                assert_eq!(found, None, "{}", line.place);
+                assert_eq!(found, None, "{place}");
                 continue;
             }
             if answer.status == 0 {
@@ -360,31 +438,72 @@ mod tests {
                 assert_eq!(
                     found.as_ref().map(without_perm_syscalls),
                     Some(without_perm_syscalls(command)),
-                    "{}: {findings:?}",
-                    line.place
+                    "{place}: {findings:?}"
                 );
             }
         }
+        compared
+    }
+
+    #[test]
+    fn rule_files_are_read_as_auditctl_reads_them() {
+        let mut compared = 0;
+        for path in own_rule_files() {
+            let text = fs::read(&path).unwrap();
+            let place = path.display().to_string();
+            compared += assert_parsers_agree(text.lines().map(|line| (place.as_str(), line)));
+        }
+        assert!(compared > 80, "only {compared} lines");
+    }
+
+    #[test]
+    fn public_rule_files_are_read_as_auditctl_reads_them() {
+        let Some(rulesets) = public_rulesets("public_rule_files_are_read_as_auditctl_reads_them")
+        else {
+            return;
+        };
+        let (version, dialect) = VERSIONS[1];
+        let mut golden = lines(&rulesets, version);
+        golden.extend(command_lines(&rulesets.join(CLI), dialect));
+        let inputs = golden
+            .iter()
+            .map(|line| (line.place.as_str(), line.input.as_slice()));
+        let compared = assert_parsers_agree(inputs);
         assert!(compared > 1000, "only {compared} lines");
+    }
+
+    /// Asserts that each line of a rule file is blank, a comment, a command, or has a warning or an error.
+    #[track_caller]
+    fn assert_every_line_counts(path: &Path) {
+        let bytes = fs::read(path).unwrap();
+        let (lines, findings) = parse_file(&bytes, &GoldenHost);
+        for (number, text) in (1..).zip(bytes.lines()) {
+            let idle = text.trim().is_empty() || text.trim_start().starts_with(b"#");
+            let loaded = lines.iter().any(|line| line.number == number);
+            let reported = findings
+                .iter()
+                .any(|finding| finding.line == number && finding.severity > Severity::Note);
+            assert!(idle || loaded || reported, "{}:{number}", path.display());
+        }
     }
 
     #[test]
     fn every_line_is_loaded_or_reported() {
-        let Some(rulesets) = rulesets() else { return };
+        let paths = own_rule_files();
+        assert!(paths.len() >= 5, "{paths:?}");
+        paths.iter().for_each(|path| assert_every_line_counts(path));
+    }
+
+    #[test]
+    fn every_line_of_public_rule_files_is_loaded_or_reported() {
+        let Some(rulesets) =
+            public_rulesets("every_line_of_public_rule_files_is_loaded_or_reported")
+        else {
+            return;
+        };
         let mut paths = Vec::new();
         files(&rulesets, "rules", &mut paths);
         assert!(paths.len() > 50);
-        for path in paths {
-            let bytes = fs::read(&path).unwrap();
-            let (lines, findings) = parse_file(&bytes, &GoldenHost);
-            for (number, text) in (1..).zip(bytes.lines()) {
-                let idle = text.trim().is_empty() || text.trim_start().starts_with(b"#");
-                let loaded = lines.iter().any(|line| line.number == number);
-                let named = findings
-                    .iter()
-                    .any(|finding| finding.line == number && finding.severity > Severity::Note);
-                assert!(idle || loaded || named, "{}:{number}", path.display());
-            }
-        }
+        paths.iter().for_each(|path| assert_every_line_counts(path));
     }
 }

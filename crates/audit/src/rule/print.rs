@@ -155,11 +155,11 @@ fn condition(test: &FieldTest, dialect: Dialect, out: &mut Vec<u8>) {
     match &test.value {
         Value::Field(other) => out.extend(field::name(*other).as_bytes()),
         Value::Text(text) => out.extend_from_slice(text),
-        Value::Number(number) => push_number(test.field, *number, out),
+        Value::Number(number) => push_number(test.field, *number, dialect, out),
     }
 }
 
-fn push_number(field: Field, number: u32, out: &mut Vec<u8>) {
+fn push_number(field: Field, number: u32, dialect: Dialect, out: &mut Vec<u8>) {
     match field::spec(field).map(|spec| spec.kind) {
         Some(ValueKind::Arch) => push_arch(Arch(number), out),
         Some(ValueKind::Perm) => push_perms(number, out),
@@ -170,7 +170,9 @@ fn push_number(field: Field, number: u32, out: &mut Vec<u8>) {
                 .and_then(table::msg_type_name);
             push_name_or_number(name, number, out);
         }
-        Some(ValueKind::FsType) => push_name_or_number(table::fs_type_name(number), number, out),
+        Some(ValueKind::FsType) => {
+            push_name_or_number(table::fs_type_name(number, dialect), number, out)
+        }
         Some(ValueKind::Exit) => push_exit(number.cast_signed(), out),
         Some(ValueKind::Argument) => {
             out.extend(format!("{number:#X}").replace("0X", "0x").as_bytes());
