@@ -6,6 +6,8 @@
 //! repository, or from `TOLLGATE_RULESETS`; without them the tests that compare them are skipped.
 
 #[cfg(test)]
+mod golden_host;
+#[cfg(test)]
 mod perm;
 #[cfg(test)]
 mod recorder;
@@ -20,98 +22,34 @@ mod tests {
     use audit::ids::Arch;
     use audit::ids::Dialect;
     use audit::rule::auditctl::{self, Invocation, Request};
-    use audit::rule::{Command, RuleHost, Severity, parse_file, parse_line, print};
+    use audit::rule::{Command, Severity, parse_file, parse_line, print};
     use bstr::{BString, ByteSlice as _};
 
+    use super::golden_host::{GoldenHost, PERMITTED};
     use super::perm::without_perm_syscalls;
     use super::recorder;
     use super::skip::skipped;
 
-    /// Both versions, by what their golden files are called.
+    /// Both versions, with the names of their golden files.
     const VERSIONS: [(&str, Dialect); 2] = [("3.0.9", Dialect::V3), ("4.2.1", Dialect::V4)];
 
-    /// The command lines among the golden files.
+    /// Golden command lines of the public rule sets.
     const CLI: &str = "golden/auditctl-cli.tsv";
 
-    /// Inputs on which the two differ on purpose, with the version, and why.
-    const PERMITTED: &[(&str, Dialect, &str)] = &[
-        (
-            "-a always,foo",
-            Dialect::V4,
-            "4.2.1 adds a rule to no list; 3.0.9 refuses it, and so do we",
-        ),
-        (
-            "-A task,never",
-            Dialect::V3,
-            "the kernel forgets the flag that puts a rule in front, the shim of the golden run did not",
-        ),
-        ("-A task,never", Dialect::V4, "as above"),
-        (
-            "stray -l",
-            Dialect::V3,
-            "both versions crash; we say what they say of `-l stray`",
-        ),
-        ("stray -l", Dialect::V4, "as above"),
-        (
-            "-a always,exit -F arch=b64 -S pread64,pwrite64 -F pers=8 -k renamed",
-            Dialect::V3,
-            "we also accept the kernel's names of syscalls; auditctl knows `pread` and `pwrite` only",
-        ),
-        (
-            "--reset-lost",
-            Dialect::V3,
-            "the number is the shim's; offline nothing is counted",
-        ),
-        ("--reset-lost", Dialect::V4, "as above"),
-        (
-            "-W /etc/passwd -p wa -k id",
-            Dialect::V3,
-            "the message is the shim's",
-        ),
-        ("-W /etc/passwd -p wa -k id", Dialect::V4, "as above"),
-        (
-            "-R /nonexistent",
-            Dialect::V3,
-            "reading files is the caller's: tested in `crates/tollgate/src/cli/auditctl`",
-        ),
-        ("-R /nonexistent", Dialect::V4, "as above"),
-    ];
-
-    /// Messages that the library of 4.2.1 means to print and does not, because it has a second copy
-    /// of the switch for it. 3.0.9 prints them, and so do we.
+    /// Messages that the library of 4.2.1 should print but does not, because a second copy of the switch for
+    /// messages is unset. 3.0.9 and tollgate print them.
     const LOST_IN_4: &[&str] = &[
         "Unknown user: ",
         "Unknown group: ",
         "Syscall name unknown: ",
     ];
 
-    /// The machine on which the golden results were made: Debian 12 without chrony and ntp.
-    struct GoldenHost;
-
-    impl RuleHost for GoldenHost {
-        fn uid(&self, name: &[u8]) -> Option<u32> {
-            (name == b"root").then_some(0)
-        }
-
-        fn gid(&self, name: &[u8]) -> Option<u32> {
-            (name == b"root").then_some(0)
-        }
-
-        fn is_directory(&self, path: &[u8]) -> bool {
-            path.ends_with(b".d") || path == b"/etc"
-        }
-
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
-
-    /// What a real `auditctl` made of a line.
+    /// Answer of a real `auditctl` to a line.
     struct Golden {
         place: String,
         input: BString,
         status: i32,
-        /// Empty when there is none.
+        /// Empty if there is none.
         listing: BString,
         /// Messages with ` / ` between them.
         said: BString,
@@ -168,7 +106,7 @@ mod tests {
         text.to_str().unwrap().parse().unwrap()
     }
 
-    /// The lines of all rule sets.
+    /// The golden lines of all public rule sets.
     fn lines(rulesets: &Path, version: &str) -> Vec<Golden> {
         let mut paths = Vec::new();
         files(&rulesets.join("golden").join(version), "tsv", &mut paths);
@@ -183,7 +121,7 @@ mod tests {
                 let [at, rc, input, listing, said] = columns.as_slice() else {
                     panic!("{}: not five columns: {}", path.display(), line.as_bstr());
                 };
-                // A single dash stands for nothing.
+                // A dash is an empty column.
                 let column = |text: &[u8]| {
                     if text == b"-" {
                         BString::default()
@@ -203,7 +141,7 @@ mod tests {
         all
     }
 
-    /// What both versions answered, side by side.
+    /// The golden command lines of one version. The file has both versions side by side.
     fn command_lines(file: &Path, dialect: Dialect) -> Vec<Golden> {
         let bytes = fs::read(file).unwrap();
         let mut all = Vec::new();
@@ -249,7 +187,7 @@ mod tests {
         bstr::join("\n", rules).trim().into()
     }
 
-    /// Messages as the golden files have them. What only we print in version 4 is left out.
+    /// Messages in the format of the golden files, without those that only tollgate prints as version 4.
     fn said(answer: &Invocation, dialect: Dialect) -> BString {
         let lost = |text: &BString| {
             dialect == Dialect::V4 && LOST_IN_4.iter().any(|lost| text.starts_with_str(lost))
@@ -259,7 +197,7 @@ mod tests {
         bstr::join(" / ", kept).into()
     }
 
-    /// What differs, as text; empty when nothing does.
+    /// Describes the differences; empty if there are none.
     fn difference(golden: &Golden, dialect: Dialect) -> String {
         let answer = answer(&golden.input, dialect);
         let found = listing(&answer, dialect);
