@@ -81,7 +81,9 @@ fn condition(list: List, test: &FieldTest) -> Result<(), String> {
             || field_pairs::find(test.field, other).is_none()
         {
             let other = field::name(other);
-            return Err(format!("`{name}` cannot be compared with `{other}` by this operator"));
+            return Err(format!(
+                "`{name}` cannot be compared with `{other}` by this operator"
+            ));
         }
         return Ok(());
     }
