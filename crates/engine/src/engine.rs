@@ -7,6 +7,7 @@ mod guard;
 mod handover;
 mod heartbeat;
 mod limits;
+mod preemption;
 
 use std::cell::Cell;
 use std::fmt;
@@ -24,6 +25,7 @@ use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
 use crate::attach::{self, AttachedLink, Links};
 use crate::compile::fast_path::FastPath;
+use crate::compile::watch_hash::HashKey;
 use crate::compile::watches::{self, Watches};
 use crate::compile::{self, CompiledPlan};
 use crate::epoch::Epoch;
@@ -37,6 +39,7 @@ use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
+use crate::preemption::PreemptionFacts;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
 use crate::ring::clock::ClockReading;
 use crate::ring::{Ring, RingReader};
@@ -71,7 +74,7 @@ pub struct Engine<'s> {
     inherited: Vec<InheritedProgram>,
     objects: Objects<'s>,
     capacity: MapCapacity,
-    seed: u64,
+    hash: HashKey,
     /// Hook selection of the active plan.
     selection: HookSelection,
     fast_path: FastPath,
@@ -80,6 +83,8 @@ pub struct Engine<'s> {
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
     last_reading: Cell<Option<ClockReading>>,
+    preemption: PreemptionFacts,
+    allow_loss: bool,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -113,9 +118,9 @@ impl<'s> Engine<'s> {
         let cpus = num_possible_cpus().map_err(|error| {
             EngineError::system("read the number of CPUs")(io::Error::other(error))
         })?;
-        let seed = watches::random_seed().map_err(EngineError::system("read /dev/urandom"))?;
+        let hash = HashKey::random().map_err(EngineError::system("read a random key"))?;
         let root = watches::root_inode().map_err(EngineError::system("stat `/`"))?;
-        let watches = Watches::resolve(&plan.watches, seed);
+        let watches = Watches::resolve(&plan.watches, hash);
         let capacity = MapCapacity::for_first_plan(&compiled, &watches);
         let coverage = match kind {
             EngineKind::Fentry => HookCoverage::InternalHooks,
@@ -130,7 +135,8 @@ impl<'s> Engine<'s> {
         let objects = Objects::load(slots, kind, programs, |open| {
             maps::set_sizes(open, capacity, coverage, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
-                rodata.tlg_seed = seed;
+                rodata.tlg_seed = hash.seed;
+                rodata.tlg_multiplier = hash.multiplier;
                 rodata.tlg_root.ino = root.ino;
                 rodata.tlg_root.dev = root.dev;
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
@@ -140,7 +146,7 @@ impl<'s> Engine<'s> {
             Ok(())
         })?;
         let fixed = FixedSettings {
-            seed,
+            seed: hash.seed,
             on_functions: (kind == EngineKind::Fentry).into(),
             raw_enter: selection.raw_enter.into(),
             raw_exit: selection.raw_exit.into(),
@@ -156,12 +162,14 @@ impl<'s> Engine<'s> {
         };
         let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
             .map_err(EngineError::system("create the checkpoint"))?;
-        let mut engine = Self::from_objects(objects, kind, selection, Arc::new(checkpoint))?;
+        let checkpoint = Arc::new(checkpoint);
+        let mut engine = Self::from_objects(objects, kind, selection, checkpoint, probe, options)?;
         engine.globals.clear_previous_epoch();
         engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
         engine.globals.set_fast_path(&engine.fast_path);
         engine.write(engine.epoch, &compiled, &watches)?;
         engine.read_clock()?; // runs `daemon_register`, which exempts this process from auditing
+        engine.check_preemption(attach_points.hooks.keys())?;
         engine.start_heartbeat()?;
         engine.links = engine.attach(&attach_points)?;
         engine.attached = attach_points.attached;
@@ -174,6 +182,8 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         selection: HookSelection,
         checkpoint: Arc<Checkpoint>,
+        probe: &KernelProbe,
+        options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let maps = &objects.first().maps;
         let bss = MappedMemory::map(&maps.bss, 0, size_of::<types::bss>(), Access::ReadWrite)
@@ -218,13 +228,15 @@ impl<'s> Engine<'s> {
                 inodes: fixed.inodes,
                 names: fixed.names,
             },
-            seed: fixed.seed,
+            hash: HashKey::from_seed(fixed.seed),
             selection,
             fast_path: globals.fast_path(),
             epoch: Epoch::default(),
             watch_keys: Default::default(),
             attached: AttachedHooks::default(),
             last_reading: Cell::new(None),
+            preemption: probe.preemption,
+            allow_loss: options.allow_loss,
         })
     }
 
@@ -249,7 +261,8 @@ impl<'s> Engine<'s> {
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
-        let watches = Watches::resolve(&plan.watches, self.seed);
+        self.check_preemption(attach_points.hooks.keys())?;
+        let watches = Watches::resolve(&plan.watches, self.hash);
         self.capacity.check(&compiled, &watches)?;
         self.objects.load_more(
             slots,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use audit::plan::hook::EngineKind;
 
+use crate::preemption::SkipRisk;
+
 /// Why an engine cannot start, or cannot take another plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -107,13 +109,13 @@ pub enum EngineError {
         /// The function.
         function: &'static str,
     },
-    /// The kernel would skip programs on functions at random.
-    #[error(
-        "the kernel is preemptible (preempt={mode}) and would skip programs on functions at random; the engine fentry needs preempt=none or voluntary"
-    )]
+    /// The kernel can skip programs of this engine.
+    #[error("{risk}: events would be lost; {}", safe_kernels(*kind))]
     Preempts {
-        /// The preemption mode.
-        mode: &'static str,
+        /// The engine.
+        kind: EngineKind,
+        /// Which programs can be skipped.
+        risk: SkipRisk,
     },
     /// The kernel does not run programs on functions.
     #[error("the kernel does not run programs on functions; check `sysctl kernel.ftrace_enabled`")]
@@ -157,6 +159,16 @@ impl EngineError {
     pub(crate) fn pin(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Pin { what, source }
+    }
+}
+
+/// Kernels on which an engine is never skipped.
+const fn safe_kernels(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Fentry => "it needs preempt=none or voluntary",
+        EngineKind::Tracepoint => {
+            "it needs preempt=none or voluntary, or a kernel before 7.0; `allow_loss` starts it all the same"
+        }
     }
 }
 

@@ -10,6 +10,8 @@ pub struct EngineOptions {
     /// Events carry data that records have no field for: [`audit::event::PathItem::path`] and
     /// [`audit::event::TaskContext`].
     pub context: bool,
+    /// Start although the kernel can skip programs on tracepoints; see [`crate::SkipRisk`].
+    pub allow_loss: bool,
     /// Reserve the scratch memory that [`crate::Engine::attach_avc_hook`] needs.
     pub avc: bool,
 }
@@ -20,6 +22,7 @@ impl Default for EngineOptions {
             ring_bytes: 64 << 20,
             uring: true,
             context: false,
+            allow_loss: false,
             avc: false,
         }
     }

@@ -8,7 +8,7 @@ use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 use crate::abi;
 use crate::compile::ReadOnlyOpens;
 use crate::compile::fast_path::FastPath;
-use crate::compile::watches::{BLOOM_WORDS, WatchPrefilter};
+use crate::compile::prefilter::{PREFILTER_WORDS, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
@@ -111,15 +111,19 @@ impl Globals {
 
     /// Writes the watch prefilter into the half of a plan that is not active.
     pub(crate) fn set_watch_prefilter(self, epoch: Epoch, bits: &WatchPrefilter) {
-        for (halves, bits) in [
+        for (halves, table) in [
             (address!(self, tlg_inode_bloom), &bits.inodes),
             (address!(self, tlg_name_bloom), &bits.names),
         ] {
-            let first = halves.cast::<[u64; BLOOM_WORDS]>();
+            let first = halves.cast::<[u64; PREFILTER_WORDS]>();
             // SAFETY: the member has two halves, and `half()` is 0 or 1.
-            let half = unsafe { first.add(usize::from(epoch.half())) };
-            // SAFETY: as for `write`. No program reads the half of a plan that is not active.
-            unsafe { half.write_volatile(*bits) };
+            let half = unsafe { first.add(usize::from(epoch.half())) }.cast::<u64>();
+            for (index, &bits) in table.words().iter().take(PREFILTER_WORDS).enumerate() {
+                // SAFETY: `index` is below `PREFILTER_WORDS`, the number of words in a half.
+                let word = unsafe { half.add(index) };
+                // SAFETY: as for `write`. No program reads the half of a plan that is not active.
+                unsafe { word.write_volatile(bits) };
+            }
         }
     }
 
