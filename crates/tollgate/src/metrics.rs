@@ -56,7 +56,6 @@ impl Metrics {
     /// Listens at `address`; status requests go to `control`.
     ///
     /// # Errors
-    ///
     /// The address is in use or invalid.
     pub(crate) fn listen(address: &MetricsAddress, control: &Path) -> anyhow::Result<Self> {
         let listener = match address {
@@ -74,7 +73,6 @@ impl Metrics {
     /// Serves until the process ends.
     ///
     /// # Errors
-    ///
     /// The thread cannot be started.
     pub(crate) fn start(self) -> anyhow::Result<()> {
         self.listener

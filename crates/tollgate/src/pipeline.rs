@@ -31,11 +31,10 @@ use anyhow::Context as _;
 use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, bounded};
 use engine::{
-    AttachedHooks, Decoder, EngineOptions, EventContext, KernelProbe, PendingDetach, RuleKeys,
-    SkipRisk,
+    AttachedHooks, Decoder, EngineKind, EngineOptions, EventContext, KernelProbe, PendingDetach,
+    RuleKeys, SkipRisk,
 };
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
@@ -127,7 +126,6 @@ impl Pipeline {
     /// Starts the threads and returns when the engine is attached. `ended` becomes readable when the pipeline stops.
     ///
     /// # Errors
-    ///
     /// The engine cannot be attached. Then nothing is left running or attached.
     pub(crate) fn start(
         mut self,
@@ -228,7 +226,6 @@ impl RunningPipeline {
     /// that is still in progress.
     ///
     /// # Errors
-    ///
     /// The engine failed.
     pub(crate) fn join(self) -> anyhow::Result<(PipelineTotals, Option<PendingDetach>)> {
         let ring_stats = self.ring.join();

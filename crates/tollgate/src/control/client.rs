@@ -23,7 +23,6 @@ impl Client {
     /// Connects to the daemon that listens at `path`.
     ///
     /// # Errors
-    ///
     /// `NotFound` and `ConnectionRefused` if no daemon listens, `PermissionDenied` if the caller is not root.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
@@ -37,7 +36,6 @@ impl Client {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    ///
     /// The request is too long, or the daemon closes the connection or sends an invalid answer.
     pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Answer> {
         let call = Envelope {
@@ -70,7 +68,6 @@ impl Client {
     /// Waits until the daemon has ended.
     ///
     /// # Errors
-    ///
     /// The connection fails for another reason than its end.
     pub(crate) fn wait_for_end(mut self) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(None)?;

@@ -67,7 +67,6 @@ impl LockFile {
     /// Locates the file beside the control socket, and reads the note of the pin directory.
     ///
     /// # Errors
-    ///
     /// The note or the boot ID cannot be read.
     pub(crate) fn locate(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
         let pinned_state = pins.map(|pins| {
@@ -89,7 +88,6 @@ impl LockFile {
     /// Reads the state locked since the machine started. `None` if nothing is locked.
     ///
     /// # Errors
-    ///
     /// The note or the file cannot be read or was not written by tollgate: the state may be locked.
     pub(crate) fn read(&self) -> anyhow::Result<Option<LockedState>> {
         if let Some(pinned_state) = &self.pinned_state {
@@ -137,7 +135,6 @@ impl LockFile {
     /// then only a restart can change rules.
     ///
     /// # Errors
-    ///
     /// The file cannot be written. The old file remains.
     pub(crate) fn write(&self, locked: &LockedState) -> anyhow::Result<Vec<u8>> {
         let kept = LockFileContent {
@@ -171,7 +168,6 @@ impl LockFile {
     /// Removes the file because its state is not in force.
     ///
     /// # Errors
-    ///
     /// The file cannot be removed.
     pub(crate) fn remove(&self) -> anyhow::Result<()> {
         let Some(path) = &self.path else {
@@ -189,7 +185,6 @@ impl LockFile {
 /// Returns the kernel's boot ID.
 ///
 /// # Errors
-///
 /// The boot ID cannot be read.
 pub(crate) fn boot_id() -> anyhow::Result<String> {
     let text = fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read `{BOOT_ID}`"))?;

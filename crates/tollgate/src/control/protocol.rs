@@ -331,7 +331,6 @@ impl Refusal {
 /// Parses a request line without its newline.
 ///
 /// # Errors
-///
 /// The line is not a request, or its protocol version differs.
 pub(crate) fn request(line: &[u8]) -> anyhow::Result<Request> {
     /// The part that all versions share.
@@ -352,7 +351,6 @@ pub(crate) fn request(line: &[u8]) -> anyhow::Result<Request> {
 /// Encodes a request or an answer as a line with its newline.
 ///
 /// # Errors
-///
 /// The value cannot be encoded as JSON. All types of this module can.
 pub(crate) fn line(value: &impl Serialize) -> anyhow::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value).context("cannot encode JSON")?;

@@ -86,7 +86,6 @@ impl RuleJson {
     /// Converts back to a rule.
     ///
     /// # Errors
-    ///
     /// The kernel would refuse the rule, or it is malformed.
     pub(crate) fn rule(&self) -> Result<Rule, String> {
         let list = List::called(&self.list)

@@ -72,21 +72,18 @@ pub(crate) trait PipelineControl {
     /// Replaces the active plan.
     ///
     /// # Errors
-    ///
     /// The new plan cannot be applied. The old plan stays active.
     fn replace_plan(&mut self, plan: Plan) -> anyhow::Result<()>;
 
     /// Applies settings.
     ///
     /// # Errors
-    ///
     /// A setting cannot be honoured.
     fn apply_settings(&mut self, settings: &AuditSettings) -> anyhow::Result<()>;
 
     /// Locks the log's path and settings, and returns them.
     ///
     /// # Errors
-    ///
     /// The log thread is too busy. The log is not locked.
     fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings>;
 
@@ -96,28 +93,24 @@ pub(crate) trait PipelineControl {
     /// Locks the BPF objects and stores `note` for the next daemon.
     ///
     /// # Errors
-    ///
     /// The note cannot be stored.
     fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<LockResult>;
 
     /// Writes a one-line record into the event stream.
     ///
     /// # Errors
-    ///
     /// The pipeline has ended.
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()>;
 
     /// Waits until every event matched so far is in the log.
     ///
     /// # Errors
-    ///
     /// The log is too slow, or the pipeline has ended.
     fn flush(&mut self) -> anyhow::Result<()>;
 
     /// Fills in engine, hooks, counters and backlog.
     ///
     /// # Errors
-    ///
     /// The pipeline has ended or is too busy.
     fn fill_status(&mut self, status: &mut Status) -> anyhow::Result<()>;
 }
@@ -176,7 +169,6 @@ impl RuleStore {
     /// Restores the state that `-e 2` locked.
     ///
     /// # Errors
-    ///
     /// A stored rule or key is invalid.
     pub(crate) fn restore(
         locked: &LockedState,
@@ -203,7 +195,6 @@ impl RuleStore {
     /// Applies `-r` and `-f`.
     ///
     /// # Errors
-    ///
     /// As [`Limits::set`].
     pub(crate) fn limit(&self, limits: &Limits) -> anyhow::Result<()> {
         let settings = &self.state.settings;
@@ -213,7 +204,6 @@ impl RuleStore {
     /// Applies the initial settings, and locks them if they are immutable.
     ///
     /// # Errors
-    ///
     /// They cannot be applied, or not be stored for the next daemon.
     pub(crate) fn begin(&mut self, pipeline: &mut dyn PipelineControl) -> anyhow::Result<()> {
         self.plan_size = PlanSize::of(&plan(&self.state));
@@ -392,7 +382,6 @@ impl RuleStore {
     /// Applies a change and records it.
     ///
     /// # Errors
-    ///
     /// The change cannot be applied.
     fn commit(
         &mut self,

@@ -81,7 +81,6 @@ impl Server {
     /// Listens at `path`, in a directory that only root can write. The directory is created if it is missing.
     ///
     /// # Errors
-    ///
     /// Other users can write the directory, another file is at the path, or another daemon listens there.
     pub(crate) fn listen(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
@@ -354,7 +353,6 @@ fn is_retryable(error: &io::Error) -> bool {
 /// Creates the directory with mode 0700, or checks that no other user can write to it.
 ///
 /// # Errors
-///
 /// The directory cannot be created, or other users can write to it.
 pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();

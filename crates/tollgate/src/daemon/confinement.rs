@@ -13,8 +13,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use audit::plan::hook::EngineKind;
 use caps::{CapSet, Capability, CapsHashSet};
+use engine::EngineKind;
 use landlock::{
     ABI, AccessFs, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetStatus, Scope,
@@ -66,7 +66,6 @@ fn kept_capabilities(engines: &[EngineKind]) -> Vec<Capability> {
 /// Drops what none of these engines needs. Missing directories are skipped.
 ///
 /// # Errors
-///
 /// The kernel refuses an operation that every process may do to itself. A feature that the kernel lacks is no error:
 /// the result says what is enforced.
 pub(super) fn confine(engines: &[EngineKind], writable: &[PathBuf]) -> anyhow::Result<Confinement> {

@@ -42,7 +42,6 @@ impl EventLoop {
     /// Runs until a signal or the end of the pipeline. Returns whether BPF objects stay pinned for the next daemon.
     ///
     /// # Errors
-    ///
     /// A descriptor cannot be polled or read.
     pub(super) fn run(&mut self) -> anyhow::Result<bool> {
         loop {

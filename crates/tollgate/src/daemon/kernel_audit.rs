@@ -63,7 +63,6 @@ impl KernelAudit {
     /// process has enabled audit. `None` if records are not wanted, or with `Auto` not available, which is reported.
     ///
     /// # Errors
-    ///
     /// The kernel refuses the mode that the configuration names.
     pub(super) fn open(wanted: KernelRecordsMode) -> anyhow::Result<Option<(Self, RecordStream)>> {
         match wanted {
@@ -136,7 +135,6 @@ impl KernelAudit {
     /// Enables the records.
     ///
     /// # Errors
-    ///
     /// The kernel's audit cannot be changed. It is left as it was.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
         let Some(registered) = &mut self.registered else {
@@ -178,7 +176,6 @@ impl KernelAudit {
     /// Enables or disables the kernel's audit, as `-e 1` and `-e 0` do.
     ///
     /// # Errors
-    ///
     /// The kernel's audit cannot be changed.
     pub(super) fn enable(&mut self, on: bool) -> anyhow::Result<()> {
         if !self.registered.as_ref().is_some_and(|to| to.ours) {
@@ -293,7 +290,6 @@ impl Drop for KernelAudit {
 /// Restores the settings that a killed daemon has changed, unless another daemon uses them.
 ///
 /// # Errors
-///
 /// The status cannot be read.
 fn repair() -> anyhow::Result<()> {
     let path = Path::new(SAVED_STATE_PATH);

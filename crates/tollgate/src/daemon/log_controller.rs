@@ -52,7 +52,6 @@ impl LogSource {
     /// Reads the log's settings. `None` if `auditd.conf` is wrong, which has been reported.
     ///
     /// # Errors
-    ///
     /// The configuration cannot be read, or the node name it asks for is not available.
     pub(crate) fn log_config(&self) -> anyhow::Result<Option<LogConfig>> {
         let conf = match (&self.conf, &self.path) {
@@ -73,7 +72,6 @@ impl LogSource {
     /// Checks that `auditd` does not write to the same log.
     ///
     /// # Errors
-    ///
     /// `auditd` runs.
     pub(crate) fn ensure_no_other_writer(&self) -> anyhow::Result<()> {
         if self.path.is_some() {

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::hook::KernelFeatures;
 use bstr::BString;
-use engine::{EngineOptions, KernelProbe, PinDirectory};
+use engine::{EngineOptions, KernelFeatures, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -105,7 +104,6 @@ pub(crate) enum ControlSocket {
 /// programs stay attached for the next daemon.
 ///
 /// # Errors
-///
 /// The daemon cannot start, or the engine has failed.
 pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {

@@ -37,7 +37,6 @@ impl Launcher {
     /// Starts the helper with the privileges of this process. It ends with the last client.
     ///
     /// # Errors
-    ///
     /// It cannot be started.
     pub(crate) fn start(auditd_conf: Option<&Path>) -> anyhow::Result<Self> {
         let (ours, theirs) = socketpair(
@@ -72,7 +71,6 @@ impl Launcher {
     /// Starts a program; returns the standard input of a plugin.
     ///
     /// # Errors
-    ///
     /// The helper or the kernel refuses, or the helper has ended.
     pub(crate) fn run(
         &self,

@@ -29,7 +29,6 @@ pub(super) struct PermittedCommand {
 /// Checks a request and returns the command.
 ///
 /// # Errors
-///
 /// The configuration does not name it, or a user other than root could have replaced it.
 pub(super) fn permit(program: &Program, settings: &Settings) -> anyhow::Result<PermittedCommand> {
     match program {

@@ -19,7 +19,6 @@ use crate::config;
 /// Serves requests until the last client has gone.
 ///
 /// # Errors
-///
 /// Standard input is no socket of the daemon.
 pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
     // Ends after the daemon, which ends the programs in order.

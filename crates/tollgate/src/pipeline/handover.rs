@@ -62,7 +62,6 @@ impl PinPolicy {
     /// Opens the directory, before privileges are dropped.
     ///
     /// # Errors
-    ///
     /// Pinning is required and not possible.
     pub(crate) fn open(&self) -> anyhow::Result<Option<PinDirectory>> {
         match self {
@@ -93,7 +92,6 @@ impl PinSetup {
     /// been written to the log before.
     ///
     /// # Errors
-    ///
     /// The directory or the log cannot be read, or locked state cannot be read.
     pub(crate) fn inspect(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
         let Some(pins) = pins else {
@@ -153,7 +151,6 @@ pub(crate) fn locked_state_error(pins: &PinDirectory, reason: &anyhow::Error) ->
 /// Removes state that cannot be taken over, reports it, and returns a record about it.
 ///
 /// # Errors
-///
 /// The state cannot be removed.
 pub(crate) fn discard(
     pins: &PinDirectory,
@@ -192,7 +189,6 @@ struct RuleSnapshot {
 /// Encodes the rules of a plan.
 ///
 /// # Errors
-///
 /// Encoding fails, which does not happen.
 pub(crate) fn snapshot(plan: &Plan) -> anyhow::Result<Vec<u8>> {
     let rules = plan.rules.iter().map(|rule| RuleSnapshot {
@@ -205,7 +201,6 @@ pub(crate) fn snapshot(plan: &Plan) -> anyhow::Result<Vec<u8>> {
 /// Restores the keys of all plans that ring events may belong to, and counters for the rules of the active plan.
 ///
 /// # Errors
-///
 /// A snapshot cannot be read.
 pub(crate) fn restore_plans(
     inherited: &InheritedState,

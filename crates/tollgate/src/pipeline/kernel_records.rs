@@ -65,7 +65,6 @@ impl KernelRecords {
     /// Receives waiting records. Returns whether there were any.
     ///
     /// # Errors
-    ///
     /// The stream cannot be read.
     pub(crate) fn receive(
         &mut self,

@@ -72,7 +72,6 @@ impl LogCommandSender {
     /// Locks the log and returns its settings.
     ///
     /// # Errors
-    ///
     /// The log thread is too busy. The log is not locked.
     pub(crate) fn lock(&self) -> anyhow::Result<Box<LogConfig>> {
         let (to, from) = bounded(1);

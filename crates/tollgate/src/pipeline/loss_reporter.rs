@@ -103,7 +103,6 @@ impl Limits {
     /// Sets rate limit and failure mode.
     ///
     /// # Errors
-    ///
     /// `-f 2` is asked for and the machine could not be panicked. Then nothing changes.
     pub(crate) fn set(&self, rate: u32, failure: u8) -> anyhow::Result<()> {
         if failure == PANIC {

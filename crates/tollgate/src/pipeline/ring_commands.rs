@@ -108,7 +108,6 @@ pub(crate) struct RingCommandReceiver {
 /// Creates the command channel.
 ///
 /// # Errors
-///
 /// The eventfd cannot be created.
 pub(crate) fn ring_command_channel() -> anyhow::Result<(RingCommands, RingCommandReceiver)> {
     // Semaphore mode: wakes once per command.
@@ -127,7 +126,6 @@ impl RingCommands {
     /// Replaces the plan; returns when the new plan is active.
     ///
     /// # Errors
-    ///
     /// The new plan cannot be applied, and the old plan stays active. Also when the pipeline has ended, or the log is
     /// too slow.
     pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<ReplaceOutcome> {
@@ -142,7 +140,6 @@ impl RingCommands {
     /// Locks the BPF objects: `snapshot` is the note for the next daemon, `files` are protected too.
     ///
     /// # Errors
-    ///
     /// The note cannot be stored, the pipeline has ended, or the log is too slow.
     pub(crate) fn lock(
         &self,
@@ -161,7 +158,6 @@ impl RingCommands {
     /// Writes a record after all events so far.
     ///
     /// # Errors
-    ///
     /// The pipeline has ended, or the log is too slow.
     pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
         self.send(RingCommand::Record(Record { kind, body }))
@@ -170,7 +166,6 @@ impl RingCommands {
     /// Waits until every event matched so far is in the log.
     ///
     /// # Errors
-    ///
     /// The events cannot be written in time, or the pipeline has ended.
     pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let (answer, answered) = bounded(1);
@@ -184,7 +179,6 @@ impl RingCommands {
     /// Ends the pipeline; [`crate::pipeline::RunningPipeline::join`] waits for it.
     ///
     /// # Errors
-    ///
     /// The eventfd cannot be written.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         self.end(RingCommand::Stop)
@@ -236,7 +230,6 @@ impl StatsReader {
     /// Returns the counters of the ring thread.
     ///
     /// # Errors
-    ///
     /// The thread is too busy, or the pipeline has ended.
     pub(crate) fn read(&mut self) -> anyhow::Result<RingStats> {
         if self.open.is_some() {
@@ -277,7 +270,6 @@ impl RingCommandReceiver {
     /// The next command, if any. The descriptor stays readable while there are more.
     ///
     /// # Errors
-    ///
     /// The eventfd cannot be read.
     pub(crate) fn next(&self) -> io::Result<Option<RingCommand>> {
         match self.waker.read() {

@@ -20,7 +20,6 @@ impl Accounts {
     /// Reads the accounts of this machine.
     ///
     /// # Errors
-    ///
     /// `/etc/passwd` or `/etc/group` cannot be read.
     pub(crate) fn read() -> io::Result<Self> {
         Ok(Self::parse(

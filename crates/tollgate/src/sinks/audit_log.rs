@@ -66,7 +66,6 @@ pub(crate) struct AuditLog {
     /// Records since the last flush of `flush` and `freq`.
     unflushed: u32,
     /// # Units
-    ///
     /// Bytes since the last flush for the page cache.
     cached: u64,
     /// Events lost since the last report, and the reason.
@@ -119,7 +118,6 @@ impl AuditLog {
     /// Opens the log, removes excess old logs unless all are kept, and starts the plugins.
     ///
     /// # Errors
-    ///
     /// As [`Log::open`].
     pub(crate) fn open(
         config: LogConfig,

@@ -58,7 +58,6 @@ impl Console {
     /// Prints an event.
     ///
     /// # Errors
-    ///
     /// The write error; `BrokenPipe` for a closed pipe.
     pub(crate) fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.block.clear();

@@ -64,7 +64,6 @@ impl Log {
     /// Opens the log for appending. Creates it with mode 0600, and its directory.
     ///
     /// # Errors
-    ///
     /// The path is a symbolic link or not a regular file, or other users could replace files in the directory.
     /// directory where other users could put one.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
@@ -81,7 +80,6 @@ impl Log {
     /// Opens a log in an open directory.
     ///
     /// # Errors
-    ///
     /// As [`LogDirectory::open_log`].
     pub(crate) fn open_in(
         directory: &LogDirectory,
@@ -98,7 +96,6 @@ impl Log {
     /// Appends a batch of whole lines.
     ///
     /// # Errors
-    ///
     /// The error of `write(2)`. A part of the batch may have been written; the next batch then starts a new line.
     pub(crate) fn append(&mut self, batch: &[u8]) -> Result<(), AppendError> {
         if self.has_partial_line {
@@ -132,7 +129,6 @@ impl Log {
     /// Truncates the log to `size` bytes, so that it ends with a whole event.
     ///
     /// # Errors
-    ///
     /// The error of `ftruncate(2)`. The next batch then starts a new line.
     pub(crate) fn truncate(&mut self, size: u64) -> io::Result<()> {
         let truncate = self.size().and_then(|len| match len > size {
@@ -146,7 +142,6 @@ impl Log {
     /// File range that the next `bytes` bytes will occupy.
     ///
     /// # Errors
-    ///
     /// The error of `fstat(2)`.
     pub(crate) fn span(&self, bytes: usize) -> io::Result<FileRange> {
         let about = self.file.metadata()?;
@@ -163,7 +158,6 @@ impl Log {
     /// truncates its beginning. Another file has none of it.
     ///
     /// # Errors
-    ///
     /// As [`Log::open`], and the error of `ftruncate(2)`.
     pub(crate) fn resolve_unfinished_write(path: &Path, span: FileRange) -> anyhow::Result<bool> {
         let access = LogAccess {
@@ -193,7 +187,6 @@ impl Log {
     /// Size of the file.
     ///
     /// # Errors
-    ///
     /// The error of `fstat(2)`.
     pub(crate) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
@@ -202,7 +195,6 @@ impl Log {
     /// Statistics of the file system.
     ///
     /// # Errors
-    ///
     /// The error of `fstatvfs(3)`.
     pub(crate) fn free_space(&self) -> io::Result<Statvfs> {
         Ok(fstatvfs(&self.file)?)
@@ -211,7 +203,6 @@ impl Log {
     /// Makes the file read-only, as old logs are.
     ///
     /// # Errors
-    ///
     /// The kernel's error.
     pub(crate) fn close(self, group: u32) -> io::Result<()> {
         log_directory::permit(&self.file, group, log_directory::closed_mode(group))
@@ -220,7 +211,6 @@ impl Log {
     /// Duplicates the descriptor.
     ///
     /// # Errors
-    ///
     /// The error of `dup(2)`.
     pub(crate) fn try_clone(&self) -> io::Result<File> {
         self.file.try_clone()
@@ -229,7 +219,6 @@ impl Log {
     /// Waits until all data is on disk.
     ///
     /// # Errors
-    ///
     /// The error of `fdatasync(2)`.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()

@@ -29,7 +29,6 @@ pub(crate) trait Sink: Send + 'static {
     /// Writes the text of whole events.
     ///
     /// # Errors
-    ///
     /// The text cannot be written completely.
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
 
@@ -125,7 +124,6 @@ impl SinkQueue {
     /// Starts a thread that writes to `sink`.
     ///
     /// # Errors
-    ///
     /// The thread cannot be started.
     pub(crate) fn start(name: &str, sink: impl Sink) -> anyhow::Result<Self> {
         let shared = Arc::<Shared>::default();

@@ -18,7 +18,6 @@ impl RuleStore {
     /// on.
     ///
     /// # Errors
-    ///
     /// The rules are locked, or the new state cannot be applied.
     pub(crate) fn load(
         &mut self,

@@ -50,7 +50,6 @@ impl SavedStateFile {
     /// Opens and locks the file; `None` if another process has locked it.
     ///
     /// # Errors
-    ///
     /// The file cannot be opened, or was not written by tollgate.
     pub(super) fn take(path: &Path) -> anyhow::Result<Option<Self>> {
         let shown = path.display();
@@ -115,7 +114,6 @@ impl SavedStateFile {
     /// Stores the previous settings.
     ///
     /// # Errors
-    ///
     /// The file cannot be written.
     pub(super) fn keep(&mut self, before: PreviousSettings) -> anyhow::Result<()> {
         let kept = SavedState {

@@ -159,7 +159,7 @@ pub(super) fn report_denials(plan: &Plan) {
     if denies == 0 {
         return;
     }
-    let undeniable_syscalls = plan.undeniable_syscalls();
+    let undeniable_syscalls = engine::undeniable_syscalls(plan);
     info(&format!(
         "{denies} rules deny their syscalls when they cannot be recorded{}{}",
         if undeniable_syscalls.is_empty() {

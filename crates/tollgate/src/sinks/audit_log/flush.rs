@@ -76,7 +76,6 @@ impl Flusher {
     /// Starts the thread.
     ///
     /// # Errors
-    ///
     /// The thread cannot be started.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let (to, from) = bounded::<File>(MOST_WAITING);
@@ -146,7 +145,6 @@ impl Flusher {
     /// Whether a flush has succeeded since the last call.
     ///
     /// # Errors
-    ///
     /// The error of a flush, reported once.
     pub(crate) fn outcome(&self) -> io::Result<bool> {
         match self.shared.outcome.swap(0, Ordering::Relaxed) {
@@ -159,7 +157,6 @@ impl Flusher {
     /// Waits for all flushes and ends the thread.
     ///
     /// # Errors
-    ///
     /// As [`Flusher::outcome`].
     pub(crate) fn end(&mut self) -> io::Result<()> {
         drop(self.to.take());
@@ -183,7 +180,6 @@ impl Cached {
     /// Flushes the file and drops its old part from the page cache.
     ///
     /// # Errors
-    ///
     /// The error of `fdatasync(2)`.
     fn sync(&mut self, log: &File) -> io::Result<()> {
         let about = log.metadata()?;

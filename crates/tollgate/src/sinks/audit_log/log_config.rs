@@ -41,7 +41,6 @@ impl LogConfig {
     /// A log with the settings of `auditd.conf`, at `path` if given.
     ///
     /// # Errors
-    ///
     /// The node name is not available.
     pub(crate) fn configured(conf: Settings, path: Option<PathBuf>) -> anyhow::Result<Self> {
         let node = node(&conf)?;

@@ -31,7 +31,6 @@ fn old(name: &Path, number: u32) -> PathBuf {
 /// Renames the log and keeps `num_logs` files in all: the oldest is replaced.
 ///
 /// # Errors
-///
 /// The log cannot be renamed. Older logs may have moved by one; while the first name is free, a retry moves none.
 pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io::Result<()> {
     // The log has already been renamed, and the new one could not be created.
@@ -49,7 +48,6 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io
 /// As [`rotate`], but keeps every file.
 ///
 /// # Errors
-///
 /// As [`rotate`].
 pub(crate) fn shift(directory: &LogDirectory, name: &Path) -> io::Result<()> {
     let last = (1..MOST)
@@ -61,7 +59,6 @@ pub(crate) fn shift(directory: &LogDirectory, name: &Path) -> io::Result<()> {
 /// Removes logs beyond `num_logs`; returns their number.
 ///
 /// # Errors
-///
 /// The kernel's error.
 pub(crate) fn remove_excess(
     directory: &LogDirectory,
@@ -78,7 +75,6 @@ pub(crate) fn remove_excess(
 /// Gives old logs to a group.
 ///
 /// # Errors
-///
 /// The kernel's error.
 pub(crate) fn permit(directory: &LogDirectory, name: &Path, group: u32) -> io::Result<()> {
     for number in 1..MOST {

@@ -37,7 +37,6 @@ impl JsonLog {
     /// Opens the log, and creates it and its directory if missing.
     ///
     /// # Errors
-    ///
     /// As [`Log::open`].
     pub(crate) fn open(settings: &JsonLogConfig) -> anyhow::Result<Self> {
         let path = &settings.file;

@@ -33,7 +33,6 @@ impl LogDirectory {
     /// Path of the directory of `log`.
     ///
     /// # Errors
-    ///
     /// The path has no file name.
     pub(crate) fn path_of(log: &Path) -> anyhow::Result<PathBuf> {
         match log.parent() {
@@ -46,7 +45,6 @@ impl LogDirectory {
     /// Opens the directory of `log`. Creates it with mode 0700 if it is missing.
     ///
     /// # Errors
-    ///
     /// Other users could replace files in it, or it is a symbolic link.
     pub(crate) fn of(log: &Path) -> anyhow::Result<Self> {
         let path = &Self::path_of(log)?;
@@ -89,7 +87,6 @@ impl LogDirectory {
     /// Opens a log for appending, and creates it if it is missing.
     ///
     /// # Errors
-    ///
     /// The file is a link, not a regular file, owned by another user, or has a second name.
     pub(crate) fn open_log(&self, name: &Path, access: &LogAccess) -> anyhow::Result<File> {
         let shown = || format!("{}/{}", self.shown, name.display());
@@ -147,7 +144,6 @@ impl LogDirectory {
     /// otherwise changes nothing.
     ///
     /// # Errors
-    ///
     /// The kernel's error.
     pub(crate) fn admit(&self, group: u32) -> io::Result<()> {
         if group != 0 {
@@ -164,7 +160,6 @@ impl LogDirectory {
     /// unchanged.
     ///
     /// # Errors
-    ///
     /// The kernel's error.
     pub(crate) fn permit_old(&self, name: &Path, group: u32) -> io::Result<bool> {
         let file = match self.look_into(name) {
@@ -184,7 +179,6 @@ impl LogDirectory {
     /// Renames a file, replacing the target. Returns false if it does not exist.
     ///
     /// # Errors
-    ///
     /// The kernel's error.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<bool> {
         match renameat(&self.file, from, &self.file, to) {
@@ -197,7 +191,6 @@ impl LogDirectory {
     /// Removes a file. Returns false if it does not exist.
     ///
     /// # Errors
-    ///
     /// The kernel's error.
     pub(crate) fn remove(&self, name: &Path) -> io::Result<bool> {
         match unlinkat(&self.file, name, UnlinkatFlags::NoRemoveDir) {
@@ -227,7 +220,6 @@ fn is_own(file: &File) -> io::Result<bool> {
 /// Gives an open file to a group.
 ///
 /// # Errors
-///
 /// The kernel's error.
 pub(crate) fn permit(file: &File, group: u32, mode: u32) -> io::Result<()> {
     fchown(file, None, Some(Gid::from_raw(group)))?;

@@ -114,7 +114,6 @@ impl PluginQueue {
     /// Starts the thread, which starts the plugin.
     ///
     /// # Errors
-    ///
     /// The thread or the socket cannot be created, or there is no helper.
     pub(crate) fn start(
         name: &str,

@@ -57,7 +57,6 @@ impl Socket {
     /// Creates the socket, replacing a stale one.
     ///
     /// # Errors
-    ///
     /// The arguments are invalid, or the path cannot be bound.
     pub(super) fn bind(plugin: &Plugin) -> anyhow::Result<Self> {
         let Some((mode, path, rest)) = words(plugin) else {

@@ -52,7 +52,6 @@ impl LogConfig {
     /// that.
     ///
     /// # Errors
-    ///
     /// The locked settings cannot be parsed.
     pub(crate) fn apply_locked(
         self,
