@@ -110,7 +110,7 @@ fn stamp(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((node, rest.get(..=rest.find_byte(b')')?)?))
 }
 
-/// Whether a record starts a syscall or io_uring event.
+/// Whether a record starts a syscall or `io_uring` event.
 ///
 /// # Source
 /// `audit_log_exit` and `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12, the only ones that write EOE.
