@@ -258,7 +258,7 @@ fn opened(program: Program, path: &'static str, flags: i64) -> Program {
 /// Counts in the first state of the machine, before any daemon.
 static BEFORE: OnceLock<BTreeMap<Call, Count>> = OnceLock::new();
 
-/// What one call takes, beyond reading the counter.
+/// Instructions of one call, with those that load its arguments.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     /// The most frequent one.
@@ -303,13 +303,10 @@ impl Count {
 
 /// Measures each call and shows it.
 fn measure(state: &str) -> anyhow::Result<BTreeMap<Call, Count>> {
-    let reading = Count::of(Program::new(Entry::Syscall))?.mode;
     let mut counts = BTreeMap::new();
     let mut cells = Vec::new();
     for call in Call::ALL {
-        let mut count = call.count().with_context(|| format!("{call:?}"))?;
-        count.mode -= reading;
-        count.least -= reading;
+        let count = call.count().with_context(|| format!("{call:?}"))?;
         println!("vm: count {} {}/{state}", count.mode, call.name());
         let Count { mode, least, equal } = count;
         cells.push(format!("{mode} ({least}, {equal})"));

@@ -235,8 +235,8 @@ pub(crate) const SESSION_LEFT_OUT: Session = Session {
 };
 
 const B64: Entry = Entry::Syscall;
-const INT80: Entry = Entry::Interrupt;
-const B32: Entry = Entry::Narrow;
+const INT80: Entry = Entry::Int80;
+const B32: Entry = Entry::I386;
 
 const RULES: &str = "\
 -a always,exit -F arch=b64 -S open,openat,openat2,creat,open_by_handle_at,name_to_handle_at -F gid=4242 -k differential

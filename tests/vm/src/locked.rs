@@ -385,7 +385,7 @@ fn set_immutable(path: &'static str) -> anyhow::Result<bool> {
     const FS_IOC32_SETFLAGS: i64 = 0x4004_6602;
     let program = Path::new(PROGRAMS).join("immutable");
     let flags = Arg::Bytes(IFlags::IMMUTABLE.bits().to_ne_bytes().to_vec());
-    Program::new(Entry::Interrupt)
+    Program::new(Entry::Int80)
         .call(OPEN, args![path, 0])
         .call(IOCTL, vec![Arg::Result, FS_IOC32_SETFLAGS.into(), flags])
         .write(&program)

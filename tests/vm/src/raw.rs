@@ -68,7 +68,7 @@ fn run(
 }
 
 fn calls_through_the_32_bit_entry(daemon: &Daemon) -> anyhow::Result<()> {
-    let calls = Program::new(Entry::Interrupt)
+    let calls = Program::new(Entry::Int80)
         .call(nr::OPEN, args!["file", 0, 0])
         .call(nr::OPEN, args!["missing", 0, 0])
         .call(nr::UNLINK, args!["/tmp/work/missing"]);
@@ -90,12 +90,12 @@ fn calls_through_the_32_bit_entry(daemon: &Daemon) -> anyhow::Result<()> {
 }
 
 fn a_32_bit_program(daemon: &Daemon) -> anyhow::Result<()> {
-    let again = Program::new(Entry::Narrow).call(nr::OPEN, args!["file", 0, 0]);
+    let again = Program::new(Entry::I386).call(nr::OPEN, args!["file", 0, 0]);
     again
         .write(&Path::new(PROGRAMS).join("again"))
         .context("cannot write a program")?;
     let words = Arg::Texts(&["again", "word"]);
-    let calls = Program::new(Entry::Narrow)
+    let calls = Program::new(Entry::I386)
         .call(nr::EXECVE, vec!["missing".into(), words.clone(), 0.into()])
         .call(
             nr::EXECVE,

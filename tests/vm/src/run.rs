@@ -49,8 +49,8 @@ fn prepare() -> anyhow::Result<()> {
 fn programs() -> anyhow::Result<()> {
     for (name, entry, [open, unlink, exit]) in [
         ("run_wide", Entry::Syscall, [2, 87, 60]),
-        ("run_interrupt", Entry::Interrupt, [5, 10, 1]),
-        ("run_narrow", Entry::Narrow, [5, 10, 1]),
+        ("run_interrupt", Entry::Int80, [5, 10, 1]),
+        ("run_narrow", Entry::I386, [5, 10, 1]),
     ] {
         Program::new(entry)
             .call(open, args!["file", 0, 0])

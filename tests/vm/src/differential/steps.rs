@@ -95,7 +95,7 @@ pub(crate) fn numbers<const N: usize>(numbers: impl IntoIterator<Item = [u8; N]>
 pub(crate) fn program(entry: Entry, steps: &[Step]) -> anyhow::Result<Program> {
     let arch = match entry {
         Entry::Syscall => Arch::X86_64,
-        Entry::Interrupt | Entry::Narrow => Arch::I386,
+        Entry::Int80 | Entry::I386 => Arch::I386,
     };
     let mut program = Program::new(entry);
     for step in steps {

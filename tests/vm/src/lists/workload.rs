@@ -240,7 +240,7 @@ pub(super) enum About {
 const RING: &str = "ring";
 
 /// The programs of a list that make calls.
-const PROGRAMS: [(&str, Entry); 2] = [("wide", Entry::Syscall), ("narrow", Entry::Interrupt)];
+const PROGRAMS: [(&str, Entry); 2] = [("wide", Entry::Syscall), ("narrow", Entry::Int80)];
 
 /// The last event of a run, by a task of its own.
 pub(crate) struct Last;

@@ -66,8 +66,8 @@ fn a_program_that_counts_tells_of_a_failure() {
 fn a_saved_result_is_an_argument_of_any_later_call() {
     for (entry, [dup, close, write]) in [
         (Entry::Syscall, [32, 3, 1]),
-        (Entry::Interrupt, [41, 6, 4]),
-        (Entry::Narrow, [41, 6, 4]),
+        (Entry::Int80, [41, 6, 4]),
+        (Entry::I386, [41, 6, 4]),
     ] {
         let program = Program::new(entry)
             .call(dup, args![1])

@@ -136,12 +136,12 @@ fn workload(
 const fn arch(entry: Entry) -> Arch {
     match entry {
         Entry::Syscall => Arch::X86_64,
-        Entry::Interrupt | Entry::Narrow => Arch::I386,
+        Entry::Int80 | Entry::I386 => Arch::I386,
     }
 }
 
 fn entry(rule: &Rule) -> Result<Entry, String> {
-    [Entry::Syscall, Entry::Interrupt]
+    [Entry::Syscall, Entry::Int80]
         .into_iter()
         .find(|&entry| holds_for(rule, &[Field::Arch], |_| arch(entry).0))
         .ok_or_else(|| "it is about calls of another architecture".into())
