@@ -156,7 +156,7 @@ pub(crate) fn daemon_is_not_audited() {
         .stderr(Stdio::null())
         .status()
         .unwrap();
-    assert!(status.code().is_some());
+    assert_eq!(status.code(), Some(0), "tollgate check");
     let stopped = daemon.stop();
     let of_daemon = stopped
         .events

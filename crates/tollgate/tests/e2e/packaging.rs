@@ -3,12 +3,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
-use std::io::ErrorKind;
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use bstr::ByteSlice as _;
+use std::process::{Command, Stdio};
 
 use super::daemon::{CommandOutput, program};
 use super::harness::needs;
@@ -17,6 +15,13 @@ use super::survive::Bpf;
 
 const ANALYZE: &str = "/usr/bin/systemd-analyze";
 const JOURNALD: &str = "/lib/systemd/systemd-journald";
+/// Ends the configuration that journald reads in a test.
+const LAST_UNKNOWN_KEY: &str = "LastUnknownKey";
+/// Starts journald, `$2`, with the configuration `$1`, on an empty `/run`; it ends after 30 seconds.
+const START_JOURNALD: &str = r#"
+mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
+mount --bind "$1" /etc/systemd/journald.conf && exec timeout 30 "$2"
+"#;
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const UNIT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -103,7 +108,7 @@ pub(crate) fn an_upgrade_restarts_no_daemon_that_has_locked() {
     assert!(restarts());
 }
 
-/// The drop-in is found where it is installed, has the last word, and says what journald understands.
+/// The drop-in is found where it is installed, overrides other settings, and has only keys that journald knows.
 pub(crate) fn journald_leaves_the_kernels_audit_as_it_is() {
     needs(
         Path::new(ANALYZE).exists() && Path::new(JOURNALD).exists(),
@@ -130,10 +135,59 @@ pub(crate) fn journald_leaves_the_kernels_audit_as_it_is() {
             "{prefix}"
         );
     }
-    // Sections and keys that it knows, as it has them.
-    let journald = fs::read(JOURNALD).unwrap();
-    let knows = |key: &str| journald.contains_str(format!("\0{key}\0"));
-    assert!(knows("Journal.Audit") && !knows("Journal.Audits"));
+    let drop_in = fs::read_to_string(Path::new(ROOT).join("packaging/journald.conf")).unwrap();
+    assert_eq!(journald_unknown_keys(&drop_in), Vec::<String>::new());
+    let misspelt = drop_in.replace("\nAudit=", "\nAudits=");
+    assert_eq!(journald_unknown_keys(&misspelt), ["Audits"]);
+}
+
+/// Keys of a configuration that journald reports as unknown. It reads the configuration at its start, here in
+/// namespaces where it reaches neither the running journald nor the kernel's audit. The last key must be
+/// unknown.
+#[track_caller]
+fn journald_unknown_keys(config: &str) -> Vec<String> {
+    let place = Place::new();
+    let file = place.own.join("journald.conf");
+    fs::write(&file, format!("{config}[Journal]\n{LAST_UNKNOWN_KEY}=\n")).unwrap();
+    let mut child = Command::new("unshare")
+        .args([
+            "--mount",
+            "--net",
+            "--ipc",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .args(["sh", "-c", START_JOURNALD, "sh"])
+        .arg(&file)
+        .arg(JOURNALD)
+        .env("SYSTEMD_LOG_TARGET", "console")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let keys = lines.map_while(Result::ok).filter_map(|line| {
+        let (_, key) = line.split_once("Unknown key '")?;
+        Some(key.split_once('\'')?.0.to_owned())
+    });
+    let mut found = Vec::new();
+    let mut is_complete = false;
+    for key in keys {
+        is_complete = key == LAST_UNKNOWN_KEY;
+        if is_complete {
+            break;
+        }
+        found.push(key);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        is_complete,
+        "journald has not read its configuration: {found:?}"
+    );
+    found
 }
 
 pub(crate) fn shells_complete_the_commands() {

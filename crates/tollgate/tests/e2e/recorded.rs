@@ -92,7 +92,7 @@ pub(crate) fn what_auditd_makes_of_messages_is_kept() {
     for (name, format) in LOGS {
         let written = written(&place, &preloaded, format);
         let path = kept.join(name);
-        if env::var_os("SNAPSHOTS").is_some_and(|what| what == "overwrite") {
+        if env::var_os("TOLLGATE_GOLDEN").is_some_and(|value| value == "write") {
             fs::write(&path, &written).unwrap();
         }
         let kept = BString::from(fs::read(&path).unwrap());
