@@ -55,6 +55,9 @@ pub(crate) struct Args {
     /// Loads what can be loaded when some rules cannot be honoured
     #[arg(long)]
     partial: bool,
+    /// Start on a kernel that preempts itself and can skip programs on tracepoints: events can be lost
+    #[arg(long)]
+    allow_loss: bool,
     /// Leaves out what is done through `io_uring` instead of by the calls that the rules name
     #[arg(long)]
     no_uring: bool,
@@ -98,6 +101,16 @@ const READY: &[u8] = b"ready\n";
 /// # Errors
 /// What kept it from starting, or made it stop.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match run_or_detach(args) {
+        Err(error) if error.is::<config::FileError>() => {
+            messages::print_error(&error);
+            Ok(Exit::Config.into())
+        }
+        ended => ended,
+    }
+}
+
+fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.foreground && !args.print && !args.detached {
         return detach();
     }
@@ -148,6 +161,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 .or(file.kernel_messages)
                 .unwrap_or_else(|| usual_messages(&log)),
         },
+        allow_loss: args.allow_loss || file.allow_loss.unwrap_or(false),
         survival: survival(args, file.pins, &log),
         log,
         delay: {

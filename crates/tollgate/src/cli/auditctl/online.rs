@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 
 use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
-use super::{message, shown, usage};
+use super::{message, status_text, usage};
 use crate::control::client::Client;
 use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
 use crate::host::ThisMachine;
@@ -44,7 +44,7 @@ type Done = Result<(), Failed>;
 
 /// A connection to the daemon, and what is to be shown.
 #[derive(Debug)]
-pub(super) struct Live<'s> {
+pub(super) struct Online<'s> {
     dialect: Dialect,
     socket: &'s Path,
     client: Option<Client>,
@@ -54,7 +54,7 @@ pub(super) struct Live<'s> {
     said: Vec<BString>,
 }
 
-impl<'s> Live<'s> {
+impl<'s> Online<'s> {
     pub(super) fn new(dialect: Dialect, socket: &'s Path) -> Self {
         Self {
             dialect,
@@ -220,7 +220,7 @@ impl<'s> Live<'s> {
             }
             Asked::Signal(signal) => self.signal(*signal)?,
             Asked::Usage => self.shown.extend_from_slice(usage::TEXT.as_bytes()),
-            Asked::Version => self.shown.extend(shown::version(self.dialect)),
+            Asked::Version => self.shown.extend(status_text::version(self.dialect)),
             _ => return Err(Failed::odd()),
         }
         Ok(None)
@@ -373,11 +373,12 @@ impl<'s> Live<'s> {
     }
 
     fn show_settings(&mut self, settings: &Settings, interpret: bool) {
-        self.shown.extend(shown::settings(settings, interpret));
+        self.shown
+            .extend(status_text::settings(settings, interpret));
     }
 
     fn show_feature(&mut self, settings: &Settings) {
-        self.shown.extend(shown::feature(settings));
+        self.shown.extend(status_text::feature(settings));
     }
 
     /// A mistake on the command line.
