@@ -1,4 +1,4 @@
-//! Programs on the raw tracepoints: what one rule for 32-bit calls moves all calls to.
+//! The raw tracepoints, which the engine uses for all syscalls if a rule covers 32-bit calls.
 
 use std::path::Path;
 
@@ -35,14 +35,14 @@ pub(crate) const SESSION: Session = Session {
     stays: false,
 };
 
-/// Numbers of calls of the 32-bit table.
+/// Syscall numbers of the 32-bit table.
 mod nr {
     pub(super) const OPEN: u32 = 5;
     pub(super) const UNLINK: u32 = 10;
     pub(super) const EXECVE: u32 = 11;
 }
 
-/// Runs a program and expects these events, each with the program that the process then is.
+/// Runs a program and expects these events, each with the executable of the process at that time.
 fn run(
     daemon: &Daemon,
     name: &str,
