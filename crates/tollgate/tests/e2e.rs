@@ -158,7 +158,7 @@ mod e2e {
         locked::settings_cannot_change_while_locked,
         locked::restart_keeps_the_locked_log,
         locked::unusable_pinned_state_is_kept,
-        locked::what_cannot_be_locked_is_not_half_done,
+        locked::failed_lock_leaves_nothing_half_applied,
         handover::restarts_do_not_grow_pinned_state,
         handover::unknown_ring_format_is_not_decoded,
         handover::other_build_writes_pending_events,

@@ -224,7 +224,7 @@ pub(crate) fn unusable_pinned_state_is_kept() {
     each_once(&test_dir.own.join("audit.log"), &file, 20);
 }
 
-pub(crate) fn what_cannot_be_locked_is_not_half_done() {
+pub(crate) fn failed_lock_leaves_nothing_half_applied() {
     let test_dir = TestDir::new();
     let bpf = Bpf::mount(&test_dir);
     let file = test_dir.file("file", "");
