@@ -39,6 +39,7 @@ mod e2e {
     mod place;
     mod plugin;
     mod privilege;
+    mod readme;
     mod recorded;
     mod refusal;
     mod reload;
@@ -131,6 +132,7 @@ mod e2e {
         privilege::a_log_directory_that_becomes_a_link_is_refused,
         privilege::systemd_is_told_of_each_state,
         privilege::the_journal_is_given_priorities,
+        readme::every_command_works,
         recorded::what_auditd_makes_of_messages_is_kept,
         refusal::broken_rules_attach_nothing,
         refusal::what_cannot_be_denied_is_said,
