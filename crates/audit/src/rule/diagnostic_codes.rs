@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_sorted_and_explained_in_sentences() {
+    fn codes_are_sorted_and_explained() {
         assert!(CODES.is_sorted_by(|a, b| a.0 < b.0));
         for &(code, text) in CODES {
             assert!(text.ends_with('.'), "{code}");

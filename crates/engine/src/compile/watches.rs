@@ -1,18 +1,16 @@
-//! Watched paths, as the kernel side compares them: by the inode behind them now, and by a keyed hash
+//! Watched paths, as the programs compare them: by the inode that they lead to now, and by a keyed hash
 //! of their text.
-//!
-//! The hash is the one of `bpf/lib/watch.bpf.h`: component by component from the root, so that the kernel
-//! side can build it from directory entries and from names alike.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::abi::{NO_BLOOM_BIT, WireInodeKey, WireInodeWatch};
+use super::prefilter::WatchPrefilter;
+use super::watch_hash::HashKey;
+use crate::abi::{NO_FINGERPRINT, WireInodeKey, WireInodeWatch};
 
 /// What the maps of watches hold.
 #[derive(Debug, Default)]
@@ -21,41 +19,16 @@ pub(crate) struct Watches {
     pub(crate) inodes: Vec<(WireInodeKey, WireInodeWatch)>,
     /// Hashes of watched paths and of their other spellings, with the number of the watch.
     pub(crate) names: Vec<(u64, u32)>,
-    /// Where an inode or a name may be that of a watch; see `bpf/lib/watch_prefilter.bpf.h`.
+    /// Fingerprints of both.
     pub(crate) prefilter: WatchPrefilter,
-}
-
-/// Words of a table of [`WatchPrefilter`].
-pub(crate) const WORDS: usize = 1024;
-
-/// The bits of all watches.
-#[derive(Debug)]
-pub(crate) struct WatchPrefilter {
-    pub(crate) inodes: [u64; WORDS],
-    pub(crate) names: [u64; WORDS],
-}
-
-impl Default for WatchPrefilter {
-    fn default() -> Self {
-        Self {
-            inodes: [0; WORDS],
-            names: [0; WORDS],
-        }
-    }
-}
-
-fn set(prefilter: &mut [u64; WORDS], bit: u16) {
-    if let Some(word) = prefilter.get_mut(usize::from(bit / 64)) {
-        *word |= 1 << (bit % 64);
-    }
 }
 
 impl Watches {
     /// Looks every watched path up.
-    pub(crate) fn resolve(paths: &[BString], seed: u64) -> Self {
+    pub(crate) fn resolve(paths: &[BString], hash: HashKey) -> Self {
         let links = root_links();
         let mut watches = Self::default();
-        let mut bit_owners: HashMap<u16, BTreeSet<u32>> = HashMap::new();
+        let mut owners: HashMap<u32, BTreeSet<u32>> = HashMap::new();
         for (number, path) in paths.iter().enumerate() {
             let Ok(number) = u32::try_from(number) else {
                 break;
@@ -71,35 +44,34 @@ impl Watches {
                 };
                 let watched = WireInodeWatch {
                     watch: number,
-                    sole_bloom_bit: u32::from(name_bloom_bit(seed, path)),
+                    sole_name: hash.name_fingerprint(path),
                 };
                 watches.inodes.push((key, watched));
-                set(&mut watches.prefilter.inodes, inode_bloom_bit(seed, &key));
+                let fingerprint = hash.inode_fingerprint(&key);
+                watches.prefilter.inodes.insert(fingerprint);
             }
             for spelling in spellings(path, &links) {
-                watches.names.push((path_hash(seed, &spelling), number));
-                let bit = name_bloom_bit(seed, &spelling);
-                set(&mut watches.prefilter.names, bit);
-                bit_owners.entry(bit).or_default().insert(number);
+                watches.names.push((hash.path(&spelling), number));
+                let fingerprint = hash.name_fingerprint(&spelling);
+                watches.prefilter.names.insert(fingerprint);
+                owners.entry(fingerprint).or_default().insert(number);
             }
         }
-        watches.clear_shared_bloom_bits(&bit_owners);
+        watches.clear_shared_names(&owners);
         watches
     }
 
-    /// Leaves the bit of a name to the inodes that are one watch's alone, and whose last component only that
-    /// watch has.
-    fn clear_shared_bloom_bits(&mut self, bit_owners: &HashMap<u16, BTreeSet<u32>>) {
-        let mut owners: HashMap<WireInodeKey, usize> = HashMap::new();
+    /// Keeps `sole_name` only for an inode that belongs to one watch, whose last component no other watch has.
+    fn clear_shared_names(&mut self, name_owners: &HashMap<u32, BTreeSet<u32>>) {
+        let mut watches_of: HashMap<WireInodeKey, usize> = HashMap::new();
         for (key, _) in &self.inodes {
-            *owners.entry(*key).or_default() += 1;
+            *watches_of.entry(*key).or_default() += 1;
         }
         for (key, watched) in &mut self.inodes {
-            let alone = owners.get(key) == Some(&1);
-            let bit = u16::try_from(watched.sole_bloom_bit).ok();
-            let named = bit.and_then(|bit| bit_owners.get(&bit)).map(BTreeSet::len);
-            if !alone || named != Some(1) {
-                watched.sole_bloom_bit = NO_BLOOM_BIT;
+            let sole_watch = watches_of.get(key) == Some(&1);
+            let name_owners = name_owners.get(&watched.sole_name).map(BTreeSet::len);
+            if !sole_watch || name_owners != Some(1) {
+                watched.sole_name = NO_FINGERPRINT;
             }
         }
     }
@@ -116,16 +88,6 @@ pub(crate) fn root_inode() -> std::io::Result<WireInodeKey> {
         dev: kernel_dev(facts.dev()),
         half: 0,
     })
-}
-
-/// A seed that nobody outside can know.
-///
-/// # Errors
-/// When `/dev/urandom` cannot be read.
-pub(crate) fn random_seed() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// A device number as the kernel keeps it, from the form that `stat(2)` gives.
@@ -178,76 +140,18 @@ fn spellings(path: &[u8], links: &[(Vec<u8>, Vec<u8>)]) -> Vec<Vec<u8>> {
     all
 }
 
-fn mix(hash: u64, word: u64) -> u64 {
-    let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^ (hash >> 29)
-}
-
-fn component_hash(seed: u64, component: &[u8]) -> u64 {
-    let hash = component.chunks(8).fold(seed, |hash, chunk| {
-        let mut word = [0; 8];
-        for (to, from) in word.iter_mut().zip(chunk) {
-            *to = *from;
-        }
-        mix(hash, u64::from_le_bytes(word))
-    });
-    mix(hash, u64::try_from(component.len()).unwrap_or(u64::MAX))
-}
-
-/// Where the bit of an inode is.
-fn inode_bloom_bit(seed: u64, key: &WireInodeKey) -> u16 {
-    top_16_bits(mix(seed, key.ino ^ (u64::from(key.dev) << 32)))
-}
-
-/// Where the bit of the last component of a path is: by its length and its first eight bytes.
-fn name_bloom_bit(seed: u64, path: &[u8]) -> u16 {
-    let trimmed = path.trim_end_with(|character| character == '/');
-    let name = trimmed.rsplit_str("/").next().unwrap_or_default();
-    let mut word = [0; 8];
-    for (to, from) in word.iter_mut().zip(name) {
-        *to = *from;
-    }
-    let len = u64::try_from(name.len()).unwrap_or(u64::MAX);
-    top_16_bits(mix(seed ^ len, u64::from_le_bytes(word)))
-}
-
-/// The upper 16 prefilter of a hash.
-fn top_16_bits(hash: u64) -> u16 {
-    u16::try_from(hash >> 48).unwrap_or(0)
-}
-
-/// Hash of an absolute path.
-fn path_hash(seed: u64, path: &[u8]) -> u64 {
-    path.split(|&byte| byte == b'/')
-        .filter(|component| !component.is_empty() && *component != b".")
-        .fold(seed, |hash, component| {
-            mix(hash, component_hash(seed, component))
-        })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_sees_components_and_not_slashes() {
-        let hash = |path: &str| path_hash(7, path.as_bytes());
-        assert_eq!(hash("/etc/passwd"), hash("//etc/./passwd/"));
-        assert_ne!(hash("/etc/passwd"), hash("/etcpasswd"));
-        assert_ne!(hash("/etc"), hash("/etc/etc"));
-        assert_ne!(hash("/abcdefgh"), hash("/abcdefgh\u{1}"));
-        assert_ne!(path_hash(7, b"/etc"), path_hash(8, b"/etc"));
-        assert_eq!(hash("/"), 7);
-    }
-
-    #[test]
-    fn device_numbers_are_those_of_the_kernel() {
+    fn device_numbers_match_kernel_encoding() {
         let facts = fs::metadata("/dev/null").unwrap();
         assert_eq!(kernel_dev(facts.rdev()), (1 << 20) | 3);
     }
 
     #[test]
-    fn links_below_the_root_give_another_spelling() {
+    fn symlinks_below_root_give_another_spelling() {
         let links = vec![(b"/bin".to_vec(), b"/usr/bin".to_vec())];
         let all = spellings(b"/usr/bin/no-such-program", &links);
         assert!(all.contains(&b"/bin/no-such-program".to_vec()), "{all:?}");
@@ -255,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_on_a_missing_path_has_a_name_and_no_inode() {
-        let watches = Watches::resolve(&[BString::from("/no/such/thing")], 1);
+    fn watch_on_missing_path_has_name_but_no_inode() {
+        let watches = Watches::resolve(&[BString::from("/no/such/thing")], HashKey::from_seed(1));
         assert!(watches.inodes.is_empty());
         assert_eq!(watches.names.len(), 1);
     }

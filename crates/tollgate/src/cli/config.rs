@@ -125,13 +125,13 @@ fn auditd_summary(settings: &Settings) -> String {
         overflow_action,
         max_restarts,
         plugin_dir,
-        idle,
+        ignored,
         ..
     } = settings;
     let mut text = String::new();
-    if !idle.is_empty() {
+    if !ignored.is_empty() {
         text.push_str("; without effect: ");
-        text.push_str(&idle.join(", "));
+        text.push_str(&ignored.join(", "));
     }
     let overflow = match overflow_action {
         OverflowAction::Ignore => "ignore",
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn plugin_settings_are_summarized() {
         let settings = Settings {
-            idle: vec!["disp_qos"],
+            ignored: vec!["disp_qos"],
             ..Settings::default()
         };
         assert_eq!(

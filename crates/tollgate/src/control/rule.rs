@@ -1,9 +1,11 @@
 //! A rule as it travels: in names, with syscalls in numbers, whoever has resolved users and groups.
 //!
-//! Bytes come from anybody who may open the socket: only what [`audit::rule::accept`] takes becomes a
+//! Bytes come from anybody who may open the socket: only what [`audit::rule::check_kernel_accepts`] takes becomes a
 //! rule again.
 
-use audit::rule::{Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value, accept};
+use audit::rule::{
+    Action, Field, FieldTest, List, Op, Rule, SyscallMask, Value, check_kernel_accepts,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::json_bytes::JsonBytes;
@@ -125,7 +127,7 @@ impl RuleForm {
                 .collect::<Result<_, _>>()?,
             keys: keys.ok_or("a key is not in hexadecimal digits")?,
         };
-        accept(&rule)?;
+        check_kernel_accepts(&rule)?;
         Ok(rule)
     }
 }

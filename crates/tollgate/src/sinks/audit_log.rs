@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Format, Settings};
+use audit::conf::auditd::{LogFormat, Settings};
 use audit::record::{MAX_LINE_BYTES, enrich};
 use bstr::ByteSlice as _;
 use engine::FileRange;
@@ -157,8 +157,8 @@ impl AuditLog {
         if let Some(conf) = &journal.keep.conf {
             journal.dispatcher = Dispatcher::start(conf, launcher);
             let format = match journal.keep.format() {
-                Format::Raw => "raw",
-                Format::Enriched => "enriched",
+                LogFormat::Raw => "raw",
+                LogFormat::Enriched => "enriched",
             };
             journal.note(&DaemonRecord::Start(format));
         }
@@ -311,8 +311,8 @@ impl AuditLog {
             out.push(b' ');
         }
         match self.keep.format() {
-            Format::Raw => out.extend_from_slice(line),
-            Format::Enriched => {
+            LogFormat::Raw => out.extend_from_slice(line),
+            LogFormat::Enriched => {
                 let room = end.saturating_sub(out.len() + line.len());
                 enrich::line(line, room, &mut self.names, out);
             }

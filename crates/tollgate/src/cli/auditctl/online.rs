@@ -372,7 +372,8 @@ impl<'s> Online<'s> {
     }
 
     fn print_settings(&mut self, settings: &Settings, interpret: bool) {
-        self.stdout.extend(status_text::settings(settings, interpret));
+        self.stdout
+            .extend(status_text::settings(settings, interpret));
     }
 
     fn print_feature(&mut self, settings: &Settings) {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
+use audit::conf::auditd::{Flush, LogFormat, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
@@ -55,15 +55,15 @@ impl LogConfig {
         })
     }
 
-    pub(super) fn format(&self) -> Format {
+    pub(super) fn format(&self) -> LogFormat {
         self.conf
             .as_ref()
-            .map_or(Format::Raw, |conf| conf.log_format)
+            .map_or(LogFormat::Raw, |conf| conf.log_format)
     }
 
     /// Whether lines are written as they come.
     pub(super) fn is_plain(&self) -> bool {
-        self.format() == Format::Raw && self.node.is_none()
+        self.format() == LogFormat::Raw && self.node.is_none()
     }
 
     /// Whether there is a log at all.

@@ -77,7 +77,7 @@ struct Place {
 /// What every case here begins with.
 fn settings() -> Settings {
     Settings {
-        log_format: Format::Raw,
+        log_format: LogFormat::Raw,
         max_log_file: 1,
         plugin_dir: "/nonexistent".into(),
         ..Settings::default()
@@ -137,7 +137,7 @@ fn mebibyte() -> Vec<u8> {
 #[test]
 fn lines_have_the_format_and_the_node_that_are_asked_for() {
     let settings = Settings {
-        log_format: Format::Enriched,
+        log_format: LogFormat::Enriched,
         name_format: NameFormat::User,
         name: Some("web1".into()),
         ..settings()
@@ -194,10 +194,10 @@ fn lines_are_those_of_auditd_for_the_same_messages() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditd");
     let messages = fs::read_to_string(kept.join("messages.txt")).unwrap();
     for (name, log_format, name_format) in [
-        ("raw.log", Format::Raw, NameFormat::None),
-        ("raw-node.log", Format::Raw, NameFormat::User),
-        ("enriched.log", Format::Enriched, NameFormat::None),
-        ("enriched-node.log", Format::Enriched, NameFormat::User),
+        ("raw.log", LogFormat::Raw, NameFormat::None),
+        ("raw-node.log", LogFormat::Raw, NameFormat::User),
+        ("enriched.log", LogFormat::Enriched, NameFormat::None),
+        ("enriched-node.log", LogFormat::Enriched, NameFormat::User),
     ] {
         let mut place = Place::new(Settings {
             log_format,

@@ -95,7 +95,7 @@ impl Sink for JsonLog {
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         self.names.refresh();
         self.text.clear();
-        let mut gatherer = EventAssembler::default();
+        let mut assembler = EventAssembler::default();
         let (schema, text) = (self.schema, &mut self.text);
         let mut ended = |event| {
             // The daemon has written these records itself: what cannot be read is not there.
@@ -106,9 +106,9 @@ impl Sink for JsonLog {
         for line in records.split(|&byte| byte == b'\n') {
             self.enriched.clear();
             enrich::line(line, usize::MAX, &mut self.names, &mut self.enriched);
-            let _taken = gatherer.take(&self.enriched, &mut ended);
+            let _taken = assembler.take(&self.enriched, &mut ended);
         }
-        gatherer.finish(ended);
+        assembler.finish(ended);
         self.append()
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use audit::conf::plugin::{Format, Plugin};
+use audit::conf::plugin::{Plugin, PluginFormat};
 use bstr::{BStr, ByteSlice as _};
 use crossbeam_channel::after;
 
@@ -33,7 +33,7 @@ pub(super) struct Process {
     name: String,
     launcher: Launcher,
     program: Program,
-    format: Format,
+    format: PluginFormat,
     starts: u32,
     /// It has ended too often, or cannot be started.
     given_up: bool,
@@ -117,8 +117,8 @@ impl Process {
         let mut binary = std::mem::take(&mut self.binary);
         binary.clear();
         let bytes = match self.format {
-            Format::String => chunk.string(),
-            Format::Binary => {
+            PluginFormat::String => chunk.string(),
+            PluginFormat::Binary => {
                 chunk.binary(&mut binary);
                 &binary
             }
@@ -242,11 +242,11 @@ fn ends_within(launched: &LaunchedProgram, time: Duration) -> bool {
 }
 
 /// Where the record starts in which `at` is.
-fn last_start(bytes: &[u8], at: usize, format: Format) -> usize {
+fn last_start(bytes: &[u8], at: usize, format: PluginFormat) -> usize {
     let before = bytes.get(..at).unwrap_or(bytes);
     match format {
-        Format::String => before.rfind_byte(b'\n').map_or(0, |end| end + 1),
-        Format::Binary => {
+        PluginFormat::String => before.rfind_byte(b'\n').map_or(0, |end| end + 1),
+        PluginFormat::Binary => {
             let mut start = 0;
             while let Some(header) = bytes.get(start..).and_then(|rest| rest.first_chunk::<16>()) {
                 let [.., a, b, c, d] = *header;
@@ -272,7 +272,7 @@ mod tests {
         let log = b"type=CWD msg=audit(1.000:7): y\ntype=CWD msg=audit(1.000:8): z\n";
         let chunk = Chunk::new(log, Lines::Formatted, 2);
         let second = b"type=CWD msg=audit(1.000:7): y\n".len();
-        let start = |at| last_start(chunk.string(), at, Format::String);
+        let start = |at| last_start(chunk.string(), at, PluginFormat::String);
         assert_eq!(
             (start(0), start(second - 1), start(second + 3)),
             (0, 0, second)
@@ -280,7 +280,7 @@ mod tests {
         let mut bytes = Vec::new();
         chunk.binary(&mut bytes);
         let second = 16 + second - 1;
-        let start = |at| last_start(&bytes, at, Format::Binary);
+        let start = |at| last_start(&bytes, at, PluginFormat::Binary);
         assert_eq!((start(0), start(second - 1), start(second)), (0, 0, second));
         assert_eq!(start(bytes.len()), bytes.len());
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use audit::conf::plugin::{Format, Plugin, Program};
+use audit::conf::plugin::{Plugin, PluginFormat, Program};
 use bstr::{BString, ByteSlice as _};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -38,7 +38,7 @@ pub(super) struct Socket {
     /// What the path leads to as long as nobody has put something else there.
     inode: (u64, u64),
     listener: UnixListener,
-    format: Format,
+    format: PluginFormat,
     clients: Vec<Client>,
     /// It was said that there are too many, and there have not been fewer since.
     told: bool,
@@ -71,8 +71,8 @@ impl Socket {
         let path = path.to_path().context("the path")?;
         let format = match rest.first() {
             None => plugin.format,
-            Some(word) if word == "string" => Format::String,
-            Some(word) if word == "binary" => Format::Binary,
+            Some(word) if word == "string" => PluginFormat::String,
+            Some(word) if word == "binary" => PluginFormat::Binary,
             Some(word) => bail!("`{word}` is no format: write string or binary"),
         };
         remove_left(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
@@ -99,8 +99,8 @@ impl Socket {
     pub(super) fn write(&mut self, chunk: &Chunk, shared: &Shared) {
         self.accept();
         let bytes = match self.format {
-            Format::String => chunk.string(),
-            Format::Binary => {
+            PluginFormat::String => chunk.string(),
+            PluginFormat::Binary => {
                 self.binary.clear();
                 chunk.binary(&mut self.binary);
                 &self.binary

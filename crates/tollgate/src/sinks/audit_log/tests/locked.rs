@@ -47,7 +47,7 @@ fn what_is_locked_keeps_its_logs_and_says_which_setting_does_not_change() {
     );
     // What says nothing of that may change, and removes no log.
     let enriched = Settings {
-        log_format: Format::Enriched,
+        log_format: LogFormat::Enriched,
         ..locked
     };
     let keep = LogConfig::configured(enriched, Some(path)).unwrap();
