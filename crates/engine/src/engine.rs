@@ -7,6 +7,7 @@ mod guard;
 mod handover;
 mod heartbeat;
 mod limits;
+mod preemption;
 
 use std::cell::Cell;
 use std::fmt;
@@ -38,6 +39,7 @@ use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
+use crate::preemption::PreemptionFacts;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
 use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
@@ -80,6 +82,8 @@ pub struct Engine<'s> {
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
     last_reading: Cell<Option<crate::ring::clock::ClockReading>>,
+    preemption: PreemptionFacts,
+    allow_loss: bool,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -157,12 +161,14 @@ impl<'s> Engine<'s> {
         };
         let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
             .map_err(system_error("the checkpoint"))?;
-        let mut engine = Self::from_objects(objects, kind, selection, Arc::new(checkpoint))?;
+        let checkpoint = Arc::new(checkpoint);
+        let mut engine = Self::from_objects(objects, kind, selection, checkpoint, probe, options)?;
         engine.globals.clear_previous_epoch();
         engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
         engine.globals.set_fast_path(&engine.fast_path);
         engine.write(engine.epoch, &compiled, &watches)?;
         engine.read_clock()?; // from here on this process is not audited
+        engine.check_preemption(attach_points.hooks.keys())?;
         engine.start_heartbeat()?;
         engine.links = engine.attach(&attach_points)?;
         engine.attached = attach_points.attached;
@@ -175,6 +181,8 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         selection: HookSelection,
         checkpoint: Arc<Checkpoint>,
+        probe: &KernelProbe,
+        options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let system_error = |what| move |source: io::Error| EngineError::System { what, source };
         let maps = &objects.first().maps;
@@ -223,6 +231,8 @@ impl<'s> Engine<'s> {
             watch_keys: Default::default(),
             attached: AttachedHooks::default(),
             last_reading: Cell::new(None),
+            preemption: probe.preemption,
+            allow_loss: options.allow_loss,
         })
     }
 
@@ -246,6 +256,7 @@ impl<'s> Engine<'s> {
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
+        self.check_preemption(attach_points.hooks.keys())?;
         let watches = Watches::resolve(&plan.watches, self.hash);
         self.capacity.check(&compiled, &watches)?;
         self.objects.load_more(

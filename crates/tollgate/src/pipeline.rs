@@ -36,6 +36,7 @@ use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, bounded};
 use engine::{
     AttachedHooks, Decoder, EngineOptions, EventContext, KernelProbe, PendingDetach, RuleKeys,
+    SkipRisk,
 };
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;
@@ -98,6 +99,8 @@ pub(crate) struct StartReport {
     pub(crate) adopted: bool,
     /// Whether it can be gone on with when this one has ended.
     pub(crate) pinned: bool,
+    /// Programs that the kernel can skip.
+    pub(crate) skip_risk: Option<SkipRisk>,
 }
 
 /// The threads of a running pipeline.

@@ -135,6 +135,7 @@ mod e2e {
         readme::every_command_works,
         recorded::what_auditd_makes_of_messages_is_kept,
         refusal::broken_rules_attach_nothing,
+        refusal::a_missing_configuration_file_exits_with_6,
         refusal::what_cannot_be_denied_is_said,
         refusal::an_unprivileged_user_is_told_so,
         refusal::an_unsafe_log_directory_is_refused,

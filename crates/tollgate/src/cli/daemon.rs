@@ -75,6 +75,11 @@ pub(crate) struct Args {
     /// A line `-i` or `-c` in a rule file does the same for that file.
     #[arg(long)]
     partial: bool,
+    /// Start the engine `tracepoint` on a kernel that can skip its programs: events can be lost
+    ///
+    /// See ENGINES in tollgate-daemon(8).
+    #[arg(long)]
+    allow_loss: bool,
     /// Do not apply syscall rules to equivalent `io_uring` operations
     ///
     /// Rules of the list `io_uring` still apply.
@@ -128,6 +133,16 @@ const READY: &[u8] = b"ready\n";
 /// # Errors
 /// Why the daemon cannot start, or stopped.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match run_or_detach(args) {
+        Err(error) if error.is::<config::FileError>() => {
+            messages::print_error(&error);
+            Ok(Exit::Config.into())
+        }
+        ended => ended,
+    }
+}
+
+fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.foreground && !args.print && !args.detached {
         return detach();
     }
@@ -178,6 +193,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 .or(file.kernel_messages)
                 .unwrap_or_else(|| default_kernel_messages(&log)),
         },
+        allow_loss: args.allow_loss || file.allow_loss.unwrap_or(false),
         survival: pin_policy(args, file.pins, &log),
         log,
         delay: {

@@ -98,6 +98,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         settings,
         version,
         engine,
+        skip_risk,
         uptime_seconds,
         rules,
         calls,
@@ -130,6 +131,9 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         ),
     )?;
     line("engine", format!("{engine}, {} hooks", hooks.len()))?;
+    if let Some(risk) = skip_risk {
+        line("unsafe", format!("events can be lost: {risk}"))?;
+    }
     line("rules", format!("{rules}, naming {calls} syscalls"))?;
     if *denying != 0 {
         let value = format!("syscalls of {denying} rules while they cannot be recorded");
@@ -258,6 +262,7 @@ mod tests {
             },
             version: "0.1.0".into(),
             engine: "tracepoint".into(),
+            skip_risk: Some("the kernel can skip programs".into()),
             uptime_seconds: 3700,
             rules: 2,
             calls: 3,
@@ -317,6 +322,7 @@ mod tests {
             "audit       enabled\n\
              daemon      tollgate 0.1.0, process 7, up 1 h 1 min\n\
              engine      tracepoint, 1 hooks\n\
+             unsafe      events can be lost: the kernel can skip programs\n\
              rules       2, naming 3 syscalls\n\
              denied      syscalls of 1 rules while they cannot be recorded\n\
              absent      not in this kernel: uselib\n\

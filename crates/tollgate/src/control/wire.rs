@@ -182,6 +182,8 @@ pub(crate) struct Status {
     /// Version of the daemon.
     pub(crate) version: String,
     pub(crate) engine: String,
+    /// Why the kernel can skip programs of the engine; `None` if it cannot.
+    pub(crate) skip_risk: Option<String>,
     pub(crate) uptime_seconds: u64,
     /// Rules that are loaded.
     pub(crate) rules: u64,

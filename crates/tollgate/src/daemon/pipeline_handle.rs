@@ -252,6 +252,7 @@ impl PipelineControl for PipelineHandle {
             self.tell_lost_messages(lost);
         }
         let account = self.accounts.account()?;
+        status.skip_risk = account.skip_risk.map(|risk| risk.to_string());
         status.counts = self.counts(&account);
         let unwritten = self.written.unwritten.load(Ordering::Relaxed);
         status.settings.backlog = account.waiting(status.counts.written, unwritten);

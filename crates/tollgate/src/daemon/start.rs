@@ -37,6 +37,7 @@ use crate::helper::Launcher;
 use crate::messages::{Exit, info, warn};
 use crate::metrics::Metrics;
 use crate::pipeline::handover::{PinPolicy, PinSetup};
+use crate::pipeline::heartbeat::skip_warning;
 use crate::pipeline::log_thread;
 use crate::pipeline::loss_reporter::Limits;
 use crate::pipeline::summary::Summary;
@@ -65,6 +66,8 @@ pub(crate) struct Settings {
     pub(crate) control: Control,
     /// How calls and messages are seen.
     pub(crate) means: CaptureOptions,
+    /// Start although the kernel can skip programs.
+    pub(crate) allow_loss: bool,
     /// Log file.
     pub(crate) log: LogSource,
     /// Longest time from event to write.
@@ -140,7 +143,7 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         Opened::before_rights_are_given_up(&settings, &keep, server.as_ref(), pins.as_ref())?;
     let with_calls = opened.messages.is_some() && store.planner().has_security_module();
     let engines = settings.means.engine.kinds();
-    let options = options(settings.means, with_calls);
+    let options = options(&settings, with_calls);
     let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
     let (log_thread, log_orders) = log_thread::log_orders();
@@ -238,6 +241,9 @@ fn tell_start(
 ) {
     if let Some(why_not) = &started.why_not {
         warn(&format!("engine {why_not}"));
+    }
+    if let Some(risk) = started.skip_risk {
+        warn(&skip_warning(risk));
     }
     rules::tell_denials(plan);
     if started.adopted {
@@ -437,10 +443,11 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(means: CaptureOptions, with_calls: bool) -> EngineOptions {
+fn options(settings: &Settings, with_calls: bool) -> EngineOptions {
     EngineOptions {
-        uring: means.uring,
-        context: means.context,
+        uring: settings.means.uring,
+        context: settings.means.context,
+        allow_loss: settings.allow_loss,
         avc: with_calls,
         ..EngineOptions::default()
     }

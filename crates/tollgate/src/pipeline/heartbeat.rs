@@ -7,6 +7,8 @@
 use std::fmt::{self, Display};
 use std::time::{Duration, Instant};
 
+use engine::SkipRisk;
+
 /// Longest time between two looks.
 const PERIOD: Duration = Duration::from_secs(5);
 
@@ -83,6 +85,14 @@ impl Display for Change {
             ),
         }
     }
+}
+
+/// Returns the warning about programs that the kernel can skip.
+pub(crate) fn skip_warning(risk: SkipRisk) -> String {
+    format!(
+        "EVENTS CAN BE LOST: {risk}; each skipped run is counted as lost, and a record can have data of \
+         another task; boot a kernel before 7.0, or with preempt=none or voluntary"
+    )
 }
 
 /// Whole seconds, rounded up: something is never nothing.

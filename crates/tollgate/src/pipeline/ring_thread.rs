@@ -16,15 +16,15 @@ use bstr::BString;
 use crossbeam_channel::{Receiver, Sender};
 use engine::{
     Engine, EngineOptions, EngineStats, KernelProbe, LossReason, ObjectSlots, ObjectStorage,
-    PendingDetach, ProgramRuns, Wake,
+    PendingDetach, ProgramRuns, SkipRisk, Wake,
 };
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
-use crate::messages::info;
+use crate::messages::{info, warn};
 use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoder;
 use crate::pipeline::handover::{self as survive, PinSetup};
-use crate::pipeline::heartbeat::Heartbeat;
+use crate::pipeline::heartbeat::{Heartbeat, skip_warning};
 use crate::pipeline::kernel_records::{KernelRecordCounts, KernelRecords};
 use crate::pipeline::log_thread::LogCounters;
 use crate::pipeline::loss_reporter::Limits;
@@ -58,6 +58,8 @@ pub(crate) struct RingStats {
     pub(crate) limited: u64,
     pub(crate) unshown: u64,
     pub(crate) blind: Duration,
+    /// Programs that the kernel can skip in its present preemption mode.
+    pub(crate) skip_risk: Option<SkipRisk>,
     pub(crate) messages: KernelRecordCounts,
     /// Of each rule that has chosen something; filled in when it is asked for.
     pub(crate) rules: BTreeMap<BString, RuleCounters>,
@@ -260,7 +262,7 @@ impl RingThread {
     }
 
     /// Drains until an order comes: by the clock while events come, asleep while none do. An engine that
-    /// cannot be blind is never looked at, and sleeps without end.
+    /// cannot stop is never looked at, and sleeps without end.
     fn follow(
         &self,
         engine: &Engine<'_>,
@@ -269,8 +271,7 @@ impl RingThread {
     ) -> anyhow::Result<RingCommand> {
         let ring = engine.ring();
         let waker = wakers.0.as_fd();
-        let on_functions = engine.kind() == EngineKind::Fentry;
-        let mut heartbeat = on_functions.then(|| Heartbeat::new(Instant::now()));
+        let mut heartbeat = engine.can_stop().then(|| Heartbeat::new(Instant::now()));
         let mut quiet = 0;
         let order = loop {
             let began = Instant::now();
@@ -286,6 +287,7 @@ impl RingThread {
                 && next == Some(Duration::ZERO)
             {
                 look(heartbeat, engine);
+                check_skip_risk(&mut state.borrow_mut().drained.skip_risk, engine)?;
                 next = Some(heartbeat.next(now));
             }
             let due = self.tell_losses(engine, state, now)?;
@@ -424,4 +426,18 @@ fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
     if let Some(change) = heartbeat.look(engine.programs_run(), Instant::now()) {
         info(&change.to_string());
     }
+}
+
+/// Reads the kernel's preemption mode again, and reports a change of what it can skip.
+fn check_skip_risk(risk: &mut Option<SkipRisk>, engine: &Engine<'_>) -> anyhow::Result<()> {
+    engine.read_clock()?;
+    let now = engine.skip_risk();
+    match (*risk, now) {
+        (before, after) if before == after => {}
+        (_, Some(risk)) => warn(&skip_warning(risk)),
+        (Some(_), None) => info("the kernel no longer skips programs: it does not preempt itself"),
+        (None, None) => {}
+    }
+    *risk = now;
+    Ok(())
 }

@@ -27,16 +27,18 @@ pub(super) struct Begun<'s> {
 impl<'s> Begun<'s> {
     fn new(
         engine: Engine<'s>,
-        state: RefCell<Encoder>,
+        mut state: RefCell<Encoder>,
         why_not: Option<String>,
         adopted: bool,
     ) -> Self {
+        state.get_mut().drained.skip_risk = engine.skip_risk();
         let started = StartReport {
             engine: engine.kind(),
             attached: engine.attached().clone(),
             why_not,
             adopted,
             pinned: engine.is_pinned(),
+            skip_risk: engine.skip_risk(),
         };
         Self {
             engine,
@@ -276,7 +278,11 @@ impl RingThread {
             (Err(refused), [next, ..]) => {
                 let refused = anyhow::Error::from(refused);
                 let why_not = format!("{}: {refused:#}", best.name());
-                let engine = Engine::start(places, &self.probe, &self.plan, *next, self.options)?;
+                let started = Engine::start(places, &self.probe, &self.plan, *next, self.options);
+                if started.is_err() {
+                    warn(&format!("engine {why_not}"));
+                }
+                let engine = started.with_context(|| format!("engine {}", next.name()))?;
                 Ok((engine, Some(why_not)))
             }
             (Err(refused), []) => Err(refused.into()),
