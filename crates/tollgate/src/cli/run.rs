@@ -319,7 +319,7 @@ impl Sinks {
                 let queue = SinkQueue::start("tlg-print", move |text: &[u8]| {
                     messages::ignore_broken_pipe(screen.write_all(text))
                 })?;
-                let console = Console::new(interpret, Box::new(queue.pen()));
+                let console = Console::new(interpret, Box::new(queue.writer()));
                 Some((queue, console))
             }
         };

@@ -8,7 +8,7 @@ use bstr::BString;
 use nix::errno::Errno;
 
 use super::file::ErrorPolicy;
-use crate::control::wire::{Refusal, Step};
+use crate::control::protocol::{Refusal, Step};
 
 /// The steps of a rule file.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use super::batch::{Batch, errno, is_setting, refusal_messages, with_reason};
 use super::file::{self, ErrorPolicy};
 use super::{message, status_text, usage};
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
+use crate::control::protocol::{Answer, AuditSettings, Request, Step, StepOutcome};
 use crate::host::ThisMachine;
 use crate::json_bytes::JsonBytes;
 use crate::rule_files;
@@ -156,15 +156,15 @@ impl<'s> Online<'s> {
         let mut printed_line = 0;
         for ((line, step), outcome) in batch.steps.iter().zip(&outcomes) {
             match outcome {
-                Outcome::Done => {}
-                Outcome::Left(left) => self.print_remaining(*left),
+                StepOutcome::Done => {}
+                StepOutcome::Left(left) => self.print_remaining(*left),
                 // A line that only changes settings prints the status once.
-                Outcome::Set(settings) if printed_line != *line => {
+                StepOutcome::Set(settings) if printed_line != *line => {
                     printed_line = *line;
                     self.print_settings(settings, false);
                 }
-                Outcome::Set(_) => {}
-                Outcome::Refused(refusal) => {
+                StepOutcome::Set(_) => {}
+                StepOutcome::Refused(refusal) => {
                     self.messages.extend(refusal_messages(step, refusal));
                     self.messages.push(file::error_line(*line, path));
                     failed |= batch.policy != ErrorPolicy::Ignore;
@@ -174,7 +174,7 @@ impl<'s> Online<'s> {
         let last = outcomes.len().checked_sub(1);
         let is_whole = outcomes.len() == batch.steps.len()
             && !last.is_some_and(|last| {
-                matches!(outcomes.get(last), Some(Outcome::Refused(_)))
+                matches!(outcomes.get(last), Some(StepOutcome::Refused(_)))
                     && batch.forgive_from.is_none_or(|from| last < from)
             });
         if !is_whole {
@@ -186,7 +186,7 @@ impl<'s> Online<'s> {
     }
 
     /// Sends one request. Returns the settings if it changes one.
-    fn request(&mut self, request: &CliRequest) -> Result<Option<Settings>, Failure> {
+    fn request(&mut self, request: &CliRequest) -> Result<Option<AuditSettings>, Failure> {
         match request {
             CliRequest::Command(Command::LoginuidImmutable) => lock_loginuids()?,
             CliRequest::Command(command) => {
@@ -224,24 +224,24 @@ impl<'s> Online<'s> {
         Ok(None)
     }
 
-    fn change(&mut self, step: &Step) -> Result<Option<Settings>, Failure> {
+    fn change(&mut self, step: &Step) -> Result<Option<AuditSettings>, Failure> {
         let request = Request::Change {
             steps: vec![step.clone()],
             forgive_from: None,
         };
         let outcome = match self.ask(request)? {
             Answer::Changed(outcomes) => outcomes.into_iter().next(),
-            Answer::Refused(refusal) => Some(Outcome::Refused(refusal)),
+            Answer::Refused(refusal) => Some(StepOutcome::Refused(refusal)),
             _ => None,
         };
         match outcome {
-            Some(Outcome::Done) => Ok(None),
-            Some(Outcome::Set(settings)) => Ok(Some(*settings)),
-            Some(Outcome::Left(left)) => {
+            Some(StepOutcome::Done) => Ok(None),
+            Some(StepOutcome::Set(settings)) => Ok(Some(*settings)),
+            Some(StepOutcome::Left(left)) => {
                 self.print_remaining(left);
                 Ok(None)
             }
-            Some(Outcome::Refused(refusal)) => {
+            Some(StepOutcome::Refused(refusal)) => {
                 let is_rule = matches!(step, Step::Append(_) | Step::Prepend(_) | Step::Delete(_));
                 if is_rule && refusal.errno == Errno::EPERM as i32 {
                     return Err(Failure::with(FAILURE, IMMUTABLE));
@@ -271,7 +271,7 @@ impl<'s> Online<'s> {
         Ok(())
     }
 
-    fn status(&mut self) -> Result<Settings, Failure> {
+    fn status(&mut self) -> Result<AuditSettings, Failure> {
         match self.ask(Request::Status)? {
             Answer::Status(status) => Ok(status.settings),
             Answer::Refused(refusal) => Err(Failure::with(FAILURE, refusal.reason)),
@@ -371,12 +371,12 @@ impl<'s> Online<'s> {
         }
     }
 
-    fn print_settings(&mut self, settings: &Settings, interpret: bool) {
+    fn print_settings(&mut self, settings: &AuditSettings, interpret: bool) {
         self.stdout
             .extend(status_text::settings(settings, interpret));
     }
 
-    fn print_feature(&mut self, settings: &Settings) {
+    fn print_feature(&mut self, settings: &AuditSettings) {
         self.stdout.extend(status_text::feature(settings));
     }
 

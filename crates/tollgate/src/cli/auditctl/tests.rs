@@ -7,24 +7,24 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 
 /// Status, messages, and what is printed.
-type Outcome = (u8, Vec<String>, String);
+type TestOutcome = (u8, Vec<String>, String);
 
 #[track_caller]
-fn outcome(offline: &Offline, messages: &[BString], status: u8) -> Outcome {
+fn outcome(offline: &Offline, messages: &[BString], status: u8) -> TestOutcome {
     let mut out = Vec::new();
     offline.print(&mut out).unwrap();
     let messages = messages.iter().map(ToString::to_string).collect();
     (status, messages, String::from_utf8(out).unwrap())
 }
 
-fn line(line: &str, dialect: Dialect) -> Outcome {
+fn line(line: &str, dialect: Dialect) -> TestOutcome {
     let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
     let mut offline = Offline::new(dialect);
     let (messages, status) = offline.run(auditctl::arguments(&words, dialect, &ThisMachine));
     outcome(&offline, &messages, status)
 }
 
-fn file(text: &str) -> Outcome {
+fn file(text: &str) -> TestOutcome {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rules");
     fs::write(&path, text).unwrap();
