@@ -36,6 +36,7 @@ mod e2e {
     mod plugin;
     mod privilege;
     mod raw_syscalls;
+    mod readme;
     mod recorded;
     mod reload;
     mod run;
@@ -131,6 +132,7 @@ mod e2e {
         privilege::symlinked_log_directory_is_refused,
         privilege::systemd_is_notified_of_each_state,
         privilege::journal_messages_have_priorities,
+        readme::every_command_works,
         recorded::auditd_logs_match_golden_files,
         startup_errors::invalid_rules_attach_nothing,
         startup_errors::a_missing_configuration_file_exits_with_6,

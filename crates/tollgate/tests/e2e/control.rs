@@ -167,7 +167,7 @@ pub(crate) fn rule_file_is_loaded_atomically() {
         let message = format!("There was an error in line {line} of {}", file.display());
         assert!(refused.stderr.contains(&message), "{refused:?}");
         assert!(
-            refused.stderr.contains("Nothing of it was done"),
+            refused.stderr.contains("No line of the file took effect"),
             "{refused:?}"
         );
         assert_eq!(must(&daemon, "-l"), listing);
