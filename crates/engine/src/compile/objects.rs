@@ -1,4 +1,4 @@
-//! How the objects of a call are found among its arguments, as the kernel side has it.
+//! The objects among the arguments of a syscall, encoded as `struct wire_shape`.
 
 use audit::plan::SyscallId;
 use audit::plan::hook;
@@ -6,7 +6,7 @@ use audit::plan::objects::{self, ObjectEffect, ObjectRef};
 
 use crate::abi::{self, WireShape};
 
-/// The objects of a call.
+/// The objects of a syscall.
 pub(crate) fn wire_shapes(call: SyscallId) -> [WireShape; abi::OBJECTS] {
     let objects = objects::objects(call.arch, call.syscall);
     let mut shapes = [WireShape::default(); abi::OBJECTS];
