@@ -1,6 +1,6 @@
 //! The two backends that stop syscalls, and the choice between them.
 
-use audit::plan::{Operand, Plan, SyscallPlan, hook};
+use audit::plan::{Operand, Plan, SyscallPlan};
 use audit::rule::Field;
 
 /// How syscalls are stopped.
@@ -37,7 +37,7 @@ impl Backend {
 fn plan_tests_result(plan: &Plan) -> bool {
     plan.syscalls
         .iter()
-        .any(|(call, rules)| hook::returns(*call) && syscall_tests_result(rules))
+        .any(|(call, rules)| call.returns() && syscall_tests_result(rules))
 }
 
 /// Whether a rule of a syscall can only be evaluated at syscall exit.
