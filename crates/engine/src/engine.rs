@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
@@ -28,11 +27,13 @@ use crate::compile::fast_path::FastPath;
 use crate::compile::watch_hash::HashKey;
 use crate::compile::watches::{self, Watches};
 use crate::compile::{self, CompiledPlan};
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::inherited_programs::InheritedProgram;
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
 use crate::load::globals::Globals;
@@ -111,7 +112,7 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let selection = HookSelection::of(plan, kind, kernel);
+        let selection = HookSelection::new(plan, kind, kernel);
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
@@ -257,7 +258,7 @@ impl<'s> Engine<'s> {
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
-        let selection = self.selection.next(plan);
+        let selection = self.selection.for_replacement(plan);
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
