@@ -26,7 +26,7 @@ use crate::step::{Tally, succeeds};
 use boot::{Machine, Purpose, QEMU};
 use counts::Counts;
 use initramfs::Archive;
-use kernel::{KERNELS, Kernel};
+use kernel::{Image, KERNELS, Kernel};
 use table::Counted;
 
 const BUSYBOX: &str = "/bin/busybox";
@@ -35,6 +35,8 @@ const AUREPORT: &str = "/usr/sbin/aureport";
 const AULAST: &str = "/usr/bin/aulast";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 const BPFTOOL: &str = "/usr/sbin/bpftool";
+const MKFS_BTRFS: &str = "/usr/sbin/mkfs.btrfs";
+const BTRFS: &str = "/usr/bin/btrfs";
 const CHECKPOLICY: &str = "checkpolicy";
 
 /// What programs that use auparse are made with.
@@ -59,7 +61,7 @@ const DYING: &str = "panic";
 const LISTS: &str = "lists::";
 
 /// What a machine or its kernel is made with, and cannot be without.
-const TOOLS: [&str; 14] = [
+const TOOLS: [&str; 16] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
@@ -68,6 +70,8 @@ const TOOLS: [&str; 14] = [
     AUPARSE,
     AUDITCTL,
     BPFTOOL,
+    MKFS_BTRFS,
+    BTRFS,
     "apt-cache",
     "apt-get",
     CHECKPOLICY,
@@ -237,23 +241,23 @@ fn boot_all(
     }
     let directory = repository.target().join("vm");
     fs::create_dir_all(&directory)?;
-    let initramfs = directory.join("initramfs");
-    fs::write(&initramfs, pack(repository)?)?;
     let mut images = Vec::new();
     for kernel in &options.kernels {
         let image = kernel.image(&directory)?;
         println!("    {}: {}", kernel.line, image.package);
-        images.push((kernel.line, image.path));
+        images.push((kernel.line, image));
     }
+    let initramfs = directory.join("initramfs");
+    fs::write(&initramfs, pack(repository, &images)?)?;
     let mut passed = true;
     let mut counted = Vec::new();
     for purpose in options.purposes() {
         let machines: Vec<Machine<'_>> = images
             .iter()
-            .map(|(line, path)| Machine {
+            .map(|(line, image)| Machine {
                 purpose,
                 line,
-                kernel: path,
+                kernel: &image.path,
                 initramfs: &initramfs,
                 filter: &options.filter,
                 words: &options.lists,
@@ -300,7 +304,7 @@ fn run_all(
 }
 
 /// The file system of a machine.
-fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
+fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Box<dyn Error>> {
     let release = repository.target().join("release");
     let mut archive = Archive::default();
     for (from, to) in [
@@ -312,6 +316,8 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
         (PathBuf::from(AULAST), AULAST),
         (PathBuf::from(AUDITCTL), AUDITCTL),
         (PathBuf::from(BPFTOOL), BPFTOOL),
+        (PathBuf::from(MKFS_BTRFS), MKFS_BTRFS),
+        (PathBuf::from(BTRFS), BTRFS),
     ] {
         archive.program(&from, to)?;
     }
@@ -326,6 +332,9 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
             return Err(format!("cannot make `{name}`").into());
         }
         archive.program(&program, &format!("/bin/{name}"))?;
+    }
+    for (line, image) in images {
+        archive.directory(&image.modules, &format!("/modules/{line}"))?;
     }
     archive.file(
         "/etc/passwd",

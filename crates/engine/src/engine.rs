@@ -5,6 +5,7 @@ mod clock;
 mod detach;
 mod guard;
 mod handover;
+mod identity;
 mod limits;
 
 use std::cell::Cell;
@@ -112,16 +113,15 @@ impl<'s> Engine<'s> {
         let cpus = num_possible_cpus()
             .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
         let seed = watches::random_seed().map_err(machine("a random seed"))?;
-        let root = watches::root_inode().map_err(machine("the root directory"))?;
-        let watches = Watches::resolve(&plan.watches, seed);
-        let room = MapCapacity::for_plan(&compiled, &watches);
+        let mut watches = Watches::by_name(&plan.watches, seed);
+        let room = MapCapacity::for_plan(&compiled, plan.watches.len(), &watches);
         let coverage = match kind {
             EngineKind::Fentry => HookCoverage::InternalHooks,
             EngineKind::Tracepoint => HookCoverage::SyscallsOnly,
         };
 
         let mut programs = attach_points.programs(|_spot| false);
-        programs.insert(Program::DaemonRegister);
+        programs.extend([Program::DaemonRegister, Program::InodeIdentity]);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
@@ -129,8 +129,6 @@ impl<'s> Engine<'s> {
             maps::set_sizes(open, room, coverage, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = seed;
-                rodata.tlg_root.ino = root.ino;
-                rodata.tlg_root.dev = root.dev;
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
                 rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
                 rodata.tlg_context = options.context.into();
@@ -156,6 +154,8 @@ impl<'s> Engine<'s> {
             .map_err(machine("the checkpoint"))?;
         let mut engine = Self::from_objects(objects, kind, sides, Arc::new(checkpoint))?;
         engine.globals.clear_previous_epoch();
+        engine.learn_root()?;
+        engine.learn_inodes(&mut watches, plan)?;
         engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
         engine.globals.set_fast_path(&engine.fast_path);
         engine.write(engine.epoch, &compiled, &watches)?;
@@ -255,7 +255,8 @@ impl<'s> Engine<'s> {
         limits::check(plan, sides)?;
         let compiled = compile::compile(plan, sides);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
-        let watches = Watches::resolve(&plan.watches, self.seed);
+        let mut watches = Watches::by_name(&plan.watches, self.seed);
+        self.learn_inodes(&mut watches, plan)?;
         self.room.check(&compiled, &watches)?;
         self.objects.load_more(
             places,

@@ -138,6 +138,15 @@ pub enum EngineError {
         #[source]
         source: io::Error,
     },
+    /// The kernel's inode of a watched path cannot be read.
+    #[error("cannot watch `{}`", path.display())]
+    Watch {
+        /// The path.
+        path: PathBuf,
+        /// The answer.
+        #[source]
+        source: io::Error,
+    },
     /// The machine did not answer something that it always answers.
     #[error("cannot learn {what}")]
     Machine {

@@ -42,12 +42,18 @@ impl Deref for Daemon {
 
 impl Daemon {
     /// Starts the daemon with this engine, these rules, and the settings of `/tmp/NAME.toml` if that file
-    /// exists; waits until it audits.
+    /// exists, by the program `/tmp/NAME.start` if there is one; waits until it audits.
     ///
     /// # Errors
     /// Shows its output if it does not audit.
     pub(crate) fn start(name: &str, engine: &str, rules: &str) -> anyhow::Result<Self> {
-        Self::start_program(TOLLGATE, name, engine, rules)
+        let own = format!("/tmp/{name}.start");
+        let program = if Path::new(&own).exists() {
+            &own
+        } else {
+            TOLLGATE
+        };
+        Self::start_program(program, name, engine, rules)
     }
 
     /// As [`Self::start`], with the daemon at another path.

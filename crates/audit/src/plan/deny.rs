@@ -55,6 +55,18 @@ pub fn of(call: SyscallId) -> &'static [InternalHook] {
     }
 }
 
+/// Functions beside those of [`of`] that newer kernels ask for some objects: see [`super::inner::newer`].
+#[must_use]
+pub fn newer(call: SyscallId) -> &'static [InternalHook] {
+    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
+        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[InternalHook::DenySetAcl],
+        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => {
+            &[InternalHook::DenyRemoveAcl]
+        }
+        _ => &[],
+    }
+}
+
 impl Plan {
     /// Has the calls of rules with one of these keys denied when they could not be recorded. Rules for which
     /// that is not possible become [`Plan::unsupported`].

@@ -256,7 +256,9 @@ impl HookSelection {
         rules: &SyscallPlan,
     ) -> impl Iterator<Item = Hook> + use<> {
         let denies = self.engine == EngineKind::Fentry && plan.denies(rules);
-        let all = deny::of(call).iter().copied();
+        let newer = deny::newer(call).iter().copied();
+        let newer = newer.filter(move |&hook| self.kernel.inner.contains(hook));
+        let all = deny::of(call).iter().copied().chain(newer);
         all.filter(move |_| denies).map(Hook::InternalHook)
     }
 
@@ -324,7 +326,10 @@ impl HookSelection {
         let shown = inner::of(call);
         let refused = self.refusals && shown.contains(&InternalHook::OpenFilp);
         let shown = shown.iter().copied();
+        let newer = inner::newer(call).iter().copied();
+        let newer = newer.filter(move |&hook| self.kernel.inner.contains(hook));
         shown
+            .chain(newer)
             .chain(refused.then_some(InternalHook::OpenMayOpen))
             .map(Hook::InternalHook)
     }

@@ -109,6 +109,12 @@ inner! {
     AttrGetxattr = Enter "vfs_getxattr",
     /// Object whose extended attributes are listed.
     AttrListxattr = Enter "vfs_listxattr",
+    /// Object whose access control list is changed: v6.2.
+    AttrSetAcl = Enter "vfs_set_acl",
+    /// Object whose access control list is removed: v6.2.
+    AttrRemoveAcl = Enter "vfs_remove_acl",
+    /// Object whose access control list is read: v6.2.
+    AttrGetAcl = Enter "vfs_get_acl",
     /// The new working directory.
     AttrChdir = Enter "set_fs_pwd",
     /// The new root directory.
@@ -183,6 +189,10 @@ inner! {
     DenySetxattr = Deny "security_inode_setxattr",
     /// An extended attribute that is to be removed.
     DenyRmxattr = Deny "security_inode_removexattr",
+    /// An access control list that is to be changed: v6.2.
+    DenySetAcl = Deny "security_inode_set_acl",
+    /// An access control list that is to be removed: v6.2.
+    DenyRemoveAcl = Deny "security_inode_remove_acl",
     /// An address that a socket is to have.
     DenyBind = Deny "security_socket_bind",
     /// An address that a socket is to be connected to.
@@ -273,6 +283,23 @@ pub fn of(call: SyscallId) -> &'static [InternalHook] {
         "chroot" => &[AttrChroot],
         "mount" => &[AttrMount],
         "umount" | "umount2" => &[AttrUmount],
+        _ => &[],
+    }
+}
+
+/// Functions beside those of [`of`] that newer kernels call for some objects. A kernel without them calls the
+/// others for these objects too.
+///
+/// # Source
+/// `do_setxattr()`, `removexattr()` and `do_getxattr()` in `fs/xattr.c`, Linux 6.2 to 6.12: access control lists
+/// are not set by `vfs_setxattr()` since 6.2.
+#[must_use]
+pub fn newer(call: SyscallId) -> &'static [InternalHook] {
+    use InternalHook::{AttrGetAcl, AttrRemoveAcl, AttrSetAcl};
+    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
+        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[AttrSetAcl],
+        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[AttrRemoveAcl],
+        "getxattr" | "lgetxattr" | "fgetxattr" | "getxattrat" => &[AttrGetAcl],
         _ => &[],
     }
 }

@@ -104,6 +104,16 @@ struct inode {
 	__u32 i_generation;
 };
 
+/* In a module, as a rule: known to CO-RE if it is loaded. */
+struct btrfs_root {
+	__u32 anon_dev;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+
 struct hlist_bl_node {
 	struct hlist_bl_node **pprev;
 };
@@ -216,6 +226,11 @@ struct io_cqe {
 struct io_kiocb {
 	__u8 opcode;
 	struct io_cqe cqe;
+};
+
+/* What struct io_kiocb begins with for an xattr operation: io_uring/xattr.c, v5.19. */
+struct io_xattr {
+	struct filename *filename;
 };
 
 struct fdtable {

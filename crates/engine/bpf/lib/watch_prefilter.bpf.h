@@ -116,13 +116,16 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 		goto whole;
 #pragma unroll
 	for (__u32 i = 0; i < PREFILTER_STEPS; i++) {
-		__u64 ino = at->d_inode->i_ino;
+		const struct inode *inode = at->d_inode;
+		__u64 ino = inode->i_ino;
 		__u32 bloom_bit, known = WIRE_NO_BLOOM_BIT;
 		const struct dentry *parent;
 
 		if (bloom_test(tlg_inode_bloom, half, inode_bloom_bit(ino, dev))) {
 			struct wire_inode_watch *watched;
 
+			if (tlg_btrfs_devs && at->d_sb->s_magic == BTRFS_SUPER_MAGIC)
+				goto whole; /* its key has another device number */
 			key.ino = ino;
 			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 			if (watched) {
@@ -133,7 +136,7 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 				known = watched->sole_bloom_bit;
 			}
 		}
-		if (!((ino ^ tlg_root.ino) | (dev ^ tlg_root.dev)))
+		if ((__u64)inode == tlg_root_inode)
 			goto top;
 		if (at == mnt->mnt_root)
 			goto mounted;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use bstr::{BString, ByteSlice as _};
@@ -23,6 +22,8 @@ pub(crate) struct Watches {
     pub(crate) names: Vec<(u64, u32)>,
     /// Where an inode or a name may be that of a watch; see `bpf/lib/watch_prefilter.bpf.h`.
     pub(crate) prefilter: WatchPrefilter,
+    /// The watches whose names have a bit.
+    bit_owners: HashMap<u16, BTreeSet<u32>>,
 }
 
 /// Words of a table of [`WatchPrefilter`].
@@ -50,46 +51,71 @@ fn set(prefilter: &mut [u64; WORDS], bit: u16) {
     }
 }
 
+/// How the kernel side knows an object; see `bpf/hooks/daemon.bpf.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InodeIdentity {
+    pub(crate) ino: u64,
+    /// Where the kernel has it in memory.
+    pub(crate) address: u64,
+    /// Device number in keys of watches.
+    pub(crate) dev: u32,
+    /// Device number of the super block.
+    pub(crate) sb_dev: u32,
+}
+
 impl Watches {
-    /// Looks every watched path up.
-    pub(crate) fn resolve(paths: &[BString], seed: u64) -> Self {
+    /// The watches by name. [`Self::add_inodes`] adds them by inode.
+    pub(crate) fn by_name(paths: &[BString], seed: u64) -> Self {
         let links = root_links();
         let mut watches = Self::default();
-        let mut bit_owners: HashMap<u16, BTreeSet<u32>> = HashMap::new();
-        for (number, path) in paths.iter().enumerate() {
-            let Ok(number) = u32::try_from(number) else {
-                break;
-            };
-            // The last component is not followed: a watch on a link is on the link, as in the kernel.
-            if let Ok(place) = path.to_path()
-                && let Ok(facts) = fs::symlink_metadata(place)
-            {
-                let key = WireInodeKey {
-                    ino: facts.ino(),
-                    dev: kernel_dev(facts.dev()),
-                    half: 0,
-                };
-                let watched = WireInodeWatch {
-                    watch: number,
-                    sole_bloom_bit: u32::from(name_bloom_bit(seed, path)),
-                };
-                watches.inodes.push((key, watched));
-                set(&mut watches.prefilter.inodes, inode_bloom_bit(seed, &key));
-            }
+        for (number, path) in numbered(paths) {
             for spelling in spellings(path, &links) {
                 watches.names.push((path_hash(seed, &spelling), number));
                 let bit = name_bloom_bit(seed, &spelling);
                 set(&mut watches.prefilter.names, bit);
-                bit_owners.entry(bit).or_default().insert(number);
+                watches.bit_owners.entry(bit).or_default().insert(number);
             }
         }
-        watches.clear_shared_bloom_bits(&bit_owners);
         watches
+    }
+
+    /// Looks every watched path up; `identity` has nothing of a path where nothing is.
+    ///
+    /// # Errors
+    /// Those of `identity`.
+    pub(crate) fn add_inodes<E>(
+        &mut self,
+        paths: &[BString],
+        seed: u64,
+        mut identity: impl FnMut(&Path) -> Result<Option<InodeIdentity>, E>,
+    ) -> Result<(), E> {
+        for (number, path) in numbered(paths) {
+            let Ok(object) = path.to_path() else {
+                continue;
+            };
+            let Some(found) = identity(object)? else {
+                continue;
+            };
+            let key = WireInodeKey {
+                ino: found.ino,
+                dev: found.dev,
+                half: 0,
+            };
+            let watched = WireInodeWatch {
+                watch: number,
+                sole_bloom_bit: u32::from(name_bloom_bit(seed, path)),
+            };
+            self.inodes.push((key, watched));
+            let bit = inode_bloom_bit(seed, found.ino, found.sb_dev);
+            set(&mut self.prefilter.inodes, bit);
+        }
+        self.clear_shared_bloom_bits();
+        Ok(())
     }
 
     /// Leaves the bit of a name to the inodes that are one watch's alone, and whose last component only that
     /// watch has.
-    fn clear_shared_bloom_bits(&mut self, bit_owners: &HashMap<u16, BTreeSet<u32>>) {
+    fn clear_shared_bloom_bits(&mut self) {
         let mut owners: HashMap<WireInodeKey, usize> = HashMap::new();
         for (key, _) in &self.inodes {
             *owners.entry(*key).or_default() += 1;
@@ -97,7 +123,8 @@ impl Watches {
         for (key, watched) in &mut self.inodes {
             let alone = owners.get(key) == Some(&1);
             let bit = u16::try_from(watched.sole_bloom_bit).ok();
-            let named = bit.and_then(|bit| bit_owners.get(&bit)).map(BTreeSet::len);
+            let named = bit.and_then(|bit| self.bit_owners.get(&bit));
+            let named = named.map(BTreeSet::len);
             if !alone || named != Some(1) {
                 watched.sole_bloom_bit = NO_BLOOM_BIT;
             }
@@ -105,17 +132,9 @@ impl Watches {
     }
 }
 
-/// The directory that watched paths start from.
-///
-/// # Errors
-/// When `/` cannot be looked at.
-pub(crate) fn root_inode() -> std::io::Result<WireInodeKey> {
-    let facts = fs::metadata("/")?;
-    Ok(WireInodeKey {
-        ino: facts.ino(),
-        dev: kernel_dev(facts.dev()),
-        half: 0,
-    })
+/// Watched paths with their numbers.
+fn numbered(paths: &[BString]) -> impl Iterator<Item = (u32, &BString)> {
+    (0..).zip(paths)
 }
 
 /// A seed that nobody outside can know.
@@ -126,17 +145,6 @@ pub(crate) fn random_seed() -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
-}
-
-/// A device number as the kernel keeps it, from the form that `stat(2)` gives.
-///
-/// # Source
-/// `new_encode_dev()` in `include/linux/kdev_t.h` and glibc's `gnu_dev_major()`.
-fn kernel_dev(dev: u64) -> u32 {
-    let major =
-        u32::try_from(((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff & 0xffff_ffff)).unwrap_or(0);
-    let minor = u32::try_from((dev & 0xff) | ((dev >> 12) & 0xff_ff00)).unwrap_or(0);
-    (major << 20) | (minor & 0xf_ffff)
 }
 
 /// Symbolic links directly below `/`, with what they lead to: `/bin` to `/usr/bin` and the like.
@@ -195,8 +203,8 @@ fn component_hash(seed: u64, component: &[u8]) -> u64 {
 }
 
 /// Where the bit of an inode is.
-fn inode_bloom_bit(seed: u64, key: &WireInodeKey) -> u16 {
-    top_16_bits(mix(seed, key.ino ^ (u64::from(key.dev) << 32)))
+fn inode_bloom_bit(seed: u64, ino: u64, sb_dev: u32) -> u16 {
+    top_16_bits(mix(seed, ino ^ (u64::from(sb_dev) << 32)))
 }
 
 /// Where the bit of the last component of a path is: by its length and its first eight bytes.
@@ -241,12 +249,6 @@ mod tests {
     }
 
     #[test]
-    fn device_numbers_are_those_of_the_kernel() {
-        let facts = fs::metadata("/dev/null").unwrap();
-        assert_eq!(kernel_dev(facts.rdev()), (1 << 20) | 3);
-    }
-
-    #[test]
     fn links_below_the_root_give_another_spelling() {
         let links = vec![(b"/bin".to_vec(), b"/usr/bin".to_vec())];
         let all = spellings(b"/usr/bin/no-such-program", &links);
@@ -256,7 +258,10 @@ mod tests {
 
     #[test]
     fn a_watch_on_a_missing_path_has_a_name_and_no_inode() {
-        let watches = Watches::resolve(&[BString::from("/no/such/thing")], 1);
+        let paths = [BString::from("/no/such/thing")];
+        let mut watches = Watches::by_name(&paths, 1);
+        let nothing = |_: &Path| Ok::<_, ()>(None);
+        watches.add_inodes(&paths, 1, nothing).unwrap();
         assert!(watches.inodes.is_empty());
         assert_eq!(watches.names.len(), 1);
     }

@@ -50,7 +50,7 @@ impl<'s> Engine<'s> {
         } else {
             EngineKind::Fentry
         };
-        let mut programs = BTreeSet::from([Program::DaemonRegister]);
+        let mut programs = BTreeSet::from([Program::DaemonRegister, Program::InodeIdentity]);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
@@ -94,6 +94,7 @@ impl<'s> Engine<'s> {
             lost: mark.told,
             truncated: counted.truncated,
         };
+        engine.learn_root()?;
         engine.read_clock()?; // from here on this process is not audited
         engine.start_heartbeat()?;
         Ok(engine)

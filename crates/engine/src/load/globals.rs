@@ -8,7 +8,7 @@ use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 use crate::abi;
 use crate::compile::ReadOnlyOpens;
 use crate::compile::fast_path::FastPath;
-use crate::compile::watches::{WORDS, WatchPrefilter};
+use crate::compile::watches::{InodeIdentity, WORDS, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
@@ -60,6 +60,22 @@ impl Globals {
 
     pub(crate) fn heartbeats(self) -> u64 {
         read!(self, tlg_heartbeats)
+    }
+
+    /// What `inode_identity` has found; its number is 0 where that is nothing.
+    pub(crate) fn inode_identity(self) -> InodeIdentity {
+        let found = read!(self, tlg_inode_identity);
+        InodeIdentity {
+            ino: found.ino,
+            address: found.address,
+            dev: found.dev,
+            sb_dev: found.sb_dev,
+        }
+    }
+
+    /// Writes where the kernel has the inode of the directory that watched paths start from.
+    pub(crate) fn set_root_inode(self, address: u64) {
+        write!(self, tlg_root_inode, address);
     }
 
     /// Where the reader says that it sleeps.

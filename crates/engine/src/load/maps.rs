@@ -28,12 +28,12 @@ pub(crate) struct MapCapacity {
 const MIN_ENTRIES: u32 = 65_536;
 
 impl MapCapacity {
-    /// For a first plan and for others, which may be twice as large.
-    pub(crate) fn for_plan(compiled: &CompiledPlan, watches: &Watches) -> Self {
+    /// For a first plan, of so many watched paths, and for others, which may be twice as large.
+    pub(crate) fn for_plan(compiled: &CompiledPlan, watched: usize, watches: &Watches) -> Self {
         let capacity = |entries: usize| count(entries).saturating_mul(2).max(MIN_ENTRIES);
         Self {
             tests: capacity(compiled.tests.len() + compiled.forks.len()),
-            inodes: capacity(watches.inodes.len()),
+            inodes: capacity(watched),
             names: capacity(watches.names.len()),
         }
     }
