@@ -31,18 +31,18 @@ const OPTIONS: [&str; 11] = [
     "-fsyntax-only",
 ];
 
-/// Where the C of the BPF programs is.
+/// The directory of the BPF programs.
 const BPF: &str = "crates/engine/bpf";
 
 /// Whether each header compiles alone.
 ///
 /// # Errors
-/// When libbpf's headers are not found, or clang cannot be started.
+/// If libbpf's headers are not found, or clang cannot be started.
 pub(crate) fn compile_alone(repository: &Repository) -> Result<bool, Box<dyn Error>> {
-    let headers = repository.bpf_sources()?;
-    let headers: Vec<PathBuf> = headers
+    let sources = repository.c_sources()?;
+    let headers: Vec<PathBuf> = sources
         .into_iter()
-        .filter(|path| path.ends_with(".h"))
+        .filter(|path| path.starts_with(BPF) && path.ends_with(".h"))
         .map(PathBuf::from)
         .collect();
     if headers.is_empty() {

@@ -1,5 +1,4 @@
-//! `cargo xtask check` and `fmt`: what must hold before every commit, and the half of it that a
-//! tool can put right.
+//! `cargo xtask check`, which must pass before each commit, and `cargo xtask fmt`.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -7,21 +6,22 @@ use std::process::ExitCode;
 use crate::Outcome;
 use crate::bpf_headers;
 use crate::repository::Repository;
-use crate::step::{Report, Tally, run_tests, succeeds};
+use crate::step::{StepReport, run_tests, succeeds};
+use crate::test_results::TestResults;
 use crate::tidy;
 
-/// Debian 12's plain `clang-format` is another version, which formats differently.
+/// Debian 12's plain `clang-format` is version 14, which formats differently.
 const CLANG_FORMAT: &str = "clang-format-19";
 
 /// Runs every step that needs no root.
 ///
 /// # Errors
-/// None: a step that cannot run has failed.
+/// Never: a step that cannot run has failed.
 pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
-    let mut report = Report::new();
+    let mut report = StepReport::new();
     steps(repository, &mut report);
-    println!("{}", report.verdict("check"));
-    println!("{}", report.tests);
+    println!("{}", report.summary("check"));
+    println!("{}", report.tests.tally);
     Ok(if report.is_success() {
         ExitCode::SUCCESS
     } else {
@@ -29,8 +29,8 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     })
 }
 
-/// The steps, the quick ones first.
-pub(crate) fn steps(repository: &Repository, report: &mut Report) {
+/// The steps, the fastest first.
+pub(crate) fn steps(repository: &Repository, report: &mut StepReport) {
     report.step("rustfmt", |_| {
         succeeds(&mut repository.cargo(&["fmt", "--all", "--check"]))
     });
@@ -46,7 +46,7 @@ pub(crate) fn steps(repository: &Repository, report: &mut Report) {
 /// Formats the Rust and the C in place.
 ///
 /// # Errors
-/// When a formatter cannot be started.
+/// If a formatter cannot be started.
 pub(crate) fn format(repository: &Repository, _: &[String]) -> Outcome {
     let rust = succeeds(&mut repository.cargo(&["fmt", "--all"]))?;
     let c = clang_format(repository, &["-i"])?;
@@ -58,16 +58,16 @@ pub(crate) fn format(repository: &Repository, _: &[String]) -> Outcome {
 }
 
 fn clang_format(repository: &Repository, options: &[&str]) -> Result<bool, Box<dyn Error>> {
-    let sources = repository.bpf_sources()?;
+    let sources = repository.c_sources()?;
     if sources.is_empty() {
-        // Without a file name it would wait for standard input.
+        // Without a file name, clang-format reads standard input.
         return Ok(true);
     }
     succeeds(repository.command(CLANG_FORMAT).args(options).args(sources))
 }
 
-/// The end-to-end test is not among cargo's "all targets": its manifest says `test = false`, so
-/// that a plain `cargo test` never loads BPF.
+/// `--all-targets` leaves out the end-to-end tests: their manifest has `test = false`, because a plain
+/// `cargo test` must not load BPF programs.
 fn clippy(repository: &Repository) -> Result<bool, Box<dyn Error>> {
     let all: &[&str] = &["--workspace", "--all-targets"];
     for targets in [all, &["--package", "tollgate", "--test", "e2e"]] {
@@ -79,7 +79,7 @@ fn clippy(repository: &Repository) -> Result<bool, Box<dyn Error>> {
     Ok(true)
 }
 
-fn unit_tests(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
+fn unit_tests(repository: &Repository, tests: &mut TestResults) -> Result<bool, Box<dyn Error>> {
     let mut command = repository.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
     run_tests(command.args(["--", "--quiet"]), tests)
 }

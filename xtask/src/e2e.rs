@@ -1,7 +1,7 @@
-//! `cargo xtask test`: everything that `check` runs, then the end-to-end tests and some random rule lists
-//! as root, then the tests on other kernels.
+//! `cargo xtask test`: the steps of `check`, then the end-to-end tests and some random rule lists as root,
+//! then the tests on other kernels.
 //!
-//! The last line on standard output is `N passed, N failed, N skipped`, over all tests.
+//! Standard output ends with the failed and skipped tests and `N passed, N failed, N skipped` of all tests.
 
 use std::env;
 use std::error::Error;
@@ -14,39 +14,42 @@ use crate::Outcome;
 use crate::check;
 use crate::lists;
 use crate::repository::Repository;
-use crate::step::{Report, Tally, run_tests, succeeds};
+use crate::step::{StepReport, run_tests, succeeds};
+use crate::test_results::{Tally, TestResults};
 use crate::vm;
 
-/// Tells the end-to-end tests which program to test.
+/// Names the program under test to the end-to-end tests.
 const PROGRAM_VARIABLE: &str = "TOLLGATE_BIN";
 
 /// Runs all tests that this user may run.
 ///
 /// # Errors
-/// When the kernel does not say who this is.
+/// If `/proc/self` cannot be read.
 pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     let is_root = fs::metadata("/proc/self")?.uid() == 0;
     let ci = env::var_os("CI");
-    let mut report = Report::new();
+    let mut report = StepReport::new();
 
     check::steps(repository, &mut report);
     report.step("release build", |_| vm::build(repository));
     if is_root {
-        report.step("what a killed benchmark left", |_| put_back(repository));
+        report.step("restore the audit state", |_| restore(repository));
         report.step("end to end", |tests| end_to_end(repository, tests));
         report.step("rule lists", |tests| lists::test(repository, tests));
     } else {
-        println!("==> end to end\n    skipped: loading BPF programs needs root");
-        report.tests.skipped += 1;
+        report.step("end to end", |tests| {
+            tests.skip("all: loading BPF programs needs root");
+            Ok(true)
+        });
     }
     report.step("other kernels", |tests| vm::test(repository, tests));
 
-    println!("{}", report.verdict("test"));
-    let accepted = report.is_success() && accepts_skipped(ci.as_deref(), report.tests);
+    println!("{}", report.summary("test"));
+    let accepted = report.is_success() && accepts_skipped(ci.as_deref(), report.tests.tally);
     if report.is_success() && !accepted {
         println!("a skipped test is a failure where CI=true");
     }
-    println!("{}", report.tests);
+    println!("{}", report.tests.tally);
     Ok(if accepted {
         ExitCode::SUCCESS
     } else {
@@ -54,22 +57,22 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
     })
 }
 
-/// A developer may lack root or a package; the machine that guards the branch may not.
+/// Whether skipped tests are accepted: a developer may lack root or a package, CI may not.
 fn accepts_skipped(ci: Option<&OsStr>, tests: Tally) -> bool {
     tests.skipped == 0 || ci.is_none_or(|value| value != "true")
 }
 
-/// A benchmark that was killed leaves the kernel's audit as it was measured, with a note of what it was. Many
-/// tests need an audit that nobody uses.
-fn put_back(repository: &Repository) -> Result<bool, Box<dyn Error>> {
+/// Restores the kernel's audit after a killed benchmark, which leaves it as measured and a file with the state
+/// before. Many tests need the kernel's audit unused.
+fn restore(repository: &Repository) -> Result<bool, Box<dyn Error>> {
     succeeds(Command::new(repository.target().join("release/tollgate-bench")).arg("--restore"))
 }
 
-fn end_to_end(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
+fn end_to_end(repository: &Repository, tests: &mut TestResults) -> Result<bool, Box<dyn Error>> {
     run_tests(&mut command(repository), tests)
 }
 
-/// What runs the end-to-end tests with the release build.
+/// The command that runs the end-to-end tests with the release build.
 pub(crate) fn command(repository: &Repository) -> Command {
     let arguments = ["test", "--locked", "--package", "tollgate", "--test", "e2e"];
     let mut command = repository.cargo(&arguments);
@@ -85,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn skipping_is_a_failure_in_ci_only() {
+    fn skipped_tests_fail_in_ci_only() {
         let skipped = Tally {
             passed: 3,
             failed: 0,

@@ -1,7 +1,6 @@
-//! `cargo xtask fuzz`: throws rule text of any bytes at what reads it, for as long as it is told.
+//! `cargo xtask fuzz`: feeds mutated input to the parsers for a given time.
 //!
-//! The targets are tests of the crates `audit` and `tollgate`, of which every plain run of the tests does
-//! a little.
+//! The targets are tests of the crates `audit` and `tollgate`; a plain `cargo test` runs each for a short time.
 
 use std::process::ExitCode;
 
@@ -9,38 +8,40 @@ use crate::Outcome;
 use crate::repository::Repository;
 use crate::step::succeeds;
 
-/// How long a target runs, if nothing is said.
+/// Default duration of a target.
 const SECONDS: u64 = 60;
 
-/// What the names of all targets begin with.
+/// Prefix of the targets' names.
 const ALL: &str = "fuzz_";
-/// Packages with targets, and where in them those are.
+/// Packages with targets, and the cargo options that select their test binaries.
 const TARGETS: [(&str, &[&str]); 2] = [("audit", &["--test", "fuzz"]), ("tollgate", &["--bins"])];
 
-struct Wanted {
+struct Options {
     seconds: u64,
     seed: Option<u64>,
     target: Option<String>,
 }
 
-/// Runs the targets, one after the other.
+/// Runs the targets one after another.
 ///
 /// # Errors
-/// An argument that is not understood, or a tool that cannot be started.
+/// If an argument is invalid, or a tool cannot be started.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
-    let wanted = wanted(arguments)?;
+    let options = parse(arguments)?;
     let out = repository.root.join("target/fuzz");
     std::fs::create_dir_all(&out)?;
-    let seed = wanted.seed.unwrap_or_else(|| u64::from(std::process::id()));
-    println!("seed {seed}; inputs that fail go to `{}`", out.display());
-    let target = wanted.target.unwrap_or_else(|| ALL.into());
+    let seed = options
+        .seed
+        .unwrap_or_else(|| u64::from(std::process::id()));
+    println!("seed {seed}; failing inputs go to `{}`", out.display());
+    let target = options.target.unwrap_or_else(|| ALL.into());
     for (package, tests) in TARGETS {
         let mut command = repository.cargo(&["test", "--release", "--locked", "-p", package]);
         command
             .args(tests)
             .args(["--", "--nocapture", "--test-threads=1"])
             .arg(&target)
-            .env("TOLLGATE_FUZZ_SECONDS", wanted.seconds.to_string())
+            .env("TOLLGATE_FUZZ_SECONDS", options.seconds.to_string())
             .env("TOLLGATE_FUZZ_SEED", seed.to_string())
             .env("TOLLGATE_FUZZ_OUT", &out);
         if !succeeds(&mut command)? {
@@ -50,8 +51,8 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn wanted(arguments: &[String]) -> Result<Wanted, String> {
-    let mut wanted = Wanted {
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options {
         seconds: SECONDS,
         seed: None,
         target: None,
@@ -67,9 +68,9 @@ fn wanted(arguments: &[String]) -> Result<Wanted, String> {
                 .map_err(|error| format!("`{name}` takes a number, not `{value}`: {error}"))
         };
         match name.as_str() {
-            "--seconds" => wanted.seconds = number()?,
-            "--seed" => wanted.seed = Some(number()?),
-            "--target" => wanted.target = Some(value.clone()),
+            "--seconds" => options.seconds = number()?,
+            "--seed" => options.seed = Some(number()?),
+            "--target" => options.target = Some(value.clone()),
             _ => {
                 return Err(format!(
                     "`fuzz` takes `--seconds`, `--seed` and `--target`, not `{name}`"
@@ -77,21 +78,21 @@ fn wanted(arguments: &[String]) -> Result<Wanted, String> {
             }
         }
     }
-    Ok(wanted)
+    Ok(options)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(arguments: &[&str]) -> Result<Wanted, String> {
+    fn parse_words(arguments: &[&str]) -> Result<Options, String> {
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
-        wanted(&arguments)
+        parse(&arguments)
     }
 
     #[test]
-    fn arguments_are_read_or_named() {
-        let found = read(&["--seed", "7", "--target", "rule_text"]).unwrap();
+    fn arguments_are_parsed_and_invalid_ones_named() {
+        let found = parse_words(&["--seed", "7", "--target", "rule_text"]).unwrap();
         assert_eq!((found.seconds, found.seed), (SECONDS, Some(7)));
         assert_eq!(found.target.as_deref(), Some("rule_text"));
         for (wrong, named) in [
@@ -99,7 +100,7 @@ mod tests {
             (&["--seconds", "x"], "`x`"),
             (&["--frob", "1"], "`--frob`"),
         ] {
-            let error = read(wrong).map(|_| ()).unwrap_err();
+            let error = parse_words(wrong).map(|_| ()).unwrap_err();
             assert!(error.contains(named), "{error}");
         }
     }

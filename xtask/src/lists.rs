@@ -1,26 +1,30 @@
-//! `cargo xtask lists`: random rule lists on the running kernel, with the engine on tracepoints. `cargo
-//! xtask vm --lists` runs them on Debian's kernels.
+//! `cargo xtask lists`: random rule lists on the running kernel with the tracepoint engine. `cargo xtask vm
+//! --lists` runs them on Debian's kernels.
 //!
-//! The program that does it is the first process of the test machines, told to do this one thing.
+//! The program that runs them is `/init` of the test machines, invoked as `vm lists`.
 
 use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use crate::Outcome;
 use crate::repository::Repository;
-use crate::step::{Tally, succeeds};
+use crate::step::{print_output, succeeds};
+use crate::test_results::TestResults;
 use crate::vm;
 
-/// What is run where nothing is asked for: the kernel's audit is used for some seconds.
-const FEW: &str = "1:0:40";
+/// The default lists: they use the kernel's audit for some seconds.
+const DEFAULT: &str = "1:0:40";
 
-/// Builds what is needed, and runs lists: `SEED:FIRST:COUNT`.
+/// What a line of a failure starts with; see `tests/vm/src/suite.rs`.
+const FAILURE: &str = "vm: FAIL ";
+
+/// Builds the programs and runs lists: `SEED:FIRST:COUNT`.
 ///
 /// # Errors
-/// When a tool cannot be started.
+/// If a tool cannot be started.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let lists = match arguments {
-        [] => FEW,
+        [] => DEFAULT,
         [lists] => lists,
         _ => return Err("usage: lists [SEED:FIRST:COUNT]".into()),
     };
@@ -32,14 +36,23 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     })
 }
 
-/// A few lists, as a step of a longer chore that has made the release build.
+/// Runs the default lists, as a step of a longer command that has made the release build.
 ///
 /// # Errors
-/// When the program cannot be started.
-pub(crate) fn test(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
-    let passed = succeeds(&mut command(repository, FEW))?;
-    tests.passed += u32::from(passed);
-    tests.failed += u32::from(!passed);
+/// If the program cannot be started.
+pub(crate) fn test(
+    repository: &Repository,
+    tests: &mut TestResults,
+) -> Result<bool, Box<dyn Error>> {
+    let mut failures = Vec::new();
+    let passed = print_output(&mut command(repository, DEFAULT), |line| {
+        failures.extend(line.strip_prefix(FAILURE).map(str::to_owned));
+    })?;
+    if passed {
+        tests.pass();
+    } else {
+        tests.fail(&format!("lists {DEFAULT}: {}", failures.join(" | ")));
+    }
     Ok(passed)
 }
 

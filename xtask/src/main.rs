@@ -1,8 +1,8 @@
-//! Chores of the repository that need an `if`: the logic behind the Makefile.
+//! The commands behind the Makefile.
 //!
-//! It depends on no crate of the workspace, so that it builds when they do not.
-//! What must work before cargo is there is in `scripts/`; so is `make run`, because ignoring
-//! Ctrl-C while a child ends takes a shell's `trap` or unsafe code, and this crate has neither.
+//! xtask depends on no other crate of the workspace and builds when those do not.
+//! Scripts that must work without cargo are in `scripts/`; so is `make run`, because ignoring Ctrl-C while a
+//! child ends needs a shell's `trap` or unsafe code.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -21,6 +21,7 @@ mod lists;
 mod repository;
 mod step;
 mod tables;
+mod test_results;
 mod tidy;
 mod vm;
 
@@ -30,10 +31,10 @@ use std::process::ExitCode;
 
 use crate::repository::Repository;
 
-/// A chore ends with a status, or with what kept it from running at all.
+/// A command's exit status, or the error that kept it from running.
 type Outcome = Result<ExitCode, Box<dyn Error>>;
 
-/// A chore: its name, what the menu says, and the function that does it.
+/// A command: its name, its line in the menu, and its function.
 type Command = (
     &'static str,
     &'static str,
@@ -43,49 +44,53 @@ type Command = (
 const COMMANDS: &[Command] = &[
     (
         "check",
-        "formatting, lints, tidy and every test that needs no root",
+        "check formatting, lints and tidy; run every test that needs no root",
         check::run,
     ),
     (
         "test",
-        "check, then the end-to-end tests (root) and those on other kernels",
+        "run check, the end-to-end tests (root) and the tests on other kernels",
         e2e::run,
     ),
     (
         "vm",
-        "the tests on Debian's kernels: [--kernel 6.1|6.12|all] [--filter NAME] [--lists WHICH]",
+        "test on Debian's kernels: [--kernel 6.1|6.12] [--filter NAME] [--lists LISTS]",
         vm::run,
     ),
     (
         "counts",
-        "count instructions on those kernels, and write docs/instructions.md",
+        "count instructions on Debian's kernels and write docs/instructions.md",
         vm::count,
     ),
     (
         "lists",
-        "random rule lists on this kernel (root): [SEED:FIRST:COUNT]",
+        "compare random rule lists with the kernel's audit (root): [SEED:FIRST:COUNT]",
         lists::run,
     ),
     (
         "endure",
-        "10,000 reloads and 1,000,000 processes, with what grows (root): [endure::NAME]",
+        "run 10,000 reloads and 1,000,000 processes (root): [endure::NAME]",
         endure::run,
     ),
     (
         "fuzz",
-        "rule text of any bytes: [--seconds N] [--seed N] [--target NAME]",
+        "feed mutated input to the parsers: [--seconds N] [--seed N] [--target NAME]",
         fuzz::run,
     ),
     (
         "demo",
-        "write docs/demo.svg, the session shown in the README: [PROGRAM]",
+        "write docs/demo.svg, the session in the README: [PROGRAM]",
         demo::run,
     ),
-    ("fmt", "format the Rust and the C", check::format),
-    ("tidy", "the rules that no compiler knows", tidy::run),
+    ("fmt", "format Rust and C", check::format),
+    (
+        "tidy",
+        "check the repository's rules that no compiler checks",
+        tidy::run,
+    ),
     (
         "tables",
-        "write the number tables of crate audit; --check compares",
+        "write the number tables of crate audit; --check compares them",
         tables::run,
     ),
 ];
@@ -110,10 +115,10 @@ fn dispatch(arguments: &[String]) -> Outcome {
         print!("{}", menu());
         return Ok(ExitCode::SUCCESS);
     }
-    let Some((_, _, chore)) = COMMANDS.iter().find(|(known, _, _)| known == name) else {
-        return Err(format!("there is no chore `{name}`; these exist:\n{}", menu()).into());
+    let Some((_, _, command)) = COMMANDS.iter().find(|(known, _, _)| known == name) else {
+        return Err(format!("unknown command `{name}`; commands:\n{}", menu()).into());
     };
-    chore(&Repository::find()?, rest)
+    command(&Repository::find()?, rest)
 }
 
 fn menu() -> String {
@@ -125,19 +130,33 @@ fn menu() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn menu_lists_every_chore_once() {
-        let menu = menu();
-        for (name, purpose, _) in COMMANDS {
-            let line = format!("cargo xtask {name:<7} {purpose}\n");
-            assert_eq!(menu.matches(&line).count(), 1, "{menu}");
+    fn command_names_are_unique_and_used_by_the_makefile() {
+        let names: BTreeSet<&str> = COMMANDS.iter().map(|(name, _, _)| *name).collect();
+        assert_eq!(names.len(), COMMANDS.len());
+        let called = include_str!("../../Makefile").split("cargo xtask ").skip(1);
+        let called: Vec<&str> = called
+            .filter_map(|rest| rest.split_whitespace().next())
+            .collect();
+        assert!(called.len() > 5, "{called:?}");
+        for name in called {
+            assert!(names.contains(name), "`cargo xtask {name}` in the Makefile");
         }
     }
 
     #[test]
-    fn unknown_chore_is_an_error_that_names_it() {
+    fn menu_fits_a_terminal() {
+        for line in menu().lines() {
+            assert!(line.len() <= 100, "{line}");
+        }
+    }
+
+    #[test]
+    fn unknown_command_is_named() {
         let error = dispatch(&["frobnicate".to_owned()]).unwrap_err();
         assert!(error.to_string().contains("`frobnicate`"), "{error}");
     }

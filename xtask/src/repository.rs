@@ -1,4 +1,4 @@
-//! The working tree: where it is, which files it holds, and how tools are started in it.
+//! The working tree: its path, its files, and commands that run in it.
 
 use std::env;
 use std::error::Error;
@@ -8,7 +8,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The working tree that this chore is about.
+/// Directories with C in the kernel's style.
+const FORMATTED: [&str; 5] = [
+    "crates/engine/bpf/",
+    "crates/bench/src/",
+    "crates/tollgate/tests/",
+    "tests/differential/",
+    "tests/vm/",
+];
+
+/// The working tree.
 #[derive(Debug)]
 pub(crate) struct Repository {
     /// The directory of the workspace's manifest.
@@ -23,29 +32,30 @@ pub(crate) struct File {
 }
 
 impl Repository {
-    /// The tree whose xtask cargo has started.
+    /// The tree in which cargo started this program.
     ///
-    /// Asked at run time: worktrees may share a target directory, and so this binary.
+    /// The path is read at run time: worktrees may share a target directory and so this binary.
     ///
     /// # Errors
-    /// When cargo has not started this program.
+    /// If cargo has not started this program.
     pub(crate) fn find() -> Result<Self, Box<dyn Error>> {
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").ok_or("start me with `cargo xtask`")?;
+        let manifest =
+            env::var_os("CARGO_MANIFEST_DIR").ok_or("run this program with `cargo xtask`")?;
         let root = Path::new(&manifest)
             .parent()
-            .ok_or("xtask is not below a repository")?;
+            .ok_or("xtask is not in a repository")?;
         Ok(Self {
             root: root.to_owned(),
         })
     }
 
-    /// Where cargo puts what it builds.
+    /// Cargo's target directory.
     pub(crate) fn target(&self) -> PathBuf {
         env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| self.root.join("target"), |dir| self.root.join(dir))
     }
 
-    /// A command to be run at the root.
+    /// A command that runs in the root directory.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
@@ -59,17 +69,17 @@ impl Repository {
         command
     }
 
-    /// Every file that is text, sorted by path; build output and git's own files left out.
+    /// Every UTF-8 file, sorted by path, without `target` and `.git`.
     ///
     /// # Errors
-    /// When a directory or file cannot be read.
+    /// If a directory or file cannot be read.
     pub(crate) fn files(&self) -> io::Result<Vec<File>> {
         let mut files = Vec::new();
         let mut pending = vec![String::new()];
         while let Some(directory) = pending.pop() {
             for entry in fs::read_dir(self.root.join(&directory))? {
                 let entry = entry?;
-                // A name that is not UTF-8 is no source of ours.
+                // No source file has a name that is not UTF-8.
                 let Ok(name) = entry.file_name().into_string() else {
                     continue;
                 };
@@ -92,22 +102,23 @@ impl Repository {
         Ok(files)
     }
 
-    /// The C of the BPF programs, as arguments for clang-format.
+    /// C files that clang-format formats: BPF programs, and the workload of the benchmark.
     ///
     /// # Errors
-    /// When a directory or file cannot be read.
-    pub(crate) fn bpf_sources(&self) -> io::Result<Vec<String>> {
+    /// If a directory or file cannot be read.
+    pub(crate) fn c_sources(&self) -> io::Result<Vec<String>> {
         let paths = self.files()?.into_iter().map(|file| file.path);
-        Ok(paths.filter(|path| is_bpf_source(path)).collect())
+        Ok(paths.filter(|path| is_c_source(path)).collect())
     }
 }
 
-/// Whether the file is C of the kernel side.
-pub(crate) fn is_bpf_source(path: &str) -> bool {
-    path.starts_with("crates/engine/bpf/")
-        && Path::new(path)
-            .extension()
-            .is_some_and(|extension| extension == "c" || extension == "h")
+/// Whether clang-format formats this file.
+pub(crate) fn is_c_source(path: &str) -> bool {
+    let extension = Path::new(path).extension().and_then(OsStr::to_str);
+    FORMATTED
+        .iter()
+        .any(|directory| path.starts_with(directory))
+        && matches!(extension, Some("c" | "h"))
 }
 
 #[cfg(test)]
@@ -115,15 +126,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bpf_sources_are_c_and_headers_of_the_engine() {
-        assert!(is_bpf_source("crates/engine/bpf/exec.bpf.c"));
-        assert!(is_bpf_source("crates/engine/bpf/kernel/task.h"));
-        assert!(!is_bpf_source("crates/engine/bpf/README.md"));
-        assert!(!is_bpf_source("tests/differential/load.c"));
+    fn c_sources_are_c_files_and_headers() {
+        assert!(is_c_source("crates/engine/bpf/exec.bpf.c"));
+        assert!(is_c_source("crates/engine/bpf/kernel/task.h"));
+        assert!(is_c_source("crates/bench/src/workload_uring.c"));
+        assert!(is_c_source("tests/differential/walk.c"));
+        assert!(!is_c_source("crates/engine/bpf/README.md"));
+        assert!(!is_c_source("examples/plugin.c"));
     }
 
     #[test]
-    fn files_hold_this_one_and_nothing_built() {
+    fn files_include_sources_and_no_build_output() {
         let repository = Repository::find().unwrap();
         let files = repository.files().unwrap();
         assert!(

@@ -16,7 +16,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use crate::Outcome;
-use crate::repository::{File, Repository, is_bpf_source};
+use crate::repository::{File, Repository, is_c_source};
 
 /// One breach of one rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ fn findings(files: &[File]) -> Vec<Finding> {
             findings.extend(source::forbids_unsafe(path, text));
             findings.extend(source::purity(path, text));
         }
-        if is_bpf_source(path) {
+        if path.starts_with("crates/engine/bpf/") && is_c_source(path) {
             findings.extend(source::licence(path, text));
         }
         findings.extend(paths::exist(path, text, &by_path));

@@ -1,9 +1,8 @@
-//! `cargo xtask vm`: the tests of `tests/vm` on the kernels that Debian ships, in machines that QEMU
-//! emulates.
+//! `cargo xtask vm`: runs the tests of `tests/vm` on Debian's kernels in QEMU.
 //!
-//! A machine is a kernel and a file system in memory: no disk, no network, no package is installed.
-//! Its first process runs the tests and writes a line for each to the serial port. The last line of
-//! this chore on standard output is `N passed, N failed, N skipped`.
+//! A machine is a kernel and an initramfs, without disk, network or installed packages. Its first process runs
+//! the tests and writes a line for each to the serial port. The last line of standard output is
+//! `N passed, N failed, N skipped`.
 
 mod boot;
 mod counts;
@@ -22,7 +21,8 @@ use std::thread;
 
 use crate::Outcome;
 use crate::repository::Repository;
-use crate::step::{Tally, succeeds};
+use crate::step::succeeds;
+use crate::test_results::TestResults;
 use boot::{Machine, Purpose, QEMU};
 use counts::Counts;
 use initramfs::Archive;
@@ -39,35 +39,34 @@ const MKFS_BTRFS: &str = "/usr/sbin/mkfs.btrfs";
 const BTRFS: &str = "/usr/bin/btrfs";
 const CHECKPOLICY: &str = "checkpolicy";
 
-/// What programs that use auparse are made with.
-const AUPARSE: &str = "/usr/include/auparse.h";
+/// The header that programs with auparse include.
+const AUPARSE_HEADER: &str = "/usr/include/auparse.h";
 
-/// Programs of the tests in C, below `tests/differential`, and what they are linked to.
-const IN_C: [(&str, &[&str]); 2] = [("walk", &["-lauparse"]), ("say", &[])];
+/// C programs of the tests in `tests/differential`, and their linker options.
+const C_PROGRAMS: [(&str, &[&str]); 2] = [("walk", &["-lauparse"]), ("say", &[])];
 
-/// Names of tests that count instructions start so; filters for them must as well.
-const COUNTING: &str = "count_";
+/// Machines with a purpose of their own, and the prefix of their tests' names. A filter for these tests must
+/// start with the prefix.
+const PREFIXES: [(&str, Purpose); 4] = [
+    (COUNT, Purpose::Count),
+    ("attack", Purpose::Race),
+    ("avc", Purpose::Selinux),
+    ("panic", Purpose::Panic),
+];
 
-/// The same for those whose processors must run at the same time.
-const RACING: &str = "attack";
+const COUNT: &str = "count_";
 
-/// The same for those in which SELinux refuses something.
-const LABELLED: &str = "avc";
-
-/// The same for the one that takes its machine down.
-const DYING: &str = "panic";
-
-/// Tests with random rule lists.
+/// The tests with random rule lists.
 const LISTS: &str = "lists::";
 
-/// What a machine or its kernel is made with, and cannot be without.
+/// Required programs and files.
 const TOOLS: [&str; 16] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
     AUREPORT,
     AULAST,
-    AUPARSE,
+    AUPARSE_HEADER,
     AUDITCTL,
     BPFTOOL,
     MKFS_BTRFS,
@@ -80,26 +79,26 @@ const TOOLS: [&str; 16] = [
     "ldd",
 ];
 
-/// What to run.
+/// Parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     kernels: Vec<&'static Kernel>,
-    /// Only tests whose name holds this.
+    /// Runs only tests whose name contains this.
     filter: String,
-    /// Which random rule lists, as `SEED:FIRST:COUNT`; a few when empty.
+    /// Kernel option that selects random rule lists, `vm.lists=SEED:FIRST:COUNT`; empty for the default.
     lists: String,
 }
 
-/// Builds what the machines run, and runs the tests.
+/// Builds the programs and runs the tests.
 ///
 /// # Errors
-/// When the arguments are wrong or a tool is missing.
+/// If the arguments are invalid or a tool is missing.
 pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
     let options = Options::parse(arguments)?;
-    let mut tests = Tally::default();
+    let mut tests = TestResults::default();
     let passed = build(repository)? && boot_all(repository, &options, &mut tests)?.is_some();
-    println!("{tests}");
-    Ok(if passed && tests.failed == 0 {
+    println!("{}{}", tests.listing(), tests.tally);
+    Ok(if passed && tests.tally.failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -109,28 +108,30 @@ pub(crate) fn run(repository: &Repository, arguments: &[String]) -> Outcome {
 /// Counts instructions on all kernels, and writes `docs/instructions.md`.
 ///
 /// # Errors
-/// When a tool is missing, or the file cannot be written.
+/// If a tool is missing, or the file cannot be written.
 pub(crate) fn count(repository: &Repository, _: &[String]) -> Outcome {
-    let options = Options::parse(&["--filter".to_owned(), COUNTING.to_owned()])?;
-    let mut tests = Tally::default();
+    let options = Options::parse(&["--filter".to_owned(), COUNT.to_owned()])?;
+    let mut tests = TestResults::default();
     if build(repository)?
         && let Some(counted) = boot_all(repository, &options, &mut tests)?
     {
         table::write(repository, &counted)?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{tests}");
+    println!("{}{}", tests.listing(), tests.tally);
     Ok(ExitCode::FAILURE)
 }
 
-/// All tests on all kernels, as a step of a longer chore that has made the release build.
+/// All tests on all kernels, as a step of a longer command that has made the release build.
 ///
 /// # Errors
-/// When a kernel cannot be fetched or a machine cannot be started.
-pub(crate) fn test(repository: &Repository, tests: &mut Tally) -> Result<bool, Box<dyn Error>> {
-    if let Some(reason) = unfit() {
-        println!("    skipped: {reason}");
-        tests.skipped += 1;
+/// If a kernel cannot be downloaded or a machine cannot be started.
+pub(crate) fn test(
+    repository: &Repository,
+    tests: &mut TestResults,
+) -> Result<bool, Box<dyn Error>> {
+    if let Some(reason) = missing_requirement() {
+        tests.skip(&format!("all: {reason}"));
         return Ok(true);
     }
     let Some(counted) = boot_all(repository, &Options::parse(&[])?, tests)? else {
@@ -139,6 +140,7 @@ pub(crate) fn test(repository: &Repository, tests: &mut Tally) -> Result<bool, B
     let differences = table::differences(repository, &counted)?;
     for difference in &differences {
         println!("    FAIL  {difference}");
+        tests.fail(difference);
     }
     Ok(differences.is_empty())
 }
@@ -146,25 +148,25 @@ pub(crate) fn test(repository: &Repository, tests: &mut Tally) -> Result<bool, B
 /// Builds the daemon and the first process of the machines.
 ///
 /// # Errors
-/// When cargo cannot be started.
+/// If cargo cannot be started.
 pub(crate) fn build(repository: &Repository) -> Result<bool, Box<dyn Error>> {
     let packages = ["bench", "tollgate", "vm"].map(|name| format!("--package={name}"));
     let mut command = repository.cargo(&["build", "--release", "--locked"]);
     succeeds(command.args(packages))
 }
 
-/// Why no machine can run here.
-fn unfit() -> Option<String> {
+/// Why no machine can run on this host.
+fn missing_requirement() -> Option<String> {
     if !cfg!(target_arch = "x86_64") {
-        return Some("the kernels are those of x86_64".to_owned());
+        return Some("the kernels are built for x86_64".to_owned());
     }
-    let missing = TOOLS.into_iter().find(|tool| !is_there(tool))?;
-    Some(format!("`{missing}` is not there; see `make setup`"))
+    let missing = TOOLS.into_iter().find(|tool| !exists(tool))?;
+    Some(format!("`{missing}` not found; see `make setup`"))
 }
 
-fn is_there(tool: &str) -> bool {
+fn exists(tool: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    // A path that starts with a slash replaces the directory that it is joined to.
+    // Joining an absolute path gives that path.
     env::split_paths(&path).any(|directory| directory.join(tool).is_file())
 }
 
@@ -179,17 +181,17 @@ impl Options {
         while let Some(word) = words.next() {
             let value = words
                 .next()
-                .ok_or_else(|| format!("`{word}` lacks a value"))?;
+                .ok_or_else(|| format!("`{word}` needs a value"))?;
             match word.as_str() {
                 "--kernel" if value == "all" => options.kernels = KERNELS.iter().collect(),
                 "--kernel" => {
                     let known = KERNELS.iter().find(|kernel| kernel.line == value);
-                    let known =
-                        known.ok_or_else(|| format!("`{value}` is none of 6.1, 6.12, all"))?;
+                    let known = known
+                        .ok_or_else(|| format!("unknown kernel `{value}`: 6.1, 6.12 or all"))?;
                     options.kernels = vec![known];
                 }
                 "--filter" if value.contains(char::is_whitespace) => {
-                    return Err("a filter is part of one name: no blanks".into());
+                    return Err("a filter is part of one test name and has no blanks".into());
                 }
                 "--filter" => options.filter.clone_from(value),
                 "--lists" if !value.contains(char::is_whitespace) => {
@@ -206,37 +208,30 @@ impl Options {
         Ok(options)
     }
 
-    /// The machines that have such tests.
+    /// The machines that run the selected tests.
     fn purposes(&self) -> Vec<Purpose> {
         if self.filter.is_empty() {
-            vec![
-                Purpose::Testing,
-                Purpose::Labelled,
-                Purpose::Racing,
-                Purpose::Dying,
-                Purpose::Counting,
-            ]
-        } else if self.filter.starts_with(COUNTING) {
-            vec![Purpose::Counting]
-        } else if self.filter.starts_with(RACING) {
-            vec![Purpose::Racing]
-        } else if self.filter.starts_with(LABELLED) {
-            vec![Purpose::Labelled]
-        } else if self.filter.starts_with(DYING) {
-            vec![Purpose::Dying]
-        } else {
-            vec![Purpose::Testing]
+            return vec![
+                Purpose::General,
+                Purpose::Selinux,
+                Purpose::Race,
+                Purpose::Panic,
+                Purpose::Count,
+            ];
         }
+        let mut prefixes = PREFIXES.iter();
+        let found = prefixes.find(|(prefix, _)| self.filter.starts_with(prefix));
+        vec![found.map_or(Purpose::General, |(_, purpose)| *purpose)]
     }
 }
 
-/// Runs the tests; gives what was counted when all have passed.
+/// Runs the tests; returns the instruction counts if all passed.
 fn boot_all(
     repository: &Repository,
     options: &Options,
-    tests: &mut Tally,
+    tests: &mut TestResults,
 ) -> Result<Option<Vec<Counted>>, Box<dyn Error>> {
-    if let Some(reason) = unfit() {
+    if let Some(reason) = missing_requirement() {
         return Err(reason.into());
     }
     let directory = repository.target().join("vm");
@@ -260,14 +255,14 @@ fn boot_all(
                 kernel: &image.path,
                 initramfs: &initramfs,
                 filter: &options.filter,
-                words: &options.lists,
+                options: &options.lists,
             })
             .collect();
         let ended = run_all(&machines, purpose).map_err(|error| error.to_string())?;
-        for ((tally, counts), kernel) in ended.into_iter().zip(&options.kernels) {
-            passed &= tally.failed == 0;
-            tests.add(tally);
-            if purpose == Purpose::Counting {
+        for ((results, counts), kernel) in ended.into_iter().zip(&options.kernels) {
+            passed &= results.tally.failed == 0;
+            tests.add(results);
+            if purpose == Purpose::Count {
                 let line = kernel.line;
                 counted.push(Counted { line, counts });
             }
@@ -276,15 +271,15 @@ fn boot_all(
     Ok(passed.then_some(counted))
 }
 
-/// Runs machines of one purpose. A machine takes one processor of the host, so that two run side by side;
-/// one whose processors race takes two.
+/// Runs machines of one purpose. Each uses one host CPU, so two run in parallel; a machine with racing CPUs
+/// uses two.
 fn run_all(
     machines: &[Machine<'_>],
     purpose: Purpose,
-) -> Result<Vec<(Tally, Counts)>, Box<dyn Error + Send + Sync>> {
+) -> Result<Vec<(TestResults, Counts)>, Box<dyn Error + Send + Sync>> {
     match purpose {
-        Purpose::Racing => machines.iter().map(Machine::run).collect(),
-        Purpose::Testing | Purpose::Labelled | Purpose::Dying | Purpose::Counting => {
+        Purpose::Race => machines.iter().map(Machine::run).collect(),
+        Purpose::General | Purpose::Selinux | Purpose::Panic | Purpose::Count => {
             thread::scope(|scope| {
                 let running: Vec<_> = machines
                     .iter()
@@ -295,7 +290,7 @@ fn run_all(
                     .map(|machine| {
                         machine
                             .join()
-                            .map_err(|_panic| "a machine's thread ended")?
+                            .map_err(|_panic| "the thread of a machine panicked")?
                     })
                     .collect()
             })
@@ -303,7 +298,7 @@ fn run_all(
     }
 }
 
-/// The file system of a machine.
+/// The initramfs of all machines.
 fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Box<dyn Error>> {
     let release = repository.target().join("release");
     let mut archive = Archive::default();
@@ -321,7 +316,7 @@ fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Bo
     ] {
         archive.program(&from, to)?;
     }
-    for (name, libraries) in IN_C {
+    for (name, libraries) in C_PROGRAMS {
         let program = repository.target().join("vm").join(name);
         let mut command = repository.command("gcc");
         command
@@ -329,7 +324,7 @@ fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Bo
             .arg(&program);
         command.arg(format!("tests/differential/{name}.c"));
         if !succeeds(command.args(libraries))? {
-            return Err(format!("cannot make `{name}`").into());
+            return Err(format!("cannot compile `{name}`").into());
         }
         archive.program(&program, &format!("/bin/{name}"))?;
     }
@@ -344,10 +339,10 @@ fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Bo
     archive.file("/etc/group", 0o644, b"root:x:0:\n");
     let policy = repository.target().join("vm").join("selinux.policy");
     let mut command = repository.command(CHECKPOLICY);
-    // Both kernels read this version.
+    // Both kernels accept this policy version.
     command.args(["-c", "33", "-U", "allow", "-o"]).arg(&policy);
     if !succeeds(command.arg("tests/vm/selinux/policy.conf"))? {
-        return Err("cannot make a policy for SELinux".into());
+        return Err("cannot compile the SELinux policy".into());
     }
     archive.file("/etc/selinux.policy", 0o644, &fs::read(policy)?);
     rulesets::pack(repository, &mut archive)?;
@@ -382,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_asked_for_by_number() {
+    fn lists_are_selected_by_seed_and_number() {
         let some = options(&["--lists", "7:0:250"]).unwrap();
         assert_eq!(
             (some.filter.as_str(), some.lists.as_str()),
@@ -391,28 +386,28 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_chooses_the_machine() {
+    fn filter_selects_the_machine() {
         let purposes = |filter| options(&["--filter", filter]).unwrap().purposes();
-        assert_eq!(purposes("count_fentry::"), [Purpose::Counting]);
-        assert_eq!(purposes("fentry"), [Purpose::Testing]);
-        assert_eq!(purposes("attack::names"), [Purpose::Racing]);
-        assert_eq!(purposes("avc::"), [Purpose::Labelled]);
-        assert_eq!(purposes("panic::"), [Purpose::Dying]);
+        assert_eq!(purposes("count_fentry::"), [Purpose::Count]);
+        assert_eq!(purposes("fentry"), [Purpose::General]);
+        assert_eq!(purposes("attack::names"), [Purpose::Race]);
+        assert_eq!(purposes("avc::"), [Purpose::Selinux]);
+        assert_eq!(purposes("panic::"), [Purpose::Panic]);
         let all = [
-            Purpose::Testing,
-            Purpose::Labelled,
-            Purpose::Racing,
-            Purpose::Dying,
-            Purpose::Counting,
+            Purpose::General,
+            Purpose::Selinux,
+            Purpose::Race,
+            Purpose::Panic,
+            Purpose::Count,
         ];
         assert_eq!(options(&[]).unwrap().purposes(), all);
     }
 
     #[test]
-    fn wrong_arguments_are_named() {
+    fn invalid_arguments_are_named() {
         for (words, named) in [
             (&["--kernel", "2.4"][..], "`2.4`"),
-            (&["--kernel"], "lacks a value"),
+            (&["--kernel"], "needs a value"),
             (&["--filter", "a b"], "no blanks"),
             (&["--what", "x"], "usage"),
         ] {

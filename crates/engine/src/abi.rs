@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn wire_structs_have_the_layout_of_the_built_object() {
+    fn wire_structs_match_btf_of_built_object() {
         let object = concat!(env!("OUT_DIR"), "/abi.bpf.o");
         let btf = Btf::from_path(object).unwrap();
         for (name, size, members) in layouts() {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_those_of_wire_h() {
+    fn enumerators_match_wire_h() {
         let header = include_str!("../bpf/wire.h");
         let enumerators = |name: &str| -> Vec<String> {
             let body = header.split(&format!("enum {name} {{")).nth(1).unwrap();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_wire_h() {
+    fn defines_match_wire_h() {
         let header = include_str!("../bpf/wire.h");
         let defined = |name: &str| -> u64 {
             let mut lines = header.lines().map(str::split_whitespace);

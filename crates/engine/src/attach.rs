@@ -17,10 +17,10 @@ use audit::plan::hook::Hook;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::error::EngineError;
-use crate::handover::pins::{COPY, LINK, PinDirectory};
+use crate::handover::pins::{COPY_PREFIX, LINK_PREFIX, PinDirectory};
 use crate::hooks::attach_point::{AttachPoint, AttachTarget};
 use crate::stats::{self, ProgramRuns};
-use crate::sys::descriptor::{from_libbpf, owned};
+use crate::sys::descriptor::{fd_from_libbpf, fd_from_syscall};
 
 /// What holds a program in its place; dropping it takes it away, unless it is pinned.
 pub(crate) struct AttachedLink {
@@ -60,9 +60,9 @@ impl AttachedLink {
     /// What the kernel answers.
     pub(crate) fn pin(&self, pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<()> {
         if let Some(copy) = &self.copy {
-            pins.pin(&format!("{COPY}{attach_point}"), &copy.program)?;
+            pins.pin(&format!("{COPY_PREFIX}{attach_point}"), &copy.program)?;
         }
-        pins.pin(&format!("{LINK}{attach_point}"), &self.link)
+        pins.pin(&format!("{LINK_PREFIX}{attach_point}"), &self.link)
     }
 
     /// What has the names of an attach point.
@@ -72,12 +72,12 @@ impl AttachedLink {
     pub(crate) fn find(pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<Self> {
         let copy = match attach_point.target {
             AttachTarget::Function(..) => Some(StubCopy {
-                program: pins.get(&format!("{COPY}{attach_point}"))?,
+                program: pins.get(&format!("{COPY_PREFIX}{attach_point}"))?,
                 hook: attach_point.to_string(),
             }),
             _ => None,
         };
-        let link = pins.get(&format!("{LINK}{attach_point}"))?;
+        let link = pins.get(&format!("{LINK_PREFIX}{attach_point}"))?;
         Ok(Self {
             link,
             event: None,
@@ -90,8 +90,8 @@ impl AttachedLink {
     /// # Errors
     /// What the kernel answers.
     pub(crate) fn unpin(pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<()> {
-        pins.remove(&format!("{LINK}{attach_point}"))?;
-        pins.remove(&format!("{COPY}{attach_point}"))
+        pins.remove(&format!("{LINK_PREFIX}{attach_point}"))?;
+        pins.remove(&format!("{COPY_PREFIX}{attach_point}"))
     }
 }
 
@@ -109,11 +109,11 @@ pub(crate) fn attach(
     attach_point: AttachPoint,
     hook: Hook,
 ) -> Result<AttachedLink, EngineError> {
-    let held = match attach_point.target {
+    let attached = match attach_point.target {
         AttachTarget::Declared => attach_raw_tracepoint(program, None),
         AttachTarget::RawTracepoint(name) => attach_raw_tracepoint(program, Some(name)),
         AttachTarget::Tracepoint(id) => {
-            let event = open_tracepoint(id).map_err(|source| EngineError::Event {
+            let event = open_tracepoint(id).map_err(|source| EngineError::PerfEvent {
                 hook: hook.to_string(),
                 source,
             })?;
@@ -130,7 +130,7 @@ pub(crate) fn attach(
             })
         }
     };
-    held.map_err(|source| EngineError::Attach {
+    attached.map_err(|source| EngineError::Attach {
         program: program.name().to_string_lossy().into_owned(),
         hook: hook.to_string(),
         source: source.into(),
@@ -149,7 +149,7 @@ pub(crate) fn attach_raw_tracepoint(
     // the call.
     let link = unsafe { libbpf_sys::bpf_raw_tracepoint_open(name, program.as_fd().as_raw_fd()) };
     Ok(AttachedLink {
-        link: from_libbpf(link)?,
+        link: fd_from_libbpf(link)?,
         event: None,
         copy: None,
     })
@@ -167,7 +167,7 @@ fn attach_perf_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<Att
         )
     };
     Ok(AttachedLink {
-        link: from_libbpf(link)?,
+        link: fd_from_libbpf(link)?,
         event: Some(event),
         copy: None,
     })
@@ -194,5 +194,5 @@ fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
             libbpf_sys::PERF_FLAG_FD_CLOEXEC,
         )
     };
-    owned(fd)
+    fd_from_syscall(fd)
 }

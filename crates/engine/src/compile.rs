@@ -25,11 +25,11 @@ pub(crate) struct CompiledPlan {
     /// All tests of all calls, each call's in a row.
     pub(crate) tests: Vec<WireTest>,
     /// The tests of the task list; indexes count from the first of them.
-    pub(crate) forks: Vec<WireTest>,
+    pub(crate) task_tests: Vec<WireTest>,
     /// Where the tests of some rules are.
     shared_tests: HashMap<Vec<WireTest>, u32>,
     /// One entry per call of the plan and per operation of `io_uring`, by its index in the call table.
-    pub(crate) calls: BTreeMap<u32, WireSyscall>,
+    pub(crate) syscalls: BTreeMap<u32, WireSyscall>,
     /// Syscall bitmap that the raw `sys_enter` is for.
     pub(crate) raw_enter: SyscallBitmap,
     /// Syscall bitmap that the raw `sys_exit` is for.
@@ -41,7 +41,7 @@ pub(crate) struct CompiledPlan {
     /// Whether operations of `io_uring` evaluate rules.
     pub(crate) uring: bool,
     /// Whether rules may match an `openat`, or an `open`, that only reads.
-    pub(crate) reads: ReadOnlyOpens,
+    pub(crate) read_only_opens: ReadOnlyOpens,
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
     pub(crate) open_gate: u32,
     /// Whether what an open has found and may not have is seen.
@@ -74,20 +74,20 @@ pub(crate) struct ReadOnlyOpens {
 }
 
 /// Lowers a plan. Indexes of tests count from the first test of the plan.
-pub(crate) fn compile(plan: &Plan, sides: HookSelection) -> CompiledPlan {
+pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
     let mut compiled = CompiledPlan {
         tests: Vec::new(),
-        forks: forks(plan),
+        task_tests: task_tests(plan),
         filesystems: plan.filesystem_list.conditions().collect(),
         shared_tests: HashMap::new(),
-        calls: BTreeMap::new(),
+        syscalls: BTreeMap::new(),
         raw_enter: SyscallBitmap::default(),
         raw_exit: SyscallBitmap::default(),
         hooks: task_list::hook(plan).into_iter().collect(),
         uring: false,
-        reads: ReadOnlyOpens::default(),
+        read_only_opens: ReadOnlyOpens::default(),
         open_gate: O_ACCMODE,
-        refusals: sides.refusals,
+        refusals: selection.refusals,
         denies: plan.denying() != 0,
     };
     for (call, rules) in &plan.syscalls {
@@ -100,8 +100,8 @@ pub(crate) fn compile(plan: &Plan, sides: HookSelection) -> CompiledPlan {
         if number >= abi::SYSCALLS {
             continue; // no such call exists: nothing to attach to, nothing to miss
         }
-        let mut hooks = sides.hooks(*call);
-        hooks.extend(sides.denials(plan, *call, rules));
+        let mut hooks = selection.hooks(*call);
+        hooks.extend(selection.denials(plan, *call, rules));
         if hooks.contains(&Hook::RawEnter) {
             set(&mut compiled.raw_enter, abi, number);
         }
@@ -109,23 +109,23 @@ pub(crate) fn compile(plan: &Plan, sides: HookSelection) -> CompiledPlan {
             set(&mut compiled.raw_exit, abi, number);
         }
         compiled.hooks.extend(hooks);
-        let wire = compiled.compile_syscall(*call, rules, sides, plan);
-        let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_to_write(&wire);
+        let wire = compiled.compile_syscall(*call, rules, selection, plan);
+        let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_only_for_write(&wire);
         match hook::tracepoint_name(*call) {
-            Some("openat") => compiled.reads.openat = reads,
-            Some("open") => compiled.reads.open = reads,
+            Some("openat") => compiled.read_only_opens.openat = reads,
+            Some("open") => compiled.read_only_opens.open = reads,
             _ => {}
         }
-        compiled.calls.insert(abi * abi::SYSCALLS + number, wire);
+        compiled.syscalls.insert(abi * abi::SYSCALLS + number, wire);
     }
-    for (operation, rules) in sides.operations(plan) {
+    for (operation, rules) in selection.operations(plan) {
         compiled.uring = true;
-        compiled.hooks.extend(sides.operation_hooks(operation));
-        let denials = sides.denials(plan, operation.call(), &rules);
+        compiled.hooks.extend(selection.operation_hooks(operation));
+        let denials = selection.denials(plan, operation.call(), &rules);
         compiled.hooks.extend(denials);
-        let wire = compiled.compile_syscall(operation.call(), &rules, sides, plan);
+        let wire = compiled.compile_syscall(operation.call(), &rules, selection, plan);
         let index = abi::URING_FIRST + u32::from(operation.op);
-        compiled.calls.insert(index, wire);
+        compiled.syscalls.insert(index, wire);
     }
     denial::mark_tests(&mut compiled.tests, plan);
     compiled
@@ -137,23 +137,23 @@ impl CompiledPlan {
         &mut self,
         call: SyscallId,
         rules: &SyscallPlan,
-        sides: HookSelection,
+        selection: HookSelection,
         plan: &Plan,
     ) -> WireSyscall {
-        let mut wire = self.wire_syscall(call, rules, sides.remembers(call));
+        let mut wire = self.wire_syscall(call, rules, selection.remembers(call));
         if plan.denies(rules) {
             wire.facts |= abi::FACT_DENY;
         }
-        if sides.details(call).next().is_some() {
+        if selection.details(call).next().is_some() {
             wire.facts |= abi::FACT_AUX;
         }
-        if sides.sees(call) {
+        if selection.sees(call) {
             wire.facts |= abi::FACT_HOOKED;
             if inner::shows_every_name(call) {
                 wire.facts |= abi::FACT_HOOKED_NAMES;
             }
             let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
-            if !opens_to_write(&wire)
+            if !opens_only_for_write(&wire)
                 && !creates
                 && inner::of(call).contains(&InternalHook::OpenFilp)
             {
@@ -199,7 +199,7 @@ impl CompiledPlan {
         if rules
             .slots
             .iter()
-            .any(|slot| slot.tests.iter().any(tests_inode))
+            .any(|slot| slot.tests.iter().any(tests_object))
         {
             facts |= abi::FACT_OBJECTS;
         }
@@ -222,8 +222,8 @@ impl CompiledPlan {
             open_arg,
             watch_perm: watch_perm(&rules.slots),
             epoch: 0,
-            aux_source: detail(call.arch, name),
-            address: socket_address::location(call),
+            aux_source: aux_source(call.arch, name),
+            address: socket_address::sockaddr_source(call),
             _pad: [0; 6],
             objects: objects::wire_shapes(call),
         }
@@ -251,7 +251,7 @@ impl CompiledPlan {
 }
 
 /// Tests of the task list: whoever decides gives the mark of its rule.
-fn forks(plan: &Plan) -> Vec<WireTest> {
+fn task_tests(plan: &Plan) -> Vec<WireTest> {
     if plan.task_slots.is_empty() {
         return Vec::new();
     }
@@ -270,7 +270,7 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
     let mut all = Vec::new();
     for slot in slots {
         let first = all.len();
-        let (same, others) = same_object(slot);
+        let (same, others) = split_same_object_tests(slot);
         if !same.is_empty() {
             all.push(WireTest {
                 kind: abi::TEST_SAME,
@@ -281,7 +281,7 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
         }
         for test in same.into_iter().chain(others) {
             if test.operand == Operand::Field(Field::SaddrFam) {
-                all.push(socket_address::presence_test());
+                all.push(socket_address::has_sockaddr_test());
             }
             all.push(wire_test(test));
         }
@@ -313,15 +313,15 @@ fn needs_watch(slot: &Slot) -> bool {
         .any(|test| matches!(test.operand, Operand::Path | Operand::Dir))
 }
 
-fn tests_inode(test: &Test) -> bool {
+fn tests_object(test: &Test) -> bool {
     match test.operand {
-        Operand::Field(field) => is_object(field),
-        Operand::Fields(left, right) => is_object(left) || is_object(right),
+        Operand::Field(field) => is_object_field(field),
+        Operand::Fields(left, right) => is_object_field(left) || is_object_field(right),
         _ => false,
     }
 }
 
-fn is_object(field: Field) -> bool {
+fn is_object_field(field: Field) -> bool {
     matches!(
         field,
         Field::ObjUid
@@ -337,14 +337,14 @@ fn is_object(field: Field) -> bool {
 const O_ACCMODE: u32 = 3;
 
 /// Whether rules can match only what the call opens to write.
-fn opens_to_write(call: &WireSyscall) -> bool {
+fn opens_only_for_write(call: &WireSyscall) -> bool {
     const READ: u8 = 4;
     let opens = abi::FACT_OPEN_FLAGS | abi::FACT_OPEN_HOW;
     call.facts & opens != 0 && call.facts & abi::FACT_WATCH_ONLY != 0 && call.watch_perm & READ == 0
 }
 
 /// What a call's registers and memory show when it ends.
-fn detail(arch: Arch, name: &str) -> u8 {
+fn aux_source(arch: Arch, name: &str) -> u8 {
     match name {
         "pipe" | "pipe2" => abi::AUX_SOURCE_PIPE,
         "socketpair" => abi::AUX_SOURCE_SOCKETPAIR,
@@ -375,10 +375,10 @@ fn watch_perm(slots: &[Slot]) -> u8 {
 }
 
 /// The tests of a slot that must hold for one and the same object, where there are several, and the others.
-fn same_object(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
+fn split_same_object_tests(slot: &Slot) -> (Vec<&Test>, Vec<&Test>) {
     let of_object = |test: &&Test| match test.operand {
         Operand::Path => true,
-        Operand::Field(field) => is_object(field) && field != Field::FileType,
+        Operand::Field(field) => is_object_field(field) && field != Field::FileType,
         _ => false,
     };
     if slot.tests_one_object() && slot.tests.iter().filter(of_object).count() > 1 {
@@ -406,16 +406,16 @@ fn wire_test(test: &Test) -> WireTest {
         Operand::Field(Field::FileType) => wire(abi::TEST_TYPE, 0, test.value),
         Operand::Field(Field::DevMajor) => wire(abi::TEST_MAJOR, 0, test.value),
         Operand::Field(Field::DevMinor) => wire(abi::TEST_MINOR, 0, test.value),
-        Operand::Field(field) if is_object(field) => {
+        Operand::Field(field) if is_object_field(field) => {
             wire(abi::TEST_OBJECT, object_word(field), test.value)
         }
         Operand::Field(field) => wire(abi::TEST_WORD, event_word(field), test.value),
-        Operand::Fields(left, right) if is_object(right) => wire(
+        Operand::Fields(left, right) if is_object_field(right) => wire(
             abi::TEST_OBJECTS,
             object_word(right),
             u32::from(event_word(left)),
         ),
-        Operand::Fields(left, right) if is_object(left) => wire(
+        Operand::Fields(left, right) if is_object_field(left) => wire(
             abi::TEST_OBJECTS,
             object_word(left),
             u32::from(event_word(right)),

@@ -77,7 +77,7 @@ pub fn sample_jiffies(sample: &[u8]) -> Result<u64, DecodeError> {
 /// # Errors
 /// [`DecodeError::Short`] when the sample has no header.
 pub fn sample_rule(sample: &[u8]) -> Result<(Epoch, usize), DecodeError> {
-    Ok(Epoch::and_rule(header(sample)?.0.rule))
+    Ok(Epoch::split_rule(header(sample)?.0.rule))
 }
 
 /// Whether a sample is the call in which a security module has made a record. The event has the time and the
@@ -131,7 +131,7 @@ impl<'a> SampleReader<'a> {
         })
     }
 
-    fn details(&mut self, count: u8) -> Result<&'a [WireAux], DecodeError> {
+    fn aux_records(&mut self, count: u8) -> Result<&'a [WireAux], DecodeError> {
         let bytes = usize::from(count) * size_of::<WireAux>();
         let taken = self.take(bytes, "details")?;
         <[WireAux]>::ref_from_bytes(taken).map_err(|_not_whole| DecodeError::Short {
@@ -171,9 +171,9 @@ impl Decoder {
         for _ in 0..head.objects {
             objects.push(rest.object()?);
         }
-        let details = rest.details(head.aux_count)?;
+        let aux_records = rest.aux_records(head.aux_count)?;
         let (time, serial) = if stamped {
-            stamp(details)?
+            stamp(aux_records)?
         } else {
             (context.time, context.serial)
         };
@@ -183,7 +183,7 @@ impl Decoder {
         let argv = rest.take(usize::from(head.argv_len), "argv")?;
         let sockaddr = rest.take(usize::from(head.sockaddr_len), "socket address")?;
         let subj = rest.take(usize::from(head.subj_len), "subj")?;
-        let background = rest.bytes.split_first_chunk::<{ abi::COMM_LEN }>();
+        let task_context = rest.bytes.split_first_chunk::<{ abi::COMM_LEN }>();
 
         reverse_path(exe, head.flags & abi::EVENT_EXE_DELETED != 0, &mut self.exe);
         reverse_path(cwd, head.flags & abi::EVENT_CWD_DELETED != 0, &mut self.cwd);
@@ -196,7 +196,7 @@ impl Decoder {
         }
         reverse_paths(&mut objects, &mut self.paths);
         let (exe, cwd) = (self.exe.as_slice(), self.cwd.as_slice());
-        let background = background.map(|(parent_comm, cgroup)| {
+        let task_context = task_context.map(|(parent_comm, cgroup)| {
             reverse_path(cgroup, false, &mut self.cgroup);
             TaskContext {
                 parent_comm: until_nul(parent_comm),
@@ -252,18 +252,21 @@ impl Decoder {
                 bytes: argv,
             }),
             sockaddr: (!sockaddr.is_empty()).then_some(sockaddr),
-            aux_records: details.iter().filter_map(aux_records::detail).collect(),
+            aux_records: aux_records
+                .iter()
+                .filter_map(aux_records::aux_record)
+                .collect(),
             cwd: (!items.is_empty() && head.flags & abi::EVENT_CWD != 0).then_some(cwd),
             items,
             proctitle: command_line(proctitle),
-            task_context: background,
+            task_context,
         })
     }
 }
 
 /// What the text of a record begins with, which is the one detail.
-fn stamp(details: &[WireAux]) -> Result<(Timestamp, Serial), DecodeError> {
-    let [text] = details else {
+fn stamp(aux_records: &[WireAux]) -> Result<(Timestamp, Serial), DecodeError> {
+    let [text] = aux_records else {
         return Err(DecodeError::Stamp);
     };
     decode::stamp(text.word.as_bytes()).map_err(|_none| DecodeError::Stamp)

@@ -5,6 +5,7 @@ mod clock;
 mod detach;
 mod guard;
 mod handover;
+mod heartbeat;
 mod identity;
 mod limits;
 
@@ -58,7 +59,7 @@ pub struct Engine<'s> {
     guard_links: Vec<AttachedLink>,
     kind: EngineKind,
     counters: MappedArray<WireCounts>,
-    unsent: RuleDrops,
+    rule_drops: RuleDrops,
     /// What was counted for daemons before this one.
     before: EngineStats,
     globals: Globals,
@@ -69,10 +70,10 @@ pub struct Engine<'s> {
     pins: Option<PinDirectory>,
     inherited: Vec<InheritedProgram>,
     objects: Objects<'s>,
-    room: MapCapacity,
+    capacity: MapCapacity,
     seed: u64,
     /// How calls are seen by the plan in force.
-    sides: HookSelection,
+    selection: HookSelection,
     fast_path: FastPath,
     epoch: Epoch,
     /// What the keys of the watches in the maps hold.
@@ -97,7 +98,7 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] names the program, map or hook, and what would be needed.
     pub fn start(
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
         plan: &Plan,
         kind: EngineKind,
@@ -105,16 +106,16 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let sides = HookSelection::of(plan, kind, kernel);
-        limits::check(plan, sides)?;
-        let compiled = compile::compile(plan, sides);
+        let selection = HookSelection::of(plan, kind, kernel);
+        limits::check(plan, selection)?;
+        let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
-        let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
+        let system_error = |what| move |source: io::Error| EngineError::System { what, source };
         let cpus = num_possible_cpus()
-            .map_err(|error| machine("the number of CPUs")(io::Error::other(error)))?;
-        let seed = watches::random_seed().map_err(machine("a random seed"))?;
+            .map_err(|error| system_error("the number of CPUs")(io::Error::other(error)))?;
+        let seed = watches::random_seed().map_err(system_error("a random seed"))?;
         let mut watches = Watches::by_name(&plan.watches, seed);
-        let room = MapCapacity::for_plan(&compiled, plan.watches.len(), &watches);
+        let capacity = MapCapacity::for_first_plan(&compiled, plan.watches.len(), &watches);
         let coverage = match kind {
             EngineKind::Fentry => HookCoverage::InternalHooks,
             EngineKind::Tracepoint => HookCoverage::SyscallsOnly,
@@ -125,8 +126,8 @@ impl<'s> Engine<'s> {
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
-        let objects = Objects::load(places, kind, programs, |open| {
-            maps::set_sizes(open, room, coverage, cpus, options)?;
+        let objects = Objects::load(slots, kind, programs, |open| {
+            maps::set_sizes(open, capacity, coverage, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = seed;
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
@@ -138,12 +139,12 @@ impl<'s> Engine<'s> {
         let fixed = FixedSettings {
             seed,
             on_functions: (kind == EngineKind::Fentry).into(),
-            raw_enter: sides.raw_enter.into(),
-            raw_exit: sides.raw_exit.into(),
+            raw_enter: selection.raw_enter.into(),
+            raw_exit: selection.raw_exit.into(),
             context: options.context.into(),
-            tests: room.tests,
-            inodes: room.inodes,
-            names: room.names,
+            tests: capacity.tests,
+            inodes: capacity.inodes,
+            names: capacity.names,
             ..FixedSettings::default()
         };
         let first = Position {
@@ -151,8 +152,8 @@ impl<'s> Engine<'s> {
             ..Position::default()
         };
         let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
-            .map_err(machine("the checkpoint"))?;
-        let mut engine = Self::from_objects(objects, kind, sides, Arc::new(checkpoint))?;
+            .map_err(system_error("the checkpoint"))?;
+        let mut engine = Self::from_objects(objects, kind, selection, Arc::new(checkpoint))?;
         engine.globals.clear_previous_epoch();
         engine.learn_root()?;
         engine.learn_inodes(&mut watches, plan)?;
@@ -170,24 +171,25 @@ impl<'s> Engine<'s> {
     fn from_objects(
         objects: Objects<'s>,
         kind: EngineKind,
-        sides: HookSelection,
+        selection: HookSelection,
         checkpoint: Arc<Checkpoint>,
     ) -> Result<Self, EngineError> {
-        let machine = |what| move |source: io::Error| EngineError::Machine { what, source };
+        let system_error = |what| move |source: io::Error| EngineError::System { what, source };
         let maps = &objects.first().maps;
         let bss = MappedMemory::map(&maps.bss, 0, size_of::<types::bss>(), Access::ReadWrite)
-            .map_err(machine("its own globals"))?;
-        let none = || machine("its own globals")(io::Error::other("too short"));
+            .map_err(system_error("its own globals"))?;
+        let none = || system_error("its own globals")(io::Error::other("too short"));
         let globals = Globals::new(bss.at(0).ok_or_else(none)?);
         let waiting = globals.reader_waiting().ok_or_else(none)?;
         let ring = maps.tlg_ring.as_fd().try_clone_to_owned();
         let ring = ring
             .and_then(|map| RingReader::new(map, Arc::clone(&checkpoint)))
-            .map_err(machine("the ring"))?;
+            .map_err(system_error("the ring"))?;
         let cpus = usize::try_from(maps.tlg_counts.max_entries()).unwrap_or_default();
-        let counters = MappedArray::map(&maps.tlg_counts, cpus).map_err(machine("the counters"))?;
-        let unsent =
-            RuleDrops::map(&maps.tlg_rule_drops).map_err(machine("the counters of rules"))?;
+        let counters =
+            MappedArray::map(&maps.tlg_counts, cpus).map_err(system_error("the counters"))?;
+        let rule_drops =
+            RuleDrops::map(&maps.tlg_rule_drops).map_err(system_error("the counters of rules"))?;
         let fixed = checkpoint.fixed();
         Ok(Self {
             links: Links::default(),
@@ -198,7 +200,7 @@ impl<'s> Engine<'s> {
             guard_links: Vec::new(),
             kind,
             counters,
-            unsent,
+            rule_drops,
             before: EngineStats::default(),
             globals,
             _bss: bss,
@@ -207,32 +209,19 @@ impl<'s> Engine<'s> {
             pins: None,
             inherited: Vec::new(),
             objects,
-            room: MapCapacity {
+            capacity: MapCapacity {
                 tests: fixed.tests,
                 inodes: fixed.inodes,
                 names: fixed.names,
             },
             seed: fixed.seed,
-            sides,
+            selection,
             fast_path: globals.fast_path(),
             epoch: Epoch::default(),
             watch_keys: Default::default(),
             attached: AttachedHooks::default(),
             last_reading: Cell::new(None),
         })
-    }
-
-    /// Makes sure that programs on functions run, and goes on looking whether they do.
-    fn start_heartbeat(&mut self) -> Result<(), EngineError> {
-        if self.kind == EngineKind::Fentry {
-            self.check_preemption()?;
-            let heartbeat = self.program(Program::Heartbeat)?;
-            self.heartbeat = Some(Heartbeat::attach(heartbeat, self.globals)?);
-            if !self.programs_run() {
-                return Err(EngineError::HooksDisabled);
-            }
-        }
-        Ok(())
     }
 
     /// Puts another plan in force while events flow. A call that both plans name is chosen by one of them:
@@ -246,20 +235,20 @@ impl<'s> Engine<'s> {
     /// [`EngineError`], with the old plan in force, whole.
     pub fn replace_plan(
         &mut self,
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
-        let sides = self.sides.next(plan);
-        limits::check(plan, sides)?;
-        let compiled = compile::compile(plan, sides);
+        let selection = self.selection.next(plan);
+        limits::check(plan, selection)?;
+        let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
         let mut watches = Watches::by_name(&plan.watches, self.seed);
         self.learn_inodes(&mut watches, plan)?;
-        self.room.check(&compiled, &watches)?;
+        self.capacity.check(&compiled, &watches)?;
         self.objects.load_more(
-            places,
+            slots,
             &attach_points.programs(|attach_point| self.links.contains_key(attach_point)),
         )?;
         let epoch = self.epoch.next();
@@ -281,10 +270,10 @@ impl<'s> Engine<'s> {
         let jiffies = self
             .read_clock()
             .map_or(1, |last_reading| last_reading.jiffies);
-        self.unsent.reset(epoch, plan.rules.len());
+        self.rule_drops.reset(epoch, plan.rules.len());
         self.globals.switch_epoch(self.epoch, epoch, jiffies);
         self.epoch = epoch;
-        self.sides = sides;
+        self.selection = selection;
         self.globals.set_fast_path(&fast_path);
         self.fast_path = fast_path;
 
@@ -302,7 +291,7 @@ impl<'s> Engine<'s> {
     /// Has the half of the next plan used by nobody any more, and empty.
     fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
         self.globals.clear_previous_epoch();
-        wait_for_programs().map_err(|source| EngineError::Machine {
+        wait_for_programs().map_err(|source| EngineError::System {
             what: "that no program looks at the rules before these",
             source,
         })?;
@@ -320,10 +309,16 @@ impl<'s> Engine<'s> {
     ) -> Result<(), EngineError> {
         let [even, odd] = &mut self.watch_keys;
         let half = if epoch.half() == 0 { even } else { odd };
-        half.write_plan(self.objects.first(), epoch, self.room, compiled, watches)?;
+        half.write_plan(
+            self.objects.first(),
+            epoch,
+            self.capacity,
+            compiled,
+            watches,
+        )?;
         self.globals.set_watch_prefilter(epoch, &watches.prefilter);
         self.globals
-            .set_task_tests(epoch, self.room.forks(epoch, compiled));
+            .set_task_tests(epoch, self.capacity.first_task_test(epoch, compiled));
         self.globals
             .set_excluded_filesystems(epoch, &compiled.filesystems);
         Ok(())
@@ -351,7 +346,7 @@ impl<'s> Engine<'s> {
             let link = link.and_then(|link| {
                 if let Some(pins) = &self.pins {
                     link.pin(pins, attach_point)
-                        .map_err(|source| EngineError::Pinned {
+                        .map_err(|source| EngineError::Pin {
                             what: attach_point.to_string(),
                             source,
                         })?;
@@ -374,39 +369,16 @@ impl<'s> Engine<'s> {
     /// A program that was loaded because it is wanted.
     fn program(&self, program: Program) -> Result<&libbpf_rs::ProgramMut<'s>, EngineError> {
         let found = self.objects.find(program);
-        found.ok_or_else(|| EngineError::Machine {
+        found.ok_or_else(|| EngineError::System {
             what: "where a program is that was loaded",
             source: io::Error::other(format!("{program:?}")),
         })
-    }
-
-    /// Programs on functions are skipped where one was preempted inside the same program: only kernels
-    /// that do not preempt themselves are safe.
-    ///
-    /// # Source
-    /// The `active` count of each program in `kernel/bpf/trampoline.c`, Linux 6.12.
-    fn check_preemption(&self) -> Result<(), EngineError> {
-        let mode = match self.globals.preemption_mode() {
-            0 | 1 => return Ok(()),
-            2 => "full",
-            3 => "lazy",
-            _ if !kernel_probe::preemptible_by_build() => return Ok(()),
-            _ => "it does not say how",
-        };
-        Err(EngineError::Preempts { mode })
     }
 
     /// Which engine it is.
     #[must_use]
     pub const fn kind(&self) -> EngineKind {
         self.kind
-    }
-
-    /// Whether its programs run now. Those on tracepoints always do; those on functions do
-    /// not while `kernel.ftrace_enabled` is 0, and neither the kernel nor a counter tells.
-    #[must_use]
-    pub fn programs_run(&self) -> bool {
-        self.heartbeat.as_ref().is_none_or(Heartbeat::beats)
     }
 
     /// What is attached.
@@ -431,7 +403,7 @@ impl<'s> Engine<'s> {
     /// for.
     #[must_use]
     pub fn rule_drops(&self, epoch: Epoch, rule: usize) -> u64 {
-        self.unsent.of(epoch, rule)
+        self.rule_drops.of(epoch, rule)
     }
 
     /// Counters since the start.
@@ -461,7 +433,7 @@ impl<'s> Engine<'s> {
         }
         let copies = self.links.values().filter_map(AttachedLink::runs);
         let inherited = self.inherited.iter().filter_map(InheritedProgram::runs);
-        stats::by_hook(self.objects.runs().chain(copies).chain(inherited))
+        stats::sum_by_hook(self.objects.runs().chain(copies).chain(inherited))
     }
 
     /// The ring.
@@ -473,11 +445,11 @@ impl<'s> Engine<'s> {
     /// What says of the events that were read by now when they are written: the next one has this serial,
     /// and so many were told to be lost, by reason, of those that [`Engine::stats`] counts.
     #[must_use]
-    pub fn commit_token(&self, serial: Serial, mut told: [u64; LOST + 1]) -> CommitToken {
-        for (told, before) in told.iter_mut().zip(self.before.lost) {
-            *told += before;
+    pub fn commit_token(&self, serial: Serial, mut reported_lost: [u64; LOST + 1]) -> CommitToken {
+        for (reported_lost, before) in reported_lost.iter_mut().zip(self.before.lost) {
+            *reported_lost += before;
         }
-        self.ring.commit_token(serial, told)
+        self.ring.commit_token(serial, reported_lost)
     }
 }
 

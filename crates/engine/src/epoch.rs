@@ -14,12 +14,12 @@ impl Epoch {
     }
 
     /// How many plans ago another one was in force, if this one is now.
-    pub(crate) const fn since(self, other: Self) -> u16 {
+    pub(crate) const fn plans_since(self, other: Self) -> u16 {
         (self.0 + abi::EPOCHS - other.0) % abi::EPOCHS
     }
 
     /// The plan and the index in it that an event says.
-    pub(crate) fn and_rule(rule: u32) -> (Self, usize) {
+    pub(crate) fn split_rule(rule: u32) -> (Self, usize) {
         let (epoch, index) = (rule >> abi::RULE_BITS, rule & ((1 << abi::RULE_BITS) - 1));
         let epoch = u16::try_from(epoch).unwrap_or_default();
         (Self(epoch), usize::try_from(index).unwrap_or_default())
@@ -36,12 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn epochs_start_again_and_change_halves() {
+    fn epochs_wrap_and_alternate_halves() {
         let last = Epoch(abi::EPOCHS - 1);
         assert_eq!(last.next(), Epoch(0));
         assert_ne!(last.half(), last.next().half());
-        assert_eq!(Epoch(1).since(last), 2);
-        assert_eq!(Epoch(5).since(Epoch(5)), 0);
-        assert_eq!(Epoch(5).since(Epoch(6)), last.0);
+        assert_eq!(Epoch(1).plans_since(last), 2);
+        assert_eq!(Epoch(5).plans_since(Epoch(5)), 0);
+        assert_eq!(Epoch(5).plans_since(Epoch(6)), last.0);
     }
 }

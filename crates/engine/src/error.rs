@@ -23,7 +23,7 @@ pub enum EngineError {
     },
     /// The kernel refused a program or a map.
     #[error(
-        "kernel {kernel} refuses the programs of engine {} ({refused}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
+        "kernel {kernel} refuses the programs of engine {} ({libbpf_log}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
         kind.name(), needs(*kind)
     )]
     Load {
@@ -32,7 +32,7 @@ pub enum EngineError {
         /// Release of the running kernel.
         kernel: String,
         /// What libbpf said about the refusal.
-        refused: String,
+        libbpf_log: String,
         /// The error number.
         #[source]
         source: libbpf_rs::Error,
@@ -65,7 +65,7 @@ pub enum EngineError {
     Tracefs(#[source] io::Error),
     /// The kernel refused a perf event.
     #[error("cannot open tracepoint `{hook}`; it needs CAP_PERFMON")]
-    Event {
+    PerfEvent {
         /// Name of the tracepoint.
         hook: String,
         /// The error number.
@@ -85,12 +85,12 @@ pub enum EngineError {
     },
     /// The kernel's functions for syscalls are not of the types that are known.
     #[error("the kernel has no `__x64_sys_close` and `__do_sys_getpid` in its type information")]
-    NoFunctions,
+    NoSyscallFunctions,
     /// Hooking so many functions takes the kernel minutes to undo.
     #[error(
         "the rules name {calls} calls; taking programs off so many functions would take minutes, at most {most} are hooked"
     )]
-    TooMany {
+    TooManySyscalls {
         /// Calls of the plan.
         calls: usize,
         /// Most that are hooked.
@@ -98,12 +98,12 @@ pub enum EngineError {
     },
     /// Calls can only be denied by programs on functions.
     #[error("rules of `[on_loss] deny` need the engine fentry: no other can refuse a call")]
-    CannotDeny,
+    DenyNeedsFentry,
     /// The kernel does not ask where a call would have to be denied.
     #[error(
         "a rule of `[on_loss] deny` needs the function `{function}`, which this kernel does not have"
     )]
-    NoDenial {
+    NoDenyFunction {
         /// The function.
         function: &'static str,
     },
@@ -122,7 +122,7 @@ pub enum EngineError {
     HooksDisabled,
     /// Something cannot be pinned, or what was pinned cannot be found.
     #[error("cannot pin, or find pinned, {what}")]
-    Pinned {
+    Pin {
         /// What.
         what: String,
         /// The answer.
@@ -131,7 +131,7 @@ pub enum EngineError {
     },
     /// A directory that is to be guarded cannot be looked at.
     #[error("cannot guard what is in `{}`", directory.display())]
-    Unguarded {
+    Guard {
         /// The directory.
         directory: PathBuf,
         /// The answer.
@@ -149,7 +149,7 @@ pub enum EngineError {
     },
     /// The machine did not answer something that it always answers.
     #[error("cannot learn {what}")]
-    Machine {
+    System {
         /// What was asked.
         what: &'static str,
         /// The answer.

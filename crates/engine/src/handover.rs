@@ -16,13 +16,13 @@ use audit::ids::Serial;
 use crate::epoch::Epoch;
 use crate::ring::RingReader;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FileRange, PinnedOrigin, Position};
-use crate::sys::mapped_memory::{Access, MappedMemory, page};
+use crate::sys::mapped_memory::{Access, MappedMemory, page_size};
 
-use pins::{HEADER, LINK, PLAN, PinDirectory, PinError};
+use pins::{CHECKPOINT_PIN, LINK_PREFIX, PLAN_PREFIX, PinDirectory, PinError};
 use plan_snapshot::PlanSnapshot;
 
 /// Name of the ring.
-const RING: &str = "map-tlg_ring";
+const RING_PIN: &str = "map-tlg_ring";
 
 /// What stands in a directory of pins.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub enum PinnedState {
         ///
         /// # Units
         /// Bytes, of which one part is how they are kept.
-        unread: Option<u64>,
+        unread_bytes: Option<u64>,
     },
 }
 
@@ -58,7 +58,7 @@ impl PinnedState {
     /// # Errors
     /// When they cannot be taken away.
     pub fn open(pins: &PinDirectory) -> Result<Self, PinError> {
-        let header = match pins.get(HEADER) {
+        let header = match pins.get(CHECKPOINT_PIN) {
             Ok(header) => header,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !pins.is_locked() => {
                 // Names without a header were being given, or taken away.
@@ -67,12 +67,12 @@ impl PinnedState {
             }
             Err(error) => return Ok(Self::unreadable(&error)),
         };
-        let ring = match pins.get(RING) {
+        let ring = match pins.get(RING_PIN) {
             Ok(ring) => ring,
             Err(error) => return Ok(Self::unreadable(&error)),
         };
-        let unread = unread(&ring).ok();
-        let checkpoint = match Checkpoint::over(header, ring) {
+        let unread_bytes = unread_bytes(&ring).ok();
+        let checkpoint = match Checkpoint::from_map(header, ring) {
             Ok(checkpoint) => checkpoint,
             Err(error) => return Ok(Self::unreadable(&error)),
         };
@@ -84,14 +84,17 @@ impl PinnedState {
         Ok(match origin {
             PinnedOrigin::Same => Self::Adoptable(inherited),
             PinnedOrigin::OtherPrograms => Self::EventsOnly(inherited),
-            PinnedOrigin::Unreadable(reason) => Self::Unreadable { reason, unread },
+            PinnedOrigin::Unreadable(reason) => Self::Unreadable {
+                reason,
+                unread_bytes,
+            },
         })
     }
 
     fn unreadable(error: &io::Error) -> Self {
         Self::Unreadable {
             reason: error.to_string(),
-            unread: None,
+            unread_bytes: None,
         }
     }
 }
@@ -122,8 +125,8 @@ impl InheritedState {
     ///
     /// # Errors
     /// When there is no ring.
-    pub fn unread(&self) -> io::Result<u64> {
-        unread(&self.pins.get(RING)?)
+    pub fn unread_bytes(&self) -> io::Result<u64> {
+        unread_bytes(&self.pins.get(RING_PIN)?)
     }
 
     /// Takes all programs off, so that no more events come.
@@ -131,10 +134,10 @@ impl InheritedState {
     /// # Errors
     /// When a name cannot be taken away.
     pub fn detach(&self) -> io::Result<()> {
-        let links = self.pins.names(LINK)?;
+        let links = self.pins.names(LINK_PREFIX)?;
         links
             .iter()
-            .try_for_each(|name| self.pins.remove(&format!("{LINK}{name}")))
+            .try_for_each(|name| self.pins.remove(&format!("{LINK_PREFIX}{name}")))
     }
 
     /// The events that wait.
@@ -142,13 +145,13 @@ impl InheritedState {
     /// # Errors
     /// When there is no ring.
     pub fn ring_reader(&self) -> io::Result<RingReader> {
-        RingReader::new(self.pins.get(RING)?, Arc::clone(&self.checkpoint))
+        RingReader::new(self.pins.get(RING_PIN)?, Arc::clone(&self.checkpoint))
     }
 
     /// What says of the events that were read by now when they are written; the next one has this serial.
     #[must_use]
     pub fn commit_token(&self, events: &RingReader, serial: Serial) -> CommitToken {
-        events.commit_token(serial, self.position().told)
+        events.commit_token(serial, self.position().reported_lost)
     }
 
     /// Where all of it is pinned.
@@ -164,21 +167,21 @@ impl InheritedState {
     /// When a note cannot be read.
     pub fn plan_snapshots(&self, in_force: Epoch) -> io::Result<Vec<(Epoch, Vec<u8>)>> {
         let mut plans = Vec::new();
-        for name in self.pins.names(PLAN)? {
+        for name in self.pins.names(PLAN_PREFIX)? {
             if let Ok(epoch) = name.parse() {
-                let note = PlanSnapshot::from_map(self.pins.get(&format!("{PLAN}{name}"))?)?;
+                let note = PlanSnapshot::from_map(self.pins.get(&format!("{PLAN_PREFIX}{name}"))?)?;
                 plans.push((Epoch(epoch), note.text));
             }
         }
-        plans.sort_by_key(|(epoch, _)| Reverse(in_force.since(*epoch)));
+        plans.sort_by_key(|(epoch, _)| Reverse(in_force.plans_since(*epoch)));
         Ok(plans)
     }
 }
 
 /// How much of a ring was not given back: what the kernel itself keeps at its start, the same for whoever
 /// has made the ring.
-fn unread(ring: &OwnedFd) -> io::Result<u64> {
-    let page = page()?;
+fn unread_bytes(ring: &OwnedFd) -> io::Result<u64> {
+    let page = page_size()?;
     let consumer = MappedMemory::map(ring, 0, page, Access::Read)?;
     let producer = MappedMemory::map(ring, page, page, Access::Read)?;
     let read = |memory: &MappedMemory| {

@@ -105,7 +105,7 @@ impl<'s> Objects<'s> {
         let first = LoadedObject::load(slots, kind, programs, |open| {
             for mut own in open.open_object_mut().maps_mut() {
                 let name = own.name().to_string_lossy().into_owned();
-                let same = map(&name).map_err(|source| EngineError::Pinned {
+                let same = map(&name).map_err(|source| EngineError::Pin {
                     what: format!("map `{name}`"),
                     source,
                 })?;
@@ -166,10 +166,10 @@ impl<'s> Objects<'s> {
     /// Gives the stubs the programs that they jump to.
     fn set_tail_calls(&self, loaded: &BTreeSet<Program>) -> Result<(), EngineError> {
         for &program in loaded {
-            if let Some((name, jump)) = self.tail_call_map(program)
-                && let Some(body) = self.find(program)
+            if let Some((name, map)) = self.tail_call_map(program)
+                && let Some(target) = self.find(program)
             {
-                tail_call::set_target(jump, body)
+                tail_call::set_target(map, target)
                     .map_err(|source| EngineError::Map { map: name, source })?;
             }
         }
@@ -177,9 +177,9 @@ impl<'s> Objects<'s> {
     }
 
     /// Where stubs look for a body.
-    fn tail_call_map(&self, body: Program) -> Option<(&'static str, &MapMut<'s>)> {
+    fn tail_call_map(&self, target: Program) -> Option<(&'static str, &MapMut<'s>)> {
         let maps = &self.first.skel.maps;
-        Some(match body {
+        Some(match target {
             Program::SysExitFn => ("tlg_tail_exit", &maps.tlg_tail_exit),
             Program::SysExitFn0 => ("tlg_tail_exit0", &maps.tlg_tail_exit0),
             Program::NoreturnFn => ("tlg_tail_noret", &maps.tlg_tail_noret),
@@ -193,9 +193,9 @@ impl<'s> Objects<'s> {
     pub(crate) fn tail_call_targets(&self) -> Vec<u32> {
         let jumps = Program::ALL
             .iter()
-            .filter_map(|&body| self.tail_call_map(body));
+            .filter_map(|&target| self.tail_call_map(target));
         jumps
-            .filter_map(|(_, jump)| tail_call::target_id(jump))
+            .filter_map(|(_, map)| tail_call::target_id(map))
             .collect()
     }
 
@@ -253,7 +253,7 @@ impl<'s> LoadedObject<'s> {
         let skel = loaded.map_err(|source| EngineError::Load {
             kind,
             kernel: kernel_release(),
-            refused,
+            libbpf_log: refused,
             source,
         })?;
         Ok(Self { skel, programs })

@@ -23,7 +23,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::abi::LOST;
 use crate::decode;
-use crate::sys::mapped_memory::{Access, MappedMemory, page};
+use crate::sys::mapped_memory::{Access, MappedMemory, page_size};
 
 use checkpoint::{Checkpoint, CommitToken, Position};
 
@@ -54,7 +54,7 @@ pub struct RingReader {
     checkpoint: Arc<Checkpoint>,
     map: OwnedFd,
     read: Cell<u64>,
-    taken: Cell<u64>,
+    events_read: Cell<u64>,
 }
 
 impl std::fmt::Debug for Ring {
@@ -83,7 +83,7 @@ pub enum Wake {
     /// Events have come.
     Events,
     /// The time is over; there may be events.
-    Time,
+    Timeout,
     /// The descriptor given by the caller became readable.
     Caller,
 }
@@ -94,20 +94,20 @@ impl RingReader {
     /// # Errors
     /// When it cannot be mapped.
     pub(crate) fn new(map: OwnedFd, checkpoint: Arc<Checkpoint>) -> io::Result<Self> {
-        let page = page()?;
+        let page = page_size()?;
         let info = MapInfo::new(map.as_fd()).map_err(io::Error::other)?;
         let size = info.info.max_entries;
         let bytes = usize::try_from(size).map_err(io::Error::other)?;
         let produced = MappedMemory::map(&map, page, page + 2 * bytes, Access::Read)?;
-        let mark = checkpoint.position();
+        let position = checkpoint.position();
         Ok(Self {
             produced,
             page,
             size: size.into(),
             checkpoint,
             map,
-            read: Cell::new(mark.place),
-            taken: Cell::new(mark.taken),
+            read: Cell::new(position.ring_offset),
+            events_read: Cell::new(position.events),
         })
     }
 
@@ -124,7 +124,7 @@ impl RingReader {
                 count += 1;
                 // What belongs to a record of the kernel's was chosen by no rule.
                 if decode::has_kernel_stamp(sample) != Ok(true) {
-                    self.taken.set(self.taken.get() + 1);
+                    self.events_read.set(self.events_read.get() + 1);
                 }
             }
             self.read.set(self.read.get() + length);
@@ -187,14 +187,18 @@ impl RingReader {
 
     /// What says of the events that were read by now when they are written: the next one has this serial,
     /// and so many were told to be lost, by reason.
-    pub(crate) fn commit_token(&self, serial: Serial, told: [u64; LOST + 1]) -> CommitToken {
-        let mark = Position {
-            place: self.position(),
-            taken: self.taken.get(),
-            told,
+    pub(crate) fn commit_token(
+        &self,
+        serial: Serial,
+        reported_lost: [u64; LOST + 1],
+    ) -> CommitToken {
+        let position = Position {
+            ring_offset: self.position(),
+            events: self.events_read.get(),
+            reported_lost,
             serial: serial.0.into(),
         };
-        CommitToken::new(Arc::clone(&self.checkpoint), mark)
+        CommitToken::new(Arc::clone(&self.checkpoint), position)
     }
 }
 
@@ -210,12 +214,16 @@ impl Ring {
     /// What `poll(2)` answered.
     pub fn pause(&self, caller: BorrowedFd<'_>, pause: Duration) -> io::Result<Wake> {
         let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
-        wait(&mut [PollFd::new(caller, PollFlags::POLLIN)], timeout)?;
-        let ready = wait(
+        poll_retry(&mut [PollFd::new(caller, PollFlags::POLLIN)], timeout)?;
+        let ready = poll_retry(
             &mut [PollFd::new(caller, PollFlags::POLLIN)],
             PollTimeout::ZERO,
         )?;
-        Ok(if ready == 0 { Wake::Time } else { Wake::Caller })
+        Ok(if ready == 0 {
+            Wake::Timeout
+        } else {
+            Wake::Caller
+        })
     }
 
     /// Sleeps until an event comes, the caller's descriptor is readable, or `longest` is over; without
@@ -244,13 +252,13 @@ impl Ring {
             let started = longest.saturating_add(Duration::from_nanos(999_999));
             PollTimeout::try_from(started).unwrap_or(PollTimeout::MAX)
         });
-        let ready = wait(&mut both, timeout)?;
+        let ready = poll_retry(&mut both, timeout)?;
         waiting.store(0, Ordering::Relaxed);
         let [_, caller] = both;
         Ok(if caller.any().unwrap_or(false) {
             Wake::Caller
         } else if ready == 0 {
-            Wake::Time
+            Wake::Timeout
         } else {
             Wake::Events
         })
@@ -258,7 +266,7 @@ impl Ring {
 }
 
 /// `poll(2)` that a signal does not end.
-fn wait(fds: &mut [PollFd<'_>], timeout: PollTimeout) -> io::Result<i32> {
+fn poll_retry(fds: &mut [PollFd<'_>], timeout: PollTimeout) -> io::Result<i32> {
     loop {
         match poll(fds, timeout) {
             Err(nix::errno::Errno::EINTR) => {}

@@ -73,7 +73,7 @@ pub enum LossReason {
     /// The CPU has no area to build events in.
     Scratch,
     /// A stub did not find the program that does its work.
-    Stub,
+    TailCall,
     /// The ring was full, and the call was denied for that, or failed as if it were: it was not done.
     Denied,
     /// The kernel did not run a program because another one was running on that CPU.
@@ -85,7 +85,7 @@ impl LossReason {
     pub const ALL: [Self; LOST + 1] = [
         Self::RingFull,
         Self::Scratch,
-        Self::Stub,
+        Self::TailCall,
         Self::Denied,
         Self::Skipped,
     ];
@@ -96,7 +96,7 @@ impl LossReason {
         match self {
             Self::RingFull => "ring full",
             Self::Scratch => "no area to build events in",
-            Self::Stub => "stub without its program",
+            Self::TailCall => "stub without its program",
             Self::Denied => "denied while the ring was full",
             Self::Skipped => "program skipped by the kernel",
         }
@@ -113,16 +113,16 @@ pub enum Truncation {
     /// A path was too long.
     Path,
     /// What a call's entry remembered was gone at its end.
-    Entry,
+    EnterState,
     /// An object was below more directories, or hit more watches, than are compared.
     Watches,
     /// What hooks inside the kernel saw did not fit, or too many calls were under way: names come from
     /// user memory.
-    Seen,
+    SyscallState,
     /// What the task list decided about a new task could not be kept: its calls are decided one by one.
-    Mark,
+    TaskMark,
     /// A record of a security module stands without its call: the ring had no room for it.
-    Call,
+    Avc,
 }
 
 impl Truncation {
@@ -131,11 +131,11 @@ impl Truncation {
         Self::Name,
         Self::Argv,
         Self::Path,
-        Self::Entry,
+        Self::EnterState,
         Self::Watches,
-        Self::Seen,
-        Self::Mark,
-        Self::Call,
+        Self::SyscallState,
+        Self::TaskMark,
+        Self::Avc,
     ];
 
     /// The part, for people.
@@ -145,11 +145,11 @@ impl Truncation {
             Self::Name => "name not readable",
             Self::Argv => "arguments truncated",
             Self::Path => "path truncated",
-            Self::Entry => "entry forgotten",
+            Self::EnterState => "entry forgotten",
             Self::Watches => "too deep for watches",
-            Self::Seen => "too much for the hooks inside the kernel",
-            Self::Mark => "new task not marked",
-            Self::Call => "refusal without its call",
+            Self::SyscallState => "too much for the hooks inside the kernel",
+            Self::TaskMark => "new task not marked",
+            Self::Avc => "refusal without its call",
         }
     }
 }
@@ -262,7 +262,7 @@ pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<ProgramRu
 }
 
 /// Adds up what is of the same hook: what daemons before this one have loaded, and what this one has.
-pub(crate) fn by_hook(all: impl Iterator<Item = ProgramRuns>) -> Vec<ProgramRuns> {
+pub(crate) fn sum_by_hook(all: impl Iterator<Item = ProgramRuns>) -> Vec<ProgramRuns> {
     let mut sums: BTreeMap<String, ProgramRuns> = BTreeMap::new();
     for runs in all {
         match sums.entry(runs.hook.clone()) {

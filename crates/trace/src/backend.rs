@@ -25,7 +25,7 @@ impl Backend {
     /// The cheapest way that gives what is wanted.
     #[must_use]
     pub fn select(plan: &Plan, results: ResultCapture) -> Self {
-        if results == ResultCapture::Always || asks_for_result(plan) {
+        if results == ResultCapture::Always || plan_tests_result(plan) {
             Self::Ptrace
         } else {
             Self::Notify
@@ -34,14 +34,14 @@ impl Backend {
 }
 
 /// Whether any call of the plan has a rule that asks for its result.
-fn asks_for_result(plan: &Plan) -> bool {
+fn plan_tests_result(plan: &Plan) -> bool {
     plan.syscalls
         .iter()
-        .any(|(call, rules)| hook::returns(*call) && call_asks_for_result(rules))
+        .any(|(call, rules)| hook::returns(*call) && syscall_tests_result(rules))
 }
 
 /// Whether some rule of a call can only be decided when the call has ended.
-pub(crate) fn call_asks_for_result(rules: &SyscallPlan) -> bool {
+pub(crate) fn syscall_tests_result(rules: &SyscallPlan) -> bool {
     let tests = || rules.slots.iter().flat_map(|slot| &slot.tests);
     let of_end = [Field::Exit, Field::Success, Field::SaddrFam].map(Operand::Field);
     tests().any(|test| of_end.contains(&test.operand))

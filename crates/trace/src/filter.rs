@@ -74,7 +74,7 @@ fn program(plan: &Plan, backend: Backend, also: &[SyscallId], exact: bool) -> Ve
         for call in also.iter().filter(|call| call.arch == arch) {
             verdicts.insert(call.syscall.0, Verdict::Stop);
         }
-        search(&ranges(verdicts), stop)
+        search_code(&ranges(verdicts), stop)
     };
     let (wide, narrow) = (abi(Arch::X86_64), abi(Arch::I386));
     let mut code = vec![load(ARCH)];
@@ -110,7 +110,7 @@ fn ranges(verdicts: BTreeMap<u32, Verdict>) -> Vec<(u32, Verdict)> {
 }
 
 /// Finds the stretch of the number in A; every way ends with a return.
-fn search(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
+fn search_code(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
     let (left, right) = ranges.split_at(ranges.len() / 2);
     match (left, right) {
         (_, []) => vec![ret(SECCOMP_RET_ALLOW)],
@@ -118,11 +118,11 @@ fn search(ranges: &[(u32, Verdict)], stop: u32) -> Vec<sock_filter> {
         ([], [(_, Verdict::Stop), ..]) => vec![ret(stop)],
         ([], [(_, Verdict::Check(code)), ..]) => code.clone(),
         (_, [(start, _), ..]) => {
-            let below = search(left, stop);
+            let below = search_code(left, stop);
             // From `start` on, the jump over the lower half is taken.
             let mut code = vec![jump(BPF_JGE, *start, 0, 1), jump_over(len(&below))];
             code.extend(below);
-            code.extend(search(right, stop));
+            code.extend(search_code(right, stop));
             code
         }
     }
@@ -134,7 +134,7 @@ fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> Verdict {
         let (known, unknown): (Vec<&Test>, Vec<&Test>) = slot
             .tests
             .iter()
-            .partition(|test| argument(call, test).is_some());
+            .partition(|test| argument_index(call, test).is_some());
         let verdict = match slot.action {
             Action::Always => stop,
             Action::Never if unknown.is_empty() => SECCOMP_RET_ALLOW,
@@ -144,9 +144,9 @@ fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> Verdict {
         for (place, test) in known
             .iter()
             .rev()
-            .filter_map(|test| Some((argument(call, test)?, *test)))
+            .filter_map(|test| Some((argument_index(call, test)?, *test)))
         {
-            let mut asked = ask(place, test, len(&rule));
+            let mut asked = test_code(place, test, len(&rule));
             asked.extend(rule);
             rule = asked;
         }
@@ -168,7 +168,7 @@ fn verdict_for(call: SyscallId, slots: &[Slot], stop: u32) -> Verdict {
 }
 
 /// The argument that decides a test by itself.
-fn argument(call: SyscallId, test: &Test) -> Option<u32> {
+fn argument_index(call: SyscallId, test: &Test) -> Option<u32> {
     match test.operand {
         Operand::Field(Field::A0) => Some(0),
         Operand::Field(Field::A1) => Some(1),
@@ -182,10 +182,10 @@ fn argument(call: SyscallId, test: &Test) -> Option<u32> {
     }
 }
 
-/// Goes on when the test holds, and else jumps over what follows, `beyond` instructions.
-fn ask(argument: u32, test: &Test, beyond: u32) -> Vec<sock_filter> {
+/// Goes on when the test holds, and else jumps over what follows, `skip` instructions.
+fn test_code(argument_index: u32, test: &Test, skip: u32) -> Vec<sock_filter> {
     // Both ABIs are little-endian: the low half, which is all that is compared, comes first.
-    let mut code = vec![load(ARGUMENTS + 8 * argument)];
+    let mut code = vec![load(ARGUMENTS + 8 * argument_index)];
     if test.operand == Operand::OpenPerm {
         code.push(mask(3));
         let wanted: Vec<u32> = (0..4)
@@ -197,34 +197,34 @@ fn ask(argument: u32, test: &Test, beyond: u32) -> Vec<sock_filter> {
             code.push(jump(BPF_JEQ, mode, left, 0));
             left -= 1;
         }
-        code.push(jump_over(beyond));
+        code.push(jump_over(skip));
         return code;
     }
     let value = test.value;
     match test.op {
-        Op::Equal => code.extend(jump_unless(BPF_JEQ, value, beyond)),
-        Op::NotEqual => code.extend(jump_if(BPF_JEQ, value, beyond)),
-        Op::Greater => code.extend(jump_unless(BPF_JGT, value, beyond)),
-        Op::GreaterOrEqual => code.extend(jump_unless(BPF_JGE, value, beyond)),
-        Op::Less => code.extend(jump_if(BPF_JGE, value, beyond)),
-        Op::LessOrEqual => code.extend(jump_if(BPF_JGT, value, beyond)),
-        Op::BitMask => code.extend(jump_unless(BPF_JSET, value, beyond)),
+        Op::Equal => code.extend(jump_unless(BPF_JEQ, value, skip)),
+        Op::NotEqual => code.extend(jump_if(BPF_JEQ, value, skip)),
+        Op::Greater => code.extend(jump_unless(BPF_JGT, value, skip)),
+        Op::GreaterOrEqual => code.extend(jump_unless(BPF_JGE, value, skip)),
+        Op::Less => code.extend(jump_if(BPF_JGE, value, skip)),
+        Op::LessOrEqual => code.extend(jump_if(BPF_JGT, value, skip)),
+        Op::BitMask => code.extend(jump_unless(BPF_JSET, value, skip)),
         Op::BitTest => {
             code.push(mask(value));
-            code.extend(jump_unless(BPF_JEQ, value, beyond));
+            code.extend(jump_unless(BPF_JEQ, value, skip));
         }
     }
     code
 }
 
-/// Jumps over the next `beyond` instructions unless the comparison holds.
-fn jump_unless(comparison: u32, value: u32, beyond: u32) -> [sock_filter; 2] {
-    [jump(comparison, value, 1, 0), jump_over(beyond)]
+/// Jumps over the next `skip` instructions unless the comparison holds.
+fn jump_unless(comparison: u32, value: u32, skip: u32) -> [sock_filter; 2] {
+    [jump(comparison, value, 1, 0), jump_over(skip)]
 }
 
-/// Jumps over the next `beyond` instructions when the comparison holds.
-fn jump_if(comparison: u32, value: u32, beyond: u32) -> [sock_filter; 2] {
-    [jump(comparison, value, 0, 1), jump_over(beyond)]
+/// Jumps over the next `skip` instructions when the comparison holds.
+fn jump_if(comparison: u32, value: u32, skip: u32) -> [sock_filter; 2] {
+    [jump(comparison, value, 0, 1), jump_over(skip)]
 }
 
 fn load(offset: u32) -> sock_filter {

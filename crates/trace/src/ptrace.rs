@@ -102,7 +102,7 @@ pub(crate) enum SyscallInfo {
 }
 
 /// The call at which a tracee has stopped; since v5.3.
-pub(crate) fn at(pid: Pid) -> Option<SyscallInfo> {
+pub(crate) fn syscall_info(pid: Pid) -> Option<SyscallInfo> {
     let info = nix::sys::ptrace::syscall_info(pid).ok()?;
     match info.op {
         libc::PTRACE_SYSCALL_INFO_SECCOMP => {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_told_apart() {
+    fn wait_statuses_are_classified() {
         let stopped = |event: i32, signal: i32| (event << 16) | (signal << 8) | 0x7f;
         for (status, expected) in [
             (7 << 8, StopEvent::Exited(7)),

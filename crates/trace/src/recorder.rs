@@ -8,7 +8,7 @@ mod sockaddr;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use audit::event::{Argv, Event, Inode, Timestamp, reported_exit, succeeded};
+use audit::event::{Argv, Event, Timestamp, reported_exit, succeeded};
 use audit::ids::{Arch, Serial, Syscall};
 use audit::plan::eval::{EventFacts, ObjectFacts};
 use audit::plan::objects::{self as plan_objects, ObjectArg, ObjectEffect, ObjectRef};
@@ -17,11 +17,10 @@ use audit::plan::verdict::Verdict;
 use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
 use audit::table;
 use nix::errno::Errno;
-use nix::sys::stat::stat;
 use nix::time::{ClockId, clock_gettime};
-use nix::unistd::{Pid, getegid, geteuid};
+use nix::unistd::Pid;
 
-use crate::backend::{ResultCapture, call_asks_for_result};
+use crate::backend::{ResultCapture, syscall_tests_result};
 use crate::task::memory::Memory;
 use crate::task::{ExecTracking, TaskView, Tasks};
 use exec::{ExecArgs, Interpreter};
@@ -141,46 +140,6 @@ impl<'a, O: Observer> Recorder<'a, O> {
         self.execs = ExecTracking::Completed;
     }
 
-    /// Tells once why a program that would have got rights by being started does not get them.
-    pub(crate) fn warn_setuid(&mut self, program: Option<Inode>) {
-        const SET_UID: u32 = 0o4000;
-        const SET_GID: u32 = 0o2010;
-        let gives = program.is_some_and(|Inode { mode, uid, gid, .. }| {
-            (mode & SET_UID != 0 && uid != geteuid().as_raw())
-                || (mode & SET_GID == SET_GID && gid != getegid().as_raw())
-        });
-        if gives && !std::mem::replace(&mut self.warned_setuid, true) {
-            self.warn(
-                "a program that is set-uid or set-gid runs without the rights of its owner: the filter \
-                 has needed no-new-privs, since tollgate itself has no rights",
-            );
-        }
-    }
-
-    /// The process runs another program from now on.
-    pub(crate) fn exec_completed(&mut self, pid: Pid) {
-        self.tasks.drop_image(pid);
-        let program = stat(format!("/proc/{pid}/exe").as_str());
-        self.warn_setuid(program.ok().map(object::inode));
-    }
-
-    /// An exec is tried, which some rule names or none: see [`Self::warn_setuid`].
-    pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
-        let SyscallEntry { tid, call, args } = stop;
-        let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
-        let named = object::named(traits.objects, traits.name, &args, Memory(tid));
-        let mut program = None;
-        if let (Ok(mut named), Ok(thread)) =
-            (named, self.tasks.thread(tid, coarse_time(), self.execs))
-            && let Some(object) = named.first_mut()
-        {
-            object.before(thread, PathLookup::Unneeded, false);
-            program = object.inode;
-        }
-        self.tasks.exec_attempted(tid, coarse_time());
-        self.warn_setuid(program);
-    }
-
     /// Says something to the person at the terminal.
     pub(crate) fn warn(&mut self, text: &str) {
         self.observer.on_warning(text);
@@ -192,7 +151,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
         let traits = *self.traits.get(&call)?;
         self.stats.stopped += 1;
         let memory = Memory(tid);
-        let named = object::named(traits.objects, traits.name, &args, memory);
+        let named = object::named_objects(traits.objects, traits.name, &args, memory);
         let unreadable = matches!(named, Err(Errno::EPERM));
         let mut pending = PendingSyscall {
             stop,
@@ -233,7 +192,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             } else {
                 args[2]
             };
-            pending.arguments = exec::given(memory, array, call.arch);
+            pending.arguments = exec::args_from_caller(memory, array, call.arch);
         }
         let creates = creates(traits.name, &args, pending.open_how_flags);
         // Of a call that its task may not survive, this is all that will be known of the task.
@@ -247,7 +206,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             for object in &mut pending.objects {
                 object.may_create =
                     creates && matches!(object.object.place, ObjectRef::Opened { .. });
-                object.before(thread, traits.paths, traits.wants_result);
+                object.look_up_before(thread, traits.paths, traits.wants_result);
                 object.may_create &= object.inode.is_none();
             }
             if !pending.objects.is_empty() {
@@ -258,18 +217,18 @@ impl<'a, O: Observer> Recorder<'a, O> {
     }
 
     /// Asks the rules about a call, lets its task go on, and hands over the event that the rules keep.
-    /// `go` is called once, when nothing more is read of the task; it tells whether the task was there
+    /// `resume_task` is called once, when nothing more is read of the task; it tells whether the task was there
     /// until then. A task that was killed before has not made the call: the kernel's audit begins after
     /// the filter, and records nothing either.
     pub(crate) fn end(
         &mut self,
         pending: PendingSyscall,
         end: SyscallResult,
-        go: impl FnOnce() -> bool,
+        resume_task: impl FnOnce() -> bool,
     ) {
         let SyscallEntry { tid, call, .. } = pending.stop;
         let Some(&traits) = self.traits.get(&call) else {
-            let _present = go();
+            let _present = resume_task();
             return;
         };
         let looked = match end {
@@ -279,12 +238,12 @@ impl<'a, O: Observer> Recorder<'a, O> {
             }
         };
         let Some(found) = looked else {
-            self.stats.lost += u64::from(go());
+            self.stats.lost += u64::from(resume_task());
             return;
         };
         let known = CompletedSyscall::of(pending, end, &found, &traits);
         let observed_objects = known.observed();
-        let task = found.who.task(found.image);
+        let task = found.identity.task(found.image);
         let observed = EventFacts {
             arch: call.arch,
             syscall: call.syscall,
@@ -292,7 +251,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             args: known.args,
             open_how_flags: known.pending.open_how_flags,
             task,
-            groups: &found.who.groups,
+            groups: &found.identity.groups,
             personality: found.image.personality,
             label: None,
             socket_family: known.pending.address.as_deref().and_then(sockaddr::family),
@@ -300,7 +259,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             objects: &observed_objects,
         };
         let verdict = self.plan.evaluate(&observed);
-        if !go() {
+        if !resume_task() {
             return;
         }
         let Verdict::Record(rule) = verdict else {
@@ -338,7 +297,7 @@ impl<'a, O: Observer> Recorder<'a, O> {
             aux_records: [].into_iter().collect(),
             cwd: if items.is_empty() { None } else { cwd },
             items,
-            proctitle: found.image.title(),
+            proctitle: found.image.proctitle(),
             task_context: None,
         };
         self.observer.on_event(&event);
@@ -381,8 +340,12 @@ impl CompletedSyscall {
             .any(|object| object.object.effect == ObjectEffect::Delete);
         for object in &mut pending.objects {
             match (object.object.place, object.object.effect) {
-                (ObjectRef::Opened { .. }, _) => object.opened(found.thread, exit, traits.paths),
-                (_, ObjectEffect::Create) if succeeded(exit) && !moves => object.made(found.thread),
+                (ObjectRef::Opened { .. }, _) => {
+                    object.look_up_opened(found.thread, exit, traits.paths);
+                }
+                (_, ObjectEffect::Create) if succeeded(exit) && !moves => {
+                    object.look_up_created(found.thread);
+                }
                 _ => {}
             }
         }
@@ -394,7 +357,7 @@ impl CompletedSyscall {
                 args,
                 memory,
             }
-            .done(exit);
+            .read_result(exit);
         }
         // Of what is no socket, the kernel has not looked at the address.
         if [Errno::EBADF, Errno::ENOTSOCK]
@@ -404,7 +367,7 @@ impl CompletedSyscall {
             pending.address = None;
         }
         if traits.is_exec && succeeded(exit) {
-            pending.arguments = exec::started(found.thread, stack, arch);
+            pending.arguments = exec::args_from_process(found.thread, stack, arch);
             pending.unreadable |= pending.arguments.is_none();
             if let (Some(named), Some(arguments)) = (pending.objects.first(), &pending.arguments) {
                 known.interpreters = exec::interpreters(found.thread, named, arguments);
@@ -451,7 +414,7 @@ impl SyscallTraits {
             name,
             objects: plan_objects::objects(call.arch, call.syscall),
             wants_result: hook::returns(call)
-                && (results == ResultCapture::Always || call_asks_for_result(rules)),
+                && (results == ResultCapture::Always || syscall_tests_result(rules)),
             is_exec: hook::starts(call),
             address: plan_sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),

@@ -27,7 +27,7 @@ use ids::{IdSource, Ids, read_all};
 /// Threads that are remembered; beyond, all are forgotten and looked at anew.
 const MAX_THREADS: usize = 4096;
 /// The kernel's audit shows no more of a command line.
-const TITLE_BYTES: usize = 128;
+const PROCTITLE_BYTES: usize = 128;
 
 /// Tasks that made calls.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub(crate) struct Thread {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessImage {
     exe: Option<Vec<u8>>,
-    title: Vec<u8>,
+    proctitle: Vec<u8>,
     /// Execution domain.
     pub(crate) personality: u32,
     auid: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Identity {
 pub(crate) struct TaskView<'a> {
     pub(crate) thread: &'a Thread,
     pub(crate) image: &'a ProcessImage,
-    pub(crate) who: &'a Identity,
+    pub(crate) identity: &'a Identity,
 }
 
 /// How much is seen of execs and of the ends of tasks.
@@ -124,7 +124,7 @@ impl Tasks {
             thread.last_seen.groups = thread.groups().unwrap_or_default();
         }
         Ok(TaskView {
-            who: &thread.last_seen,
+            identity: &thread.last_seen,
             thread,
             image,
         })
@@ -135,7 +135,7 @@ impl Tasks {
         let thread = self.threads.get(&tid.as_raw())?;
         let image = self.images.get(&thread.tgid.as_raw())?;
         Some(TaskView {
-            who: &thread.last_seen,
+            identity: &thread.last_seen,
             thread,
             image,
         })
@@ -233,15 +233,15 @@ impl Identity {
 
 impl ProcessImage {
     /// First bytes of the command line.
-    pub(crate) fn title(&self) -> &[u8] {
-        &self.title
+    pub(crate) fn proctitle(&self) -> &[u8] {
+        &self.proctitle
     }
 
     fn refresh(&mut self, thread: &Thread, time: Timestamp) {
         let new = self.read.is_none();
         if new || self.exec_pending.is_some() {
             self.exe = thread.link("exe");
-            self.title = thread.title();
+            self.proctitle = thread.proctitle();
         }
         // Its exec has succeeded or failed, since it makes another call.
         self.exec_pending = self.exec_pending.filter(|&by| by != thread.tid);
@@ -303,8 +303,8 @@ impl Thread {
         self.text("cmdline")
     }
 
-    fn title(&self) -> Vec<u8> {
-        let mut bytes = [0; TITLE_BYTES];
+    fn proctitle(&self) -> Vec<u8> {
+        let mut bytes = [0; PROCTITLE_BYTES];
         let len = self.cmdline.read_at(&mut bytes, 0).unwrap_or(0);
         bytes.get(..len).unwrap_or_default().to_vec()
     }
@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminals_have_the_names_that_drivers_give_them() {
+    fn tty_names_follow_device_numbers() {
         let device = |major: u32, minor: u32| (major << 8) | minor;
         for (number, name) in [
             (0, ""),

@@ -1,19 +1,22 @@
-//! Runs the tests and tells the harness how each ended, one line each:
+//! Runs the tests and reports to `cargo xtask vm` on the serial port, in lines:
 //!
 //! ```text
-//! vm: plan NAME...           the tests that will be run, first of all
+//! vm: plan NAME...           the selected tests, first of all
 //! vm: ok SECONDS NAME
-//! vm: FAIL SECONDS NAME: WHY
-//! vm: dies NAME              the machine goes down now, which is what the test is about
-//! vm: note TEXT              for people
+//! vm: skip SECONDS NAME: REASON
+//! vm: FAIL SECONDS NAME: MESSAGE
+//! vm: dies NAME              the test crashes the machine now
+//! vm: note TEXT              printed only
 //! vm: count N CALL/STATE     instructions that a call executes
-//! vm: broken WHY             nothing could be run
+//! vm: broken MESSAGE         no test can run
 //! vm: end
 //! ```
 //!
-//! Loading the programs is what takes long on an emulated processor, so that the tests of a session
-//! share one daemon. Its start and its end are tests as well.
+//! Loading BPF programs is slow on an emulated CPU: the tests of a session share one daemon. Its start and
+//! its end are tests too.
 
+use std::error::Error;
+use std::fmt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -22,36 +25,48 @@ use support::wait::wait_for;
 
 use crate::daemon::{Daemon, programs};
 
-/// What a test does; it fails by an error.
+/// The function of a test. It fails with any error but [`Skipped`].
 pub(crate) type Work = fn(&Daemon) -> anyhow::Result<()>;
+
+/// The error of a test that needs something this machine lacks.
+#[derive(Debug)]
+pub(crate) struct Skipped(pub(crate) &'static str);
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Error for Skipped {}
 
 /// Tests that share one daemon.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session {
-    /// First part of the name of each test.
+    /// First part of each test's name.
     pub(crate) name: &'static str,
-    /// Engine of the daemon.
+    /// The daemon's engine.
     pub(crate) engine: &'static str,
-    /// Makes what the rules are about.
+    /// Creates the files that the rules name.
     pub(crate) prepare: fn() -> anyhow::Result<()>,
-    /// Rules of the daemon.
+    /// The daemon's rules.
     pub(crate) rules: Rules,
-    /// What is run while the daemon audits.
+    /// Tests that run while the daemon audits.
     pub(crate) tests: &'static [(&'static str, Work)],
-    /// Ends the daemon and checks its account.
+    /// Ends the daemon and checks its summary.
     pub(crate) stop: Work,
-    /// What is run when it has ended, with its log.
+    /// Runs after the daemon has ended, with its log.
     pub(crate) after: fn(&Path) -> anyhow::Result<()>,
-    /// Whether what audits stays when all daemons have ended, because it is locked.
+    /// Whether BPF programs stay attached after the daemon's end, because the rules are locked.
     pub(crate) stays: bool,
 }
 
 /// Rules of a session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rules {
-    /// As they stand.
+    /// Rule text.
     Text(&'static str),
-    /// As they are made.
+    /// A function that generates the text.
     Made(fn() -> String),
 }
 
@@ -64,14 +79,14 @@ impl Rules {
     }
 }
 
-/// The start of the daemon as a test.
+/// The test of the daemon's start.
 const STARTS: &str = "starts_and_attaches";
-/// Its end as a test.
+/// The test of the daemon's end.
 const ENDS: &str = "ends_and_accounts_for_all";
-/// What is left behind, as a test.
+/// The test of the state after the daemon's end.
 const LEAVES: &str = "leaves_nothing_behind";
 
-/// Runs the tests whose name holds the filter; a daemon starts only for those.
+/// Runs the tests whose name contains the filter; starts only the daemons that those need.
 pub(crate) fn run(sessions: &[Session], filter: &str) {
     let wanted: Vec<Session> = sessions
         .iter()
@@ -107,7 +122,14 @@ impl Session {
             match outcome {
                 _ if !name.contains(filter) && outcome.is_ok() => {}
                 Ok(()) => println!("vm: ok {seconds:.2} {name}"),
-                Err(error) => println!("vm: FAIL {seconds:.2} {name}: {}", one_line(error)),
+                Err(error) => {
+                    let word = if error.is::<Skipped>() {
+                        "skip"
+                    } else {
+                        "FAIL"
+                    };
+                    println!("vm: {word} {seconds:.2} {name}: {}", one_line(error));
+                }
             }
         };
         let started = Instant::now();
@@ -132,7 +154,7 @@ impl Session {
         let started = Instant::now();
         report(ENDS, started, &(self.stop)(&daemon));
         let started = Instant::now();
-        let left = wait_for("the end of all BPF programs, or their staying", || {
+        let left = wait_for("the expected BPF programs", || {
             Ok((programs()?.is_empty() != self.stays).then_some(()))
         })
         .with_context(|| programs().unwrap_or_default().join(" "));
@@ -144,7 +166,7 @@ impl Session {
     }
 }
 
-/// An error as a part of a line.
+/// An error on one line.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     format!("{error:#}").replace('\n', " | ")
 }

@@ -1,4 +1,4 @@
-//! One machine, from power on to power off.
+//! Boots one machine in QEMU and reads its serial port.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -11,85 +11,84 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::counts::Counts;
-use super::report::Report;
-use crate::step::Tally;
+use super::report::MachineReport;
+use crate::test_results::TestResults;
 
 /// The emulator.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
-/// Longer than any test may take.
-const LONGEST_SILENCE: Duration = Duration::from_secs(120);
-/// Longer than all of them take on a slow and busy host.
-const LONGEST_RUN: Duration = Duration::from_secs(1200);
+/// The longest time without a line on the serial port. Tests take less.
+const MAX_SILENCE: Duration = Duration::from_secs(120);
+/// The longest run of one machine, on a slow and busy host.
+const MAX_RUN: Duration = Duration::from_secs(1200);
 
-/// Makes warnings of the kernel visible and its end an end: no reboot, no waiting. Mitigations of
-/// processor bugs cost time and protect nobody here.
+/// Prints the kernel's warnings, and exits at a panic without a reboot. CPU mitigations cost time and protect
+/// nothing in a test machine.
 const KERNEL_OPTIONS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off";
 
-/// Pages are not cleared when they are allocated: the emulator counts each step of an instruction
-/// that repeats itself, and clearing a page for a file name hides what a call does under 500 of them.
-/// The kernel's table of names gets 4 Mi buckets (32 MiB) in place of 128 Ki: a name that comes into the
-/// bucket of a measured one costs each later call 6 instructions.
-const COUNTING_OPTIONS: &str = "init_on_alloc=0 dhash_entries=4194304 vm.counts";
+/// `init_on_alloc=0`: the emulator counts each iteration of a repeated string instruction, and clearing a
+/// page for a file name adds 500 of them. `dhash_entries`: the dentry hash table gets 4 Mi buckets (32 MiB)
+/// instead of 128 Ki; a name in the bucket of a measured one costs each later call 6 instructions.
+const COUNT_OPTIONS: &str = "init_on_alloc=0 dhash_entries=4194304 vm.counts";
 
-const RACING_OPTIONS: &str = "vm.races";
+const RACE_OPTIONS: &str = "vm.races";
 
-/// SELinux refuses what its policy does not allow, and no other module does.
-const LABELLED_OPTIONS: &str = "lsm=selinux,bpf selinux=1 enforcing=1 vm.labels";
+/// SELinux enforces its policy; no other LSM is active.
+const SELINUX_OPTIONS: &str = "lsm=selinux,bpf selinux=1 enforcing=1 vm.labels";
 
-const DYING_OPTIONS: &str = "vm.dies";
+const PANIC_OPTIONS: &str = "vm.dies";
 
 const KVM: [&str; 4] = ["-accel", "kvm", "-cpu", "host"];
 
-/// What a machine is for.
+/// The purpose of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Shows that the daemon works. One thread of the host emulates both processors in turn.
-    Testing,
-    /// Has one thread of a program change what the call of another is given: the processors run at the
-    /// same time, and QEMU may lose the race that [`Machine::run`] speaks of.
-    Racing,
-    /// Has SELinux refuse things.
-    Labelled,
-    /// Goes down by a panic of its kernel.
-    Dying,
-    /// Counts instructions: one processor, whose clocks all advance by a nanosecond with each
-    /// instruction, and that skips the time in which it would sleep.
-    Counting,
+    /// Most tests. One host thread emulates both CPUs in turn.
+    General,
+    /// Programs whose threads change the arguments of each other's calls. The CPUs run in parallel, and QEMU
+    /// may hit the race that [`Machine::run`] documents.
+    Race,
+    /// SELinux denies accesses.
+    Selinux,
+    /// The kernel panics.
+    Panic,
+    /// Counts instructions: one CPU, whose clocks advance by a nanosecond with each instruction and skip idle
+    /// time.
+    Count,
 }
 
-/// What to boot.
+/// A machine to boot.
 #[derive(Debug)]
 pub(crate) struct Machine<'a> {
     pub(crate) purpose: Purpose,
-    /// What its output is labelled with.
+    /// The kernel's version line, such as `6.12`: the label of its output.
     pub(crate) line: &'a str,
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
-    /// Only tests whose name holds this.
+    /// Runs only tests whose name contains this.
     pub(crate) filter: &'a str,
-    /// What else its first process is told.
-    pub(crate) words: &'a str,
+    /// More kernel options, which the first process reads.
+    pub(crate) options: &'a str,
 }
 
 impl Machine<'_> {
-    /// Boots it, prints a line for each test, and counts them.
+    /// Boots the machine and prints a line for each test.
     ///
-    /// A machine whose emulator has lost a race is booted once more. QEMU before 8.1 may translate code while
-    /// another processor writes it, and then goes on running what is no longer there (its commit
-    /// deba78709ae8). A kernel that attaches programs to functions rewrites its own code all the time, by way
-    /// of `int3`: one of a few thousand attachments then ends in an `int3` that nobody expects. With one
-    /// thread for all processors there is no such race. What was said is shown either way.
+    /// A machine that hit QEMU's translation race is booted once more. QEMU before 8.1 may translate code while
+    /// another CPU writes it, and then keeps running the old code (QEMU commit deba78709ae8). A kernel that
+    /// attaches programs to functions patches its own code through `int3`: one of a few thousand attachments
+    /// then ends in an unexpected `int3`. With one host thread for all CPUs the race cannot happen. The output
+    /// of both boots is printed.
     ///
     /// # Errors
-    /// When the emulator cannot be started.
-    pub(crate) fn run(&self) -> Result<(Tally, Counts), Box<dyn Error + Send + Sync>> {
+    /// If the emulator cannot be started.
+    pub(crate) fn run(&self) -> Result<(TestResults, Counts), Box<dyn Error + Send + Sync>> {
         let started = Instant::now();
         let mut report = self.boot(started)?;
-        if self.purpose == Purpose::Racing && report.emulator_lost() {
+        if self.purpose == Purpose::Race && report.hit_emulator_race() {
             self.finish(report);
             println!(
-                "    {:<5} the emulator lost a race; booted once more",
+                "    {:<5} QEMU hit its translation race; booting once more",
                 self.line
             );
             report = self.boot(started)?;
@@ -99,43 +98,49 @@ impl Machine<'_> {
             let file = format!("counts-{}.json", self.line);
             fs::write(self.initramfs.with_file_name(file), json)?;
         }
-        let tally = self.finish(report);
+        let results = self.finish(report);
+        let tally = results.tally;
         let seconds = started.elapsed().as_secs_f64();
         println!("    {:<5} {tally} ({seconds:.1} s)", self.line);
-        Ok((tally, counts))
+        Ok((results, counts))
     }
 
-    /// Shows what has gone wrong outside of the tests.
-    fn finish(&self, report: Report) -> Tally {
-        let (tally, troubles) = report.finish();
-        for trouble in troubles {
-            println!("    {:<5} {trouble}", self.line);
+    /// Prints failures outside of the tests; returns the results, labelled with the kernel.
+    fn finish(&self, report: MachineReport) -> TestResults {
+        let (mut results, shown) = report.finish();
+        for line in shown {
+            println!("    {:<5} {line}", self.line);
         }
-        tally
+        for line in results.failures.iter_mut().chain(&mut results.skips) {
+            *line = format!("{} {line}", self.line);
+        }
+        results
     }
 
-    /// From power on to power off.
-    fn boot(&self, started: Instant) -> Result<Report, Box<dyn Error + Send + Sync>> {
+    /// Runs the machine from power on to power off.
+    fn boot(&self, started: Instant) -> Result<MachineReport, Box<dyn Error + Send + Sync>> {
         let mut child = self.start()?;
-        let mut report = Report::default();
+        let mut report = MachineReport::default();
         let lines = serial(&mut child)?;
         let outcome = loop {
-            let left = LONGEST_RUN.saturating_sub(started.elapsed());
-            match lines.recv_timeout(left.min(LONGEST_SILENCE)) {
+            let left = MAX_RUN.saturating_sub(started.elapsed());
+            match lines.recv_timeout(left.min(MAX_SILENCE)) {
                 Ok(line) => {
-                    if let Some(shown) = report.hear(&line) {
+                    if let Some(shown) = report.line(&line) {
                         println!("    {:<5} {shown}", self.line);
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => break None,
-                Err(RecvTimeoutError::Timeout) if left <= LONGEST_SILENCE => {
-                    break Some("the tests take too long");
+                Err(RecvTimeoutError::Timeout) if left <= MAX_SILENCE => {
+                    break Some("timeout: the tests take too long");
                 }
-                Err(RecvTimeoutError::Timeout) => break Some("the machine is silent"),
+                Err(RecvTimeoutError::Timeout) => {
+                    break Some("timeout: no output from the machine");
+                }
             }
         };
-        if let Some(why) = outcome {
-            report.stopped(why);
+        if let Some(reason) = outcome {
+            report.stopped(reason);
             child.kill()?;
         }
         child.wait()?;
@@ -143,32 +148,32 @@ impl Machine<'_> {
     }
 
     fn start(&self) -> Result<Child, String> {
-        // Page tables of five levels only make emulation slower.
+        // Five-level page tables make emulation slower.
         let emulated = |accelerator| ["-accel", accelerator, "-cpu", "max,la57=off"];
         let options = match self.purpose {
-            Purpose::Testing => "",
-            Purpose::Racing => RACING_OPTIONS,
-            Purpose::Labelled => LABELLED_OPTIONS,
-            Purpose::Dying => DYING_OPTIONS,
-            Purpose::Counting => COUNTING_OPTIONS,
+            Purpose::General => "",
+            Purpose::Race => RACE_OPTIONS,
+            Purpose::Selinux => SELINUX_OPTIONS,
+            Purpose::Panic => PANIC_OPTIONS,
+            Purpose::Count => COUNT_OPTIONS,
         };
         let (accelerator, processors) = match self.purpose {
-            Purpose::Counting => (emulated("tcg"), ["-smp", "1"]),
-            Purpose::Racing if has_kvm() => (KVM, ["-smp", "2"]),
-            Purpose::Racing => (emulated("tcg"), ["-smp", "2"]),
-            // Programs of the engine share areas of one processor each: two show when they do not.
-            Purpose::Testing | Purpose::Labelled | Purpose::Dying if has_kvm() => {
+            Purpose::Count => (emulated("tcg"), ["-smp", "1"]),
+            Purpose::Race if has_kvm() => (KVM, ["-smp", "2"]),
+            Purpose::Race => (emulated("tcg"), ["-smp", "2"]),
+            // The engine's programs use per-CPU areas: a second CPU reveals sharing between CPUs.
+            Purpose::General | Purpose::Selinux | Purpose::Panic if has_kvm() => {
                 (KVM, ["-smp", "2"])
             }
-            Purpose::Testing | Purpose::Labelled | Purpose::Dying => {
+            Purpose::General | Purpose::Selinux | Purpose::Panic => {
                 (emulated("tcg,thread=single"), ["-smp", "2"])
             }
         };
         let mut command = Command::new(QEMU);
-        if self.purpose == Purpose::Counting {
+        if self.purpose == Purpose::Count {
             command.args(["-icount", "shift=0,sleep=off"]);
-            // The kernel places its data at random, and counts of two boots differ by a few. With the
-            // same random numbers and the same date each boot is the same.
+            // The kernel randomizes its layout, and counts of two boots differ by a few. With the same
+            // random numbers and date each boot is the same.
             command.args(["-seed", "1", "-rtc", "base=2026-01-01,clock=vm"]);
         }
         command
@@ -185,7 +190,7 @@ impl Machine<'_> {
                 "-append",
                 &format!(
                     "{KERNEL_OPTIONS} {options} vm.filter={} {}",
-                    self.filter, self.words
+                    self.filter, self.options
                 ),
             ])
             .stdin(Stdio::null())
@@ -195,12 +200,12 @@ impl Machine<'_> {
     }
 }
 
-/// Lines of the serial port, as they come; ends with the machine.
+/// Lines of the serial port; the channel closes when the machine ends.
 fn serial(child: &mut Child) -> Result<Receiver<String>, &'static str> {
     let output = child.stdout.take().ok_or("no serial port")?;
     let (to, lines) = channel();
     thread::spawn(move || {
-        // Firmware writes bytes that are no text.
+        // Firmware writes bytes that are not UTF-8.
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             if to
                 .send(String::from_utf8_lossy(&line).into_owned())
@@ -213,7 +218,7 @@ fn serial(child: &mut Child) -> Result<Receiver<String>, &'static str> {
     Ok(lines)
 }
 
-/// Some hosts have the device without a processor that could run a machine.
+/// Whether KVM works: some hosts have the device but no CPU support.
 fn has_kvm() -> bool {
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     processor

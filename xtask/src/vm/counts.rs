@@ -1,19 +1,18 @@
-//! Instruction counts of a machine, as a report that `tollgate bench --add` takes.
+//! Instruction counts of a machine, as a report for `tollgate bench --add`.
 //!
-//! The form is that of `crates/bench/src/report.rs`, which fills in what is left out here.
+//! `crates/bench/src/report.rs` defines the format and fills in missing fields.
 
 use std::fmt::Write as _;
 
-/// The state that others are compared with, and the one that must be equal to it: how the machine calls
-/// them, and how the report does.
+/// The reference state, and the state that must equal it: the machine's name, then the report's name.
 const STATES: [(&str, &str); 2] = [("before any daemon", "off"), ("fentry", NOT_NAMED)];
 
-/// The state whose rules do not name the counted calls; it must be equal to `off`.
+/// The state whose rules do not name the counted calls.
 const NOT_NAMED: &str = "fentry, call not named";
 /// The state in the summary of a report.
 const TEN_RULES: &str = "fentry, ten rules";
 
-/// Counts, in the order in which they came.
+/// Counts, in the order of the serial port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts(Vec<Count>);
 
@@ -25,13 +24,12 @@ struct Count {
 }
 
 impl Counts {
-    /// Takes `INSTRUCTIONS CALL/STATE`; tells whether it was that.
-    pub(crate) fn hear(&mut self, said: &str) -> bool {
-        let Some((number, named)) = said.split_once(' ') else {
+    /// Parses `INSTRUCTIONS CALL/STATE`; false if the line has another form.
+    pub(crate) fn parse_line(&mut self, line: &str) -> bool {
+        let Some((number, name)) = line.split_once(' ') else {
             return false;
         };
-        let (Ok(instructions), Some((call, state))) = (number.parse(), named.split_once('/'))
-        else {
+        let (Ok(instructions), Some((call, state))) = (number.parse(), name.split_once('/')) else {
             return false;
         };
         let known = STATES.iter().find(|(name, _)| *name == state);
@@ -43,7 +41,7 @@ impl Counts {
         true
     }
 
-    /// The report; `None` when nothing was counted.
+    /// The report; `None` without counts.
     pub(crate) fn json(&self, kernel: &str) -> Option<String> {
         if self.0.is_empty() {
             return None;
@@ -62,7 +60,7 @@ impl Counts {
         ))
     }
 
-    /// The calls, in the order in which they came.
+    /// The calls, in the order of their first count.
     pub(crate) fn calls(&self) -> Vec<&str> {
         let mut calls: Vec<&str> = Vec::new();
         for count in &self.0 {
@@ -125,9 +123,9 @@ mod tests {
             "419 getppid/tracepoint",
             "420 getppid/tracepoint",
         ] {
-            assert!(counts.hear(line), "{line}");
+            assert!(counts.parse_line(line), "{line}");
         }
-        assert!(!counts.hear("many getppid/fentry") && !counts.hear("322"));
+        assert!(!counts.parse_line("many getppid/fentry") && !counts.parse_line("322"));
         let json = counts.json("6.12").unwrap();
         for part in [
             "\"name\": \"instructions-6.12\"",

@@ -1,12 +1,12 @@
-//! What a machine says on its serial port, and what that comes to.
+//! Parser of the serial port of a machine.
 //!
-//! Lines that start with `vm: ` are of the first process; `tests/vm/src/suite.rs` has the words. All
-//! others are of the firmware or the kernel, and some of those mean that something is wrong.
+//! Lines of the first process start with `vm: `; `tests/vm/src/suite.rs` documents them. All other lines
+//! come from the firmware or the kernel; some of those mean that something is wrong.
 
 use super::counts::Counts;
-use crate::step::Tally;
+use crate::test_results::TestResults;
 
-/// Words of the kernel that no test may cause.
+/// Kernel messages that fail a run.
 const ALARMS: [&str; 8] = [
     "Kernel panic",
     "BUG:",
@@ -18,71 +18,71 @@ const ALARMS: [&str; 8] = [
     "BEGIN PROG LOAD LOG",
 ];
 
-/// The kernel's last words when somebody has asked it to go down, `sysrq_handle_crash` in
-/// `drivers/tty/sysrq.c`, Linux 6.12.
-const LAST_WORDS: &str = "Kernel panic - not syncing: sysrq triggered crash";
+/// The kernel's last message when a crash was requested: `sysrq_handle_crash` in `drivers/tty/sysrq.c`,
+/// Linux 6.12.
+const REQUESTED_CRASH: &str = "Kernel panic - not syncing: sysrq triggered crash";
 
-/// Lines before an alarm, a silence or an early end that are shown.
+/// Lines printed before an alarm, a timeout or an early end.
 const SHOWN_LINES: usize = 30;
 
-/// What has been said so far.
+/// The state of one machine.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    /// Tests that have been announced and have not ended.
+pub(crate) struct MachineReport {
+    /// Planned tests that have not ended.
     open: Vec<String>,
-    tally: Tally,
-    /// What is wrong with the machine as a whole.
+    results: TestResults,
+    /// Failures of the machine as a whole.
     alarms: Vec<String>,
-    /// The test that takes the machine down, when it does now.
-    dies: Option<String>,
-    /// It was taken down.
-    dead: bool,
+    /// The test that is about to crash the machine.
+    crashing: Option<String>,
+    /// The machine has crashed as planned.
+    crashed: bool,
     ended: bool,
     lines: Vec<String>,
     /// Instructions that calls execute.
     pub(crate) counts: Counts,
 }
 
-impl Report {
-    /// Takes a line; returns what people should see of it.
-    pub(crate) fn hear(&mut self, line: &str) -> Option<String> {
+impl MachineReport {
+    /// Takes a line of the serial port; returns the text to print for it.
+    pub(crate) fn line(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end();
         self.lines.push(line.to_owned());
-        if self.dead {
-            // The kernel says how it was before.
+        if self.crashed {
+            // The kernel dumps its state.
             return None;
         }
-        if line.contains(LAST_WORDS)
-            && let Some(name) = self.dies.take()
+        if line.contains(REQUESTED_CRASH)
+            && let Some(name) = self.crashing.take()
         {
-            (self.dead, self.ended) = (true, true);
-            self.end_test(&name, "ok");
-            return Some(format!("ok              {name}: {LAST_WORDS}"));
+            (self.crashed, self.ended) = (true, true);
+            self.end_test(&name, "ok", &name);
+            return Some(format!("ok              {name}: {REQUESTED_CRASH}"));
         }
-        let Some((_, said)) = line.split_once("vm: ") else {
+        let Some((_, message)) = line.split_once("vm: ") else {
             if ALARMS.iter().any(|alarm| line.contains(alarm)) {
                 self.alarms.push(line.to_owned());
             }
             return None;
         };
-        let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
+        let (word, rest) = message.split_once(' ').unwrap_or((message, ""));
         match word {
             "plan" => {
                 self.open = rest.split_whitespace().map(str::to_owned).collect();
                 if self.open.is_empty() {
-                    self.alarms.push("no test has such a name".to_owned());
+                    self.alarms.push("the filter matches no test".to_owned());
                 }
                 None
             }
-            "ok" | "FAIL" => {
-                let (seconds, named) = rest.split_once(' ').unwrap_or((rest, ""));
-                let name = named.split(": ").next().unwrap_or(named);
-                self.end_test(name, word);
-                Some(format!("{word:<4} {seconds:>6} s  {named}"))
+            "ok" | "skip" | "FAIL" => {
+                let (seconds, outcome) = rest.split_once(' ').unwrap_or((rest, ""));
+                let name = outcome.split(": ").next().unwrap_or(outcome);
+                self.end_test(name, word, outcome);
+                Some(format!("{word:<4} {seconds:>6} s  {outcome}"))
             }
-            "count" if self.counts.hear(rest) => None,
+            "count" if self.counts.parse_line(rest) => None,
             "dies" => {
-                self.dies = Some(rest.to_owned());
+                self.crashing = Some(rest.to_owned());
                 None
             }
             "note" => Some(format!("                {rest}")),
@@ -91,88 +91,81 @@ impl Report {
                 None
             }
             _ => {
-                self.alarms.push(said.to_owned());
+                self.alarms.push(message.to_owned());
                 None
             }
         }
     }
 
-    fn end_test(&mut self, name: &str, word: &str) {
-        let known = self.open.iter().position(|open| open == name);
-        match known {
-            Some(at) => {
-                self.open.remove(at);
-            }
-            None => self
-                .alarms
-                .push(format!("`{name}` has ended and was not announced")),
+    fn end_test(&mut self, name: &str, word: &str, outcome: &str) {
+        match self.open.iter().position(|open| open == name) {
+            Some(at) => drop(self.open.remove(at)),
+            None => self.alarms.push(format!("test `{name}` was not planned")),
         }
-        if word == "ok" {
-            self.tally.passed += 1;
-        } else {
-            self.tally.failed += 1;
+        match word {
+            "ok" => self.results.pass(),
+            "skip" => self.results.skip(outcome),
+            _ => self.results.fail(outcome),
         }
     }
 
-    /// Whether the kernel has died of a breakpoint that it had taken out of its code again.
-    pub(crate) fn emulator_lost(&self) -> bool {
+    /// Whether the kernel crashed at a breakpoint that it had already removed from its code.
+    pub(crate) fn hit_emulator_race(&self) -> bool {
         self.alarms
             .first()
             .is_some_and(|alarm| alarm.contains("Oops: int3"))
     }
 
-    /// Notes that the machine had to be stopped.
-    pub(crate) fn stopped(&mut self, why: &str) {
-        self.alarms.push(why.to_owned());
+    /// Records that the machine had to be stopped.
+    pub(crate) fn stopped(&mut self, reason: &str) {
+        self.alarms.push(reason.to_owned());
     }
 
-    /// The count, and lines that tell people what has gone wrong outside of the tests.
-    pub(crate) fn finish(mut self) -> (Tally, Vec<String>) {
+    /// The results, and the lines to print about failures outside of the tests.
+    pub(crate) fn finish(mut self) -> (TestResults, Vec<String>) {
         if !self.ended && self.alarms.is_empty() {
             self.alarms
-                .push("the machine has ended before the tests".to_owned());
+                .push("the machine ended before the tests".to_owned());
         }
         let mut shown = Vec::new();
         if !self.alarms.is_empty() {
             let from = self.lines.len().saturating_sub(SHOWN_LINES);
             shown.extend(self.lines.drain(from..).map(|line| format!("  | {line}")));
         }
-        for name in &self.open {
-            shown.push(format!("FAIL             {name}: it has not ended"));
+        let open = self.open.iter().map(|name| format!("{name}: not ended"));
+        for failure in open.chain(self.alarms) {
+            shown.push(format!("FAIL             {failure}"));
+            self.results.fail(&failure);
         }
-        for alarm in &self.alarms {
-            shown.push(format!("FAIL             {alarm}"));
-        }
-        let extra = self.open.len() + self.alarms.len();
-        self.tally.failed += u32::try_from(extra).unwrap_or(u32::MAX);
-        (self.tally, shown)
+        (self.results, shown)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_results::Tally;
 
     fn report(lines: &[&str]) -> (Tally, String) {
-        let mut report = Report::default();
-        let mut shown: Vec<String> = lines.iter().filter_map(|line| report.hear(line)).collect();
-        let (tally, rest) = report.finish();
+        let mut report = MachineReport::default();
+        let mut shown: Vec<String> = lines.iter().filter_map(|line| report.line(line)).collect();
+        let (results, rest) = report.finish();
         shown.extend(rest);
-        (tally, shown.join("\n"))
+        (results.tally, shown.join("\n"))
     }
 
     #[test]
-    fn only_a_kernel_that_dies_of_a_breakpoint_was_lost_by_the_emulator() {
-        let heard = |lines: &[&str]| {
-            let mut report = Report::default();
+    fn first_oops_at_a_breakpoint_is_an_emulator_race() {
+        let is_race = |lines: &[&str]| {
+            let mut report = MachineReport::default();
             for line in lines {
-                let _shown = report.hear(line);
+                let _shown = report.line(line);
             }
-            report.emulator_lost()
+            report.hit_emulator_race()
         };
-        assert!(heard(&["[ 1.6] Oops: int3: 0000 [#1]"]));
-        assert!(!heard(&["[ 1.6] Run /init as init process"]));
-        assert!(!heard(&["[ 1.6] BUG: x", "[ 1.7] Oops: int3: 0000 [#2]"]));
+        assert!(is_race(&["[ 1.6] Oops: int3: 0000 [#1]"]));
+        assert!(!is_race(&["[ 1.6] Run /init as init process"]));
+        assert!(!is_race(&["[ 1.6] BUG: x", "[ 1.7] Oops: int3: 0000 [#2]"]));
     }
 
     fn tally(passed: u32, failed: u32) -> Tally {
@@ -184,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_run_is_counted_and_shown() {
+    fn passed_tests_are_counted_and_printed() {
         let (found, shown) = report(&[
             "[    0.0] booting",
             "vm: plan a::x a::y\r",
@@ -201,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_missing_and_surprising_tests_fail() {
+    fn failed_missing_and_unplanned_tests_fail() {
         let (found, shown) = report(&[
             "vm: plan a b",
             "vm: FAIL 0.10 a: 3 is not 4: really",
@@ -210,15 +203,12 @@ mod tests {
         ]);
         assert_eq!(found, tally(1, 3));
         assert!(shown.contains("a: 3 is not 4: really"), "{shown}");
-        assert!(shown.contains("b: it has not ended"), "{shown}");
-        assert!(
-            shown.contains("`c` has ended and was not announced"),
-            "{shown}"
-        );
+        assert!(shown.contains("b: not ended"), "{shown}");
+        assert!(shown.contains("`c` was not planned"), "{shown}");
     }
 
     #[test]
-    fn a_machine_may_only_die_when_and_how_it_was_said() {
+    fn only_an_announced_crash_passes() {
         let last = "[    9.1] Kernel panic - not syncing: sysrq triggered crash";
         let after = "[    9.1] Call Trace:";
         let (found, shown) = report(&["vm: plan a", "vm: dies a", last, after]);
@@ -246,10 +236,20 @@ mod tests {
     }
 
     #[test]
-    fn trouble_in_the_kernel_fails_a_run_whose_tests_pass() {
+    fn kernel_alarm_fails_a_run_whose_tests_pass() {
         let alarm = "[    3.1] WARNING: CPU: 0 PID: 1 at kernel/bpf/verifier.c:1";
         let (found, shown) = report(&["vm: plan a", alarm, "vm: ok 0.10 a", "vm: end"]);
         assert_eq!(found, tally(1, 1));
         assert!(shown.contains(alarm), "{shown}");
+    }
+    #[test]
+    fn skipped_tests_are_counted_with_their_reason() {
+        let mut report = MachineReport::default();
+        for line in ["vm: plan a", "vm: skip 0.01 a: no rule sets", "vm: end"] {
+            let _shown = report.line(line);
+        }
+        let (results, _) = report.finish();
+        assert_eq!(results.tally.to_string(), "0 passed, 0 failed, 1 skipped");
+        assert_eq!(results.skips, ["a: no rule sets"]);
     }
 }

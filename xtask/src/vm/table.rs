@@ -1,5 +1,5 @@
-//! `docs/instructions.md`: what calls execute on each kernel, written by `cargo xtask counts` and compared
-//! with what is counted whenever all tests run.
+//! `docs/instructions.md`: instructions per call on each kernel. `cargo xtask counts` writes it; `make test`
+//! compares it with the counts of that run.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use std::fs;
 use super::counts::Counts;
 use crate::repository::Repository;
 
-/// Where the table is.
+/// Path of the table.
 const FILE: &str = "docs/instructions.md";
-/// State of the machine that the table shows beside the one without a daemon.
+/// The state in the table's second column of each kernel; the first is without a daemon.
 const RULES: &str = "fentry, ten rules";
-/// One of the counts is that of another build when it differs by more than one in so many: where the kernel
-/// puts what it allocates, and which names share a chain of its hash tables, is worth a few instructions.
+/// A count may differ by 1/20 from the table: the placement of the kernel's allocations, and names that share
+/// a hash chain, change it by a few instructions.
 const TOLERANCE: u64 = 20;
 
 const HEAD: &str = "\
@@ -27,28 +27,28 @@ What no rule names has 0 added, to the instruction; a count of `open` and `opena
 
 ";
 
-/// What one kernel's machine counted.
+/// The counts of one kernel.
 pub(crate) struct Counted {
     pub(crate) line: &'static str,
     pub(crate) counts: Counts,
 }
 
-/// A call's row: for each kernel its count without a daemon, and with the rules.
+/// A call's row: for each kernel the count without a daemon, and with the rules.
 type Row<'a> = (&'a str, Vec<(u64, u64)>);
 
 /// Writes the table.
 ///
 /// # Errors
-/// When something was not counted, or the file cannot be written.
+/// If a count is missing, or the file cannot be written.
 pub(crate) fn write(repository: &Repository, counted: &[Counted]) -> Result<(), Box<dyn Error>> {
     let path = repository.root.join(FILE);
     Ok(fs::write(path, text(counted, &rows(counted)?))?)
 }
 
-/// Why the table is not what has been counted now; nothing when it is.
+/// Differences between the table and the counts.
 ///
 /// # Errors
-/// When something was not counted, or the file cannot be read.
+/// If a count is missing, or the file cannot be read.
 pub(crate) fn differences(
     repository: &Repository,
     counted: &[Counted],
@@ -67,7 +67,7 @@ fn rows(counted: &[Counted]) -> Result<Vec<Row<'_>>, String> {
         for Counted { line, counts } in counted {
             let of = |state| counts.first(call, state);
             let cell = of("off").zip(of(RULES));
-            cells.push(cell.ok_or_else(|| format!("{line}: `{call}` was not counted"))?);
+            cells.push(cell.ok_or_else(|| format!("{line}: no count of `{call}`"))?);
         }
         rows.push((call, cells));
     }
@@ -84,12 +84,12 @@ fn text(counted: &[Counted], rows: &[Row<'_>]) -> String {
     }
     let _written = write!(text, "{names}\n{line}\n");
     for row in rows {
-        let _written = writeln!(text, "{}", shown(row));
+        let _written = writeln!(text, "{}", format_row(row));
     }
     text
 }
 
-fn shown((call, cells): &Row<'_>) -> String {
+fn format_row((call, cells): &Row<'_>) -> String {
     let mut row = format!("| {call} |");
     for (off, with) in cells {
         let _written = write!(row, " {off} | {} |", with.saturating_sub(*off));
@@ -116,8 +116,8 @@ fn compare(written: &str, rows: &[Row<'_>]) -> Vec<String> {
         let same = numbers.len() == 2 * cells.len() && numbers.iter().zip(now).all(is_near);
         if !same {
             differences.push(format!(
-                "{FILE} says `{found}`, and now it is `{}`; run `cargo xtask counts`",
-                shown(row)
+                "{FILE} has `{found}`, counted `{}`; run `cargo xtask counts`",
+                format_row(row)
             ));
         }
     }
@@ -125,7 +125,7 @@ fn compare(written: &str, rows: &[Row<'_>]) -> Vec<String> {
 }
 
 fn is_near((&before, now): (&u64, u64)) -> bool {
-    // What was 0 must be 0.
+    // 0 must stay 0.
     before.abs_diff(now) * TOLERANCE <= before
 }
 
@@ -136,7 +136,7 @@ mod tests {
     fn counted(lines: &[&str]) -> Vec<Counted> {
         let mut counts = Counts::default();
         for line in lines {
-            assert!(counts.hear(line), "{line}");
+            assert!(counts.parse_line(line), "{line}");
         }
         vec![Counted {
             line: "6.1",
@@ -152,7 +152,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_written_is_what_was_counted() {
+    fn table_has_the_counts() {
         let counted = counted(&LINES);
         let rows = rows(&counted).unwrap();
         let text = text(&counted, &rows);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_may_differ_a_little_and_nothing_stays_nothing() {
+    fn counts_may_differ_by_the_tolerance_and_zero_may_not() {
         let before = counted(&LINES);
         let text = text(&before, &rows(&before).unwrap());
         let now = |with: &str| {
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_is_named() {
+    fn missing_count_is_named() {
         let counted = counted(&LINES[..3]);
         assert!(rows(&counted).unwrap_err().contains("`openat`"));
     }

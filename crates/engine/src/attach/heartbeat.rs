@@ -46,7 +46,7 @@ impl Heartbeat {
 
     /// Makes the call and says whether the program has run. The program runs in the calling thread,
     /// inside the call: there is nothing to wait for.
-    pub(crate) fn beats(&self) -> bool {
+    pub(crate) fn programs_run(&self) -> bool {
         let before = self.count();
         let no_thread: libc::pid_t = -1;
         let nowhere = ptr::null_mut::<libc::timespec>();

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use libbpf_rs::{AsRawLibbpf as _, ProgramMut, libbpf_sys};
 
 use crate::hooks::kernel_functions::{Function, FunctionSide};
-use crate::sys::descriptor::from_libbpf;
+use crate::sys::descriptor::fd_from_libbpf;
 
 /// A copy of a stub on its function. Dropping it takes it away.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) fn attach(
     };
     Ok(AttachedCopy {
         program,
-        link: from_libbpf(link)?,
+        link: fd_from_libbpf(link)?,
     })
 }
 
@@ -63,5 +63,5 @@ fn load_copy(stub: &ProgramMut<'_>, function: Function, side: FunctionSide) -> i
             (&raw const options).cast_mut(),
         )
     };
-    from_libbpf(program)
+    fd_from_libbpf(program)
 }

@@ -15,7 +15,7 @@ pub(crate) struct FastPath {
     /// Flags of which an open must have one for any rule to match; 0 when there are none.
     pub(crate) open_gate: u32,
     /// Opens that only read and may matter.
-    pub(crate) reads: ReadOnlyOpens,
+    pub(crate) read_only_opens: ReadOnlyOpens,
     /// Whether a hook sees what an open has found and may not have, so that names need not be compared.
     pub(crate) refusals: bool,
     /// Whether operations of `io_uring` may be hooked.
@@ -26,11 +26,11 @@ pub(crate) struct FastPath {
     ///
     /// # Units
     /// Bytes.
-    pub(crate) common_bytes: u64,
+    pub(crate) shared_bytes: u64,
 }
 
 /// The part of the ring that is for rules which deny: one of so many.
-const RESERVED_FRACTION: u64 = 8;
+const RESERVED_DIVISOR: u64 = 8;
 
 impl FastPath {
     pub(crate) fn of(compiled: &CompiledPlan, ring_bytes: u32) -> Self {
@@ -39,12 +39,12 @@ impl FastPath {
             raw_enter: compiled.raw_enter,
             raw_exit: compiled.raw_exit,
             open_gate: compiled.open_gate,
-            reads: compiled.reads,
+            read_only_opens: compiled.read_only_opens,
             refusals: compiled.refusals,
             uring: compiled.uring,
             filesystems: !compiled.filesystems.is_empty(),
-            common_bytes: if compiled.denies {
-                ring_bytes - ring_bytes / RESERVED_FRACTION
+            shared_bytes: if compiled.denies {
+                ring_bytes - ring_bytes / RESERVED_DIVISOR
             } else {
                 0
             },
@@ -62,14 +62,14 @@ impl FastPath {
             } else {
                 self.open_gate | other.open_gate
             },
-            reads: ReadOnlyOpens {
-                openat: self.reads.openat || other.reads.openat,
-                open: self.reads.open || other.reads.open,
+            read_only_opens: ReadOnlyOpens {
+                openat: self.read_only_opens.openat || other.read_only_opens.openat,
+                open: self.read_only_opens.open || other.read_only_opens.open,
             },
             refusals: self.refusals && other.refusals,
             uring: self.uring || other.uring,
             filesystems: self.filesystems || other.filesystems,
-            common_bytes: self.common_bytes.max(other.common_bytes),
+            shared_bytes: self.shared_bytes.max(other.shared_bytes),
         }
     }
 }
@@ -93,26 +93,26 @@ mod tests {
             raw_enter: SyscallBitmap::default(),
             raw_exit: SyscallBitmap::default(),
             open_gate,
-            reads: ReadOnlyOpens::default(),
+            read_only_opens: ReadOnlyOpens::default(),
             refusals,
             uring: refusals,
             filesystems: refusals,
-            common_bytes: u64::from(open_gate),
+            shared_bytes: u64::from(open_gate),
         }
     }
 
     #[test]
-    fn what_one_plan_needs_is_not_spared() {
+    fn union_keeps_what_either_plan_needs() {
         let mut writing = fast_path(3, true);
         writing.raw_exit[0][1] = 0b01;
         let mut reading = fast_path(0, false);
         reading.raw_exit[0][1] = 0b10;
-        reading.reads.openat = true;
+        reading.read_only_opens.openat = true;
         let both = writing.union(&reading);
         assert_eq!(both, reading.union(&writing));
         assert_eq!(both.open_gate, 0, "an open that reads is looked at");
         assert_eq!(
-            both.reads,
+            both.read_only_opens,
             ReadOnlyOpens {
                 openat: true,
                 open: false
@@ -121,11 +121,11 @@ mod tests {
         assert_eq!(both.raw_exit[0][1], 0b11);
         assert!(!both.refusals, "names are compared until the hook is there");
         assert!(both.uring && both.filesystems);
-        assert_eq!(both.common_bytes, 3, "what one plan keeps is kept");
+        assert_eq!(both.shared_bytes, 3, "what one plan keeps is kept");
     }
 
     #[test]
-    fn a_plan_is_spared_what_it_is_spared_alone() {
+    fn union_with_itself_is_identity() {
         let one = fast_path(3, true);
         assert_eq!(one.union(&one), one);
     }

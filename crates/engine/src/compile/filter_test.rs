@@ -48,7 +48,7 @@ const MAPS: [&str; 4] = [
 ];
 
 /// More than the rules of a case have, in all calls that there are.
-const MOST_TESTS: u32 = 1 << 18;
+const MAX_TESTS: u32 = 1 << 18;
 
 const HITS: usize = 16;
 const HIT_LEAF: u32 = 0x10000;
@@ -57,7 +57,7 @@ const NO_VERDICT: u32 = u32::MAX;
 /// `struct filter_test_case` of `bpf/filter_test.bpf.c`.
 #[derive(Clone, Copy, Default, FromBytes, Immutable, IntoBytes)]
 #[repr(C)]
-struct Trial {
+struct FilterTestCase {
     event: WireEvent,
     object: [WireObject; abi::ITEMS],
     hits: u32,
@@ -68,10 +68,10 @@ struct Trial {
     verdict: u32,
 }
 
-impl Trial {
+impl FilterTestCase {
     fn new(plan: &Plan, observed: &EventFacts<'_>, first: u32) -> Self {
         let task = &observed.task;
-        let mut trial = Self {
+        let mut case = Self {
             event: WireEvent {
                 args: observed.args,
                 exit: observed.exit.unwrap_or_default().cast_unsigned(),
@@ -107,24 +107,24 @@ impl Trial {
             first,
             ..Self::default()
         };
-        for (to, object) in trial.object.iter_mut().zip(observed.objects) {
+        for (to, object) in case.object.iter_mut().zip(observed.objects) {
             *to = wire_object(object.inode);
         }
         for (watch, path) in (0_u32..).zip(&plan.watches) {
             let is = |object: &ObjectFacts<'_>| object.is(path);
             let below = |object: &ObjectFacts<'_>| is_at_or_below(object.path, path);
             if observed.objects.iter().any(is) {
-                trial.hit(watch | HIT_LEAF);
+                case.hit(watch | HIT_LEAF);
             }
             if observed.objects.iter().any(below) {
-                trial.hit(watch);
+                case.hit(watch);
             }
             if task.exe == Some(path.as_slice()) {
-                trial.exe_hit[0] = watch | HIT_LEAF;
-                trial.exe_hits = 1;
+                case.exe_hit[0] = watch | HIT_LEAF;
+                case.exe_hits = 1;
             }
         }
-        trial
+        case
     }
 
     fn hit(&mut self, hit: u32) {
@@ -177,16 +177,16 @@ fn groups() -> Vec<u32> {
 
 /// Whether some rule asks for more than that an object is at a path, where the event has several: which of
 /// them is watched is known to the tables of watches, which are empty here.
-fn asks_which_is_watched(rules: &SyscallPlan, observed: &EventFacts<'_>) -> bool {
+fn needs_watch_tables(rules: &SyscallPlan, observed: &EventFacts<'_>) -> bool {
     let asks = |slot: &Slot| {
         let is_path = |test: &Test| test.operand == Operand::Path;
-        slot.tests.iter().any(is_path) && !same_object(slot).0.is_empty()
+        slot.tests.iter().any(is_path) && !split_same_object_tests(slot).0.is_empty()
     };
     observed.objects.len() > 1 && rules.slots.iter().any(asks)
 }
 
 #[test]
-fn the_filter_agrees_with_the_evaluator() {
+fn bpf_filter_agrees_with_evaluator() {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: running a BPF program needs root");
         return;
@@ -200,10 +200,7 @@ fn the_filter_agrees_with_the_evaluator() {
         let wanted = MAPS.contains(&name.as_str()) || name.contains('.');
         map.set_autocreate(wanted).unwrap();
     }
-    open.maps
-        .tlg_rule_tests
-        .set_max_entries(MOST_TESTS)
-        .unwrap();
+    open.maps.tlg_rule_tests.set_max_entries(MAX_TESTS).unwrap();
     let skel = open.load().unwrap();
     let compared = Cell::new(0_u32);
     let groups = groups();
@@ -220,7 +217,7 @@ fn the_filter_agrees_with_the_evaluator() {
             .iter()
             .map(|planned| planned.rule.clone())
             .collect();
-        if rules.iter().any(is_below_nowhere) {
+        if rules.iter().any(has_relative_dir) {
             return Ok(());
         }
         let compiled = compile(
@@ -235,13 +232,13 @@ fn the_filter_agrees_with_the_evaluator() {
         }
         let check =
             |observed: &EventFacts<'_>, index, planned: &SyscallPlan, plain: Option<usize>| {
-                let Some(wire) = compiled.calls.get(&index) else {
+                let Some(wire) = compiled.syscalls.get(&index) else {
                     return Ok(());
                 };
-                if asks_which_is_watched(planned, observed) {
+                if needs_watch_tables(planned, observed) {
                     return Ok(());
                 }
-                let verdict = ask(&skel, &Trial::new(&plan, observed, wire.tests));
+                let verdict = run_filter(&skel, &FilterTestCase::new(&plan, observed, wire.tests));
                 let expected = match plain.map(|index| (index, rules[index].action)) {
                     Some((index, Action::Always)) => abi::RECORD | u32::try_from(index).unwrap(),
                     Some((index, Action::Never)) if in_plan(planned, index) => {
@@ -301,7 +298,7 @@ fn the_filter_agrees_with_the_evaluator() {
 }
 
 /// Whether a rule asks for what is below a relative path, which `auditctl` refuses and no walk can hit.
-fn is_below_nowhere(rule: &Rule) -> bool {
+fn has_relative_dir(rule: &Rule) -> bool {
     rule.fields.iter().any(|test| {
         let relative = |text: &[u8]| !text.starts_with(b"/");
         test.field == Field::Dir && matches!(&test.value, Value::Text(text) if relative(text))
@@ -322,14 +319,14 @@ fn in_plan(planned: &SyscallPlan, index: usize) -> bool {
     planned.slots.iter().any(|slot| slot.rule == id)
 }
 
-fn ask(skel: &skel::FilterTestSkel<'_>, trial: &Trial) -> u32 {
+fn run_filter(skel: &skel::FilterTestSkel<'_>, case: &FilterTestCase) -> u32 {
     let key = 0_u32.to_ne_bytes();
     let map = &skel.maps.tlg_filter_test;
-    map.update(&key, trial.as_bytes(), MapFlags::ANY).unwrap();
+    map.update(&key, case.as_bytes(), MapFlags::ANY).unwrap();
     skel.progs
         .filter_test_run
         .test_run(ProgramInput::default())
         .unwrap();
     let answer = map.lookup(&key, MapFlags::ANY).unwrap().unwrap();
-    Trial::read_from_bytes(&answer).unwrap().verdict
+    FilterTestCase::read_from_bytes(&answer).unwrap().verdict
 }

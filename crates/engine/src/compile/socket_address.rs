@@ -6,7 +6,7 @@ use audit::plan::sockaddr::{SockaddrDirection, SockaddrSource, SyscallSockaddr, 
 use crate::abi::{self, WireEvent, WireTest, word};
 
 /// Where the socket address of a call is.
-pub(super) fn location(call: SyscallId) -> u8 {
+pub(super) fn sockaddr_source(call: SyscallId) -> u8 {
     match of(call.arch, call.syscall) {
         None => 0,
         Some(SyscallSockaddr::SocketCall) => abi::ADDRESS_SOCKETCALL,
@@ -27,7 +27,7 @@ pub(super) fn location(call: SyscallId) -> u8 {
 }
 
 /// Whether the call has had one: asked before whatever its family is compared with.
-pub(super) fn presence_test() -> WireTest {
+pub(super) fn has_sockaddr_test() -> WireTest {
     WireTest {
         value: 1,
         word: word!(WireEvent.argc),

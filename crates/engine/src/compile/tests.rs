@@ -6,9 +6,9 @@ use audit::rule::{RuleHost, parse_file};
 
 use super::*;
 
-struct Nobody;
+struct TestHost;
 
-impl RuleHost for Nobody {
+impl RuleHost for TestHost {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -25,7 +25,7 @@ impl RuleHost for Nobody {
 
 #[track_caller]
 fn compiled(rules: &str) -> CompiledPlan {
-    let (lines, mistakes) = parse_file(rules.as_bytes(), &Nobody);
+    let (lines, mistakes) = parse_file(rules.as_bytes(), &TestHost);
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let mut list = RuleList::default();
     assert!(list.load(0, lines).is_empty());
@@ -38,11 +38,11 @@ fn compiled(rules: &str) -> CompiledPlan {
 }
 
 #[test]
-fn what_denies_is_marked() {
+fn decision_of_denying_rule_is_marked() {
     let text = "-a always,exit -F arch=b64 -S openat -F path=/a -k deny\n\
                 -a always,exit -F arch=b64 -S openat,close -k other\n";
     let mut list = RuleList::default();
-    list.load(0, parse_file(text.as_bytes(), &Nobody).0);
+    list.load(0, parse_file(text.as_bytes(), &TestHost).0);
     let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
     plan.deny(&["deny".into()]);
     let compiled = compile(
@@ -78,7 +78,7 @@ impl CompiledPlan {
         } else {
             abi::B64
         };
-        self.calls.get(&(abi * abi::SYSCALLS + number)).copied()
+        self.syscalls.get(&(abi * abi::SYSCALLS + number)).copied()
     }
 
     /// What the kernel side does with a program, when the tests hold that `holds` says.
@@ -104,9 +104,9 @@ const LOADER: &str = "-a never,exit -F arch=b64 -S openat -F pid=7\n\
     -a always,exit -F arch=b64 -S openat,close -F uid=65534 -F a1=2 -k loader\n";
 
 #[test]
-fn only_named_calls_are_in_the_tables() {
+fn only_named_syscalls_are_in_the_plan() {
     let compiled = compiled(LOADER);
-    assert_eq!(compiled.calls.len(), 2);
+    assert_eq!(compiled.syscalls.len(), 2);
     assert!(compiled.of(Arch::X86_64, "openat").is_some());
     assert!(compiled.of(Arch::X86_64, "open").is_none());
     let raw = [compiled.raw_enter, compiled.raw_exit];
@@ -118,7 +118,7 @@ fn only_named_calls_are_in_the_tables() {
 }
 
 #[test]
-fn the_first_rule_whose_tests_all_hold_decides() {
+fn first_matching_rule_decides() {
     let compiled = compiled(LOADER);
     let openat = compiled.of(Arch::X86_64, "openat").unwrap();
     let pid = word!(WireEvent.pid);
@@ -145,7 +145,7 @@ fn the_first_rule_whose_tests_all_hold_decides() {
 }
 
 #[test]
-fn arguments_and_ids_are_found_where_the_event_has_them() {
+fn argument_and_id_tests_use_event_offsets() {
     let compiled = compiled(LOADER);
     let words: Vec<(u16, u32)> = compiled
         .tests
@@ -158,7 +158,7 @@ fn arguments_and_ids_are_found_where_the_event_has_them() {
 }
 
 #[test]
-fn a_family_is_only_asked_of_a_call_with_an_address() {
+fn saddr_fam_is_tested_only_with_an_address() {
     let compiled = compiled("-a always,exit -F arch=b64 -S connect,recvmsg -F saddr_fam!=2\n");
     let connect = compiled.of(Arch::X86_64, "connect").unwrap();
     let recvmsg = compiled.of(Arch::X86_64, "recvmsg").unwrap();
@@ -175,7 +175,7 @@ fn a_family_is_only_asked_of_a_call_with_an_address() {
 }
 
 #[test]
-fn without_a_hit_the_rules_that_need_one_are_left_out() {
+fn unwatched_tests_omit_watch_rules() {
     let compiled = compiled(
         "-w /etc/shadow -p wa -k shadow\n-w /etc/conf.d -p r -k conf\n\
          -a always,exit -F arch=b64 -S openat -F exit=-13 -k denied\n",
@@ -196,7 +196,7 @@ fn without_a_hit_the_rules_that_need_one_are_left_out() {
 }
 
 #[test]
-fn shapes_say_where_objects_are() {
+fn object_shapes_match_syscall_arguments() {
     let compiled = compiled(
         "-a always,exit -F arch=b64 -S renameat2,execve,openat2,fchmod,symlink,getpid -F path=/x\n\
          -a always,exit -F arch=b64 -S getpid\n",
@@ -232,7 +232,7 @@ fn shapes_say_where_objects_are() {
 }
 
 #[test]
-fn facts_are_read_only_for_calls_that_need_them() {
+fn facts_are_limited_to_what_rules_need() {
     let compiled = compiled(
         "-a always,exit -F arch=b64 -S openat -F perm=w -F path=/x\n\
          -a always,exit -F arch=b64 -S close -F gid=5 -F auid=6\n\
@@ -249,7 +249,7 @@ fn facts_are_read_only_for_calls_that_need_them() {
 }
 
 #[test]
-fn one_32_bit_call_gives_both_abis_a_bitmap_and_one_hook() {
+fn b32_syscall_moves_both_abis_to_raw_exit() {
     let compiled =
         compiled("-a always,exit -F arch=b32 -S open\n-a always,exit -F arch=b64 -S open\n");
     assert!(compiled.of(Arch::I386, "open").is_some());
@@ -263,12 +263,15 @@ fn one_32_bit_call_gives_both_abis_a_bitmap_and_one_hook() {
 }
 
 #[test]
-fn operations_stand_behind_the_calls() {
+fn uring_operations_follow_syscalls_in_plan_map() {
     let compiled = compiled("-a always,io_uring -S openat -F uid=0\n");
     assert!(compiled.uring);
     let index = abi::URING_FIRST + 18;
-    assert_eq!(compiled.calls.keys().copied().collect::<Vec<_>>(), [index]);
-    let openat = compiled.calls[&index];
+    assert_eq!(
+        compiled.syscalls.keys().copied().collect::<Vec<_>>(),
+        [index]
+    );
+    let openat = compiled.syscalls[&index];
     assert_eq!(compiled.verdict(openat.tests, |_| true), Some(abi::RECORD));
     assert_eq!(compiled.verdict(openat.tests, |_| false), None);
     assert_eq!(compiled.hooks, BTreeSet::from([Hook::UringComplete]));

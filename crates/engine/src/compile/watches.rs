@@ -27,25 +27,25 @@ pub(crate) struct Watches {
 }
 
 /// Words of a table of [`WatchPrefilter`].
-pub(crate) const WORDS: usize = 1024;
+pub(crate) const BLOOM_WORDS: usize = 1024;
 
 /// The bits of all watches.
 #[derive(Debug)]
 pub(crate) struct WatchPrefilter {
-    pub(crate) inodes: [u64; WORDS],
-    pub(crate) names: [u64; WORDS],
+    pub(crate) inodes: [u64; BLOOM_WORDS],
+    pub(crate) names: [u64; BLOOM_WORDS],
 }
 
 impl Default for WatchPrefilter {
     fn default() -> Self {
         Self {
-            inodes: [0; WORDS],
-            names: [0; WORDS],
+            inodes: [0; BLOOM_WORDS],
+            names: [0; BLOOM_WORDS],
         }
     }
 }
 
-fn set(prefilter: &mut [u64; WORDS], bit: u16) {
+fn set(prefilter: &mut [u64; BLOOM_WORDS], bit: u16) {
     if let Some(word) = prefilter.get_mut(usize::from(bit / 64)) {
         *word |= 1 << (bit % 64);
     }
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_sees_components_and_not_slashes() {
+    fn path_hash_depends_on_components_not_slashes() {
         let hash = |path: &str| path_hash(7, path.as_bytes());
         assert_eq!(hash("/etc/passwd"), hash("//etc/./passwd/"));
         assert_ne!(hash("/etc/passwd"), hash("/etcpasswd"));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn links_below_the_root_give_another_spelling() {
+    fn symlinks_below_root_give_another_spelling() {
         let links = vec![(b"/bin".to_vec(), b"/usr/bin".to_vec())];
         let all = spellings(b"/usr/bin/no-such-program", &links);
         assert!(all.contains(&b"/bin/no-such-program".to_vec()), "{all:?}");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_on_a_missing_path_has_a_name_and_no_inode() {
+    fn watch_on_missing_path_has_name_but_no_inode() {
         let paths = [BString::from("/no/such/thing")];
         let mut watches = Watches::by_name(&paths, 1);
         let nothing = |_: &Path| Ok::<_, ()>(None);

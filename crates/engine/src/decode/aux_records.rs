@@ -10,7 +10,7 @@ use zerocopy::IntoBytes as _;
 use crate::abi::{self, WireAux};
 
 /// Reads one detail; `None` for what the kernel's audit would not write, or that is of no known kind.
-pub(crate) fn detail(aux: &WireAux) -> Option<AuxRecord<'_>> {
+pub(crate) fn aux_record(aux: &WireAux) -> Option<AuxRecord<'_>> {
     let word = &aux.word;
     Some(match aux.kind {
         abi::AUX_IPC => ipc(word)?,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_is_as_the_kernel_had_it() {
+    fn openat2_how_is_taken_from_kernel_when_user_memory_changed() {
         let said = |flags, mode| AuxRecord::OpenHow {
             flags,
             mode,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_are_written_when_they_were_raised() {
+    fn bprm_fcaps_is_written_when_capabilities_were_raised() {
         let (none, raw, full) = ([0; 4], [RAW, 0, RAW, 0], [FULL, 0, FULL, 0]);
         assert!(is_written(REVISION_2 | 1, raw, 1000, 1000, 1000));
         assert!(is_written(REVISION_2, [RAW, 0, 0, 0], 1000, 1000, 1000));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_the_mode_of_its_profile() {
+    fn apparmor_label_has_mode_of_profile() {
         let of = |name: &'static [u8], mode| label(name, mode).map(|label| label.mode);
         assert_eq!(of(b"/usr/bin/man", 0), Some(Some("enforce")));
         assert_eq!(of(b"unconfined", 3), Some(None));
@@ -309,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn details_are_those_of_wire_h() {
+    fn aux_constants_match_wire_h() {
         let header = include_str!("../../bpf/wire.h");
-        let detail = header.split("enum wire_aux_source {").nth(1).unwrap();
-        let detail = detail.split("};").next().unwrap();
-        let names: Vec<&str> = detail.split("WIRE_AUX_SOURCE_").skip(1).collect();
+        let aux_record = header.split("enum wire_aux_source {").nth(1).unwrap();
+        let aux_record = aux_record.split("};").next().unwrap();
+        let names: Vec<&str> = aux_record.split("WIRE_AUX_SOURCE_").skip(1).collect();
         for (name, value) in [
             ("PIPE", abi::AUX_SOURCE_PIPE),
             ("SOCKETPAIR", abi::AUX_SOURCE_SOCKETPAIR),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_that_are_not_known_are_none() {
-        assert_eq!(detail(&WireAux::default()), None);
+    fn unknown_aux_record_is_skipped() {
+        assert_eq!(aux_record(&WireAux::default()), None);
     }
 }

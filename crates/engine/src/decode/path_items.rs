@@ -41,8 +41,8 @@ impl<'a> ItemContext<'a> {
             return items;
         }
         let enoent = self.returned && self.head.exit.cast_signed() == -2;
-        let done = self.head.success != 0;
-        let under_way = self.head.flags & abi::EVENT_STAMPED != 0;
+        let succeeded = self.head.success != 0;
+        let in_progress = self.head.flags & abi::EVENT_STAMPED != 0;
         for object in objects
             .iter()
             .rev()
@@ -51,13 +51,13 @@ impl<'a> ItemContext<'a> {
             items.extend(self.parent_item(object));
         }
         for object in objects.iter().filter(|object| !makes_or_removes(object)) {
-            self.used(object, &mut items);
+            self.append_used_items(object, &mut items);
         }
         for object in objects
             .iter()
             .filter(|object| object.wire.effect == abi::EFFECT_DELETE)
         {
-            if done || under_way || (self.returned && !enoent && objects.len() == 1) {
+            if succeeded || in_progress || (self.returned && !enoent && objects.len() == 1) {
                 items.extend(item(object, NameType::Delete, None));
             }
         }
@@ -65,7 +65,7 @@ impl<'a> ItemContext<'a> {
             .iter()
             .filter(|object| object.wire.effect == abi::EFFECT_CREATE)
         {
-            if done || under_way {
+            if succeeded || in_progress {
                 items.extend(item(object, NameType::Create, None));
             }
         }
@@ -116,14 +116,18 @@ impl<'a> ItemContext<'a> {
         })
     }
 
-    fn used(&self, object: &DecodedObject<'a>, items: &mut SmallVec<[PathItem<'a>; 5]>) {
+    fn append_used_items(
+        &self,
+        object: &DecodedObject<'a>,
+        items: &mut SmallVec<[PathItem<'a>; 5]>,
+    ) {
         let wire = object.wire;
         if is_excluded(object) {
             items.extend(excluded_item(object));
             return;
         }
         let facts = (wire.flags & abi::OBJECT_INODE != 0).then(|| inode(&wire.inode));
-        let done = self.head.success != 0;
+        let succeeded = self.head.success != 0;
         match wire.lookup {
             abi::LOOKUP_FD => items.extend(facts.map(|facts| PathItem {
                 name: None,
@@ -133,7 +137,7 @@ impl<'a> ItemContext<'a> {
                 path: object.path,
             })),
             abi::LOOKUP_TEXT => items.extend(item(object, NameType::Unknown, None)),
-            abi::LOOKUP_EXEC | abi::LOOKUP_EXEC_AT if done => {
+            abi::LOOKUP_EXEC | abi::LOOKUP_EXEC_AT if succeeded => {
                 let named = DecodedObject {
                     name: object.name.map(|name| self.exec_name(name)),
                     ..*object
@@ -157,7 +161,7 @@ impl<'a> ItemContext<'a> {
                 items.extend(self.parent_item(object));
                 items.extend(item(object, NameType::Create, facts));
             }
-            _ if done => items.extend(item(object, NameType::Normal, facts)),
+            _ if succeeded => items.extend(item(object, NameType::Normal, facts)),
             _ => items.extend(item(object, NameType::Unknown, facts)),
         }
     }

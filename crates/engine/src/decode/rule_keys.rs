@@ -52,7 +52,7 @@ impl RuleKeys {
 
     /// The key of a rule, as an event names the rule; nothing when there is no such rule.
     pub(crate) fn get(&self, rule: u32) -> Option<Option<&BStr>> {
-        let (epoch, index) = Epoch::and_rule(rule);
+        let (epoch, index) = Epoch::split_rule(rule);
         let mut newest_first = self.0.iter().rev();
         let (_, keys) = newest_first.find(|(of, _)| *of == epoch)?;
         keys.get(index)
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_the_key_of_the_plan_that_chose_it() {
+    fn event_gets_key_from_plan_of_its_epoch() {
         let all = RuleKeys(vec![keys(Epoch(7), "old"), keys(Epoch(8), "new")]);
         let rule = |epoch: u32, rule| all.get(epoch << abi::RULE_BITS | rule);
         assert_eq!(rule(7, 1), Some(Some("old".into())));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn two_plans_are_kept() {
+    fn last_two_plans_are_kept() {
         let mut all = RuleKeys(vec![keys(Epoch(1), "a"), keys(Epoch(2), "b")]);
         all.forget_old();
         assert_eq!(all.plans(), 2);

@@ -111,7 +111,7 @@ fn named(name: &str, nametype: NameType) -> (Option<Vec<u8>>, NameType) {
 }
 
 #[test]
-fn an_open_that_made_its_file_names_the_directory_first() {
+fn creating_open_lists_directory_first() {
     let flags = abi::OBJECT_NAMED | abi::OBJECT_INODE | abi::OBJECT_PARENT | abi::OBJECT_CREATED;
     let sample = Sample::new().object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, flags, b"/tmp/a");
     assert_eq!(
@@ -124,7 +124,7 @@ fn an_open_that_made_its_file_names_the_directory_first() {
 }
 
 #[test]
-fn objects_lie_where_the_kernel_reached_them() {
+fn objects_have_paths_from_the_kernel() {
     let seen = |part, flags, path: &'static [u8]| {
         move |sample: Sample| sample.object_at(abi::LOOKUP_HOOKED, part, flags, b"", path)
     };
@@ -147,7 +147,7 @@ fn objects_lie_where_the_kernel_reached_them() {
 }
 
 #[test]
-fn who_stands_behind_a_task_is_behind_all_else() {
+fn task_context_follows_other_parts() {
     let mut sample = Sample::new();
     assert!(sample.decoded(|event| event.task_context.is_none()));
     sample
@@ -157,14 +157,14 @@ fn who_stands_behind_a_task_is_behind_all_else() {
         .tail
         .extend_from_slice(b"web.service\0system.slice\0");
     sample.decoded(|event| {
-        let background = event.task_context.unwrap();
-        assert_eq!(background.parent_comm, b"init");
-        assert_eq!(background.cgroup, b"/system.slice/web.service");
+        let task_context = event.task_context.unwrap();
+        assert_eq!(task_context.parent_comm, b"init");
+        assert_eq!(task_context.cgroup, b"/system.slice/web.service");
     });
 }
 
 #[test]
-fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
+fn objects_on_excluded_file_systems_have_only_names() {
     let out = abi::OBJECT_FS_EXCLUDED;
     let named_out = out | abi::OBJECT_NAMED;
     let sample = Sample::new()
@@ -190,7 +190,7 @@ fn of_a_file_system_that_is_left_out_names_are_all_there_is() {
 }
 
 #[test]
-fn a_rename_names_both_directories_then_old_then_new() {
+fn rename_lists_directories_then_old_then_new() {
     let sample = Sample::new()
         .object(
             abi::LOOKUP_AT,
@@ -217,7 +217,7 @@ fn a_rename_names_both_directories_then_old_then_new() {
 }
 
 #[test]
-fn a_failed_unlink_names_its_object_only_when_there_was_one() {
+fn failed_unlink_lists_object_unless_enoent() {
     let unlink = |errno| {
         Sample::new()
             .object(
@@ -240,7 +240,7 @@ fn a_failed_unlink_names_its_object_only_when_there_was_one() {
 }
 
 #[test]
-fn a_call_under_way_has_the_stamp_of_its_record() {
+fn avc_syscall_has_stamp_of_its_record() {
     let mut sample = Sample::new().object(
         abi::LOOKUP_PATH,
         abi::EFFECT_DELETE,
@@ -249,13 +249,13 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
     );
     sample.head.flags = abi::EVENT_STAMPED;
     (sample.head.success, sample.head.rule) = (0, u32::MAX);
-    let mut detail = WireAux {
+    let mut aux_record = WireAux {
         kind: 1400,
         ..WireAux::default()
     };
     let text = b"audit(1700000000.042:7): \0";
-    detail.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
-    sample.tail.extend_from_slice(detail.as_bytes());
+    aux_record.word.as_mut_bytes()[..text.len()].copy_from_slice(text);
+    sample.tail.extend_from_slice(aux_record.as_bytes());
     sample.head.aux_count = 1;
     let time = Timestamp {
         sec: 1_700_000_000,
@@ -286,7 +286,7 @@ fn a_call_under_way_has_the_stamp_of_its_record() {
 }
 
 #[test]
-fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
+fn unreadable_name_gives_no_path_item() {
     let sample = Sample::new()
         .object(abi::LOOKUP_OPENED_AT, abi::EFFECT_USE, 0, b"")
         .failed(14);
@@ -294,7 +294,7 @@ fn a_name_that_could_not_be_read_gives_no_item_and_no_directory() {
 }
 
 #[test]
-fn paths_are_turned_round() {
+fn leaf_first_components_become_a_path() {
     let mut path = Vec::new();
     reverse_path(b"c\0b\0a\0", false, &mut path);
     assert_eq!(path, b"/a/b/c");
@@ -305,7 +305,7 @@ fn paths_are_turned_round() {
 }
 
 #[test]
-fn a_descriptor_prefix_is_taken_off_execveat_names() {
+fn execveat_name_loses_dev_fd_prefix() {
     let started = |name: &[u8]| {
         let flags = abi::OBJECT_NAMED | abi::OBJECT_KERNEL;
         let mut sample = Sample::new().object(abi::LOOKUP_EXEC_AT, abi::EFFECT_USE, flags, name);

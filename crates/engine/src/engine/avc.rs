@@ -21,9 +21,9 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] when the kernel has no programs on functions, or was not prepared for this with
     /// [`super::EngineOptions::avc`]. All else goes on.
-    pub fn send_avc_calls(&mut self, places: &mut ObjectSlots<'s>) -> Result<(), EngineError> {
+    pub fn attach_avc_hook(&mut self, slots: &mut ObjectSlots<'s>) -> Result<(), EngineError> {
         self.objects
-            .load_more(places, &[Program::AvcSyscall].into())?;
+            .load_more(slots, &[Program::AvcSyscall].into())?;
         // In the order of `enum wire_abi`.
         let calls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
             let numbers = (0..abi::SYSCALLS).map(Syscall);

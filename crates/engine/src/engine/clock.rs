@@ -13,9 +13,9 @@ impl Engine<'_> {
     /// A clock for the times of events, correct now; see [`TickClock::set`] and [`Engine::now`].
     ///
     /// # Errors
-    /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
+    /// [`EngineError::System`] when the kernel's clocks cannot be read.
     pub fn clock(&self) -> Result<TickClock, EngineError> {
-        let tick = clock::tick().map_err(|errno| EngineError::Machine {
+        let tick = clock::tick().map_err(|errno| EngineError::System {
             what: "the length of a tick",
             source: errno.into(),
         })?;
@@ -25,9 +25,9 @@ impl Engine<'_> {
     /// The last reading in ticks and on the wall.
     ///
     /// # Errors
-    /// [`EngineError::Machine`] when the kernel's clocks cannot be read.
+    /// [`EngineError::System`] when the kernel's clocks cannot be read.
     pub fn read_clock(&self) -> Result<ClockReading, EngineError> {
-        let failed = |source: io::Error| EngineError::Machine {
+        let failed = |source: io::Error| EngineError::System {
             what: "the tick count",
             source,
         };

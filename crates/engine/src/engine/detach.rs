@@ -3,7 +3,7 @@
 use audit::plan::Plan;
 
 use super::Engine;
-use super::handover::pin_note;
+use super::handover::pin_snapshot;
 use crate::attach;
 use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
@@ -17,7 +17,7 @@ impl Engine<'_> {
     pub fn detach(&mut self) -> PendingDetach {
         self.avc = None;
         self.guard_links.clear();
-        let silent = self.install_empty_plan().is_ok();
+        let emptied = self.install_empty_plan().is_ok();
         let mut links = std::mem::take(&mut self.links);
         self.detached_misses += attach::recursion_misses(&links);
         links.extend(self.heartbeat.take().map(Heartbeat::into_link));
@@ -26,7 +26,7 @@ impl Engine<'_> {
             detacher: std::mem::take(&mut self.detacher),
             pins: self.pins.take(),
         };
-        if !silent {
+        if !emptied {
             detaching.detacher.wait_all();
         }
         detaching
@@ -36,11 +36,11 @@ impl Engine<'_> {
     fn install_empty_plan(&mut self) -> Result<(), EngineError> {
         let epoch = self.epoch.next();
         if let Some(pins) = &self.pins {
-            pin_note(pins, epoch, &[], &[])?;
+            pin_snapshot(pins, epoch, &[], &[])?;
         }
         self.clear_half(epoch)?;
         let plan = Plan::default();
-        let nothing = compile::compile(&plan, self.sides.next(&plan));
+        let nothing = compile::compile(&plan, self.selection.next(&plan));
         self.write(epoch, &nothing, &Watches::default())?;
         self.globals
             .switch_epoch(self.epoch, epoch, self.globals.jiffies());

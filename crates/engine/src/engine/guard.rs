@@ -14,8 +14,8 @@ use libbpf_rs::{MapCore as _, MapFlags, MapInfo, ProgramInput};
 use super::Engine;
 use crate::attach::{self, AttachedLink};
 use crate::error::EngineError;
-use crate::handover::lock_note::{CLAIM, read_lock_note};
-use crate::handover::pins::{LOCKED, PLAN, PinDirectory};
+use crate::handover::lock_note::{CLAIM_PIN, read_lock_note};
+use crate::handover::pins::{LOCK_NOTE_PIN, PLAN_PREFIX, PinDirectory};
 use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
@@ -24,16 +24,16 @@ use crate::load::globals::GUARD_SLOTS;
 use crate::skeleton::types;
 
 /// What names of links begin with that hold a program of the guard.
-const GUARD: &str = "guard-";
+const GUARD_PREFIX: &str = "guard-";
 /// How much of a file's name is compared: `GUARD_WORDS` of `bpf/guard/guarded.bpf.h`, without the last byte.
-const NAME_BYTES: usize = 63;
+const MAX_NAME_BYTES: usize = 63;
 
 impl<'s> Engine<'s> {
     /// Notes what is locked, where things are pinned: see [`read_lock_note`]. Without pins there is nobody to note it
     /// for.
     ///
     /// # Errors
-    /// [`EngineError::Pinned`].
+    /// [`EngineError::Pin`].
     pub fn write_lock_note(&self, text: &[u8]) -> Result<(), EngineError> {
         let Some(pins) = &self.pins else {
             return Ok(());
@@ -47,8 +47,8 @@ impl<'s> Engine<'s> {
             text: text.to_vec(),
         };
         note.to_map()
-            .and_then(|map| pins.replace(LOCKED, map))
-            .map_err(|source| EngineError::Pinned {
+            .and_then(|map| pins.replace(LOCK_NOTE_PIN, map))
+            .map_err(|source| EngineError::Pin {
                 what: "a note about what is locked".to_owned(),
                 source,
             })
@@ -62,7 +62,7 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] when the kernel has no programs on functions, or a directory is not there. Nothing is
     /// guarded then that was not before.
-    pub fn protect(
+    pub fn install_guard(
         &mut self,
         places: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
@@ -74,13 +74,13 @@ impl<'s> Engine<'s> {
             .load_more(places, &programs.copied().collect())?;
         let mut guarded = Vec::new();
         if let Some(pins) = &self.pins {
-            guarded.push(GuardedPath::all_of(pins.path())?);
+            guarded.push(GuardedPath::directory(pins.path())?);
         }
         for file in files {
-            guarded.push(GuardedPath::like(file)?);
+            guarded.push(GuardedPath::file_prefix(file)?);
         }
-        self.guard_these(&guarded)?;
-        self.guard_maps()?;
+        self.set_guarded_paths(&guarded)?;
+        self.update_guarded_maps()?;
         let mut named = Vec::new();
         let attached = self.attach_guards(&probe.guards, &mut named);
         if let (Err(_), Some(pins)) = (&attached, &self.pins) {
@@ -98,18 +98,18 @@ impl<'s> Engine<'s> {
         named: &mut Vec<String>,
     ) -> Result<Vec<AttachedLink>, EngineError> {
         let pin = |pins: &PinDirectory, name: &str, fd: &dyn AsFd| {
-            pins.pin(name, fd).map_err(|source| EngineError::Pinned {
+            pins.pin(name, fd).map_err(|source| EngineError::Pin {
                 what: name.to_owned(),
                 source,
             })
         };
-        if let Some(pins) = self.pins.as_ref().filter(|pins| !pins.contains(CLAIM)) {
-            pin(pins, CLAIM, self.program(Program::GuardClaim)?)?;
-            named.push(CLAIM.to_owned());
+        if let Some(pins) = self.pins.as_ref().filter(|pins| !pins.contains(CLAIM_PIN)) {
+            pin(pins, CLAIM_PIN, self.program(Program::GuardClaim)?)?;
+            named.push(CLAIM_PIN.to_owned());
         }
         let mut guards = Vec::new();
         for &program in wanted {
-            let name = format!("{GUARD}{}", program.name());
+            let name = format!("{GUARD_PREFIX}{}", program.name());
             if self.pins.as_ref().is_some_and(|pins| pins.contains(&name)) {
                 continue;
             }
@@ -129,11 +129,11 @@ impl<'s> Engine<'s> {
     }
 
     /// Has these guarded from now on, beside what was guarded before.
-    fn guard_these(&self, guarded: &[GuardedPath]) -> Result<(), EngineError> {
+    fn set_guarded_paths(&self, guarded: &[GuardedPath]) -> Result<(), EngineError> {
         let mut words = self.globals.guarded();
         let mut free = words.iter_mut().filter(|word| word.ino == 0);
         for guarded in guarded {
-            let word = free.next().ok_or_else(|| EngineError::Unguarded {
+            let word = free.next().ok_or_else(|| EngineError::Guard {
                 directory: guarded.path.clone(),
                 source: io::Error::other(format!("{GUARD_SLOTS} places are guarded already")),
             })?;
@@ -142,19 +142,19 @@ impl<'s> Engine<'s> {
         self.globals.set_guarded(&words);
         let program = self.program(Program::GuardInit)?;
         let ran = program.test_run(ProgramInput::default());
-        ran.map_err(|error| EngineError::Machine {
+        ran.map_err(|error| EngineError::System {
             what: "what is to be guarded",
             source: io::Error::other(error),
         })?;
         // The program has looked which these are: some were guarded before.
         let mut words = self.globals.guarded();
-        leave_one_of_each(&mut words);
+        remove_duplicates(&mut words);
         self.globals.set_guarded(&words);
         Ok(())
     }
 
     /// Keeps others from all maps that are there now, and from no other: those of notes come and go.
-    pub(super) fn guard_maps(&self) -> Result<(), EngineError> {
+    pub(super) fn update_guarded_maps(&self) -> Result<(), EngineError> {
         let failed = |source| EngineError::Map {
             map: "tlg_guard_maps",
             source,
@@ -167,13 +167,16 @@ impl<'s> Engine<'s> {
         }
         wanted.insert(number(&*self.checkpoint).map_err(failed)?);
         if let Some(pins) = &self.pins {
-            let pinned = |source| EngineError::Pinned {
+            let pinned = |source| EngineError::Pin {
                 what: "notes".to_owned(),
                 source,
             };
-            let notes = pins.names(PLAN).map_err(pinned)?;
-            let notes = notes.iter().map(|epoch| format!("{PLAN}{epoch}"));
-            for name in notes.chain(pins.contains(LOCKED).then(|| LOCKED.to_owned())) {
+            let notes = pins.names(PLAN_PREFIX).map_err(pinned)?;
+            let notes = notes.iter().map(|epoch| format!("{PLAN_PREFIX}{epoch}"));
+            for name in notes.chain(
+                pins.contains(LOCK_NOTE_PIN)
+                    .then(|| LOCK_NOTE_PIN.to_owned()),
+            ) {
                 let note = pins.get(&name).map_err(pinned)?;
                 wanted.insert(number(&note).map_err(failed)?);
             }
@@ -200,11 +203,12 @@ impl<'s> Engine<'s> {
 
 /// Whether a guard is pinned.
 fn is_guarded(pins: &PinDirectory) -> bool {
-    pins.names(GUARD).is_ok_and(|names| !names.is_empty())
+    pins.names(GUARD_PREFIX)
+        .is_ok_and(|names| !names.is_empty())
 }
 
 /// Empties places that an earlier one says already.
-fn leave_one_of_each(places: &mut [types::guard_dir]) {
+fn remove_duplicates(places: &mut [types::guard_dir]) {
     let mut known = Vec::new();
     for place in places {
         let says = (place.ino, place.dev, place.name, place.mask);
@@ -225,20 +229,20 @@ struct GuardedPath {
 
 impl GuardedPath {
     /// All names.
-    fn all_of(directory: &Path) -> Result<Self, EngineError> {
+    fn directory(directory: &Path) -> Result<Self, EngineError> {
         Self::open(directory, Vec::new())
     }
 
     /// The name of a file, and all that go on after it.
-    fn like(file: &Path) -> Result<Self, EngineError> {
+    fn file_prefix(file: &Path) -> Result<Self, EngineError> {
         let name = file.file_name().map(OsStr::as_bytes).unwrap_or_default();
         let above = file.parent().filter(|above| !above.as_os_str().is_empty());
-        let name = name.iter().copied().take(NAME_BYTES).collect();
+        let name = name.iter().copied().take(MAX_NAME_BYTES).collect();
         Self::open(above.unwrap_or_else(|| Path::new(".")), name)
     }
 
     fn open(path: &Path, name: Vec<u8>) -> Result<Self, EngineError> {
-        let directory = File::open(path).map_err(|source| EngineError::Unguarded {
+        let directory = File::open(path).map_err(|source| EngineError::Guard {
             directory: path.to_owned(),
             source,
         })?;
@@ -272,9 +276,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_compared_as_far_as_it_goes() {
+    fn file_name_prefix_is_encoded_with_mask() {
         let place = tempfile::tempdir().unwrap();
-        let words = |name: &str| GuardedPath::like(&place.path().join(name)).unwrap().words();
+        let words = |name: &str| {
+            GuardedPath::file_prefix(&place.path().join(name))
+                .unwrap()
+                .words()
+        };
         let short = words("audit.log");
         assert_eq!(
             short.name[..2],
@@ -282,15 +290,15 @@ mod tests {
         );
         assert_eq!(short.mask[..3], [u64::MAX, 0xff, 0]);
         assert_eq!(words(&"x".repeat(200)).mask[7], u64::MAX >> 8);
-        let all = GuardedPath::all_of(place.path()).unwrap().words();
+        let all = GuardedPath::directory(place.path()).unwrap().words();
         assert_eq!(all.mask, [0; 8]);
         assert_ne!(all.fd, 0);
-        let missing = GuardedPath::like(&place.path().join("missing/audit.log"));
+        let missing = GuardedPath::file_prefix(&place.path().join("missing/audit.log"));
         assert!(missing.is_err());
     }
 
     #[test]
-    fn what_is_guarded_twice_takes_one_place() {
+    fn duplicate_guarded_paths_are_removed() {
         let place = |ino, word| types::guard_dir {
             ino,
             mask: [word; 8],
@@ -303,7 +311,7 @@ mod tests {
             place(1, 7),
             place(0, 0),
         ];
-        leave_one_of_each(&mut places);
+        remove_duplicates(&mut places);
         assert_eq!(places.map(|place| place.ino), [1, 2, 0, 1, 0]);
     }
 }

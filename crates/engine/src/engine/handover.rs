@@ -16,7 +16,7 @@ use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::InheritedState;
 use crate::handover::inherited_programs::{self, InheritedProgram};
-use crate::handover::pins::{HEADER, LINK, MAP, PLAN, PinDirectory};
+use crate::handover::pins::{CHECKPOINT_PIN, LINK_PREFIX, MAP_PREFIX, PLAN_PREFIX, PinDirectory};
 use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::hooks::attach_point::AttachPoint;
 use crate::hooks::kernel_probe::KernelProbe;
@@ -34,7 +34,7 @@ impl<'s> Engine<'s> {
     /// # Errors
     /// [`EngineError`] names what is missing. What is pinned stays as it is.
     pub fn adopt(
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
         inherited: &InheritedState,
         options: EngineOptions,
@@ -42,7 +42,7 @@ impl<'s> Engine<'s> {
         let InheritedState { pins, checkpoint } = inherited;
         let pinned = |what: &str| {
             let what = what.to_owned();
-            move |source: io::Error| EngineError::Pinned { what, source }
+            move |source: io::Error| EngineError::Pin { what, source }
         };
         let fixed = checkpoint.fixed();
         let kind = if fixed.on_functions == 0 {
@@ -54,24 +54,24 @@ impl<'s> Engine<'s> {
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
-        let objects = Objects::reuse_maps(places, kind, programs, |name| {
-            pins.get(&format!("{MAP}{}", pinned_name(name)))
+        let objects = Objects::reuse_maps(slots, kind, programs, |name| {
+            pins.get(&format!("{MAP_PREFIX}{}", map_pin_name(name)))
         })?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let mut sides = HookSelection::of(&Plan::default(), kind, kernel);
-        sides.raw_enter = fixed.raw_enter != 0;
-        sides.raw_exit = fixed.raw_exit != 0;
-        let mut engine = Self::from_objects(objects, kind, sides, Arc::clone(checkpoint))?;
+        let mut selection = HookSelection::of(&Plan::default(), kind, kernel);
+        selection.raw_enter = fixed.raw_enter != 0;
+        selection.raw_exit = fixed.raw_exit != 0;
+        let mut engine = Self::from_objects(objects, kind, selection, Arc::clone(checkpoint))?;
         engine.epoch = engine.globals.epoch();
         engine.fast_path = engine.globals.fast_path();
         let note = pins
-            .get(&plan_name(engine.epoch))
+            .get(&plan_pin_name(engine.epoch))
             .and_then(PlanSnapshot::from_map)
             .map_err(pinned("the note about the plan in force"))?;
         engine.watch_keys = WatchKeys::from_maps(engine.objects.first(), engine.epoch, note.names);
-        engine.unsent.reset(engine.epoch, 1 << abi::RULE_BITS);
-        for name in pins.names(LINK).map_err(pinned("links"))? {
+        engine.rule_drops.reset(engine.epoch, 1 << abi::RULE_BITS);
+        for name in pins.names(LINK_PREFIX).map_err(pinned("links"))? {
             // A name that is none was not given by a daemon; it goes with the others at the end.
             if let Some(attach_point) = AttachPoint::from_name(&name) {
                 let link = AttachedLink::find(pins, attach_point).map_err(pinned(&name))?;
@@ -86,12 +86,12 @@ impl<'s> Engine<'s> {
         engine.detacher.set_pins(pins.clone());
         engine.pins = Some(pins.clone());
         let counted = engine.counters.sum();
-        let mark = checkpoint.position();
-        let [full, ..] = mark.told;
+        let position = checkpoint.position();
+        let [full, ..] = position.reported_lost;
         engine.before = EngineStats {
-            matched: mark.taken + full,
-            delivered: mark.taken,
-            lost: mark.told,
+            matched: position.events + full,
+            delivered: position.events,
+            lost: position.reported_lost,
             truncated: counted.truncated,
         };
         engine.learn_root()?;
@@ -104,7 +104,7 @@ impl<'s> Engine<'s> {
     /// names there before loses them.
     ///
     /// # Errors
-    /// [`EngineError::Pinned`]; nothing is pinned then.
+    /// [`EngineError::Pin`]; nothing is pinned then.
     pub fn pin(&mut self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
         let pinned = self.pin_all(pins, text);
         if pinned.is_ok() {
@@ -120,24 +120,25 @@ impl<'s> Engine<'s> {
     fn pin_all(&self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
         let pinned = |what: &str| {
             let what = what.to_owned();
-            move |source: io::Error| EngineError::Pinned { what, source }
+            move |source: io::Error| EngineError::Pin { what, source }
         };
         pins.clear()
             .map_err(|error| pinned("anything")(io::Error::other(error)))?;
         for (name, map) in self.objects.maps() {
-            pins.pin(&format!("{MAP}{}", pinned_name(&name)), map)
+            pins.pin(&format!("{MAP_PREFIX}{}", map_pin_name(&name)), map)
                 .map_err(pinned(&name))?;
         }
         let [even, odd] = &self.watch_keys;
         let half = if self.epoch.half() == 0 { even } else { odd };
-        pin_note(pins, self.epoch, half.name_keys(), text)?;
+        pin_snapshot(pins, self.epoch, half.name_keys(), text)?;
         self.pin_programs(pins)?;
         for (&attach_point, link) in &self.links {
             link.pin(pins, attach_point)
                 .map_err(pinned(&attach_point.to_string()))?;
         }
         // From here on there is something to go on with.
-        pins.pin(HEADER, &*self.checkpoint).map_err(pinned(HEADER))
+        pins.pin(CHECKPOINT_PIN, &*self.checkpoint)
+            .map_err(pinned(CHECKPOINT_PIN))
     }
 
     /// Has what is new with a plan outlive this process, where things are pinned.
@@ -152,9 +153,9 @@ impl<'s> Engine<'s> {
         };
         self.pin_programs(pins)?;
         let names: Vec<u64> = maps::name_keys(epoch, watches).collect();
-        pin_note(pins, epoch, &names, text)?;
+        pin_snapshot(pins, epoch, &names, text)?;
         if self.is_guarded() {
-            self.guard_maps()?;
+            self.update_guarded_maps()?;
         }
         Ok(())
     }
@@ -163,7 +164,7 @@ impl<'s> Engine<'s> {
     fn pin_programs(&self, pins: &PinDirectory) -> Result<(), EngineError> {
         for program in self.objects.programs() {
             inherited_programs::pin(pins, program)
-                .map_err(|(what, source)| EngineError::Pinned { what, source })?;
+                .map_err(|(what, source)| EngineError::Pin { what, source })?;
         }
         Ok(())
     }
@@ -187,25 +188,25 @@ impl<'s> Engine<'s> {
         let Some(pins) = &self.pins else {
             return;
         };
-        for name in pins.names(PLAN).unwrap_or_default() {
+        for name in pins.names(PLAN_PREFIX).unwrap_or_default() {
             if name.parse().is_ok_and(|epoch| !keys.contains(Epoch(epoch))) {
                 // A note that stays is of a plan of which there is nothing.
-                let _forgotten = pins.remove(&format!("{PLAN}{name}"));
+                let _forgotten = pins.remove(&format!("{PLAN_PREFIX}{name}"));
             }
         }
     }
 }
 
 /// The name of a map as it can be pinned: there may be no dots in it.
-fn pinned_name(map: &str) -> String {
+fn map_pin_name(map: &str) -> String {
     map.replace('.', "_")
 }
 
-fn plan_name(epoch: Epoch) -> String {
-    format!("{PLAN}{}", epoch.0)
+fn plan_pin_name(epoch: Epoch) -> String {
+    format!("{PLAN_PREFIX}{}", epoch.0)
 }
 
-pub(super) fn pin_note(
+pub(super) fn pin_snapshot(
     pins: &PinDirectory,
     epoch: Epoch,
     names: &[u64],
@@ -215,8 +216,8 @@ pub(super) fn pin_note(
         names: names.to_vec(),
         text: text.to_vec(),
     };
-    let name = plan_name(epoch);
+    let name = plan_pin_name(epoch);
     note.to_map()
         .and_then(|map| pins.pin(&name, map))
-        .map_err(|source| EngineError::Pinned { what: name, source })
+        .map_err(|source| EngineError::Pin { what: name, source })
 }

@@ -10,7 +10,7 @@ use crate::handover::pins::PinDirectory;
 use crate::stats::{self, ProgramRuns};
 
 /// What names of programs begin with that are no copies; behind it comes their number, and their own name.
-const PROGRAM: &str = "prog-";
+const PROGRAM_PREFIX: &str = "prog-";
 
 /// A program of a daemon before this one: the kernel counts on it what it skips.
 pub(crate) struct InheritedProgram {
@@ -27,8 +27,8 @@ impl InheritedProgram {
     /// What the kernel answers.
     pub(crate) fn collect(pins: &PinDirectory, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
         let mut inherited = Vec::new();
-        for name in pins.names(PROGRAM)? {
-            let name = format!("{PROGRAM}{name}");
+        for name in pins.names(PROGRAM_PREFIX)? {
+            let name = format!("{PROGRAM_PREFIX}{name}");
             let program = pins.get(&name)?;
             let runs = stats::program_id(&program).is_none_or(|number| used.contains(&number));
             // A name that cannot be taken away is one more to count.
@@ -46,7 +46,7 @@ impl InheritedProgram {
 
     /// What the kernel has counted of it.
     pub(crate) fn runs(&self) -> Option<ProgramRuns> {
-        stats::runs(&own_name(&self.name), &self.program)
+        stats::runs(&program_name(&self.name), &self.program)
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn pin(
     let Some(number) = stats::program_id(program) else {
         return Ok(());
     };
-    let name = format!("{PROGRAM}{number}-{}", program.name().display());
+    let name = format!("{PROGRAM_PREFIX}{number}-{}", program.name().display());
     if pins.contains(&name) {
         return Ok(());
     }
@@ -69,7 +69,7 @@ pub(crate) fn pin(
 }
 
 /// The name that a program has in its object.
-fn own_name(pin: &str) -> &str {
+fn program_name(pin: &str) -> &str {
     pin.splitn(3, '-').last().unwrap_or(pin)
 }
 
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_what_the_program_is_called() {
-        assert_eq!(own_name("prog-17-tlg_tail_exit"), "tlg_tail_exit");
-        assert_eq!(own_name("prog-17"), "17");
+    fn program_name_is_parsed_from_pin_name() {
+        assert_eq!(program_name("prog-17-tlg_tail_exit"), "tlg_tail_exit");
+        assert_eq!(program_name("prog-17"), "17");
     }
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use libbpf_rs::libbpf_sys;
 
-use crate::handover::pins::{LOCKED, PinDirectory, c_path};
+use crate::handover::pins::{LOCK_NOTE_PIN, PinDirectory, c_path};
 use crate::handover::plan_snapshot::PlanSnapshot;
-use crate::sys::descriptor::from_libbpf;
+use crate::sys::descriptor::fd_from_libbpf;
 
 /// Name of the program that a daemon runs that comes after this one.
-pub(crate) const CLAIM: &str = "claim";
+pub(crate) const CLAIM_PIN: &str = "claim";
 
 impl PinDirectory {
     /// Has what is guarded there know this process for the daemon, which it is from now on; where nothing is
@@ -19,8 +19,8 @@ impl PinDirectory {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn claim(&self) -> io::Result<()> {
-        let program = match self.get(CLAIM) {
+    pub fn claim_guard(&self) -> io::Result<()> {
+        let program = match self.get(CLAIM_PIN) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found?,
         };
@@ -48,10 +48,10 @@ impl PinDirectory {
 /// When it cannot be read: of kind `PermissionDenied` where it is guarded, and this is another program than the
 /// one that has locked it.
 pub fn read_lock_note(directory: &Path) -> io::Result<Option<Vec<u8>>> {
-    let path = c_path(&directory.join(LOCKED))?;
+    let path = c_path(&directory.join(LOCK_NOTE_PIN))?;
     // SAFETY: the path is a string that outlives the call.
     let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
-    match from_libbpf(answer) {
+    match fd_from_libbpf(answer) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => Ok(Some(PlanSnapshot::from_map(found?)?.text)),
     }

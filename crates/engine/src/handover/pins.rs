@@ -14,7 +14,7 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::statfs::{BPF_FS_MAGIC, fstatfs};
 use nix::unistd::geteuid;
 
-use crate::sys::descriptor::from_libbpf;
+use crate::sys::descriptor::fd_from_libbpf;
 
 /// A directory of names that belongs to one daemon at a time.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl PinDirectory {
         let path = self.c_path(name)?;
         // SAFETY: the path is a string that outlives the call.
         let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
-        from_libbpf(answer)
+        fd_from_libbpf(answer)
     }
 
     /// Whether something has a name.
@@ -196,10 +196,10 @@ impl PinDirectory {
     /// Whether what is pinned is locked until the machine starts again.
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        self.contains(LOCKED)
+        self.contains(LOCK_NOTE_PIN)
     }
 
-    /// Takes all names away, and with them what nobody else holds. [`HEADER`] is the first: without it the
+    /// Takes all names away, and with them what nobody else holds. [`CHECKPOINT_PIN`] is the first: without it the
     /// others are nothing.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl PinDirectory {
             });
         }
         let clear = || {
-            self.remove(HEADER)?;
+            self.remove(CHECKPOINT_PIN)?;
             self.names("")?
                 .iter()
                 .try_for_each(|name| self.remove(name))
@@ -236,16 +236,16 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
 }
 
 /// Name of the checkpoint, which is given when all others are, and taken away before them.
-pub(crate) const HEADER: &str = "header";
+pub(crate) const CHECKPOINT_PIN: &str = "header";
 /// What names of links, and of the programs that are copies, begin with; behind it comes the attach point.
-pub(crate) const LINK: &str = "link-";
-pub(crate) const COPY: &str = "copy-";
+pub(crate) const LINK_PREFIX: &str = "link-";
+pub(crate) const COPY_PREFIX: &str = "copy-";
 /// What names of maps begin with.
-pub(crate) const MAP: &str = "map-";
+pub(crate) const MAP_PREFIX: &str = "map-";
 /// What names of notes about plans begin with; behind it comes the epoch.
-pub(crate) const PLAN: &str = "plan-";
+pub(crate) const PLAN_PREFIX: &str = "plan-";
 /// Name of the note about what is locked.
-pub(crate) const LOCKED: &str = "locked";
+pub(crate) const LOCK_NOTE_PIN: &str = "locked";
 
 fn is_bpf_filesystem(path: &Path) -> io::Result<bool> {
     Ok(fstatfs(File::open(path)?)?.filesystem_type() == BPF_FS_MAGIC)
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_pinned_on_another_file_system() {
+    fn pin_directory_must_be_on_bpffs() {
         let directory = tempfile::tempdir().unwrap();
         let error = PinDirectory::open(&directory.path().join("pins")).unwrap_err();
         assert!(matches!(error, PinError::NotBpf { .. }), "{error}");

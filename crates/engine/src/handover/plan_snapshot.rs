@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::MapInfo;
 
-use crate::ring::checkpoint::array;
-use crate::sys::mapped_memory::{Access, MappedMemory, page};
+use crate::ring::checkpoint::create_mmapable_array;
+use crate::sys::mapped_memory::{Access, MappedMemory, page_size};
 
 /// A note about a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,9 @@ impl PlanSnapshot {
         words.extend(&self.names);
         let bytes = words.iter().flat_map(|word| word.to_ne_bytes());
         let bytes: Vec<u8> = bytes.chain(self.text.iter().copied()).collect();
-        let page = page()?;
+        let page = page_size()?;
         let pages = bytes.len().div_ceil(page);
-        let map = array("tlg_plan", page, pages)?;
+        let map = create_mmapable_array("tlg_plan", page, pages)?;
         let memory = MappedMemory::map(&map, 0, pages * page, Access::ReadWrite)?;
         for (offset, byte) in bytes.iter().enumerate() {
             if let Some(at) = memory.at::<u8>(offset) {

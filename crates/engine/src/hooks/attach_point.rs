@@ -249,7 +249,7 @@ impl<'k> AttachPointFinder<'k> {
         side: FunctionSide,
         stub: impl Fn(FunctionKind) -> Program,
     ) -> Result<Vec<AttachPoint>, EngineError> {
-        let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
+        let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
         let names = candidates(call);
         let mut found: Vec<Function> = names
             .iter()
@@ -276,7 +276,7 @@ impl<'k> AttachPointFinder<'k> {
         side: FunctionSide,
         name: &str,
     ) -> Result<Vec<AttachPoint>, EngineError> {
-        let kernel = self.functions.ok_or(EngineError::NoFunctions)?;
+        let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
         let found = kernel
             .find(name)
             .filter(|function| function.kind == FunctionKind::Uring);

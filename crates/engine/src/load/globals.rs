@@ -8,7 +8,7 @@ use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 use crate::abi;
 use crate::compile::ReadOnlyOpens;
 use crate::compile::fast_path::FastPath;
-use crate::compile::watches::{InodeIdentity, WORDS, WatchPrefilter};
+use crate::compile::watches::{BLOOM_WORDS, InodeIdentity, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
@@ -89,14 +89,14 @@ impl Globals {
             raw_enter: read!(self, tlg_raw_enter),
             raw_exit: read!(self, tlg_raw_exit),
             open_gate: read!(self, tlg_open_gate),
-            reads: ReadOnlyOpens {
+            read_only_opens: ReadOnlyOpens {
                 openat: read!(self, tlg_openat_reads) != 0,
                 open: read!(self, tlg_open_reads) != 0,
             },
             refusals: read!(self, tlg_refusals) != 0,
             uring: read!(self, tlg_uring) != 0,
             filesystems: read!(self, tlg_fs_filter) != 0,
-            common_bytes: read!(self, tlg_ring_shared),
+            shared_bytes: read!(self, tlg_ring_shared),
         }
     }
 
@@ -110,12 +110,16 @@ impl Globals {
         write!(self, tlg_raw_enter, fast_path.raw_enter);
         write!(self, tlg_raw_exit, fast_path.raw_exit);
         write!(self, tlg_open_gate, fast_path.open_gate);
-        write!(self, tlg_openat_reads, fast_path.reads.openat.into());
-        write!(self, tlg_open_reads, fast_path.reads.open.into());
+        write!(
+            self,
+            tlg_openat_reads,
+            fast_path.read_only_opens.openat.into()
+        );
+        write!(self, tlg_open_reads, fast_path.read_only_opens.open.into());
         write!(self, tlg_refusals, fast_path.refusals.into());
         write!(self, tlg_uring, fast_path.uring.into());
         write!(self, tlg_fs_filter, fast_path.filesystems.into());
-        write!(self, tlg_ring_shared, fast_path.common_bytes);
+        write!(self, tlg_ring_shared, fast_path.shared_bytes);
     }
 
     /// Writes where watches may be, into the half of a plan that is not in force.
@@ -124,7 +128,7 @@ impl Globals {
             (word!(self, tlg_inode_bloom), &bits.inodes),
             (word!(self, tlg_name_bloom), &bits.names),
         ] {
-            let first = halves.cast::<[u64; WORDS]>();
+            let first = halves.cast::<[u64; BLOOM_WORDS]>();
             // SAFETY: there are two halves; see `word`.
             let half = unsafe { first.add(usize::from(epoch.half())) };
             // SAFETY: as above, and no plan in force uses this half.

@@ -36,23 +36,18 @@ fn store(_level: PrintLevel, text: String) {
 /// verifier's log, where the reason is.
 fn append(captured: &mut String, text: &str) {
     const LOG: &str = "BEGIN PROG LOAD LOG";
-    const MOST_BYTES: usize = 600;
+    const MAX_BYTES: usize = 600;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     if text.contains(LOG) {
         let log: Vec<&str> = lines.filter(|line| !line.starts_with("--")).collect();
         let end = log.get(log.len().saturating_sub(4)..).unwrap_or_default();
         captured.push_str("; verifier: ");
-        captured.extend(end.join(" | ").chars().take(MOST_BYTES));
+        captured.extend(end.join(" | ").chars().take(MAX_BYTES));
     } else if captured.is_empty()
         && text.contains("failed")
         && let Some(first) = lines.next()
     {
-        captured.extend(
-            first
-                .trim_start_matches("libbpf: ")
-                .chars()
-                .take(MOST_BYTES),
-        );
+        captured.extend(first.trim_start_matches("libbpf: ").chars().take(MAX_BYTES));
     }
 }
 
@@ -61,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_refusal_the_first_line_and_the_end_of_the_log_are_told() {
+    fn first_error_and_end_of_verifier_log_are_kept() {
         let mut captured = String::new();
         for text in [
             "libbpf: prog 'heartbeat': BPF program load failed: -EACCES\n",

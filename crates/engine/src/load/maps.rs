@@ -28,11 +28,15 @@ pub(crate) struct MapCapacity {
 const MIN_ENTRIES: u32 = 65_536;
 
 impl MapCapacity {
-    /// For a first plan, of so many watched paths, and for others, which may be twice as large.
-    pub(crate) fn for_plan(compiled: &CompiledPlan, watched: usize, watches: &Watches) -> Self {
+    /// For a first plan with so many watched paths, and for others, which may be twice as large.
+    pub(crate) fn for_first_plan(
+        compiled: &CompiledPlan,
+        watched: usize,
+        watches: &Watches,
+    ) -> Self {
         let capacity = |entries: usize| count(entries).saturating_mul(2).max(MIN_ENTRIES);
         Self {
-            tests: capacity(compiled.tests.len() + compiled.forks.len()),
+            tests: capacity(compiled.tests.len() + compiled.task_tests.len()),
             inodes: capacity(watched),
             names: capacity(watches.names.len()),
         }
@@ -50,7 +54,7 @@ impl MapCapacity {
         for (what, needed, capacity) in [
             (
                 "tests of rules",
-                compiled.tests.len() + compiled.forks.len(),
+                compiled.tests.len() + compiled.task_tests.len(),
                 self.tests,
             ),
             ("watched inodes", watches.inodes.len(), self.inodes),
@@ -143,8 +147,8 @@ pub(crate) struct WatchKeys {
 
 impl MapCapacity {
     /// 1 + where the tests of the task list stand that a plan in the half of `epoch` has; 0 for none.
-    pub(crate) fn forks(self, epoch: Epoch, compiled: &CompiledPlan) -> u32 {
-        if compiled.forks.is_empty() {
+    pub(crate) fn first_task_test(self, epoch: Epoch, compiled: &CompiledPlan) -> u32 {
+        if compiled.task_tests.is_empty() {
             return 0;
         }
         u32::from(epoch.half()) * self.tests + count(compiled.tests.len()) + 1
@@ -190,10 +194,10 @@ impl WatchKeys {
     /// Takes the watches out of the maps.
     pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
         for key in self.inodes.drain(..) {
-            remove("tlg_watch_inode", &skel.maps.tlg_watch_inode, &key)?;
+            delete("tlg_watch_inode", &skel.maps.tlg_watch_inode, &key)?;
         }
         for key in self.names.drain(..) {
-            remove("tlg_watch_path", &skel.maps.tlg_watch_path, &key)?;
+            delete("tlg_watch_path", &skel.maps.tlg_watch_path, &key)?;
         }
         Ok(())
     }
@@ -228,21 +232,21 @@ impl WatchKeys {
             .collect();
         update_batch("tlg_rule_tests", &maps.tlg_rule_tests, first, &tests)?;
         let after = first + count(tests.len());
-        let forks = compiled.forks.iter().map(|test| WireTest {
+        let task_tests = compiled.task_tests.iter().map(|test| WireTest {
             on_false: test.on_false + after,
             ..*test
         });
-        let forks: Vec<WireTest> = forks.collect();
-        update_batch("tlg_rule_tests", &maps.tlg_rule_tests, after, &forks)?;
+        let task_tests: Vec<WireTest> = task_tests.collect();
+        update_batch("tlg_rule_tests", &maps.tlg_rule_tests, after, &task_tests)?;
         let all = abi::PLAN_ENTRIES;
-        let calls: Vec<WireSyscall> = (0..all)
-            .map(|index| relocate_syscall(compiled.calls.get(&index).copied(), first, epoch))
+        let syscalls: Vec<WireSyscall> = (0..all)
+            .map(|index| relocate_syscall(compiled.syscalls.get(&index).copied(), first, epoch))
             .collect();
         update_batch(
             "tlg_syscalls",
             &maps.tlg_syscalls,
             u32::from(half) * all,
-            &calls,
+            &syscalls,
         )
     }
 }
@@ -290,7 +294,7 @@ where
 }
 
 /// Takes a key out; it may never have got in.
-fn remove<K>(name: &'static str, map: &impl MapCore, key: &K) -> Result<(), EngineError>
+fn delete<K>(name: &'static str, map: &impl MapCore, key: &K) -> Result<(), EngineError>
 where
     K: IntoBytes + Immutable,
 {
@@ -326,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_and_a_call_move_with_their_half() {
+    fn tests_and_syscalls_are_relocated_to_their_half() {
         let epoch = Epoch(3);
         let decide = WireTest {
             kind: abi::TEST_DECIDE,

@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::abi::{self, LOST};
-use crate::sys::mapped_memory::{Access, MappedMemory, page};
+use crate::sys::mapped_memory::{Access, MappedMemory, page_size};
 
 /// Where the kernel keeps how far the ring was read.
 ///
@@ -28,11 +28,11 @@ use crate::sys::mapped_memory::{Access, MappedMemory, page};
 const CONSUMER: usize = 0;
 
 /// Which program has loaded the object, as its own hash.
-const OBJECT: &str = env!("TOLLGATE_OBJECT");
+const OBJECT_HASH: &str = env!("TOLLGATE_OBJECT");
 /// What a header begins with.
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
 /// Version of everything that is pinned, this header and the names among it.
-const LAYOUT: u32 = 3;
+const LAYOUT_VERSION: u32 = 3;
 
 /// How far events have come.
 #[derive(
@@ -41,11 +41,11 @@ const LAYOUT: u32 = 3;
 #[repr(C)]
 pub struct Position {
     /// Where in the stream of all events the next one lies.
-    pub place: u64,
+    pub ring_offset: u64,
     /// Events before that position.
-    pub taken: u64,
+    pub events: u64,
     /// Events lost, by reason, of which the log tells.
-    pub told: [u64; LOST + 1],
+    pub reported_lost: [u64; LOST + 1],
     /// Serial of the next event.
     pub serial: u64,
 }
@@ -70,8 +70,8 @@ pub struct FileRange {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Entry {
-    mark: Position,
-    span: FileRange,
+    position: Position,
+    range: FileRange,
 }
 
 /// What is fixed when the maps are made.
@@ -103,7 +103,7 @@ struct Header {
     object: [u8; 16],
     fixed: FixedSettings,
     /// What copies of stubs that are gone were skipped.
-    skipped: u64,
+    detached_misses: u64,
     entries: [Entry; 2],
     current: u32,
     _pad: u32,
@@ -149,19 +149,19 @@ impl Checkpoint {
     /// # Errors
     /// When the kernel makes no map.
     pub(crate) fn new(fixed: FixedSettings, first: Position, ring: impl AsFd) -> io::Result<Self> {
-        let page = page()?;
-        let map = array("tlg_header", page, 1)?;
-        let checkpoint = Self::over(map, ring)?;
+        let page = page_size()?;
+        let map = create_mmapable_array("tlg_header", page, 1)?;
+        let checkpoint = Self::from_map(map, ring)?;
         let header = Header {
             magic: MAGIC,
-            layout: LAYOUT,
+            layout: LAYOUT_VERSION,
             wire: abi::VERSION.into(),
             object: object(),
             fixed,
-            skipped: 0,
+            detached_misses: 0,
             entries: [Entry {
-                mark: first,
-                span: FileRange::default(),
+                position: first,
+                range: FileRange::default(),
             }; 2],
             current: 0,
             _pad: 0,
@@ -177,8 +177,8 @@ impl Checkpoint {
     ///
     /// # Errors
     /// When it cannot be mapped.
-    pub(crate) fn over(map: OwnedFd, ring: impl AsFd) -> io::Result<Self> {
-        let page = page()?;
+    pub(crate) fn from_map(map: OwnedFd, ring: impl AsFd) -> io::Result<Self> {
+        let page = page_size()?;
         let header = MappedMemory::map(&map, 0, page, Access::ReadWrite)?;
         let consumer = MappedMemory::map(ring, CONSUMER, page, Access::ReadWrite)?;
         Ok(Self {
@@ -199,7 +199,7 @@ impl Checkpoint {
         };
         // SAFETY: the address is that of a mapped header; any bits are one.
         let header = unsafe { at.read_volatile() };
-        if (header.magic, header.layout) != (MAGIC, LAYOUT) {
+        if (header.magic, header.layout) != (MAGIC, LAYOUT_VERSION) {
             return PinnedOrigin::Unreadable("it was pinned in another layout".to_owned());
         }
         // The events of the previous version have the same bytes; its maps and programs have other names.
@@ -229,25 +229,25 @@ impl Checkpoint {
 
     pub(crate) fn detached_misses(&self) -> u64 {
         // SAFETY: as above.
-        member!(self, skipped).map_or(0, |at| unsafe { at.read_volatile() })
+        member!(self, detached_misses).map_or(0, |at| unsafe { at.read_volatile() })
     }
 
-    pub(crate) fn set_detached_misses(&self, skipped: u64) {
-        if let Some(at) = member!(self, skipped) {
+    pub(crate) fn set_detached_misses(&self, detached_misses: u64) {
+        if let Some(at) = member!(self, detached_misses) {
             // SAFETY: as above; only the thread of the engine writes it.
-            unsafe { at.write_volatile(skipped) };
+            unsafe { at.write_volatile(detached_misses) };
         }
     }
 
     /// How far events have come: all before that are in the log, or were lost and counted.
     pub(crate) fn position(&self) -> Position {
-        self.entry(self.current()).mark
+        self.entry(self.current()).position
     }
 
     /// The write that was under way when the daemon ended.
     pub(crate) fn unfinished_write(&self) -> Option<FileRange> {
-        let Entry { mark, span } = self.entry(self.current());
-        (self.consumed().load(Ordering::Acquire) < mark.place).then_some(span)
+        let Entry { position, range } = self.entry(self.current());
+        (self.consumed().load(Ordering::Acquire) < position.ring_offset).then_some(range)
     }
 
     /// Says of the write that was under way whether all of it is in the log, or nothing.
@@ -256,7 +256,7 @@ impl Checkpoint {
             return;
         }
         if written {
-            self.release_room();
+            self.release();
         } else {
             self.select(1 - (self.current() & 1));
         }
@@ -274,9 +274,9 @@ impl Checkpoint {
     }
 
     /// Gives back the room in the ring of what the current entry says was written.
-    fn release_room(&self) {
+    fn release(&self) {
         self.consumed()
-            .store(self.position().place, Ordering::Release);
+            .store(self.position().ring_offset, Ordering::Release);
     }
 
     /// Where in the stream the room begins that the kernel may not write to.
@@ -327,34 +327,34 @@ impl AsFd for Checkpoint {
 #[derive(Debug)]
 pub struct CommitToken {
     checkpoint: Arc<Checkpoint>,
-    mark: Position,
-    begun: bool,
+    position: Position,
+    started: bool,
 }
 
 impl CommitToken {
-    pub(crate) const fn new(checkpoint: Arc<Checkpoint>, mark: Position) -> Self {
+    pub(crate) const fn new(checkpoint: Arc<Checkpoint>, position: Position) -> Self {
         Self {
             checkpoint,
-            mark,
-            begun: false,
+            position,
+            started: false,
         }
     }
 
     /// The events are about to be written, to this part of a file.
-    pub fn begin(&mut self, span: FileRange) {
+    pub fn begin(&mut self, range: FileRange) {
         self.checkpoint.begin(Entry {
-            mark: self.mark,
-            span,
+            position: self.position,
+            range,
         });
-        self.begun = true;
+        self.started = true;
     }
 
     /// The events are written, or will never be: their room in the ring can be used again.
     pub fn end(&mut self) {
-        if !self.begun {
+        if !self.started {
             self.begin(FileRange::default());
         }
-        self.checkpoint.release_room();
+        self.checkpoint.release();
     }
 }
 
@@ -362,7 +362,11 @@ impl CommitToken {
 ///
 /// # Errors
 /// When the kernel makes none.
-pub(crate) fn array(name: &str, bytes: usize, entries: usize) -> io::Result<OwnedFd> {
+pub(crate) fn create_mmapable_array(
+    name: &str,
+    bytes: usize,
+    entries: usize,
+) -> io::Result<OwnedFd> {
     let number = |number| u32::try_from(number).map_err(|_large| io::Error::from(Errno::E2BIG));
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -382,7 +386,7 @@ pub(crate) fn array(name: &str, bytes: usize, entries: usize) -> io::Result<Owne
 
 fn object() -> [u8; 16] {
     let mut object = [0; 16];
-    for (to, from) in object.iter_mut().zip(OBJECT.as_bytes()) {
+    for (to, from) in object.iter_mut().zip(OBJECT_HASH.as_bytes()) {
         *to = *from;
     }
     object
@@ -413,7 +417,7 @@ mod tests {
 
     /// A daemon must not read what one of another format has left in the ring, and knows that by the version.
     #[test]
-    fn another_wire_has_another_version() {
+    fn wire_h_change_needs_new_version() {
         const KNOWN: (u16, u64) = (3, 0xd1be_0584_399b_b523);
         let found = (abi::VERSION, wire());
         assert_eq!(

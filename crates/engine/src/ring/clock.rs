@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_before_and_after_the_reference_are_counted_from_it() {
+    fn jiffies_before_and_after_the_reading_convert() {
         let now = ClockReading {
             jiffies: 1000,
             wall_ns: 5_000_000_000,

@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 ///
 /// # Errors
 /// What `errno` says, when the call returned none.
-pub(crate) fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
+pub(crate) fn fd_from_syscall(answer: libc::c_long) -> io::Result<OwnedFd> {
     match i32::try_from(answer) {
         // SAFETY: the kernel has just given this descriptor to us, and nobody else has it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
@@ -19,9 +19,9 @@ pub(crate) fn owned(answer: libc::c_long) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// That error.
-pub(crate) fn from_libbpf(answer: i32) -> io::Result<OwnedFd> {
+pub(crate) fn fd_from_libbpf(answer: i32) -> io::Result<OwnedFd> {
     if answer < 0 {
         return Err(io::Error::from_raw_os_error(-answer));
     }
-    owned(answer.into())
+    fd_from_syscall(answer.into())
 }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_descriptor_goes_along_with_its_message() {
+    fn descriptor_is_received_with_its_message() {
         let flags = SockFlag::SOCK_CLOEXEC;
         let (one, other) =
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap();

@@ -90,7 +90,8 @@ impl Drop for MappedMemory {
 ///
 /// # Errors
 /// When the C library does not know.
-pub(crate) fn page() -> io::Result<usize> {
-    let page = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|page| usize::try_from(page).ok());
-    page.ok_or_else(|| io::Error::other("pages have no size"))
+pub(crate) fn page_size() -> io::Result<usize> {
+    let page_size =
+        sysconf(SysconfVar::PAGE_SIZE)?.and_then(|page_size| usize::try_from(page_size).ok());
+    page_size.ok_or_else(|| io::Error::other("pages have no size"))
 }

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-use crate::sys::descriptor::owned;
+use crate::sys::descriptor::fd_from_syscall;
 
 const FSOPEN_CLOEXEC: libc::c_int = 1;
 const FSMOUNT_CLOEXEC: libc::c_int = 1;
@@ -30,7 +30,7 @@ impl Tracefs {
         let name: &CStr = c"tracefs";
         // SAFETY: the name is a NUL-terminated string that outlives the call.
         let context = unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), FSOPEN_CLOEXEC) };
-        let context = owned(context).map_err(|error| errno(&error))?;
+        let context = fd_from_syscall(context).map_err(|error| errno(&error))?;
         let none = std::ptr::null::<libc::c_char>();
         // SAFETY: this command takes neither key nor value: both are null as the kernel demands.
         let created = unsafe {
@@ -49,7 +49,7 @@ impl Tracefs {
         // SAFETY: only numbers are passed.
         let mount =
             unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) };
-        Ok(Self(owned(mount).map_err(|error| errno(&error))?))
+        Ok(Self(fd_from_syscall(mount).map_err(|error| errno(&error))?))
     }
 
     /// Number of a tracepoint of the `syscalls` system; `None` when this kernel has none of that name.

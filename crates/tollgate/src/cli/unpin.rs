@@ -35,9 +35,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(Exit::Success.into());
         }
         PinnedState::Adoptable(inherited) | PinnedState::EventsOnly(inherited) => {
-            inherited.unread().ok()
+            inherited.unread_bytes().ok()
         }
-        PinnedState::Unreadable { unread, .. } => unread,
+        PinnedState::Unreadable { unread_bytes, .. } => unread_bytes,
     };
     pins.clear()?;
     let bytes = unread.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());

@@ -113,8 +113,11 @@ impl PinSetup {
             PinnedState::Unreadable { reason, .. } if found.locked => {
                 return Err(stays(&pins, &anyhow!(reason)));
             }
-            PinnedState::Unreadable { reason, unread } => {
-                found.lost = Some(given_up(&pins, &reason, unread)?);
+            PinnedState::Unreadable {
+                reason,
+                unread_bytes,
+            } => {
+                found.lost = Some(given_up(&pins, &reason, unread_bytes)?);
             }
         }
         found.pins = Some(pins);

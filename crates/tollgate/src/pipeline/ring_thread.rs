@@ -165,7 +165,7 @@ impl RingThread {
                     } = *lock;
                     let locked = engine.write_lock_note(&note).map_err(anyhow::Error::from);
                     let guard = locked.map(|()| {
-                        let guard = engine.protect(&mut places, &self.probe, &files);
+                        let guard = engine.install_guard(&mut places, &self.probe, &files);
                         guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                     });
                     // Who has asked waits for the answer.
@@ -306,7 +306,7 @@ impl RingThread {
                     }
                 }
                 Wake::Events => quiet = 0,
-                Wake::Time => {}
+                Wake::Timeout => {}
             }
         };
         if let Some(heartbeat) = &mut heartbeat {

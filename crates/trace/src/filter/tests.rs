@@ -12,9 +12,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-struct Nowhere;
+struct TestHost;
 
-impl RuleHost for Nowhere {
+impl RuleHost for TestHost {
     fn uid(&self, _: &[u8]) -> Option<u32> {
         None
     }
@@ -33,7 +33,7 @@ impl RuleHost for Nowhere {
 }
 
 fn plan(rules: &str) -> Plan {
-    let (lines, findings) = parse_file(rules.as_bytes(), &Nowhere);
+    let (lines, findings) = parse_file(rules.as_bytes(), &TestHost);
     assert!(findings.is_empty(), "{rules}: {findings:?}");
     let mut list = RuleList::default();
     list.load(0, lines);
@@ -99,7 +99,7 @@ const B64: Arch = Arch::X86_64;
 const B32: Arch = Arch::I386;
 
 #[test]
-fn only_named_calls_stop() {
+fn only_named_syscalls_stop() {
     let rules =
         "-a always,exit -F arch=b64 -S openat,rename -k k\n-a always,exit -F arch=b32 -S open";
     for (arch, name, stop) in [
@@ -116,7 +116,7 @@ fn only_named_calls_stop() {
 }
 
 #[test]
-fn another_arch_and_numbers_out_of_range_pass() {
+fn other_arch_and_unknown_numbers_are_allowed() {
     let code = compile(
         &plan("-a always,exit -F arch=b64 -S all"),
         Backend::Notify,
@@ -134,7 +134,7 @@ fn another_arch_and_numbers_out_of_range_pass() {
 }
 
 #[test]
-fn the_access_mode_of_an_open_is_decided() {
+fn open_access_mode_is_tested_in_filter() {
     let writes = "-a always,exit -F arch=b64 -F path=/x -F perm=w";
     for (flags, stop) in [(0, false), (1, true), (2, true), (3, true), (0x241, true)] {
         assert_eq!(stops(writes, B64, "openat", [0, 0, flags, 0]), stop);
@@ -147,7 +147,7 @@ fn the_access_mode_of_an_open_is_decided() {
 }
 
 #[test]
-fn what_only_the_supervisor_knows_stops_for_always_and_not_for_never() {
+fn undecidable_test_stops_always_rule_and_skips_never_rule() {
     let rules = "-a never,exit -F arch=b64 -S chmod -F uid=0\n\
                  -a never,exit -F arch=b64 -S chmod -F a1=0644\n\
                  -a always,exit -F arch=b64 -S chmod -F uid!=0 -F a1<0700";
@@ -157,7 +157,7 @@ fn what_only_the_supervisor_knows_stops_for_always_and_not_for_never() {
 }
 
 #[test]
-fn every_call_of_both_abis_fits() {
+fn all_syscalls_of_both_abis_fit() {
     let mut rules = String::new();
     for key in 0..200 {
         writeln!(rules, "-a always,exit -S all -F a0={key} -k key{key}").unwrap();
@@ -200,7 +200,7 @@ proptest! {
     /// What the plan keeps the filter stops, and with rules that ask only for arguments it stops
     /// nothing else.
     #[test]
-    fn the_filter_stops_what_the_plan_keeps(
+    fn filter_stops_every_syscall_the_plan_records(
         rules in prop::collection::vec(a_rule(), 1..6),
         call in prop::sample::select(CALLS.to_vec()),
         args in [0..8_u64, 0..8_u64, 0..8_u64, 0..8_u64],
@@ -209,7 +209,7 @@ proptest! {
         let mut rules = rules;
         rules.dedup();
         let text = rules.concat();
-        let (lines, _) = parse_file(text.as_bytes(), &Nowhere);
+        let (lines, _) = parse_file(text.as_bytes(), &TestHost);
         let mut list = RuleList::default();
         list.load(0, lines);
         let plan = Plan::compile(list.into_rules(), &[B64]);

@@ -7,12 +7,60 @@ use std::os::unix::fs::FileExt as _;
 
 use audit::event::Inode;
 use audit::ids::Arch;
+use audit::plan::SyscallPlan;
 use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, stat};
+use nix::unistd::{Pid, getegid, geteuid};
 
-use super::object::{NamedObject, inode};
+use super::object::{self, NamedObject, PathLookup, inode};
+use super::{Observer, Recorder, SyscallEntry, SyscallTraits, coarse_time};
+use crate::backend::ResultCapture;
 use crate::task::Thread;
 use crate::task::memory::Memory;
+
+impl<O: Observer> Recorder<'_, O> {
+    /// Warns once that the kernel ignored the set-uid or set-gid bit of a program, because of
+    /// `PR_SET_NO_NEW_PRIVS`.
+    fn warn_setuid(&mut self, program: Option<Inode>) {
+        const S_ISUID: u32 = 0o4000;
+        const S_ISGID_AND_GROUP_EXECUTE: u32 = 0o2010;
+        let has_effect = program.is_some_and(|Inode { mode, uid, gid, .. }| {
+            (mode & S_ISUID != 0 && uid != geteuid().as_raw())
+                || (mode & S_ISGID_AND_GROUP_EXECUTE == S_ISGID_AND_GROUP_EXECUTE
+                    && gid != getegid().as_raw())
+        });
+        if has_effect && !std::mem::replace(&mut self.warned_setuid, true) {
+            self.warn(
+                "set-uid and set-gid bits are ignored: an unprivileged seccomp filter requires \
+                 no-new-privs",
+            );
+        }
+    }
+
+    /// Handles a completed exec: the process runs another program.
+    pub(crate) fn exec_completed(&mut self, pid: Pid) {
+        self.tasks.drop_image(pid);
+        let program = stat(format!("/proc/{pid}/exe").as_str());
+        self.warn_setuid(program.ok().map(inode));
+    }
+
+    /// Handles an exec about to be made, whether or not a rule names it.
+    pub(crate) fn exec_attempted(&mut self, stop: SyscallEntry) {
+        let SyscallEntry { tid, call, args } = stop;
+        let traits = SyscallTraits::of(call, &SyscallPlan::default(), ResultCapture::IfTested);
+        let named = object::named_objects(traits.objects, traits.name, &args, Memory(tid));
+        let mut program = None;
+        if let (Ok(mut named), Ok(thread)) =
+            (named, self.tasks.thread(tid, coarse_time(), self.execs))
+            && let Some(object) = named.first_mut()
+        {
+            object.look_up_before(thread, PathLookup::Unneeded, false);
+            program = object.inode;
+        }
+        self.tasks.exec_attempted(tid, coarse_time());
+        self.warn_setuid(program);
+    }
+}
 
 /// A file that the kernel opened to start another one.
 #[derive(Clone, Debug)]
@@ -30,10 +78,10 @@ pub(crate) struct ExecArgs {
 }
 
 /// Most bytes of arguments that are read before an exec whose result nobody waits for.
-const LONGEST_ARGUMENTS: usize = 4 << 20;
+const MAX_ARGV_BYTES: usize = 4 << 20;
 
 /// The arguments with which a program has started, from where only the kernel has written.
-pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArgs> {
+pub(crate) fn args_from_process(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArgs> {
     let bytes = thread.arguments()?;
     let count = Memory(thread.tid).pointer(stack, arch)?;
     let [a, b, c, d, ..] = count.to_le_bytes();
@@ -44,8 +92,8 @@ pub(crate) fn started(thread: &Thread, stack: u64, arch: Arch) -> Option<ExecArg
 }
 
 /// The arguments that an exec was given, from the memory of the caller.
-pub(crate) fn given(memory: Memory, array: u64, arch: Arch) -> Option<ExecArgs> {
-    let (count, bytes) = memory.strings(array, arch, LONGEST_ARGUMENTS)?;
+pub(crate) fn args_from_caller(memory: Memory, array: u64, arch: Arch) -> Option<ExecArgs> {
+    let (count, bytes) = memory.strings(array, arch, MAX_ARGV_BYTES)?;
     Some(ExecArgs { count, bytes })
 }
 
@@ -94,7 +142,7 @@ fn elf_interpreter(thread: &Thread) -> Option<Vec<u8>> {
 
 fn elf_interpreter_of(file: &File) -> Option<Vec<u8>> {
     const PT_INTERP: u64 = 3;
-    const MOST_HEADERS: u64 = 64;
+    const MAX_PROGRAM_HEADERS: u64 = 64;
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
     let wide = match head.get(..5)? {
@@ -115,7 +163,7 @@ fn elf_interpreter_of(file: &File) -> Option<Vec<u8>> {
             read_le(&head, 44, 2)?,
         )
     };
-    for header in 0..count.min(MOST_HEADERS) {
+    for header in 0..count.min(MAX_PROGRAM_HEADERS) {
         let mut bytes = [0; 56];
         let short = bytes.get_mut(..if wide { 56 } else { 32 })?;
         file.read_exact_at(short, table.checked_add(header * size)?)
@@ -154,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dynamic_program_names_its_loader() {
+    fn dynamic_program_has_elf_interpreter() {
         let name = elf_interpreter_of(&File::open("/bin/true").unwrap()).unwrap();
         assert!(name.starts_with(b"/") && !name.contains(&0));
     }

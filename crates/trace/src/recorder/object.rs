@@ -25,7 +25,7 @@ pub(crate) struct NamedObject {
     /// Name as given; `None` for a descriptor, and where no name could be read.
     pub(crate) name: Option<Vec<u8>>,
     /// Where it is, from the task's directory in `/proc`.
-    place: Vec<u8>,
+    proc_path: Vec<u8>,
     follow_symlink: bool,
     /// It, as far as it was found.
     pub(crate) inode: Option<Inode>,
@@ -53,7 +53,7 @@ pub(crate) enum PathLookup {
 ///
 /// # Errors
 /// `EPERM`, `ESRCH`.
-pub(crate) fn named(
+pub(crate) fn named_objects(
     shapes: &'static [ObjectArg],
     call: &str,
     args: &[u64; 6],
@@ -80,11 +80,11 @@ pub(crate) fn named(
             Err(errno @ (Errno::EPERM | Errno::ESRCH)) => return Err(errno),
             Err(_no_name) => continue,
         };
-        let place = place(dir, &name);
+        let proc_path = proc_path(dir, &name);
         all.push(NamedObject::new(
             object,
             Some(name),
-            place,
+            proc_path,
             follow_symlink(call, object, args),
         ));
     }
@@ -97,20 +97,20 @@ pub(crate) fn socket(name: &[u8], effect: ObjectEffect) -> NamedObject {
         place: ObjectRef::Path(1),
         effect,
     };
-    NamedObject::new(object, Some(name.to_vec()), place(None, name), true)
+    NamedObject::new(object, Some(name.to_vec()), proc_path(None, name), true)
 }
 
 impl NamedObject {
     const fn new(
         object: ObjectArg,
         name: Option<Vec<u8>>,
-        place: Vec<u8>,
+        proc_path: Vec<u8>,
         follow_symlink: bool,
     ) -> Self {
         Self {
             object,
             name,
-            place,
+            proc_path,
             follow_symlink,
             inode: None,
             parent: None,
@@ -122,47 +122,52 @@ impl NamedObject {
 
     /// Looks at it before the call. What is opened is left for later, unless it may have to be made or
     /// the result will not be seen.
-    pub(crate) fn before(&mut self, thread: &Thread, paths: PathLookup, result_comes: bool) {
+    pub(crate) fn look_up_before(
+        &mut self,
+        thread: &Thread,
+        paths: PathLookup,
+        result_comes: bool,
+    ) {
         match self.object.place {
             ObjectRef::Text(_) => {}
             ObjectRef::Opened { .. } if result_comes && !self.may_create => {}
-            _ => self.look(thread, paths),
+            _ => self.look_up(thread, paths),
         }
     }
 
     /// Looks at what the call has made.
-    pub(crate) fn made(&mut self, thread: &Thread) {
+    pub(crate) fn look_up_created(&mut self, thread: &Thread) {
         let flags = AtFlags::AT_SYMLINK_NOFOLLOW;
-        self.inode = thread.stat(&self.place, flags).ok().map(inode);
+        self.inode = thread.stat(&self.proc_path, flags).ok().map(inode);
     }
 
     /// Looks at what was opened, through its descriptor, or at what could not be opened.
-    pub(crate) fn opened(&mut self, thread: &Thread, exit: i64, paths: PathLookup) {
+    pub(crate) fn look_up_opened(&mut self, thread: &Thread, exit: i64, paths: PathLookup) {
         let Ok(fd) = u64::try_from(exit) else {
             if !self.may_create && exit != -i64::from(libc::ENOENT) {
-                self.look(thread, paths);
+                self.look_up(thread, paths);
             }
             return;
         };
-        let place = fd_path(fd);
-        self.inode = thread.stat(&place, AtFlags::empty()).ok().map(inode);
+        let proc_path = fd_path(fd);
+        self.inode = thread.stat(&proc_path, AtFlags::empty()).ok().map(inode);
         if paths == PathLookup::Wanted {
-            let link = std::str::from_utf8(&place)
+            let link = std::str::from_utf8(&proc_path)
                 .ok()
-                .and_then(|place| thread.link(place));
+                .and_then(|proc_path| thread.link(proc_path));
             self.path = link.unwrap_or_default();
         }
     }
 
-    fn look(&mut self, thread: &Thread, paths: PathLookup) {
+    fn look_up(&mut self, thread: &Thread, paths: PathLookup) {
         let flags = if self.follow_symlink {
             AtFlags::empty()
         } else {
             AtFlags::AT_SYMLINK_NOFOLLOW
         };
-        self.inode = thread.stat(&self.place, flags).ok().map(inode);
+        self.inode = thread.stat(&self.proc_path, flags).ok().map(inode);
         let made_or_removed = self.object.effect != ObjectEffect::Use || self.may_create;
-        let (directory, last) = split_path(&self.place);
+        let (directory, last) = split_path(&self.proc_path);
         if made_or_removed {
             self.parent = thread.stat(directory, AtFlags::empty()).ok().map(inode);
         }
@@ -173,7 +178,7 @@ impl NamedObject {
             self.parent_path = resolved_path(thread, directory, true).unwrap_or_default();
         }
         let found = if self.inode.is_some() {
-            resolved_path(thread, &self.place, self.follow_symlink)
+            resolved_path(thread, &self.proc_path, self.follow_symlink)
         } else {
             None
         };
@@ -186,7 +191,7 @@ impl NamedObject {
 }
 
 /// Where a name is, seen from the task's directory in `/proc`.
-fn place(dir: Option<u64>, name: &[u8]) -> Vec<u8> {
+fn proc_path(dir: Option<u64>, name: &[u8]) -> Vec<u8> {
     // These lead to whoever looks: here they must lead to the task.
     for (own, of_task) in [
         (b"/proc/self/".as_slice(), b"".as_slice()),
@@ -203,15 +208,15 @@ fn place(dir: Option<u64>, name: &[u8]) -> Vec<u8> {
     if name.starts_with(b"/") {
         return [b"root".as_slice(), name].concat();
     }
-    let mut place = match dir {
+    let mut proc_path = match dir {
         Some(fd) if fd_number(fd) != libc::AT_FDCWD => fd_path(fd),
         _ => b"cwd".to_vec(),
     };
     if !name.is_empty() {
-        place.push(b'/');
-        place.extend_from_slice(name);
+        proc_path.push(b'/');
+        proc_path.extend_from_slice(name);
     }
-    place
+    proc_path
 }
 
 fn fd_path(fd: u64) -> Vec<u8> {
@@ -225,12 +230,12 @@ const fn fd_number(register: u64) -> i32 {
 }
 
 /// Directory and last component.
-fn split_path(place: &[u8]) -> (&[u8], &[u8]) {
-    let end = place
+fn split_path(proc_path: &[u8]) -> (&[u8], &[u8]) {
+    let end = proc_path
         .iter()
         .rposition(|&byte| byte != b'/')
         .map_or(0, |at| at + 1);
-    let trimmed = place.get(..end).unwrap_or_default();
+    let trimmed = proc_path.get(..end).unwrap_or_default();
     match trimmed.iter().rposition(|&byte| byte == b'/') {
         // With its slash: `cwd/` is the directory, `cwd` the link to it.
         Some(at) => trimmed.split_at(at + 1),
@@ -247,12 +252,18 @@ fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// The path by which the kernel knows a place.
-fn resolved_path(thread: &Thread, place: &[u8], follow_symlink: bool) -> Option<Vec<u8>> {
+fn resolved_path(thread: &Thread, proc_path: &[u8], follow_symlink: bool) -> Option<Vec<u8>> {
     let mut flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     if !follow_symlink {
         flags |= OFlag::O_NOFOLLOW;
     }
-    let fd = openat(&thread.dir, OsStr::from_bytes(place), flags, Mode::empty()).ok()?;
+    let fd = openat(
+        &thread.dir,
+        OsStr::from_bytes(proc_path),
+        flags,
+        Mode::empty(),
+    )
+    .ok()?;
     let link = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str()).ok()?;
     Some(link.into_vec())
 }
@@ -308,7 +319,7 @@ mod tests {
     const CWD: u64 = 0xffff_ff9c;
 
     #[test]
-    fn names_are_places_below_the_tasks_directory() {
+    fn names_resolve_below_proc_directory_of_task() {
         for (dir, name, at) in [
             (None, "/etc/passwd", "root/etc/passwd"),
             (Some(CWD), "x/y", "cwd/x/y"),
@@ -321,27 +332,27 @@ mod tests {
             (None, "/dev/fd/3", "fd/3"),
             (None, "/dev/stdout", "fd/1"),
         ] {
-            assert_eq!(place(dir, name.as_bytes()), at.as_bytes());
+            assert_eq!(proc_path(dir, name.as_bytes()), at.as_bytes());
         }
     }
 
     #[test]
-    fn a_directory_is_what_is_before_the_last_component() {
-        for (place, directory, last) in [
+    fn path_is_split_before_last_component() {
+        for (proc_path, directory, last) in [
             ("cwd/x", "cwd/", "x"),
             ("cwd/x/", "cwd/", "x"),
             ("root/a/b", "root/a/", "b"),
             ("fd/3", "fd/", "3"),
         ] {
             assert_eq!(
-                split_path(place.as_bytes()),
+                split_path(proc_path.as_bytes()),
                 (directory.as_bytes(), last.as_bytes())
             );
         }
     }
 
     #[test]
-    fn device_numbers_are_those_of_the_kernel() {
+    fn device_numbers_match_kernel_encoding() {
         let about = nix::sys::stat::stat("/dev/null").unwrap();
         assert_eq!(inode(about).rdev, Dev((1 << 20) | 3));
     }

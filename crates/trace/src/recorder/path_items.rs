@@ -32,10 +32,10 @@ impl<'a> ItemBuilder<'a> {
         let mut items = SmallVec::new();
         let changes = |object: &&NamedObject| object.object.effect != ObjectEffect::Use;
         for object in self.objects.iter().rev().filter(changes) {
-            items.push(self.parent(object));
+            items.push(self.parent_item(object));
         }
         for object in self.objects.iter().filter(|object| !changes(object)) {
-            self.used(object, &mut items);
+            self.append_used_items(object, &mut items);
         }
         for interpreter in self.interpreters {
             items.push(PathItem {
@@ -46,16 +46,16 @@ impl<'a> ItemBuilder<'a> {
                 path: None,
             });
         }
-        self.changed(&mut items);
+        self.append_changed_items(&mut items);
         items
     }
 
-    fn done(&self) -> bool {
+    fn succeeded_or_unknown(&self) -> bool {
         self.exit.is_none_or(succeeded)
     }
 
     /// What the call removes, then what it makes.
-    fn changed(&self, items: &mut Items<'a>) {
+    fn append_changed_items(&self, items: &mut Items<'a>) {
         let removed = |object: &&NamedObject| object.object.effect == ObjectEffect::Delete;
         let made = |object: &&NamedObject| object.object.effect == ObjectEffect::Create;
         let failed_early = self
@@ -63,8 +63,8 @@ impl<'a> ItemBuilder<'a> {
             .is_some_and(|exit| -exit == i64::from(libc::ENOENT));
         for object in self.objects.iter().filter(removed) {
             // Without the result, what was there before the call tells whether it can succeed.
-            let done = self.exit.is_some() && self.done();
-            if done || (!failed_early && object.inode.is_some()) {
+            let succeeded_or_unknown = self.exit.is_some() && self.succeeded_or_unknown();
+            if succeeded_or_unknown || (!failed_early && object.inode.is_some()) {
                 items.push(item(object, NameType::Delete, object.inode));
             }
         }
@@ -72,7 +72,7 @@ impl<'a> ItemBuilder<'a> {
         for object in self.objects.iter().filter(made) {
             match moved {
                 Some(moved) => {
-                    if !self.done() {
+                    if !self.succeeded_or_unknown() {
                         continue;
                     }
                     if object.inode.is_some() {
@@ -81,13 +81,15 @@ impl<'a> ItemBuilder<'a> {
                     items.push(item(object, NameType::Create, moved.inode));
                 }
                 None if self.exit.is_none() && object.inode.is_some() => {}
-                None if self.done() => items.push(item(object, NameType::Create, object.inode)),
+                None if self.succeeded_or_unknown() => {
+                    items.push(item(object, NameType::Create, object.inode));
+                }
                 None => {}
             }
         }
     }
 
-    fn parent(&self, object: &'a NamedObject) -> PathItem<'a> {
+    fn parent_item(&self, object: &'a NamedObject) -> PathItem<'a> {
         let name = object.name.as_deref().unwrap_or_default();
         PathItem {
             name: Some(parent_name(name, self.cwd)),
@@ -98,7 +100,7 @@ impl<'a> ItemBuilder<'a> {
         }
     }
 
-    fn used(&self, object: &'a NamedObject, items: &mut Items<'a>) {
+    fn append_used_items(&self, object: &'a NamedObject, items: &mut Items<'a>) {
         match object.object.place {
             ObjectRef::Text(_) => items.push(item(object, NameType::Unknown, None)),
             ObjectRef::Fd(_) => items.extend(object.inode.map(|inode| PathItem {
@@ -109,13 +111,13 @@ impl<'a> ItemBuilder<'a> {
                 path: None,
             })),
             _ if object.may_create => {
-                items.push(self.parent(object));
-                if self.done() {
+                items.push(self.parent_item(object));
+                if self.succeeded_or_unknown() {
                     items.push(item(object, NameType::Create, object.inode));
                 }
             }
             _ if object.inode.is_some() => items.push(item(object, NameType::Normal, object.inode)),
-            _ if self.done() && self.exit.is_some() => {
+            _ if self.succeeded_or_unknown() && self.exit.is_some() => {
                 items.push(item(object, NameType::Normal, None));
             }
             _ => items.push(item(object, NameType::Unknown, None)),

@@ -6,11 +6,11 @@ use audit::plan::sockaddr::{self, SockaddrDirection, SockaddrSource, SyscallSock
 use crate::task::memory::Memory;
 
 /// `struct sockaddr_storage`: no address is longer.
-const LONGEST: usize = 128;
+const SOCKADDR_STORAGE_BYTES: usize = 128;
 
 /// Bytes of a `struct mmsghdr`.
-const MESSAGE_BYTES: u64 = 64;
-const COMPAT_MESSAGE_BYTES: u64 = 32;
+const MMSGHDR_BYTES: u64 = 64;
+const COMPAT_MMSGHDR_BYTES: u64 = 32;
 
 /// A call that may have an address.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ impl SockaddrArgs {
     }
 
     /// The address that it has filled in, or that of the last message which it has sent.
-    pub(crate) fn done(self, result: i64) -> Option<Vec<u8>> {
+    pub(crate) fn read_result(self, result: i64) -> Option<Vec<u8>> {
         let result = u64::try_from(result).ok()?;
         match self.resolved()? {
             (call, SockaddrDirection::Answer, SockaddrSource::Argument(at)) => {
@@ -92,9 +92,9 @@ impl SockaddrArgs {
     /// The address in one of the headers that the second argument points to.
     fn message(&self, index: u64) -> Option<Vec<u8>> {
         let (size, after) = if self.arch == Arch::I386 {
-            (COMPAT_MESSAGE_BYTES, 4)
+            (COMPAT_MMSGHDR_BYTES, 4)
         } else {
-            (MESSAGE_BYTES, 8)
+            (MMSGHDR_BYTES, 8)
         };
         let header = self.arg(1).checked_add(index.checked_mul(size)?)?;
         let at = self.memory.pointer(header, self.arch)?;
@@ -105,7 +105,7 @@ impl SockaddrArgs {
         if at == 0 || len == 0 {
             return None;
         }
-        let len = usize::try_from(len).ok()?.min(LONGEST);
+        let len = usize::try_from(len).ok()?.min(SOCKADDR_STORAGE_BYTES);
         let mut bytes = vec![0; len];
         let read = self.memory.read(at, &mut bytes).ok()?;
         bytes.truncate(read);
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sockets_with_a_path_have_a_name() {
+    fn only_unix_sockets_with_path_have_file_name() {
         for (address, name) in [
             (
                 b"\x01\x00/run/x\0rest".as_slice(),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_read_where_the_call_has_them() {
+    fn sockaddr_is_read_from_argument_or_message() {
         const UNIX: [u8; 4] = [1, 0, b'/', b'x'];
         const INET: [u8; 4] = [2, 0, 0, 9];
         let at = |bytes: &[u8]| u64::try_from(bytes.as_ptr().addr()).unwrap();
@@ -174,7 +174,7 @@ mod tests {
 
         let connect = call("connect", [3, unix, 4, 0, 0, 0]);
         assert_eq!(connect.read_given().as_deref(), Some(UNIX.as_slice()));
-        assert_eq!(connect.done(0), None);
+        assert_eq!(connect.read_result(0), None);
         let sendto = call("sendto", [3, 0, 0, 0, inet, 4]);
         assert_eq!(
             sendto.read_given().as_deref().and_then(family),
@@ -185,15 +185,15 @@ mod tests {
         let len = words(&[4]);
         let accept = call("accept4", [3, unix, at(&len), 0, 0, 0]);
         assert_eq!(accept.read_given(), None);
-        assert_eq!(accept.done(-11), None);
-        assert_eq!(accept.done(5).as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(accept.read_result(-11), None);
+        assert_eq!(accept.read_result(5).as_deref(), Some(UNIX.as_slice()));
 
         let header = |name| [name, 4, 0, 0, 0, 0, 0, 0];
         let headers = words(&[header(unix), header(inet)].concat());
         let sendmsg = call("sendmsg", [3, at(&headers), 0, 0, 0, 0]);
         assert_eq!(sendmsg.read_given().as_deref(), Some(UNIX.as_slice()));
         let sendmmsg = call("sendmmsg", [3, at(&headers), 2, 0, 0, 0]);
-        assert_eq!(sendmmsg.done(1).as_deref(), Some(UNIX.as_slice()));
-        assert_eq!(sendmmsg.done(2).as_deref(), Some(INET.as_slice()));
+        assert_eq!(sendmmsg.read_result(1).as_deref(), Some(UNIX.as_slice()));
+        assert_eq!(sendmmsg.read_result(2).as_deref(), Some(INET.as_slice()));
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn follow<O: Observer>(
     let listener = listener.ok_or(RunError::Filter(Errno::ENOSYS))?;
     let waiter = thread::Builder::new()
         .name("tlg-wait".into())
-        .spawn(move || ending(child, early_stop))
+        .spawn(move || wait_for_exit(child, early_stop))
         .map_err(RunError::Start)?;
     let polls = !receive_reports_end();
     while let Some(notification) = receive(&listener, polls).map_err(RunError::Wait)? {
@@ -52,10 +52,10 @@ fn handle<O: Observer>(
     listener: &OwnedFd,
     notification: &libc::seccomp_notif,
 ) {
-    let go = || continue_syscall(listener, notification.id);
+    let resume_task = || continue_syscall(listener, notification.id);
     let data = &notification.data;
     let Ok(tid) = i32::try_from(notification.pid) else {
-        let _present = go();
+        let _present = resume_task();
         return;
     };
     let stop = SyscallEntry {
@@ -68,9 +68,9 @@ fn handle<O: Observer>(
         recorder.exec_attempted(stop);
     }
     match pending {
-        Some(pending) => recorder.end(pending, SyscallResult::Unknown, go),
+        Some(pending) => recorder.end(pending, SyscallResult::Unknown, resume_task),
         None => {
-            let _present = go();
+            let _present = resume_task();
         }
     }
 }
@@ -153,7 +153,7 @@ fn continue_syscall(listener: &OwnedFd, id: u64) -> bool {
 }
 
 /// Waits for the end of the first process, and stops with it where it is of our own process group.
-fn ending(child: Pid, early_stop: Option<StopEvent>) -> CommandStatus {
+fn wait_for_exit(child: Pid, early_stop: Option<StopEvent>) -> CommandStatus {
     let mut known = early_stop;
     loop {
         let change = match known.take() {

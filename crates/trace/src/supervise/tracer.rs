@@ -16,7 +16,7 @@ use super::{CommandStatus, RunSummary};
 use crate::filter;
 use crate::launch::RunError;
 use crate::launch::{SharedPage, TracedCommand};
-use crate::ptrace::{ResumeMode, StopEvent, SyscallInfo, at, previous_tid, resume, wait};
+use crate::ptrace::{ResumeMode, StopEvent, SyscallInfo, previous_tid, resume, syscall_info, wait};
 use crate::recorder::Observer;
 use crate::recorder::{PendingSyscall, Recorder, SyscallEntry, SyscallResult, call};
 
@@ -37,7 +37,7 @@ pub(crate) fn follow<O: Observer>(
         root: started.child,
         shared: started.shared,
         status: None,
-        under_way: HashMap::new(),
+        pending: HashMap::new(),
         group_stopped: false,
         spin: true,
         is_smp: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
@@ -71,7 +71,7 @@ struct Tracer<'a, O> {
     shared: SharedPage,
     status: Option<CommandStatus>,
     /// Calls whose end is waited for, by thread.
-    under_way: HashMap<i32, PendingSyscall>,
+    pending: HashMap<i32, PendingSyscall>,
     /// The first process has been stopped as one of our own process group.
     group_stopped: bool,
     /// A call was let go a moment ago: the next stop may be near.
@@ -128,7 +128,7 @@ impl<O: Observer> Tracer<'_, O> {
     }
 
     fn begin(&mut self, pid: Pid) {
-        let Some(SyscallInfo::Entry { arch, number, args }) = at(pid) else {
+        let Some(SyscallInfo::Entry { arch, number, args }) = syscall_info(pid) else {
             self.resume_tracee(pid, 0);
             return;
         };
@@ -144,12 +144,13 @@ impl<O: Observer> Tracer<'_, O> {
         match self.recorder.begin(stop) {
             Some(pending) if pending.wants_result => {
                 if resume(pid, ResumeMode::Syscall, 0) {
-                    self.under_way.insert(pid.as_raw(), pending);
+                    self.pending.insert(pid.as_raw(), pending);
                 }
             }
             Some(pending) => {
-                let go = || resume(pid, ResumeMode::Cont, 0);
-                self.recorder.end(pending, SyscallResult::Unknown, go);
+                let resume_task = || resume(pid, ResumeMode::Cont, 0);
+                self.recorder
+                    .end(pending, SyscallResult::Unknown, resume_task);
             }
             None => self.resume_tracee(pid, 0),
         }
@@ -157,11 +158,11 @@ impl<O: Observer> Tracer<'_, O> {
     }
 
     fn end(&mut self, pid: Pid) {
-        let Some(pending) = self.under_way.remove(&pid.as_raw()) else {
+        let Some(pending) = self.pending.remove(&pid.as_raw()) else {
             self.resume_tracee(pid, 0);
             return;
         };
-        let end = match at(pid) {
+        let end = match syscall_info(pid) {
             Some(SyscallInfo::Exit { arch, exit, stack }) => SyscallResult::Returned {
                 exit,
                 stack,
@@ -179,9 +180,9 @@ impl<O: Observer> Tracer<'_, O> {
     /// A thread that execs becomes the leader of its process; all others have ended.
     fn handle_exec(&mut self, pid: Pid) {
         if let Some(former) = previous_tid(pid).filter(|&former| former != pid) {
-            self.abandon(pid);
-            if let Some(pending) = self.under_way.remove(&former.as_raw()) {
-                self.under_way.insert(pid.as_raw(), pending.with_tid(pid));
+            self.end_pending(pid);
+            if let Some(pending) = self.pending.remove(&former.as_raw()) {
+                self.pending.insert(pid.as_raw(), pending.with_tid(pid));
             }
             self.recorder.tasks.remove(former);
             self.recorder.tasks.remove(pid);
@@ -190,21 +191,21 @@ impl<O: Observer> Tracer<'_, O> {
     }
 
     fn handle_end(&mut self, pid: Pid, status: CommandStatus) {
-        self.abandon(pid);
+        self.end_pending(pid);
         self.recorder.tasks.remove(pid);
         if pid == self.root {
             self.status = Some(status);
         }
     }
 
-    fn abandon(&mut self, pid: Pid) {
-        if let Some(pending) = self.under_way.remove(&pid.as_raw()) {
+    fn end_pending(&mut self, pid: Pid) {
+        if let Some(pending) = self.pending.remove(&pid.as_raw()) {
             self.recorder.end(pending, SyscallResult::TaskGone, || true);
         }
     }
 
     fn resume_tracee(&self, pid: Pid, signal: i32) {
-        let request = if self.under_way.contains_key(&pid.as_raw()) {
+        let request = if self.pending.contains_key(&pid.as_raw()) {
             ResumeMode::Syscall
         } else {
             ResumeMode::Cont

@@ -117,13 +117,13 @@ impl IdSource {
             }
             Self::Status(file) => {
                 let status = read_all(file)?;
-                ids_in(&status).ok_or_else(|| Errno::ESRCH.into())
+                parse_status(&status).ok_or_else(|| Errno::ESRCH.into())
             }
         }
     }
 }
 
-fn ids_in(status: &[u8]) -> Option<Ids> {
+fn parse_status(status: &[u8]) -> Option<Ids> {
     let field = |name: &str| -> Option<[u32; 4]> {
         let line = status
             .lines()
@@ -166,24 +166,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_found_in_a_status() {
-        let ids = ids_in(
+    fn ids_are_parsed_from_proc_status() {
+        let ids = parse_status(
             b"Name:\tx\nTgid:\t7\nPPid:\t3\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n",
         )
         .unwrap();
         assert_eq!((ids.tgid, ids.ppid), (7, 3));
         assert_eq!((ids.uid, ids.gid), ([1, 2, 3, 4], [5, 6, 7, 8]));
-        assert!(ids_in(b"Name:\tx\n").is_none());
+        assert!(parse_status(b"Name:\tx\n").is_none());
     }
 
     #[test]
-    fn both_sources_say_the_same_of_this_process() {
+    fn pidfd_and_proc_status_agree() {
         let own = nix::unistd::getpid();
         let no_status = || Err(io::ErrorKind::NotFound.into());
         let Ok((_, ids)) = IdSource::open(own, no_status) else {
             return; // before v6.13
         };
-        let status = ids_in(&read_all(&File::open("/proc/self/status").unwrap()).unwrap()).unwrap();
+        let status =
+            parse_status(&read_all(&File::open("/proc/self/status").unwrap()).unwrap()).unwrap();
         assert_eq!((ids.tgid, ids.ppid), (status.tgid, status.ppid));
         assert_eq!((ids.uid, ids.gid), (status.uid, status.gid));
         assert_eq!(ids.tgid, own.as_raw().cast_unsigned());

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 /// Most names are shorter.
 const FIRST_READ: usize = 256;
 /// `MAX_ARG_STRLEN` of `include/uapi/linux/binfmts.h`.
-const LONGEST_ARGUMENT: usize = 32 * PAGE;
+const MAX_ARG_STRLEN: usize = 32 * PAGE;
 
 /// Memory of one task.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +106,7 @@ impl Memory {
             let slot = array.checked_add(u64::from(count).checked_mul(step)?)?;
             match self.pointer(slot, arch)? {
                 0 => return Some((count, all)),
-                at => self.string(at, LONGEST_ARGUMENT, &mut all).ok()?,
+                at => self.string(at, MAX_ARG_STRLEN, &mut all).ok()?,
             }
             all.push(0);
             count += 1;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_end_at_their_nul_and_may_cross_pages() {
+    fn name_ends_at_nul_and_may_cross_pages() {
         let long = [vec![b'x'; 4000], b"\0rest".to_vec()].concat();
         assert_eq!(
             own().name(address(long.as_slice())).unwrap(),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_an_error() {
+    fn unreadable_or_too_long_name_is_an_error() {
         assert_eq!(own().name(0), Err(Errno::EFAULT));
         assert_eq!(own().name(u64::MAX), Err(Errno::EFAULT));
         let endless = vec![b'x'; 3 * PATH_MAX];
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_of_strings_are_read_whole_or_not_at_all() {
+    fn string_array_is_read_whole_or_not_at_all() {
         let (one, two) = (b"one\0", b"two words\0");
         let array = [address(one), address(two), 0];
         let at = address(array.as_slice());

@@ -32,7 +32,7 @@ pub(super) fn store(
     let tick_hz = u32::try_from(1_000_000_000 / tick_ns).unwrap_or(1000);
     if let Some(pins) = pins {
         // What is locked is for one daemon alone: this one from now on.
-        pins.claim().context("cannot use what is pinned")?;
+        pins.claim_guard().context("cannot use what is pinned")?;
     }
     let lock = LockFile::beside(server.map(Server::path), pins.map(PinDirectory::path))?;
     if let Some(locked) = lock.read()? {

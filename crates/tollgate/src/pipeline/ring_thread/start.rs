@@ -53,7 +53,7 @@ impl RingThread {
         if !self.options.avc {
             return Ok(begun);
         }
-        match begun.engine.send_avc_calls(places) {
+        match begun.engine.attach_avc_hook(places) {
             Ok(()) => begun.state.get_mut().expect_calls(),
             Err(error) => {
                 let error = anyhow::Error::from(error);
@@ -80,7 +80,7 @@ impl RingThread {
                 Err(error) if locked => return Err(survive::stays(inherited.pins(), &error)),
                 Ok((engine, state)) => return self.take_over(engine, places, state, pins.as_ref()),
                 Err(error) => {
-                    let unread = inherited.unread().ok();
+                    let unread = inherited.unread_bytes().ok();
                     let reason = format!("{error:#}");
                     lost = Some(survive::given_up(inherited.pins(), &reason, unread)?);
                 }
