@@ -258,21 +258,21 @@ mod tests {
     }
 
     #[test]
-    fn arguments_end_at_their_nul() {
+    fn arguments_are_split_at_nul() {
         assert_eq!(args(2, b"ls\0-l\0"), [b"ls", b"-l"]);
         assert_eq!(args(3, b"a\0\0\0"), [b"a".as_slice(), b"", b""]);
         assert_eq!(args(1, b"\0"), [b""]);
     }
 
     #[test]
-    fn cut_arguments_are_those_at_hand() {
+    fn truncated_argv_yields_what_is_there() {
         assert_eq!(args(5, b"ls\0-l"), [b"ls", b"-l"]);
         assert_eq!(args(5, b""), [b""; 0]);
         assert_eq!(args(1, b"ls\0-l\0"), [b"ls"]);
     }
 
     #[test]
-    fn restart_codes_are_interruptions() {
+    fn restart_codes_are_reported_as_eintr() {
         for raw in [-512, -513, -514, -516] {
             assert_eq!(reported_exit(raw), -4);
         }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_errno_range_is_failure() {
+    fn only_errno_range_means_failure() {
         for exit in [-1, -4095] {
             assert!(!succeeded(exit));
         }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_names_end_where_the_kernel_ends_them() {
+    fn parent_name_ends_as_in_the_kernel() {
         for (name, expected) in [
             ("/tmp/a", "/tmp/"),
             ("a", "/cwd"),

@@ -24,7 +24,7 @@ use bstr::BString;
 use crate::ids::{Arch, Dialect};
 
 pub use diagnostic::{Diagnostic, Severity};
-pub use kernel_check::accept;
+pub use kernel_check::check_kernel_accepts;
 pub use parse::{parse_file, parse_line};
 pub use print::{listing, print};
 

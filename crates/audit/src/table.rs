@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_leads_to_its_number_and_every_number_back() {
+    fn names_and_numbers_round_trip() {
         for (title, table) in all() {
             for &(number, name) in table.by_number {
                 assert_eq!(
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_share_a_number_have_one_proper_name() {
+    fn errno_aliases_have_one_primary_name() {
         assert_eq!(errno_name(11), Some("EAGAIN"));
         assert_eq!(errno_number(b"EWOULDBLOCK"), Some(11));
         assert_eq!(errno_number(b"eacces"), Some(13));
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn record_types_have_the_kernels_numbers() {
+    fn record_types_have_kernel_numbers() {
         assert_eq!(msg_type_number(b"SYSCALL"), Some(MsgType::SYSCALL));
         assert_eq!(msg_type_name(MsgType::EOE), Some("EOE"));
         assert_eq!(msg_type_number(b"CRYPTO_KEY_USER"), Some(MsgType(2404)));
     }
 
     #[test]
-    fn machines_and_archs_find_each_other() {
+    fn machine_names_and_archs_round_trip() {
         assert_eq!(arch_by_name(b"I686"), Some(Arch::I386));
         assert_eq!(arch_by_name(b"vax"), None);
         for &(arch, _) in MACHINES {

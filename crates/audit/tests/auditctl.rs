@@ -74,9 +74,9 @@ mod tests {
     ];
 
     /// The machine on which the golden results were made: Debian 12 without chrony and ntp.
-    struct Debian12;
+    struct GoldenHost;
 
-    impl RuleHost for Debian12 {
+    impl RuleHost for GoldenHost {
         fn uid(&self, name: &[u8]) -> Option<u32> {
             (name == b"root").then_some(0)
         }
@@ -208,7 +208,7 @@ mod tests {
             .split(|&byte| byte == b' ')
             .filter(|word| !word.is_empty())
             .collect();
-        auditctl::arguments(&words, dialect, &Debian12)
+        auditctl::arguments(&words, dialect, &GoldenHost)
     }
 
     fn listing(answer: &Invocation, dialect: Dialect) -> BString {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_kept_here_are_answered_as_auditctl_does() {
+    fn golden_lines_are_answered_as_auditctl_does() {
         let file =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditctl/answers.tsv");
         for (version, dialect) in VERSIONS {
@@ -350,7 +350,7 @@ mod tests {
             let [Request::Command(command)] = answer.requests.as_slice() else {
                 continue;
             };
-            let (found, findings) = parse_line(&line.input, &Debian12);
+            let (found, findings) = parse_line(&line.input, &GoldenHost);
             if refused {
                 assert_eq!(found, None, "{}", line.place);
                 continue;
@@ -369,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_every_file_is_loaded_or_named() {
+    fn every_line_is_loaded_or_reported() {
         let Some(rulesets) = rulesets() else { return };
         let mut paths = Vec::new();
         files(&rulesets, "rules", &mut paths);
         assert!(paths.len() > 50);
         for path in paths {
             let bytes = fs::read(&path).unwrap();
-            let (lines, findings) = parse_file(&bytes, &Debian12);
+            let (lines, findings) = parse_file(&bytes, &GoldenHost);
             for (number, text) in (1..).zip(bytes.lines()) {
                 let idle = text.trim().is_empty() || text.trim_start().starts_with(b"#");
                 let loaded = lines.iter().any(|line| line.number == number);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_search_gives_the_log_back() {
+    fn raw_search_returns_the_log() {
         let log = Log::new("raw.log");
         let Some(found) = log.search(&["--raw"]) else {
             return;
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_found() {
+    fn search_by_key_finds_events() {
         let log = Log::new("key.log");
         for (key, cases) in [("identity", 24), ("pci", 1)] {
             let Some(found) = log.search(&["--raw", "-k", key]) else {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn every_serial_is_found_and_interpreted() {
+    fn search_by_serial_interprets_events() {
         let log = Log::new("interpreted.log");
         for (name, event) in events::all() {
             let serial = event.serial.0.to_string();

@@ -28,9 +28,9 @@ mod tests {
     use super::perm::without_perm_syscalls;
 
     /// A machine with one user and one directory.
-    struct Machine;
+    struct TestHost;
 
-    impl RuleHost for Machine {
+    impl RuleHost for TestHost {
         fn uid(&self, name: &[u8]) -> Option<u32> {
             (name == b"root").then_some(0)
         }
@@ -48,7 +48,7 @@ mod tests {
         }
     }
 
-    impl conf::ConfigHost for Machine {
+    impl conf::ConfigHost for TestHost {
         fn group(&self, name: &[u8]) -> Option<u32> {
             (name == b"adm").then_some(4)
         }
@@ -143,8 +143,8 @@ mod tests {
     /// Every line is loaded or named; findings are in the text; and what a rule file may hold,
     /// `auditctl` takes, too, for the same command.
     fn rule_text(bytes: &[u8]) {
-        let (lines, findings) = parse_file(bytes, &Machine);
-        are_in_place(&findings, bytes);
+        let (lines, findings) = parse_file(bytes, &TestHost);
+        assert_spans_valid(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
             let named = findings.iter().any(|finding| finding.line == number);
             let failed = findings
@@ -156,7 +156,7 @@ mod tests {
             assert!(!failed || loaded.is_none(), "line {number}");
             // The carriage return is left out here, and kept by `auditctl`.
             if let (Some(loaded), false) = (loaded, text.ends_with(b"\r")) {
-                let answer = auditctl::line(text, number, Dialect::V4, &Machine);
+                let answer = auditctl::line(text, number, Dialect::V4, &TestHost);
                 let answer = answer.unwrap();
                 assert_eq!(
                     answer.status,
@@ -182,7 +182,7 @@ mod tests {
             .filter(|word| !word.is_empty())
             .collect();
         for dialect in [Dialect::V3, Dialect::V4] {
-            let answer = auditctl::arguments(&words, dialect, &Machine);
+            let answer = auditctl::arguments(&words, dialect, &TestHost);
             assert!(matches!(answer.status, 0 | 1 | 255), "{answer:?}");
             if dialect == Dialect::V4 && answer.status == 255 {
                 assert_eq!(answer.messages.last().unwrap(), PARAMETER_ERROR);
@@ -194,8 +194,8 @@ mod tests {
                 assert_eq!(answer.status, 0, "{answer:?}");
                 let text = print(rule, Arch::X86_64, dialect);
                 assert!(text.contains_str("-"), "{text}");
-                if dialect == Dialect::V4 && can_be_read_again(rule) {
-                    listed_again(text.as_bstr());
+                if dialect == Dialect::V4 && is_listing_complete(rule) {
+                    assert_listing_parses(text.as_bstr());
                 }
             }
         }
@@ -203,7 +203,7 @@ mod tests {
 
     /// Whether a listing says all: not where names are of another arch, perm adds syscalls, there is
     /// no syscall at all, or the newer operations of `io_uring` are left out.
-    fn can_be_read_again(rule: &Rule) -> bool {
+    fn is_listing_complete(rule: &Rule) -> bool {
         let is_said = |test: &FieldTest| match (test.field, &test.value) {
             (Field::Perm, _) => false,
             (Field::Arch, &Value::Number(arch)) => [Arch::X86_64.0, Arch::I386.0].contains(&arch),
@@ -213,9 +213,9 @@ mod tests {
         rule.list != List::IoUring && has_calls && rule.fields.iter().all(is_said)
     }
 
-    fn listed_again(text: &BStr) {
+    fn assert_listing_parses(text: &BStr) {
         let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
-        let answer = auditctl::arguments(&words, Dialect::V4, &Machine);
+        let answer = auditctl::arguments(&words, Dialect::V4, &TestHost);
         if let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() {
             assert_eq!(print(rule, Arch::X86_64, Dialect::V4), text);
         }
@@ -224,14 +224,14 @@ mod tests {
     /// Whatever is loaded can be planned and looked at.
     fn rule_list(bytes: &[u8]) {
         let mut list = RuleList::default();
-        list.load(0, parse_file(bytes, &Machine).0);
+        list.load(0, parse_file(bytes, &TestHost).0);
         let findings = lint(list.rules(), Arch::X86_64);
         for finding in findings {
             assert!(finding.rule < list.rules().len(), "{finding:?}");
         }
     }
 
-    fn are_in_place(findings: &[Diagnostic], bytes: &[u8]) {
+    fn assert_spans_valid(findings: &[Diagnostic], bytes: &[u8]) {
         for finding in findings {
             assert!(finding.span.start <= finding.span.end, "{finding:?}");
             assert!(finding.span.end <= bytes.len(), "{finding:?}");
@@ -245,13 +245,13 @@ mod tests {
     /// Every line counts, is a comment, or is named; findings are in the text; a text without errors
     /// means the same whatever is said beside it.
     fn conf_text(bytes: &[u8]) {
-        let (lines, _) = conf::assignment::assignments(bytes);
-        are_in_place(&conf::plugin::parse(bytes).1, bytes);
-        let (settings, findings) = conf::auditd::parse(bytes, &Machine);
-        are_in_place(&findings, bytes);
+        let (lines, _) = conf::assignment::parse_assignments(bytes);
+        assert_spans_valid(&conf::plugin::parse(bytes).1, bytes);
+        let (settings, findings) = conf::auditd::parse(bytes, &TestHost);
+        assert_spans_valid(&findings, bytes);
         for (number, text) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
             let named = findings.iter().any(|finding| finding.line == number);
-            let counts = lines.iter().any(|line| line.place.line == number);
+            let counts = lines.iter().any(|line| line.position.line == number);
             let idle = matches!(text.iter().find(|&&byte| byte != b' '), None | Some(b'#'));
             assert!(idle || named || counts, "line {number}");
         }
@@ -260,7 +260,7 @@ mod tests {
             .all(|finding| finding.severity != Severity::Error)
         {
             let commented = [b"# more\n".as_slice(), bytes, b"\n#"].concat();
-            let again = conf::auditd::parse(&commented, &Machine).0;
+            let again = conf::auditd::parse(&commented, &TestHost).0;
             assert!(bytes.is_empty() || settings == again);
         }
     }

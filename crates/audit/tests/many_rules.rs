@@ -23,9 +23,9 @@ mod tests {
     const FACTOR: u32 = 4;
 
     /// A host without users.
-    struct Machine;
+    struct TestHost;
 
-    impl RuleHost for Machine {
+    impl RuleHost for TestHost {
         fn uid(&self, _name: &[u8]) -> Option<u32> {
             None
         }
@@ -65,7 +65,7 @@ mod tests {
         let text = text(rules);
         let run = |_| {
             let started = Instant::now();
-            let (lines, findings) = parse_file(text.as_bytes(), &Machine);
+            let (lines, findings) = parse_file(text.as_bytes(), &TestHost);
             let mut list = RuleList::default();
             assert_eq!(list.load(0, lines), []);
             assert!(findings.iter().all(|finding| finding.code != "unsupported"));

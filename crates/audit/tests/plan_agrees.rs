@@ -15,7 +15,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
-    use crate::random::{ARCHES, happening, is_covered, listed, marked};
+    use crate::random::{ARCHES, is_covered, random_event, rule_entries, task_state};
 
     proptest! {
         #![proptest_config(ProptestConfig {
@@ -25,61 +25,61 @@ mod tests {
         })]
 
         #[test]
-        fn same_rule_wins(rules in listed(), happenings in vec(happening(), 60)) {
+        fn plan_and_evaluator_agree(rules in rule_entries(), random_events in vec(random_event(), 60)) {
             let plan = Plan::compile(rules, &ARCHES);
             let rules: Vec<Rule> = plan.rules.iter().map(|planned| planned.rule.clone()).collect();
-            for happening in happenings.iter().filter(|happening| is_covered(&rules, happening)) {
-                let observed = happening.observed();
-                let mark = marked(&rules, &observed);
-                prop_assert_eq!(plan.mark(&observed), mark, "{:?}", happening);
-                let observed = EventFacts { mark, ..observed };
-                let plain = first_match(&rules, &observed);
+            for random_event in random_events.iter().filter(|random_event| is_covered(&rules, random_event)) {
+                let event_facts = random_event.event_facts();
+                let mark = task_state(&rules, &event_facts);
+                prop_assert_eq!(plan.mark(&event_facts), mark, "{:?}", random_event);
+                let event_facts = EventFacts { mark, ..event_facts };
+                let plain = first_match(&rules, &event_facts);
                 let winner = plain.map(|index| RuleId(index.try_into().unwrap()));
                 let records = plain.is_some_and(|index| rules[index].action == Action::Always);
-                match plan.evaluate(&observed) {
-                    Verdict::Record(id) => prop_assert_eq!(Some(id), winner, "{:?}", happening),
+                match plan.evaluate(&event_facts) {
+                    Verdict::Record(id) => prop_assert_eq!(Some(id), winner, "{:?}", random_event),
                     Verdict::Suppress(id) => {
                         prop_assert!(!records);
-                        prop_assert_eq!(Some(id), winner, "{:?}", happening);
+                        prop_assert_eq!(Some(id), winner, "{:?}", random_event);
                     }
-                    Verdict::NoMatch => prop_assert!(!records, "{:?} by {:?}", happening, plain),
+                    Verdict::NoMatch => prop_assert!(!records, "{:?} by {:?}", random_event, plain),
                 }
             }
         }
 
         #[test]
-        fn same_rule_wins_for_operations(
-            rules in listed(),
-            done in vec((happening(), select(&URING_OPS)), 60),
+        fn plan_and_evaluator_agree_for_uring_ops(
+            rules in rule_entries(),
+            done in vec((random_event(), select(&URING_OPS)), 60),
             with_calls: bool,
         ) {
             let plan = Plan::compile(rules, &ARCHES);
             let rules: Vec<Rule> = plan.rules.iter().map(|planned| planned.rule.clone()).collect();
-            for (happening, operation) in &done {
-                let observed = happening.as_operation(operation);
-                let mark = marked(&rules, &observed);
-                let observed = EventFacts { mark, ..observed };
-                let plain = first_operation_match(&rules, operation, &observed, with_calls);
+            for (random_event, operation) in &done {
+                let event_facts = random_event.as_uring_op(operation);
+                let mark = task_state(&rules, &event_facts);
+                let event_facts = EventFacts { mark, ..event_facts };
+                let plain = first_operation_match(&rules, operation, &event_facts, with_calls);
                 let winner = plain.map(|index| RuleId(index.try_into().unwrap()));
                 let records = plain.is_some_and(|index| rules[index].action == Action::Always);
-                match plan.evaluate_operation(operation, &observed, with_calls) {
-                    Verdict::Record(id) => prop_assert_eq!(Some(id), winner, "{:?}", happening),
+                match plan.evaluate_operation(operation, &event_facts, with_calls) {
+                    Verdict::Record(id) => prop_assert_eq!(Some(id), winner, "{:?}", random_event),
                     Verdict::Suppress(id) => {
                         prop_assert!(!records);
-                        prop_assert_eq!(Some(id), winner, "{:?}", happening);
+                        prop_assert_eq!(Some(id), winner, "{:?}", random_event);
                     }
-                    Verdict::NoMatch => prop_assert!(!records, "{:?} by {:?}", happening, plain),
+                    Verdict::NoMatch => prop_assert!(!records, "{:?} by {:?}", random_event, plain),
                 }
             }
         }
 
         #[test]
-        fn nothing_is_dropped_in_silence(rules in listed()) {
-            let mut lines: Vec<u32> = rules.iter().map(|listed| listed.line).collect();
+        fn every_rule_is_planned_or_reported(rules in rule_entries()) {
+            let mut lines: Vec<u32> = rules.iter().map(|rule_entries| rule_entries.line).collect();
             let plan = Plan::compile(rules, &ARCHES);
             let beside = [plan.exclude_list.rules(), plan.user_list.rules(), plan.filesystem_list.rules()];
-            for listed in beside.into_iter().flatten() {
-                lines.retain(|&line| line != listed.line);
+            for rule_entries in beside.into_iter().flatten() {
+                lines.retain(|&line| line != rule_entries.line);
             }
             for planned in &plan.rules {
                 lines.retain(|&line| line != planned.line);
@@ -93,7 +93,7 @@ mod tests {
         }
 
         #[test]
-        fn every_plan_can_be_explained(rules in listed()) {
+        fn every_plan_can_be_explained(rules in rule_entries()) {
             let plan = Plan::compile(rules, &ARCHES);
             let explained = explain::explain(&plan, hook::EngineKind::Tracepoint, hook::KernelFeatures::OLD);
             prop_assert_eq!(explained.rules.len(), plan.rules.len());

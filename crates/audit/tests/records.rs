@@ -18,7 +18,7 @@ mod tests {
     use crate::events;
 
     #[test]
-    fn events_read_as_the_golden_files_say() {
+    fn events_encode_as_in_golden_files() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/records");
         let bless = std::env::var_os("TOLLGATE_BLESS").is_some();
         let mut different = Vec::new();
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_one_buffer_keep_their_stamps() {
+    fn events_in_one_buffer_keep_their_stamps() {
         let cases = events::all();
         let apart: Vec<Vec<u8>> = cases.iter().map(|(_, event)| encoded(event)).collect();
         let mut together = Vec::new();
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_event_has_an_empty_body() {
+    fn eoe_record_has_an_empty_body() {
         let event = events::openat();
         let mut out = b"before\n".to_vec();
         encode::end_of_event(event.time, event.serial, &mut out);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_with_a_record_missing_are_refused() {
+    fn missing_execve_record_is_an_error() {
         let (_, event) = events::all().remove(4);
         let text = encoded(&event);
         let records = records(&text);
@@ -134,7 +134,7 @@ mod tests {
             })
     }
 
-    fn with_event<R>(strings: &Strings, use_it: impl FnOnce(&Event<'_>) -> R) -> R {
+    fn with_strings<R>(strings: &Strings, use_it: impl FnOnce(&Event<'_>) -> R) -> R {
         let base = events::openat();
         let argv: Vec<u8> = strings
             .argv
@@ -188,12 +188,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_is_longer_than_its_readers_take(lengths: [u16; 6], byte: u8) {
+        fn no_line_exceeds_max_line_bytes(lengths: [u16; 6], byte: u8) {
             let [comm, exe, key, cwd, name, arg] =
                 lengths.map(|len| vec![byte.max(1); usize::from(len) % 10_000]);
             let names = vec![name];
             let strings = Strings { comm, exe, key, cwd, names, argv: vec![arg], proctitle: vec![] };
-            let text = with_event(&strings, encoded);
+            let text = with_strings(&strings, encoded);
             for line in text.lines_with_terminator() {
                 prop_assert!(line.len() <= MAX_LINE_BYTES);
                 prop_assert!(decode::line(line).unwrap().fields().all(|field| field.is_ok()));
@@ -203,8 +203,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_strings_give_one_line_per_record_and_come_back(strings in strings()) {
-            let text = with_event(&strings, encoded);
+        fn any_strings_round_trip_one_line_per_record(strings in strings()) {
+            let text = with_strings(&strings, encoded);
             prop_assert!(text.ends_with(b"\n"));
             for line in text.lines() {
                 prop_assert!(line.len() < MAX_LINE_BYTES);

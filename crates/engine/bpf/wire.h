@@ -30,7 +30,7 @@
 #define WIRE_PLAN_ENTRIES    2176 /* entries of the syscall table per plan */
 #define WIRE_FILESYSTEMS     16 /* maximum rules of the filesystem list */
 #define WIRE_NO_SYSCALL	     0xffffffffu
-#define WIRE_NO_BLOOM_BIT    0xffffffffu
+#define WIRE_NO_FINGERPRINT  0xffffffffu /* a fingerprint has 30 bits */
 #define WIRE_RECORD	     0x80000000u /* flag in the value of a deciding test: record the event */
 #define WIRE_RULE_BITS	     16 /* low bits of that value: the rule; above them the epoch */
 #define WIRE_DENY	     0x40000000u /* flag: deny the syscall if it cannot be recorded */
@@ -225,7 +225,7 @@ _Static_assert(sizeof(struct wire_inode_key) == 16, "wire_inode_key layout");
 /* Value of tlg_watch_inode: the watch of an inode. */
 struct wire_inode_watch {
 	__u32 watch;
-	__u32 sole_bloom_bit; /* name_bloom_bit() of the last component of the watched path; WIRE_NO_BLOOM_BIT if another watch has this inode, or a name with that bit */
+	__u32 sole_name; /* name_fingerprint() of the last component of the watched path; WIRE_NO_FINGERPRINT if another watch has this inode, or a name with that fingerprint */
 };
 _Static_assert(sizeof(struct wire_inode_watch) == 8, "wire_inode_watch layout");
 

@@ -14,7 +14,7 @@ pub(crate) const ABIS: usize = 2;
 pub(crate) const B64: u32 = 0;
 pub(crate) const B32: u32 = 1;
 pub(crate) const NO_SYSCALL: u32 = u32::MAX;
-pub(crate) const NO_BLOOM_BIT: u32 = u32::MAX;
+pub(crate) const NO_FINGERPRINT: u32 = u32::MAX;
 pub(crate) const RECORD: u32 = 0x8000_0000;
 pub(crate) const DENY: u32 = 0x4000_0000;
 pub(crate) const RULE_BITS: u32 = 16;
@@ -210,7 +210,7 @@ pub(crate) struct WireInodeKey {
 #[repr(C)]
 pub(crate) struct WireInodeWatch {
     pub(crate) watch: u32,
-    pub(crate) sole_bloom_bit: u32,
+    pub(crate) sole_name: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
@@ -323,7 +323,7 @@ mod tests {
             layout!(WireSyscall as "wire_syscall": tests, tests_unwatched, facts, open_arg, watch_perm, epoch, aux_source, address, _pad, objects),
             layout!(WireTest as "wire_test": value, on_false, word, op, kind, _pad),
             layout!(WireInodeKey as "wire_inode_key": ino, dev, half),
-            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_bloom_bit),
+            layout!(WireInodeWatch as "wire_inode_watch": watch, sole_name),
             layout!(WireEvent as "wire_event": len, version, flags, jiffies, args, exit, abi, nr,
                 rule, success, pid, ppid, auid, auid_set, ses, personality, uid, gid, euid, suid,
                 fsuid, egid, sgid, fsgid, open_perm, argc, comm, tty, argv_len, exe_len,
@@ -451,7 +451,7 @@ mod tests {
             ("WIRE_VERSION", u64::from(VERSION)),
             ("WIRE_SYSCALLS", u64::from(SYSCALLS)),
             ("WIRE_NO_SYSCALL", u64::from(NO_SYSCALL)),
-            ("WIRE_NO_BLOOM_BIT", u64::from(NO_BLOOM_BIT)),
+            ("WIRE_NO_FINGERPRINT", u64::from(NO_FINGERPRINT)),
             ("WIRE_RECORD", u64::from(RECORD)),
             ("WIRE_OBJECTS", OBJECTS as u64),
             ("WIRE_ITEMS", ITEMS as u64),

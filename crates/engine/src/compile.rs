@@ -3,7 +3,9 @@
 mod denial;
 pub(crate) mod fast_path;
 pub(crate) mod objects;
+pub(crate) mod prefilter;
 mod socket_address;
+pub(crate) mod watch_hash;
 pub(crate) mod watches;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -8,6 +8,7 @@ mod handover;
 mod heartbeat;
 mod identity;
 mod limits;
+mod preemption;
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,7 +26,8 @@ use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
 use crate::attach::{self, AttachedLink, Links};
 use crate::compile::fast_path::FastPath;
-use crate::compile::watches::{self, Watches};
+use crate::compile::watch_hash::HashKey;
+use crate::compile::watches::Watches;
 use crate::compile::{self, CompiledPlan};
 use crate::epoch::Epoch;
 use crate::error::EngineError;
@@ -38,6 +40,7 @@ use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
+use crate::preemption::PreemptionFacts;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
 use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
@@ -71,7 +74,7 @@ pub struct Engine<'s> {
     inherited: Vec<InheritedProgram>,
     objects: Objects<'s>,
     capacity: MapCapacity,
-    seed: u64,
+    hash: HashKey,
     /// How calls are seen by the plan in force.
     selection: HookSelection,
     fast_path: FastPath,
@@ -80,6 +83,8 @@ pub struct Engine<'s> {
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
     last_reading: Cell<Option<crate::ring::clock::ClockReading>>,
+    preemption: PreemptionFacts,
+    allow_loss: bool,
 }
 
 impl fmt::Debug for Engine<'_> {
@@ -113,8 +118,8 @@ impl<'s> Engine<'s> {
         let system_error = |what| move |source: io::Error| EngineError::System { what, source };
         let cpus = num_possible_cpus()
             .map_err(|error| system_error("the number of CPUs")(io::Error::other(error)))?;
-        let seed = watches::random_seed().map_err(system_error("a random seed"))?;
-        let mut watches = Watches::by_name(&plan.watches, seed);
+        let hash = HashKey::random().map_err(system_error("a random seed"))?;
+        let mut watches = Watches::by_name(&plan.watches, hash);
         let capacity = MapCapacity::for_first_plan(&compiled, plan.watches.len(), &watches);
         let coverage = match kind {
             EngineKind::Fentry => HookCoverage::InternalHooks,
@@ -129,7 +134,8 @@ impl<'s> Engine<'s> {
         let objects = Objects::load(slots, kind, programs, |open| {
             maps::set_sizes(open, capacity, coverage, cpus, options)?;
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
-                rodata.tlg_seed = seed;
+                rodata.tlg_seed = hash.seed;
+                rodata.tlg_multiplier = hash.multiplier;
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
                 rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
                 rodata.tlg_context = options.context.into();
@@ -137,7 +143,7 @@ impl<'s> Engine<'s> {
             Ok(())
         })?;
         let fixed = FixedSettings {
-            seed,
+            seed: hash.seed,
             on_functions: (kind == EngineKind::Fentry).into(),
             raw_enter: selection.raw_enter.into(),
             raw_exit: selection.raw_exit.into(),
@@ -153,7 +159,8 @@ impl<'s> Engine<'s> {
         };
         let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
             .map_err(system_error("the checkpoint"))?;
-        let mut engine = Self::from_objects(objects, kind, selection, Arc::new(checkpoint))?;
+        let checkpoint = Arc::new(checkpoint);
+        let mut engine = Self::from_objects(objects, kind, selection, checkpoint, probe, options)?;
         engine.globals.clear_previous_epoch();
         engine.learn_root()?;
         engine.learn_inodes(&mut watches, plan)?;
@@ -161,6 +168,7 @@ impl<'s> Engine<'s> {
         engine.globals.set_fast_path(&engine.fast_path);
         engine.write(engine.epoch, &compiled, &watches)?;
         engine.read_clock()?; // from here on this process is not audited
+        engine.check_preemption(attach_points.hooks.keys())?;
         engine.start_heartbeat()?;
         engine.links = engine.attach(&attach_points)?;
         engine.attached = attach_points.attached;
@@ -173,6 +181,8 @@ impl<'s> Engine<'s> {
         kind: EngineKind,
         selection: HookSelection,
         checkpoint: Arc<Checkpoint>,
+        probe: &KernelProbe,
+        options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let system_error = |what| move |source: io::Error| EngineError::System { what, source };
         let maps = &objects.first().maps;
@@ -214,13 +224,15 @@ impl<'s> Engine<'s> {
                 inodes: fixed.inodes,
                 names: fixed.names,
             },
-            seed: fixed.seed,
+            hash: HashKey::from_seed(fixed.seed),
             selection,
             fast_path: globals.fast_path(),
             epoch: Epoch::default(),
             watch_keys: Default::default(),
             attached: AttachedHooks::default(),
             last_reading: Cell::new(None),
+            preemption: probe.preemption,
+            allow_loss: options.allow_loss,
         })
     }
 
@@ -244,7 +256,8 @@ impl<'s> Engine<'s> {
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
-        let mut watches = Watches::by_name(&plan.watches, self.seed);
+        self.check_preemption(attach_points.hooks.keys())?;
+        let mut watches = Watches::by_name(&plan.watches, self.hash);
         self.learn_inodes(&mut watches, plan)?;
         self.capacity.check(&compiled, &watches)?;
         self.objects.load_more(

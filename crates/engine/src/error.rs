@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use audit::plan::hook::EngineKind;
 
+use crate::preemption::SkipRisk;
+
 /// Why an engine could not start, or take another plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -107,13 +109,13 @@ pub enum EngineError {
         /// The function.
         function: &'static str,
     },
-    /// Programs on functions would be skipped at random.
-    #[error(
-        "the kernel preempts itself ({mode}): programs on its functions would be skipped at random; it needs preempt=none or voluntary"
-    )]
+    /// The kernel can skip programs of this engine.
+    #[error("{risk}: events would be lost; {}", safe_kernels(*kind))]
     Preempts {
-        /// The mode, or that the kernel does not say.
-        mode: &'static str,
+        /// The engine.
+        kind: EngineKind,
+        /// Which programs can be skipped.
+        risk: SkipRisk,
     },
     /// Programs on functions would never run.
     #[error(
@@ -156,6 +158,16 @@ pub enum EngineError {
         #[source]
         source: io::Error,
     },
+}
+
+/// Where an engine cannot be skipped.
+const fn safe_kernels(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Fentry => "it needs preempt=none or voluntary",
+        EngineKind::Tracepoint => {
+            "it needs preempt=none or voluntary, or a kernel before 7.0; `allow_loss` starts it all the same"
+        }
+    }
 }
 
 /// What the kernel must allow for an engine.

@@ -9,6 +9,8 @@ pub struct EngineOptions {
     pub uring: bool,
     /// Whether events carry what records have no room for, such as [`audit::event::Item::path`].
     pub context: bool,
+    /// Start although the kernel can skip programs on tracepoints: see [`crate::SkipRisk`].
+    pub allow_loss: bool,
     /// Whether there is room for what [`Engine::accompany`] sends.
     pub avc: bool,
 }
@@ -19,6 +21,7 @@ impl Default for EngineOptions {
             ring_bytes: 64 << 20,
             uring: true,
             context: false,
+            allow_loss: false,
             avc: false,
         }
     }

@@ -10,6 +10,7 @@ mod metrics_address;
 pub(crate) mod plugins;
 pub(crate) mod tollgate_toml;
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -54,6 +55,20 @@ const REQUIREMENTS: FileRequirements = FileRequirements {
     limit_bytes: 1 << 20,
 };
 
+/// A configuration file that is missing, cannot be read, or does not meet the requirements.
+///
+/// `tollgate daemon` exits with [`crate::messages::Exit::Config`] on it.
+#[derive(Debug)]
+pub(crate) struct FileError(String);
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FileError {}
+
 /// A parsed configuration file.
 #[derive(Debug)]
 pub(crate) struct ConfigFile<T> {
@@ -67,13 +82,14 @@ impl<T> ConfigFile<T> {
     /// Reads and parses a file that root or the current user owns.
     ///
     /// # Errors
-    /// When the file cannot be read or does not meet the requirements.
+    /// [`FileError`] when the file cannot be read or does not meet the requirements.
     pub(crate) fn read(
         path: &Path,
         requirements: FileRequirements,
         parse: impl FnOnce(&[u8]) -> (T, Vec<Diagnostic>),
     ) -> anyhow::Result<Self> {
-        let bytes = read_bytes(path, requirements)?;
+        let bytes =
+            read_bytes(path, requirements).map_err(|error| FileError(format!("{error:#}")))?;
         let (settings, diagnostics) = parse(&bytes);
         Ok(Self {
             settings,
@@ -116,11 +132,16 @@ fn read_bytes(path: &Path, requirements: FileRequirements) -> anyhow::Result<Vec
     let shown = path.display();
     let mut flags = OFlag::O_NONBLOCK;
     flags.set(OFlag::O_NOFOLLOW, !requirements.links);
-    let file = OpenOptions::new()
+    let opened = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits())
-        .open(path)
-        .with_context(|| format!("cannot open configuration `{shown}`"))?;
+        .open(path);
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!("configuration `{shown}` does not exist: create it, or correct the path")
+        }
+        opened => opened.with_context(|| format!("cannot open configuration `{shown}`"))?,
+    };
     let metadata = file
         .metadata()
         .with_context(|| format!("cannot stat configuration `{shown}`"))?;
@@ -169,7 +190,21 @@ mod tests {
         let error = format!("{:#}", read_auditd(&path).unwrap_err());
         assert!(error.contains("world-writable"), "{error}");
         assert!(read_auditd(directory.path()).is_err());
-        assert!(!exists(&directory.path().join("none")));
+    }
+
+    #[test]
+    fn a_missing_file_is_reported_with_advice() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("none");
+        assert!(!exists(&path));
+        let error = read_tollgate_toml(&path).unwrap_err();
+        assert_eq!(
+            error.downcast_ref::<FileError>().unwrap().to_string(),
+            format!(
+                "configuration `{}` does not exist: create it, or correct the path",
+                path.display()
+            )
+        );
     }
 
     #[test]

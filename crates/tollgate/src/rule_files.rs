@@ -3,6 +3,8 @@
 //! As `auditctl -R` does, it accepts only regular files that are not world-writable. It also decides,
 //! for every command, whether rules with findings are loaded.
 
+mod setting_findings;
+
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use audit::plan::Plan;
 use audit::plan::rule_list::RuleList;
-use audit::rule::{Command, Diagnostic, RuleLine, Severity, parse_file};
+use audit::rule::{Command, RuleLine, Severity, parse_file};
 use nix::fcntl::OFlag;
 
 use crate::host::{Planner, ThisMachine};
@@ -198,7 +200,8 @@ impl RuleFile {
     /// Parses the text of a rule file.
     pub(crate) fn parse(path: PathBuf, bytes: Vec<u8>) -> Self {
         let (lines, mut diagnostics) = parse_file(&bytes, &ThisMachine);
-        diagnostics.extend(lines.iter().filter_map(without_effect));
+        diagnostics.extend(lines.iter().filter_map(setting_findings::check));
+        diagnostics.extend(setting_findings::check_after_lock(&lines));
         diagnostics.sort_by_key(|finding| finding.span.start);
         Self {
             source: SourceText {
@@ -237,25 +240,6 @@ impl RuleFile {
             .filter(|line| matches!(line.command, Command::Add { .. }))
             .count()
     }
-}
-
-/// Returns a note about a line that configures only the kernel's audit, which tollgate does not change.
-fn without_effect(line: &RuleLine) -> Option<Diagnostic> {
-    let option = match line.command {
-        Command::Backlog(_) => "-b",
-        Command::BacklogWait(_) => "--backlog_wait_time",
-        Command::LoginuidImmutable => "--loginuid-immutable",
-        _ => return None,
-    };
-    Some(Diagnostic {
-        severity: Severity::Note,
-        code: "kernel-setting",
-        line: line.number,
-        column: 1,
-        span: line.span.clone(),
-        message: format!("`{option}` configures the kernel's audit and has no effect on tollgate"),
-        advice: "keep the line for `auditctl`, or remove it".into(),
-    })
 }
 
 /// The reason why a rule file is not read.
@@ -370,21 +354,6 @@ mod tests {
         let large = fs::File::create(path("large")).unwrap();
         large.set_len(FILE_LIMIT_BYTES + 1).unwrap();
         assert!(refusal(&path("large")).contains("larger than 16777216 bytes"));
-    }
-
-    #[test]
-    fn kernel_settings_get_a_note() {
-        let file = parsed("-D\n-b 8192\n-e 1\n-f 1\n-r 0\n-w /x -p w\n");
-        let named: Vec<(u32, &str)> = file
-            .source
-            .diagnostics
-            .iter()
-            .map(|finding| (finding.line, finding.code))
-            .collect();
-        let setting = "kernel-setting";
-        assert_eq!(named, [(2, setting)]);
-        assert!(file.is_loadable());
-        assert_eq!(file.source.count(Severity::Warning), 0);
     }
 
     #[test]

@@ -47,6 +47,14 @@ pub enum RunError {
     /// Waiting for stops failed.
     #[error("cannot wait for the command")]
     Wait(#[source] Errno),
+    /// The filter has no syscall numbers for this machine: it would let every call pass unrecorded.
+    #[error(
+        "`tollgate run` supports only x86_64, and this machine is {arch}: nothing would be recorded"
+    )]
+    Arch {
+        /// Name of the machine's arch.
+        arch: String,
+    },
 }
 
 /// What to start.
@@ -124,6 +132,16 @@ impl Drop for SharedPage {
     }
 }
 
+/// Refuses an arch whose calls [`filter::compile`] does not know.
+fn check_arch(arch: &str) -> Result<(), RunError> {
+    match arch {
+        "x86_64" => Ok(()),
+        _ => Err(RunError::Arch {
+            arch: arch.to_owned(),
+        }),
+    }
+}
+
 impl CommandSpec {
     /// Makes the process that will become the program, under the filter of the plan. It starts when the
     /// calls that it makes are followed.
@@ -133,6 +151,7 @@ impl CommandSpec {
     /// # Errors
     /// What the kernel forbids here.
     pub fn spawn(&self, plan: &Plan, backend: Backend) -> Result<TracedCommand, RunError> {
+        check_arch(std::env::consts::ARCH)?;
         let also = match backend {
             // Not allowed, and somebody should be told why.
             Backend::Ptrace => filter::syscalls_named("ptrace"),
@@ -390,4 +409,16 @@ pub fn exit_by_signal(signal: Signal) {
     let only: SigSet = [signal].into_iter().collect();
     let _open = only.thread_unblock();
     let _not_ended = raise(signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_arch_is_refused() {
+        assert!(check_arch("x86_64").is_ok());
+        let error = check_arch("aarch64").unwrap_err().to_string();
+        assert!(error.contains("this machine is aarch64"), "{error}");
+    }
 }

@@ -16,7 +16,7 @@ use crate::rule::{Diagnostic, Severity};
 /// Longest line, newline not counted, that `auditd` 4.2.1 reads; it skips longer ones.
 pub const MAX_LINE_BYTES: usize = 510;
 /// The same for `auditd` 3.0.9.
-const MAX_LINE_BYTES_3: usize = 158;
+const MAX_LINE_BYTES_V3: usize = 158;
 
 /// A word of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,25 +31,25 @@ pub struct Word<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment<'a> {
     /// Where it stands.
-    pub place: Place,
+    pub position: LinePosition,
     /// What is set.
     pub key: Word<'a>,
     /// To what: the first word after the equal sign.
     pub value: Word<'a>,
     /// All words after that.
-    pub more: Vec<Word<'a>>,
+    pub extra: Vec<Word<'a>>,
 }
 
 /// A line of a file, as findings name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LinePosition {
     /// Its number, from 1.
     pub line: u32,
     /// Where it starts in the file.
     pub start: usize,
 }
 
-impl Place {
+impl LinePosition {
     /// A finding about a part of this line.
     pub(super) fn finding(
         self,
@@ -87,26 +87,26 @@ impl Word<'_> {
 
 /// Takes text apart: the lines that set something, and what is wrong with the others.
 #[must_use]
-pub fn assignments(bytes: &[u8]) -> (Vec<Assignment<'_>>, Vec<Diagnostic>) {
+pub fn parse_assignments(bytes: &[u8]) -> (Vec<Assignment<'_>>, Vec<Diagnostic>) {
     let (mut lines, mut findings) = (Vec::new(), Vec::new());
     let mut start = 0;
     for (number, text) in (1..).zip(bytes.split_inclusive(|&byte| byte == b'\n')) {
-        let place = Place {
+        let position = LinePosition {
             line: number,
             start,
         };
         start += text.len();
         let ends = text.ends_with(b"\n");
         let text = text.strip_suffix(b"\n").unwrap_or(text);
-        match assignment(text, place) {
+        match parse_assignment(text, position) {
             Ok(None) => {}
             Ok(Some(line)) => {
-                findings.extend(length(text, place));
+                findings.extend(check_length(text, position));
                 if !ends {
-                    findings.push(place.finding(
+                    findings.push(position.finding(
                         Severity::Warning,
                         "unended-line",
-                        place.start..place.start + text.len(),
+                        position.start..position.start + text.len(),
                         "the last line has no newline: it counts here, and auditd skips it",
                         "end the line",
                     ));
@@ -120,31 +120,34 @@ pub fn assignments(bytes: &[u8]) -> (Vec<Assignment<'_>>, Vec<Diagnostic>) {
 }
 
 /// What is to be said about the length of a line that sets something.
-fn length(text: &[u8], place: Place) -> Option<Diagnostic> {
-    let span = place.start..place.start + text.len();
+fn check_length(text: &[u8], position: LinePosition) -> Option<Diagnostic> {
+    let span = position.start..position.start + text.len();
     if text.len() > MAX_LINE_BYTES {
-        Some(place.finding(
+        Some(position.finding(
             Severity::Error,
             "long-line",
             span,
             format!("a line of {} bytes, which auditd skips", text.len()),
             format!("make it {MAX_LINE_BYTES} bytes at most"),
         ))
-    } else if text.len() > MAX_LINE_BYTES_3 {
-        Some(place.finding(
+    } else if text.len() > MAX_LINE_BYTES_V3 {
+        Some(position.finding(
             Severity::Warning,
             "long-line",
             span,
             format!("a line of {} bytes, which auditd 3 skips", text.len()),
-            format!("make it {MAX_LINE_BYTES_3} bytes at most if auditd 3 is to read it as well"),
+            format!("make it {MAX_LINE_BYTES_V3} bytes at most if auditd 3 is to read it as well"),
         ))
     } else {
         None
     }
 }
 
-fn assignment(text: &[u8], place: Place) -> Result<Option<Assignment<'_>>, Box<Diagnostic>> {
-    let mut words = words(text, place.start);
+fn parse_assignment(
+    text: &[u8],
+    position: LinePosition,
+) -> Result<Option<Assignment<'_>>, Box<Diagnostic>> {
+    let mut words = words(text, position.start);
     let Some(key) = words.next() else {
         return Ok(None);
     };
@@ -152,7 +155,7 @@ fn assignment(text: &[u8], place: Place) -> Result<Option<Assignment<'_>>, Box<D
         return Ok(None);
     }
     let wrong = |code, span, message: String, advice: &str| {
-        Box::new(place.finding(Severity::Error, code, span, message, advice))
+        Box::new(position.finding(Severity::Error, code, span, message, advice))
     };
     if let Some(at) = text.iter().position(u8::is_ascii_control) {
         let byte = text.get(at).copied().unwrap_or_default();
@@ -161,7 +164,7 @@ fn assignment(text: &[u8], place: Place) -> Result<Option<Assignment<'_>>, Box<D
             b'\r' => ("a carriage return", "end lines with a newline alone"),
             _ => ("a control character", "remove it"),
         };
-        let at = place.start + at;
+        let at = position.start + at;
         return Err(wrong(
             "control-character",
             at..at + 1,
@@ -169,7 +172,7 @@ fn assignment(text: &[u8], place: Place) -> Result<Option<Assignment<'_>>, Box<D
             advice,
         ));
     }
-    let end = place.start + text.len();
+    let end = position.start + text.len();
     let form = "write `key = value`, with blanks around the equal sign";
     match words.next() {
         None => {
@@ -199,10 +202,10 @@ fn assignment(text: &[u8], place: Place) -> Result<Option<Assignment<'_>>, Box<D
         ));
     };
     Ok(Some(Assignment {
-        place,
+        position,
         key,
         value,
-        more: words.collect(),
+        extra: words.collect(),
     }))
 }
 
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
 
     fn errors(text: &[u8]) -> Vec<(&'static str, u32, u32)> {
-        let (_, findings) = assignments(text);
+        let (_, findings) = parse_assignments(text);
         findings
             .iter()
             .map(|finding| (finding.code, finding.line, finding.column))
@@ -232,21 +235,21 @@ mod tests {
     }
 
     #[test]
-    fn words_are_separated_by_blanks_alone() {
-        let (lines, findings) = assignments(b"# c\n\n  #c = d\n  flush  =   NONE x # y\n");
+    fn words_are_separated_by_spaces_only() {
+        let (lines, findings) = parse_assignments(b"# c\n\n  #c = d\n  flush  =   NONE x # y\n");
         assert_eq!(findings, []);
         let [line] = lines.as_slice() else {
             panic!("{lines:?}");
         };
-        assert_eq!((line.place.line, line.key.start), (4, 16));
+        assert_eq!((line.position.line, line.key.start), (4, 16));
         assert!(line.key.is("FLUSH"));
         assert_eq!(line.value.text, "NONE");
-        let more: Vec<&BStr> = line.more.iter().map(|word| word.text).collect();
-        assert_eq!(more, ["x", "#", "y"]);
+        let extra: Vec<&BStr> = line.extra.iter().map(|word| word.text).collect();
+        assert_eq!(extra, ["x", "#", "y"]);
     }
 
     #[test]
-    fn each_broken_line_has_its_place() {
+    fn malformed_lines_are_reported_with_position() {
         assert_eq!(errors(b"\nflush\n"), [("incomplete-line", 2, 1)]);
         assert_eq!(errors(b"flush =\n"), [("incomplete-line", 1, 8)]);
         assert_eq!(errors(b"flush=NONE\n"), [("incomplete-line", 1, 1)]);
@@ -259,12 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_auditd_skips_are_named() {
+    fn too_long_lines_are_reported() {
         let long = |len: usize| [b"name = ", vec![b'x'; len - 7].as_slice(), b"\n"].concat();
         assert_eq!(errors(&long(158)), []);
         assert_eq!(errors(&long(159)), [("long-line", 1, 1)]);
-        assert_eq!(assignments(&long(510)).1[0].severity, Severity::Warning);
-        assert_eq!(assignments(&long(511)).1[0].severity, Severity::Error);
+        assert_eq!(
+            parse_assignments(&long(510)).1[0].severity,
+            Severity::Warning
+        );
+        assert_eq!(parse_assignments(&long(511)).1[0].severity, Severity::Error);
         let comment = [vec![b'#'; 600].as_slice(), b"\n"].concat();
         assert_eq!(errors(&comment), []);
     }

@@ -1,7 +1,7 @@
 //! `auditd.conf`: what an administrator has told `auditd`, and tollgate is to do.
 //!
 //! Every key that `auditd` knows is known here. A key has its effect, or is refused with a reason, or
-//! is one that has no effect in `auditd` either; those are in [`Settings::idle`]. What `auditd`
+//! is one that has no effect in `auditd` either; those are in [`Settings::ignored`]. What `auditd`
 //! refuses is refused.
 //!
 //! # Source
@@ -16,7 +16,7 @@ use core::time::Duration;
 use bstr::BString;
 
 use super::ConfigHost;
-use super::assignment::{Place, assignments};
+use super::assignment::{LinePosition, parse_assignments};
 use crate::rule::{Diagnostic, Severity};
 
 /// All settings; those that the text leaves out have the values that are compiled into `auditd`.
@@ -29,7 +29,7 @@ pub struct Settings {
     /// The group that may read it, 0 for none but root.
     pub log_group: u32,
     /// What its lines hold.
-    pub log_format: Format,
+    pub log_format: LogFormat,
     /// When it must be on the disk.
     pub flush: Flush,
     /// Records between two flushes.
@@ -72,12 +72,12 @@ pub struct Settings {
     /// Time between two state reports, zero for none.
     pub report_interval: Duration,
     /// Keys that were set and have no effect, in `auditd` neither.
-    pub idle: Vec<&'static str>,
+    pub ignored: Vec<&'static str>,
 }
 
 /// What a line of the log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// The kernel's text.
     Raw,
     /// And the names that its numbers had.
@@ -181,7 +181,7 @@ impl Default for Settings {
             write_logs: true,
             log_file: "/var/log/audit/audit.log".into(),
             log_group: 0,
-            log_format: Format::Enriched,
+            log_format: LogFormat::Enriched,
             flush: Flush::None,
             freq: 0,
             num_logs: 0,
@@ -202,7 +202,7 @@ impl Default for Settings {
             max_restarts: 10,
             plugin_dir: "/etc/audit/plugins.d".into(),
             report_interval: Duration::ZERO,
-            idle: Vec::new(),
+            ignored: Vec::new(),
         }
     }
 }
@@ -210,27 +210,33 @@ impl Default for Settings {
 /// Reads the text of an `auditd.conf`. The settings count only if no finding is an error.
 #[must_use]
 pub fn parse(bytes: &[u8], host: &dyn ConfigHost) -> (Settings, Vec<Diagnostic>) {
-    let (lines, mut findings) = assignments(bytes);
-    let mut draft = keys::Draft::new(host);
+    let (lines, mut findings) = parse_assignments(bytes);
+    let mut builder = keys::SettingsBuilder::new(host);
     for line in &lines {
-        findings.extend(draft.take(line));
+        findings.extend(builder.take(line));
     }
-    let keys::Draft {
-        settings, places, ..
-    } = draft;
+    let keys::SettingsBuilder {
+        settings,
+        key_positions,
+        ..
+    } = builder;
     if !bytes.is_empty() {
-        sanity(&settings, &places, &mut findings);
+        check_conflicts(&settings, &key_positions, &mut findings);
     }
     findings.sort_by_key(|finding| (finding.line, finding.column));
     (settings, findings)
 }
 
 /// What is wrong with settings beside each other.
-fn sanity(settings: &Settings, places: &keys::Places, findings: &mut Vec<Diagnostic>) {
+fn check_conflicts(
+    settings: &Settings,
+    key_positions: &keys::KeyPositions,
+    findings: &mut Vec<Diagnostic>,
+) {
     let mut wrong = |severity, keys: &[&'static str], message: String, advice: &str| {
-        let known = keys.iter().find_map(|key| places.get(key).cloned());
-        let (place, span) = known.unwrap_or((Place { line: 1, start: 0 }, 0..0));
-        findings.push(place.finding(severity, "conflict", span, message, advice));
+        let known = keys.iter().find_map(|key| key_positions.get(key).cloned());
+        let (position, span) = known.unwrap_or((LinePosition { line: 1, start: 0 }, 0..0));
+        findings.push(position.finding(severity, "conflict", span, message, advice));
     };
     if let (SpaceLimit::Mebibytes(space), SpaceLimit::Mebibytes(admin)) =
         (settings.space_left, settings.admin_space_left)

@@ -5,7 +5,7 @@
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use super::assignment::{Assignment, assignments};
+use super::assignment::{Assignment, parse_assignments};
 use crate::rule::{Diagnostic, Severity};
 
 /// What a plugin is.
@@ -18,7 +18,7 @@ pub struct Plugin {
     /// What it is given on its command line.
     pub args: Vec<BString>,
     /// How it is given events.
-    pub format: Format,
+    pub format: PluginFormat,
 }
 
 /// What runs.
@@ -32,7 +32,7 @@ pub enum Program {
 
 /// How events are written to a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum PluginFormat {
     /// Lines as they are in the log.
     String,
     /// A header before each record.
@@ -45,7 +45,7 @@ impl Default for Plugin {
             active: false,
             program: Program::File(BString::default()),
             args: Vec::new(),
-            format: Format::String,
+            format: PluginFormat::String,
         }
     }
 }
@@ -61,14 +61,14 @@ pub fn is_plugin(file: &[u8]) -> bool {
 /// Reads the text of a file of `plugins.d`. The plugin counts only if no finding is an error.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> (Plugin, Vec<Diagnostic>) {
-    let (lines, mut findings) = assignments(bytes);
+    let (lines, mut findings) = parse_assignments(bytes);
     let mut plugin = Plugin::default();
     for line in &lines {
         findings.extend(take(&mut plugin, line).err());
     }
     if plugin.program == Program::File(BString::default()) && plugin.active {
-        let place = super::assignment::Place { line: 1, start: 0 };
-        findings.push(place.finding(
+        let position = super::assignment::LinePosition { line: 1, start: 0 };
+        findings.push(position.finding(
             Severity::Error,
             "conflict",
             0..0,
@@ -81,7 +81,7 @@ pub fn parse(bytes: &[u8]) -> (Plugin, Vec<Diagnostic>) {
 
 fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
     let wrong = |code, span, message: String, advice: &str| {
-        line.place
+        line.position
             .finding(Severity::Error, code, span, message, advice)
     };
     let value = line.value;
@@ -100,7 +100,7 @@ fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
         })
     };
     let key = &line.key;
-    if let (Some(extra), false) = (line.more.first(), key.is("args")) {
+    if let (Some(extra), false) = (line.extra.first(), key.is("args")) {
         return Err(wrong(
             "extra-word",
             extra.span(),
@@ -116,12 +116,12 @@ fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
         one_of(&["always", "builtin"])?;
     } else if key.is("format") {
         plugin.format = match one_of(&["string", "binary"])? {
-            0 => Format::String,
-            _ => Format::Binary,
+            0 => PluginFormat::String,
+            _ => PluginFormat::Binary,
         };
     } else if key.is("args") {
         plugin.args = core::iter::once(&value)
-            .chain(&line.more)
+            .chain(&line.extra)
             .map(|word| word.text.into())
             .collect();
     } else if key.is("path") {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_debian_installs_is_read() {
+    fn debian_plugin_files_parse() {
         let text = "active = no\ndirection = out\npath = /sbin/audisp-syslog\ntype = always \n\
                     args = LOG_INFO LOG_LOCAL0\nformat = string\n";
         let expected = Plugin {
@@ -189,13 +189,13 @@ mod tests {
             active: true,
             program: Program::Socket,
             args: vec!["0640".into(), "/var/run/audispd_events".into()],
-            format: Format::Binary,
+            format: PluginFormat::Binary,
         };
         assert_eq!(parse(text.as_bytes()), (expected, vec![]));
     }
 
     #[test]
-    fn mistakes_have_a_place() {
+    fn plugin_errors_have_a_column() {
         assert_eq!(codes("active = maybe\n"), [("bad-value", 10)]);
         assert_eq!(codes("active = no x\n"), [("extra-word", 13)]);
         assert_eq!(codes("path = audisp\n"), [("bad-value", 8)]);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_with_one_dot_are_plugins() {
+    fn plugin_file_names_have_one_dot() {
         for (name, is) in [
             (&b"af_unix.conf"[..], true),
             (b".conf", false),

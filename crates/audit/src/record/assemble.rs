@@ -21,9 +21,9 @@ use crate::table;
 /// Events that may take turns; the oldest is handed over when there are more.
 pub const MAX_OPEN_EVENTS: usize = 64;
 /// Most bytes of one event; what is more makes an event of its own.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_EVENT_BYTES: usize = 1 << 20;
 /// Seconds that a log may go on before an event without an end has ended.
-const PATIENCE: u64 = 2;
+const OPEN_EVENT_TIMEOUT_SECS: u64 = 2;
 
 /// Lines of one event, in the order of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,20 +44,20 @@ impl EventRecords {
 /// Puts lines together.
 #[derive(Debug, Default)]
 pub struct EventAssembler {
-    open: VecDeque<Open>,
+    open: VecDeque<OpenEvent>,
 }
 
 /// An event whose end was not seen yet.
 #[derive(Debug)]
-struct Open {
+struct OpenEvent {
     node: Option<BString>,
     time: Timestamp,
     serial: Serial,
     event: EventRecords,
 }
 
-impl Open {
-    fn is_of(&self, record: &Record<'_>) -> bool {
+impl OpenEvent {
+    fn contains(&self, record: &Record<'_>) -> bool {
         let node = self.node.as_ref().map(|node| node.as_slice());
         self.serial == record.serial
             && self.time == record.time
@@ -76,18 +76,19 @@ impl EventAssembler {
         mut ended: impl FnMut(EventRecords),
     ) -> Result<(), DecodeError> {
         let record = decode::line(line)?;
-        let patient = |open: &Open| open.time.sec + PATIENCE > record.time.sec;
-        while let Some(open) = self.open.pop_front_if(|open| !patient(open)) {
+        let is_recent =
+            |open: &OpenEvent| open.time.sec + OPEN_EVENT_TIMEOUT_SECS > record.time.sec;
+        while let Some(open) = self.open.pop_front_if(|open| !is_recent(open)) {
             ended(open.event);
         }
-        let at = self.open.iter().position(|open| open.is_of(&record));
+        let at = self.open.iter().position(|open| open.contains(&record));
         let mut open = match at.and_then(|at| self.open.remove(at)) {
-            Some(open) if open.event.text.len() + line.len() < MOST_BYTES => open,
+            Some(open) if open.event.text.len() + line.len() < MAX_EVENT_BYTES => open,
             full => {
                 if let Some(full) = full {
                     ended(full.event);
                 }
-                Open {
+                OpenEvent {
                     node: record.node.map(ToOwned::to_owned),
                     time: record.time,
                     serial: record.serial,
@@ -99,7 +100,7 @@ impl EventAssembler {
             .text
             .extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
         open.event.text.push(b'\n');
-        if is_last(&record) {
+        if ends_event(&record) {
             ended(open.event);
             return Ok(());
         }
@@ -124,7 +125,7 @@ impl EventAssembler {
 /// `audit_is_last_record` in `auparse/auparse.c`, audit-userspace 4.2: PROCTITLE and EOE end an
 /// event, and types outside of `AUDIT_FIRST_EVENT` to `AUDIT_LAST_EVENT` and of the security modules
 /// stand alone, but for LOGIN, which the kernel may write in a call.
-fn is_last(record: &Record<'_>) -> bool {
+fn ends_event(record: &Record<'_>) -> bool {
     if record.kind == "EOE" || record.kind == "PROCTITLE" {
         return true;
     }
@@ -136,8 +137,8 @@ fn is_last(record: &Record<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn gathered(lines: &[&str]) -> Vec<Vec<String>> {
-        let mut gatherer = EventAssembler::default();
+    fn assemble(lines: &[&str]) -> Vec<Vec<String>> {
+        let mut assembler = EventAssembler::default();
         let mut events = Vec::new();
         let mut keep = |event: EventRecords| {
             events.push(
@@ -148,15 +149,15 @@ mod tests {
             );
         };
         for line in lines {
-            gatherer.take(line.as_bytes(), &mut keep).unwrap();
+            assembler.take(line.as_bytes(), &mut keep).unwrap();
         }
-        gatherer.finish(&mut keep);
+        assembler.finish(&mut keep);
         events
     }
 
     #[test]
-    fn events_that_take_turns_are_told_apart() {
-        let events = gathered(&[
+    fn interleaved_events_are_separated() {
+        let events = assemble(&[
             "type=SYSCALL msg=audit(1.000:1): a=1",
             "type=SYSCALL msg=audit(1.000:2): a=1\n",
             "type=CWD msg=audit(1.000:1): cwd=\"/\"",
@@ -175,27 +176,29 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_an_end_ends_with_the_time_the_number_and_the_log() {
+    fn open_events_end_by_timeout_limit_and_end_of_log() {
         let old = "type=SYSCALL msg=audit(1.000:1): a=1";
         let new = "type=CWD msg=audit(3.000:9): cwd=\"/\"";
-        assert_eq!(gathered(&[old, new]), [["SYSCALL 1"], ["CWD 9"]]);
+        assert_eq!(assemble(&[old, new]), [["SYSCALL 1"], ["CWD 9"]]);
 
         let many: Vec<String> = (0..=MAX_OPEN_EVENTS)
             .map(|serial| format!("type=CWD msg=audit(1.000:{serial}): cwd=\"/\""))
             .collect();
-        let mut gatherer = EventAssembler::default();
+        let mut assembler = EventAssembler::default();
         let mut ended = 0;
         for line in &many {
-            gatherer.take(line.as_bytes(), |_event| ended += 1).unwrap();
+            assembler
+                .take(line.as_bytes(), |_event| ended += 1)
+                .unwrap();
         }
         assert_eq!(ended, 1);
-        gatherer.finish(|_event| ended += 1);
+        assembler.finish(|_event| ended += 1);
         assert_eq!(ended, many.len());
     }
 
     #[test]
-    fn machines_and_milliseconds_are_told_apart() {
-        let events = gathered(&[
+    fn nodes_and_milliseconds_are_separate_events() {
+        let events = assemble(&[
             "node=a type=CWD msg=audit(1.000:1): cwd=\"/\"",
             "node=b type=CWD msg=audit(1.000:1): cwd=\"/\"",
             "type=CWD msg=audit(1.000:1): cwd=\"/\"",
@@ -205,20 +208,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_and_changes_nothing() {
-        let mut gatherer = EventAssembler::default();
-        let error = gatherer.take(b"garbage", |_event| ()).unwrap_err();
+    fn malformed_lines_are_refused() {
+        let mut assembler = EventAssembler::default();
+        let error = assembler.take(b"garbage", |_event| ()).unwrap_err();
         assert_eq!(error.to_string(), "column 1: expected `type=`");
-        assert!(gatherer.open.is_empty());
+        assert!(assembler.open.is_empty());
     }
 
     #[test]
-    fn an_endless_event_is_cut() {
+    fn oversized_events_are_split() {
         let line = format!("type=CWD msg=audit(1.000:1): cwd=\"{}\"", "x".repeat(8000));
-        let mut gatherer = EventAssembler::default();
+        let mut assembler = EventAssembler::default();
         let mut ended = 0;
         for _ in 0..1000 {
-            gatherer.take(line.as_bytes(), |_event| ended += 1).unwrap();
+            assembler
+                .take(line.as_bytes(), |_event| ended += 1)
+                .unwrap();
         }
         assert_eq!(ended, 7);
     }

@@ -11,25 +11,25 @@ use crate::event::aux_record::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuxPosition {
     /// Directly behind the record of the call.
-    First,
+    AfterSyscall,
     /// Where EXECVE would be: an event has one kind of these.
     Special,
     /// Behind those.
-    BehindSpecial,
+    AfterSpecial,
     /// Before a socket address.
-    BeforeAddress,
+    BeforeSockaddr,
     /// Behind it.
-    BehindAddress,
+    AfterSockaddr,
 }
 
 /// # Source
 /// Order in `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12.
-fn place(detail: &AuxRecord<'_>) -> AuxPosition {
-    match detail {
-        AuxRecord::FileCapabilities(_) => AuxPosition::First,
-        AuxRecord::TimeInjected(_) => AuxPosition::BehindSpecial,
-        AuxRecord::FdPair(_) => AuxPosition::BeforeAddress,
-        AuxRecord::TargetTask(_) => AuxPosition::BehindAddress,
+fn position_of(aux_record: &AuxRecord<'_>) -> AuxPosition {
+    match aux_record {
+        AuxRecord::FileCapabilities(_) => AuxPosition::AfterSyscall,
+        AuxRecord::TimeInjected(_) => AuxPosition::AfterSpecial,
+        AuxRecord::FdPair(_) => AuxPosition::BeforeSockaddr,
+        AuxRecord::TargetTask(_) => AuxPosition::AfterSockaddr,
         _ => AuxPosition::Special,
     }
 }
@@ -39,18 +39,27 @@ fn place(detail: &AuxRecord<'_>) -> AuxPosition {
 ///
 /// # Source
 /// `show_special` and `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12.
-pub(super) fn records(details: &[AuxRecord<'_>], at: AuxPosition, stamp: Stamp, out: &mut Vec<u8>) {
-    let mut here = details.iter().filter(|detail| place(detail) == at);
-    if at == AuxPosition::BehindAddress {
-        let first = here.next();
-        here.chain(first).for_each(|detail| one(detail, stamp, out));
+pub(super) fn records(
+    aux_records: &[AuxRecord<'_>],
+    at: AuxPosition,
+    stamp: Stamp,
+    out: &mut Vec<u8>,
+) {
+    let mut selected = aux_records
+        .iter()
+        .filter(|aux_record| position_of(aux_record) == at);
+    if at == AuxPosition::AfterSockaddr {
+        let first = selected.next();
+        selected
+            .chain(first)
+            .for_each(|aux_record| write_record(aux_record, stamp, out));
     } else {
-        here.for_each(|detail| one(detail, stamp, out));
+        selected.for_each(|aux_record| write_record(aux_record, stamp, out));
     }
 }
 
-fn one(detail: &AuxRecord<'_>, stamp: Stamp, out: &mut Vec<u8>) {
-    match detail {
+fn write_record(aux_record: &AuxRecord<'_>, stamp: Stamp, out: &mut Vec<u8>) {
+    match aux_record {
         AuxRecord::FileCapabilities(caps) => {
             file_caps(caps, LineWriter::begin(b"type=BPRM_FCAPS msg=", stamp, out));
         }
@@ -160,7 +169,7 @@ fn one(detail: &AuxRecord<'_>, stamp: Stamp, out: &mut Vec<u8>) {
             line.end();
         }
         AuxRecord::TargetTask(task) => {
-            target(task, LineWriter::begin(b"type=OBJ_PID msg=", stamp, out));
+            target_task(task, LineWriter::begin(b"type=OBJ_PID msg=", stamp, out));
         }
     }
 }
@@ -255,7 +264,7 @@ fn mq_attributes(attributes: &MqAttributes, mut line: LineWriter<'_>) {
 ///
 /// # Source
 /// `audit_log_pid_context` in `kernel/auditsc.c`, Linux 6.12.
-fn target(task: &TargetTask<'_>, mut line: LineWriter<'_>) {
+fn target_task(task: &TargetTask<'_>, mut line: LineWriter<'_>) {
     line.decimal(b"opid=", task.pid.cast_signed());
     line.decimal(b" oauid=", task.auid.cast_signed());
     line.decimal(b" ouid=", task.uid.cast_signed());

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use bstr::{BStr, ByteSlice as _};
 
 pub use field::Field;
-use field::{Fields, Part};
+use field::{Fields, LineSlice};
 
 use super::{execve, quote};
 use crate::event::Timestamp;
@@ -30,8 +30,8 @@ pub struct Record<'a> {
     pub time: Timestamp,
     /// Shared by all records of the event.
     pub serial: Serial,
-    body: Part<'a>,
-    enrichment: Part<'a>,
+    body: LineSlice<'a>,
+    enrichment: LineSlice<'a>,
 }
 
 /// Why a line, or a field of it, cannot be read.
@@ -109,11 +109,11 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
         kind,
         time,
         serial,
-        body: Part {
+        body: LineSlice {
             text: body,
             column: start + 1,
         },
-        enrichment: Part {
+        enrichment: LineSlice {
             text: enrichment,
             column: start + body.len() + 2,
         },
@@ -149,7 +149,7 @@ impl<'a> Record<'a> {
 
     /// Fields inside the value of a field, as `msg='op=login acct="root"'` has them; none when the value is
     /// not between apostrophes. Ends after an error.
-    pub fn inside(
+    pub fn nested_fields(
         &self,
         field: &Field<'a>,
     ) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> + use<'a> {
@@ -157,7 +157,7 @@ impl<'a> Record<'a> {
         let text = value
             .strip_prefix(b"'")
             .and_then(|value| value.strip_suffix(b"'"));
-        Fields::of(Part {
+        Fields::of(LineSlice {
             text: text.unwrap_or_default(),
             column: field.column + 1,
         })
@@ -185,7 +185,7 @@ impl<'a> Record<'a> {
     }
 
     fn is_untrusted(&self, name: &[u8]) -> bool {
-        UNTRUSTED
+        UNTRUSTED_FIELDS
             .iter()
             .any(|untrusted| untrusted.as_bytes() == name)
             || self.kind == "EXECVE" && execve::is_argument(name)
@@ -196,7 +196,7 @@ impl<'a> Record<'a> {
 ///
 /// # Source
 /// Fields of type `AUPARSE_TYPE_ESCAPED` in `auparse/typetab.h`, audit-userspace 4.2.
-const UNTRUSTED: [&str; 21] = [
+const UNTRUSTED_FIELDS: [&str; 21] = [
     "name",
     "comm",
     "exe",
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_is_read() {
+    fn stamp_parses() {
         let found = stamp(b"audit(1700000000.042:7): avc:  denied\0").unwrap();
         let time = Timestamp {
             sec: 1_700_000_000,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_is_read() {
+    fn record_header_parses() {
         let text = format!("node=h1 type=UNKNOWN[1234] {STAMP}a=1 b=2\x1dA=\"x\"\n");
         let record = line(text.as_bytes()).unwrap();
         assert_eq!(record.node.unwrap(), "h1");
@@ -372,18 +372,18 @@ mod tests {
     }
 
     #[test]
-    fn text_of_programs_has_fields_inside() {
+    fn msg_text_has_nested_fields() {
         let text = format!("type=USER_LOGIN {STAMP}pid=1 msg='op=login acct=\"a b\" res=ok'");
         let record = line(text.as_bytes()).unwrap();
         let fields: Vec<_> = record.fields().map(Result::unwrap).collect();
         let [pid, message] = fields.as_slice() else {
             panic!("{fields:?}")
         };
-        assert_eq!(record.inside(pid).count(), 0);
-        let inside: Vec<_> = record.inside(message).map(Result::unwrap).collect();
-        let names: Vec<_> = inside.iter().map(|field| field.name).collect();
+        assert_eq!(record.nested_fields(pid).count(), 0);
+        let nested_fields: Vec<_> = record.nested_fields(message).map(Result::unwrap).collect();
+        let names: Vec<_> = nested_fields.iter().map(|field| field.name).collect();
         assert_eq!(names, ["op", "acct", "res"]);
-        for field in inside {
+        for field in nested_fields {
             assert_eq!(
                 &text.as_bytes()[field.column - 1..][..field.value.len()],
                 field.value
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_column() {
+    fn errors_have_the_column() {
         for (text, expected) in [
             ("", "column 1: expected `type=`"),
             ("node=x", "column 7: expected a blank after the node"),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     /// Bytes that mean something to the decoder, so that a random walk gets deep.
-    fn hostile() -> impl Strategy<Value = Vec<u8>> {
+    fn hostile_line() -> impl Strategy<Value = Vec<u8>> {
         let token = prop_oneof![
             Just(b"type=EXECVE msg=audit(1.000:1): ".to_vec()),
             Just(b" a0=".to_vec()),
@@ -461,7 +461,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(text in hostile()) {
+        fn any_bytes_are_read_or_refused(text in hostile_line()) {
             let Ok(record) = line(&text) else { return Ok(()) };
             if let Ok(found) = execve::arguments([&record]) {
                 prop_assert!(found.args.len() <= text.len());

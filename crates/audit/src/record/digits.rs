@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn digits_are_those_of_fmt(wide: u64, shift in 0_u32..64, number: u32, by in 0_u32..32) {
+        fn digits_equal_those_of_fmt(wide: u64, shift in 0_u32..64, number: u32, by in 0_u32..32) {
             let (wide, number) = (wide >> shift, number >> by);
             prop_assert_eq!(text(|out| lower_hex16(wide, out)), format!("{wide:016x}"));
             prop_assert_eq!(text(|out| lower_hex(wide, out)), format!("{wide:x}"));

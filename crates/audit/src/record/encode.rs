@@ -24,23 +24,23 @@ use crate::table;
 pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
     out.reserve(size_hint(event));
     let stamp = match event.uring_op {
-        Some(op) => operation(op, event, out),
+        Some(op) => uringop_record(op, event, out),
         None => syscall(event, out),
     };
-    aux_records::records(&event.aux_records, AuxPosition::First, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::AfterSyscall, stamp, out);
     if let Some(argv) = &event.argv {
         execve::records(argv, stamp, out);
     }
     aux_records::records(&event.aux_records, AuxPosition::Special, stamp, out);
-    aux_records::records(&event.aux_records, AuxPosition::BehindSpecial, stamp, out);
-    aux_records::records(&event.aux_records, AuxPosition::BeforeAddress, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::AfterSpecial, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::BeforeSockaddr, stamp, out);
     if let Some(address) = event.sockaddr {
         let line = LineWriter::begin(b"type=SOCKADDR msg=", stamp, out);
         line.out.extend_from_slice(b"saddr=");
         quote::hex(address, line.out);
         line.end();
     }
-    aux_records::records(&event.aux_records, AuxPosition::BehindAddress, stamp, out);
+    aux_records::records(&event.aux_records, AuxPosition::AfterSockaddr, stamp, out);
     if let Some(cwd) = event.cwd {
         let mut line = LineWriter::begin(b"type=CWD msg=", stamp, out);
         line.untrusted(b"cwd=", cwd, 0);
@@ -50,7 +50,7 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
         path(number, item, stamp, out);
     }
     let mut line = LineWriter::begin(b"type=PROCTITLE msg=", stamp, out);
-    line.untrusted(b"proctitle=", title(event.proctitle), 0);
+    line.untrusted(b"proctitle=", trim_proctitle(event.proctitle), 0);
     line.end();
 }
 
@@ -58,7 +58,7 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
 /// is cut off.
 pub fn message(kind: MsgType, time: Timestamp, serial: Serial, body: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    head(kind, out);
+    record_prefix(kind, out);
     Stamp::write(time, serial, out);
     let room = (MAX_LINE_BYTES - 1).saturating_sub(out.len() - start);
     out.extend(body.iter().take(room).map(|&byte| match byte {
@@ -76,7 +76,7 @@ pub fn message(kind: MsgType, time: Timestamp, serial: Serial, body: &[u8], out:
 /// `format_raw` in `src/auditd-event.c`, audit-userspace 3.0.9, of newlines and the blank at the end.
 pub fn kernel_record(kind: MsgType, text: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    head(kind, out);
+    record_prefix(kind, out);
     let room = (MAX_LINE_BYTES - 1).saturating_sub(out.len() - start);
     let text = text.get(..room).unwrap_or(text);
     let text = text.strip_suffix(b" ").unwrap_or(text);
@@ -88,7 +88,7 @@ pub fn kernel_record(kind: MsgType, text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// What stands before the stamp.
-fn head(kind: MsgType, out: &mut Vec<u8>) {
+fn record_prefix(kind: MsgType, out: &mut Vec<u8>) {
     out.extend_from_slice(b"type=");
     match table::msg_type_name(kind) {
         Some(name) => out.extend_from_slice(name.as_bytes()),
@@ -139,10 +139,10 @@ pub(super) struct LineWriter<'a> {
 }
 
 impl<'a> LineWriter<'a> {
-    /// Starts a record; `head` is all that stands before the stamp.
-    pub(super) fn begin(head: &[u8], stamp: Stamp, out: &'a mut Vec<u8>) -> Self {
+    /// Starts a record; `record_prefix` is all that stands before the stamp.
+    pub(super) fn begin(record_prefix: &[u8], stamp: Stamp, out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
-        out.extend_from_slice(head);
+        out.extend_from_slice(record_prefix);
         out.extend_from_within(stamp.start..stamp.end);
         Self { out, start }
     }
@@ -173,7 +173,7 @@ impl<'a> LineWriter<'a> {
             return;
         };
         self.out.extend_from_slice(field);
-        if name.len() > LONGEST_LABEL_NAME || name.iter().any(|byte| !matches!(byte, b' '..=b'~')) {
+        if name.len() > MAX_LABEL_BYTES || name.iter().any(|byte| !matches!(byte, b' '..=b'~')) {
             self.out.push(b'?');
             return;
         }
@@ -202,32 +202,32 @@ impl<'a> LineWriter<'a> {
     }
 }
 
-const LONGEST_LABEL_NAME: usize = 512;
+const MAX_LABEL_BYTES: usize = 512;
 
 /// What such a name takes in a record, with its field and a mode.
-const LONGEST_LABEL: usize = LONGEST_LABEL_NAME + 32;
+const MAX_LABEL_FIELD_BYTES: usize = MAX_LABEL_BYTES + 32;
 
 const TOO_LONG: &[u8] = b"<too_long>";
 
 /// What a `"<too_long>"` and its label take at the end of a SYSCALL record.
-const TOO_LONG_FIELD: usize = b" exe=\"<too_long>\"".len();
+const TOO_LONG_FIELD_BYTES: usize = b" exe=\"<too_long>\"".len();
 
 /// What follows `nametype=`. The event model knows no file capabilities, so they print as the
 /// kernel prints a file that has none; it does so too when nothing was found.
-const CAPABILITIES: &[u8] = b" cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n";
+const NO_FILE_CAPS: &[u8] = b" cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n";
 
 /// Writes the record of an operation of `io_uring`.
 ///
 /// # Source
 /// `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12. The result is that of the completion; the kernel
 /// writes what its own function returned.
-fn operation(op: u8, event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
+fn uringop_record(op: u8, event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     let start = out.len();
     out.extend_from_slice(b"type=URINGOP msg=");
     let stamp = Stamp::write(event.time, event.serial, out);
     let mut line = LineWriter { out, start };
     line.decimal(b"uring_op=", op);
-    outcome(event, &mut line);
+    success_and_exit(event, &mut line);
     line.decimal(b" items=", event.items.len());
     line.decimal(b" ppid=", event.task.ppid);
     line.decimal(b" pid=", event.task.pid);
@@ -248,7 +248,7 @@ fn syscall(event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     if event.personality != 0 {
         line.hex(b" per=", event.personality.into());
     }
-    outcome(event, &mut line);
+    success_and_exit(event, &mut line);
     let [a0, a1, a2, a3] = event.args;
     line.hex(b" a0=", a0);
     line.hex(b" a1=", a1);
@@ -273,12 +273,12 @@ fn task(event: &Event<'_>, line: &mut LineWriter<'_>) {
     line.out.extend_from_slice(b" tty=");
     line.out.extend_from_slice(tty(task.tty));
     line.decimal(b" ses=", task.ses);
-    let label = task.subj.map_or(0, |_| LONGEST_LABEL);
-    line.untrusted(b" comm=", task.comm, 2 * TOO_LONG_FIELD + label);
+    let label = task.subj.map_or(0, |_| MAX_LABEL_FIELD_BYTES);
+    line.untrusted(b" comm=", task.comm, 2 * TOO_LONG_FIELD_BYTES + label);
     match task.exe {
         Some(exe) => {
             let key = event.key.map_or(0, quote::encoded_len);
-            let behind = (b" key=".len() + key).max(TOO_LONG_FIELD) + label;
+            let behind = (b" key=".len() + key).max(TOO_LONG_FIELD_BYTES) + label;
             line.untrusted(b" exe=", exe, behind);
         }
         None => line.out.extend_from_slice(b" exe=(null)"),
@@ -288,7 +288,7 @@ fn task(event: &Event<'_>, line: &mut LineWriter<'_>) {
 }
 
 /// Whether the call did what it was asked to do, and its result; nothing for a call that did not return.
-fn outcome(event: &Event<'_>, line: &mut LineWriter<'_>) {
+fn success_and_exit(event: &Event<'_>, line: &mut LineWriter<'_>) {
     if let Some(raw) = event.exit {
         let exit = reported_exit(raw);
         let label: &[u8] = if succeeded(exit) {
@@ -322,10 +322,10 @@ fn key(event: &Event<'_>, line: &mut LineWriter<'_>) {
 /// The one string that the kernel prints as it is. Drivers choose terminal names, not tasks; one
 /// that no driver would choose is unknown.
 fn tty(name: &[u8]) -> &[u8] {
-    const LONGEST: usize = 64;
+    const MAX_TTY_BYTES: usize = 64;
     if name.is_empty() {
         b"(none)"
-    } else if name.len() > LONGEST || quote::needs_hex(name) {
+    } else if name.len() > MAX_TTY_BYTES || quote::needs_hex(name) {
         b"?"
     } else {
         name
@@ -346,7 +346,7 @@ fn path(number: usize, item: &PathItem<'_>, stamp: Stamp, out: &mut Vec<u8>) {
         None => line.out.extend_from_slice(b" name=(null)"),
     }
     if let Some(inode) = &item.inode {
-        inode_group(inode, &mut line);
+        inode_fields(inode, &mut line);
     }
     line.out.extend_from_slice(match item.nametype {
         NameType::Unknown => b" nametype=UNKNOWN".as_slice(),
@@ -355,10 +355,10 @@ fn path(number: usize, item: &PathItem<'_>, stamp: Stamp, out: &mut Vec<u8>) {
         NameType::Delete => b" nametype=DELETE",
         NameType::Create => b" nametype=CREATE",
     });
-    line.out.extend_from_slice(CAPABILITIES);
+    line.out.extend_from_slice(NO_FILE_CAPS);
 }
 
-fn inode_group(inode: &Inode, line: &mut LineWriter<'_>) {
+fn inode_fields(inode: &Inode, line: &mut LineWriter<'_>) {
     line.decimal(b" inode=", inode.ino);
     line.device(b" dev=", inode.dev);
     line.octal(b" mode=", inode.mode.into());
@@ -371,7 +371,7 @@ fn inode_group(inode: &Inode, line: &mut LineWriter<'_>) {
 ///
 /// # Source
 /// `audit_log_proctitle` and `audit_proctitle_rtrim` in `kernel/auditsc.c`, Linux 6.12.
-fn title(proctitle: &[u8]) -> &[u8] {
+fn trim_proctitle(proctitle: &[u8]) -> &[u8] {
     const MAX_PROCTITLE_AUDIT_LEN: usize = 128;
     let seen = proctitle
         .get(..MAX_PROCTITLE_AUDIT_LEN)

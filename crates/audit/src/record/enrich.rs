@@ -35,7 +35,7 @@ pub trait AccountLookup {
 
 /// What a field holds, as far as it is told in the tail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FieldKind {
     User,
     Group,
     Arch,
@@ -43,38 +43,40 @@ enum Kind {
     Address,
 }
 
-/// Appends `line`, which has no newline, and a tail of at most `room` bytes.
-pub fn line(line: &[u8], room: usize, accounts: &mut impl AccountLookup, out: &mut Vec<u8>) {
+/// Appends `line`, which has no newline, and a tail of at most `limit_bytes` bytes.
+pub fn line(line: &[u8], limit_bytes: usize, accounts: &mut impl AccountLookup, out: &mut Vec<u8>) {
     out.extend_from_slice(line);
     let record_type = record_type(line);
     // These have no such field, and are half of all records.
     if matches!(record_type, b"PROCTITLE" | b"CWD" | b"EXECVE" | b"EOE") {
         return;
     }
-    let mut tail = Tail {
-        end: out.len().saturating_add(room),
+    let mut enrichment = Enrichment {
+        end: out.len().saturating_add(limit_bytes),
         out,
-        begun: false,
+        has_fields: false,
         full: false,
     };
     let mut arch = None;
     for (name, value) in fields(line) {
-        if tail.full {
+        if enrichment.full {
             return;
         }
         let Some(kind) = kind(name, record_type) else {
             continue;
         };
-        let value = trimmed(value);
+        let value = trim_punctuation(value);
         match kind {
-            Kind::User => tail.account(name, value, |id| accounts.user(id)),
-            Kind::Group => tail.account(name, value, |id| accounts.group(id)),
-            Kind::Arch => {
+            FieldKind::User => enrichment.account(name, value, |id| accounts.user(id)),
+            FieldKind::Group => enrichment.account(name, value, |id| accounts.group(id)),
+            FieldKind::Arch => {
                 arch = hex_number(value).map(Arch);
-                tail.plain(name, |out| arch_name(arch, value, out));
+                enrichment.plain(name, |out| arch_name(arch, value, out));
             }
-            Kind::Syscall => tail.plain(name, |out| syscall_name(arch, value, line, out)),
-            Kind::Address => tail.plain(name, |out| address::interpret(value, out)),
+            FieldKind::Syscall => {
+                enrichment.plain(name, |out| syscall_name(arch, value, line, out));
+            }
+            FieldKind::Address => enrichment.plain(name, |out| address::interpret(value, out)),
         }
     }
 }
@@ -112,28 +114,28 @@ fn fields(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 ///
 /// # Source
 /// `auparse/typetab.h` and `auparse_interp_adjust_type`, audit-userspace 3.0.9.
-fn kind(name: &[u8], record_type: &[u8]) -> Option<Kind> {
+fn kind(name: &[u8], record_type: &[u8]) -> Option<FieldKind> {
     Some(match name {
         b"auid" | b"uid" | b"euid" | b"suid" | b"fsuid" | b"ouid" | b"oauid" | b"old-auid"
-        | b"iuid" | b"inode_uid" | b"sauid" | b"obj_uid" => Kind::User,
+        | b"iuid" | b"inode_uid" | b"sauid" | b"obj_uid" => FieldKind::User,
         b"gid" | b"egid" | b"sgid" | b"fsgid" | b"ogid" | b"igid" | b"inode_gid" | b"obj_gid"
-        | b"new_gid" => Kind::Group,
+        | b"new_gid" => FieldKind::Group,
         b"id" => match record_type {
-            b"ADD_GROUP" | b"GRP_MGMT" | b"DEL_GROUP" => Kind::Group,
-            _ => Kind::User,
+            b"ADD_GROUP" | b"GRP_MGMT" | b"DEL_GROUP" => FieldKind::Group,
+            _ => FieldKind::User,
         },
-        b"arch" => Kind::Arch,
-        b"syscall" => Kind::Syscall,
+        b"arch" => FieldKind::Arch,
+        b"syscall" => FieldKind::Syscall,
         b"saddr" => match record_type {
             b"AVC" | b"NETFILTER_PKT" => return None,
-            _ => Kind::Address,
+            _ => FieldKind::Address,
         },
         _ => return None,
     })
 }
 
 /// A value without the punctuation that may follow it.
-fn trimmed(mut value: &[u8]) -> &[u8] {
+fn trim_punctuation(mut value: &[u8]) -> &[u8] {
     for end in b":,'" {
         value = value.strip_suffix(&[*end]).unwrap_or(value);
     }
@@ -144,17 +146,17 @@ fn trimmed(mut value: &[u8]) -> &[u8] {
 }
 
 /// The tail under way.
-struct Tail<'a> {
+struct Enrichment<'a> {
     /// How long `out` may become.
     end: usize,
     out: &'a mut Vec<u8>,
     /// Whether a field is there.
-    begun: bool,
+    has_fields: bool,
     /// Whether a field did not fit.
     full: bool,
 }
 
-impl Tail<'_> {
+impl Enrichment<'_> {
     /// Adds `NAME="value"`, or the value in hex where it needs that.
     fn account<'n>(
         &mut self,
@@ -189,7 +191,8 @@ impl Tail<'_> {
 
     fn field(&mut self, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
         let start = self.out.len();
-        self.out.push(if self.begun { b' ' } else { SEPARATOR });
+        self.out
+            .push(if self.has_fields { b' ' } else { SEPARATOR });
         self.out.extend(name.iter().map(u8::to_ascii_uppercase));
         self.out.push(b'=');
         value(self.out);
@@ -197,7 +200,7 @@ impl Tail<'_> {
         if self.full {
             self.out.truncate(start);
         } else {
-            self.begun = true;
+            self.has_fields = true;
         }
     }
 }

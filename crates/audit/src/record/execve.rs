@@ -20,7 +20,7 @@ const MAX_EXECVE_AUDIT_LEN: usize = 7500;
 const LABEL_ROOM: usize = 96;
 
 /// A record with less room than this is full.
-const LEAST_ROOM: usize = LABEL_ROOM + 8;
+const MIN_ROOM: usize = LABEL_ROOM + 8;
 
 const HEAD: &[u8] = b"type=EXECVE msg=";
 
@@ -44,18 +44,21 @@ pub fn arguments<'a, 'r>(
 where
     'a: 'r,
 {
-    let mut assembly = Assembly::default();
+    let mut assembler = ArgumentAssembler::default();
     for record in records.into_iter().filter(|record| record.kind == "EXECVE") {
         for field in record.fields() {
-            assembly.add(record, &field?)?;
+            assembler.add(record, &field?)?;
         }
     }
-    assembly.finish()
+    assembler.finish()
 }
 
 /// Whether a field of an EXECVE record holds an argument or a chunk of one.
 pub(super) fn is_argument(name: &[u8]) -> bool {
-    matches!(part(name), Some((_, Part::Whole | Part::Chunk(_))))
+    matches!(
+        part(name),
+        Some((_, ArgumentPart::Whole | ArgumentPart::Chunk(_)))
+    )
 }
 
 /// Appends the EXECVE records of an event.
@@ -116,7 +119,7 @@ fn argument<'a>(
     let mut rest = arg.bytes;
     let mut chunk = 0_u32;
     loop {
-        if *room < LEAST_ROOM {
+        if *room < MIN_ROOM {
             // The blank of the next label follows the one of the stamp: two, as in the kernel.
             line.out.push(b'\n');
             line = LineWriter::begin(HEAD, stamp, line.out);
@@ -165,7 +168,7 @@ fn chunk_label(arg: &Argument<'_>, chunk: u32, line: &mut LineWriter<'_>) {
 
 /// What a field `aN...` says about argument N.
 #[derive(Clone, Copy)]
-enum Part {
+enum ArgumentPart {
     /// `aN`
     Whole,
     /// `aN_len`
@@ -174,27 +177,27 @@ enum Part {
     Chunk(usize),
 }
 
-fn part(name: &[u8]) -> Option<(usize, Part)> {
+fn part(name: &[u8]) -> Option<(usize, ArgumentPart)> {
     let text = name.strip_prefix(b"a")?;
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, suffix) = text.split_at_checked(digits)?;
     let part = match suffix {
-        b"" => Part::Whole,
-        b"_len" => Part::Length,
-        _ => Part::Chunk(parse(suffix.strip_prefix(b"[")?.strip_suffix(b"]")?)?),
+        b"" => ArgumentPart::Whole,
+        b"_len" => ArgumentPart::Length,
+        _ => ArgumentPart::Chunk(parse(suffix.strip_prefix(b"[")?.strip_suffix(b"]")?)?),
     };
     Some((parse(number)?, part))
 }
 
 /// Arguments under way.
 #[derive(Default)]
-struct Assembly {
+struct ArgumentAssembler {
     done: Arguments,
     /// The argument that comes in chunks, when one does.
-    open: Option<Chunks>,
+    open: Option<OpenArgument>,
 }
 
-struct Chunks {
+struct OpenArgument {
     bytes: BString,
     /// How many chunks there have been.
     count: usize,
@@ -203,7 +206,7 @@ struct Chunks {
     column: usize,
 }
 
-impl Assembly {
+impl ArgumentAssembler {
     fn add(&mut self, record: &Record<'_>, field: &Field<'_>) -> Result<(), DecodeError> {
         let error = DecodeError::Argument {
             column: field.column,
@@ -219,19 +222,19 @@ impl Assembly {
             return Err(error);
         }
         match (part, &mut self.open) {
-            (Part::Whole, None) => {
+            (ArgumentPart::Whole, None) => {
                 let bytes = record.text(field)?.ok_or(error)?;
                 self.done.args.push(bytes.into_owned().into());
             }
-            (Part::Length, None) => {
-                self.open = Some(Chunks {
+            (ArgumentPart::Length, None) => {
+                self.open = Some(OpenArgument {
                     bytes: BString::default(),
                     count: 0,
                     missing: parse(field.value).ok_or(error)?,
                     column: field.column,
                 });
             }
-            (Part::Chunk(index), Some(open)) if index == open.count => {
+            (ArgumentPart::Chunk(index), Some(open)) if index == open.count => {
                 let value = field.value.trim_with(|byte| byte == '"');
                 open.missing = open
                     .missing
@@ -270,7 +273,7 @@ mod tests {
     use crate::record::decode;
 
     /// Bodies of the records of these arguments, runs of `x` shortened to their length.
-    fn bodies(args: &[&[u8]]) -> Vec<String> {
+    fn encode_bodies(args: &[&[u8]]) -> Vec<String> {
         let bytes: Vec<u8> = args
             .iter()
             .flat_map(|arg| [arg, b"\0".as_slice()].concat())
@@ -285,11 +288,11 @@ mod tests {
         records(&argv, stamp, &mut out);
         out[start..]
             .lines()
-            .map(|line| shortened(decode::line(line).unwrap().body()))
+            .map(|line| shorten_runs(decode::line(line).unwrap().body()))
             .collect()
     }
 
-    fn shortened(body: &[u8]) -> String {
+    fn shorten_runs(body: &[u8]) -> String {
         let mut text = body.to_str().unwrap().to_owned();
         for run in ["x", "78"] {
             let longest = (100..8000)
@@ -303,20 +306,20 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_that_nearly_fills_the_record_is_one_chunk() {
+    fn argument_filling_a_record_is_one_chunk() {
         let arg = [b'x'; 7410];
         assert_eq!(
-            bodies(&[&arg, b"end"]),
+            encode_bodies(&[&arg, b"end"]),
             ["argc=2 a0_len=7410 a0[0]=\"x*7410\"", "a1=\"end\""]
         );
     }
 
     #[test]
-    fn a_quoted_argument_goes_on_in_the_next_record() {
+    fn long_quoted_argument_continues_in_next_record() {
         let arg = [b'x'; 7499];
         let rest = "x".repeat(20);
         assert_eq!(
-            bodies(&[&arg, b"end"]),
+            encode_bodies(&[&arg, b"end"]),
             [
                 "argc=2 a0_len=7499 a0[0]=\"x*7479\"".to_owned(),
                 format!("a0[1]=\"{rest}\" a1=\"end\"")
@@ -325,10 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_as_long_as_a_record_is_hex() {
+    fn argument_longer_than_a_record_is_hex() {
         let arg = [b'x'; 7500];
         assert_eq!(
-            bodies(&[&arg]),
+            encode_bodies(&[&arg]),
             [
                 "argc=1 a0_len=15000 a0[0]=78*3740",
                 "a0[1]=78*3746",
@@ -338,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_fields_are_told_apart() {
+    fn argument_field_names_are_recognised() {
         for name in ["a0", "a12", "a1[0]", "a4294967295[7]"] {
             assert!(is_argument(name.as_bytes()), "{name}");
         }

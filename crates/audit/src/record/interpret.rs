@@ -58,7 +58,7 @@ pub fn open_flags<'e>(event: &'e Event<'_>) -> Option<impl Display + use<'e>> {
         "openat" => a2,
         _ => return None,
     };
-    Some(flag_names(event.arch, low_half(flags)))
+    Some(flag_names(event.arch, low_32_bits(flags)))
 }
 
 /// Type and permissions as `ls -l` shows them.
@@ -106,18 +106,18 @@ pub fn starts_at_cwd(event: &Event<'_>) -> bool {
         return false;
     };
     let [a0, a1, a2, _] = event.args;
-    let cwd = |arg: u64| low_half(arg).cast_signed() == AT_FDCWD;
+    let cwd = |arg: u64| low_32_bits(arg).cast_signed() == AT_FDCWD;
     match name {
         "symlinkat" => cwd(a1),
         "renameat" | "renameat2" | "linkat" | "move_mount" => cwd(a0) && cwd(a2),
         // Where the directory is depends on how the machine passes a 64-bit mask.
         "fanotify_mark" => false,
-        _ => !takes_directory(name) || cwd(a0),
+        _ => !takes_dirfd(name) || cwd(a0),
     }
 }
 
 /// Whether the first argument of a call is the directory where relative names start.
-fn takes_directory(name: &str) -> bool {
+fn takes_dirfd(name: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "faccessat2",
         "fchmodat2",
@@ -145,7 +145,7 @@ fn account(name: Option<&str>, id: u32, f: &mut fmt::Formatter<'_>) -> fmt::Resu
 }
 
 /// The 32 bits that an `int` argument is.
-const fn low_half(arg: u64) -> u32 {
+const fn low_32_bits(arg: u64) -> u32 {
     let [a, b, c, d, ..] = arg.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
@@ -219,9 +219,9 @@ const fn arch_flags(arch: Arch) -> [(u32, &'static str); 5] {
 mod tests {
     use super::*;
 
-    struct Two;
+    struct TestAccounts;
 
-    impl AccountNames for Two {
+    impl AccountNames for TestAccounts {
         fn user(&self, uid: u32) -> Option<&str> {
             (uid == 0).then_some("root")
         }
@@ -232,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn accounts_have_names_or_say_why_not() {
-        assert_eq!(user(&Two, 0).to_string(), "root");
-        assert_eq!(user(&Two, 4).to_string(), "unknown(4)");
-        assert_eq!(user(&Two, u32::MAX).to_string(), "unset");
-        assert_eq!(group(&Two, 4).to_string(), "adm");
+    fn accounts_without_a_name_are_unset_or_unknown() {
+        assert_eq!(user(&TestAccounts, 0).to_string(), "root");
+        assert_eq!(user(&TestAccounts, 4).to_string(), "unknown(4)");
+        assert_eq!(user(&TestAccounts, u32::MAX).to_string(), "unset");
+        assert_eq!(group(&TestAccounts, 4).to_string(), "adm");
     }
 
     #[test]
-    fn modes_read_as_ls_shows_them() {
+    fn modes_print_as_in_ls() {
         for (bits, text) in [
             (0o100_644, "-rw-r--r--"),
             (0o040_755, "drwxr-xr-x"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn open_flags_have_the_names_of_their_machine() {
+    fn open_flags_depend_on_the_arch() {
         for (arch, flags, text) in [
             (Arch::X86_64, 0, "O_RDONLY"),
             (Arch::X86_64, 0o1101, "O_WRONLY|O_CREAT|O_TRUNC"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn exits_are_errors_or_values() {
+    fn exit_prints_errno_name_or_value() {
         assert_eq!(exit(3).to_string(), "3");
         assert_eq!(exit(-2).to_string(), "ENOENT");
         assert_eq!(exit(-512).to_string(), "EINTR");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_with_a_directory_are_known() {
+    fn syscalls_with_dirfd_are_known() {
         for name in [
             "openat",
             "openat2",
@@ -290,17 +290,17 @@ mod tests {
             "unlinkat",
             "statx",
         ] {
-            assert!(takes_directory(name), "{name}");
+            assert!(takes_dirfd(name), "{name}");
         }
         for name in [
             "open", "creat", "stat", "lstat", "oldfstat", "ustat", "shmat", "rename",
         ] {
-            assert!(!takes_directory(name), "{name}");
+            assert!(!takes_dirfd(name), "{name}");
         }
     }
 
     #[test]
-    fn syscalls_have_names_or_numbers() {
+    fn syscall_prints_name_or_number() {
         assert_eq!(syscall(Arch::X86_64, Syscall(257)).to_string(), "openat");
         assert_eq!(syscall(Arch::X86_64, Syscall(99_999)).to_string(), "99999");
     }

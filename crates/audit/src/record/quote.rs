@@ -17,7 +17,7 @@ pub fn needs_hex(bytes: &[u8]) -> bool {
     // Without an early exit the scan is vectorised; nearly every string is clean to its end.
     bytes
         .iter()
-        .fold(false, |found, &byte| found | deceives(byte))
+        .fold(false, |found, &byte| found | must_escape(byte))
 }
 
 /// Length of what [`untrusted`] writes.
@@ -95,7 +95,7 @@ pub(super) fn quoted(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-const fn deceives(byte: u8) -> bool {
+const fn must_escape(byte: u8) -> bool {
     byte == b'"' || byte < 0x21 || byte > 0x7e
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_last_plain_bytes_stay_text() {
+    fn only_printable_bytes_are_quoted() {
         assert_eq!(encoded(b"!~"), b"\"!~\"");
         assert_eq!(encoded(b""), b"\"\"");
         for (byte, hex) in [
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_values_name_the_byte() {
+    fn malformed_values_have_the_offset() {
         for (value, offset) in [
             ("", 0),
             ("\"abc", 4),
@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_come_back(bytes: Vec<u8>) {
+        fn quoted_bytes_round_trip(bytes: Vec<u8>) {
             let text = encoded(&bytes);
             prop_assert_eq!(text.len(), encoded_len(&bytes));
             prop_assert!(text.iter().all(u8::is_ascii_graphic));

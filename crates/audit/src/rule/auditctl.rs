@@ -9,20 +9,20 @@
 //! `setopt()`, `handle_request()` and `fileopt()` in `src/auditctl.c` of audit-userspace 3.0.9 and
 //! 4.2.1, and what those two were seen to do.
 
-mod file;
 mod request;
+mod rule_file;
 
 use bstr::{BString, ByteSlice as _};
 
 use super::diagnostic::{Diagnostic, Findings};
 use super::lexer::Word;
-use super::parse::draft::Draft;
 use super::parse::number;
-use super::parse::option::{self, Flag, Given, Options, Step};
+use super::parse::option::{self, Flag, NextOption, Options, ParsedOption};
+use super::parse::rule_builder::RuleBuilder;
 use super::{Command, Dialect, RuleHost};
 
-pub use file::{line, lines};
 pub use request::{DaemonSignal, Invocation, Request};
+pub use rule_file::{line, lines};
 
 /// Longest key, and longest sum of keys, in bytes.
 const KEY_LIMIT_BYTES: usize = 256;
@@ -50,11 +50,12 @@ pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn RuleHost) -> Invo
     });
     let mut diagnostics = Vec::new();
     let findings = Findings::on_command_line(&mut diagnostics);
-    let mut answer = Reader::new(words.collect(), dialect, host, findings).read(None);
-    if answer.status == EXIT_FAILURE && dialect == Dialect::V4 {
-        answer.messages.push(PARAMETER_ERROR.into());
+    let mut invocation =
+        CommandLineParser::new(words.collect(), dialect, host, findings).read(None);
+    if invocation.status == EXIT_FAILURE && dialect == Dialect::V4 {
+        invocation.messages.push(PARAMETER_ERROR.into());
     }
-    answer
+    invocation
 }
 
 /// Every option, as it is written: letters first.
@@ -81,27 +82,27 @@ enum Progress {
 
 /// Whether what follows is still looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flow {
+enum Next {
     /// As far as [`Progress`] lets it.
-    On,
+    Continue,
     /// No: neither options, nor words that belong to none, nor keys.
-    Finish,
+    Stop,
 }
 
-struct Reader<'h, 'd> {
+struct CommandLineParser<'h, 'd> {
     dialect: Dialect,
     options: Options,
     findings: Findings<'d>,
-    draft: Draft<'h>,
+    builder: RuleBuilder<'h>,
     requests: Vec<Request>,
     progress: Progress,
     /// Words of the command line, the program's name among them.
     count: usize,
     /// Words at the end that the last option has taken for itself.
-    taken: usize,
+    consumed: usize,
 }
 
-impl<'h, 'd> Reader<'h, 'd> {
+impl<'h, 'd> CommandLineParser<'h, 'd> {
     fn new(
         words: Vec<Word>,
         dialect: Dialect,
@@ -113,31 +114,31 @@ impl<'h, 'd> Reader<'h, 'd> {
             count: words.len() + 1,
             options: Options::new(words),
             findings,
-            draft: Draft::new(host, dialect),
+            builder: RuleBuilder::new(host, dialect),
             requests: Vec::new(),
             progress: Progress::Reply,
-            taken: 0,
+            consumed: 0,
         }
     }
 
     fn read(mut self, line: Option<u32>) -> Invocation {
-        let mut flow = Flow::On;
-        while flow == Flow::On && matches!(self.progress, Progress::Reply | Progress::Rule) {
-            let Some(step) = self.options.step(&mut self.findings) else {
+        let mut next = Next::Continue;
+        while next == Next::Continue && matches!(self.progress, Progress::Reply | Progress::Rule) {
+            let Some(option) = self.options.next_option(&mut self.findings) else {
                 break;
             };
-            flow = match step {
-                Step::Given(given) => self.option(&given),
-                Step::Bad(called) => {
+            next = match option {
+                NextOption::Valid(given) => self.option(&given),
+                NextOption::Invalid(called) => {
                     self.bad_option(&called, line);
-                    Flow::On
+                    Next::Continue
                 }
             };
         }
-        if flow == Flow::On {
+        if next == Next::Continue {
             self.check_rest();
         }
-        self.finish(flow)
+        self.finish(next)
     }
 
     fn bad_option(&mut self, called: &[u8], line: Option<u32>) {
@@ -147,25 +148,25 @@ impl<'h, 'd> Reader<'h, 'd> {
 
     /// Words that belong to no option, or come after one that ends the line.
     fn check_rest(&mut self) {
-        if self.options.used_none() {
+        if self.options.consumed_none() {
             self.progress = Progress::Error;
-        } else if self.options.rest() > self.taken && self.progress != Progress::Error {
+        } else if self.options.remaining() > self.consumed && self.progress != Progress::Error {
             self.fails(&[b"parameter passed without an option given"]);
         }
     }
 
-    fn finish(mut self, flow: Flow) -> Invocation {
-        let is_masked = self.draft.is_masked();
-        let command = match flow {
-            Flow::On => self.draft.finish(&(0..0), &mut self.findings),
-            Flow::Finish => None,
+    fn finish(mut self, next: Next) -> Invocation {
+        let has_syscalls = self.builder.has_syscalls();
+        let command = match next {
+            Next::Continue => self.builder.finish(&(0..0), &mut self.findings),
+            Next::Stop => None,
         };
-        if self.findings.refused() && !matches!(self.progress, Progress::Exit(_)) {
+        if self.findings.auditctl_failed() && !matches!(self.progress, Progress::Exit(_)) {
             self.progress = Progress::Error;
         }
         let mut messages = std::mem::take(&mut self.findings.transcript.messages);
         let status = match self.progress {
-            Progress::Reply if is_masked => {
+            Progress::Reply if has_syscalls => {
                 messages.push("Error - no list specified".into());
                 EXIT_FAILURE
             }
@@ -185,33 +186,33 @@ impl<'h, 'd> Reader<'h, 'd> {
     }
 
     fn fails(&mut self, message: &[&[u8]]) {
-        self.findings.refuses(message);
+        self.findings.auditctl_fails(message);
         self.progress = Progress::Error;
     }
 
     /// A request after which nothing more is read, and what stands there is a mistake.
-    fn last(&mut self, request: Request) -> Flow {
+    fn then_expect_end(&mut self, request: Request) -> Next {
         self.requests.push(request);
         self.progress = Progress::NoReply;
-        Flow::On
+        Next::Continue
     }
 
     /// A request after which nothing more is looked at.
-    fn end(&mut self, request: Request) -> Flow {
-        self.last(request);
-        Flow::Finish
+    fn then_stop(&mut self, request: Request) -> Next {
+        self.then_expect_end(request);
+        Next::Stop
     }
 
-    /// As [`Self::last`] in version 4, as [`Self::end`] in version 3.
-    fn last_or_end(&mut self, request: Request) -> Flow {
-        self.last(request);
+    /// As [`Self::then_expect_end`] in version 4, as [`Self::then_stop`] in version 3.
+    fn then_end_or_stop(&mut self, request: Request) -> Next {
+        self.then_expect_end(request);
         match self.dialect {
-            Dialect::V3 => Flow::Finish,
-            Dialect::V4 => Flow::On,
+            Dialect::V3 => Next::Stop,
+            Dialect::V4 => Next::Continue,
         }
     }
 
-    fn option(&mut self, given: &Given) -> Flow {
+    fn option(&mut self, given: &ParsedOption) -> Next {
         let value = given.value.text.as_slice();
         match given.flag {
             Flag::Append
@@ -223,16 +224,18 @@ impl<'h, 'd> Reader<'h, 'd> {
             | Flag::Key
             | Flag::Syscall
             | Flag::Field
-            | Flag::Compare => self.part_of_rule(given),
-            Flag::IgnoreErrors => self.last(Request::Command(Command::IgnoreErrors)),
-            Flag::ContinueOnErrors => self.last(Request::Command(Command::ContinueOnErrors)),
+            | Flag::Compare => self.rule_option(given),
+            Flag::IgnoreErrors => self.then_expect_end(Request::Command(Command::IgnoreErrors)),
+            Flag::ContinueOnErrors => {
+                self.then_expect_end(Request::Command(Command::ContinueOnErrors))
+            }
             Flag::Enabled => self.level(value, b"Enable", Command::Enabled),
             Flag::Failure => self.level(value, b"Failure", Command::Failure),
             Flag::Rate => self.number(value, "Rate", Command::Rate),
             Flag::Backlog => self.number(value, "Backlog", Command::Backlog),
             Flag::BacklogWait => self.number(value, "Backlog_wait_time", Command::BacklogWait),
             Flag::LoginuidImmutable => {
-                self.last_or_end(Request::Command(Command::LoginuidImmutable))
+                self.then_end_or_stop(Request::Command(Command::LoginuidImmutable))
             }
             Flag::DeleteAll => self.delete_all(),
             Flag::List => self.list(),
@@ -240,120 +243,124 @@ impl<'h, 'd> Reader<'h, 'd> {
             Flag::Message => self.message(value),
             Flag::ReadFile => {
                 self.fails(&[b"Error - nested rule files not supported"]);
-                Flow::On
+                Next::Continue
             }
             Flag::Equivalent => self.equivalent(value),
-            Flag::Trim => self.end(Request::Trim),
-            Flag::ResetLost => self.last_or_end(Request::ResetLost),
-            Flag::ResetBacklogWait => self.end(Request::ResetBacklogWait),
+            Flag::Trim => self.then_stop(Request::Trim),
+            Flag::ResetLost => self.then_end_or_stop(Request::ResetLost),
+            Flag::ResetBacklogWait => self.then_stop(Request::ResetBacklogWait),
             Flag::Signal => self.signal(value),
-            Flag::Version => self.last(Request::Version),
+            Flag::Version => self.then_expect_end(Request::Version),
             Flag::Help => self.help(given),
         }
     }
 
-    fn part_of_rule(&mut self, given: &Given) -> Flow {
-        self.draft.take(given, &mut self.findings);
+    fn rule_option(&mut self, given: &ParsedOption) -> Next {
+        self.builder.take(given, &mut self.findings);
         let ends_here = given.flag == Flag::Insert && self.dialect == Dialect::V4;
-        if self.findings.refused() {
+        if self.findings.auditctl_failed() {
             self.progress = Progress::Error;
-        } else if self.draft.is_left_out() {
+        } else if self.builder.is_skipped() {
             self.progress = Progress::Deprecated;
-            return if ends_here { Flow::On } else { Flow::Finish };
-        } else if self.draft.has_rule() {
+            return if ends_here {
+                Next::Continue
+            } else {
+                Next::Stop
+            };
+        } else if self.builder.has_rule() {
             self.progress = Progress::Rule;
         }
-        Flow::On
+        Next::Continue
     }
 
-    fn level(&mut self, value: &[u8], called: &[u8], command: fn(u8) -> Command) -> Flow {
+    fn level(&mut self, value: &[u8], called: &[u8], command: fn(u8) -> Command) -> Next {
         match value {
             [digit @ b'0'..=b'2'] => self.requests.push(Request::Command(command(digit - b'0'))),
             _ => self.fails(&[called, b" must be 0, 1, or 2 was ", value]),
         }
-        Flow::On
+        Next::Continue
     }
 
-    fn number(&mut self, value: &[u8], called: &str, command: fn(u32) -> Command) -> Flow {
+    fn number(&mut self, value: &[u8], called: &str, command: fn(u32) -> Command) -> Next {
         let Some(scanned) = number::scan(value) else {
             let what = called.as_bytes();
             self.fails(&[what, b" must be a numeric value was ", value]);
-            return Flow::On;
+            return Next::Continue;
         };
         match scanned.low_bits() {
             Some(number) => {
                 self.requests.push(Request::Command(command(number)));
-                Flow::On
+                Next::Continue
             }
             None => {
                 let what = called.to_ascii_lowercase();
                 self.fails(&[b"Error converting ", what.as_bytes()]);
-                Flow::Finish
+                Next::Stop
             }
         }
     }
 
-    fn delete_all(&mut self) -> Flow {
+    fn delete_all(&mut self) -> Next {
         let key = match self.count {
             0..=2 => None,
             4 => match self.key_after("Only the -k option is allowed") {
                 Some(key) => Some(key),
-                None => return Flow::On,
+                None => return Next::Continue,
             },
             _ => {
                 self.fails(&[b"Wrong number of options for Delete all request"]);
-                return Flow::On;
+                return Next::Continue;
             }
         };
-        self.last(Request::Command(Command::DeleteAll(key)))
+        self.then_expect_end(Request::Command(Command::DeleteAll(key)))
     }
 
-    fn list(&mut self) -> Flow {
+    fn list(&mut self) -> Next {
         const OTHERS: &str = "Only -k or -i options are allowed";
         match self.count {
-            0..=2 => self.last(Request::List {
+            0..=2 => self.then_expect_end(Request::List {
                 key: None,
                 interpret: false,
             }),
             3 if self.options.peek() == Some(b"-i") => {
-                self.taken = 1;
-                self.last(Request::List {
+                self.consumed = 1;
+                self.then_expect_end(Request::List {
                     key: None,
                     interpret: true,
                 })
             }
             4 => match self.key_after(OTHERS) {
-                Some(key) => self.last(Request::List {
+                Some(key) => self.then_expect_end(Request::List {
                     key: Some(key),
                     interpret: false,
                 }),
-                None => Flow::On,
+                None => Next::Continue,
             },
             3 => {
                 self.fails(&[OTHERS.as_bytes()]);
-                Flow::On
+                Next::Continue
             }
             _ => {
                 self.fails(&[b"Wrong number of options for list request"]);
-                Flow::On
+                Next::Continue
             }
         }
     }
 
     /// The key of `-k KEY` after the option; `None` after a mistake.
     fn key_after(&mut self, otherwise: &str) -> Option<BString> {
-        let mut rest = self.options.unread();
-        let (option, key) = (rest.next(), rest.next());
+        let mut remaining = self.options.unread();
+        let (option, key) = (remaining.next(), remaining.next());
         let key: BString = match (option, key) {
             (Some(b"-k"), Some(key)) => key.into(),
             _ => {
-                drop(rest);
+                drop(remaining);
                 self.fails(&[otherwise.as_bytes()]);
                 return None;
             }
         };
-        drop(rest);
-        self.taken = 2;
+        drop(remaining);
+        self.consumed = 2;
         if self.dialect == Dialect::V4 {
             if key.len() > KEY_LIMIT_BYTES {
                 self.fails(&[b"key option exceeds size limit"]);
@@ -361,59 +368,58 @@ impl<'h, 'd> Reader<'h, 'd> {
                 self.fails(&[b"key ", &key, b" has illegal character"]);
             }
         }
-        (!self.findings.refused()).then_some(key)
+        (!self.findings.auditctl_failed()).then_some(key)
     }
 
-    fn status(&mut self) -> Flow {
+    fn status(&mut self) -> Next {
         let interpret = self.options.peek() == Some(b"-i");
         match self.count {
             0..=2 => {}
-            3 if interpret => self.taken = 1,
+            3 if interpret => self.consumed = 1,
             3 => {
                 self.fails(&[b"Only -i option is allowed"]);
-                return Flow::On;
+                return Next::Continue;
             }
             _ => {
                 self.fails(&[b"Too many options for status command"]);
-                return Flow::On;
+                return Next::Continue;
             }
         }
-        self.last(Request::Status { interpret })
+        self.then_expect_end(Request::Status { interpret })
     }
 
-    fn message(&mut self, text: &[u8]) -> Flow {
+    fn message(&mut self, text: &[u8]) -> Next {
         if self.count > 3 {
             self.fails(&[b"The -m option must be only the only option and takes 1 parameter"]);
-            return Flow::On;
+            return Next::Continue;
         }
         // Bytes above 0x7f are negative there.
         if text.iter().any(|&byte| !(32..=127).contains(&byte)) {
             self.fails(&[b"Illegal character in audit event"]);
-            return Flow::Finish;
+            return Next::Stop;
         }
-        self.end(Request::Message(text.into()))
+        self.then_stop(Request::Message(text.into()))
     }
 
-    fn equivalent(&mut self, value: &[u8]) -> Flow {
-        if self.draft.is_masked() {
+    fn equivalent(&mut self, value: &[u8]) -> Next {
+        if self.builder.has_syscalls() {
             self.fails(&[b"Syscall auditing requested for make equivalent"]);
-            return Flow::On;
+            return Next::Continue;
         }
         match value.split_once_str(",") {
-            Some((mount, subtree)) if !subtree.is_empty() && !subtree.contains(&b',') => {
-                self.end(Request::Equivalent {
+            Some((mount, subtree)) if !subtree.is_empty() && !subtree.contains(&b',') => self
+                .then_stop(Request::Equivalent {
                     mount: mount.into(),
                     subtree: subtree.into(),
-                })
-            }
+                }),
             _ => {
                 self.fails(&[b"Error parsing equivalent parts"]);
-                Flow::On
+                Next::Continue
             }
         }
     }
 
-    fn signal(&mut self, name: &[u8]) -> Flow {
+    fn signal(&mut self, name: &[u8]) -> Next {
         let long = self.dialect == Dialect::V4;
         let signal = match name.to_ascii_lowercase().as_slice() {
             b"term" => DaemonSignal::Stop,
@@ -430,26 +436,26 @@ impl<'h, 'd> Reader<'h, 'd> {
                 self.fails(&[name, b" is an unsupported signal"]);
                 if long {
                     self.progress = Progress::Exit(1);
-                    return Flow::Finish;
+                    return Next::Stop;
                 }
-                return Flow::On;
+                return Next::Continue;
             }
         };
-        self.last(Request::Signal(signal))
+        self.then_expect_end(Request::Signal(signal))
     }
 
     /// Version 3 has no `--help`, and takes `-h` for a mistake.
-    fn help(&mut self, given: &Given) -> Flow {
+    fn help(&mut self, given: &ParsedOption) -> Next {
         match self.dialect {
-            Dialect::V4 => self.last(Request::Usage),
+            Dialect::V4 => self.then_expect_end(Request::Usage),
             Dialect::V3 if given.name.text.starts_with(b"--") => {
                 self.fails(&[b"Option ", &given.name.text, b" is invalid"]);
-                Flow::On
+                Next::Continue
             }
             Dialect::V3 => {
                 self.requests.push(Request::Usage);
                 self.progress = Progress::Error;
-                Flow::On
+                Next::Continue
             }
         }
     }

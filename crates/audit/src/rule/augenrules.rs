@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_gathered_and_the_rest_keeps_its_order() {
+    fn settings_move_and_rules_keep_their_order() {
         let files = [
             "## first\n-D\n-b 8192\n\n  # two\n-w /a -p w\n-e 1\n",
             "-f 1\n-b 320\n--backlog_wait_time 1\n-D -k x\n -e 2\n-w /b -p w\n-i\n",
@@ -163,18 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_empty_line() {
+    fn missing_settings_are_empty_lines() {
         assert_eq!(merged(&[], Dialect::V4), "\n\n\n\n");
         assert_eq!(merged(&["-i\n", ""], Dialect::V4), "\n\n\n-i\n\n");
     }
 
     #[test]
-    fn a_file_without_a_newline_runs_into_the_next() {
+    fn file_without_final_newline_joins_the_next() {
         assert_eq!(merged(&["-i", "-c\n"], Dialect::V4), "\n\n\n-i-c\n\n");
     }
 
     #[test]
-    fn only_version_4_takes_carriage_returns_away() {
+    fn only_version_4_strips_carriage_returns() {
         assert_eq!(merged(&["-i\r\n\r\n"], Dialect::V4), "\n\n\n-i\n\n");
         assert_eq!(merged(&["-i\r\n\r\n"], Dialect::V3), "\n\n\n-i\r\n\r\n\n");
         // Blanks make no line empty.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_ordered_as_versions() {
+    fn names_sort_as_sort_v() {
         let mut names = [
             "100-z.rules",
             "20-b.rules",

@@ -45,7 +45,7 @@ pub(super) struct Transcript {
     /// Its messages, in order, without newlines.
     pub(super) messages: Vec<BString>,
     /// Whether it stopped.
-    pub(super) refused: bool,
+    pub(super) failed: bool,
 }
 
 /// Where a line stands; `auditctl` words some messages by it.
@@ -70,23 +70,23 @@ pub(super) struct Findings<'a> {
 
 impl Transcript {
     /// `auditctl` says something and goes on. After it has stopped it says nothing.
-    pub(super) fn says(&mut self, parts: &[&[u8]]) {
-        if !self.refused {
+    pub(super) fn warns(&mut self, parts: &[&[u8]]) {
+        if !self.failed {
             self.messages.push(bstr::concat(parts).into());
         }
     }
 
     /// `auditctl` says something and stops, also when it has stopped before: it looks at the keys
     /// whatever came of the rest.
-    pub(super) fn refuses_late(&mut self, parts: &[&[u8]]) {
+    pub(super) fn fails_late(&mut self, parts: &[&[u8]]) {
         self.messages.push(bstr::concat(parts).into());
-        self.refused = true;
+        self.failed = true;
     }
 
     /// `auditctl` says something and stops.
-    pub(super) fn refuses(&mut self, parts: &[&[u8]]) {
-        self.says(parts);
-        self.refused = true;
+    pub(super) fn fails(&mut self, parts: &[&[u8]]) {
+        self.warns(parts);
+        self.failed = true;
     }
 }
 
@@ -104,21 +104,21 @@ impl<'a> Findings<'a> {
     }
 
     /// How `auditctl` places a syscall mismatch: it says the line of a file.
-    pub(super) fn mismatch_place(&self) -> String {
+    pub(super) fn mismatch_location(&self) -> String {
         match self.origin {
             Origin::CommandLine => String::new(),
             Origin::File => format!(" in line {}", self.line),
         }
     }
 
-    /// As [`Transcript::refuses`].
-    pub(super) fn refuses(&mut self, parts: &[&[u8]]) {
-        self.transcript.refuses(parts);
+    /// As [`Transcript::fails`].
+    pub(super) fn auditctl_fails(&mut self, parts: &[&[u8]]) {
+        self.transcript.fails(parts);
     }
 
     /// Whether `auditctl` has stopped.
-    pub(super) fn refused(&self) -> bool {
-        self.transcript.refused
+    pub(super) fn auditctl_failed(&self) -> bool {
+        self.transcript.failed
     }
 
     /// For words of a command line. Their places count for nothing.
@@ -181,7 +181,7 @@ impl<'a> Findings<'a> {
         self.error(
             code,
             &word.span,
-            format!("unknown {what} `{}`", shown(&word.text)),
+            format!("unknown {what} `{}`", escape_text(&word.text)),
             advice,
         );
     }
@@ -208,7 +208,7 @@ impl<'a> Findings<'a> {
 }
 
 /// Text for a message: printable ASCII, and short whatever a file holds.
-pub(super) fn shown(text: &[u8]) -> String {
+pub(super) fn escape_text(text: &[u8]) -> String {
     const LIMIT_BYTES: usize = 64;
     let mut out = String::new();
     for &byte in text.iter().take(LIMIT_BYTES) {
@@ -233,14 +233,19 @@ fn nearest(word: &[u8], known: impl Iterator<Item = &'static str>) -> Option<&'s
     }
     let word = word.to_ascii_lowercase();
     known
-        .map(|name| (edits(&word, name.to_ascii_lowercase().as_bytes()), name))
-        .min_by_key(|&(edits, _)| edits)
-        .filter(|&(edits, _)| edits <= word.len().div_ceil(3))
+        .map(|name| {
+            (
+                edit_distance(&word, name.to_ascii_lowercase().as_bytes()),
+                name,
+            )
+        })
+        .min_by_key(|&(edit_distance, _)| edit_distance)
+        .filter(|&(edit_distance, _)| edit_distance <= word.len().div_ceil(3))
         .map(|(_, name)| name)
 }
 
 /// Levenshtein distance.
-fn edits(from: &[u8], to: &[u8]) -> usize {
+fn edit_distance(from: &[u8], to: &[u8]) -> usize {
     // `row[j]` is the distance between the bytes of `from` read so far and the first j of `to`.
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.iter().enumerate() {
@@ -266,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_counted() {
+    fn edit_distance_is_levenshtein() {
         for (from, to, count) in [
             ("", "", 0),
             ("", "abc", 3),
@@ -274,12 +279,16 @@ mod tests {
             ("kitten", "sitting", 3),
             ("opne", "open", 2),
         ] {
-            assert_eq!(edits(from.as_bytes(), to.as_bytes()), count, "{from} {to}");
+            assert_eq!(
+                edit_distance(from.as_bytes(), to.as_bytes()),
+                count,
+                "{from} {to}"
+            );
         }
     }
 
     #[test]
-    fn nearest_offers_only_what_is_near() {
+    fn nearest_ignores_distant_names() {
         let known = || ["auid", "uid", "success"].into_iter();
         assert_eq!(nearest(b"audi", known()), Some("auid"));
         assert_eq!(nearest(b"SUCESS", known()), Some("success"));
@@ -288,9 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn shown_text_is_short_and_printable() {
-        assert_eq!(shown(b"\"a\" \x1b[2J\xff"), "\"a\" \\x1b[2J\\xff");
-        assert_eq!(shown(&[b'x'; 65]), format!("{}...", "x".repeat(64)));
-        assert_eq!(shown(&[b'x'; 64]), "x".repeat(64));
+    fn escaped_text_is_short_and_printable() {
+        assert_eq!(escape_text(b"\"a\" \x1b[2J\xff"), "\"a\" \\x1b[2J\\xff");
+        assert_eq!(escape_text(&[b'x'; 65]), format!("{}...", "x".repeat(64)));
+        assert_eq!(escape_text(&[b'x'; 64]), "x".repeat(64));
     }
 }

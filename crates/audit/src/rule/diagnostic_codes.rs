@@ -3,6 +3,12 @@
 /// Every code, sorted, with its explanation.
 const CODES: &[(&str, &str)] = &[
     (
+        "after-lock",
+        "`-e 2` locks rules and settings until the machine restarts. `auditctl -R` sends the lines of a \
+         file in order, so each change after `-e 2` fails with EPERM and is not made. `tollgate daemon` \
+         reads all its rule files first and locks last.",
+    ),
+    (
         "arch-after-syscall",
         "Names of syscalls are looked up in the arch that stands before them. An arch after \
          `-S`, after `-F perm=`, which names syscalls too, or after a watch comes too late, \
@@ -13,6 +19,10 @@ const CODES: &[(&str, &str)] = &[
         "Syscalls have other numbers for 32-bit programs. A rule without an arch holds the \
          64-bit numbers and matches 32-bit calls by them, which are other calls, and misses \
          those that are meant. Write two rules, with `arch=b64` and `arch=b32`.",
+    ),
+    (
+        "auditing-disabled",
+        "`-e 0` disables auditing. The rules stay loaded and record nothing until `auditctl -e 1`.",
     ),
     (
         "bad-comparison",
@@ -201,6 +211,12 @@ const CODES: &[(&str, &str)] = &[
          compile one. A rule with `arch=b64` alone does not see them.",
     ),
     (
+        "panic-on-loss",
+        "With `-f 2`, tollgate panics the kernel through `/proc/sysrq-trigger` when an event is lost on its \
+         way to the log. The kernel's audit makes tasks wait for room in its queue first; tollgate does not, \
+         so the panic comes sooner.",
+    ),
+    (
         "perm-first",
         "`-p` belongs to a watch, or to conditions that stand before it; `auditctl` refuses \
          it elsewhere.",
@@ -343,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_sorted_and_explained_in_sentences() {
+    fn codes_are_sorted_and_explained() {
         assert!(CODES.is_sorted_by(|a, b| a.0 < b.0));
         for &(code, text) in CODES {
             assert!(text.ends_with('.'), "{code}");

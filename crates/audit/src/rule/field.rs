@@ -9,22 +9,22 @@ use super::{Dialect, Field, List, Op};
 
 /// All that is fixed about a field.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
+pub(super) struct FieldSpec {
     pub(super) field: Field,
     pub(super) name: &'static str,
     /// Syntax of the value.
-    pub(super) kind: Kind,
+    pub(super) kind: ValueKind,
     /// Operators that `auditctl` lets through.
-    pub(super) parser_ops: Ops,
+    pub(super) parser_ops: OpSet,
     /// Operators that the kernel takes.
-    pub(super) kernel_ops: Ops,
+    pub(super) kernel_ops: OpSet,
     /// Lists on which the kernel takes it.
-    pub(super) lists: Lists,
+    pub(super) lists: ListSet,
 }
 
 /// Syntax of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// Digits.
     Unsigned,
     /// Digits, of which the kernel compares the low 32 bits.
@@ -61,7 +61,7 @@ pub(super) enum Kind {
 
 /// Sets of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ops {
+pub(super) enum OpSet {
     /// Every operator.
     Any,
     /// All but `&` and `&=`.
@@ -72,7 +72,7 @@ pub(super) enum Ops {
     Equal,
 }
 
-impl Ops {
+impl OpSet {
     pub(super) fn contains(self, op: Op) -> bool {
         match self {
             Self::Any => true,
@@ -95,7 +95,7 @@ impl Ops {
 
 /// Sets of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lists {
+pub(super) enum ListSet {
     /// All but filesystem, where the kernel takes only `fstype` and a key.
     NotFilesystem,
     /// exit. The kernel would take some of these on the `io_uring` list; `auditctl` does not.
@@ -110,7 +110,7 @@ pub(super) enum Lists {
     Filesystem,
 }
 
-impl Lists {
+impl ListSet {
     pub(super) fn contains(self, list: List) -> bool {
         match self {
             Self::NotFilesystem => list != List::Filesystem,
@@ -136,11 +136,11 @@ impl Lists {
 }
 
 /// Fields that are alike in all but their names.
-struct Family {
-    kind: Kind,
-    parser_ops: Ops,
-    kernel_ops: Ops,
-    lists: Lists,
+struct FieldFamily {
+    kind: ValueKind,
+    parser_ops: OpSet,
+    kernel_ops: OpSet,
+    lists: ListSet,
     names: &'static [(Field, &'static str)],
 }
 
@@ -149,12 +149,12 @@ struct Family {
 /// # Source
 /// `auditctl(8)` and `lib/fieldtab.h` of audit-userspace 4.2; `audit_field_valid()` in
 /// `kernel/auditfilter.c`, Linux 6.12.
-const FAMILIES: &[Family] = &[
-    Family {
-        kind: Kind::User,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::NotFilesystem,
+const FIELD_FAMILIES: &[FieldFamily] = &[
+    FieldFamily {
+        kind: ValueKind::User,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::NotFilesystem,
         names: &[
             (Field::Uid, "uid"),
             (Field::Euid, "euid"),
@@ -165,11 +165,11 @@ const FAMILIES: &[Family] = &[
             (Field::ObjUid, "obj_uid"),
         ],
     },
-    Family {
-        kind: Kind::Group,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Group,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::NotFilesystem,
         names: &[
             (Field::Gid, "gid"),
             (Field::Egid, "egid"),
@@ -178,50 +178,50 @@ const FAMILIES: &[Family] = &[
             (Field::ObjGid, "obj_gid"),
         ],
     },
-    Family {
-        kind: Kind::Unsigned,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Unsigned,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::NotFilesystem,
         names: &[(Field::Pid, "pid")],
     },
-    Family {
-        kind: Kind::Unsigned,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Any,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Unsigned,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Any,
+        lists: ListSet::NotFilesystem,
         names: &[(Field::Pers, "pers")],
     },
-    Family {
-        kind: Kind::Unsigned,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Unsigned,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::Exit,
         names: &[
             (Field::Ppid, "ppid"),
             (Field::DevMajor, "devmajor"),
             (Field::Success, "success"),
         ],
     },
-    Family {
-        kind: Kind::Unsigned,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Any,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Unsigned,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Any,
+        lists: ListSet::Exit,
         names: &[(Field::DevMinor, "devminor")],
     },
-    Family {
-        kind: Kind::Low32,
-        parser_ops: Ops::Equality,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Low32,
+        parser_ops: OpSet::Equality,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::Exit,
         names: &[(Field::Inode, "inode")],
     },
-    Family {
-        kind: Kind::Argument,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Any,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Argument,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Any,
+        lists: ListSet::NotFilesystem,
         names: &[
             (Field::A0, "a0"),
             (Field::A1, "a1"),
@@ -229,117 +229,117 @@ const FAMILIES: &[Family] = &[
             (Field::A3, "a3"),
         ],
     },
-    Family {
-        kind: Kind::Exit,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Exit,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::Exit,
         names: &[(Field::Exit, "exit")],
     },
-    Family {
-        kind: Kind::Arch,
-        parser_ops: Ops::Equality,
-        kernel_ops: Ops::Equality,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Arch,
+        parser_ops: OpSet::Equality,
+        kernel_ops: OpSet::Equality,
+        lists: ListSet::NotFilesystem,
         names: &[(Field::Arch, "arch")],
     },
-    Family {
-        kind: Kind::MsgType,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::Messages,
+    FieldFamily {
+        kind: ValueKind::MsgType,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::Messages,
         names: &[(Field::MsgType, "msgtype")],
     },
-    Family {
-        kind: Kind::Session,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::MessagesExit,
+    FieldFamily {
+        kind: ValueKind::Session,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::MessagesExit,
         names: &[(Field::SessionId, "sessionid")],
     },
-    Family {
-        kind: Kind::SocketFamily,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::SocketFamily,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::NotFilesystem,
         names: &[(Field::SaddrFam, "saddr_fam")],
     },
-    Family {
-        kind: Kind::FileType,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Equality,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::FileType,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Equality,
+        lists: ListSet::Exit,
         names: &[(Field::FileType, "filetype")],
     },
-    Family {
-        kind: Kind::FsType,
-        parser_ops: Ops::Equality,
-        kernel_ops: Ops::Equality,
-        lists: Lists::Filesystem,
+    FieldFamily {
+        kind: ValueKind::FsType,
+        parser_ops: OpSet::Equality,
+        kernel_ops: OpSet::Equality,
+        lists: ListSet::Filesystem,
         names: &[(Field::FsType, "fstype")],
     },
-    Family {
-        kind: Kind::Perm,
-        parser_ops: Ops::Equal,
-        kernel_ops: Ops::Equality,
-        lists: Lists::ExitExclude,
+    FieldFamily {
+        kind: ValueKind::Perm,
+        parser_ops: OpSet::Equal,
+        kernel_ops: OpSet::Equality,
+        lists: ListSet::ExitExclude,
         names: &[(Field::Perm, "perm")],
     },
-    Family {
-        kind: Kind::Path,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Equal,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Path,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Equal,
+        lists: ListSet::Exit,
         names: &[(Field::Path, "path")],
     },
-    Family {
-        kind: Kind::Dir,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Equal,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Dir,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Equal,
+        lists: ListSet::Exit,
         names: &[(Field::Dir, "dir")],
     },
-    Family {
-        kind: Kind::Path,
-        parser_ops: Ops::Equality,
-        kernel_ops: Ops::Equality,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Path,
+        parser_ops: OpSet::Equality,
+        kernel_ops: OpSet::Equality,
+        lists: ListSet::NotFilesystem,
         names: &[(Field::Exe, "exe")],
     },
-    Family {
-        kind: Kind::Label,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Equality,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Label,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Equality,
+        lists: ListSet::NotFilesystem,
         names: &[
             (Field::SubjUser, "subj_user"),
             (Field::SubjRole, "subj_role"),
             (Field::SubjType, "subj_type"),
         ],
     },
-    Family {
-        kind: Kind::Label,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::NotFilesystem,
+    FieldFamily {
+        kind: ValueKind::Label,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::NotFilesystem,
         names: &[(Field::SubjSen, "subj_sen"), (Field::SubjClr, "subj_clr")],
     },
-    Family {
-        kind: Kind::Label,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::Equality,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Label,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::Equality,
+        lists: ListSet::Exit,
         names: &[
             (Field::ObjUser, "obj_user"),
             (Field::ObjRole, "obj_role"),
             (Field::ObjType, "obj_type"),
         ],
     },
-    Family {
-        kind: Kind::Label,
-        parser_ops: Ops::Any,
-        kernel_ops: Ops::NoBits,
-        lists: Lists::Exit,
+    FieldFamily {
+        kind: ValueKind::Label,
+        parser_ops: OpSet::Any,
+        kernel_ops: OpSet::NoBits,
+        lists: ListSet::Exit,
         names: &[
             (Field::ObjLevLow, "obj_lev_low"),
             (Field::ObjLevHigh, "obj_lev_high"),
@@ -348,16 +348,16 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// Every name of every field.
-pub(super) fn all() -> impl Iterator<Item = Spec> {
-    FAMILIES.iter().flat_map(|family| {
-        let Family {
+pub(super) fn all() -> impl Iterator<Item = FieldSpec> {
+    FIELD_FAMILIES.iter().flat_map(|family| {
+        let FieldFamily {
             kind,
             parser_ops,
             kernel_ops,
             lists,
             names,
         } = *family;
-        names.iter().map(move |&(field, name)| Spec {
+        names.iter().map(move |&(field, name)| FieldSpec {
             field,
             name,
             kind,
@@ -369,12 +369,12 @@ pub(super) fn all() -> impl Iterator<Item = Spec> {
 }
 
 /// The field called `name`, case aside.
-pub(super) fn by_name(name: &[u8]) -> Option<Spec> {
+pub(super) fn by_name(name: &[u8]) -> Option<FieldSpec> {
     all().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
 }
 
 /// All that is fixed about `field`.
-pub(super) fn spec(field: Field) -> Option<Spec> {
+pub(super) fn spec(field: Field) -> Option<FieldSpec> {
     all().find(|spec| spec.field == field)
 }
 

@@ -3,7 +3,7 @@
 //! Rules that [`super::parse_line`] gives are accepted; those of [`super::auditctl`] need not be,
 //! because `auditctl` leaves much to the kernel.
 
-use super::field::{self, Kind};
+use super::field::{self, ValueKind};
 use super::{Field, FieldTest, List, Op, Rule, Value, field_pairs, perm};
 
 /// Conditions that fit in a rule, keys together counting as one.
@@ -34,7 +34,7 @@ const PERM_BITS: u32 = perm::EXEC | perm::WRITE | perm::READ | perm::ATTR;
 ///
 /// # Source
 /// `audit_data_to_entry()` and `audit_field_valid()` in `kernel/auditfilter.c`, Linux 6.12.
-pub fn accept(rule: &Rule) -> Result<(), String> {
+pub fn check_kernel_accepts(rule: &Rule) -> Result<(), String> {
     let count = rule.fields.len() + usize::from(!rule.keys.is_empty());
     if count > FIELDS_LIMIT {
         return Err(format!(
@@ -96,7 +96,7 @@ fn condition(list: List, test: &FieldTest) -> Result<(), String> {
         return misplaced();
     }
     let ops = match test.field {
-        Field::Inode => field::Ops::Equality,
+        Field::Inode => field::OpSet::Equality,
         _ => spec.kernel_ops,
     };
     if !ops.contains(test.op) {
@@ -109,34 +109,36 @@ fn condition(list: List, test: &FieldTest) -> Result<(), String> {
     }
 }
 
-fn path_or_label(kind: Kind, name: &str, text: &[u8]) -> Result<(), String> {
+fn path_or_label(kind: ValueKind, name: &str, text: &[u8]) -> Result<(), String> {
     if text.is_empty() || text.len() > PATH_LIMIT_BYTES || text.contains(&0) {
         return Err(format!(
             "the text of `{name}` is empty, too long or has a NUL"
         ));
     }
     match kind {
-        Kind::Label => Ok(()),
-        Kind::Path | Kind::Dir if !text.starts_with(b"/") => {
+        ValueKind::Label => Ok(()),
+        ValueKind::Path | ValueKind::Dir if !text.starts_with(b"/") => {
             Err(format!("`{name}` takes an absolute path"))
         }
-        Kind::Path if text.ends_with(b"/") => Err(format!(
+        ValueKind::Path if text.ends_with(b"/") => Err(format!(
             "`{name}` takes a path that does not end in a slash"
         )),
-        Kind::Path | Kind::Dir => Ok(()),
+        ValueKind::Path | ValueKind::Dir => Ok(()),
         _ => Err(format!("`{name}` takes a number")),
     }
 }
 
-fn number(kind: Kind, field: Field, name: &str, number: u32) -> Result<(), String> {
+fn number(kind: ValueKind, field: Field, name: &str, number: u32) -> Result<(), String> {
     let in_range = match kind {
-        Kind::Path | Kind::Dir | Kind::Label => return Err(format!("`{name}` takes text")),
+        ValueKind::Path | ValueKind::Dir | ValueKind::Label => {
+            return Err(format!("`{name}` takes text"));
+        }
         // The kernel reads `auid` compared with unset as a field of its own.
-        Kind::User => number != u32::MAX || field == Field::Auid,
-        Kind::Group => number != u32::MAX,
-        Kind::Perm => number & !PERM_BITS == 0,
-        Kind::FileType => number & !TYPE_BITS == 0,
-        Kind::SocketFamily => number < FAMILY_LIMIT,
+        ValueKind::User => number != u32::MAX || field == Field::Auid,
+        ValueKind::Group => number != u32::MAX,
+        ValueKind::Perm => number & !PERM_BITS == 0,
+        ValueKind::FileType => number & !TYPE_BITS == 0,
+        ValueKind::SocketFamily => number < FAMILY_LIMIT,
         _ => true,
     };
     if in_range {
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_takes_is_taken() {
+    fn valid_rules_are_accepted() {
         for line in [
             "-a always,exit -F arch=b64 -S openat -F auid>=1000 -F auid!=unset -k a -k b",
             "-w /etc/passwd -p wa -k x",
@@ -173,12 +175,12 @@ mod tests {
             "-a always,exit -S 1 -C auid!=obj_uid -F exe=/bin/ls -F a0&1",
             "-a never,task",
         ] {
-            assert_eq!(accept(&rule(line)), Ok(()), "{line}");
+            assert_eq!(check_kernel_accepts(&rule(line)), Ok(()), "{line}");
         }
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_named() {
+    fn rules_with_einval_are_refused() {
         for (line, why) in [
             ("-a always,exit -F path!=/etc/x", "`path` only takes `=`"),
             (
@@ -195,13 +197,13 @@ mod tests {
             let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() else {
                 continue;
             };
-            let refused = accept(rule).unwrap_err();
+            let refused = check_kernel_accepts(rule).unwrap_err();
             assert!(refused.contains(why), "{line}: {refused}");
         }
     }
 
     #[test]
-    fn what_no_text_can_say_is_refused() {
+    fn rules_not_expressible_as_text_are_refused() {
         let sound = rule("-w /etc/passwd -p wa -k x");
         let with = |field, op, value| {
             let mut rule = sound.clone();
@@ -219,13 +221,13 @@ mod tests {
             (Field::FsType, Op::Equal, Value::Number(1)),
         ] {
             let rule = with(field, op, value);
-            assert!(accept(&rule).is_err(), "{rule:?}");
+            assert!(check_kernel_accepts(&rule).is_err(), "{rule:?}");
         }
         let mut keyed = sound.clone();
         keyed.keys = vec!["a".repeat(200).into(), "b".repeat(100).into()];
-        assert!(accept(&keyed).is_err());
+        assert!(check_kernel_accepts(&keyed).is_err());
         keyed.keys = vec!["a\u{1}b".into()];
-        assert!(accept(&keyed).is_err());
+        assert!(check_kernel_accepts(&keyed).is_err());
         let mut long = sound;
         long.fields = vec![
             FieldTest {
@@ -235,6 +237,6 @@ mod tests {
             };
             65
         ];
-        assert!(accept(&long).is_err());
+        assert!(check_kernel_accepts(&long).is_err());
     }
 }

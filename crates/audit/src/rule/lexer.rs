@@ -27,7 +27,7 @@ impl RawLine<'_> {
     }
 
     /// Whether it holds no word, or only a comment.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) fn is_blank_or_comment(&self) -> bool {
         self.bytes
             .iter()
             .find(|&&byte| byte != b' ')
@@ -81,7 +81,7 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = RawLine<'_>> {
 
 /// The words of a line, or nothing when the line as a whole cannot be read.
 pub(super) fn words(line: &RawLine<'_>, findings: &mut Findings<'_>) -> Vec<Word> {
-    if line.is_idle() {
+    if line.is_blank_or_comment() {
         return Vec::new();
     }
     if line.bytes.len() > LINE_LIMIT_BYTES {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_carry_number_and_place() {
+    fn lines_have_number_and_offset() {
         let found: Vec<_> = lines(b"a\n\nbc")
             .map(|line| (line.number, line.start, line.bytes))
             .collect();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_blanks_are_idle() {
+    fn blank_lines_and_comments_are_recognised() {
         for (text, idle) in [
             (&b""[..], true),
             (b"   ", true),
@@ -231,7 +231,7 @@ mod tests {
                     start: 0,
                     bytes: text
                 }
-                .is_idle(),
+                .is_blank_or_comment(),
                 idle
             );
         }

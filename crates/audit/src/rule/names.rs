@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn names_round_trip() {
         assert_eq!(Field::called("loginuid"), Some(Field::Auid));
         assert_eq!(
             Field::called(Field::ObjLevLow.name()),

@@ -11,24 +11,25 @@
 //! - two control settings on one line.
 
 mod condition;
-pub(super) mod draft;
-mod fields;
+mod field_tests;
 mod keys;
 mod list;
-mod narrow;
 pub(super) mod number;
 pub(super) mod option;
+mod perm_syscalls;
+pub(super) mod rule_builder;
+mod rule_target;
 mod syscalls;
 mod value;
 mod watch;
 
-use super::diagnostic::{Diagnostic, Findings, shown};
+use super::diagnostic::{Diagnostic, Findings, escape_text};
 use super::lexer::{self, RawLine};
 use super::{Command, Dialect, RuleHost, RuleLine};
-use draft::Draft;
 use keys::Keys;
 use number::Wide;
-use option::{Flag, Given};
+use option::{Flag, ParsedOption};
+use rule_builder::RuleBuilder;
 
 /// Reads a rule file.
 ///
@@ -106,7 +107,7 @@ fn line(raw: &RawLine<'_>, host: &dyn RuleHost, findings: &mut Findings<'_>) -> 
         .iter()
         .find(|given| matches!(given.flag, Flag::Equivalent | Flag::Trim));
     let command = if let Some(given) = outside {
-        left_out(
+        warn_skipped(
             given,
             "not-in-file",
             "it belongs on the command line of auditctl",
@@ -115,7 +116,7 @@ fn line(raw: &RawLine<'_>, host: &dyn RuleHost, findings: &mut Findings<'_>) -> 
         None
     } else if let Some(given) = mounts {
         let advice = "what is mounted below a watched directory belongs to the watch anyway";
-        left_out(given, "unsupported", advice, findings);
+        warn_skipped(given, "unsupported", advice, findings);
         None
     } else if let Some(given) = nested {
         findings.error(
@@ -132,28 +133,36 @@ fn line(raw: &RawLine<'_>, host: &dyn RuleHost, findings: &mut Findings<'_>) -> 
             findings.error(
                 "two-commands",
                 &second.name.span,
-                format!("second command `{}` on one line", shown(&second.name.text)),
+                format!(
+                    "second command `{}` on one line",
+                    escape_text(&second.name.text)
+                ),
                 "put it on a line of its own",
             );
         }
         command
     } else {
-        let mut draft = Draft::new(host, Dialect::V4).literal();
+        let mut builder = RuleBuilder::new(host, Dialect::V4).without_perm_syscalls();
         for given in &given {
-            draft.take(given, findings);
+            builder.take(given, findings);
         }
-        draft.finish(&raw.span(), findings)
+        builder.finish(&raw.span(), findings)
     };
     command.filter(|_| !findings.failed())
 }
 
-fn left_out(given: &Given, code: &'static str, advice: &str, findings: &mut Findings<'_>) {
+fn warn_skipped(
+    given: &ParsedOption,
+    code: &'static str,
+    advice: &str,
+    findings: &mut Findings<'_>,
+) {
     findings.warning(
         code,
         &given.name.span,
         format!(
             "`{}` does nothing here and is left out",
-            shown(&given.name.text)
+            escape_text(&given.name.text)
         ),
         advice,
     );
@@ -161,7 +170,7 @@ fn left_out(given: &Given, code: &'static str, advice: &str, findings: &mut Find
 
 /// `-D`, alone or before a key. `auditctl` counts the words, so that nothing may be joined.
 fn delete_all(
-    mut given: Vec<Given>,
+    mut given: Vec<ParsedOption>,
     at: usize,
     words: usize,
     findings: &mut Findings<'_>,
@@ -182,8 +191,8 @@ fn delete_all(
                 &other.span,
                 format!(
                     "`{}` beside `{}`",
-                    shown(&other.text),
-                    shown(&delete.name.text)
+                    escape_text(&other.text),
+                    escape_text(&delete.name.text)
                 ),
                 "`-D` stands alone, or before one `-k KEY`, all with spaces between them",
             );
@@ -193,7 +202,7 @@ fn delete_all(
 }
 
 /// A control setting; `None` when the option is not one, `Some(None)` after an error.
-fn setting(given: &Given, findings: &mut Findings<'_>) -> Option<Option<Command>> {
+fn setting(given: &ParsedOption, findings: &mut Findings<'_>) -> Option<Option<Command>> {
     let number = |what, findings: &mut Findings<'_>| {
         number::unsigned(what, &given.value, Wide::Refuse, findings)
     };
@@ -217,7 +226,7 @@ fn setting(given: &Given, findings: &mut Findings<'_>) -> Option<Option<Command>
 }
 
 /// 0, 1 or 2, spelled just so.
-fn level(given: &Given, advice: &str, findings: &mut Findings<'_>) -> Option<u8> {
+fn level(given: &ParsedOption, advice: &str, findings: &mut Findings<'_>) -> Option<u8> {
     match given.value.text.as_slice() {
         [digit @ b'0'..=b'2'] => Some(digit - b'0'),
         text => {
@@ -226,8 +235,8 @@ fn level(given: &Given, advice: &str, findings: &mut Findings<'_>) -> Option<u8>
                 &given.value.span,
                 format!(
                     "`{}` is not a value for `{}`",
-                    shown(text),
-                    shown(&given.name.text)
+                    escape_text(text),
+                    escape_text(&given.name.text)
                 ),
                 advice,
             );

@@ -5,7 +5,7 @@
 
 use bstr::BString;
 
-use super::field::{self, Kind};
+use super::field::{self, ValueKind};
 use super::{Action, Dialect, Field, FieldTest, List, Op, Rule, SyscallMask, Value, perm};
 use crate::ids::{Arch, MsgType, Syscall};
 use crate::table;
@@ -161,21 +161,21 @@ fn condition(test: &FieldTest, dialect: Dialect, out: &mut Vec<u8>) {
 
 fn push_number(field: Field, number: u32, out: &mut Vec<u8>) {
     match field::spec(field).map(|spec| spec.kind) {
-        Some(Kind::Arch) => push_arch(Arch(number), out),
-        Some(Kind::Perm) => push_perms(number, out),
-        Some(Kind::MsgType) => {
+        Some(ValueKind::Arch) => push_arch(Arch(number), out),
+        Some(ValueKind::Perm) => push_perms(number, out),
+        Some(ValueKind::MsgType) => {
             let name = u16::try_from(number)
                 .ok()
                 .map(MsgType)
                 .and_then(table::msg_type_name);
             push_name_or_number(name, number, out);
         }
-        Some(Kind::FsType) => push_name_or_number(table::fs_type_name(number), number, out),
-        Some(Kind::Exit) => push_exit(number.cast_signed(), out),
-        Some(Kind::Argument) => {
+        Some(ValueKind::FsType) => push_name_or_number(table::fs_type_name(number), number, out),
+        Some(ValueKind::Exit) => push_exit(number.cast_signed(), out),
+        Some(ValueKind::Argument) => {
             out.extend(format!("{number:#X}").replace("0X", "0x").as_bytes());
         }
-        Some(Kind::Low32) => out.extend(number.to_string().as_bytes()),
+        Some(ValueKind::Low32) => out.extend(number.to_string().as_bytes()),
         // File types too: they are read by name and listed by number.
         _ => out.extend(number.cast_signed().to_string().as_bytes()),
     }

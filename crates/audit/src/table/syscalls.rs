@@ -14,14 +14,14 @@ use crate::ids::Dialect;
 use crate::ids::{Arch, Syscall};
 
 /// The syscalls of one arch.
-struct Table {
+struct SyscallTable {
     /// As the kernel's headers have them.
     kernel: NameTable,
     /// Names of audit-userspace that differ, sorted by number; where a number has two the first is
     /// listed. They are also the whole table of an arch whose headers are not here.
-    own: NameTable,
-    /// Numbers up to [`LAST_OF_3`] that version 3 of audit-userspace does not know.
-    absent_from_3: &'static [u32],
+    userspace: NameTable,
+    /// Numbers up to [`LAST_OF_V3`] that version 3 of audit-userspace does not know.
+    absent_from_v3: &'static [u32],
     /// The table that holds what is in neither: a sister arch, with which audit-userspace, or the
     /// kernel, shares the numbers.
     base: Option<&'static LazyLock<Self>>,
@@ -34,45 +34,45 @@ struct Table {
 const NEWEST: &[(u32, &str)] = &[(470, "listns"), (471, "rseq_slice_yield")];
 
 /// Highest number in the tables of audit-userspace 3.0.9, on every arch.
-const LAST_OF_3: u32 = 450;
+const LAST_OF_V3: u32 = 450;
 
 /// # Source
 /// What differs between `lib/*_table.h` of audit-userspace 3.0.9 and 4.2.1 and the headers of Linux
 /// 6.17; compared by number.
-static X86_64: LazyLock<Table> = LazyLock::new(|| Table {
+static X86_64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_x86_64::BY_NUMBER),
-    own: NameTable::new(&[(17, "pread"), (18, "pwrite")]),
-    absent_from_3: &[],
+    userspace: NameTable::new(&[(17, "pread"), (18, "pwrite")]),
+    absent_from_v3: &[],
     base: None,
 });
 
-static I386: LazyLock<Table> = LazyLock::new(|| Table {
+static I386: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_i386::BY_NUMBER),
-    own: NameTable::new(&[
+    userspace: NameTable::new(&[
         (219, "madvise"),
         (219, "madvise1"),
         (283, "sys_kexec_load"),
         (423, "sched_rr_get_interval64"),
     ]),
-    absent_from_3: &[],
+    absent_from_v3: &[],
     base: None,
 });
 
-static AARCH64: LazyLock<Table> = LazyLock::new(|| Table {
+static AARCH64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_aarch64::BY_NUMBER),
-    own: NameTable::new(&[
+    userspace: NameTable::new(&[
         (61, "getdents"),
         (67, "pread"),
         (68, "pwrite"),
         (80, "newfstat"),
     ]),
-    absent_from_3: &[],
+    absent_from_v3: &[],
     base: None,
 });
 
-static ARM: LazyLock<Table> = LazyLock::new(|| Table {
+static ARM: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_arm::BY_NUMBER),
-    own: NameTable::new(&[
+    userspace: NameTable::new(&[
         (13, "time"),
         (22, "umount"),
         (25, "stime"),
@@ -92,59 +92,59 @@ static ARM: LazyLock<Table> = LazyLock::new(|| Table {
         (341, "sync_file_range"),
         (423, "sched_rr_get_interval64"),
     ]),
-    absent_from_3: &[335, 336, 346],
+    absent_from_v3: &[335, 336, 346],
     base: None,
 });
 
-static PPC: LazyLock<Table> = LazyLock::new(|| Table {
+static PPC: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_ppc::BY_NUMBER),
-    own: NameTable::new(&[
+    userspace: NameTable::new(&[
         (179, "pread"),
         (180, "pwrite"),
         (306, "timerfd"),
         (319, "perf_counter_open"),
         (392, "semtimedop"),
     ]),
-    absent_from_3: &[0, 256, 258, 259, 260, 261],
+    absent_from_v3: &[0, 256, 258, 259, 260, 261],
     base: None,
 });
 
 /// audit-userspace has one table for both widths, so that the calls of 32 bits have names here too.
-static PPC64: LazyLock<Table> = LazyLock::new(|| Table {
+static PPC64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_ppc64::BY_NUMBER),
-    own: NameTable::new(&[
+    userspace: NameTable::new(&[
         (179, "pread"),
         (180, "pwrite"),
         (291, "fstatat64"),
         (306, "timerfd"),
         (319, "perf_counter_open"),
     ]),
-    absent_from_3: &[0, 256, 258, 259, 260, 261],
+    absent_from_v3: &[0, 256, 258, 259, 260, 261],
     base: Some(&PPC),
 });
 
 /// Numbers of s390x and s390 that version 3 does not know.
-const ABSENT_FROM_S390: &[u32] = &[
+const ABSENT_FROM_V3_S390: &[u32] = &[
     7, 110, 220, 268, 269, 270, 287, 310, 378, 392, 393, 394, 395, 396, 397, 398, 399, 400, 401,
     402, 447,
 ];
 
-static S390X: LazyLock<Table> = LazyLock::new(|| Table {
+static S390X: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_s390x::BY_NUMBER),
-    own: NameTable::new(&[(180, "pread"), (181, "pwrite")]),
-    absent_from_3: ABSENT_FROM_S390,
+    userspace: NameTable::new(&[(180, "pread"), (181, "pwrite")]),
+    absent_from_v3: ABSENT_FROM_V3_S390,
     base: None,
 });
 
 /// The headers of 31 bits are not here: what differs from s390x is as audit-userspace has it.
-static S390: LazyLock<Table> = LazyLock::new(|| Table {
+static S390: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(&[]),
-    own: NameTable::new(S390_OWN),
-    absent_from_3: ABSENT_FROM_S390,
+    userspace: NameTable::new(S390_USERSPACE),
+    absent_from_v3: ABSENT_FROM_V3_S390,
     base: Some(&S390X),
 });
 
-const S390_OWN: &[(u32, &str)] = &[
+const S390_USERSPACE: &[(u32, &str)] = &[
     (13, "time"),
     (16, "lchown"),
     (23, "setuid"),
@@ -222,24 +222,24 @@ const S390_OWN: &[(u32, &str)] = &[
     (423, "sched_rr_get_interval_time64"),
 ];
 
-static RISCV32: LazyLock<Table> = LazyLock::new(|| Table {
+static RISCV32: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_riscv32::BY_NUMBER),
-    own: NameTable::new(&[]),
-    absent_from_3: &[],
+    userspace: NameTable::new(&[]),
+    absent_from_v3: &[],
     base: None,
 });
 
-static RISCV64: LazyLock<Table> = LazyLock::new(|| Table {
+static RISCV64: LazyLock<SyscallTable> = LazyLock::new(|| SyscallTable {
     kernel: NameTable::new(syscalls_riscv64::BY_NUMBER),
-    own: NameTable::new(&[]),
-    absent_from_3: &[],
+    userspace: NameTable::new(&[]),
+    absent_from_v3: &[],
     base: None,
 });
 
-impl Table {
+impl SyscallTable {
     /// Name in the listing of `auditctl`.
     fn listed(&self, number: u32) -> Option<&'static str> {
-        self.own
+        self.userspace
             .name(number)
             .or_else(|| self.kernel.name(number))
             .or_else(|| self.base?.listed(number))
@@ -247,7 +247,7 @@ impl Table {
     }
 
     fn number(&self, name: &[u8]) -> Option<u32> {
-        self.own
+        self.userspace
             .number(name)
             .or_else(|| self.kernel.number(name))
             .or_else(|| self.base?.number(name))
@@ -260,9 +260,9 @@ impl Table {
     }
 
     /// Whether the tables of a dialect hold the number.
-    fn knows(&self, number: u32, dialect: Dialect) -> bool {
+    fn has_number(&self, number: u32, dialect: Dialect) -> bool {
         match dialect {
-            Dialect::V3 => number <= LAST_OF_3 && !self.absent_from_3.contains(&number),
+            Dialect::V3 => number <= LAST_OF_V3 && !self.absent_from_v3.contains(&number),
             Dialect::V4 => true,
         }
     }
@@ -287,7 +287,7 @@ pub fn syscall_name(arch: Arch, syscall: Syscall) -> Option<&'static str> {
 #[must_use]
 pub fn listed_syscall_name(arch: Arch, syscall: Syscall, dialect: Dialect) -> Option<&'static str> {
     let table = table(arch)?;
-    let known = table.knows(syscall.0, dialect) && (arch, syscall.0) != URETPROBE;
+    let known = table.has_number(syscall.0, dialect) && (arch, syscall.0) != URETPROBE;
     known.then(|| table.listed(syscall.0)).flatten()
 }
 
@@ -302,7 +302,7 @@ pub fn syscall_number(arch: Arch, name: &[u8]) -> Option<Syscall> {
 pub fn syscall_number_in(arch: Arch, name: &[u8], dialect: Dialect) -> Option<Syscall> {
     let table = table(arch)?;
     let number = table.number(name)?;
-    table.knows(number, dialect).then_some(Syscall(number))
+    table.has_number(number, dialect).then_some(Syscall(number))
 }
 
 /// Names of all syscalls of an arch, in the kernel's spelling; none when it has no table here.
@@ -312,7 +312,7 @@ pub fn syscall_names(arch: Arch) -> impl Iterator<Item = &'static str> {
         .flat_map(|table| table.kernel.names())
 }
 
-fn table(arch: Arch) -> Option<&'static Table> {
+fn table(arch: Arch) -> Option<&'static SyscallTable> {
     Some(match arch {
         Arch::X86_64 => &X86_64,
         Arch::I386 => &I386,
@@ -351,12 +351,12 @@ mod tests {
         for arch in ALL {
             let table = table(arch).unwrap();
             table.kernel.assert_sound(&format!("{arch:#x}"));
-            table.own.assert_sound(&format!("{arch:#x}, own"));
+            table.userspace.assert_sound(&format!("{arch:#x}, own"));
         }
     }
 
     #[test]
-    fn every_name_leads_to_its_number_and_back() {
+    fn syscall_names_and_numbers_round_trip() {
         for arch in ALL {
             for number in 0..2048 {
                 for name in [
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn syscalls_have_the_kernels_numbers() {
+    fn syscalls_have_kernel_numbers() {
         for (arch, name, number) in [
             (Arch::X86_64, "openat", 257),
             (Arch::I386, "openat", 295),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn either_spelling_is_read_and_each_tool_writes_its_own() {
+    fn both_spellings_parse_and_listing_uses_auditctls() {
         let pread = Syscall(17);
         for name in ["pread", "pread64", "PREAD64"] {
             assert_eq!(
@@ -424,17 +424,17 @@ mod tests {
     }
 
     #[test]
-    fn version_3_ends_earlier() {
-        let three = |name: &str| syscall_number_in(Arch::X86_64, name.as_bytes(), Dialect::V3);
-        assert_eq!(three("set_mempolicy_home_node"), Some(Syscall(450)));
-        assert_eq!(three("fchmodat2"), None);
+    fn version_3_lacks_newer_syscalls() {
+        let number_v3 = |name: &str| syscall_number_in(Arch::X86_64, name.as_bytes(), Dialect::V3);
+        assert_eq!(number_v3("set_mempolicy_home_node"), Some(Syscall(450)));
+        assert_eq!(number_v3("fchmodat2"), None);
         let listed = |number| listed_syscall_name(Arch::X86_64, Syscall(number), Dialect::V3);
         assert_eq!(listed(450), Some("set_mempolicy_home_node"));
         assert_eq!(listed(452), None);
     }
 
     #[test]
-    fn sister_arches_fill_in() {
+    fn base_table_fills_gaps() {
         assert_eq!(syscall_number(Arch::S390, b"lchown"), Some(Syscall(16)));
         assert_eq!(syscall_number(Arch::S390X, b"lchown"), Some(Syscall(198)));
         assert_eq!(syscall_number(Arch::S390, b"openat"), Some(Syscall(288)));

@@ -234,20 +234,20 @@ fn rule() -> impl Strategy<Value = Rule> {
     })
 }
 
-pub(crate) fn listed() -> impl Strategy<Value = Vec<RuleEntry>> {
+pub(crate) fn rule_entries() -> impl Strategy<Value = Vec<RuleEntry>> {
     vec(rule(), 0..10).prop_map(|rules| {
-        let listed = |(line, rule)| RuleEntry {
+        let rule_entries = |(line, rule)| RuleEntry {
             rule,
             source: 0,
             line,
         };
-        (1..).zip(rules).map(listed).collect()
+        (1..).zip(rules).map(rule_entries).collect()
     })
 }
 
 /// What an event is made of, owned.
 #[derive(Clone, Debug)]
-pub(crate) struct Happening {
+pub(crate) struct RandomEvent {
     arch: Arch,
     syscall: Syscall,
     exit: Option<i64>,
@@ -259,8 +259,8 @@ pub(crate) struct Happening {
     objects: Vec<ObjectFacts<'static>>,
 }
 
-impl Happening {
-    pub(crate) fn observed(&self) -> EventFacts<'_> {
+impl RandomEvent {
+    pub(crate) fn event_facts(&self) -> EventFacts<'_> {
         let [
             ppid,
             pid,
@@ -312,7 +312,7 @@ impl Happening {
     }
 
     /// The same done by an operation of `io_uring`: it always returns.
-    pub(crate) fn as_operation(&self, operation: &UringOp) -> EventFacts<'_> {
+    pub(crate) fn as_uring_op(&self, operation: &UringOp) -> EventFacts<'_> {
         let SyscallId { arch, syscall } = operation.call();
         let names = !objects::objects(arch, syscall).is_empty();
         EventFacts {
@@ -323,7 +323,7 @@ impl Happening {
                 .socket_family
                 .filter(|_| sockaddr::of(arch, syscall).is_some()),
             objects: if names { &self.objects } else { &[] },
-            ..self.observed()
+            ..self.event_facts()
         }
     }
 }
@@ -357,7 +357,7 @@ fn object() -> impl Strategy<Value = ObjectFacts<'static>> {
 }
 
 /// Events that can happen: only calls that name objects have some, exits do not return.
-pub(crate) fn happening() -> impl Strategy<Value = Happening> {
+pub(crate) fn random_event() -> impl Strategy<Value = RandomEvent> {
     let exits = vec![0, 1, 3, -1, -4, -13, -4095, -4096, 1 << 32, i64::MIN];
     let arg = select(vec![0, 1, 2, 3, 0o101, 1 << 32 | 2, u64::MAX]);
     let args = proptest::array::uniform4(arg);
@@ -378,7 +378,7 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
                 let name = table::syscall_name(arch, syscall);
                 let returns = !matches!(name, Some("exit" | "exit_group"));
                 let names = !objects::objects(arch, syscall).is_empty();
-                Happening {
+                RandomEvent {
                     arch,
                     syscall,
                     exit: exit.filter(|_| returns),
@@ -394,22 +394,23 @@ pub(crate) fn happening() -> impl Strategy<Value = Happening> {
 }
 
 /// What the task list decides about the task of an event, as if it had been made with the ids it has.
-pub(crate) fn marked(rules: &[Rule], observed: &EventFacts<'_>) -> Option<TaskState> {
-    let (task, label) = (observed.task, None);
+pub(crate) fn task_state(rules: &[Rule], event_facts: &EventFacts<'_>) -> Option<TaskState> {
+    let (task, label) = (event_facts.task, None);
     let index = first_task_match(
         rules,
         &Actor { task, label },
-        observed.groups,
-        observed.personality,
+        event_facts.groups,
+        event_facts.personality,
     );
     Some(TaskState::of(rules.get(index?)?))
 }
 
 /// A plan covers the syscalls that have a name and those that a rule names by number.
-pub(crate) fn is_covered(rules: &[Rule], happening: &Happening) -> bool {
-    let number = happening.syscall.0;
+pub(crate) fn is_covered(rules: &[Rule], random_event: &RandomEvent) -> bool {
+    let number = random_event.syscall.0;
     let named = |rule: &Rule| {
         rule.list == List::Exit && !rule.syscalls.is_all() && rule.syscalls.contains(number)
     };
-    table::syscall_name(happening.arch, happening.syscall).is_some() || rules.iter().any(named)
+    table::syscall_name(random_event.arch, random_event.syscall).is_some()
+        || rules.iter().any(named)
 }

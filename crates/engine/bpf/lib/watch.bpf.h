@@ -5,8 +5,8 @@
  * An object is matched in two ways. By inode at each step up to the root, which covers symbolic
  * links, bind mounts and hard links. By the hash of each leading part of its path, which follows
  * the name when the file is replaced and covers missing objects. Hashes are keyed with a random
- * seed, so that no one can construct collisions. The cost does not depend on the number of
- * watches. Keys in both tables include the half of the plan.
+ * seed and a random multiplier, so that no one can construct collisions. The cost does not depend
+ * on the number of watches. Keys in both tables include the half of the plan.
  */
 #ifndef TOLLGATE_LIB_WATCH_BPF_H
 #define TOLLGATE_LIB_WATCH_BPF_H
@@ -21,6 +21,7 @@
 #define BTRFS_SUPER_MAGIC 0x9123683e /* include/uapi/linux/magic.h */
 
 const volatile __u64 tlg_seed;
+const volatile __u64 tlg_multiplier; /* odd */
 
 /*
  * Address of the inode of the root directory of watched paths. Number and device do not identify
@@ -55,9 +56,17 @@ struct {
 	__type(value, __u32);
 } tlg_watch_path SEC(".maps");
 
+#define HASH_MULTIPLIER 0x9e3779b97f4a7c15 /* 2^64 divided by the golden ratio */
+
+/*
+ * One multiplication by a secret is not enough: a difference in the highest bit of a word stays a
+ * known difference of the product, for every odd multiplier, and a difference in the next word
+ * can cancel it. After the shift and the second multiplication the difference is secret.
+ */
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+	hash = (hash ^ word) * HASH_MULTIPLIER;
+	hash = (hash ^ (hash >> 32)) * tlg_multiplier;
 	return hash ^ (hash >> 29);
 }
 

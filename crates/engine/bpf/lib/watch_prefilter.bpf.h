@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Bloom filter in front of watch matching, for hooks whose objects are trusted pointers. Most
- * objects are not watched; this check costs a fraction of watch_ancestors(). Two bit tables tell
- * at each step up whether an inode, or the last component of a path, may be that of a watch. If a
+ * objects are not watched; this check costs a fraction of watch_ancestors(). Two tables tell at
+ * each step up whether an inode, or the last component of a path, may be that of a watch. If a
  * name may match, the whole path is compared.
+ *
+ * An entry sets three bits of one word, so a test is one load. A thousand entries let one other
+ * fingerprint in 20,000 pass, ten thousand one in 100; `false_positives_are_rare` in
+ * compile/prefilter.rs counts them.
  */
 #ifndef TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
 #define TOLLGATE_LIB_WATCH_PREFILTER_BPF_H
@@ -17,44 +21,56 @@
 #include "lib/syscall_state.bpf.h"
 #include "lib/watch.bpf.h"
 
-#define BLOOM_BITS	65536 /* with a thousand watches few other names share a bit */
+#define PREFILTER_WORDS 4096 /* per table and plan; a power of two */
 #define PREFILTER_STEPS 16 /* deeper objects are compared in full */
 #define SHORT_NAME \
 	32 /* smallest DNAME_INLINE_LEN: shorter names are inline in the dentry, before v6.2 */
 
-__u64 tlg_inode_bloom[2][BLOOM_BITS / 64];
-__u64 tlg_name_bloom[2][BLOOM_BITS / 64];
+__u64 tlg_inode_bloom[2][PREFILTER_WORDS];
+__u64 tlg_name_bloom[2][PREFILTER_WORDS];
 
-static __always_inline __u32 inode_bloom_bit(__u64 ino, __u32 dev)
+/*
+ * 30 bits: 12 choose a word, three times 6 a bit of it. Cheaper than mix(): names that share a
+ * fingerprint cost time, and no more.
+ */
+static __always_inline __u32 fingerprint_of(__u64 word)
 {
-	return mix(tlg_seed, ino ^ (__u64)dev << 32) >> 48;
+	return (tlg_seed ^ word) * HASH_MULTIPLIER >> 34;
+}
+
+static __always_inline __u32 inode_fingerprint(__u64 ino, __u32 dev)
+{
+	return fingerprint_of(ino ^ (__u64)dev << 32);
 }
 
 /*
  * Of length and first eight bytes of a name. Without branches: the verifier would follow both at
  * each step up.
  */
-static __always_inline __u32 name_bloom_bit(__u64 word, __u32 len)
+static __always_inline __u32 name_fingerprint(__u64 word, __u32 len)
 {
 	__u64 is_short = ((__u64)len - 8) >> 63;
 
 	word &= ~((~0ULL << (8 * (len & 7))) * is_short);
-	return mix(tlg_seed ^ len, word) >> 48;
+	return fingerprint_of(word ^ len);
 }
 
-static __always_inline int bloom_test(const __u64 (*bits)[BLOOM_BITS / 64], __u32 half,
-				      __u32 bloom_bit)
+static __always_inline int bloom_test(const __u64 (*words)[PREFILTER_WORDS], __u32 half,
+				      __u32 fingerprint)
 {
-	return (bits[half & 1][bloom_bit / 64 & (BLOOM_BITS / 64 - 1)] >> (bloom_bit & 63)) & 1;
+	__u64 word = words[half & 1][fingerprint >> 18 & (PREFILTER_WORDS - 1)];
+
+	return word >> (fingerprint & 63) & word >> (fingerprint >> 6 & 63) &
+	       word >> (fingerprint >> 12 & 63) & 1;
 }
 
-static __always_inline __u32 dentry_bloom_bit(const struct dentry *dentry)
+static __always_inline __u32 dentry_fingerprint(const struct dentry *dentry)
 {
 	__u32 len = dentry->d_name.len;
 
 	if (!bpf_ksym_exists(bpf_rdonly_cast) && len < SHORT_NAME)
-		return name_bloom_bit(*(const __u64 *)dentry->d_iname, len);
-	return name_bloom_bit(LOAD_WORD((__u64)dentry->d_name.name), len);
+		return name_fingerprint(*(const __u64 *)dentry->d_iname, len);
+	return name_fingerprint(LOAD_WORD((__u64)dentry->d_name.name), len);
 }
 
 /* Whether nothing above a mount was watched and the mount tree has not changed since. */
@@ -111,17 +127,18 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 	if (is_fs_excluded(dentry->d_sb))
 		return;
 	if (last &&
-	    bloom_test(tlg_name_bloom, half,
-		       name_bloom_bit(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
+	    bloom_test(
+		    tlg_name_bloom, half,
+		    name_fingerprint(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
 		goto whole;
 #pragma unroll
 	for (__u32 i = 0; i < PREFILTER_STEPS; i++) {
 		const struct inode *inode = at->d_inode;
 		__u64 ino = inode->i_ino;
-		__u32 bloom_bit, known = WIRE_NO_BLOOM_BIT;
+		__u32 name, known = WIRE_NO_FINGERPRINT;
 		const struct dentry *parent;
 
-		if (bloom_test(tlg_inode_bloom, half, inode_bloom_bit(ino, dev))) {
+		if (bloom_test(tlg_inode_bloom, half, inode_fingerprint(ino, dev))) {
 			struct wire_inode_watch *watched;
 
 			if (tlg_btrfs_devs && at->d_sb->s_magic == BTRFS_SUPER_MAGIC)
@@ -133,15 +150,15 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 				s->hit[hits & (HITS_MAX - 1)] =
 					watched->watch | (leaf_steps >> i & HIT_LEAF);
 				s->hits = hits + 1;
-				known = watched->sole_bloom_bit;
+				known = watched->sole_name;
 			}
 		}
 		if ((__u64)inode == tlg_root_inode)
 			goto top;
 		if (at == mnt->mnt_root)
 			goto mounted;
-		bloom_bit = dentry_bloom_bit(at);
-		if (bloom_test(tlg_name_bloom, half, bloom_bit) && known != bloom_bit)
+		name = dentry_fingerprint(at);
+		if (bloom_test(tlg_name_bloom, half, name) && known != name)
 			goto whole;
 		parent = at->d_parent;
 		if (parent == at)

@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::*;
 use crate::abi::{WireInode, WireObject};
-use random::{ARCHES, happening, is_covered, listed, marked};
+use random::{ARCHES, is_covered, random_event, rule_entries, task_state};
 
 #[path = "../../../audit/tests/random/mod.rs"]
 mod random;
@@ -209,8 +209,8 @@ fn bpf_filter_agrees_with_evaluator() {
         failure_persistence: None,
         ..Config::default()
     };
-    let all = (listed(), vec(happening(), 60));
-    let outcome = TestRunner::new(config).run(&all, |(rules, happenings)| {
+    let all = (rule_entries(), vec(random_event(), 60));
+    let outcome = TestRunner::new(config).run(&all, |(rules, random_events)| {
         let plan = Plan::compile(rules, &ARCHES);
         let rules: Vec<Rule> = plan
             .rules
@@ -250,9 +250,9 @@ fn bpf_filter_agrees_with_evaluator() {
                 compared.set(compared.get() + 1);
                 Ok(())
             };
-        for (happening, operation) in happenings.iter().zip(URING_OPS.iter().cycle()) {
-            let made = happening.observed();
-            let mark = marked(&rules, &made);
+        for (random_event, operation) in random_events.iter().zip(URING_OPS.iter().cycle()) {
+            let made = random_event.event_facts();
+            let mark = task_state(&rules, &made);
             let objects = unnamed(&made);
             let observed = EventFacts {
                 groups: &groups,
@@ -268,12 +268,12 @@ fn bpf_filter_agrees_with_evaluator() {
             let ends = observed.exit.is_some() || !hook::returns(call);
             if let Some(planned) = plan.syscalls.get(&call)
                 && ends
-                && is_covered(&rules, happening)
+                && is_covered(&rules, random_event)
             {
                 let index = abi_of(&observed) * abi::SYSCALLS + observed.syscall.0;
                 check(&observed, index, planned, first_match(&rules, &observed))?;
             }
-            let done = happening.as_operation(operation);
+            let done = random_event.as_uring_op(operation);
             let objects = unnamed(&done);
             let observed = EventFacts {
                 groups: &groups,

@@ -62,7 +62,8 @@ impl<'s> Engine<'s> {
         let mut selection = HookSelection::of(&Plan::default(), kind, kernel);
         selection.raw_enter = fixed.raw_enter != 0;
         selection.raw_exit = fixed.raw_exit != 0;
-        let mut engine = Self::from_objects(objects, kind, selection, Arc::clone(checkpoint))?;
+        let shared = Arc::clone(checkpoint);
+        let mut engine = Self::from_objects(objects, kind, selection, shared, probe, options)?;
         engine.epoch = engine.globals.epoch();
         engine.fast_path = engine.globals.fast_path();
         let note = pins
@@ -96,6 +97,9 @@ impl<'s> Engine<'s> {
         };
         engine.learn_root()?;
         engine.read_clock()?; // from here on this process is not audited
+        if kind == EngineKind::Fentry {
+            engine.check_preemption(engine.links.keys())?;
+        }
         engine.start_heartbeat()?;
         Ok(engine)
     }

@@ -39,7 +39,7 @@ impl Engine<'_> {
         watches: &mut Watches,
         plan: &Plan,
     ) -> Result<(), EngineError> {
-        watches.add_inodes(&plan.watches, self.seed, |path| self.inode_identity(path))
+        watches.add_inodes(&plan.watches, self.hash, |path| self.inode_identity(path))
     }
 
     /// The object of a path; nothing where there is none. The last component is not followed: a watch on a link

@@ -45,6 +45,17 @@ pub(crate) enum AttachTarget {
     Tracepoint(u64),
 }
 
+impl AttachTarget {
+    /// Whether it is a tracepoint of system calls.
+    pub(crate) const fn is_syscall(self) -> bool {
+        match self {
+            Self::Tracepoint(_) => true,
+            Self::RawTracepoint(name) => matches!(name.as_bytes(), b"sys_enter" | b"sys_exit"),
+            Self::Declared | Self::Function(..) => false,
+        }
+    }
+}
+
 /// Raw tracepoints that programs are on.
 const RAW_TRACEPOINTS: [&str; 6] = [
     "sys_exit",

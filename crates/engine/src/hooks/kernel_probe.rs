@@ -1,9 +1,10 @@
 //! What this kernel offers, asked of its type information and not of its version.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 
-use libbpf_rs::btf::types::{FuncProto, Ptr, Typedef};
+use libbpf_rs::btf::types::{FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
 
 use audit::plan::hook::KernelFeatures;
@@ -12,6 +13,7 @@ use nix::errno::Errno;
 
 use crate::hooks::kernel_functions::Functions;
 use crate::hooks::program::Program;
+use crate::preemption::{PreemptionFacts, parse_release};
 use crate::sys::tracefs::Tracefs;
 
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
@@ -24,6 +26,8 @@ pub struct KernelProbe {
     pub(crate) functions: Option<Functions>,
     /// What has a place here of what keeps others from what audits.
     pub(crate) guards: Vec<Program>,
+    /// Which programs the kernel skips in which preemption mode.
+    pub(crate) preemption: PreemptionFacts,
     /// The kernel's tracepoints, or why they cannot be looked up.
     pub(crate) tracefs: Result<Tracefs, Errno>,
 }
@@ -65,6 +69,7 @@ impl KernelProbe {
                 .copied()
                 .filter(is_available)
                 .collect(),
+            preemption: preemption_facts(&btf),
             tracefs: Tracefs::mount(),
         })
     }
@@ -90,8 +95,18 @@ fn arguments(btf: &Btf<'_>, typedef: &str) -> Option<usize> {
     proto.len().checked_sub(1) // the first is the attachment's own data
 }
 
-/// Whether the kernel was built to preempt itself, as `uname -v` says.
-pub(crate) fn preemptible_by_build() -> bool {
-    nix::sys::utsname::uname()
-        .is_ok_and(|name| name.version().to_string_lossy().contains("PREEMPT"))
+/// Reads what decides which programs a preemptible kernel skips. `task_struct` has the member
+/// `rcu_read_lock_nesting` only with `CONFIG_PREEMPT_RCU`.
+fn preemption_facts(btf: &Btf<'_>) -> PreemptionFacts {
+    let task: Option<Struct<'_>> = btf.type_by_name("task_struct");
+    let is_nesting = |name: Option<&OsStr>| name == Some(OsStr::new("rcu_read_lock_nesting"));
+    let name = nix::sys::utsname::uname().ok();
+    PreemptionFacts {
+        release: name.as_ref().map_or((u32::MAX, u32::MAX), |name| {
+            parse_release(&name.release().to_string_lossy())
+        }),
+        has_preempt_rcu: task.is_none_or(|task| task.iter().any(|member| is_nesting(member.name))),
+        is_preemptible_build: name
+            .is_none_or(|name| name.version().to_string_lossy().contains("PREEMPT")),
+    }
 }

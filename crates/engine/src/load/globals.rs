@@ -8,7 +8,8 @@ use audit::plan::filesystem_list::{FilesystemList, FstypeCondition};
 use crate::abi;
 use crate::compile::ReadOnlyOpens;
 use crate::compile::fast_path::FastPath;
-use crate::compile::watches::{BLOOM_WORDS, InodeIdentity, WatchPrefilter};
+use crate::compile::prefilter::{PREFILTER_WORDS, WatchPrefilter};
+use crate::compile::watches::InodeIdentity;
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
@@ -124,15 +125,19 @@ impl Globals {
 
     /// Writes where watches may be, into the half of a plan that is not in force.
     pub(crate) fn set_watch_prefilter(self, epoch: Epoch, bits: &WatchPrefilter) {
-        for (halves, bits) in [
+        for (halves, table) in [
             (word!(self, tlg_inode_bloom), &bits.inodes),
             (word!(self, tlg_name_bloom), &bits.names),
         ] {
-            let first = halves.cast::<[u64; BLOOM_WORDS]>();
+            let first = halves.cast::<[u64; PREFILTER_WORDS]>();
             // SAFETY: there are two halves; see `word`.
-            let half = unsafe { first.add(usize::from(epoch.half())) };
-            // SAFETY: as above, and no plan in force uses this half.
-            unsafe { half.write_volatile(*bits) };
+            let half = unsafe { first.add(usize::from(epoch.half())) }.cast::<u64>();
+            for (index, &bits) in table.words().iter().take(PREFILTER_WORDS).enumerate() {
+                // SAFETY: a half has PREFILTER_WORDS words; see `word`.
+                let word = unsafe { half.add(index) };
+                // SAFETY: as above, and no plan in force uses this half.
+                unsafe { word.write_volatile(bits) };
+            }
         }
     }
 

@@ -1,15 +1,15 @@
 //! `auditctl`, and `tollgate auditctl`: the command line that scripts know.
 //!
 //! How options are read, and what is said of them, is the business of [`audit::rule::auditctl`].
-//! The requests go to the running daemon ([`live`]); with `--offline` they go to a model of the kernel,
+//! The requests go to the running daemon ([`online`]); with `--offline` they go to a model of the kernel,
 //! and the listing of what would be loaded is printed ([`offline`]).
 
 mod batch;
 mod file;
-mod live;
 mod message;
 mod offline;
-mod shown;
+mod online;
+mod status_text;
 mod usage;
 
 use std::env;
@@ -28,8 +28,8 @@ use nix::unistd::geteuid;
 use crate::control;
 use crate::host::ThisMachine;
 use crate::messages;
-use live::Live;
 use offline::Offline;
+use online::Online;
 
 /// What `auditctl` says to all but root, and its status.
 const NOT_ROOT: &str = "You must be root to run this program.";
@@ -80,12 +80,12 @@ pub(crate) fn run(words: &[OsString]) -> anyhow::Result<ExitCode> {
     } else if !geteuid().is_root() && (file.is_some() || !needs_nobody(&read())) {
         (vec![NOT_ROOT.into()], NOT_ROOT_STATUS, Vec::new())
     } else {
-        let mut live = Live::new(own.dialect, &own.socket);
+        let mut online = Online::new(own.dialect, &own.socket);
         let status = match file {
-            Some(file) => live.read_file(file),
-            None => live.obey(read()),
+            Some(file) => online.read_file(file),
+            None => online.obey(read()),
         };
-        let (said, shown) = live.into_output();
+        let (said, shown) = online.into_output();
         (said, status, shown)
     };
     let written = info(&said).and_then(|()| {

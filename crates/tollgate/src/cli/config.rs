@@ -114,13 +114,13 @@ fn log(settings: &Settings) -> String {
         overflow_action,
         max_restarts,
         plugin_dir,
-        idle,
+        ignored,
         ..
     } = settings;
     let mut text = String::new();
-    if !idle.is_empty() {
+    if !ignored.is_empty() {
         text.push_str("; without effect: ");
-        text.push_str(&idle.join(", "));
+        text.push_str(&ignored.join(", "));
     }
     let overflow = match overflow_action {
         OverflowAction::Ignore => "ignore",
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn what_feeds_plugins_is_listed() {
         let settings = Settings {
-            idle: vec!["disp_qos"],
+            ignored: vec!["disp_qos"],
             ..Settings::default()
         };
         assert_eq!(

@@ -12,7 +12,7 @@ use audit::record::decode::DecodeError;
 use crate::config::JsonSchema;
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Request};
+use crate::control::protocol::{Answer, Request};
 use crate::messages::{self, Exit, info, warn};
 use crate::sinks::json::records;
 
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         schema: args.schema,
         wrong: 0,
     };
-    let mut gatherer = EventAssembler::default();
+    let mut assembler = EventAssembler::default();
     let input = [PathBuf::from("-")];
     let files = if args.files.is_empty() {
         &input[..]
@@ -65,18 +65,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             converter.file(
                 Path::new("standard input"),
                 io::stdin().lock(),
-                &mut gatherer,
+                &mut assembler,
             )?
         } else {
             let file =
                 File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            converter.file(path, BufReader::new(file), &mut gatherer)?
+            converter.file(path, BufReader::new(file), &mut assembler)?
         };
         if done == Reader::Gone {
             return Ok(Exit::Success.into());
         }
     }
-    converter.rest(gatherer)?;
+    converter.rest(assembler)?;
     if converter.wrong > SHOWN {
         info(&format!("{} mistakes in all", converter.wrong));
     }
@@ -124,7 +124,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
         &mut self,
         path: &Path,
         mut input: impl BufRead,
-        gatherer: &mut EventAssembler,
+        assembler: &mut EventAssembler,
     ) -> anyhow::Result<Reader> {
         let mut line = Vec::new();
         let mut number = 0_u64;
@@ -138,7 +138,7 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
             }
             number += 1;
             let mut written = Ok(());
-            let taken = gatherer.take(&line, |event| {
+            let taken = assembler.take(&line, |event| {
                 if written.is_ok() {
                     written = self.event(&event);
                 }
@@ -153,9 +153,9 @@ impl<W: Write, S: FnMut(&str)> Converter<W, S> {
     }
 
     /// Writes the events that the end of the logs has ended.
-    fn rest(&mut self, gatherer: EventAssembler) -> anyhow::Result<()> {
+    fn rest(&mut self, assembler: EventAssembler) -> anyhow::Result<()> {
         let mut written = Ok(());
-        gatherer.finish(|event| {
+        assembler.finish(|event| {
             if written.is_ok() {
                 written = self.event(&event);
             }
@@ -204,11 +204,11 @@ mod tests {
             schema: JsonSchema::Records,
             wrong: 0,
         };
-        let mut gatherer = EventAssembler::default();
+        let mut assembler = EventAssembler::default();
         converter
-            .file(Path::new("x"), input, &mut gatherer)
+            .file(Path::new("x"), input, &mut assembler)
             .unwrap();
-        converter.rest(gatherer).unwrap();
+        converter.rest(assembler).unwrap();
         let lines = converter.out.split(|&byte| byte == b'\n');
         let objects = lines
             .filter(|line| !line.is_empty())

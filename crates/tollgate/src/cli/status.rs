@@ -10,7 +10,7 @@ use crossbeam_channel::after;
 
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{
+use crate::control::protocol::{
     Answer, Counts, JsonCounts, KernelMessages, Request, RuleCounts, Run, Status,
 };
 use crate::messages;
@@ -88,6 +88,7 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         settings,
         version,
         engine,
+        skip_risk,
         uptime_seconds,
         rules,
         calls,
@@ -120,6 +121,9 @@ fn table(status: &Status, out: &mut impl Write) -> io::Result<()> {
         ),
     )?;
     line("engine", format!("{engine}, {} hooks", hooks.len()))?;
+    if let Some(risk) = skip_risk {
+        line("unsafe", format!("events can be lost: {risk}"))?;
+    }
     line("rules", format!("{rules}, about {calls} calls"))?;
     if *denying != 0 {
         let value = format!("calls of {denying} rules, when they cannot be recorded");
@@ -235,19 +239,20 @@ fn time(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::wire::{Confinement, Settings};
+    use crate::control::protocol::{AuditSettings, Confinement};
     use crate::json_bytes::JsonBytes;
 
     #[test]
     fn every_fact_has_a_line() {
         let status = Status {
-            settings: Settings {
+            settings: AuditSettings {
                 enabled: 1,
                 pid: 7,
-                ..Settings::default()
+                ..AuditSettings::default()
             },
             version: "0.1.0".into(),
             engine: "tracepoint".into(),
+            skip_risk: Some("the kernel can skip programs".into()),
             uptime_seconds: 3700,
             rules: 2,
             calls: 3,
@@ -307,6 +312,7 @@ mod tests {
             "audit       enabled\n\
              daemon      tollgate 0.1.0, process 7, up 1 h 1 min\n\
              engine      tracepoint, 1 hooks\n\
+             unsafe      events can be lost: the kernel can skip programs\n\
              rules       2, about 3 calls\n\
              denied      calls of 1 rules, when they cannot be recorded\n\
              absent      not in this kernel: uselib\n\

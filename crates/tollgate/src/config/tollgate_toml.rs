@@ -3,6 +3,7 @@
 //! ```toml
 //! rules = ["/etc/audit/audit.rules"]
 //! engine = "auto"                 # or "fentry", "tracepoint"
+//! allow_loss = false              # start on a kernel that can skip programs
 //! delay_ms = 10                   # 2 to 1000
 //! partial = false
 //! io_uring = true
@@ -39,6 +40,8 @@ pub(crate) struct TollgateToml {
     pub(crate) rules: Option<Vec<PathBuf>>,
     /// BPF engine.
     pub(crate) engine: Option<EngineChoice>,
+    /// Start although the kernel can skip programs on tracepoints.
+    pub(crate) allow_loss: Option<bool>,
     /// Longest time from an event to the write to the log.
     pub(crate) delay_ms: Option<DelayMs>,
     /// Load the supported rules although others are not supported.
@@ -209,12 +212,13 @@ mod tests {
 
     #[test]
     fn every_setting_is_parsed() {
-        let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\ndelay_ms = 2\npartial = true\n\
+        let text = "rules = [\"/a\", \"/b\"]\nengine = \"fentry\"\nallow_loss = true\ndelay_ms = 2\npartial = true\n\
                     io_uring = false\nauditd_conf = \"/c\"\nkernel_messages = \"multicast\"\n\
                     pins = \"/p\"\nmetrics = \"/m\"\n[on_loss]\ndeny = [\"k\"]\n[json]\nfile = \"/j\"\nschema = \"ecs\"\n";
         let expected = TollgateToml {
             rules: Some(vec!["/a".into(), "/b".into()]),
             engine: Some(EngineChoice::Fentry),
+            allow_loss: Some(true),
             delay_ms: Some(DelayMs(2)),
             partial: Some(true),
             io_uring: Some(false),

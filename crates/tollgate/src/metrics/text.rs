@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::control::wire::{Counts, Run, Status};
+use crate::control::protocol::{Counts, Run, Status};
 
 /// All metrics of a daemon.
 pub(super) fn of(status: &Status) -> String {
@@ -68,6 +68,12 @@ impl Text {
         self.gauge("calls", "Calls that the rules are about.", status.calls);
         let hooks = u64::try_from(status.hooks.len()).unwrap_or(u64::MAX);
         self.gauge("hooks", "What is attached to the kernel.", hooks);
+        let help = "1 while the kernel can skip programs because it preempts itself.";
+        self.gauge(
+            "programs_skippable",
+            help,
+            status.skip_risk.is_some().into(),
+        );
     }
 
     fn events(&mut self, status: &Status) {
@@ -164,6 +170,7 @@ mod tests {
         let status = Status {
             version: "0.1.0".into(),
             engine: "fentry".into(),
+            skip_risk: Some("preempt=full".into()),
             plugins: [("a.conf".to_owned(), 3)].into(),
             counts: Counts {
                 matched: 10,
@@ -184,6 +191,7 @@ mod tests {
         for line in [
             "tollgate_info{version=\"0.1.0\",engine=\"fentry\"} 1",
             "# TYPE tollgate_events_lost_total counter",
+            "tollgate_programs_skippable 1",
             "tollgate_events_lost_total{reason=\"ring full\"} 2",
             "tollgate_events_lost_total{reason=\"a\\\"b\\\\\\n\"} 1",
             "tollgate_events_written_total 7",

@@ -261,16 +261,16 @@ mod tests {
         let mut direct: Value = serde_json::from_slice(&direct).unwrap();
         let mut text = Vec::new();
         encode::event(&whole(), &mut text);
-        let mut gatherer = EventAssembler::default();
+        let mut assembler = EventAssembler::default();
         let mut converted = Vec::new();
         let mut keep = |event: EventRecords| {
             let object = records::object(&event, |error| panic!("{error}"));
             converted.push(Value::Object(object));
         };
         for line in text.split_inclusive(|&byte| byte == b'\n') {
-            gatherer.take(line, &mut keep).unwrap();
+            assembler.take(line, &mut keep).unwrap();
         }
-        gatherer.finish(&mut keep);
+        assembler.finish(&mut keep);
         let [converted] = converted.try_into().unwrap();
         // Where a name was read is not in records.
         direct["path"][0].as_object_mut().unwrap().remove("source");

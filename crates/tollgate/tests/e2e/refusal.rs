@@ -35,6 +35,27 @@ fn refuse(command: &mut Command, options: &[&str], rules: &Path, log: &Path) -> 
     }
 }
 
+pub(crate) fn a_missing_configuration_file_exits_with_6() {
+    let place = Place::new();
+    let (rules, log) = (place.own.join("rules"), place.own.join("audit.log"));
+    fs::write(&rules, "-a always,exit -F arch=b64 -S mkdir\n").unwrap();
+    let missing = place.own.join("missing.conf");
+    for option in ["--config", "--auditd-conf"] {
+        let options = [option, missing.to_str().unwrap()];
+        let refused = refuse(&mut Command::new(program()), &options, &rules, &log);
+        assert_eq!(refused.code, Some(6), "{option}: {}", refused.said);
+        let expected = format!(
+            "configuration `{}` does not exist: create it",
+            missing.display()
+        );
+        assert!(
+            refused.said.contains(&expected),
+            "{option}: {}",
+            refused.said
+        );
+    }
+}
+
 /// Nothing but programs on functions can refuse a call; rules that ask for more than can be known are named.
 pub(crate) fn what_cannot_be_denied_is_said() {
     let place = Place::new();

@@ -10,10 +10,10 @@ impl Settings {
     /// The keys that say what becomes of records, and their values as they are written.
     #[must_use]
     pub fn locked_keys(&self) -> [(&'static str, BString); 10] {
-        let yes_no = if self.write_logs { "yes" } else { "no" };
+        let parse_yes_no = if self.write_logs { "yes" } else { "no" };
         let number = |number: &dyn Display| BString::from(number.to_string());
         [
-            ("write_logs", yes_no.into()),
+            ("write_logs", parse_yes_no.into()),
             ("num_logs", number(&self.num_logs)),
             ("max_log_file", number(&self.max_log_file)),
             ("max_log_file_action", self.max_log_file_action.text()),

@@ -5,9 +5,9 @@ use bstr::BStr;
 use super::*;
 
 /// Has the group `adm` and runs `/sbin/room`.
-struct Machine;
+struct TestHost;
 
-impl ConfigHost for Machine {
+impl ConfigHost for TestHost {
     fn group(&self, name: &[u8]) -> Option<u32> {
         (name == b"adm").then_some(4)
     }
@@ -70,33 +70,33 @@ const SPACE: &str = "space_left = 75\nadmin_space_left = 50\n";
 
 fn read(line: &str) -> (Settings, Vec<(&'static str, u32, u32)>) {
     let text = format!("{SPACE}{line}\n");
-    let (settings, findings) = parse(text.as_bytes(), &Machine);
+    let (settings, findings) = parse(text.as_bytes(), &TestHost);
     for finding in &findings {
         assert!(!finding.advice.is_empty() && finding.span.end <= text.len());
     }
-    let places = findings
+    let key_positions = findings
         .iter()
         .map(|finding| (finding.code, finding.line, finding.column))
         .collect();
-    (settings, places)
+    (settings, key_positions)
 }
 
 #[track_caller]
-fn accepted(line: &str) -> Settings {
+fn assert_accepted(line: &str) -> Settings {
     let (settings, findings) = read(line);
     assert_eq!(findings, [], "{line}");
     settings
 }
 
 #[track_caller]
-fn refused(line: &str, code: &str, column: u32) {
+fn assert_refused(line: &str, code: &str, column: u32) {
     let (_, findings) = read(line);
     assert_eq!(findings, [(code, 3, column)], "{line}");
 }
 
 #[test]
-fn what_debian_installs_is_read_whole() {
-    let (settings, findings) = parse(DEBIAN.as_bytes(), &Machine);
+fn debian_auditd_conf_parses() {
+    let (settings, findings) = parse(DEBIAN.as_bytes(), &TestHost);
     assert_eq!(findings, []);
     let expected = Settings {
         log_group: 4,
@@ -111,7 +111,7 @@ fn what_debian_installs_is_read_whole() {
         admin_space_left_action: Action::Suspend,
         disk_full_action: Action::Suspend,
         disk_error_action: Action::Suspend,
-        idle: vec![
+        ignored: vec![
             "use_libwrap",
             "tcp_listen_queue",
             "tcp_max_per_addr",
@@ -127,7 +127,7 @@ fn what_debian_installs_is_read_whole() {
 }
 
 /// `keywords` in `src/auditd-config.c`, audit-userspace 3.0.9 and 4.2.1.
-const KEYS_OF_AUDITD: &str = "\
+const AUDITD_KEYS: &str = "\
 action_mail_acct admin_space_left admin_space_left_action disk_error_action \
 disk_full_action disp_qos dispatcher distribute_network enable_krb5 \
 end_of_event_timeout flush freq krb5_key_file krb5_principal local_events log_file \
@@ -140,7 +140,7 @@ verify_email write_logs";
 
 #[test]
 fn every_key_of_auditd_is_known() {
-    for key in KEYS_OF_AUDITD.split_whitespace() {
+    for key in AUDITD_KEYS.split_whitespace() {
         let (_, findings) = read(&format!("{key} = 1"));
         let unknown = findings.iter().any(|(code, ..)| *code == "unknown-key");
         assert!(!unknown, "{key}");
@@ -148,80 +148,90 @@ fn every_key_of_auditd_is_known() {
 }
 
 #[test]
-fn no_text_is_what_auditd_is_built_with() {
-    let (settings, findings) = parse(b"", &Machine);
+fn empty_file_gives_the_defaults() {
+    let (settings, findings) = parse(b"", &TestHost);
     assert_eq!((settings, findings), (Settings::default(), vec![]));
 }
 
 #[test]
-fn values_are_read_in_letters_of_any_case() {
-    assert!(!accepted("Write_Logs = NO").write_logs);
-    assert!(!accepted("log_format = nolog").write_logs);
-    assert_eq!(accepted("log_format = Raw").log_format, Format::Raw);
-    assert_eq!(accepted("flush = Data").flush, Flush::Data);
-    assert_eq!(accepted("flush = SYNC").flush, Flush::Sync);
-    assert_eq!(accepted("log_group = 0").log_group, 0);
-    assert_eq!(accepted("log_group = 12").log_group, 12);
+fn values_ignore_case() {
+    assert!(!assert_accepted("Write_Logs = NO").write_logs);
+    assert!(!assert_accepted("log_format = nolog").write_logs);
     assert_eq!(
-        accepted("name_format = numeric").name_format,
+        assert_accepted("log_format = Raw").log_format,
+        LogFormat::Raw
+    );
+    assert_eq!(assert_accepted("flush = Data").flush, Flush::Data);
+    assert_eq!(assert_accepted("flush = SYNC").flush, Flush::Sync);
+    assert_eq!(assert_accepted("log_group = 0").log_group, 0);
+    assert_eq!(assert_accepted("log_group = 12").log_group, 12);
+    assert_eq!(
+        assert_accepted("name_format = numeric").name_format,
         NameFormat::Numeric
     );
-    assert_eq!(accepted("name = web1").name.unwrap(), "web1");
+    assert_eq!(assert_accepted("name = web1").name.unwrap(), "web1");
     assert_eq!(
         read("space_left = 80%").0.space_left,
         SpaceLimit::Percent(80)
     );
     assert_eq!(
-        accepted("report_interval = 15m").report_interval.as_secs(),
+        assert_accepted("report_interval = 15m")
+            .report_interval
+            .as_secs(),
         900
     );
     assert_eq!(
-        accepted("report_interval = 40d").report_interval.as_secs(),
+        assert_accepted("report_interval = 40d")
+            .report_interval
+            .as_secs(),
         3_456_000
     );
     assert_eq!(
-        accepted("overflow_action = halt").overflow_action,
+        assert_accepted("overflow_action = halt").overflow_action,
         OverflowAction::Halt
     );
-    assert_eq!(accepted("plugin_dir = /p").plugin_dir, "/p");
+    assert_eq!(assert_accepted("plugin_dir = /p").plugin_dir, "/p");
     assert_eq!(
-        accepted("tcp_client_ports = 1-1023").idle,
+        assert_accepted("tcp_client_ports = 1-1023").ignored,
         ["tcp_client_ports"]
     );
-    assert_eq!(accepted("dispatcher = /sbin/audispd").idle, ["dispatcher"]);
+    assert_eq!(
+        assert_accepted("dispatcher = /sbin/audispd").ignored,
+        ["dispatcher"]
+    );
 }
 
 #[test]
-fn actions_are_those_that_the_key_takes() {
+fn each_key_accepts_its_own_actions() {
     let exec = Action::Exec("/sbin/room".into());
     assert_eq!(
-        accepted("disk_full_action = exec /sbin/room").disk_full_action,
+        assert_accepted("disk_full_action = exec /sbin/room").disk_full_action,
         exec
     );
-    let settings = accepted("max_log_file_action = EXEC /sbin/room");
+    let settings = assert_accepted("max_log_file_action = EXEC /sbin/room");
     assert_eq!(
         settings.max_log_file_action,
         MaxLogFileAction::Exec("/sbin/room".into())
     );
     assert_eq!(
-        accepted("space_left_action = email").space_left_action,
+        assert_accepted("space_left_action = email").space_left_action,
         Action::Email
     );
-    let settings = accepted("admin_space_left_action = halt");
+    let settings = assert_accepted("admin_space_left_action = halt");
     assert_eq!(settings.admin_space_left_action, Action::Halt);
-    refused("space_left_action = halt", "bad-value", 21);
-    refused("disk_full_action = email", "bad-value", 20);
-    refused("disk_error_action = rotate", "bad-value", 21);
-    refused("max_log_file_action = single", "bad-value", 23);
-    refused("disk_full_action = exec", "incomplete-line", 20);
-    refused("disk_full_action = exec room", "bad-value", 25);
-    refused("disk_full_action = exec /sbin/nothing", "bad-program", 25);
-    refused("disk_full_action = suspend /sbin/room", "extra-word", 20);
-    refused("disk_full_action = exec /sbin/room x", "extra-word", 36);
+    assert_refused("space_left_action = halt", "bad-value", 21);
+    assert_refused("disk_full_action = email", "bad-value", 20);
+    assert_refused("disk_error_action = rotate", "bad-value", 21);
+    assert_refused("max_log_file_action = single", "bad-value", 23);
+    assert_refused("disk_full_action = exec", "incomplete-line", 20);
+    assert_refused("disk_full_action = exec room", "bad-value", 25);
+    assert_refused("disk_full_action = exec /sbin/nothing", "bad-program", 25);
+    assert_refused("disk_full_action = suspend /sbin/room", "extra-word", 20);
+    assert_refused("disk_full_action = exec /sbin/room x", "extra-word", 36);
 }
 
 #[test]
-fn numbers_have_limits() {
+fn out_of_range_numbers_are_refused() {
     for line in [
         "num_logs = 1000",
         "num_logs = -1",
@@ -241,40 +251,40 @@ fn numbers_have_limits() {
         "report_interval = m",
     ] {
         let column = line.find("= ").unwrap() + 3;
-        refused(line, "bad-number", u32::try_from(column).unwrap());
+        assert_refused(line, "bad-number", u32::try_from(column).unwrap());
     }
 }
 
 #[test]
-fn what_cannot_be_honoured_is_refused_with_a_reason() {
-    refused("local_events = no", "not-supported", 16);
-    refused("tcp_listen_port = 60", "not-supported", 19);
-    refused("name_format = fqd", "not-supported", 15);
-    refused("log_levle = x", "unknown-key", 1);
-    refused("log_group = nobody-here", "unknown-group", 13);
-    refused("log_file = audit.log", "bad-value", 12);
-    refused("log_file = /a/x", "bad-value", 12);
-    refused("action_mail_acct = a;b", "bad-value", 20);
-    refused("action_mail_acct = a@b", "bad-value", 20);
-    refused("flush = NONE # comment", "extra-word", 14);
+fn unsupported_settings_are_refused() {
+    assert_refused("local_events = no", "not-supported", 16);
+    assert_refused("tcp_listen_port = 60", "not-supported", 19);
+    assert_refused("name_format = fqd", "not-supported", 15);
+    assert_refused("log_levle = x", "unknown-key", 1);
+    assert_refused("log_group = nobody-here", "unknown-group", 13);
+    assert_refused("log_file = audit.log", "bad-value", 12);
+    assert_refused("log_file = /a/x", "bad-value", 12);
+    assert_refused("action_mail_acct = a;b", "bad-value", 20);
+    assert_refused("action_mail_acct = a@b", "bad-value", 20);
+    assert_refused("flush = NONE # comment", "extra-word", 14);
 }
 
 #[test]
-fn an_address_is_verified_unless_the_line_before_says_no() {
-    let settings = accepted("verify_email = no\naction_mail_acct = a;b");
+fn mail_address_is_verified_unless_disabled_before() {
+    let settings = assert_accepted("verify_email = no\naction_mail_acct = a;b");
     assert_eq!(settings.action_mail_acct, "a;b");
     let (_, findings) = read("action_mail_acct = a;b\nverify_email = no");
     assert_eq!(findings, [("bad-value", 3, 20)]);
 }
 
 #[test]
-fn settings_that_do_not_go_together_are_refused() {
+fn conflicting_settings_are_refused() {
     let conflict = |line: &str| read(line).1;
     assert_eq!(conflict("admin_space_left = 75")[0].0, "set-twice");
-    let (_, findings) = parse(b"flush = NONE\n", &Machine);
+    let (_, findings) = parse(b"flush = NONE\n", &TestHost);
     assert_eq!(findings[0].code, "conflict");
     assert_eq!(
-        accepted("admin_space_left_action = ignore\n").space_left,
+        assert_accepted("admin_space_left_action = ignore\n").space_left,
         SpaceLimit::Mebibytes(75)
     );
     assert_eq!(conflict("flush = INCREMENTAL"), [("conflict", 3, 1)]);
@@ -285,7 +295,7 @@ fn settings_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn a_key_that_is_set_twice_is_named() {
+fn duplicate_keys_are_reported() {
     let (settings, findings) = read("num_logs = 3\nnum_logs = 4");
     assert_eq!(settings.num_logs, 4);
     assert_eq!(findings, [("set-twice", 4, 1)]);
@@ -293,7 +303,7 @@ fn a_key_that_is_set_twice_is_named() {
 
 /// Printed, then read, it is the same.
 #[test]
-fn what_becomes_of_records_is_read_as_it_is_written() {
+fn locked_keys_round_trip() {
     let others = [
         Action::Ignore,
         Action::Syslog,
@@ -339,7 +349,7 @@ fn what_becomes_of_records_is_read_as_it_is_written() {
         for (key, value) in settings.locked_keys() {
             text.extend([key.as_bytes(), b" = ", &value, b"\n"].concat());
         }
-        let (read, findings) = parse(&text, &Machine);
+        let (read, findings) = parse(&text, &TestHost);
         assert_eq!(findings, []);
         assert_eq!(read, settings);
         assert_eq!(Settings::default().with_locked_keys_of(read), settings);

@@ -8,13 +8,13 @@ use super::SpaceLimit;
 
 /// What is wrong with a value, and what to do about it.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct ValueError {
     pub(super) code: &'static str,
     pub(super) message: String,
     pub(super) advice: String,
 }
 
-impl Fault {
+impl ValueError {
     pub(super) fn new(
         code: &'static str,
         message: impl Into<String>,
@@ -29,13 +29,13 @@ impl Fault {
 }
 
 /// Finds a word, in letters of any case, in a table.
-pub(super) fn choice<T: Clone>(value: &BStr, table: &[(&str, T)]) -> Result<T, Fault> {
+pub(super) fn parse_choice<T: Clone>(value: &BStr, table: &[(&str, T)]) -> Result<T, ValueError> {
     let found = table
         .iter()
         .find(|(name, _)| value.eq_ignore_ascii_case(name.as_bytes()));
     found.map(|(_, meaning)| meaning.clone()).ok_or_else(|| {
         let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
-        Fault::new(
+        ValueError::new(
             "bad-value",
             format!("`{value}` is none of the values that the key can have"),
             format!("write one of {}", names.join(", ")),
@@ -43,12 +43,12 @@ pub(super) fn choice<T: Clone>(value: &BStr, table: &[(&str, T)]) -> Result<T, F
     })
 }
 
-pub(super) fn yes_no(value: &BStr) -> Result<bool, Fault> {
-    choice(value, &[("yes", true), ("no", false)])
+pub(super) fn parse_yes_no(value: &BStr) -> Result<bool, ValueError> {
+    parse_choice(value, &[("yes", true), ("no", false)])
 }
 
 /// A number of decimal digits alone, from `least` to `most`.
-pub(super) fn number(value: &BStr, least: u64, most: u64) -> Result<u64, Fault> {
+pub(super) fn number(value: &BStr, least: u64, most: u64) -> Result<u64, ValueError> {
     let digits = value.iter().all(u8::is_ascii_digit);
     value
         .to_str()
@@ -57,7 +57,7 @@ pub(super) fn number(value: &BStr, least: u64, most: u64) -> Result<u64, Fault> 
         .and_then(|text| text.parse().ok())
         .filter(|number| (least..=most).contains(number))
         .ok_or_else(|| {
-            Fault::new(
+            ValueError::new(
                 "bad-number",
                 format!("`{value}` is no number from {least} to {most}"),
                 "write decimal digits",
@@ -66,13 +66,13 @@ pub(super) fn number(value: &BStr, least: u64, most: u64) -> Result<u64, Fault> 
 }
 
 /// The same for what is kept in 32 bits.
-pub(super) fn number_32(value: &BStr, least: u32, most: u32) -> Result<u32, Fault> {
+pub(super) fn parse_u32(value: &BStr, least: u32, most: u32) -> Result<u32, ValueError> {
     let number = number(value, least.into(), most.into())?;
     Ok(u32::try_from(number).unwrap_or(most))
 }
 
 /// MiB, or a part of the file system.
-pub(super) fn space(value: &BStr) -> Result<SpaceLimit, Fault> {
+pub(super) fn space(value: &BStr) -> Result<SpaceLimit, ValueError> {
     let Some(percent) = value.strip_suffix(b"%") else {
         return Ok(SpaceLimit::Mebibytes(number(value, 0, u64::MAX >> 20)?));
     };
@@ -80,7 +80,7 @@ pub(super) fn space(value: &BStr) -> Result<SpaceLimit, Fault> {
         .ok()
         .and_then(|percent| u8::try_from(percent).ok());
     percent.map(SpaceLimit::Percent).ok_or_else(|| {
-        Fault::new(
+        ValueError::new(
             "bad-number",
             format!("`{value}` is no percentage"),
             "write 1% to 99%, or a number of MiB",
@@ -92,7 +92,7 @@ pub(super) fn space(value: &BStr) -> Result<SpaceLimit, Fault> {
 ///
 /// # Source
 /// `time_string_to_seconds` in `common/common.c`, audit-userspace 4.2.1.
-pub(super) fn time(value: &BStr, most: Duration) -> Result<Duration, Fault> {
+pub(super) fn time(value: &BStr, most: Duration) -> Result<Duration, ValueError> {
     let units = [
         ("s", 1),
         ("m", 60),
@@ -118,7 +118,7 @@ pub(super) fn time(value: &BStr, most: Duration) -> Result<Duration, Fault> {
         .map(Duration::from_secs)
         .filter(|time| !digits.is_empty() && *time <= most)
         .ok_or_else(|| {
-            Fault::new(
+            ValueError::new(
                 "bad-number",
                 format!("`{value}` is no time up to {} s", most.as_secs()),
                 "write a number of seconds, or one with m, h or d after it, such as 15m",
@@ -127,9 +127,9 @@ pub(super) fn time(value: &BStr, most: Duration) -> Result<Duration, Fault> {
 }
 
 /// An address to write to, as `auditd` verifies it; whether its host exists is not asked.
-pub(super) fn mail_address(value: &BStr) -> Result<(), Fault> {
+pub(super) fn check_mail_address(value: &BStr) -> Result<(), ValueError> {
     let wrong = |what: &str| {
-        Fault::new(
+        ValueError::new(
             "bad-value",
             format!("`{value}` {what}"),
             "write a user of this machine, or user@host.domain",
@@ -150,11 +150,11 @@ pub(super) fn mail_address(value: &BStr) -> Result<(), Fault> {
 }
 
 /// A path from the root.
-pub(super) fn absolute(value: &BStr) -> Result<(), Fault> {
+pub(super) fn check_absolute_path(value: &BStr) -> Result<(), ValueError> {
     if value.starts_with(b"/") {
         return Ok(());
     }
-    Err(Fault::new(
+    Err(ValueError::new(
         "bad-value",
         format!("`{value}` is no absolute path"),
         "write the whole path, beginning with `/`",
@@ -162,9 +162,9 @@ pub(super) fn absolute(value: &BStr) -> Result<(), Fault> {
 }
 
 /// One port, or a range of them.
-pub(super) fn ports(value: &BStr) -> Result<(), Fault> {
+pub(super) fn check_ports(value: &BStr) -> Result<(), ValueError> {
     let wrong = || {
-        Fault::new(
+        ValueError::new(
             "bad-number",
             format!("`{value}` is no port and no range of ports"),
             "write a number up to 65535, or two with a dash between them, the smaller first",

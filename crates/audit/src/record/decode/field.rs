@@ -17,7 +17,7 @@ pub struct Field<'a> {
 
 /// Some bytes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
+pub(super) struct LineSlice<'a> {
     pub(super) text: &'a [u8],
     /// Column of the first byte in the line, from 1.
     pub(super) column: usize,
@@ -25,7 +25,7 @@ pub(super) struct Part<'a> {
 
 /// Reads `name=value` pairs from the left; ends after an error.
 pub(super) struct Fields<'a> {
-    part: Part<'a>,
+    slice: LineSlice<'a>,
     at: usize,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Iterator for Fields<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let rest = self.part.text.get(self.at..)?;
+            let rest = self.slice.text.get(self.at..)?;
             let blanks = rest.iter().take_while(|&&byte| byte == b' ').count();
             let word = rest.get(blanks..)?;
             let end = word.find_byteset(b" =")?;
@@ -48,13 +48,13 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) const fn of(part: Part<'a>) -> Self {
-        Self { part, at: 0 }
+    pub(super) const fn of(slice: LineSlice<'a>) -> Self {
+        Self { slice, at: 0 }
     }
 
     /// Reads the value at the start of `from_value`, where the iterator stands.
     fn value(&mut self, name: &'a [u8], from_value: &'a [u8]) -> Result<Field<'a>, DecodeError> {
-        let column = self.part.column + self.at;
+        let column = self.slice.column + self.at;
         let end = match from_value.first() {
             Some(b'"') => from_value
                 .iter()
@@ -68,13 +68,13 @@ impl<'a> Fields<'a> {
             _ => Some(from_value.find_byte(b' ').unwrap_or(from_value.len())),
         };
         let Some((value, after)) = end.and_then(|end| from_value.split_at_checked(end)) else {
-            self.at = self.part.text.len();
+            self.at = self.slice.text.len();
             return Err(DecodeError::Unclosed { column });
         };
         self.at += value.len();
         if !matches!(after.first(), None | Some(b' ')) {
-            let column = self.part.column + self.at;
-            self.at = self.part.text.len();
+            let column = self.slice.column + self.at;
+            self.at = self.slice.text.len();
             return Err(DecodeError::Expected {
                 what: "a blank after the value",
                 column,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn free_text_and_quotes_are_told_from_fields() {
+    fn free_text_and_quotes_are_not_fields() {
         let text = "type=X msg=audit(1.000:1): avc:  denied  { read } for  pid=1 \
                     msg='op=a acct=\"it's\" res=ok' SADDR={ fam=inet } e=";
         let expected = [

@@ -7,9 +7,9 @@ use bstr::ByteSlice as _;
 use smallvec::SmallVec;
 
 /// Formats into a buffer of bytes.
-struct Text<'a>(&'a mut Vec<u8>);
+struct FmtBytes<'a>(&'a mut Vec<u8>);
 
-impl fmt::Write for Text<'_> {
+impl fmt::Write for FmtBytes<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
@@ -21,7 +21,7 @@ impl fmt::Write for Text<'_> {
 /// # Source
 /// `print_sockaddr` in `auparse/interpret.c` and `auparse/famtab.h`, audit-userspace 3.0.9.
 pub(super) fn interpret(value: &[u8], out: &mut Vec<u8>) {
-    let Some(bytes) = unhex(value) else {
+    let Some(bytes) = decode_hex(value) else {
         out.extend_from_slice(b"malformed-host(");
         out.extend_from_slice(value);
         out.push(b')');
@@ -30,10 +30,10 @@ pub(super) fn interpret(value: &[u8], out: &mut Vec<u8>) {
     let number = u16::from_ne_bytes([at(&bytes, 0), at(&bytes, 1)]);
     let Some((_, family)) = FAMILIES.iter().find(|(known, _)| *known == number) else {
         // Writing to a buffer cannot fail.
-        let _ok = write!(Text(out), "unknown-family({number})");
+        let _ok = write!(FmtBytes(out), "unknown-family({number})");
         return;
     };
-    let _ok = write!(Text(out), "{{ saddr_fam={family} ");
+    let _ok = write!(FmtBytes(out), "{{ saddr_fam={family} ");
     match *family {
         "local" => local(&bytes, out),
         "inet" => inet(&bytes, out),
@@ -70,7 +70,7 @@ fn inet(bytes: &[u8], out: &mut Vec<u8>) {
     };
     let port = u16::from_be_bytes([*high, *low]);
     let address = Ipv4Addr::new(*a, *b, *c, *d);
-    let _ok = write!(Text(out), "laddr={address} lport={port}");
+    let _ok = write!(FmtBytes(out), "laddr={address} lport={port}");
 }
 
 fn inet6(bytes: &[u8], out: &mut Vec<u8>) {
@@ -85,14 +85,14 @@ fn inet6(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"laddr=");
     let _ok = if words[..6] == [0; 6] && words[6] != 0 {
         let [.., a, b, c, d] = address;
-        write!(Text(out), "::{}", Ipv4Addr::new(a, b, c, d))
+        write!(FmtBytes(out), "::{}", Ipv4Addr::new(a, b, c, d))
     } else {
-        write!(Text(out), "{}", Ipv6Addr::from(address))
+        write!(FmtBytes(out), "{}", Ipv6Addr::from(address))
     };
     if scope != 0 {
-        let _ok = write!(Text(out), "%{scope}");
+        let _ok = write!(FmtBytes(out), "%{scope}");
     }
-    let _ok = write!(Text(out), " lport={port}");
+    let _ok = write!(FmtBytes(out), " lport={port}");
 }
 
 fn netlink(bytes: &[u8], out: &mut Vec<u8>) {
@@ -101,7 +101,7 @@ fn netlink(bytes: &[u8], out: &mut Vec<u8>) {
     }
     let family = u16::from_ne_bytes([at(bytes, 0), at(bytes, 1)]);
     let port = u32::from_ne_bytes([at(bytes, 4), at(bytes, 5), at(bytes, 6), at(bytes, 7)]);
-    let _ok = write!(Text(out), "nlnk-fam={family} nlnk-pid={port}");
+    let _ok = write!(FmtBytes(out), "nlnk-fam={family} nlnk-pid={port}");
 }
 
 fn at(bytes: &[u8], index: usize) -> u8 {
@@ -109,7 +109,7 @@ fn at(bytes: &[u8], index: usize) -> u8 {
 }
 
 /// `None` for what is no hex; no address of the kernel is longer than what lies on the stack.
-fn unhex(value: &[u8]) -> Option<SmallVec<[u8; 128]>> {
+fn decode_hex(value: &[u8]) -> Option<SmallVec<[u8; 128]>> {
     let digits = value.to_str().ok()?;
     if digits.is_empty() || !digits.len().is_multiple_of(2) {
         return None;

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use super::*;
 
 /// Users and groups of the machine on which the file was written.
-struct Debian;
+struct GoldenHost;
 
-impl AccountLookup for Debian {
+impl AccountLookup for GoldenHost {
     fn user(&mut self, uid: u32) -> Option<&[u8]> {
         Some(match uid {
             1 => b"daemon",
@@ -34,12 +34,12 @@ impl AccountLookup for Debian {
 
 fn enriched(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    line(text, usize::MAX, &mut Debian, &mut out);
+    line(text, usize::MAX, &mut GoldenHost, &mut out);
     out
 }
 
 #[test]
-fn lines_are_enriched_as_auditd_does_it() {
+fn enriched_lines_equal_those_of_auditd() {
     let golden = include_bytes!("../../../../../tests/golden/auditd/enriched.log");
     let mut enriched_lines = 0;
     for expected in golden.lines() {
@@ -54,7 +54,7 @@ fn lines_are_enriched_as_auditd_does_it() {
 }
 
 #[test]
-fn a_node_stands_before_all_else() {
+fn node_prefix_is_skipped() {
     let raw = b"node=web1 type=ADD_GROUP msg=audit(1.000:1): msg='id=4'";
     assert_eq!(
         enriched(raw).as_bstr(),
@@ -63,8 +63,8 @@ fn a_node_stands_before_all_else() {
 }
 
 #[test]
-fn calls_within_calls_are_named() {
-    let tail = |raw: &[u8]| {
+fn socketcall_and_ipc_calls_have_names() {
+    let enrichment = |raw: &[u8]| {
         enriched(raw)
             .split_off(raw.len())
             .to_str()
@@ -72,45 +72,48 @@ fn calls_within_calls_are_named() {
             .to_owned()
     };
     assert_eq!(
-        tail(b"type=SYSCALL msg=audit(1.000:1): arch=40000003 syscall=102 a0=3"),
+        enrichment(b"type=SYSCALL msg=audit(1.000:1): arch=40000003 syscall=102 a0=3"),
         "\x1dARCH=i386 SYSCALL=socketcall(connect)"
     );
     assert_eq!(
-        tail(b"type=SYSCALL msg=audit(1.000:1): arch=40000003 syscall=117 a0=18"),
+        enrichment(b"type=SYSCALL msg=audit(1.000:1): arch=40000003 syscall=117 a0=18"),
         "\x1dARCH=i386 SYSCALL=ipc(shmctl)"
     );
     assert_eq!(
-        tail(b"type=SYSCALL msg=audit(1.000:1): arch=c000003e syscall=99999"),
+        enrichment(b"type=SYSCALL msg=audit(1.000:1): arch=c000003e syscall=99999"),
         "\x1dARCH=x86_64 SYSCALL=unknown-syscall(99999)"
     );
     assert_eq!(
-        tail(b"type=SYSCALL msg=audit(1.000:1): arch=12345678"),
+        enrichment(b"type=SYSCALL msg=audit(1.000:1): arch=12345678"),
         "\x1dARCH=unknown-elf-type(12345678)"
     );
 }
 
 #[test]
-fn a_socket_path_cannot_write_a_line() {
+fn socket_path_with_newline_is_hex() {
     let raw = b"type=SOCKADDR msg=audit(1.000:1): saddr=0100610A741D6200";
     assert!(enriched(raw).ends_with(b"\x1dSADDR={ saddr_fam=local path=610A741D62 }"));
 }
 
 #[test]
-fn the_tail_ends_before_a_field_that_does_not_fit() {
+fn enrichment_ends_before_a_field_that_does_not_fit() {
     let raw = b"type=SYSCALL msg=audit(1.000:1): uid=33 arch=c000003e gid=4";
-    let tail = |room| {
+    let enrichment = |limit_bytes| {
         let mut out = Vec::new();
-        line(raw, room, &mut Debian, &mut out);
+        line(raw, limit_bytes, &mut GoldenHost, &mut out);
         out.split_off(raw.len()).to_str().unwrap().to_owned()
     };
     let whole = "\x1dUID=\"www-data\" ARCH=x86_64 GID=\"adm\"";
-    assert_eq!(tail(whole.len()), whole);
-    assert_eq!(tail(whole.len() - 1), "\x1dUID=\"www-data\" ARCH=x86_64");
+    assert_eq!(enrichment(whole.len()), whole);
+    assert_eq!(
+        enrichment(whole.len() - 1),
+        "\x1dUID=\"www-data\" ARCH=x86_64"
+    );
     // Nor does a shorter field take the place of one before it.
-    assert_eq!(tail(25), "\x1dUID=\"www-data\"");
-    assert_eq!(tail(15), "\x1dUID=\"www-data\"");
-    assert_eq!(tail(14), "");
-    assert_eq!(tail(0), "");
+    assert_eq!(enrichment(25), "\x1dUID=\"www-data\"");
+    assert_eq!(enrichment(15), "\x1dUID=\"www-data\"");
+    assert_eq!(enrichment(14), "");
+    assert_eq!(enrichment(0), "");
 }
 
 proptest! {
@@ -118,8 +121,8 @@ proptest! {
     fn any_line_stays_one_line(raw in "[ -~]{0,60}( (uid|saddr|arch|syscall)=[0-9A-F(,:']{0,40}){0,3}") {
         let out = enriched(raw.as_bytes());
         prop_assert!(out.starts_with(raw.as_bytes()));
-        let tail = &out[raw.len()..];
-        prop_assert!(tail.is_empty() || tail[0] == SEPARATOR);
-        prop_assert!(!tail.iter().skip(1).any(u8::is_ascii_control));
+        let enrichment = &out[raw.len()..];
+        prop_assert!(enrichment.is_empty() || enrichment[0] == SEPARATOR);
+        prop_assert!(!enrichment.iter().skip(1).any(u8::is_ascii_control));
     }
 }

@@ -16,26 +16,28 @@ fn run(line: &str, dialect: Dialect) -> Invocation {
 /// Status and messages in version 4, the general one left out.
 #[track_caller]
 fn said(line: &str) -> (u8, String) {
-    let mut answer = run(line, Dialect::V4);
-    if answer.status == EXIT_FAILURE {
-        let general = answer.messages.pop().unwrap();
+    let mut invocation = run(line, Dialect::V4);
+    if invocation.status == EXIT_FAILURE {
+        let general = invocation.messages.pop().unwrap();
         assert_eq!(general, PARAMETER_ERROR);
     }
     (
-        answer.status,
-        bstr::join(" / ", &answer.messages).as_bstr().to_string(),
+        invocation.status,
+        bstr::join(" / ", &invocation.messages)
+            .as_bstr()
+            .to_string(),
     )
 }
 
 #[track_caller]
 fn requests(line: &str) -> Vec<Request> {
-    let answer = run(line, Dialect::V4);
+    let invocation = run(line, Dialect::V4);
     assert_eq!(
-        (answer.status, answer.messages.len()),
+        (invocation.status, invocation.messages.len()),
         (0, 0),
-        "{line}: {answer:?}"
+        "{line}: {invocation:?}"
     );
-    answer.requests
+    invocation.requests
 }
 
 fn list(key: Option<&str>, interpret: bool) -> Request {
@@ -46,16 +48,16 @@ fn list(key: Option<&str>, interpret: bool) -> Request {
 }
 
 #[test]
-fn nothing_shows_the_usage_and_fails() {
+fn no_arguments_shows_usage_and_fails() {
     for dialect in [Dialect::V3, Dialect::V4] {
-        let answer = arguments(&[], dialect, &TestHost);
-        assert_eq!(answer.requests, [Request::Usage]);
-        assert_eq!((answer.status, answer.messages.len()), (1, 0));
+        let invocation = arguments(&[], dialect, &TestHost);
+        assert_eq!(invocation.requests, [Request::Usage]);
+        assert_eq!((invocation.status, invocation.messages.len()), (1, 0));
     }
 }
 
 #[test]
-fn questions_and_settings_become_requests() {
+fn options_become_requests() {
     use Request::{Command as Does, Status};
     for (line, expected) in [
         ("-l", vec![list(None, false)]),
@@ -111,7 +113,7 @@ fn questions_and_settings_become_requests() {
 }
 
 #[test]
-fn reading_stops_at_the_first_mistake() {
+fn parsing_stops_at_the_first_error() {
     for (line, status, text) in [
         ("-e 1 -f 3 -r x", 255, "Failure must be 0, 1, or 2 was 3"),
         ("-z", 255, "Option -z is invalid"),
@@ -220,14 +222,14 @@ fn reading_stops_at_the_first_mistake() {
 }
 
 #[test]
-fn what_comes_before_a_mistake_is_still_asked() {
-    let answer = run("-b 1 -e 9", Dialect::V4);
-    assert_eq!(answer.requests, [Request::Command(Command::Backlog(1))]);
-    assert_eq!(answer.status, EXIT_FAILURE);
+fn requests_before_an_error_are_kept() {
+    let invocation = run("-b 1 -e 9", Dialect::V4);
+    assert_eq!(invocation.requests, [Request::Command(Command::Backlog(1))]);
+    assert_eq!(invocation.status, EXIT_FAILURE);
 }
 
 #[test]
-fn version_3_says_less() {
+fn version_3_messages_differ() {
     for (line, status, text) in [
         ("-e 3", 255, "Enable must be 0, 1, or 2 was 3"),
         ("--signal x", 255, "x is an unsupported signal"),
@@ -256,10 +258,10 @@ fn version_3_says_less() {
             "Only msgtype, *uid, *gid, pid, and subj* fields can be used with exclude filter",
         ),
     ] {
-        let answer = run(line, Dialect::V3);
-        let found = bstr::join(" / ", &answer.messages);
+        let invocation = run(line, Dialect::V3);
+        let found = bstr::join(" / ", &invocation.messages);
         assert_eq!(
-            (answer.status, found.as_bstr()),
+            (invocation.status, found.as_bstr()),
             (status, text.into()),
             "{line}"
         );
@@ -267,7 +269,7 @@ fn version_3_says_less() {
 }
 
 #[test]
-fn rules_carry_their_place() {
+fn rules_have_their_insertion() {
     for (line, insertion) in [
         ("-a never,task", Insertion::Append),
         ("-A never,task", Insertion::Prepend),
@@ -288,7 +290,7 @@ fn rules_carry_their_place() {
 }
 
 #[test]
-fn only_version_4_names_the_syscalls_of_perm() {
+fn only_version_4_adds_syscalls_of_perm() {
     for (dialect, listing) in [
         (
             Dialect::V3,
@@ -299,19 +301,19 @@ fn only_version_4_names_the_syscalls_of_perm() {
             "-a always,exit -F arch=b64 -S execve,execveat -F path=/x -F perm=x",
         ),
     ] {
-        let answer = run("-a always,exit -F arch=b64 -F path=/x -F perm=x", dialect);
-        let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() else {
-            panic!("{answer:?}")
+        let invocation = run("-a always,exit -F arch=b64 -F path=/x -F perm=x", dialect);
+        let [Request::Command(Command::Add { rule, .. })] = invocation.requests.as_slice() else {
+            panic!("{invocation:?}")
         };
         assert_eq!(print(rule, Arch::X86_64, dialect), listing);
     }
 }
 
 #[test]
-fn a_line_of_a_file_is_placed() {
+fn file_messages_have_line_numbers() {
     let said = |text: &str| {
-        let answer = line(text.as_bytes(), 7, Dialect::V4, &TestHost).unwrap();
-        (answer.status, answer.messages)
+        let invocation = line(text.as_bytes(), 7, Dialect::V4, &TestHost).unwrap();
+        (invocation.status, invocation.messages)
     };
     assert_eq!(
         said("-z"),
@@ -333,10 +335,10 @@ fn a_line_of_a_file_is_placed() {
 }
 
 #[test]
-fn words_of_a_file_are_cut_at_spaces_only() {
+fn file_words_are_split_at_spaces_only() {
     let key = |text: &[u8]| {
-        let answer = line(text, 1, Dialect::V4, &TestHost).unwrap();
-        match answer.requests.into_iter().next() {
+        let invocation = line(text, 1, Dialect::V4, &TestHost).unwrap();
+        match invocation.requests.into_iter().next() {
             Some(Request::Command(Command::Add { rule, .. })) => rule.keys,
             other => panic!("{other:?}"),
         }
@@ -348,7 +350,7 @@ fn words_of_a_file_are_cut_at_spaces_only() {
 }
 
 #[test]
-fn long_lines_come_in_pieces() {
+fn long_lines_are_split() {
     let mut text = vec![b'a'; 6143 * 2 + 1];
     text.extend(b"\nb\0c\n\nd");
     let found: Vec<usize> = lines(&text).map(<[u8]>::len).collect();

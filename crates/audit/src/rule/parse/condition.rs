@@ -1,13 +1,13 @@
 //! `-F` and `-C`: a field, an operator, and what it is compared with.
 
-use super::super::diagnostic::{Findings, shown};
-use super::super::field::{self, Kind, Lists, OPERATORS, Ops, Spec};
+use super::super::diagnostic::{Findings, escape_text};
+use super::super::field::{self, FieldSpec, ListSet, OPERATORS, OpSet, ValueKind};
 use super::super::lexer::Word;
 use super::super::{Dialect, Field, FieldTest, List, Op, RuleHost, Value, field_pairs};
 use super::{number, value};
 
 /// Text before and after an operator.
-pub(super) struct Split {
+pub(super) struct SplitCondition {
     pub(super) left: Word,
     pub(super) op: Op,
     pub(super) operator: Word,
@@ -20,7 +20,7 @@ pub(super) const NOT_ON_EXCLUDE: &[u8] =
 
 /// The option that a condition was given with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum ConditionOption {
     /// `-F`
     Field,
     /// `-C`
@@ -28,7 +28,11 @@ pub(super) enum Given {
 }
 
 /// Splits `field op value`; `None` after an error.
-pub(super) fn split(word: &Word, given: Given, findings: &mut Findings<'_>) -> Option<Split> {
+pub(super) fn split(
+    word: &Word,
+    given: ConditionOption,
+    findings: &mut Findings<'_>,
+) -> Option<SplitCondition> {
     let find = |text: &str, op: Op| {
         let at = word
             .text
@@ -39,35 +43,42 @@ pub(super) fn split(word: &Word, given: Given, findings: &mut Findings<'_>) -> O
     let found = OPERATORS.iter().find_map(|&(text, op)| find(text, op));
     let Some((start, end, op)) = found else {
         match given {
-            Given::Field => findings.refuses(&[b"-F missing operation for ", &word.text]),
-            Given::Pair => findings.refuses(&[&word.text, b" only takes = or != operators"]),
+            ConditionOption::Field => {
+                findings.auditctl_fails(&[b"-F missing operation for ", &word.text]);
+            }
+            ConditionOption::Pair => {
+                findings.auditctl_fails(&[&word.text, b" only takes = or != operators"]);
+            }
         }
         findings.error(
             "missing-operator",
             &word.span,
-            format!("no operator in `{}`", shown(&word.text)),
+            format!("no operator in `{}`", escape_text(&word.text)),
             "write FIELD OPERATOR VALUE without spaces, such as `auid>=1000`",
         );
         return None;
     };
-    if given == Given::Pair {
+    if given == ConditionOption::Pair {
         refuse_pair_text(word, &find, findings);
     }
-    let split = Split {
+    let split = SplitCondition {
         left: word.part(0..start),
         op,
         operator: word.part(start..end),
         right: word.tail(end),
     };
     if split.left.text.is_empty() {
-        findings.refuses(match given {
-            Given::Field => &[b"-F missing field name before operator for "],
-            Given::Pair => &[b"-C missing field name before operator for "],
+        findings.auditctl_fails(match given {
+            ConditionOption::Field => &[b"-F missing field name before operator for "],
+            ConditionOption::Pair => &[b"-C missing field name before operator for "],
         });
         findings.error(
             "missing-field",
             &word.span,
-            format!("no field before the operator in `{}`", shown(&word.text)),
+            format!(
+                "no field before the operator in `{}`",
+                escape_text(&word.text)
+            ),
             "write FIELD OPERATOR VALUE without spaces, such as `auid>=1000`",
         );
         return None;
@@ -82,12 +93,12 @@ fn refuse_pair_text(
     findings: &mut Findings<'_>,
 ) {
     let Some((start, end, _)) = find("!=", Op::NotEqual).or_else(|| find("=", Op::Equal)) else {
-        findings.refuses(&[&word.text, b" only takes = or != operators"]);
+        findings.auditctl_fails(&[&word.text, b" only takes = or != operators"]);
         return;
     };
     let (left, right) = (word.part(0..start).text, word.tail(end).text);
     if !left.is_empty() && !right.is_empty() && !is_field(&left) {
-        findings.refuses(&[b"-C unknown field: ", &left]);
+        findings.auditctl_fails(&[b"-C unknown field: ", &left]);
     }
 }
 
@@ -101,19 +112,19 @@ fn is_field(name: &[u8]) -> bool {
 ///
 /// What is checked comes in the order of `auditctl`, which stops at the first thing it refuses.
 pub(super) fn read(
-    split: &Split,
+    split: &SplitCondition,
     list: List,
     dialect: Dialect,
     host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<FieldTest> {
     if split.right.text.is_empty() {
-        missing_value(Given::Field, split, findings);
+        missing_value(ConditionOption::Field, split, findings);
     }
     let is_raw_pair = split.left.text.eq_ignore_ascii_case(b"field_compare");
     let spec = field::by_name(&split.left.text);
     if spec.is_none() && !is_raw_pair {
-        findings.refuses(&[b"-F unknown field: ", &split.left.text]);
+        findings.auditctl_fails(&[b"-F unknown field: ", &split.left.text]);
         unknown_field("unknown-field", split, findings);
         return None;
     }
@@ -136,19 +147,22 @@ pub(super) fn read(
 
 /// Version 3 lets few fields onto the exclude list.
 fn refuse_on_exclude(
-    split: &Split,
-    spec: Option<Spec>,
+    split: &SplitCondition,
+    spec: Option<FieldSpec>,
     list: List,
     dialect: Dialect,
     findings: &mut Findings<'_>,
 ) {
     let evaluated = spec.is_some_and(|spec| field::evaluated_for_messages(spec.field));
     if dialect == Dialect::V3 && list == List::Exclude && !evaluated {
-        findings.refuses(&[NOT_ON_EXCLUDE]);
+        findings.auditctl_fails(&[NOT_ON_EXCLUDE]);
         findings.error(
             "field-on-list",
             &split.left.span,
-            format!("`{}` is not for the exclude list", shown(&split.left.text)),
+            format!(
+                "`{}` is not for the exclude list",
+                escape_text(&split.left.text)
+            ),
             "auditctl 3 takes msgtype, uid, gid, auid, pid, exe and subj_* there",
         );
     }
@@ -156,21 +170,21 @@ fn refuse_on_exclude(
 
 /// Reads an inter-field comparison, `-C`; `None` after an error.
 pub(super) fn read_pair(
-    split: &Split,
+    split: &SplitCondition,
     list: Option<List>,
     findings: &mut Findings<'_>,
 ) -> Option<FieldTest> {
     if split.right.text.is_empty() {
-        missing_value(Given::Pair, split, findings);
+        missing_value(ConditionOption::Pair, split, findings);
         return None;
     }
     let side = |word: &Word, refusal: &[u8], findings: &mut Findings<'_>| {
         let spec = field::by_name(&word.text);
         if spec.is_none() {
             if !is_field(&word.text) {
-                findings.refuses(&[refusal, &split.left.text]);
+                findings.auditctl_fails(&[refusal, &split.left.text]);
             }
-            let known = compared().map(field::name);
+            let known = comparable_fields().map(field::name);
             let otherwise = "`-C` compares the fields of the uid and gid families";
             findings.unknown("unknown-field", "field", word, known, otherwise);
         }
@@ -184,10 +198,10 @@ pub(super) fn read_pair(
             findings,
         ),
     );
-    check_pair(split, list, Given::Pair, findings);
+    check_pair(split, list, ConditionOption::Pair, findings);
     let (left, right) = (left?, right?);
     let Some((one, other)) = field_pairs::find(left, right) else {
-        findings.refuses(&[b"-C incompatible comparison ", &split.left.text]);
+        findings.auditctl_fails(&[b"-C incompatible comparison ", &split.left.text]);
         findings.error(
             "bad-comparison",
             &(split.left.span.start..split.right.span.end),
@@ -208,8 +222,8 @@ pub(super) fn read_pair(
 }
 
 /// `-F field_compare=NUMBER`: a pair by its number in the kernel ABI.
-fn raw_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> Option<FieldTest> {
-    check_pair(split, Some(list), Given::Field, findings);
+fn raw_pair(split: &SplitCondition, list: List, findings: &mut Findings<'_>) -> Option<FieldTest> {
+    check_pair(split, Some(list), ConditionOption::Field, findings);
     if split.right.text.is_empty() {
         return None;
     }
@@ -238,9 +252,14 @@ fn raw_pair(split: &Split, list: List, findings: &mut Findings<'_>) -> Option<Fi
 }
 
 /// `auditctl` looks at the list and the operator of a `-C`, and leaves the raw form to the kernel.
-fn check_pair(split: &Split, list: Option<List>, given: Given, findings: &mut Findings<'_>) {
-    if list != Some(List::Exit) && given == Given::Pair {
-        findings.refuses(&[&split.left.text, b" can only be used with exit filter list"]);
+fn check_pair(
+    split: &SplitCondition,
+    list: Option<List>,
+    given: ConditionOption,
+    findings: &mut Findings<'_>,
+) {
+    if list != Some(List::Exit) && given == ConditionOption::Pair {
+        findings.auditctl_fails(&[&split.left.text, b" can only be used with exit filter list"]);
     }
     // That there is no list was said already.
     if let Some(list) = list.filter(|&list| list != List::Exit) {
@@ -251,11 +270,11 @@ fn check_pair(split: &Split, list: Option<List>, given: Given, findings: &mut Fi
             "use the exit list",
         );
     }
-    if !Ops::Equality.contains(split.op) {
+    if !OpSet::Equality.contains(split.op) {
         bad_operator(
             "a comparison of fields",
             "the kernel",
-            Ops::Equality,
+            OpSet::Equality,
             split,
             findings,
         );
@@ -272,19 +291,29 @@ pub(super) fn check_perm_list(list: List, at: &Word, findings: &mut Findings<'_>
     }
 }
 
-fn check_list(spec: Spec, list: List, dialect: Dialect, at: &Word, findings: &mut Findings<'_>) {
+fn check_list(
+    spec: FieldSpec,
+    list: List,
+    dialect: Dialect,
+    at: &Word,
+    findings: &mut Findings<'_>,
+) {
     let by_auditctl = field::auditctl_lists(spec.field, dialect);
     let refused = by_auditctl.is_some_and(|lists| !lists.contains(&list));
     if refused {
         let text = at.text.as_slice();
         match spec.field {
-            Field::MsgType => findings
-                .refuses(&[b"msgtype field can only be used with exclude or user filter list"]),
-            Field::FsType => findings.refuses(&[text, b" field is not valid for the filter"]),
-            Field::SessionId => {
-                findings.refuses(&[text, b" must be used with exclude, user, or exit filter"]);
+            Field::MsgType => findings.auditctl_fails(&[
+                b"msgtype field can only be used with exclude or user filter list",
+            ]),
+            Field::FsType => {
+                findings.auditctl_fails(&[text, b" field is not valid for the filter"]);
             }
-            _ => findings.refuses(&[text, b" can only be used with exit filter list"]),
+            Field::SessionId => {
+                findings
+                    .auditctl_fails(&[text, b" must be used with exclude, user, or exit filter"]);
+            }
+            _ => findings.auditctl_fails(&[text, b" can only be used with exit filter list"]),
         }
     }
     if refused || !spec.lists.contains(list) {
@@ -313,12 +342,12 @@ fn check_list(spec: Spec, list: List, dialect: Dialect, at: &Word, findings: &mu
     }
 }
 
-fn not_on_list(spec: Spec, list: List, at: &Word, findings: &mut Findings<'_>) {
+fn not_on_list(spec: FieldSpec, list: List, at: &Word, findings: &mut Findings<'_>) {
     findings.error(
         "field-on-list",
         &at.span,
         format!("`{}` is not for the {} list", spec.name, list.name()),
-        if spec.lists == Lists::NotFilesystem {
+        if spec.lists == ListSet::NotFilesystem {
             "the kernel takes only `fstype` and a key there".to_owned()
         } else {
             format!("it is for {}", spec.lists.describe())
@@ -326,13 +355,13 @@ fn not_on_list(spec: Spec, list: List, at: &Word, findings: &mut Findings<'_>) {
     );
 }
 
-fn check_operator(spec: Spec, split: &Split, findings: &mut Findings<'_>) {
+fn check_operator(spec: FieldSpec, split: &SplitCondition, findings: &mut Findings<'_>) {
     let name = format!("`{}`", spec.name);
     if !spec.parser_ops.contains(split.op) {
         let left = split.left.text.as_slice();
         match spec.parser_ops {
-            Ops::Equal => findings.refuses(&[left, b" only takes = operator"]),
-            _ => findings.refuses(&[left, b" only takes = or != operators"]),
+            OpSet::Equal => findings.auditctl_fails(&[left, b" only takes = operator"]),
+            _ => findings.auditctl_fails(&[left, b" only takes = or != operators"]),
         }
     }
     for (who, ops) in [
@@ -346,7 +375,13 @@ fn check_operator(spec: Spec, split: &Split, findings: &mut Findings<'_>) {
     }
 }
 
-fn bad_operator(what: &str, who: &str, ops: Ops, split: &Split, findings: &mut Findings<'_>) {
+fn bad_operator(
+    what: &str,
+    who: &str,
+    ops: OpSet,
+    split: &SplitCondition,
+    findings: &mut Findings<'_>,
+) {
     findings.error(
         "bad-operator",
         &split.operator.span,
@@ -355,7 +390,7 @@ fn bad_operator(what: &str, who: &str, ops: Ops, split: &Split, findings: &mut F
     );
 }
 
-fn unknown_field(code: &'static str, split: &Split, findings: &mut Findings<'_>) {
+fn unknown_field(code: &'static str, split: &SplitCondition, findings: &mut Findings<'_>) {
     let known = field::all().map(|spec| spec.name).chain(["key"]);
     findings.unknown(
         code,
@@ -366,22 +401,26 @@ fn unknown_field(code: &'static str, split: &Split, findings: &mut Findings<'_>)
     );
 }
 
-fn missing_value(given: Given, split: &Split, findings: &mut Findings<'_>) {
+fn missing_value(given: ConditionOption, split: &SplitCondition, findings: &mut Findings<'_>) {
     let left = split.left.text.as_slice();
     match given {
-        Given::Field => findings.refuses(&[b"-F missing value after operation for ", left]),
-        Given::Pair => findings.refuses(&[b"-C missing value after operation for  ", left]),
+        ConditionOption::Field => {
+            findings.auditctl_fails(&[b"-F missing value after operation for ", left]);
+        }
+        ConditionOption::Pair => {
+            findings.auditctl_fails(&[b"-C missing value after operation for  ", left]);
+        }
     }
     findings.error(
         "missing-value",
         &(split.left.span.start..split.operator.span.end),
-        format!("no value for `{}`", shown(&split.left.text)),
+        format!("no value for `{}`", escape_text(&split.left.text)),
         "put the value right after the operator, without a space",
     );
 }
 
-fn compared() -> impl Iterator<Item = Field> {
+fn comparable_fields() -> impl Iterator<Item = Field> {
     field::all()
-        .filter(|spec| matches!(spec.kind, Kind::User | Kind::Group))
+        .filter(|spec| matches!(spec.kind, ValueKind::User | ValueKind::Group))
         .map(|spec| spec.field)
 }

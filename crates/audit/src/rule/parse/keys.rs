@@ -5,7 +5,7 @@ use std::ops::Range;
 use bstr::BString;
 
 use super::super::Dialect;
-use super::super::diagnostic::{Findings, shown};
+use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 
 /// Bytes of all keys of a rule with one byte between them: `AUDIT_MAX_KEY_LEN`.
@@ -31,7 +31,7 @@ impl Keys {
         let separated = |key: &Word| key.text.len() + 1;
         let bytes = self.0.iter().map(separated).sum::<usize>() + word.text.len();
         if bytes > LIMIT_BYTES {
-            findings.refuses(&[b"key option exceeds size limit"]);
+            findings.auditctl_fails(&[b"key option exceeds size limit"]);
             findings.error(
                 "key-too-long",
                 &word.span,
@@ -42,13 +42,13 @@ impl Keys {
         if word.text.contains(&SEPARATOR) {
             let message: [&[u8]; 3] = [b"key ", &word.text, b" has illegal character"];
             match dialect {
-                Dialect::V3 => findings.transcript.says(&message),
-                Dialect::V4 => findings.refuses(&message),
+                Dialect::V3 => findings.transcript.warns(&message),
+                Dialect::V4 => findings.auditctl_fails(&message),
             }
             findings.error(
                 "bad-key",
                 &word.span,
-                format!("key `{}` holds the byte 0x01", shown(&word.text)),
+                format!("key `{}` holds the byte 0x01", escape_text(&word.text)),
                 "that byte separates keys: write several `-k`",
             );
         }
@@ -70,7 +70,7 @@ impl Keys {
 }
 
 /// Reports a key that has nothing to label.
-pub(super) fn without_object(span: &Range<usize>, findings: &mut Findings<'_>) {
+pub(super) fn report_unlabelled(span: &Range<usize>, findings: &mut Findings<'_>) {
     findings.error(
         "key-first",
         span,

@@ -1,27 +1,27 @@
 //! The value of `-a`, `-A` and `-d`: a list and an action, in either order.
 
-use super::super::diagnostic::{Findings, shown};
+use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 use super::super::{Action, Dialect, List};
 
 const ADVICE: &str = "write a list and an action with a comma between them, such as `always,exit`";
 
 /// What came of it.
-pub(super) enum Reading {
+pub(super) enum ParsedList {
     /// The list and the action.
-    Both(List, Action),
+    Valid(List, Action),
     /// An error was reported.
-    Neither,
+    Invalid,
     /// The action is one that `auditctl` passes over, with the rule.
     Deprecated,
 }
 
 /// Reads `list,action` or `action,list`. Lists are read in any case by version 4, actions only as
 /// they are spelled here.
-pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -> Reading {
+pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -> ParsedList {
     let comma = word.text.iter().position(|&byte| byte == b',');
     let Some(comma) = comma.filter(|&at| !word.tail(at + 1).text.contains(&b',')) else {
-        return neither(word, findings);
+        return invalid(word, findings);
     };
     let (mut list, mut action) = (None, None);
     for part in [word.part(0..comma), word.tail(comma + 1)] {
@@ -35,7 +35,7 @@ pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -
                     "action `possible` is deprecated",
                     "the rule is left out, as auditctl does: write `always`",
                 );
-                return Reading::Deprecated;
+                return ParsedList::Deprecated;
             }
             b"entry" => {
                 findings.error(
@@ -44,20 +44,20 @@ pub(super) fn read(word: &Word, dialect: Dialect, findings: &mut Findings<'_>) -
                     "the entry list is gone",
                     "use the exit list: no other is for syscalls",
                 );
-                return Reading::Neither;
+                return ParsedList::Invalid;
             }
             name => match by_name(name, dialect) {
                 Some(found) => list = Some(found),
                 None => {
                     unknown(&part, dialect, findings);
-                    return Reading::Neither;
+                    return ParsedList::Invalid;
                 }
             },
         }
     }
     match (list, action) {
-        (Some(list), Some(action)) => Reading::Both(list, action),
-        _ => neither(word, findings),
+        (Some(list), Some(action)) => ParsedList::Valid(list, action),
+        _ => invalid(word, findings),
     }
 }
 
@@ -83,8 +83,8 @@ fn unknown(part: &Word, dialect: Dialect, findings: &mut Findings<'_>) {
     findings.unknown("bad-list", "list or action", part, known, ADVICE);
 }
 
-fn neither(word: &Word, findings: &mut Findings<'_>) -> Reading {
-    let message = format!("`{}` is not a list and an action", shown(&word.text));
+fn invalid(word: &Word, findings: &mut Findings<'_>) -> ParsedList {
+    let message = format!("`{}` is not a list and an action", escape_text(&word.text));
     findings.error("bad-list", &word.span, message, ADVICE);
-    Reading::Neither
+    ParsedList::Invalid
 }

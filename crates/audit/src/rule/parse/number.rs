@@ -1,7 +1,7 @@
 //! Numbers as C reads them: `0x` for hex, a leading `0` for octal, and an end at the first byte
 //! that is no digit.
 
-use super::super::diagnostic::{Findings, shown};
+use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 
 /// A number at the start of a text.
@@ -69,7 +69,7 @@ pub(super) fn field(
 
 /// What `auditctl` says of a field without a number.
 pub(super) fn refuse_field(what: &str, findings: &mut Findings<'_>) {
-    findings.refuses(&[b"-F value should be number for ", what.as_bytes()]);
+    findings.auditctl_fails(&[b"-F value should be number for ", what.as_bytes()]);
 }
 
 /// Reads `word` as 32 bits; `None` when it is no number. Bytes after the number only earn a
@@ -85,12 +85,12 @@ pub(super) fn unsigned(
         findings.error(
             "bad-number",
             &word.span,
-            format!("`{}` is not a number for `{what}`", shown(&word.text)),
+            format!("`{}` is not a number for `{what}`", escape_text(&word.text)),
             "write digits: decimal, `0x` and hex, or `0` and octal",
         );
         return None;
     };
-    let value = narrow(what, word, scanned, wide, findings);
+    let value = to_32_bits(what, word, scanned, wide, findings);
     warn_of_rest(word, scanned.used, findings);
     Some(value)
 }
@@ -110,7 +110,7 @@ pub(super) fn signed(
     }
 }
 
-fn narrow(
+fn to_32_bits(
     what: &str,
     word: &Word,
     scanned: Scanned,
@@ -120,7 +120,7 @@ fn narrow(
     if let Some(value) = scanned.value.and_then(|value| u32::try_from(value).ok()) {
         return value;
     }
-    let message = format!("`{}` is too large for `{what}`", shown(&word.text));
+    let message = format!("`{}` is too large for `{what}`", escape_text(&word.text));
     // What C makes of a number that not even 64 bits can hold has all of its low bits set.
     let low = scanned.low_bits().unwrap_or(u32::MAX);
     match (wide, scanned.value) {
@@ -147,7 +147,11 @@ pub(super) fn warn_of_rest(word: &Word, used: usize, findings: &mut Findings<'_>
         findings.warning(
             "number-rest",
             &word.tail(used).span,
-            format!("`{}` is read as {}", shown(&word.text), shown(read)),
+            format!(
+                "`{}` is read as {}",
+                escape_text(&word.text),
+                escape_text(read)
+            ),
             "leave out what follows the number",
         );
     }
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_c_reads_them() {
+    fn numbers_parse_as_strtoul() {
         for (text, value, used) in [
             ("0", 0, 1),
             ("42", 42, 2),

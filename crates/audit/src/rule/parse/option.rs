@@ -3,7 +3,7 @@
 
 mod table;
 
-use super::super::diagnostic::{Findings, shown};
+use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 use table::{LETTERS, LONG, Takes};
 
@@ -11,7 +11,7 @@ pub(in crate::rule) use table::{Flag, spellings};
 
 /// An option with its argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::rule) struct Given {
+pub(in crate::rule) struct ParsedOption {
     pub(in crate::rule) flag: Flag,
     /// The option as written, for pointing at.
     pub(in crate::rule) name: Word,
@@ -19,7 +19,7 @@ pub(in crate::rule) struct Given {
     pub(in crate::rule) value: Word,
 }
 
-impl Given {
+impl ParsedOption {
     /// Whether the argument follows the option without a space.
     pub(super) fn is_joined(&self) -> bool {
         self.value.span.start == self.name.span.end
@@ -45,11 +45,11 @@ pub(in crate::rule) struct Options {
 
 /// What stands next on a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::rule) enum Step {
+pub(in crate::rule) enum NextOption {
     /// An option.
-    Given(Given),
+    Valid(ParsedOption),
     /// Something that is no option; it was reported. `auditctl` calls it by this name.
-    Bad(Vec<u8>),
+    Invalid(Vec<u8>),
 }
 
 impl Options {
@@ -65,7 +65,10 @@ impl Options {
     }
 
     /// The next option; `None` at the end.
-    pub(in crate::rule) fn step(&mut self, findings: &mut Findings<'_>) -> Option<Step> {
+    pub(in crate::rule) fn next_option(
+        &mut self,
+        findings: &mut Findings<'_>,
+    ) -> Option<NextOption> {
         loop {
             let Some(word) = self.words.get(self.next).cloned() else {
                 self.ended = true;
@@ -78,8 +81,8 @@ impl Options {
                 b"--" => {
                     self.next += 1;
                     self.separator = Some(word);
-                    let rest = self.words.iter().skip(self.next).cloned();
-                    self.strays.extend(rest);
+                    let remaining = self.words.iter().skip(self.next).cloned();
+                    self.strays.extend(remaining);
                     self.next = self.words.len();
                 }
                 [b'-', b'-', ..] => return Some(self.long(&word, findings)),
@@ -107,7 +110,7 @@ impl Options {
     }
 
     /// Number of words that are left; at the end, of those that belong to no option.
-    pub(in crate::rule) fn rest(&self) -> usize {
+    pub(in crate::rule) fn remaining(&self) -> usize {
         match self.words.len() - self.next {
             0 if self.ended => self.strays.len(),
             unread => unread,
@@ -115,7 +118,7 @@ impl Options {
     }
 
     /// Whether no word was used up by an option.
-    pub(in crate::rule) fn used_none(&self) -> bool {
+    pub(in crate::rule) fn consumed_none(&self) -> bool {
         self.next == self.strays.len()
     }
 
@@ -125,7 +128,7 @@ impl Options {
     }
 
     /// A letter of a word; the last one may take the rest of the word or the next word.
-    fn short(&mut self, word: &Word, at: usize, findings: &mut Findings<'_>) -> Step {
+    fn short(&mut self, word: &Word, at: usize, findings: &mut Findings<'_>) -> NextOption {
         let letter = word.text.get(at).copied().unwrap_or_default();
         let name = Word {
             text: vec![b'-', letter],
@@ -140,13 +143,13 @@ impl Options {
             findings.error(
                 "unknown-option",
                 &name.span,
-                format!("unknown option `-{}`", shown(&[letter])),
+                format!("unknown option `-{}`", escape_text(&[letter])),
                 "see auditctl(8) for the options of a rule",
             );
             // Before the end of its word a bad letter is called by the word before.
-            let called = if is_last { self.next + 1 } else { self.next };
+            let name_at = if is_last { self.next + 1 } else { self.next };
             self.end_word();
-            return Step::Bad(self.called(called));
+            return NextOption::Invalid(self.name_at(name_at));
         };
         if takes == Takes::Nothing {
             if is_last {
@@ -155,20 +158,20 @@ impl Options {
                 self.letter = Some(at + 1);
             }
             let value = word.part(at..at);
-            return Step::Given(Given { flag, name, value });
+            return NextOption::Valid(ParsedOption { flag, name, value });
         }
         self.end_word();
         let joined = (!is_last).then(|| word.tail(at + 1));
         self.with_value(flag, name, joined, findings)
     }
 
-    fn long(&mut self, word: &Word, findings: &mut Findings<'_>) -> Step {
+    fn long(&mut self, word: &Word, findings: &mut Findings<'_>) -> NextOption {
         self.end_word();
         let equals = word.text.iter().position(|&byte| byte == b'=');
         let name = word.part(0..equals.unwrap_or(word.text.len()));
         let joined = equals.map(|at| word.tail(at + 1));
         let Some((known, flag, takes)) = long_option(&name, findings) else {
-            return Step::Bad(self.called(self.next));
+            return NextOption::Invalid(self.name_at(self.next));
         };
         match takes {
             Takes::Nothing if joined.is_some() => {
@@ -178,11 +181,11 @@ impl Options {
                     format!("option `--{known}` takes no value"),
                     "leave the `=` and what follows it out",
                 );
-                Step::Bad(self.called(self.next))
+                NextOption::Invalid(self.name_at(self.next))
             }
             Takes::Nothing => {
                 let value = name.tail(name.text.len());
-                Step::Given(Given { flag, name, value })
+                NextOption::Valid(ParsedOption { flag, name, value })
             }
             Takes::Value => self.with_value(flag, name, joined, findings),
         }
@@ -194,22 +197,22 @@ impl Options {
         name: Word,
         joined: Option<Word>,
         findings: &mut Findings<'_>,
-    ) -> Step {
+    ) -> NextOption {
         let value = joined.or_else(|| {
             let next = self.words.get(self.next).cloned();
             self.next += usize::from(next.is_some());
             next
         });
         match value {
-            Some(value) => Step::Given(Given { flag, name, value }),
+            Some(value) => NextOption::Valid(ParsedOption { flag, name, value }),
             None => {
                 findings.error(
                     "missing-value",
                     &name.span,
-                    format!("option `{}` has no value", shown(&name.text)),
+                    format!("option `{}` has no value", escape_text(&name.text)),
                     "put the value after it on the same line",
                 );
-                Step::Bad(self.called(self.next))
+                NextOption::Invalid(self.name_at(self.next))
             }
         }
     }
@@ -220,7 +223,7 @@ impl Options {
     }
 
     /// The word before `end`; one blank where there is none.
-    fn called(&self, end: usize) -> Vec<u8> {
+    fn name_at(&self, end: usize) -> Vec<u8> {
         let word = end.checked_sub(1).and_then(|index| self.words.get(index));
         word.map_or_else(|| b" ".to_vec(), |word| word.text.clone())
     }
@@ -230,11 +233,11 @@ impl Options {
 ///
 /// Of the words that belong to no option only the first is reported: the others are mostly the
 /// rest of the same value.
-pub(super) fn options(words: Vec<Word>, findings: &mut Findings<'_>) -> Vec<Given> {
+pub(super) fn options(words: Vec<Word>, findings: &mut Findings<'_>) -> Vec<ParsedOption> {
     let mut options = Options::new(words);
     let mut given = Vec::new();
-    while let Some(step) = options.step(findings) {
-        if let Step::Given(one) = step {
+    while let Some(option) = options.next_option(findings) {
+        if let NextOption::Valid(one) = option {
             given.push(one);
         }
     }
@@ -258,7 +261,7 @@ fn long_option(name: &Word, findings: &mut Findings<'_>) -> Option<(&'static str
             findings.error(
                 "unknown-option",
                 &name.span,
-                format!("option `{}` is ambiguous", shown(&name.text)),
+                format!("option `{}` is ambiguous", escape_text(&name.text)),
                 format!("write `--{one}` or `--{other}`"),
             );
             None
@@ -291,7 +294,7 @@ fn stray(word: &Word, findings: &mut Findings<'_>) {
     findings.error(
         "stray-word",
         &word.span,
-        format!("`{}` belongs to no option", shown(&word.text)),
+        format!("`{}` belongs to no option", escape_text(&word.text)),
         advice,
     );
 }
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn values_may_be_joined() {
+    fn option_values_may_be_joined() {
         for line in ["-k foo", "-kfoo"] {
             assert_eq!(run(line), (vec![(Flag::Key, "foo".to_owned())], vec![]));
         }
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_may_be_clustered() {
+    fn option_letters_may_be_clustered() {
         let (given, findings) = run("-Dkx");
         assert_eq!(
             given,
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_look_like_an_option() {
+    fn option_value_may_begin_with_dash() {
         let (given, findings) = run("-k -F x");
         assert_eq!(given, [(Flag::Key, "-F".to_owned())]);
         assert_eq!(findings[0].code, "stray-word");

@@ -1,6 +1,6 @@
 //! `-S`: names, numbers and `all`, into a mask.
 
-use super::super::diagnostic::{Findings, shown};
+use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 use super::super::{Dialect, List, SyscallMask};
 use super::number;
@@ -11,7 +11,7 @@ use crate::table;
 ///
 /// # Source
 /// `AUDIT_SYSCALL_CLASSES` in `include/uapi/linux/audit.h`, Linux 6.12.
-const CLASSES: u32 = SyscallMask::LIMIT - 16;
+const FIRST_CLASS: u32 = SyscallMask::LIMIT - 16;
 
 /// Where names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) fn read(word: &Word, names: Names, mask: &mut SyscallMask, findings: 
     }
     if word.text.iter().all(|&byte| byte == b',') {
         if word.text.is_empty() {
-            findings.refuses(&[b"Syscall name unknown: "]);
+            findings.auditctl_fails(&[b"Syscall name unknown: "]);
         }
         findings.error(
             "unknown-syscall",
@@ -53,7 +53,7 @@ pub(super) fn read(word: &Word, names: Names, mask: &mut SyscallMask, findings: 
         );
     }
     if let Names::Native(native, dialect) = names {
-        compare_with_32_bits(word, native, dialect, mask, findings);
+        warn_if_32_bit_numbers_differ(word, native, dialect, mask, findings);
     }
 }
 
@@ -73,14 +73,14 @@ fn insert_all(names: Names, mask: &mut SyscallMask) {
 ///
 /// # Source
 /// `check_rule_mismatch()` in `src/auditctl.c` of audit-userspace 4.2.
-fn compare_with_32_bits(
+fn warn_if_32_bit_numbers_differ(
     word: &Word,
     native: Arch,
     dialect: Dialect,
     mask: &SyscallMask,
     findings: &mut Findings<'_>,
 ) {
-    let Some(narrow) = table::arch_32(native) else {
+    let Some(arch_32) = table::arch_32(native) else {
         return;
     };
     let number = |arch, piece: &[u8]| {
@@ -88,26 +88,26 @@ fn compare_with_32_bits(
     };
     let mut start = 0;
     let mut differing = None;
-    let mut narrow_mask = SyscallMask::none();
+    let mut mask_32 = SyscallMask::none();
     for piece in word.text.split(|&byte| byte == b',') {
         let span = word.part(start..start + piece.len()).span;
         start += piece.len() + 1;
         if piece == b"all" {
-            narrow_mask = SyscallMask::all();
+            mask_32 = SyscallMask::all();
             continue;
         }
-        let (wide, other) = (number(native, piece), number(narrow, piece));
+        let (wide, other) = (number(native, piece), number(arch_32, piece));
         let by_number = || number::scan(piece).and_then(number::Scanned::low_bits);
         if let Some(bit) = other.or_else(by_number) {
-            narrow_mask.insert(bit);
+            mask_32.insert(bit);
         }
         if wide != other && wide.is_some() {
             differing.get_or_insert((piece, span));
         }
     }
-    if narrow_mask != *mask {
-        let place = findings.mismatch_place();
-        findings.transcript.says(&[
+    if mask_32 != *mask {
+        let place = findings.mismatch_location();
+        findings.transcript.warns(&[
             b"WARNING - 32/64 bit syscall mismatch",
             place.as_bytes(),
             b", you should specify an arch",
@@ -119,7 +119,10 @@ fn compare_with_32_bits(
     findings.warning(
         "arch-missing",
         &span,
-        format!("`{}` has another number for 32-bit programs", shown(name)),
+        format!(
+            "`{}` has another number for 32-bit programs",
+            escape_text(name)
+        ),
         "the rule names no arch, so that 32-bit programs match it by number: put \
          `-F arch=b64` before `-S`, and a second rule with `arch=b32`",
     );
@@ -130,9 +133,9 @@ pub(super) fn check_list(list: List, word: &Word, findings: &mut Findings<'_>) {
     match list {
         List::Exit | List::IoUring => return,
         List::Exclude => {
-            findings.refuses(&[b"Error: syscall auditing cannot be put on exclude list"]);
+            findings.auditctl_fails(&[b"Error: syscall auditing cannot be put on exclude list"]);
         }
-        List::Task | List::User | List::Filesystem => findings.refuses(&[
+        List::Task | List::User | List::Filesystem => findings.auditctl_fails(&[
             b"Error: syscall auditing being added to ",
             list.name().as_bytes(),
             b" list",
@@ -152,7 +155,7 @@ fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32
         Names::Uring => {
             let number = table::uring_op_number(&part.text);
             if number.is_none() {
-                findings.refuses(&[b"io_uring op unknown: ", &part.text]);
+                findings.auditctl_fails(&[b"io_uring op unknown: ", &part.text]);
                 findings.unknown(
                     "unknown-syscall",
                     "io_uring operation",
@@ -166,7 +169,7 @@ fn by_name(part: &Word, names: Names, findings: &mut Findings<'_>) -> Option<u32
     };
     let number = table::syscall_number_in(arch, &part.text, dialect).map(|syscall| syscall.0);
     if number.is_none() {
-        findings.refuses(&[b"Syscall name unknown: ", &part.text]);
+        findings.auditctl_fails(&[b"Syscall name unknown: ", &part.text]);
         let machine = table::arch_name(arch).unwrap_or("unknown");
         let other = if arch == Arch::I386 {
             Arch::X86_64
@@ -208,16 +211,16 @@ fn read_number(part: &Word, names: Names, mask: &mut SyscallMask, findings: &mut
             Names::Uring => b"io_uring op unknown: ",
             Names::Stated(..) | Names::Native(..) => b"Syscall name unknown: ",
         };
-        findings.refuses(&[refusal, &part.text]);
+        findings.auditctl_fails(&[refusal, &part.text]);
         findings.error(
             "unknown-syscall",
             &part.span,
             format!("{number} is not a syscall"),
-            format!("rules can name syscalls below {CLASSES}"),
+            format!("rules can name syscalls below {FIRST_CLASS}"),
         );
         return;
     }
-    if number >= CLASSES {
+    if number >= FIRST_CLASS {
         findings.warning(
             "syscall-class",
             &part.span,

@@ -13,9 +13,9 @@ mod arch;
 mod mistakes;
 
 /// A machine with two users, one group, and a directory.
-struct Machine;
+struct TestHost;
 
-impl RuleHost for Machine {
+impl RuleHost for TestHost {
     fn uid(&self, name: &[u8]) -> Option<u32> {
         match name {
             b"root" => Some(0),
@@ -39,7 +39,7 @@ impl RuleHost for Machine {
 
 #[track_caller]
 fn command(line: &str) -> Command {
-    let (command, findings) = parse_line(line.as_bytes(), &Machine);
+    let (command, findings) = parse_line(line.as_bytes(), &TestHost);
     assert_eq!(findings, [], "{line}");
     command.unwrap()
 }
@@ -60,7 +60,7 @@ fn numbers(line: &str) -> Vec<u32> {
 /// The only condition beside an arch, under findings of any kind but errors.
 #[track_caller]
 fn last_test(line: &str) -> FieldTest {
-    let (command, findings) = parse_line(line.as_bytes(), &Machine);
+    let (command, findings) = parse_line(line.as_bytes(), &TestHost);
     let Some(Command::Add { rule, .. }) = command else {
         panic!("{line}: {findings:?}")
     };
@@ -69,7 +69,7 @@ fn last_test(line: &str) -> FieldTest {
 
 #[track_caller]
 fn codes(line: &[u8]) -> Vec<(Severity, &'static str, u32)> {
-    let (_, findings) = parse_line(line, &Machine);
+    let (_, findings) = parse_line(line, &TestHost);
     findings
         .iter()
         .map(|finding| (finding.severity, finding.code, finding.column))
@@ -93,7 +93,7 @@ fn text(field: Field, value: &str) -> FieldTest {
 }
 
 #[test]
-fn an_everyday_rule_is_read() {
+fn typical_rule_parses() {
     let found = rule(
         "-a always,exit -F arch=b64 -S openat,open -F exit=-EACCES -F auid>=1000 -F auid!=unset \
          -k access",
@@ -117,7 +117,7 @@ fn an_everyday_rule_is_read() {
 }
 
 #[test]
-fn list_and_action_come_in_either_order_and_any_case() {
+fn list_and_action_in_either_order() {
     for line in ["-a always,exit", "-a exit,always", "-aEXIT,always"] {
         let found = rule(line);
         assert_eq!(
@@ -131,7 +131,7 @@ fn list_and_action_come_in_either_order_and_any_case() {
 }
 
 #[test]
-fn the_option_says_where_the_rule_goes() {
+fn option_decides_the_insertion() {
     let add = |line: &str| match command(line) {
         Command::Add { insertion, .. } => Some(insertion),
         _ => None,
@@ -144,7 +144,7 @@ fn the_option_says_where_the_rule_goes() {
 }
 
 #[test]
-fn syscalls_are_looked_up_in_the_stated_arch() {
+fn syscall_names_use_the_arch_of_the_rule() {
     assert_eq!(numbers("-a always,exit -F arch=b64 -S openat"), [257]);
     assert_eq!(numbers("-a always,exit -F arch=b32 -S openat"), [295]);
     assert_eq!(
@@ -162,7 +162,7 @@ fn syscalls_are_looked_up_in_the_stated_arch() {
 }
 
 #[test]
-fn archs_have_many_spellings() {
+fn arch_spellings_parse() {
     for (spelling, arch) in [
         ("b64", Arch::X86_64),
         ("B32", Arch::I386),
@@ -182,7 +182,7 @@ fn archs_have_many_spellings() {
 }
 
 #[test]
-fn values_are_read_as_their_field_wants_them() {
+fn field_values_parse() {
     for (condition, expected) in [
         ("pid=12", test(Field::Pid, Op::Equal, 12)),
         ("UID>=0x10", test(Field::Uid, Op::GreaterOrEqual, 16)),
@@ -242,7 +242,7 @@ fn values_are_read_as_their_field_wants_them() {
 }
 
 #[test]
-fn comparisons_of_fields_take_the_kernels_order() {
+fn field_pairs_use_kernel_order() {
     let expected = FieldTest {
         field: Field::Auid,
         op: Op::NotEqual,
@@ -257,7 +257,7 @@ fn comparisons_of_fields_take_the_kernels_order() {
 }
 
 #[test]
-fn a_watch_stands_for_a_rule() {
+fn watch_becomes_a_rule() {
     let found = rule("-w /etc/shadow -p wa -k id -k two");
     let expected = Rule {
         list: List::Exit,
@@ -279,7 +279,7 @@ fn a_watch_stands_for_a_rule() {
 }
 
 #[test]
-fn perm_option_adds_or_replaces_the_perm_condition() {
+fn perm_option_adds_or_replaces_perm() {
     let added = rule("-a always,exit -F path=/x -p w");
     assert_eq!(
         added.fields,
@@ -292,7 +292,7 @@ fn perm_option_adds_or_replaces_the_perm_condition() {
 }
 
 #[test]
-fn keys_are_labels_whatever_their_option() {
+fn all_key_options_collect_keys() {
     let found = rule("-a always,exit -F key=a>=b -F arch=b64 -S open -k c -F KEY=d");
     let keys: Vec<BString> = ["a>=b", "c", "d"].map(BString::from).to_vec();
     assert_eq!(found.keys, keys);
@@ -300,7 +300,7 @@ fn keys_are_labels_whatever_their_option() {
 }
 
 #[test]
-fn control_settings_are_read() {
+fn control_settings_parse() {
     for (line, expected) in [
         ("-D", Command::DeleteAll(None)),
         ("-D -k x", Command::DeleteAll(Some("x".into()))),
@@ -319,10 +319,10 @@ fn control_settings_are_read() {
 }
 
 #[test]
-fn lines_that_ask_for_nothing_give_nothing() {
+fn blank_lines_and_comments_give_no_command() {
     for line in ["", "   ", "# -D", "  #", "#\tx\0"] {
         assert_eq!(
-            parse_line(line.as_bytes(), &Machine),
+            parse_line(line.as_bytes(), &TestHost),
             (None, vec![]),
             "{line}"
         );
@@ -330,9 +330,9 @@ fn lines_that_ask_for_nothing_give_nothing() {
 }
 
 #[test]
-fn a_file_is_read_to_its_end() {
+fn file_is_parsed_to_its_end() {
     let file = b"# head\n-D\n-x\n\n-w /etc/shadow -p w\n-a always,exit -F foo=1\r\n-e 1";
-    let (lines, findings) = parse_file(file, &Machine);
+    let (lines, findings) = parse_file(file, &TestHost);
     let numbers: Vec<_> = lines.iter().map(|line| line.number).collect();
     assert_eq!(numbers, [2, 5, 7]);
     assert_eq!(lines[2].command, Command::Enabled(1));
@@ -353,14 +353,14 @@ fn a_file_is_read_to_its_end() {
 }
 
 #[test]
-fn a_carriage_return_is_left_out_with_a_warning() {
-    let (command, findings) = parse_line(b"-w /x -k key\r", &Machine);
-    assert_eq!(command, parse_line(b"-w /x -k key", &Machine).0);
+fn carriage_return_is_stripped_with_a_warning() {
+    let (command, findings) = parse_line(b"-w /x -k key\r", &TestHost);
+    assert_eq!(command, parse_line(b"-w /x -k key", &TestHost).0);
     assert_eq!(findings[0].severity, Severity::Warning);
 }
 
 #[test]
-fn numbers_that_auditctl_bends_are_kept_with_a_warning() {
+fn numbers_auditctl_truncates_get_a_warning() {
     for (line, value) in [
         ("-a always,exit -F pid=12abc", 12),
         ("-a always,exit -F sessionid=abc", 0),
@@ -424,7 +424,7 @@ fn rule_like() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn assert_total(bytes: &[u8]) -> Result<(), TestCaseError> {
-    let (lines, findings) = parse_file(bytes, &Machine);
+    let (lines, findings) = parse_file(bytes, &TestHost);
     for span in lines
         .iter()
         .map(|line| &line.span)
@@ -472,7 +472,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_like_a_rule_is_read_or_refused(bytes in rule_like()) {
+    fn rule_like_text_is_parsed_or_refused(bytes in rule_like()) {
         assert_total(&bytes)?;
     }
 }

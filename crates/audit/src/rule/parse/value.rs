@@ -1,7 +1,7 @@
 //! Right-hand sides of conditions, one function per kind of value.
 
-use super::super::diagnostic::{Findings, shown};
-use super::super::field::{Kind, Spec};
+use super::super::diagnostic::{Findings, escape_text};
+use super::super::field::{FieldSpec, ValueKind};
 use super::super::lexer::Word;
 use super::super::{Field, Op, RuleHost, Value, perm};
 use super::number::{self, Wide};
@@ -16,29 +16,33 @@ const SOCKET_FAMILIES: u32 = 46;
 
 /// Reads the value of a condition; `None` after an error.
 pub(super) fn read(
-    spec: Spec,
+    spec: FieldSpec,
     op: Op,
     word: &Word,
     host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<Value> {
     let number = match spec.kind {
-        Kind::Path | Kind::Dir | Kind::Label => return Some(text(spec, word, findings)),
-        Kind::Unsigned if spec.field == Field::Success => success(spec, word, findings),
-        Kind::Unsigned => number::field(spec.name, word, Wide::Refuse, findings),
-        Kind::Low32 => number::field(spec.name, word, Wide::Cut, findings),
-        Kind::Argument if is_signed(word) => number::signed(spec.name, word, Wide::Cut, findings),
-        Kind::Argument => number::field(spec.name, word, Wide::Cut, findings),
-        Kind::User => user(spec, op, word, host, findings),
-        Kind::Group => group(spec, word, host, findings),
-        Kind::Arch => arch(word, host, findings).map(|arch| arch.0),
-        Kind::MsgType => msg_type(spec, word, findings),
-        Kind::Exit => exit(spec, op, word, findings),
-        Kind::Session => session(spec, word, findings),
-        Kind::SocketFamily => socket_family(spec, word, findings),
-        Kind::FileType => file_type(word, findings),
-        Kind::FsType => fs_type(spec, word, findings),
-        Kind::Perm => perms(word, Letters::Field, findings),
+        ValueKind::Path | ValueKind::Dir | ValueKind::Label => {
+            return Some(text(spec, word, findings));
+        }
+        ValueKind::Unsigned if spec.field == Field::Success => success(spec, word, findings),
+        ValueKind::Unsigned => number::field(spec.name, word, Wide::Refuse, findings),
+        ValueKind::Low32 => number::field(spec.name, word, Wide::Cut, findings),
+        ValueKind::Argument if is_signed(word) => {
+            number::signed(spec.name, word, Wide::Cut, findings)
+        }
+        ValueKind::Argument => number::field(spec.name, word, Wide::Cut, findings),
+        ValueKind::User => user(spec, op, word, host, findings),
+        ValueKind::Group => group(spec, word, host, findings),
+        ValueKind::Arch => arch(word, host, findings).map(|arch| arch.0),
+        ValueKind::MsgType => msg_type(spec, word, findings),
+        ValueKind::Exit => exit(spec, op, word, findings),
+        ValueKind::Session => session(spec, word, findings),
+        ValueKind::SocketFamily => socket_family(spec, word, findings),
+        ValueKind::FileType => file_type(word, findings),
+        ValueKind::FsType => fs_type(spec, word, findings),
+        ValueKind::Perm => perms(word, PermSyntax::Field, findings),
     };
     if number == Some(0) && op == Op::Less {
         findings.warning(
@@ -54,7 +58,7 @@ pub(super) fn read(
 
 /// Where letters of `rwxa` were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Letters {
+pub(super) enum PermSyntax {
     /// `-F perm=`
     Field,
     /// `-p`
@@ -62,19 +66,22 @@ pub(super) enum Letters {
 }
 
 /// Reads letters of `rwxa`, in any case.
-pub(super) fn perms(word: &Word, written: Letters, findings: &mut Findings<'_>) -> Option<u32> {
+pub(super) fn perms(word: &Word, written: PermSyntax, findings: &mut Findings<'_>) -> Option<u32> {
     const ADVICE: &str = "write some of the letters `r`, `w`, `x` and `a`";
     if word.text.len() > 4 {
         match written {
-            Letters::Field => findings.refuses(&[b"String value too long"]),
-            Letters::Option => {
-                findings.refuses(&[b"permission ", &word.text, b" is too long"]);
+            PermSyntax::Field => findings.auditctl_fails(&[b"String value too long"]),
+            PermSyntax::Option => {
+                findings.auditctl_fails(&[b"permission ", &word.text, b" is too long"]);
             }
         }
         findings.error(
             "bad-perm",
             &word.span,
-            format!("perm `{}` has more than four letters", shown(&word.text)),
+            format!(
+                "perm `{}` has more than four letters",
+                escape_text(&word.text)
+            ),
             ADVICE,
         );
         return None;
@@ -88,15 +95,15 @@ pub(super) fn perms(word: &Word, written: Letters, findings: &mut Findings<'_>) 
             b'a' => perm::ATTR,
             _ => {
                 match written {
-                    Letters::Field => {
-                        findings.refuses(&[b"Permission can only contain  'rwxa'"]);
+                    PermSyntax::Field => {
+                        findings.auditctl_fails(&[b"Permission can only contain  'rwxa'"]);
                     }
-                    Letters::Option => {
-                        findings.refuses(&[b"Permission ", &[letter], b" isn't supported"]);
+                    PermSyntax::Option => {
+                        findings.auditctl_fails(&[b"Permission ", &[letter], b" isn't supported"]);
                     }
                 }
                 let span = word.part(at..at + 1).span;
-                let message = format!("unknown perm letter `{}`", shown(&[letter]));
+                let message = format!("unknown perm letter `{}`", escape_text(&[letter]));
                 findings.error("bad-perm", &span, message, ADVICE);
                 return None;
             }
@@ -114,20 +121,20 @@ fn is_signed(word: &Word) -> bool {
 }
 
 /// A label or a path. Of paths `auditctl` looks at the length only, and the kernel at the rest.
-fn text(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Value {
+fn text(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Value {
     let name = spec.name;
-    let shown = shown(&word.text);
+    let shown = escape_text(&word.text);
     let value = Value::Text(word.text.clone().into());
     let (code, message, advice) = if word.text.len() > PATH_LIMIT_BYTES {
-        findings.refuses(&[b"String value too long"]);
+        findings.auditctl_fails(&[b"String value too long"]);
         let message = format!("value of `{name}` has {} bytes", word.text.len());
         (
             "value-too-long",
             message,
             format!("the kernel takes at most {PATH_LIMIT_BYTES}"),
         )
-    } else if spec.kind == Kind::Label || word.text.starts_with(b"/") {
-        if spec.kind == Kind::Path && word.text.ends_with(b"/") {
+    } else if spec.kind == ValueKind::Label || word.text.starts_with(b"/") {
+        if spec.kind == ValueKind::Path && word.text.ends_with(b"/") {
             (
                 "trailing-slash",
                 format!("`{name}` path `{shown}` ends in `/`"),
@@ -154,7 +161,7 @@ fn text(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Value {
 }
 
 fn user(
-    spec: Spec,
+    spec: FieldSpec,
     op: Op,
     word: &Word,
     host: &dyn RuleHost,
@@ -165,11 +172,11 @@ fn user(
         _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings)?,
         name => {
             let Some(id) = host.uid(name) else {
-                findings.refuses(&[b"Unknown user: ", name]);
+                findings.auditctl_fails(&[b"Unknown user: ", name]);
                 findings.error(
                     "unknown-user",
                     &word.span,
-                    format!("unknown user `{}`", shown(name)),
+                    format!("unknown user `{}`", escape_text(name)),
                     "there is no such user on this machine: write a number or correct the name",
                 );
                 return None;
@@ -195,17 +202,22 @@ fn user(
     Some(id)
 }
 
-fn group(spec: Spec, word: &Word, host: &dyn RuleHost, findings: &mut Findings<'_>) -> Option<u32> {
+fn group(
+    spec: FieldSpec,
+    word: &Word,
+    host: &dyn RuleHost,
+    findings: &mut Findings<'_>,
+) -> Option<u32> {
     let id = if word.text.first().is_some_and(u8::is_ascii_digit) {
         number::unsigned(spec.name, word, Wide::Refuse, findings)?
     } else if let Some(id) = host.gid(&word.text) {
         id
     } else {
-        findings.refuses(&[b"Unknown group: ", &word.text]);
+        findings.auditctl_fails(&[b"Unknown group: ", &word.text]);
         findings.error(
             "unknown-group",
             &word.span,
-            format!("unknown group `{}`", shown(&word.text)),
+            format!("unknown group `{}`", escape_text(&word.text)),
             "there is no such group on this machine: write a number or correct the name",
         );
         return None;
@@ -222,7 +234,7 @@ fn group(spec: Spec, word: &Word, host: &dyn RuleHost, findings: &mut Findings<'
 }
 
 /// Records say `success=yes`; rules do not.
-fn success(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+fn success(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let number = match word.text.as_slice() {
         b"yes" => 1,
         b"no" => 0,
@@ -232,7 +244,10 @@ fn success(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> 
     findings.error(
         "bad-number",
         &word.span,
-        format!("`{}` is not a number for `success`", shown(&word.text)),
+        format!(
+            "`{}` is not a number for `success`",
+            escape_text(&word.text)
+        ),
         format!("write `success={number}`"),
     );
     None
@@ -250,7 +265,7 @@ fn arch(word: &Word, host: &dyn RuleHost, findings: &mut Findings<'_>) -> Option
         table::arch_by_name(text).or_else(|| arch_number(word, findings))
     };
     if found.is_none() {
-        findings.refuses(&[b"arch elf mapping not found"]);
+        findings.auditctl_fails(&[b"arch elf mapping not found"]);
         let known = ["b64", "b32"].into_iter().chain(table::arch_names());
         let otherwise = "write `b64` or `b32`, the machine's name, or its number in hex";
         findings.unknown("unknown-arch", "arch", word, known, otherwise);
@@ -272,7 +287,7 @@ fn arch_number(word: &Word, findings: &mut Findings<'_>) -> Option<Arch> {
 }
 
 /// A record type: digits, a name, or the way in which unknown types are written.
-fn msg_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+fn msg_type(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     if word.text.first().is_some_and(u8::is_ascii_digit) {
         return number::unsigned(spec.name, word, Wide::Refuse, findings);
     }
@@ -285,7 +300,7 @@ fn msg_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32>
         .map(MsgType);
     let found = table::msg_type_number(&word.text).or(unnamed);
     if found.is_none() {
-        findings.refuses(&[b"-F unknown message type - ", spec.name.as_bytes()]);
+        findings.auditctl_fails(&[b"-F unknown message type - ", spec.name.as_bytes()]);
         let otherwise = "`ausearch -m` lists the names; a number is fine too";
         let known = table::msg_type_names();
         findings.unknown("unknown-msgtype", "record type", word, known, otherwise);
@@ -293,7 +308,7 @@ fn msg_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32>
     found.map(|number| number.0.into())
 }
 
-fn exit(spec: Spec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+fn exit(spec: FieldSpec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let (negative, name) = match word.text.as_slice() {
         [b'-', name @ ..] => (true, name),
         name => (false, name),
@@ -302,7 +317,7 @@ fn exit(spec: Spec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Option<
         return number::signed(spec.name, word, Wide::Refuse, findings);
     }
     let Some(errno) = table::errno_number(name).and_then(|errno| u32::try_from(errno).ok()) else {
-        findings.refuses(&[b"-F unknown errno - ", spec.name.as_bytes()]);
+        findings.auditctl_fails(&[b"-F unknown errno - ", spec.name.as_bytes()]);
         let bare = Word {
             text: name.to_vec(),
             span: word.span.clone(),
@@ -324,31 +339,31 @@ fn exit(spec: Spec, op: Op, word: &Word, findings: &mut Findings<'_>) -> Option<
         findings.warning(
             "positive-errno",
             &word.span,
-            format!("`exit={}` does not match a failed call", shown(name)),
+            format!("`exit={}` does not match a failed call", escape_text(name)),
             format!(
                 "a call that fails returns the negative: write `exit=-{}`",
-                shown(name)
+                escape_text(name)
             ),
         );
     }
     Some(errno)
 }
 
-fn session(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+fn session(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     match word.text.as_slice() {
         b"unset" => Some(u32::MAX),
         _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings),
-        _ => Some(taken_as_zero(spec, word, findings)),
+        _ => Some(read_as_zero(spec, word, findings)),
     }
 }
 
-fn socket_family(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+fn socket_family(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let family = match word.text.as_slice() {
         _ if is_signed(word) => number::signed(spec.name, word, Wide::Refuse, findings)?,
-        _ => taken_as_zero(spec, word, findings),
+        _ => read_as_zero(spec, word, findings),
     };
     if family >= SOCKET_FAMILIES {
-        findings.refuses(&[b"value is too large for field: ", spec.name.as_bytes()]);
+        findings.auditctl_fails(&[b"value is too large for field: ", spec.name.as_bytes()]);
         findings.error(
             "number-too-large",
             &word.span,
@@ -360,13 +375,13 @@ fn socket_family(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option
 }
 
 /// For the fields whose value `auditctl` passes to `strtoul(3)` unseen.
-fn taken_as_zero(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> u32 {
+fn read_as_zero(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> u32 {
     findings.warning(
         "not-a-number",
         &word.span,
         format!(
             "`{}` is not a number for `{}`",
-            shown(&word.text),
+            escape_text(&word.text),
             spec.name
         ),
         "auditctl reads it as 0, and so does tollgate: write the number that is meant",
@@ -377,7 +392,7 @@ fn taken_as_zero(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> u32 {
 fn file_type(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     let found = table::file_type_number(&word.text);
     if found.is_none() {
-        findings.refuses(&[b"-F unknown file type -  filetype"]);
+        findings.auditctl_fails(&[b"-F unknown file type -  filetype"]);
         let otherwise = "write file, dir, socket, link, character, block or fifo";
         let known = table::file_type_names();
         findings.unknown("unknown-filetype", "file type", word, known, otherwise);
@@ -385,13 +400,13 @@ fn file_type(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     found
 }
 
-fn fs_type(spec: Spec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+fn fs_type(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     if word.text.first().is_some_and(u8::is_ascii_digit) {
         return number::unsigned(spec.name, word, Wide::Refuse, findings);
     }
     let found = table::fs_type_number(&word.text);
     if found.is_none() {
-        findings.refuses(&[b"file system type is unknown for field: fstype"]);
+        findings.auditctl_fails(&[b"file system type is unknown for field: fstype"]);
         let otherwise = "write tracefs, debugfs, cgroup, cgroup2 or the magic number of statfs(2)";
         let known = table::fs_type_names();
         findings.unknown("unknown-fstype", "file system", word, known, otherwise);

@@ -1,6 +1,6 @@
 //! `-w`: a path with its own short form of a rule.
 
-use super::super::diagnostic::{Findings, shown};
+use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 use super::super::{Field, FieldTest, Op, RuleHost, Value, perm};
 use super::value::PATH_LIMIT_BYTES;
@@ -14,9 +14,9 @@ pub(super) fn read(
     host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<[FieldTest; 2]> {
-    let shown = shown(&word.text);
+    let shown = escape_text(&word.text);
     let mut error = |code, refusal: &[u8], message: String, advice: &str| {
-        findings.refuses(&[refusal]);
+        findings.auditctl_fails(&[refusal]);
         findings.error(code, &word.span, message, advice);
         None
     };
@@ -57,7 +57,7 @@ pub(super) fn read(
     if path.windows(2).any(|pair| pair == b"..") {
         findings
             .transcript
-            .says(&[b"Warning - relative path notation is not supported"]);
+            .warns(&[b"Warning - relative path notation is not supported"]);
         findings.warning(
             "dot-dot",
             &word.span,
@@ -68,7 +68,7 @@ pub(super) fn read(
     if path.iter().any(|byte| matches!(byte, b'*' | b'?')) {
         findings
             .transcript
-            .says(&[b"Warning - wildcard notation is not supported"]);
+            .warns(&[b"Warning - wildcard notation is not supported"]);
         findings.warning(
             "wildcard",
             &word.span,

@@ -5,14 +5,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::field::{self, Kind, Spec};
+use super::super::field::{self, FieldSpec, ValueKind};
 use super::super::{Command, Op, RuleHost, field_pairs, parse_line};
 use super::*;
 
 /// A machine where directories are the paths that say so.
-struct Machine;
+struct TestHost;
 
-impl RuleHost for Machine {
+impl RuleHost for TestHost {
     fn uid(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -35,7 +35,7 @@ impl RuleHost for Machine {
 #[track_caller]
 fn assert_round_trip(rule: &Rule) {
     let text = print(rule, Arch::X86_64, Dialect::V4);
-    let (command, findings) = parse_line(&text, &Machine);
+    let (command, findings) = parse_line(&text, &TestHost);
     let Some(Command::Add { rule: found, .. }) = command else {
         panic!("{text}: {findings:?}")
     };
@@ -58,7 +58,7 @@ fn assert_round_trip(rule: &Rule) {
 
 #[track_caller]
 fn printed(line: &str, dialect: Dialect) -> String {
-    let (command, findings) = parse_line(line.as_bytes(), &Machine);
+    let (command, findings) = parse_line(line.as_bytes(), &TestHost);
     let Some(Command::Add { rule, .. }) = command else {
         panic!("{line}: {findings:?}")
     };
@@ -133,7 +133,7 @@ fn rules_are_printed_as_auditctl_lists_them() {
 }
 
 #[test]
-fn version_3_lists_otherwise() {
+fn version_3_listing_differs() {
     for (line, expected) in [
         (
             "-a always,exit -S read -F exe!=/x",
@@ -183,31 +183,33 @@ fn path() -> impl Strategy<Value = BString> {
     })
 }
 
-fn value(spec: Spec, op: Op) -> BoxedStrategy<Value> {
+fn value(spec: FieldSpec, op: Op) -> BoxedStrategy<Value> {
     let number = match spec.kind {
-        Kind::Path | Kind::Dir => return path().prop_map(Value::Text).boxed(),
-        Kind::Label => return text().prop_map(|text| Value::Text(text.into())).boxed(),
-        Kind::Arch => select(vec![Arch::X86_64.0, Arch::I386.0]).boxed(),
-        Kind::Perm => (1_u32..16).boxed(),
-        Kind::FileType => Just(0).boxed(),
-        Kind::SocketFamily => (0_u32..46).boxed(),
-        Kind::User if spec.field == Field::Auid && matches!(op, Op::Equal | Op::NotEqual) => {
+        ValueKind::Path | ValueKind::Dir => return path().prop_map(Value::Text).boxed(),
+        ValueKind::Label => return text().prop_map(|text| Value::Text(text.into())).boxed(),
+        ValueKind::Arch => select(vec![Arch::X86_64.0, Arch::I386.0]).boxed(),
+        ValueKind::Perm => (1_u32..16).boxed(),
+        ValueKind::FileType => Just(0).boxed(),
+        ValueKind::SocketFamily => (0_u32..46).boxed(),
+        ValueKind::User if spec.field == Field::Auid && matches!(op, Op::Equal | Op::NotEqual) => {
             any::<u32>().boxed()
         }
-        Kind::User => (0..u32::MAX).boxed(),
+        ValueKind::User => (0..u32::MAX).boxed(),
         // These are listed with a sign and read without.
-        Kind::Group | Kind::Unsigned | Kind::FsType => (0..0x8000_0000_u32).boxed(),
-        Kind::Exit => prop_oneof![any::<u32>(), (0_u32..200).prop_map(u32::wrapping_neg)].boxed(),
-        Kind::MsgType => prop_oneof![0..0x8000_0000_u32, 1000_u32..3000].boxed(),
-        Kind::Low32 | Kind::Argument | Kind::Session => any::<u32>().boxed(),
+        ValueKind::Group | ValueKind::Unsigned | ValueKind::FsType => (0..0x8000_0000_u32).boxed(),
+        ValueKind::Exit => {
+            prop_oneof![any::<u32>(), (0_u32..200).prop_map(u32::wrapping_neg)].boxed()
+        }
+        ValueKind::MsgType => prop_oneof![0..0x8000_0000_u32, 1000_u32..3000].boxed(),
+        ValueKind::Low32 | ValueKind::Argument | ValueKind::Session => any::<u32>().boxed(),
     };
     number.prop_map(Value::Number).boxed()
 }
 
 fn condition(list: List) -> BoxedStrategy<FieldTest> {
-    let specs: Vec<Spec> = field::all()
+    let specs: Vec<FieldSpec> = field::all()
         // File types are listed by number and read by name.
-        .filter(|spec| spec.lists.contains(list) && spec.kind != Kind::FileType)
+        .filter(|spec| spec.lists.contains(list) && spec.kind != ValueKind::FileType)
         .collect();
     let single = (select(specs), select(OPS.to_vec()))
         .prop_filter("operator", |(spec, op)| {
@@ -263,7 +265,7 @@ fn watch() -> impl Strategy<Value = Rule> {
     (path(), 1_u32..16, vec(text(), 0..3))
         .prop_filter("slash", |(path, ..)| !path.ends_with(b"/"))
         .prop_map(|(path, bits, keys)| {
-            let field = if Machine.is_directory(&path) {
+            let field = if TestHost.is_directory(&path) {
                 Field::Dir
             } else {
                 Field::Path
@@ -311,9 +313,9 @@ fn rule() -> impl Strategy<Value = Rule> {
                 });
                 // The listing has the arch first.
                 fields.sort_by_key(|test| test.field != Field::Arch);
-                let labelled = !matches!(list, List::User | List::Exclude | List::Task)
+                let key_allowed = !matches!(list, List::User | List::Exclude | List::Task)
                     && (list != List::Filesystem || !fields.is_empty());
-                let keys = if labelled { keys } else { Vec::new() };
+                let keys = if key_allowed { keys } else { Vec::new() };
                 Rule {
                     list,
                     action,
@@ -346,14 +348,14 @@ proptest! {
 }
 
 #[test]
-fn a_rule_without_arch_is_listed_in_the_arch_before_it() {
+fn rule_without_arch_is_listed_with_the_previous_arch() {
     let rules = [
         "-a always,exit -S 39",
         "-a always,exit -F arch=b32 -S open",
         "-w /etc/passwd -p wa",
         "-a always,exit -S 39",
     ];
-    let rules = rules.map(|line| match parse_line(line.as_bytes(), &Machine) {
+    let rules = rules.map(|line| match parse_line(line.as_bytes(), &TestHost) {
         (Some(Command::Add { rule, .. }), _) => rule,
         (_, findings) => panic!("{line}: {findings:?}"),
     });

@@ -15,7 +15,7 @@ use audit::rule::{Command, RuleHost as _, listing};
 use bstr::BString;
 
 use super::file::{self, Mistakes};
-use super::{shown, usage};
+use super::{status_text, usage};
 use crate::host::ThisMachine;
 use crate::rule_files;
 
@@ -117,7 +117,7 @@ impl Offline {
         match request {
             Request::Command(command) => return self.command(line, command),
             Request::Usage => self.shown.extend_from_slice(usage::TEXT.as_bytes()),
-            Request::Version => self.shown.extend(shown::version(self.dialect)),
+            Request::Version => self.shown.extend(status_text::version(self.dialect)),
             // Nothing is counted here.
             Request::ResetLost => said.push("lost: 0".into()),
             Request::ResetBacklogWait => said.push("backlog_wait_time_actual: 0".into()),

@@ -1,18 +1,18 @@
 //! How a log is kept: what `auditd.conf` says, or nothing but where it is.
 
-mod locked;
+mod locked_settings;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use audit::conf::auditd::{Flush, Format, NameFormat, Settings};
+use audit::conf::auditd::{Flush, LogFormat, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
-pub(crate) use locked::LockedLogSettings;
+pub(crate) use locked_settings::LockedLogSettings;
 
-use crate::sinks::log_file::{Access, Closed};
+use crate::sinks::log_file::{LogAccess, ReadOnlyLog};
 
 /// How a log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,15 +55,15 @@ impl LogConfig {
         })
     }
 
-    pub(super) fn format(&self) -> Format {
+    pub(super) fn format(&self) -> LogFormat {
         self.conf
             .as_ref()
-            .map_or(Format::Raw, |conf| conf.log_format)
+            .map_or(LogFormat::Raw, |conf| conf.log_format)
     }
 
     /// Whether lines are written as they come.
     pub(super) fn is_plain(&self) -> bool {
-        self.format() == Format::Raw && self.node.is_none()
+        self.format() == LogFormat::Raw && self.node.is_none()
     }
 
     /// Whether there is a log at all.
@@ -71,18 +71,18 @@ impl LogConfig {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
     }
 
-    pub(super) fn access(&self) -> Access {
+    pub(super) fn access(&self) -> LogAccess {
         let Some(conf) = &self.conf else {
-            return Access::PLAIN;
+            return LogAccess::PLAIN;
         };
-        Access {
+        LogAccess {
             group: self.own_path.then_some(conf.log_group),
             flags: match conf.flush {
                 Flush::Data => OFlag::O_DSYNC,
                 Flush::Sync => OFlag::O_SYNC,
                 Flush::None | Flush::Incremental | Flush::IncrementalAsync => OFlag::empty(),
             },
-            closed: Closed::Reopen,
+            closed: ReadOnlyLog::Reopen,
         }
     }
 }

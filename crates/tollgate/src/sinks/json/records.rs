@@ -214,19 +214,19 @@ fn names(record: &Record<'_>, object: &mut Map<String, Value>) {
 fn value(record: &Record<'_>, field: &Field<'_>) -> Result<Value, DecodeError> {
     let name = field.name.to_str_lossy();
     if field.value.starts_with(b"'") {
-        let mut inside = Map::new();
-        for field in record.inside(field) {
+        let mut nested_fields = Map::new();
+        for field in record.nested_fields(field) {
             let field = field?;
             put(
-                &mut inside,
+                &mut nested_fields,
                 &field.name.to_str_lossy(),
                 value(record, &field)?,
             );
         }
-        return Ok(if inside.is_empty() {
+        return Ok(if nested_fields.is_empty() {
             text(field.value.trim_with(|byte| byte == '\''))
         } else {
-            Value::Object(inside)
+            Value::Object(nested_fields)
         });
     }
     if NUMBERS.contains(&&*name) {
@@ -261,15 +261,15 @@ mod tests {
     use super::*;
 
     fn converted(lines: &str) -> (Value, Vec<String>) {
-        let mut gatherer = EventAssembler::default();
+        let mut assembler = EventAssembler::default();
         let (mut objects, mut errors) = (Vec::new(), Vec::new());
         let mut keep = |event: EventRecords| {
             objects.push(object(&event, |error| errors.push(error.to_string())));
         };
         for line in lines.lines() {
-            gatherer.take(line.as_bytes(), &mut keep).unwrap();
+            assembler.take(line.as_bytes(), &mut keep).unwrap();
         }
-        gatherer.finish(&mut keep);
+        assembler.finish(&mut keep);
         let [object] = objects.try_into().unwrap();
         (Value::Object(object), errors)
     }

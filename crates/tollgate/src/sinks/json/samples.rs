@@ -77,14 +77,14 @@ pub(super) fn exec() -> Map<String, Value> {
 }
 
 fn objects(log: &str) -> Vec<Map<String, Value>> {
-    let mut gatherer = EventAssembler::default();
+    let mut assembler = EventAssembler::default();
     let mut objects = Vec::new();
     let mut keep = |event: EventRecords| {
         objects.push(records::object(&event, |error| panic!("{error}")));
     };
     for line in log.split_inclusive('\n') {
-        gatherer.take(line.as_bytes(), &mut keep).unwrap();
+        assembler.take(line.as_bytes(), &mut keep).unwrap();
     }
-    gatherer.finish(&mut keep);
+    assembler.finish(&mut keep);
     objects
 }

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use audit::conf::plugin::{Format, Plugin, Program};
+use audit::conf::plugin::{Plugin, PluginFormat, Program};
 use bstr::{BString, ByteSlice as _};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::chunk::Chunk;
-use super::plugin_queue::{Loss, Shared};
+use super::plugin_queue::{Loss, QueueState};
 use crate::messages::warn;
 
 /// How long a program may take for a chunk.
@@ -38,10 +38,10 @@ pub(super) struct Socket {
     /// What the path leads to as long as nobody has put something else there.
     inode: (u64, u64),
     listener: UnixListener,
-    format: Format,
+    format: PluginFormat,
     clients: Vec<Client>,
     /// It was said that there are too many, and there have not been fewer since.
-    told: bool,
+    reported: bool,
     binary: Vec<u8>,
 }
 
@@ -71,8 +71,8 @@ impl Socket {
         let path = path.to_path().context("the path")?;
         let format = match rest.first() {
             None => plugin.format,
-            Some(word) if word == "string" => Format::String,
-            Some(word) if word == "binary" => Format::Binary,
+            Some(word) if word == "string" => PluginFormat::String,
+            Some(word) if word == "binary" => PluginFormat::Binary,
             Some(word) => bail!("`{word}` is no format: write string or binary"),
         };
         remove_left(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
@@ -90,17 +90,17 @@ impl Socket {
             listener,
             format,
             clients: Vec::new(),
-            told: false,
+            reported: false,
             binary: Vec::new(),
         })
     }
 
     /// Gives a chunk to all that have connected.
-    pub(super) fn write(&mut self, chunk: &Chunk, shared: &Shared) {
+    pub(super) fn write(&mut self, chunk: &Chunk, shared: &QueueState) {
         self.accept();
         let bytes = match self.format {
-            Format::String => chunk.string(),
-            Format::Binary => {
+            PluginFormat::String => chunk.string(),
+            PluginFormat::Binary => {
                 self.binary.clear();
                 chunk.binary(&mut self.binary);
                 &self.binary
@@ -138,14 +138,14 @@ impl Socket {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.clients.len() >= CLIENTS {
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.reported, true) {
                     let path = self.path.display();
                     warn(&format!(
                         "`{path}` has {CLIENTS} programs connected: others are disconnected at once"
                     ));
                 }
             } else if stream.set_nonblocking(true).is_ok() {
-                self.told = false;
+                self.reported = false;
                 self.clients.push(Client { stream, taken: 0 });
             }
         }
@@ -253,7 +253,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (mut socket, path) = socket(directory.path());
         let connect = || UnixStream::connect(&path).unwrap();
-        let (shared, chunk) = (Shared::default(), long());
+        let (shared, chunk) = (QueueState::default(), long());
         let (willing, slow, idle) = (connect(), connect(), connect());
         let willing = thread::spawn(|| taken(willing, 64 << 10, Duration::ZERO));
         // Never idle, and 20 s for all of it.
@@ -273,7 +273,7 @@ mod tests {
     fn what_is_over_waits_for_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let (mut socket, path) = socket(directory.path());
-        let (shared, chunk) = (Shared::default(), long());
+        let (shared, chunk) = (QueueState::default(), long());
         shared.control.end_by(Instant::now());
         let slow = UnixStream::connect(&path).unwrap();
         let slow = thread::spawn(|| taken(slow, 64 << 10, Duration::from_millis(5)));

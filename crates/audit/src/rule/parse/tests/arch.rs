@@ -3,9 +3,9 @@
 use super::*;
 
 #[test]
-fn a_rule_for_another_machine_is_read_with_a_note() {
+fn foreign_arch_gets_a_note() {
     let noted = |line: &str| {
-        let (command, findings) = parse_line(line.as_bytes(), &Machine);
+        let (command, findings) = parse_line(line.as_bytes(), &TestHost);
         let Some(Command::Add { rule, .. }) = command else {
             panic!("{line}: {findings:?}")
         };
@@ -36,7 +36,7 @@ fn a_rule_for_another_machine_is_read_with_a_note() {
 }
 
 #[test]
-fn perm_adds_no_syscalls_to_those_that_are_named() {
+fn perm_adds_no_syscalls_in_rule_files() {
     assert_eq!(
         numbers("-a always,exit -F arch=b64 -S read -F perm=x -F path=/x"),
         [0]

@@ -143,9 +143,9 @@ const MISTAKES: &[(&str, &str, u32)] = &[
 ];
 
 #[test]
-fn each_mistake_is_named_where_it_is() {
+fn each_mistake_has_code_and_column() {
     for &(line, code, column) in MISTAKES {
-        let (command, findings) = parse_line(line.as_bytes(), &Machine);
+        let (command, findings) = parse_line(line.as_bytes(), &TestHost);
         let first = &findings[0];
         assert!(explained::explain(first.code).is_some(), "{}", first.code);
         assert_eq!(
@@ -168,7 +168,7 @@ fn each_mistake_is_named_where_it_is() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn limits_are_enforced() {
     let many = |count: u32| {
         let tests: Vec<String> = (0..count).map(|id| format!(" -F uid!={id}")).collect();
         format!("-a always,exit -F arch=b64 -S openat{}", tests.concat())
@@ -209,7 +209,7 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn a_line_of_100_000_bytes_is_refused_whole() {
+fn line_of_100_000_bytes_is_refused() {
     let mut line = b"-a always,exit -S open -k ".to_vec();
     line.resize(100_000, b'x');
     assert_eq!(codes(&line), [(Severity::Error, "line-too-long", 1)]);
@@ -237,7 +237,7 @@ fn all_mistakes_of_a_line_are_reported() {
 }
 
 #[test]
-fn unknown_names_get_the_nearest_known_one() {
+fn unknown_names_get_a_suggestion() {
     for (line, name) in [
         ("-a always,exit -F arch=b64 -S opneat", "openat"),
         ("-a always,exit -F audi=0", "auid"),
@@ -248,13 +248,13 @@ fn unknown_names_get_the_nearest_known_one() {
         ("--loginuid_immutable", "loginuid-immutable"),
         ("-a always,exit -F success=no", "success=0"),
     ] {
-        let (_, findings) = parse_line(line.as_bytes(), &Machine);
+        let (_, findings) = parse_line(line.as_bytes(), &TestHost);
         assert!(
             findings[0].advice.contains(&format!("`{name}`")),
             "{line}: {findings:?}"
         );
     }
-    let (_, findings) = parse_line(b"-a always,exit -F arch=b64 -S socketcall", &Machine);
+    let (_, findings) = parse_line(b"-a always,exit -F arch=b64 -S socketcall", &TestHost);
     assert_eq!(findings[0].advice, "i386 has it, x86_64 has not");
 }
 

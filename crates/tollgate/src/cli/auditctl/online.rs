@@ -18,9 +18,9 @@ use nix::unistd::Pid;
 
 use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
-use super::{message, shown, usage};
+use super::{message, status_text, usage};
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
+use crate::control::protocol::{Answer, AuditSettings, Request, Step, StepOutcome};
 use crate::host::ThisMachine;
 use crate::json_bytes::JsonBytes;
 use crate::rule_files;
@@ -44,7 +44,7 @@ type Done = Result<(), Failed>;
 
 /// A connection to the daemon, and what is to be shown.
 #[derive(Debug)]
-pub(super) struct Live<'s> {
+pub(super) struct Online<'s> {
     dialect: Dialect,
     socket: &'s Path,
     client: Option<Client>,
@@ -54,7 +54,7 @@ pub(super) struct Live<'s> {
     said: Vec<BString>,
 }
 
-impl<'s> Live<'s> {
+impl<'s> Online<'s> {
     pub(super) fn new(dialect: Dialect, socket: &'s Path) -> Self {
         Self {
             dialect,
@@ -158,15 +158,15 @@ impl<'s> Live<'s> {
         let mut told = 0;
         for ((line, step), outcome) in batch.steps.iter().zip(&outcomes) {
             match outcome {
-                Outcome::Done => {}
-                Outcome::Left(left) => self.show_left(*left),
+                StepOutcome::Done => {}
+                StepOutcome::Left(left) => self.show_left(*left),
                 // A line that only changes settings shows the status, once.
-                Outcome::Set(settings) if told != *line => {
+                StepOutcome::Set(settings) if told != *line => {
                     told = *line;
                     self.show_settings(settings, false);
                 }
-                Outcome::Set(_) => {}
-                Outcome::Refused(refusal) => {
+                StepOutcome::Set(_) => {}
+                StepOutcome::Refused(refusal) => {
                     self.said.extend(complaint(step, refusal));
                     self.said.push(file::place(*line, path));
                     failed |= batch.mistakes != Mistakes::Forgiven;
@@ -176,7 +176,7 @@ impl<'s> Live<'s> {
         let last = outcomes.len().checked_sub(1);
         let is_whole = outcomes.len() == batch.steps.len()
             && !last.is_some_and(|last| {
-                matches!(outcomes.get(last), Some(Outcome::Refused(_)))
+                matches!(outcomes.get(last), Some(StepOutcome::Refused(_)))
                     && batch.forgive_from.is_none_or(|from| last < from)
             });
         if !is_whole {
@@ -188,7 +188,7 @@ impl<'s> Live<'s> {
     }
 
     /// Does one thing; gives the settings when it changes one.
-    fn request(&mut self, request: &Asked) -> Result<Option<Settings>, Failed> {
+    fn request(&mut self, request: &Asked) -> Result<Option<AuditSettings>, Failed> {
         match request {
             Asked::Command(Command::LoginuidImmutable) => lock_loginuids()?,
             Asked::Command(command) => {
@@ -220,30 +220,30 @@ impl<'s> Live<'s> {
             }
             Asked::Signal(signal) => self.signal(*signal)?,
             Asked::Usage => self.shown.extend_from_slice(usage::TEXT.as_bytes()),
-            Asked::Version => self.shown.extend(shown::version(self.dialect)),
+            Asked::Version => self.shown.extend(status_text::version(self.dialect)),
             _ => return Err(Failed::odd()),
         }
         Ok(None)
     }
 
-    fn change(&mut self, step: &Step) -> Result<Option<Settings>, Failed> {
+    fn change(&mut self, step: &Step) -> Result<Option<AuditSettings>, Failed> {
         let request = Request::Change {
             steps: vec![step.clone()],
             forgive_from: None,
         };
         let outcome = match self.ask(request)? {
             Answer::Changed(outcomes) => outcomes.into_iter().next(),
-            Answer::Refused(refusal) => Some(Outcome::Refused(refusal)),
+            Answer::Refused(refusal) => Some(StepOutcome::Refused(refusal)),
             _ => None,
         };
         match outcome {
-            Some(Outcome::Done) => Ok(None),
-            Some(Outcome::Set(settings)) => Ok(Some(*settings)),
-            Some(Outcome::Left(left)) => {
+            Some(StepOutcome::Done) => Ok(None),
+            Some(StepOutcome::Set(settings)) => Ok(Some(*settings)),
+            Some(StepOutcome::Left(left)) => {
                 self.show_left(left);
                 Ok(None)
             }
-            Some(Outcome::Refused(refusal)) => {
+            Some(StepOutcome::Refused(refusal)) => {
                 let is_rule = matches!(step, Step::Append(_) | Step::Prepend(_) | Step::Delete(_));
                 if is_rule && refusal.errno == Errno::EPERM as i32 {
                     return Err(Failed::with(CANNOT, IMMUTABLE));
@@ -273,7 +273,7 @@ impl<'s> Live<'s> {
         Ok(())
     }
 
-    fn status(&mut self) -> Result<Settings, Failed> {
+    fn status(&mut self) -> Result<AuditSettings, Failed> {
         match self.ask(Request::Status)? {
             Answer::Status(status) => Ok(status.settings),
             Answer::Refused(refusal) => Err(Failed::with(CANNOT, refusal.reason)),
@@ -372,12 +372,13 @@ impl<'s> Live<'s> {
         }
     }
 
-    fn show_settings(&mut self, settings: &Settings, interpret: bool) {
-        self.shown.extend(shown::settings(settings, interpret));
+    fn show_settings(&mut self, settings: &AuditSettings, interpret: bool) {
+        self.shown
+            .extend(status_text::settings(settings, interpret));
     }
 
-    fn show_feature(&mut self, settings: &Settings) {
-        self.shown.extend(shown::feature(settings));
+    fn show_feature(&mut self, settings: &AuditSettings) {
+        self.shown.extend(status_text::feature(settings));
     }
 
     /// A mistake on the command line.

@@ -2,90 +2,68 @@
 
 use std::ops::Range;
 
-use super::super::diagnostic::{Findings, shown};
+use super::super::diagnostic::{Findings, escape_text};
 use super::super::lexer::Word;
 use super::super::{
     Action, Command, Dialect, Field, FieldTest, Insertion, List, Op, Rule, RuleHost, SyscallMask,
     Value,
 };
-use super::fields::{self, Fields};
+use super::field_tests::{self, FieldTests};
 use super::keys::{self, Keys};
-use super::option::{Flag, Given};
-use super::{condition, list, narrow, syscalls, value, watch};
+use super::option::{Flag, ParsedOption};
+use super::rule_target::{self, Operation, Target};
+use super::{condition, list, perm_syscalls, syscalls, value, watch};
 use crate::ids::Arch;
 use crate::table;
 
 /// What `auditctl` says of a key that labels nothing.
 const KEY_DEPENDS: &[u8] = b"Key field needs a watch, syscall or exe path given prior to it";
 
-#[derive(Clone, Copy)]
-enum Verb {
-    Add(Insertion),
-    Delete,
-}
-
-impl Verb {
-    const fn called(self) -> &'static [u8] {
-        match self {
-            Self::Add(Insertion::Append) => b"Append",
-            Self::Add(Insertion::Prepend) => b"Add",
-            Self::Delete => b"Delete",
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Target {
-    verb: Verb,
-    list: List,
-    action: Action,
-}
-
-pub(in crate::rule) struct Draft<'h> {
+pub(in crate::rule) struct RuleBuilder<'h> {
     host: &'h dyn RuleHost,
     dialect: Dialect,
     target: Option<Target>,
     /// Whether a condition without a list was reported: once is enough.
-    list_missed: bool,
-    fields: Fields,
+    missing_list_reported: bool,
+    fields: FieldTests,
     mask: Option<SyscallMask>,
     /// The first `-S`, while no list says whether it may be there.
     early_syscall: Option<Word>,
     /// Whether the mask is settled, by `-S`, `-w` or `perm`, and an arch comes too late.
-    masked: bool,
+    has_syscalls: bool,
     /// Whether `perm` adds syscalls to the mask (`auditctl` 4).
-    perm_names: bool,
+    add_perm_syscalls: bool,
     /// Where names of syscalls are looked up: as the rule states, or as its first `-S` assumed.
     arch: Option<Arch>,
     keys: Keys,
     /// Whether there is something that a key may label.
-    labelled: bool,
+    key_allowed: bool,
     /// The line is to be left out without an error.
-    left_out: bool,
+    skipped: bool,
 }
 
-impl<'h> Draft<'h> {
+impl<'h> RuleBuilder<'h> {
     pub(in crate::rule) fn new(host: &'h dyn RuleHost, dialect: Dialect) -> Self {
         Self {
             host,
             dialect,
             target: None,
-            list_missed: false,
-            fields: Fields::default(),
+            missing_list_reported: false,
+            fields: FieldTests::default(),
             mask: None,
             early_syscall: None,
-            masked: false,
-            perm_names: dialect == Dialect::V4,
+            has_syscalls: false,
+            add_perm_syscalls: dialect == Dialect::V4,
             arch: None,
             keys: Keys::default(),
-            labelled: false,
-            left_out: false,
+            key_allowed: false,
+            skipped: false,
         }
     }
 
     /// Whether the line is to be left out without an error.
-    pub(in crate::rule) fn is_left_out(&self) -> bool {
-        self.left_out
+    pub(in crate::rule) fn is_skipped(&self) -> bool {
+        self.skipped
     }
 
     /// Whether there is a list to put the rule on.
@@ -94,18 +72,18 @@ impl<'h> Draft<'h> {
     }
 
     /// Whether it has syscalls of its own.
-    pub(in crate::rule) fn is_masked(&self) -> bool {
-        self.masked
+    pub(in crate::rule) fn has_syscalls(&self) -> bool {
+        self.has_syscalls
     }
 
-    pub(in crate::rule) fn take(&mut self, given: &Given, findings: &mut Findings<'_>) {
+    pub(in crate::rule) fn take(&mut self, given: &ParsedOption, findings: &mut Findings<'_>) {
         let word = &given.value;
         match given.flag {
-            Flag::Append => self.target(given, Verb::Add(Insertion::Append), findings),
-            Flag::Insert => self.target(given, Verb::Add(Insertion::Prepend), findings),
-            Flag::Delete => self.target(given, Verb::Delete, findings),
-            Flag::Watch => self.watch(given, Verb::Add(Insertion::Append), findings),
-            Flag::Unwatch => self.watch(given, Verb::Delete, findings),
+            Flag::Append => self.target(given, Operation::Add(Insertion::Append), findings),
+            Flag::Insert => self.target(given, Operation::Add(Insertion::Prepend), findings),
+            Flag::Delete => self.target(given, Operation::Delete, findings),
+            Flag::Watch => self.watch(given, Operation::Add(Insertion::Append), findings),
+            Flag::Unwatch => self.watch(given, Operation::Delete, findings),
             Flag::Perm => self.perms(given, findings),
             Flag::Key => self.key_option(given, findings),
             Flag::Syscall => self.syscalls(word, findings),
@@ -114,7 +92,7 @@ impl<'h> Draft<'h> {
             _ => findings.error(
                 "two-commands",
                 &given.name.span,
-                format!("`{}` is not part of a rule", shown(&given.name.text)),
+                format!("`{}` is not part of a rule", escape_text(&given.name.text)),
                 "put it on a line of its own",
             ),
         }
@@ -126,10 +104,10 @@ impl<'h> Draft<'h> {
         whole: &Range<usize>,
         findings: &mut Findings<'_>,
     ) -> Option<Command> {
-        if self.left_out {
+        if self.skipped {
             return None;
         }
-        if self.target.is_none() && !self.list_missed && !findings.failed() {
+        if self.target.is_none() && !self.missing_list_reported && !findings.failed() {
             findings.error(
                 "missing-list",
                 whole,
@@ -138,7 +116,11 @@ impl<'h> Draft<'h> {
             );
         }
         self.check_keys(findings);
-        let Target { verb, list, action } = self.target?;
+        let Target {
+            operation,
+            list,
+            action,
+        } = self.target?;
         let mask = self.mask.take().unwrap_or_else(|| match list {
             List::Task => SyscallMask::none(),
             _ => SyscallMask::all(),
@@ -155,9 +137,9 @@ impl<'h> Draft<'h> {
             fields: self.fields.into_tests(),
             keys: self.keys.into_texts(),
         };
-        Some(match verb {
-            Verb::Add(insertion) => Command::Add { rule, insertion },
-            Verb::Delete => Command::Delete(rule),
+        Some(match operation {
+            Operation::Add(insertion) => Command::Add { rule, insertion },
+            Operation::Delete => Command::Delete(rule),
         })
     }
 
@@ -170,49 +152,53 @@ impl<'h> Draft<'h> {
         let on_exclude = target.is_some_and(|target| target.list == List::Exclude);
         if on_exclude && self.dialect == Dialect::V3 {
             let text = condition::NOT_ON_EXCLUDE;
-            findings.transcript.refuses_late(&[text]);
-        } else if !self.labelled {
-            findings.transcript.refuses_late(&[KEY_DEPENDS]);
+            findings.transcript.fails_late(&[text]);
+        } else if !self.key_allowed {
+            findings.transcript.fails_late(&[KEY_DEPENDS]);
         }
-        if !self.labelled {
-            keys::without_object(&first.span, findings);
+        if !self.key_allowed {
+            keys::report_unlabelled(&first.span, findings);
         }
         if self.fields.is_full() {
             findings
                 .transcript
-                .refuses_late(&[b"Too many fields in rule: key=", &self.keys.joined()]);
-            fields::too_many(&first.span, findings);
+                .fails_late(&[b"Too many fields in rule: key=", &self.keys.joined()]);
+            field_tests::report_too_many(&first.span, findings);
         }
     }
 
-    fn target(&mut self, given: &Given, verb: Verb, findings: &mut Findings<'_>) {
+    fn target(&mut self, given: &ParsedOption, operation: Operation, findings: &mut Findings<'_>) {
         let word = &given.value;
         if self.target.is_some() {
-            findings.refuses(&[b"Multiple rule insert/delete operations are not allowed"]);
-            second_rule(given, findings);
+            findings.auditctl_fails(&[b"Multiple rule insert/delete operations are not allowed"]);
+            rule_target::report_second_rule(given, findings);
             return;
         }
         let (list, action) = match list::read(word, self.dialect, findings) {
-            list::Reading::Both(list, action) => (list, action),
+            list::ParsedList::Valid(list, action) => (list, action),
             // What follows is still worth reading, as the commonest kind of rule.
-            list::Reading::Neither => {
-                findings.refuses(&[verb.called(), b" rule - bad keyword ", &word.text]);
+            list::ParsedList::Invalid => {
+                findings.auditctl_fails(&[operation.name(), b" rule - bad keyword ", &word.text]);
                 (List::Exit, Action::Always)
             }
-            list::Reading::Deprecated => {
-                self.left_out = true;
-                findings.transcript.says(match verb {
-                    Verb::Add(_) => &[b"Append rule - possible is deprecated"],
-                    Verb::Delete => &[b"Delete rule - possible is deprecated"],
+            list::ParsedList::Deprecated => {
+                self.skipped = true;
+                findings.transcript.warns(match operation {
+                    Operation::Add(_) => &[b"Append rule - possible is deprecated"],
+                    Operation::Delete => &[b"Delete rule - possible is deprecated"],
                 });
                 (List::Exit, Action::Always)
             }
         };
-        self.target = Some(Target { verb, list, action });
+        self.target = Some(Target {
+            operation,
+            list,
+            action,
+        });
         if let Some(early) = self.early_syscall.take() {
             if list == List::Task {
-                findings.refuses(match verb {
-                    Verb::Add(Insertion::Prepend) => {
+                findings.auditctl_fails(match operation {
+                    Operation::Add(Insertion::Prepend) => {
                         &[b"Error: syscall auditing requested for task list"]
                     }
                     _ => &[b"Syscall auditing requested for task list"],
@@ -230,21 +216,21 @@ impl<'h> Draft<'h> {
         }
     }
 
-    fn watch(&mut self, given: &Given, verb: Verb, findings: &mut Findings<'_>) {
+    fn watch(&mut self, given: &ParsedOption, operation: Operation, findings: &mut Findings<'_>) {
         if self.target.is_some() {
-            findings.refuses(&[b"watch option can't be given with a syscall"]);
-            second_rule(given, findings);
+            findings.auditctl_fails(&[b"watch option can't be given with a syscall"]);
+            rule_target::report_second_rule(given, findings);
             return;
         }
         let early = self.early_syscall.take();
         self.target = Some(Target {
-            verb,
+            operation,
             list: List::Exit,
             action: Action::Always,
         });
         self.mask = Some(SyscallMask::all());
-        self.masked = true;
-        self.labelled = true;
+        self.has_syscalls = true;
+        self.key_allowed = true;
         if let Some(fields) = watch::read(&given.value, self.host, findings) {
             for test in fields {
                 self.fields.push(test, &given.value.span, findings);
@@ -254,7 +240,7 @@ impl<'h> Draft<'h> {
             return;
         }
         if let Some(early) = early {
-            findings.refuses(&[b"Watches may not include fields or actions"]);
+            findings.auditctl_fails(&[b"Watches may not include fields or actions"]);
             findings.error(
                 "syscall-with-watch",
                 &early.span,
@@ -262,29 +248,29 @@ impl<'h> Draft<'h> {
                 "a watch is for all syscalls: write `-a always,exit` with `-F path=` instead",
             );
         }
-        if matches!(verb, Verb::Add(_)) {
+        if matches!(operation, Operation::Add(_)) {
             findings
                 .transcript
-                .says(&[b"Old style watch rules are slower"]);
+                .warns(&[b"Old style watch rules are slower"]);
         }
     }
 
-    fn perms(&mut self, given: &Given, findings: &mut Findings<'_>) {
+    fn perms(&mut self, given: &ParsedOption, findings: &mut Findings<'_>) {
         let Some(list) = self.list(given, findings) else {
             return;
         };
-        let letters = value::Letters::Option;
+        let letters = value::PermSyntax::Option;
         let Some(bits) = value::perms(&given.value, letters, findings) else {
             return;
         };
-        self.labelled = true;
+        self.key_allowed = true;
         let value = Value::Number(bits);
-        if self.fields.change(Field::Perm, &value) {
+        if self.fields.replace_value(Field::Perm, &value) {
             return;
         }
         condition::check_perm_list(list, &given.name, findings);
         if self.fields.is_empty() {
-            findings.refuses(match self.dialect {
+            findings.auditctl_fails(match self.dialect {
                 Dialect::V3 => &[b"Permissions should be preceeded by other fields"],
                 Dialect::V4 => &[b"Permissions should be preceded by other fields"],
             });
@@ -298,7 +284,7 @@ impl<'h> Draft<'h> {
             }
         }
         if self.fields.is_full() {
-            findings.refuses(&[b"Too many fields when adding permissions"]);
+            findings.auditctl_fails(&[b"Too many fields when adding permissions"]);
         }
         let test = FieldTest {
             field: Field::Perm,
@@ -327,7 +313,8 @@ impl<'h> Draft<'h> {
             (_, Some(arch)) => syscalls::Names::Stated(arch, self.dialect),
             (
                 Some(Target {
-                    verb: Verb::Add(_), ..
+                    operation: Operation::Add(_),
+                    ..
                 }),
                 None,
             ) => syscalls::Names::Native(native, self.dialect),
@@ -338,11 +325,11 @@ impl<'h> Draft<'h> {
         if names != syscalls::Names::Uring {
             self.arch.get_or_insert(native);
         }
-        self.masked = true;
-        self.labelled = true;
+        self.has_syscalls = true;
+        self.key_allowed = true;
     }
 
-    fn condition(&mut self, given: &Given, findings: &mut Findings<'_>) {
+    fn condition(&mut self, given: &ParsedOption, findings: &mut Findings<'_>) {
         let word = &given.value;
         let Some(list) = self.list(given, findings) else {
             return;
@@ -353,9 +340,10 @@ impl<'h> Draft<'h> {
             return;
         }
         if self.fields.is_full() {
-            findings.refuses(&[b"Too many fields in rule: ", &word.text]);
+            findings.auditctl_fails(&[b"Too many fields in rule: ", &word.text]);
         }
-        let Some(split) = condition::split(word, condition::Given::Field, findings) else {
+        let Some(split) = condition::split(word, condition::ConditionOption::Field, findings)
+        else {
             return;
         };
         if split.left.text.eq_ignore_ascii_case(b"key") {
@@ -367,9 +355,9 @@ impl<'h> Draft<'h> {
                     "a key is a label: write `key=`",
                 );
             }
-            if !self.labelled {
-                findings.refuses(&[KEY_DEPENDS]);
-                keys::without_object(&split.left.span, findings);
+            if !self.key_allowed {
+                findings.auditctl_fails(&[KEY_DEPENDS]);
+                keys::report_unlabelled(&split.left.span, findings);
                 return;
             }
             self.keys.add(split.right, self.dialect, findings);
@@ -387,11 +375,11 @@ impl<'h> Draft<'h> {
                 self.state_arch(Arch(number), test.op, &split.right, findings);
             }
             (Field::Perm, &Value::Number(bits)) => {
-                self.labelled = true;
-                self.narrow(bits);
+                self.key_allowed = true;
+                self.perm_syscalls(bits);
             }
             (Field::Path | Field::Dir | Field::Exe | Field::FsType, _) => {
-                self.labelled = true;
+                self.key_allowed = true;
             }
             _ => {}
         }
@@ -399,8 +387,8 @@ impl<'h> Draft<'h> {
     }
 
     fn check_arch_place(&self, word: &Word, findings: &mut Findings<'_>) {
-        if self.masked {
-            findings.refuses(&[b"arch must be before -S"]);
+        if self.has_syscalls {
+            findings.auditctl_fails(&[b"arch must be before -S"]);
             findings.error(
                 "arch-after-syscall",
                 &word.span,
@@ -420,7 +408,7 @@ impl<'h> Draft<'h> {
                 &text.span,
                 format!(
                     "arch `{}` is not an arch of this machine",
-                    shown(&text.text)
+                    escape_text(&text.text)
                 ),
                 "the rule is loaded and matches nothing here; it is for other machines",
             );
@@ -428,25 +416,25 @@ impl<'h> Draft<'h> {
     }
 
     /// Leaves the mask as it is written: a plan needs no help from `perm`.
-    pub(in crate::rule) fn literal(mut self) -> Self {
-        self.perm_names = false;
+    pub(in crate::rule) fn without_perm_syscalls(mut self) -> Self {
+        self.add_perm_syscalls = false;
         self
     }
 
     /// Names the syscalls that `perm` is about, when it is known what they are called; no arch may follow.
-    fn narrow(&mut self, bits: u32) {
-        self.masked |= self.arch.is_some() && self.dialect == Dialect::V4;
-        if let (true, Some(arch)) = (self.perm_names, self.arch) {
-            narrow::insert(bits, arch, self.mask.get_or_insert_with(SyscallMask::none));
+    fn perm_syscalls(&mut self, bits: u32) {
+        self.has_syscalls |= self.arch.is_some() && self.dialect == Dialect::V4;
+        if let (true, Some(arch)) = (self.add_perm_syscalls, self.arch) {
+            perm_syscalls::insert(bits, arch, self.mask.get_or_insert_with(SyscallMask::none));
         }
     }
 
-    fn comparison(&mut self, given: &Given, findings: &mut Findings<'_>) {
+    fn comparison(&mut self, given: &ParsedOption, findings: &mut Findings<'_>) {
         let word = &given.value;
         if self.fields.is_full() {
-            findings.refuses(&[b"Too many fields in rule: ", &word.text]);
+            findings.auditctl_fails(&[b"Too many fields in rule: ", &word.text]);
         }
-        let split = condition::split(word, condition::Given::Pair, findings);
+        let split = condition::split(word, condition::ConditionOption::Pair, findings);
         let list = self.target.map(|target| target.list);
         // Without a list `auditctl` reads on, as on a list that takes no comparison.
         let test = split.and_then(|split| condition::read_pair(&split, list, findings));
@@ -457,44 +445,35 @@ impl<'h> Draft<'h> {
     }
 
     /// The list that conditions are checked against.
-    fn list(&mut self, given: &Given, findings: &mut Findings<'_>) -> Option<List> {
+    fn list(&mut self, given: &ParsedOption, findings: &mut Findings<'_>) -> Option<List> {
         if self.target.is_none() {
-            findings.refuses(match given.flag {
+            findings.auditctl_fails(match given.flag {
                 Flag::Perm => &[b"permission option needs a watch given prior to it"],
                 Flag::Key => &[b"key option needs a watch or syscall given prior to it"],
                 _ => &[b"List must be given before field"],
             });
         }
-        if self.target.is_none() && !self.list_missed {
-            self.list_missed = true;
+        if self.target.is_none() && !self.missing_list_reported {
+            self.missing_list_reported = true;
             findings.error(
                 "list-first",
                 &given.name.span,
-                format!("`{}` before a list is given", shown(&given.name.text)),
+                format!("`{}` before a list is given", escape_text(&given.name.text)),
                 "begin the rule with `-a always,exit`, or with `-w` and a path",
             );
         }
         self.target.map(|target| target.list)
     }
 
-    fn key_option(&mut self, given: &Given, findings: &mut Findings<'_>) {
+    fn key_option(&mut self, given: &ParsedOption, findings: &mut Findings<'_>) {
         if self.list(given, findings).is_none() {
             return;
         }
-        if self.labelled {
+        if self.key_allowed {
             self.keys.add(given.value.clone(), self.dialect, findings);
         } else {
-            findings.refuses(&[b"key option needs a watch or syscall given prior to it"]);
-            keys::without_object(&given.name.span, findings);
+            findings.auditctl_fails(&[b"key option needs a watch or syscall given prior to it"]);
+            keys::report_unlabelled(&given.name.span, findings);
         }
     }
-}
-
-fn second_rule(given: &Given, findings: &mut Findings<'_>) {
-    findings.error(
-        "two-rules",
-        &given.name.span,
-        format!("second rule `{}` on one line", shown(&given.name.text)),
-        "put it on a line of its own; a watch is written `-F path=` after `-a`",
-    );
 }

@@ -1,6 +1,6 @@
 //! Rule files as `auditctl -R` cuts them: into pieces of a fixed length, and those at spaces.
 
-use super::{Diagnostic, Dialect, Findings, Invocation, Reader, RuleHost};
+use super::{CommandLineParser, Diagnostic, Dialect, Findings, Invocation, RuleHost};
 use crate::rule::lexer::{self, RawLine};
 
 /// Bytes that are read at once, of which one is for the end.
@@ -35,11 +35,11 @@ pub fn line(
         start: 0,
         bytes,
     };
-    if raw.is_idle() {
+    if raw.is_blank_or_comment() {
         return None;
     }
     let mut diagnostics: Vec<Diagnostic> = Vec::new();
     let findings = Findings::new(number, 0, &mut diagnostics);
     let words = lexer::split(bytes, 0);
-    Some(Reader::new(words, dialect, host, findings).read(Some(number)))
+    Some(CommandLineParser::new(words, dialect, host, findings).read(Some(number)))
 }

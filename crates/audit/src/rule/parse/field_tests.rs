@@ -13,9 +13,9 @@ use super::super::{Field, FieldTest, Value, field};
 const LIMIT: usize = 63;
 
 #[derive(Debug, Default)]
-pub(super) struct Fields(Vec<FieldTest>);
+pub(super) struct FieldTests(Vec<FieldTest>);
 
-impl Fields {
+impl FieldTests {
     pub(super) fn push(
         &mut self,
         test: FieldTest,
@@ -43,13 +43,13 @@ impl Fields {
             }
         }
         if self.0.len() == LIMIT {
-            too_many(span, findings);
+            report_too_many(span, findings);
         }
         self.0.push(test);
     }
 
     /// Gives the first condition on `field` another value; whether there is one.
-    pub(super) fn change(&mut self, field: Field, value: &Value) -> bool {
+    pub(super) fn replace_value(&mut self, field: Field, value: &Value) -> bool {
         let found = self.0.iter_mut().find(|test| test.field == field);
         if let Some(test) = found {
             test.value = value.clone();
@@ -72,7 +72,7 @@ impl Fields {
 }
 
 /// Reports a condition for which there is no room.
-pub(super) fn too_many(span: &Range<usize>, findings: &mut Findings<'_>) {
+pub(super) fn report_too_many(span: &Range<usize>, findings: &mut Findings<'_>) {
     findings.error(
         "too-many-fields",
         span,

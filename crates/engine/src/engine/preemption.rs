@@ -1,0 +1,52 @@
+//! Whether the kernel can skip the programs of an engine.
+
+use audit::plan::hook::EngineKind;
+
+use super::Engine;
+use crate::error::EngineError;
+use crate::hooks::attach_point::AttachPoint;
+use crate::preemption::{self, Preemption, SkipRisk};
+
+impl Engine<'_> {
+    /// Returns the programs that the kernel can skip in its present preemption mode, which root can change
+    /// (`/sys/kernel/debug/sched/preempt`). [`Engine::read_clock`] reads the mode.
+    #[must_use]
+    pub fn skip_risk(&self) -> Option<SkipRisk> {
+        self.skip_risk_of(self.links.keys())
+    }
+
+    /// Whether its programs can stop running, or be skipped, later: [`Engine::programs_run`] and
+    /// [`Engine::skip_risk`] must be asked again.
+    #[must_use]
+    pub fn can_stop(&self) -> bool {
+        self.kind == EngineKind::Fentry || preemption::has_skippable_tracepoints(self.preemption)
+    }
+
+    fn skip_risk_of<'a>(
+        &self,
+        attached: impl IntoIterator<Item = &'a AttachPoint>,
+    ) -> Option<SkipRisk> {
+        let facts = self.preemption;
+        let mode = Preemption::from_mode(self.globals.preemption_mode(), facts);
+        let has_ordinary_tracepoint = attached
+            .into_iter()
+            .any(|attach_point| !attach_point.target.is_syscall());
+        preemption::skip_risk(self.kind, mode, facts, has_ordinary_tracepoint)
+    }
+
+    /// Refuses programs that the kernel can skip, unless [`EngineOptions::allow_loss`] accepts that.
+    pub(super) fn check_preemption<'a>(
+        &self,
+        attached: impl IntoIterator<Item = &'a AttachPoint>,
+    ) -> Result<(), EngineError> {
+        match self.skip_risk_of(attached) {
+            Some(risk) if self.kind == EngineKind::Fentry || !self.allow_loss => {
+                Err(EngineError::Preempts {
+                    kind: self.kind,
+                    risk,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}

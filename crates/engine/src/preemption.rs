@@ -1,0 +1,191 @@
+//! How the kernel preempts itself, and which programs it then skips.
+//!
+//! A program that is preempted keeps its recursion counter above zero, so the kernel skips the same
+//! program for other tasks of that CPU until it ends, and programs that are not skipped overwrite the area
+//! in which the preempted one builds its event ([`crate::load`]).
+
+use std::fmt::{self, Display};
+
+use audit::plan::hook::EngineKind;
+
+/// How the kernel preempts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preemption {
+    /// Not while BPF programs run: `preempt=none`, `preempt=voluntary`, or a kernel without `PREEMPT_RCU`.
+    Off,
+    /// `preempt=full`.
+    Full,
+    /// `preempt=lazy`, v6.13.
+    Lazy,
+    /// Built to preempt itself; the mode cannot be read.
+    Unknown,
+}
+
+/// What decides which programs are skipped, besides the mode: properties of the running kernel that do not
+/// change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PreemptionFacts {
+    /// Major and minor version.
+    pub(crate) release: (u32, u32),
+    /// `CONFIG_PREEMPT_RCU`: without it, `rcu_read_lock()`, under which programs run, disables preemption.
+    pub(crate) has_preempt_rcu: bool,
+    /// Whether `uname -v` contains `PREEMPT`.
+    pub(crate) is_preemptible_build: bool,
+}
+
+/// Programs that the kernel can skip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SkipRisk {
+    /// How the kernel preempts itself.
+    pub preemption: Preemption,
+    /// Where the programs are.
+    pub programs: &'static str,
+}
+
+impl Preemption {
+    /// Reads a value of the kernel's `preempt_dynamic_mode`, or -1 if it has no such variable.
+    ///
+    /// # Source
+    /// `kernel/sched/core.c`: 0 none, 1 voluntary, 2 full, 3 lazy (v6.13).
+    pub(crate) const fn from_mode(mode: i32, facts: PreemptionFacts) -> Self {
+        match mode {
+            _ if !facts.has_preempt_rcu => Self::Off,
+            0 | 1 => Self::Off,
+            2 => Self::Full,
+            3 => Self::Lazy,
+            _ if !facts.is_preemptible_build => Self::Off,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl Display for Preemption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "preempt=none or voluntary",
+            Self::Full => "preempt=full",
+            Self::Lazy => "preempt=lazy",
+            Self::Unknown => "the kernel does not show how",
+        })
+    }
+}
+
+impl Display for SkipRisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            preemption,
+            programs,
+        } = self;
+        write!(
+            f,
+            "the kernel preempts itself ({preemption}) and can skip {programs}"
+        )
+    }
+}
+
+/// Returns the programs of an engine that the kernel can skip, if there are any.
+/// `has_ordinary_tracepoint`: some are on tracepoints that are not of system calls.
+///
+/// # Source
+/// fentry and fexit: the `active` counter of a program in `kernel/bpf/trampoline.c`, since v5.12.
+/// Tracepoints: `a46023d5616e` makes them preemptible in v7.0, except syscall tracepoints, which follow in
+/// v7.2; measured with Debian's kernels.
+pub(crate) fn skip_risk(
+    kind: EngineKind,
+    preemption: Preemption,
+    facts: PreemptionFacts,
+    has_ordinary_tracepoint: bool,
+) -> Option<SkipRisk> {
+    let programs = match kind {
+        _ if preemption == Preemption::Off => return None,
+        EngineKind::Fentry => "programs on its functions",
+        EngineKind::Tracepoint if !has_skippable_tracepoints(facts) => return None,
+        EngineKind::Tracepoint if facts.release >= (7, 2) => "programs on tracepoints",
+        EngineKind::Tracepoint if has_ordinary_tracepoint => {
+            "programs on tracepoints of tasks and io_uring"
+        }
+        EngineKind::Tracepoint => return None,
+    };
+    Some(SkipRisk {
+        preemption,
+        programs,
+    })
+}
+
+/// Whether programs on tracepoints are skipped in some preemption mode.
+pub(crate) const fn has_skippable_tracepoints(facts: PreemptionFacts) -> bool {
+    facts.has_preempt_rcu && facts.release.0 >= 7
+}
+
+/// Returns the major and minor version in a release such as `7.2.13+deb14-cloud-amd64`; the newest if it
+/// has none.
+pub(crate) fn parse_release(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next()?.parse().ok();
+    match (next(), next()) {
+        (Some(major), Some(minor)) => (major, minor),
+        _ => (u32::MAX, u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: PreemptionFacts = PreemptionFacts {
+        release: (7, 2),
+        has_preempt_rcu: true,
+        is_preemptible_build: true,
+    };
+
+    #[test]
+    fn the_mode_is_read_and_an_unknown_one_is_not_trusted() {
+        let modes = [-1, 0, 1, 2, 3, 4].map(|mode| Preemption::from_mode(mode, FACTS));
+        use Preemption::{Full, Lazy, Off, Unknown};
+        assert_eq!(modes, [Unknown, Off, Off, Full, Lazy, Unknown]);
+        let without = |facts| [-1, 2, 3].map(|mode| Preemption::from_mode(mode, facts));
+        let facts = PreemptionFacts {
+            is_preemptible_build: false,
+            ..FACTS
+        };
+        assert_eq!(without(facts), [Off, Full, Lazy]);
+        let facts = PreemptionFacts {
+            has_preempt_rcu: false,
+            ..FACTS
+        };
+        assert_eq!(without(facts), [Off; 3]);
+    }
+
+    #[test]
+    fn no_engine_is_safe_where_its_programs_can_be_skipped() {
+        use EngineKind::{Fentry, Tracepoint};
+        use Preemption::{Full, Lazy, Off, Unknown};
+        let is_safe = |kind, preemption, release, has_ordinary_tracepoint| {
+            let facts = PreemptionFacts { release, ..FACTS };
+            skip_risk(kind, preemption, facts, has_ordinary_tracepoint).is_none()
+        };
+        for release in [(5, 17), (6, 1), (6, 12), (6, 18), (7, 0), (7, 2), (8, 0)] {
+            assert!(is_safe(Fentry, Off, release, false));
+            assert!(is_safe(Tracepoint, Off, release, true));
+            for preemption in [Full, Lazy, Unknown] {
+                assert!(!is_safe(Fentry, preemption, release, false));
+                let safe = is_safe(Tracepoint, preemption, release, false);
+                assert_eq!(safe, release < (7, 2), "{release:?}");
+                let safe = is_safe(Tracepoint, preemption, release, true);
+                assert_eq!(safe, release < (7, 0), "{release:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn releases_are_parsed() {
+        for (release, parsed) in [
+            ("7.2.13+deb14-cloud-amd64", (7, 2)),
+            ("6.18.44-fc-v595", (6, 18)),
+            ("7.0-rc1", (7, 0)),
+            ("next", (u32::MAX, u32::MAX)),
+        ] {
+            assert_eq!(parse_release(release), parsed);
+        }
+    }
+}
