@@ -36,6 +36,7 @@ use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
+use crate::load::btrfs_types;
 use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
@@ -136,6 +137,10 @@ impl<'s> Engine<'s> {
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = hash.seed;
                 rodata.tlg_multiplier = hash.multiplier;
+                if let Some(offsets) = btrfs_types::subvolume_offsets() {
+                    rodata.tlg_btrfs_root_at = offsets.root;
+                    rodata.tlg_btrfs_dev_at = offsets.dev;
+                }
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
                 rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
                 rodata.tlg_context = options.context.into();

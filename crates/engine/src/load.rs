@@ -3,6 +3,7 @@
 //! libbpf loads an object once. So programs that are wanted later come from another object with the same
 //! maps, which is opened, loaded without the rest, and kept.
 
+pub(crate) mod btrfs_types;
 pub(crate) mod globals;
 mod libbpf_log;
 pub(crate) mod maps;

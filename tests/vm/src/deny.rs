@@ -106,7 +106,10 @@ fn try_all(directory: &str) -> Vec<(&'static str, io::Result<()>)> {
             fs::set_permissions(at("file"), Permissions::from_mode(0o640)),
         ),
         ("chown", chown(at("file"), Some(7), None)),
-        ("setxattr", set_xattr(&at("file"), "trusted.a", "x".into(), 1)),
+        (
+            "setxattr",
+            set_xattr(&at("file"), "trusted.a", "x".into(), 1),
+        ),
         ("setfacl", set_xattr(&at("file"), ACL, acl(), ACL_BYTES)),
         ("unlink", fs::remove_file(at("gone"))),
         ("rmdir", fs::remove_dir(at("empty"))),
@@ -120,10 +123,7 @@ pub(crate) fn set_xattr(file: &Path, name: &'static str, value: Arg, bytes: i32)
     path.push(0);
     let program = Path::new(PROGRAMS).join("setxattr");
     Program::new(Entry::Syscall)
-        .call(
-            setxattr,
-            args![Arg::Bytes(path), name, value, bytes, 0],
-        )
+        .call(setxattr, args![Arg::Bytes(path), name, value, bytes, 0])
         .call(exit_group, vec![Arg::Result])
         .write(&program)?;
     match Command::new(program).status()?.code() {

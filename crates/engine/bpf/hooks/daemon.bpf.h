@@ -81,8 +81,6 @@ int inode_identity(struct bpf_raw_tracepoint_args *ctx)
 
 	if (is_untrusted((__u64)task))
 		return 0;
-	if (!tlg_root_inode)
-		tlg_btrfs_devs = HAS_BTRFS;
 	file = task_file(task, ctx->args[0]);
 	dentry = file ? LOAD(file, file, f_path.dentry) : 0;
 	inode = dentry ? LOAD(dentry, dentry, d_inode) : 0;

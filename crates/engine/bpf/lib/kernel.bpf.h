@@ -104,16 +104,6 @@ struct inode {
 	__u32 i_generation;
 };
 
-/* In a module, as a rule: known to CO-RE if it is loaded. */
-struct btrfs_root {
-	__u32 anon_dev;
-};
-
-struct btrfs_inode {
-	struct btrfs_root *root;
-	struct inode vfs_inode;
-};
-
 struct hlist_bl_node {
 	struct hlist_bl_node **pprev;
 };

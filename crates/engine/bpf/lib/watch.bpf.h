@@ -30,15 +30,12 @@ const volatile __u64 tlg_multiplier; /* odd */
 __u64 tlg_root_inode;
 
 /*
- * Whether keys of btrfs inodes have the device number of their subvolume. Set by inode_identity()
- * before the first plan: programs that are loaded later know the types of a module that earlier
- * ones do not, and all must make the same keys.
+ * Where btrfs has the device number of a subvolume: offset of the struct btrfs_root pointer from
+ * the struct inode, and of the number in struct btrfs_root. 0 if unknown: the types are those of a
+ * module, which CO-RE finds with CAP_SYS_ADMIN only.
  */
-__u32 tlg_btrfs_devs;
-
-#define HAS_BTRFS                                                                                 \
-	(bpf_core_field_exists(struct btrfs_inode, vfs_inode) &&                                   \
-	 bpf_core_field_exists(struct btrfs_root, anon_dev))
+const volatile __s64 tlg_btrfs_root_at;
+const volatile __s64 tlg_btrfs_dev_at;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -85,13 +82,12 @@ static __always_inline void select_watches(struct scratch *s, const struct wire_
 static __always_inline __u32 watch_dev(__u64 inode)
 {
 	__u64 sb = LOAD(inode, inode, i_sb);
-	__u64 of, root;
+	__u64 root;
 
-	if (!HAS_BTRFS || !tlg_btrfs_devs || LOAD(super_block, sb, s_magic) != BTRFS_SUPER_MAGIC)
+	if (!tlg_btrfs_dev_at || LOAD(super_block, sb, s_magic) != BTRFS_SUPER_MAGIC)
 		return LOAD(super_block, sb, s_dev);
-	of = inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
-	root = LOAD_WORD(AT(btrfs_inode, of, root));
-	return LOAD_WORD(AT(btrfs_root, root, anon_dev));
+	root = LOAD_WORD(inode + tlg_btrfs_root_at);
+	return LOAD_WORD(root + tlg_btrfs_dev_at);
 }
 
 struct hits {

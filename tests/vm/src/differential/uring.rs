@@ -378,7 +378,11 @@ fn entry(at: u64, operation: Operation, flags: u64) -> Vec<Store> {
         mut data,
     } = operation;
     let first = code | flags | (fd << 32);
-    data.extend(words(ENTRY, at, [first, second, third, fourth, 0, 0, path, 0]));
+    data.extend(words(
+        ENTRY,
+        at,
+        [first, second, third, fourth, 0, 0, path, 0],
+    ));
     data
 }
 

@@ -182,7 +182,13 @@ fn xattr_operations(daemon: &Daemon) -> anyhow::Result<()> {
         .map(|(operation, success, names)| (operation.as_str(), success.as_str(), names.len()))
         .collect();
     ensure!(
-        found == [("42", "yes", 1), ("41", "yes", 1), ("42", "yes", 1), ("44", "yes", 1)],
+        found
+            == [
+                ("42", "yes", 1),
+                ("41", "yes", 1),
+                ("42", "yes", 1),
+                ("44", "yes", 1)
+            ],
         "{operations:?}"
     );
     let named = operations.iter().flat_map(|(.., names)| names);
