@@ -70,8 +70,8 @@ struct inode_identity {
 volatile struct inode_identity tlg_inode_identity;
 
 /*
- * Run by the daemon through BPF_PROG_TEST_RUN with a descriptor: reads how watch matching knows
- * its object. stat(2) shows other numbers on btrfs and overlayfs.
+ * Run by the daemon through BPF_PROG_TEST_RUN with a descriptor: reads its inode as watch matching
+ * identifies it. stat(2) returns other numbers on btrfs and overlayfs.
  */
 SEC("raw_tp/self")
 int inode_identity(struct bpf_raw_tracepoint_args *ctx)

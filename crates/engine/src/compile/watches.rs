@@ -20,24 +20,24 @@ pub(crate) struct Watches {
     pub(crate) names: Vec<(u64, u32)>,
     /// Fingerprints of both.
     pub(crate) prefilter: WatchPrefilter,
-    /// The watches whose names have a fingerprint.
+    /// Watches by the fingerprint of their names.
     name_owners: HashMap<u32, BTreeSet<u32>>,
 }
 
-/// How the kernel side knows an object; see `bpf/hooks/daemon.bpf.h`.
+/// What identifies an inode to the BPF programs; see `inode_identity` in `bpf/hooks/daemon.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InodeIdentity {
     pub(crate) ino: u64,
-    /// Where the kernel has it in memory.
+    /// Address of the inode in the kernel.
     pub(crate) address: u64,
-    /// Device number in keys of watches.
+    /// Device number in keys of `tlg_watch_inode`.
     pub(crate) dev: u32,
     /// Device number of the super block, which the prefilter compares.
     pub(crate) sb_dev: u32,
 }
 
 impl Watches {
-    /// The watches by name. [`Self::add_inodes`] adds them by inode.
+    /// Watches by name, without inodes; see [`Self::add_inodes`].
     pub(crate) fn by_name(paths: &[BString], hash: HashKey) -> Self {
         let links = root_links();
         let mut watches = Self::default();

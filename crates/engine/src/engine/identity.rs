@@ -1,7 +1,7 @@
-//! How the kernel itself knows the objects of watched paths.
+//! Inodes of watched paths, read in the kernel.
 //!
-//! `stat(2)` shows other numbers than the kernel compares: of a subvolume on btrfs, of a layer on overlayfs.
-//! So each path is opened, and a BPF program reads the inode behind the descriptor.
+//! On btrfs and overlayfs, `stat(2)` returns other device and inode numbers than hooks see. Each path is opened with
+//! `O_PATH`, and the BPF program `inode_identity` reads the inode of the descriptor.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use crate::error::EngineError;
 use crate::hooks::program::Program;
 
 impl Engine<'_> {
-    /// Tells the programs which directory watched paths start from.
+    /// Sets the directory that watched paths start from.
     ///
     /// # Errors
     /// [`EngineError::Watch`].
@@ -42,8 +42,8 @@ impl Engine<'_> {
         watches.add_inodes(&plan.watches, self.hash, |path| self.inode_identity(path))
     }
 
-    /// The object of a path; nothing where there is none. The last component is not followed: a watch on a link
-    /// is on the link, as in the kernel.
+    /// The inode of a path, or `None` if the path does not exist. A symbolic link in the last component is not
+    /// followed: a watch on a link is on the link, as in the kernel.
     fn inode_identity(&self, path: &Path) -> Result<Option<InodeIdentity>, EngineError> {
         let mut options = File::options();
         options
@@ -51,7 +51,7 @@ impl Engine<'_> {
             .custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
         let file = match options.open(path) {
             Ok(file) => file,
-            Err(error) if leads_nowhere(&error) => return Ok(None),
+            Err(error) if is_missing(&error) => return Ok(None),
             Err(error) => return Err(unknown(path, error)),
         };
         let mut descriptor = i64::from(file.as_raw_fd()).to_ne_bytes();
@@ -71,8 +71,8 @@ impl Engine<'_> {
     }
 }
 
-/// Whether a path is that of nothing. It is watched by its name.
-fn leads_nowhere(error: &io::Error) -> bool {
+/// Whether an open failed because the path does not exist. Such a path is watched by name.
+fn is_missing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG)
