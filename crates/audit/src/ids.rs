@@ -41,6 +41,12 @@ impl Arch {
     pub const fn is_64_bit(self) -> bool {
         self.0 & 0x8000_0000 != 0
     }
+
+    /// `64-bit` or `32-bit`.
+    #[must_use]
+    pub const fn bits(self) -> &'static str {
+        if self.is_64_bit() { "64-bit" } else { "32-bit" }
+    }
 }
 
 impl fmt::LowerHex for Arch {

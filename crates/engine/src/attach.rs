@@ -14,12 +14,12 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::ptr;
 
-use audit::plan::hook::Hook;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::error::EngineError;
 use crate::handover::pins::{COPY_PREFIX, LINK_PREFIX, PinDirectory};
 use crate::hooks::attach_point::{AttachPoint, AttachTarget};
+use crate::hooks::hook::Hook;
 use crate::stats::{self, ProgramRuns};
 use crate::sys::descriptor::{fd_from_libbpf, fd_from_syscall};
 

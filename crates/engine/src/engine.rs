@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
@@ -29,11 +28,13 @@ use crate::compile::fast_path::FastPath;
 use crate::compile::watch_hash::HashKey;
 use crate::compile::watches::Watches;
 use crate::compile::{self, CompiledPlan};
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::inherited_programs::InheritedProgram;
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
 use crate::load::btrfs_types;
@@ -113,7 +114,7 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let selection = HookSelection::of(plan, kind, kernel);
+        let selection = HookSelection::new(plan, kind, kernel);
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
@@ -262,7 +263,7 @@ impl<'s> Engine<'s> {
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
-        let selection = self.selection.next(plan);
+        let selection = self.selection.for_replacement(plan);
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;

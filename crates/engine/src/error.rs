@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use audit::plan::hook::EngineKind;
+use crate::engine_kind::EngineKind;
 
 use crate::preemption::SkipRisk;
 

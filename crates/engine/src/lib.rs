@@ -26,6 +26,7 @@ mod attach;
 mod compile;
 mod decode;
 mod engine;
+mod engine_kind;
 mod epoch;
 mod error;
 mod handover;
@@ -33,6 +34,9 @@ mod hooks;
 mod load;
 mod options;
 mod preemption;
+#[cfg(test)]
+#[path = "../../audit/tests/random/mod.rs"]
+mod random;
 mod ring;
 mod skeleton;
 mod stats;
@@ -43,12 +47,17 @@ pub use decode::{
     DecodeError, Decoder, EventContext, has_kernel_stamp, sample_jiffies, sample_rule,
 };
 pub use engine::{Engine, PendingDetach};
+pub use engine_kind::EngineKind;
 pub use epoch::Epoch;
 pub use error::EngineError;
 pub use handover::lock_note::read_lock_note;
 pub use handover::pins::{PinDirectory, PinError};
 pub use handover::{InheritedState, PinnedState};
 pub use hooks::attach_point::AttachedHooks;
+pub use hooks::denial::{is_deniable, undeniable_syscalls};
+pub use hooks::explain::{Explanation, Note, Paying, Price, RuleCost, explain};
+pub use hooks::hook::{Hook, KernelFeatures};
+pub use hooks::internal_hook::{InternalHook, InternalHookSet};
 pub use hooks::kernel_probe::KernelProbe;
 pub use load::{ObjectSlots, ObjectStorage};
 pub use options::EngineOptions;

@@ -16,10 +16,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::slice;
 
-use audit::plan::hook::EngineKind;
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapMut, OpenObject, ProgramMut};
 
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::program::{self, Program};
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
@@ -192,9 +192,7 @@ impl<'s> Objects<'s> {
 
     /// Ids of the programs in the tail-call maps.
     pub(crate) fn tail_call_targets(&self) -> Vec<u32> {
-        let jumps = Program::ALL
-            .iter()
-            .filter_map(|&target| self.tail_call_map(target));
+        let jumps = Program::all().filter_map(|target| self.tail_call_map(target));
         jumps
             .filter_map(|(_, map)| tail_call::target_id(map))
             .collect()

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Display};
 
-use audit::plan::hook::EngineKind;
+use crate::engine_kind::EngineKind;
 
 /// Preemption mode of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

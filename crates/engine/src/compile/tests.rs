@@ -1,10 +1,13 @@
-//! Rule text in, map contents out.
+//! Tests of compiling rule text to map contents.
 
-use audit::plan::hook::{EngineKind, KernelFeatures};
 use audit::plan::rule_list::RuleList;
 use audit::rule::{RuleHost, parse_file};
+use audit::table;
 
 use super::*;
+use crate::engine_kind::EngineKind;
+use crate::hooks::denial::is_deniable;
+use crate::hooks::hook::KernelFeatures;
 
 struct TestHost;
 
@@ -33,7 +36,7 @@ fn compiled(rules: &str) -> CompiledPlan {
     assert!(plan.unsupported.is_empty(), "{:?}", plan.unsupported);
     compile(
         &plan,
-        HookSelection::of(&plan, EngineKind::Tracepoint, KernelFeatures::NEW),
+        HookSelection::new(&plan, EngineKind::Tracepoint, KernelFeatures::ALL),
     )
 }
 
@@ -44,10 +47,10 @@ fn decision_of_denying_rule_is_marked() {
     let mut list = RuleList::default();
     list.load(0, parse_file(text.as_bytes(), &TestHost).0);
     let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
-    plan.deny(&["deny".into()]);
+    plan.deny(&["deny".into()], is_deniable);
     let compiled = compile(
         &plan,
-        HookSelection::of(&plan, EngineKind::Fentry, KernelFeatures::NEW),
+        HookSelection::new(&plan, EngineKind::Fentry, KernelFeatures::ALL),
     );
     let (openat, close) = (
         compiled.of(Arch::X86_64, "openat").unwrap(),
@@ -66,7 +69,7 @@ fn decision_of_denying_rule_is_marked() {
         compiled.denies
             && compiled
                 .hooks
-                .contains(&Hook::InternalHook(InternalHook::DenyOpen))
+                .contains(&Hook::Internal(InternalHook::DenyOpen))
     );
 }
 
@@ -81,7 +84,7 @@ impl CompiledPlan {
         self.syscalls.get(&(abi * abi::SYSCALLS + number)).copied()
     }
 
-    /// What the kernel side does with a program, when the tests hold that `holds` says.
+    /// The verdict of the tests from `first` on, when those hold that `holds` selects.
     fn verdict(&self, first: u32, holds: impl Fn(&WireTest) -> bool) -> Option<u32> {
         let mut at = usize::try_from(first).unwrap();
         loop {
@@ -113,7 +116,7 @@ fn only_named_syscalls_are_in_the_plan() {
     assert_eq!(
         raw,
         [SyscallBitmap::default(); 2],
-        "each has a tracepoint of its own"
+        "each syscall has its own tracepoint"
     );
 }
 
@@ -187,9 +190,9 @@ fn unwatched_tests_omit_watch_rules() {
         compiled.verdict(openat.tests_unwatched, |_| true),
         Some(abi::RECORD | 2)
     );
-    // Reads and writes are both looked at; an open asks for no change of attributes.
+    // Both reads and writes are tested; an open changes no attributes.
     assert_eq!(u32::from(openat.watch_perm), 2 | 4);
-    // chmod is in class `a`: only the first watch is about it, and no access mode is compared.
+    // chmod is in class `a`: only the first watch applies, and no access mode is compared.
     let chmod = compiled.of(Arch::X86_64, "chmod").unwrap();
     assert_eq!(compiled.verdict(chmod.tests, |_| true), Some(abi::RECORD));
     assert_eq!(compiled.verdict(chmod.tests_unwatched, |_| true), None);
@@ -253,7 +256,10 @@ fn b32_syscall_moves_both_abis_to_raw_exit() {
     let compiled =
         compiled("-a always,exit -F arch=b32 -S open\n-a always,exit -F arch=b64 -S open\n");
     assert!(compiled.of(Arch::I386, "open").is_some());
-    assert_eq!(compiled.hooks.iter().collect::<Vec<_>>(), [&Hook::RawExit]);
+    assert_eq!(
+        compiled.hooks.iter().collect::<Vec<_>>(),
+        [&Hook::RawSysExit]
+    );
     assert!(
         compiled
             .raw_exit

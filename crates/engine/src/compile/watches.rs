@@ -1,5 +1,4 @@
-//! Watched paths, as the programs compare them: by the inode that they lead to now, and by a keyed hash
-//! of their text.
+//! Watched paths as the programs compare them: by inode, and by a keyed hash of the path.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -11,7 +10,7 @@ use super::prefilter::WatchPrefilter;
 use super::watch_hash::HashKey;
 use crate::abi::{NO_FINGERPRINT, WireInodeKey, WireInodeWatch};
 
-/// What the maps of watches hold.
+/// Contents of the watch maps.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     /// Inodes of watched paths that exist.
@@ -112,7 +111,7 @@ fn numbered(paths: &[BString]) -> impl Iterator<Item = (u32, &BString)> {
     (0..).zip(paths)
 }
 
-/// Symbolic links directly below `/`, with what they lead to: `/bin` to `/usr/bin` and the like.
+/// Symbolic links in `/` with their targets, such as `/bin` and `/usr/bin`.
 fn root_links() -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut links = Vec::new();
     for entry in fs::read_dir("/").into_iter().flatten().flatten() {
@@ -127,7 +126,7 @@ fn root_links() -> Vec<(Vec<u8>, Vec<u8>)> {
     links
 }
 
-/// A path as written, with its directory resolved, and through the links below `/` that lead there.
+/// Spellings of a path: as written, with its parent directory resolved, and through symbolic links in `/`.
 fn spellings(path: &[u8], links: &[(Vec<u8>, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut all = vec![path.to_vec()];
     if let Ok(path) = path.to_path()

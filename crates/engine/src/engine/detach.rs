@@ -40,7 +40,7 @@ impl Engine<'_> {
         }
         self.clear_half(epoch)?;
         let plan = Plan::default();
-        let nothing = compile::compile(&plan, self.selection.next(&plan));
+        let nothing = compile::compile(&plan, self.selection.for_replacement(&plan));
         self.write(epoch, &nothing, &Watches::default())?;
         self.globals
             .switch_epoch(self.epoch, epoch, self.globals.jiffies());

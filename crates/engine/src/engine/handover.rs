@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 
 use super::Engine;
 use crate::abi;
 use crate::attach::AttachedLink;
 use crate::compile::watches::Watches;
 use crate::decode::rule_keys::RuleKeys;
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::InheritedState;
@@ -19,6 +19,7 @@ use crate::handover::inherited_programs::{self, InheritedProgram};
 use crate::handover::pins::{CHECKPOINT_PIN, LINK_PREFIX, MAP_PREFIX, PLAN_PREFIX, PinDirectory};
 use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::hooks::attach_point::AttachPoint;
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
 use crate::load::maps::{self, WatchKeys};
@@ -53,7 +54,7 @@ impl<'s> Engine<'s> {
             Objects::reuse_maps(slots, kind, programs, |name| pins.get(&map_pin_name(name)))?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let mut selection = HookSelection::of(&Plan::default(), kind, kernel);
+        let mut selection = HookSelection::new(&Plan::default(), kind, kernel);
         selection.raw_enter = fixed.raw_enter != 0;
         selection.raw_exit = fixed.raw_exit != 0;
         let shared = Arc::clone(checkpoint);

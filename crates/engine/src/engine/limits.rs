@@ -1,9 +1,10 @@
 //! Checks that an engine can run a plan.
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
+use crate::hooks::hook_selection::HookSelection;
 
 /// Maximum number of syscalls that the engine `fentry` hooks. The kernel needs about 130 ms to detach each.
 const MAX_SYSCALLS: usize = 250;
@@ -25,8 +26,8 @@ pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineE
     }
     let mut syscalls = plan.syscalls.iter();
     let missing = syscalls.find_map(|(&call, rules)| selection.missing_denial(plan, call, rules));
-    missing.map_or(Ok(()), |inner| {
-        let function = inner.function();
+    missing.map_or(Ok(()), |hook| {
+        let function = hook.function();
         Err(EngineError::NoDenyFunction { function })
     })
 }

@@ -1,8 +1,7 @@
 //! Checks whether the kernel can skip the programs of an engine.
 
-use audit::plan::hook::EngineKind;
-
 use super::Engine;
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::attach_point::AttachPoint;
 use crate::preemption::{self, Preemption, SkipRisk};

@@ -1,6 +1,6 @@
 //! `tollgate explain`: which syscalls the rules touch, through which hooks, and at what price.
 //!
-//! The model is [`audit::plan::explain`]; what it looks like on a terminal is in [`text`], for
+//! The model is [`engine::explain`]; what it looks like on a terminal is in [`text`], for
 //! scripts in [`json`].
 
 mod json;
@@ -12,24 +12,30 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use audit::plan::Plan;
-use audit::plan::explain::{Explanation, explain};
-use audit::plan::hook::{EngineKind, KernelFeatures};
 use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, RuleLine, Severity};
+use engine::{EngineKind, Explanation, KernelFeatures, explain};
 
 use crate::host::Planner;
 use crate::rule_files;
 
+/// Examples of the help and the manual page.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  Show the cost of the rules of this machine on either engine:
+    tollgate explain --engine fentry /etc/audit/audit.rules
+    tollgate explain --engine tracepoint /etc/audit/audit.rules";
+
 /// Arguments of `tollgate explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Rule files, read in this order
+    /// Rule files in the format of `auditctl -R`, read in this order
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Engine to price
+    /// Show the hooks and cost of this engine
     #[arg(long, value_name = "NAME", default_value = "tracepoint", value_parser = ["fentry", "tracepoint"])]
     engine: String,
-    /// Prints JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +64,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .into_iter()
         .map(|file| (file.source.path, file.lines, file.source.diagnostics));
     // A kernel that does not say what it shows is priced as one that shows nothing.
-    let kernel = engine::KernelProbe::read().map_or(KernelFeatures::OLD, |probe| probe.kernel);
+    let kernel = engine::KernelProbe::read().map_or(KernelFeatures::V5_15, |probe| probe.kernel);
     let engine = match args.engine.as_str() {
         "fentry" => EngineKind::Fentry,
         _ => EngineKind::Tracepoint,

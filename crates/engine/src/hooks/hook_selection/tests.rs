@@ -1,0 +1,115 @@
+//! Hooks of plans of a few syscalls.
+
+use audit::ids::{Arch, Syscall};
+use audit::table;
+
+use super::*;
+
+#[track_caller]
+fn hooks_of(kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
+    let mut plan = Plan::default();
+    for &(arch, name) in calls {
+        let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
+        plan.syscalls
+            .insert(SyscallId { arch, syscall }, SyscallPlan::default());
+    }
+    plan_hooks(&plan, EngineKind::Tracepoint, kernel)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+const B64: Arch = Arch::X86_64;
+const B32: Arch = Arch::I386;
+
+#[test]
+fn ordinary_calls_need_their_exit() {
+    assert_eq!(
+        hooks_of(KernelFeatures::V5_15, &[(B64, "openat"), (B64, "stat")]),
+        ["syscalls:sys_exit_newstat", "syscalls:sys_exit_openat"]
+    );
+}
+
+#[test]
+fn calls_that_wait_are_timed_at_their_entry() {
+    assert_eq!(
+        hooks_of(KernelFeatures::ALL, &[(B64, "accept4")]),
+        ["syscalls:sys_enter_accept4", "syscalls:sys_exit_accept4"]
+    );
+}
+
+#[test]
+fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
+    assert_eq!(
+        hooks_of(
+            KernelFeatures::V5_15,
+            &[(B64, "execve"), (B64, "exit_group")]
+        ),
+        [
+            "syscalls:sys_enter_execve",
+            "syscalls:sys_enter_exit_group",
+            "syscalls:sys_exit_execve",
+            "sched:sched_process_exec",
+        ]
+    );
+}
+
+#[test]
+fn a_new_kernel_shows_exec_and_exit_for_nothing() {
+    assert_eq!(
+        hooks_of(KernelFeatures::ALL, &[(B64, "execve"), (B32, "exit_group")]),
+        [
+            "syscalls:sys_exit_execve",
+            "sched:sched_prepare_exec",
+            "sched:sched_process_exec",
+            "sched:sched_process_exit",
+        ]
+    );
+}
+
+#[test]
+fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
+    assert_eq!(
+        hooks_of(KernelFeatures::V5_15, &[(B64, "openat"), (B32, "open")]),
+        ["raw_syscalls:sys_exit"]
+    );
+    assert_eq!(
+        hooks_of(KernelFeatures::V5_15, &[(B64, "execve"), (B32, "execve")]),
+        [
+            "raw_syscalls:sys_enter",
+            "raw_syscalls:sys_exit",
+            "sched:sched_process_exec",
+        ]
+    );
+}
+
+#[test]
+fn a_32_bit_exit_leaves_the_other_exits_alone() {
+    assert_eq!(
+        hooks_of(KernelFeatures::ALL, &[(B64, "openat"), (B32, "exit")]),
+        ["syscalls:sys_exit_openat", "sched:sched_process_exit"]
+    );
+}
+
+#[test]
+fn on_an_old_kernel_a_32_bit_exit_moves_the_entries_to_the_raw_tracepoint() {
+    let calls = [(B64, "openat"), (B64, "exit_group"), (B32, "exit")];
+    assert_eq!(
+        hooks_of(KernelFeatures::V5_15, &calls),
+        ["syscalls:sys_exit_openat", "raw_syscalls:sys_enter"]
+    );
+}
+
+#[test]
+fn a_number_without_a_name_is_only_seen_by_the_raw_tracepoint() {
+    let mut plan = Plan::default();
+    plan.syscalls.insert(
+        SyscallId {
+            arch: B64,
+            syscall: Syscall(1500),
+        },
+        SyscallPlan::default(),
+    );
+    let hooks = plan_hooks(&plan, EngineKind::Tracepoint, KernelFeatures::ALL);
+    assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawSysExit]);
+}

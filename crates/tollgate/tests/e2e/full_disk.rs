@@ -1,0 +1,73 @@
+//! A full disk: losses are counted and reported; if old logs may be removed, nothing is lost.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+
+use super::daemon::Daemon;
+use super::log_settings::{SPACE, Small, apart, rmdir, rule, told};
+use super::test_dir::TestDir;
+
+pub(crate) fn full_disk_losses_are_counted_and_reported() {
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("small");
+    let small = Small::mount(&path, "512k");
+    let ballast = small.0.join("ballast");
+    fs::write(&ballast, vec![0; 300 << 10]).unwrap();
+    let log = small.0.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\ndisk_full_action = SYSLOG\n");
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    // Some 800 bytes each, in total more than the disk holds.
+    test_dir.workload().run(&vec![rmdir(); 1000]);
+    // No pending event may use the space freed now: the disk would be full again, and the last losses could not
+    // be reported.
+    daemon.flush();
+    fs::remove_file(&ballast).unwrap();
+    test_dir.workload().run(&vec![rmdir(); 20]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    let summary = &stopped.summary;
+    assert_eq!(summary.matched, 1020);
+    assert_eq!(summary.written + summary.lost, 1020);
+    assert!(
+        summary.lost > 0 && summary.written >= 20,
+        "{}",
+        summary.lost
+    );
+    assert_eq!(stopped.code, Some(3), "a loss is not success");
+    let (events, own) = apart(&stopped);
+    assert_eq!(u64::try_from(events.len()).unwrap(), summary.written);
+    // SYSCALL, CWD, PATH, PROCTITLE: no event is in the log in part.
+    for event in &events {
+        assert_eq!(event.records.len(), 4, "{event}");
+    }
+    assert_eq!(told(&own), summary.lost);
+    drop(stopped);
+}
+
+/// Events without room are written to the next log after the oldest log has been removed.
+pub(crate) fn rotation_on_a_full_disk_loses_nothing() {
+    let test_dir = TestDir::new();
+    let path = test_dir.own.join("small");
+    let small = Small::mount(&path, "512k");
+    let log = small.0.join("audit.log");
+    let conf = format!("{SPACE}log_format = RAW\nnum_logs = 3\ndisk_full_action = ROTATE\n");
+    let daemon = Daemon::start_configured(&test_dir, &rule(&test_dir), &log, &conf);
+    test_dir.workload().run(&vec![rmdir(); 400]);
+    daemon.flush();
+    // One batch, of which about half fits.
+    daemon.signal(Signal::SIGSTOP);
+    test_dir.workload().run(&vec![rmdir(); 400]);
+    daemon.signal(Signal::SIGCONT);
+    daemon.flush();
+    assert!(!small.0.join("audit.log.3").exists());
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    let summary = &stopped.summary;
+    assert_eq!(
+        (summary.matched, summary.written, summary.lost),
+        (800, 800, 0)
+    );
+    assert_eq!(stopped.code, Some(0));
+    let (events, _own) = apart(&stopped);
+    assert!(!events.is_empty(), "the newest log holds the rest");
+    drop(stopped);
+}

@@ -1,0 +1,211 @@
+//! Start, operation and end of the daemon, and state that it must not change.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use super::daemon::{Daemon, program};
+use super::harness::wait_for;
+use super::kernel_audit::{Lock, State};
+use super::raw_syscalls;
+use super::step::{CWD, Step, step};
+use super::test_dir::TestDir;
+
+fn rule(test_dir: &TestDir) -> String {
+    format!(
+        "-a always,exit -F arch=b64 -S rmdir -F uid={} -k life\n",
+        test_dir.id
+    )
+}
+
+fn rmdir() -> Step {
+    step!("rmdir", "/etc/missing")
+}
+
+pub(crate) fn signals_stop_the_daemon_with_a_summary() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let test_dir = TestDir::new();
+        let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+        test_dir.workload().run(&[rmdir(), rmdir()]);
+        let stopped = daemon.stop_with(signal);
+        assert_eq!(stopped.code, Some(0), "{signal}");
+        assert_eq!(stopped.events.len(), 2, "{signal}");
+        assert_eq!(stopped.summary.matched, 2, "{signal}");
+        assert_eq!(stopped.summary.written, 2, "{signal}");
+        assert_eq!(stopped.summary.lost, 0, "{signal}");
+        test_dir.workload().run(&[rmdir()]);
+        let after = super::event::events(&fs::read(&stopped.log).unwrap());
+        assert_eq!(after.len(), 2, "nothing is written after the end");
+    }
+}
+
+pub(crate) fn events_are_written_at_once() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    // The daemon is idle at each event: the next event follows only when the last one is in the log.
+    for expected in 1..=20 {
+        test_dir.workload().run(&[rmdir()]);
+        wait_for("an event in the log", || {
+            (daemon.events().len() == expected).then_some(())
+        });
+    }
+    daemon.stop();
+}
+
+/// IDs of the BPF programs that a process holds.
+fn programs(pid: u32) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
+        let info = fs::read_to_string(entry.unwrap().path()).unwrap();
+        numbers.extend(info.lines().filter_map(|line| {
+            let (name, number) = line.split_once(':')?;
+            (name == "prog_id").then(|| number.trim().parse::<u32>().ok())?
+        }));
+    }
+    numbers
+}
+
+pub(crate) fn killed_daemon_leaves_nothing_attached() {
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    let programs = programs(daemon.pid());
+    assert!(!programs.is_empty());
+    assert!(
+        programs
+            .iter()
+            .all(|&program| raw_syscalls::has_program(program))
+    );
+    test_dir.workload().run(&[rmdir()]);
+    let log = daemon.log.clone();
+    wait_for("the event", || (daemon.events().len() == 1).then_some(()));
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    wait_for("the kernel to drop the programs", || {
+        let gone = programs
+            .iter()
+            .all(|&program| !raw_syscalls::has_program(program));
+        gone.then_some(())
+    });
+    test_dir.workload().run(&[rmdir()]);
+    assert_eq!(super::event::events(&fs::read(log).unwrap()).len(), 1);
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    test_dir.workload().run(&[rmdir()]);
+    let stopped = daemon.stop_with(Signal::SIGTERM);
+    assert_eq!(
+        (stopped.summary.written, stopped.events.len()),
+        (1, 2),
+        "the next one appends"
+    );
+}
+
+pub(crate) fn only_named_syscalls_are_attached() {
+    let test_dir = TestDir::new();
+    let id = test_dir.id;
+    for (rule, expected) in [
+        (
+            format!("-a always,exit -F arch=b64 -S openat,stat -F uid={id} -k a\n"),
+            vec!["sys_exit_newstat", "sys_exit_openat"],
+        ),
+        (
+            format!(
+                "-a never,exit -F arch=b64 -S openat\n-a always,exit -F arch=b64 -S rmdir -F uid={id}\n"
+            ),
+            vec!["sys_exit_rmdir"],
+        ),
+        (
+            format!("-a always,exit -F arch=b64 -F perm=x -F uid={id} -k x\n"),
+            vec![
+                "sched_prepare_exec",
+                "sched_process_exec",
+                "sys_exit_execve",
+                "sys_exit_execveat",
+            ],
+        ),
+        (
+            format!("-a always,exit -F arch=b32 -S mkdir -F uid={id} -k narrow\n"),
+            vec!["sys_exit"],
+        ),
+    ] {
+        let daemon = Daemon::start(&test_dir, &rule);
+        let mut attached = raw_syscalls::attached(daemon.pid());
+        // Kernels before v6.10 have another tracepoint at the start of an exec.
+        let before = attached.len();
+        attached.retain(|name| !name.starts_with("sys_enter_exec"));
+        if attached.len() != before {
+            attached.insert(0, "sched_prepare_exec".into());
+        }
+        assert_eq!(attached, expected, "{rule}");
+        daemon.stop();
+    }
+}
+
+pub(crate) fn daemon_is_not_audited() {
+    let test_dir = TestDir::new();
+    let copy = test_dir.program("tollgate", program().to_str().unwrap());
+    let rules = format!(
+        "-a always,exit -F arch=b64 -S read,write,openat,close,futex,mmap,munmap,epoll_wait,poll,ppoll,\
+         clock_nanosleep,bpf,fdatasync,ioctl,exit_group,rt_sigprocmask,sched_yield -F exe={} -k self\n\
+         -a always,exit -F arch=b64 -S rmdir -F uid={} -k life\n",
+        copy.display(),
+        test_dir.id
+    );
+    let daemon = Daemon::start_program(&test_dir, &copy, "", &rules);
+    for _ in 0..50 {
+        test_dir.workload().run(&[rmdir()]);
+    }
+    let own = daemon.pid().to_string();
+    let status = Command::new(&copy)
+        .arg("check")
+        .arg(test_dir.own.join("rules"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0), "tollgate check");
+    let stopped = daemon.stop();
+    let of_daemon = stopped
+        .events
+        .iter()
+        .filter(|event| event.syscall("pid") == own);
+    assert_eq!(of_daemon.count(), 0, "events of the daemon");
+    let of_other = stopped
+        .events
+        .iter()
+        .filter(|event| event.one("SYSCALL").text("exe").unwrap() == copy.to_str().unwrap());
+    assert_ne!(
+        of_other.count(),
+        0,
+        "events of the same program, not a daemon"
+    );
+}
+
+pub(crate) fn two_daemons_record_the_same() {
+    let test_dir = TestDir::new();
+    let one = Daemon::start_program(&test_dir, &program(), "one.", &rule(&test_dir));
+    let two = Daemon::start_program(&test_dir, &program(), "two.", &rule(&test_dir));
+    test_dir
+        .workload()
+        .run(&[rmdir(), rmdir(), step!("openat", CWD, "missing", 0)]);
+    let one = one.stop();
+    test_dir.workload().run(&[rmdir()]);
+    let two = two.stop();
+    assert_eq!((one.events.len(), two.events.len()), (2, 3));
+    for (left, right) in one.events.iter().zip(&two.events) {
+        let fields = |event: &super::event::Event| event.records[0].fields()[1..].to_vec();
+        assert_eq!(fields(left), fields(right));
+    }
+}
+
+pub(crate) fn kernel_audit_is_unchanged() {
+    let _lock = Lock::take();
+    let before = State::ask();
+    let test_dir = TestDir::new();
+    let daemon = Daemon::start(&test_dir, &rule(&test_dir));
+    test_dir.workload().run(&[rmdir()]);
+    let during = State::ask();
+    let stopped = daemon.stop();
+    assert_eq!(stopped.events.len(), 1);
+    assert_eq!(during, before);
+    assert_eq!(State::ask(), before);
+}
