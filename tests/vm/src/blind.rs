@@ -64,10 +64,10 @@ fn reports_disabled_hooks_and_recovers(daemon: &Daemon) -> anyhow::Result<()> {
     };
     seen(daemon.run_user(&path, &[])?)?;
     let unseen = while_off(|| {
-        daemon.wait_for_line(&["tollgate: BLIND: "], LONGEST)?;
+        daemon.wait_for_line(&["tollgate: hooks disabled: "], LONGEST)?;
         daemon.run_user(&path, &[])
     })?;
-    let recovered = "tollgate: programs on the kernel's functions run again; blind for ";
+    let recovered = "tollgate: BPF programs on kernel functions run again; hooks disabled for ";
     daemon.wait_for_line(&[recovered], LONGEST)?;
     seen(daemon.run_user(&path, &[])?)?;
     // Events are written in order: earlier events of the process are in the log.

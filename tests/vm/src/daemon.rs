@@ -233,7 +233,7 @@ impl Daemon {
             status.code() == Some(LOST),
             "it ended with {status}: {line}"
         );
-        ensure!(count(&line, "blind for ")? > 0, "{line}");
+        ensure!(count(&line, "hooks disabled for ")? > 0, "{line}");
         Ok(())
     }
 

@@ -145,7 +145,7 @@ fn start_as(engine: &str, name: &str, rules: &str) -> anyhow::Result<Daemon> {
 /// The message of a daemon with a guard.
 fn locked(daemon: &Daemon) -> anyhow::Result<()> {
     let line = daemon.wait_for_line(&["tollgate: rules and settings are locked"], SOON)?;
-    let guards = "root's own tools are kept from programs, maps, pins and the log";
+    let guards = "programs, maps, pins and the log are protected from root's tools";
     ensure!(line.ends_with(guards), "{line}");
     Ok(())
 }
@@ -179,10 +179,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
         said(&overwritten)
     );
     let copied = refused(Command::new(TOLLGATE).args(["unpin", PINS]))?;
-    ensure!(
-        copied.contains("locked until the machine starts again"),
-        "{copied}"
-    );
+    ensure!(copied.contains("locked until reboot"), "{copied}");
     let options = [
         "daemon",
         "--foreground",
@@ -208,9 +205,9 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     kept = start_as("tracepoint", "kept", OTHER_RULES)?;
     locked(&kept)?;
     for said in [
-        "the rule files are not read",
-        "not taken, because `-e 2` has locked the settings as well: engine = \"tracepoint\"",
-        "goes on where the daemon before this one has ended",
+        "the rule files are ignored",
+        "settings ignored because `-e 2` locked them: engine = \"tracepoint\"",
+        "took over the BPF programs of the previous daemon",
     ] {
         ensure!(kept.has_printed(said), "not said: {said}");
     }
@@ -222,10 +219,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
     processes.push(reload::make_calls(&path)?);
     ensure_kept(&names)?;
     let unpinned = refused(Command::new(LOCKING).args(["unpin", PINS]))?;
-    ensure!(
-        unpinned.contains("locked until the machine starts again"),
-        "{unpinned}"
-    );
+    ensure!(unpinned.contains("locked until reboot"), "{unpinned}");
 
     kept = start(OTHER_RULES)?;
     kept.stop_last()?;
@@ -247,7 +241,7 @@ fn root_cannot_change_locked_state(daemon: &Daemon) -> anyhow::Result<()> {
 
 /// The next daemon's configuration names another log: it continues with the locked log, which stays guarded.
 fn second_log_is_refused(daemon: &Daemon) -> anyhow::Result<()> {
-    const NOT_TAKEN: &str = "not taken, because `-e 2` has locked the settings as well: \
+    const NOT_TAKEN: &str = "settings ignored because `-e 2` locked them: \
                              log_file = /tmp/elsewhere.log";
     let size = || Ok::<_, std::io::Error>(fs::metadata("/tmp/kept.log")?.len());
     let before = size().context("no log")?;

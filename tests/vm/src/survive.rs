@@ -49,7 +49,7 @@ const BPF: &str = "/tmp/bpf";
 const PINS: &str = "/tmp/bpf/tollgate";
 /// Prefix of pinned programs.
 const PROGRAM: &str = "prog-";
-const GOES_ON: &str = "tollgate: goes on where the daemon before this one has ended";
+const GOES_ON: &str = "tollgate: took over the BPF programs of the previous daemon";
 
 /// Number of pinned programs.
 fn programs() -> anyhow::Result<usize> {

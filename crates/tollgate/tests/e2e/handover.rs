@@ -151,7 +151,7 @@ pub(crate) fn events_of_a_killed_daemon_are_written_once() {
             // Events while no daemon runs.
             load.wait_for_programs(u32::try_from(round).unwrap() / 2);
             daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-            assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
+            assert!(daemon.has_printed("took over the BPF programs of the previous daemon"));
         }
         ended = Some(daemon);
     });
@@ -184,7 +184,9 @@ pub(crate) fn rule_change_across_restart_loses_no_event() {
             load.wait_for_programs(4);
             if signal == Signal::SIGQUIT {
                 let said = daemon.end(signal).output;
-                let goes_on = said.iter().any(|line| line.contains("what audits goes on"));
+                let goes_on = said
+                    .iter()
+                    .any(|line| line.contains("BPF programs stay attached"));
                 assert!(goes_on, "{said:?}");
             } else {
                 daemon.signal(signal);
@@ -281,7 +283,7 @@ pub(crate) fn clean_exit_unpins_everything() {
     assert_eq!(gone.code, Some(0), "{gone:?}");
     assert_eq!(fs::read_dir(bpf.pins()).unwrap().count(), 0);
     let daemon = Daemon::start_pinned(&test_dir, &opens(&test_dir, "end"), &bpf.pins());
-    assert!(!daemon.has_printed("goes on where the daemon"));
+    assert!(!daemon.has_printed("took over the BPF programs"));
     daemon.end(Signal::SIGTERM);
     assert_eq!(fs::read(&log).unwrap().len(), before, "nothing was left");
 }
@@ -311,25 +313,18 @@ pub(crate) fn locked_rules_stay_attached() {
     let lock = daemon.control.with_file_name("locked");
     let said = daemon.end(Signal::SIGTERM).output;
     assert!(
-        said.iter().any(|line| line.contains("what audits goes on")),
+        said.iter()
+            .any(|line| line.contains("BPF programs stay attached")),
         "{said:?}"
     );
     test_dir.workload().burst(&file, 10);
     let unpin = CommandOutput::of(Command::new(program()).arg("unpin").arg(bpf.pins()));
     assert_eq!(unpin.code, Some(1), "{unpin:?}");
-    assert!(
-        unpin
-            .stderr
-            .contains("locked until the machine starts again"),
-        "{unpin:?}"
-    );
+    assert!(unpin.stderr.contains("locked until reboot"), "{unpin:?}");
     // The pinned state has the lock too.
     fs::remove_file(lock).unwrap();
     let daemon = Daemon::start_pinned(&test_dir, NOBODY, &bpf.pins());
-    for said in [
-        "the rule files are not read",
-        "goes on where the daemon before this one",
-    ] {
+    for said in ["the rule files are ignored", "took over the BPF programs"] {
         assert!(daemon.has_printed(said), "not said: {said}");
     }
     test_dir.workload().burst(&file, 10);
@@ -364,7 +359,7 @@ pub(crate) fn restarts_do_not_grow_pinned_state() {
         });
         daemon.wait();
         daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-        assert!(daemon.has_printed("goes on where the daemon before this one"));
+        assert!(daemon.has_printed("took over the BPF programs"));
     }
     let [_, settled, later @ ..] = &*pinned else {
         panic!("{pinned:?}");
@@ -419,7 +414,7 @@ pub(crate) fn other_build_writes_pending_events() {
     test_dir.workload().burst(&file, 1000);
     raw_syscalls::poke(&bpf.pins().join("header"), OBJECT, 4711);
     let daemon = Daemon::start_pinned(&test_dir, &rules, &bpf.pins());
-    assert!(daemon.has_printed("had other programs"));
+    assert!(daemon.has_printed("was another build"));
     test_dir.workload().burst(&file, 10);
     let Account { log, .. } = daemon.end(Signal::SIGTERM);
     each_once(&log, &file, 1110);

@@ -153,7 +153,7 @@ pub(crate) fn json_log_losses_are_reported_in_the_log() {
     test_dir.workload().run(&rmdirs(100));
     let ended = daemon.end(Signal::SIGTERM);
     assert_eq!((ended.summary.written, ended.summary.lost), (420, 0));
-    let before = "left out of the JSON log: ";
+    let before = "missing in the JSON log: ";
     let counted = ended.output.iter().find_map(|line| {
         let (_, rest) = line.split_once(before)?;
         rest.split(' ').next()?.parse::<u64>().ok()

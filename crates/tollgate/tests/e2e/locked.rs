@@ -68,8 +68,8 @@ pub(crate) fn settings_cannot_change_while_locked() {
         ];
         let daemon =
             Daemon::start_with_options(&test_dir, &program(), "", &locked(&test_dir), &options);
-        assert!(daemon.has_printed("goes on where the daemon before this one has ended"));
-        let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
+        assert!(daemon.has_printed("took over the BPF programs of the previous daemon"));
+        let not_taken = "settings ignored because `-e 2` locked them: ";
         assert_eq!(daemon.has_printed(not_taken), !told.is_empty());
         for told in told {
             assert!(daemon.has_printed(told), "not told: {told}");
@@ -127,7 +127,7 @@ pub(crate) fn restart_keeps_the_locked_log() {
             Some((log, conf)) => Daemon::start_configured(&test_dir, &rules, log, conf),
             None => Daemon::start_with_options(&test_dir, &program(), "", &rules, &[]),
         };
-        let not_taken = "not taken, because `-e 2` has locked the settings as well: ";
+        let not_taken = "settings ignored because `-e 2` locked them: ";
         assert_eq!(daemon.has_printed(not_taken), !told.is_empty(), "{told:?}");
         for told in told {
             assert!(daemon.has_printed(told), "not told: {told}");
@@ -194,7 +194,7 @@ pub(crate) fn unusable_pinned_state_is_kept() {
     let refused = |limit: &str, why: &str| {
         let asked = start_with_limit(&test_dir, &pins, limit);
         assert_eq!(asked.code, Some(1), "{why}: {asked:?}");
-        for part in [why, "is locked until the machine starts again"] {
+        for part in [why, "locked until reboot"] {
             assert!(asked.stderr.contains(part), "{why}: {asked:?}");
         }
     };
@@ -218,8 +218,14 @@ pub(crate) fn unusable_pinned_state_is_kept() {
     // The daemon opens pinned programs and links if it can.
     test_dir.workload().burst(&file, 10);
     let left = start_with_limit(&test_dir, &pins, "-Sn40");
-    assert!(left.stderr.contains("goes on where the daemon"), "{left:?}");
-    assert!(left.stderr.contains("what audits goes on"), "{left:?}");
+    assert!(
+        left.stderr.contains("took over the BPF programs"),
+        "{left:?}"
+    );
+    assert!(
+        left.stderr.contains("BPF programs stay attached"),
+        "{left:?}"
+    );
     assert_eq!(names(&pins), before);
     each_once(&test_dir.own.join("audit.log"), &file, 20);
 }

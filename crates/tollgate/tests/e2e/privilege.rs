@@ -191,7 +191,7 @@ pub(crate) fn running_daemon_has_few_capabilities() {
         daemon.signal(Signal::SIGHUP);
         wait_for("the refusal", || {
             daemon
-                .has_printed("plugin late.conf is left out: cannot listen on")
+                .has_printed("plugin late.conf is not started: cannot listen on")
                 .then_some(())
         });
         assert!(daemon.has_printed("when it started: restart it"));
