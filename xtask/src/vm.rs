@@ -26,7 +26,7 @@ use crate::test_results::TestResults;
 use boot::{Machine, Purpose, QEMU};
 use counts::Counts;
 use initramfs::Archive;
-use kernel::{KERNELS, Kernel};
+use kernel::{Image, KERNELS, Kernel};
 use table::Counted;
 
 const BUSYBOX: &str = "/bin/busybox";
@@ -35,6 +35,8 @@ const AUREPORT: &str = "/usr/sbin/aureport";
 const AULAST: &str = "/usr/bin/aulast";
 const AUDITCTL: &str = "/usr/sbin/auditctl";
 const BPFTOOL: &str = "/usr/sbin/bpftool";
+const MKFS_BTRFS: &str = "/usr/sbin/mkfs.btrfs";
+const BTRFS: &str = "/usr/bin/btrfs";
 const CHECKPOLICY: &str = "checkpolicy";
 
 /// The header that programs with auparse include.
@@ -58,7 +60,7 @@ const COUNT: &str = "count_";
 const LISTS: &str = "lists::";
 
 /// Required programs and files.
-const TOOLS: [&str; 14] = [
+const TOOLS: [&str; 16] = [
     QEMU,
     BUSYBOX,
     AUSEARCH,
@@ -67,6 +69,8 @@ const TOOLS: [&str; 14] = [
     AUPARSE_HEADER,
     AUDITCTL,
     BPFTOOL,
+    MKFS_BTRFS,
+    BTRFS,
     "apt-cache",
     "apt-get",
     CHECKPOLICY,
@@ -232,23 +236,23 @@ fn boot_all(
     }
     let directory = repository.target().join("vm");
     fs::create_dir_all(&directory)?;
-    let initramfs = directory.join("initramfs");
-    fs::write(&initramfs, pack(repository)?)?;
     let mut images = Vec::new();
     for kernel in &options.kernels {
         let image = kernel.image(&directory)?;
         println!("    {}: {}", kernel.line, image.package);
-        images.push((kernel.line, image.path));
+        images.push((kernel.line, image));
     }
+    let initramfs = directory.join("initramfs");
+    fs::write(&initramfs, pack(repository, &images)?)?;
     let mut passed = true;
     let mut counted = Vec::new();
     for purpose in options.purposes() {
         let machines: Vec<Machine<'_>> = images
             .iter()
-            .map(|(line, path)| Machine {
+            .map(|(line, image)| Machine {
                 purpose,
                 line,
-                kernel: path,
+                kernel: &image.path,
                 initramfs: &initramfs,
                 filter: &options.filter,
                 options: &options.lists,
@@ -295,7 +299,7 @@ fn run_all(
 }
 
 /// The initramfs of all machines.
-fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
+fn pack(repository: &Repository, images: &[(&str, Image)]) -> Result<Vec<u8>, Box<dyn Error>> {
     let release = repository.target().join("release");
     let mut archive = Archive::default();
     for (from, to) in [
@@ -307,6 +311,8 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
         (PathBuf::from(AULAST), AULAST),
         (PathBuf::from(AUDITCTL), AUDITCTL),
         (PathBuf::from(BPFTOOL), BPFTOOL),
+        (PathBuf::from(MKFS_BTRFS), MKFS_BTRFS),
+        (PathBuf::from(BTRFS), BTRFS),
     ] {
         archive.program(&from, to)?;
     }
@@ -321,6 +327,9 @@ fn pack(repository: &Repository) -> Result<Vec<u8>, Box<dyn Error>> {
             return Err(format!("cannot compile `{name}`").into());
         }
         archive.program(&program, &format!("/bin/{name}"))?;
+    }
+    for (line, image) in images {
+        archive.directory(&image.modules, &format!("/modules/{line}"))?;
     }
     archive.file(
         "/etc/passwd",

@@ -6,6 +6,7 @@ mod detach;
 mod guard;
 mod handover;
 mod heartbeat;
+mod identity;
 mod limits;
 mod preemption;
 
@@ -25,7 +26,7 @@ use crate::attach::heartbeat::Heartbeat;
 use crate::attach::{self, AttachedLink, Links};
 use crate::compile::fast_path::FastPath;
 use crate::compile::watch_hash::HashKey;
-use crate::compile::watches::{self, Watches};
+use crate::compile::watches::Watches;
 use crate::compile::{self, CompiledPlan};
 use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
@@ -36,6 +37,7 @@ use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks}
 use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
+use crate::load::btrfs_types;
 use crate::load::globals::Globals;
 use crate::load::maps::{self, HookCoverage, MapCapacity, WatchKeys};
 use crate::load::{ObjectSlots, Objects};
@@ -120,16 +122,15 @@ impl<'s> Engine<'s> {
             EngineError::system("read the number of CPUs")(io::Error::other(error))
         })?;
         let hash = HashKey::random().map_err(EngineError::system("read a random key"))?;
-        let root = watches::root_inode().map_err(EngineError::system("stat `/`"))?;
-        let watches = Watches::resolve(&plan.watches, hash);
-        let capacity = MapCapacity::for_first_plan(&compiled, &watches);
+        let mut watches = Watches::by_name(&plan.watches, hash);
+        let capacity = MapCapacity::for_first_plan(&compiled, plan.watches.len(), &watches);
         let coverage = match kind {
             EngineKind::Fentry => HookCoverage::InternalHooks,
             EngineKind::Tracepoint => HookCoverage::SyscallsOnly,
         };
 
         let mut programs = attach_points.programs(|_attach_point| false);
-        programs.insert(Program::DaemonRegister);
+        programs.extend([Program::DaemonRegister, Program::InodeIdentity]);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
@@ -138,8 +139,10 @@ impl<'s> Engine<'s> {
             if let Some(rodata) = open.maps.rodata_data.as_mut() {
                 rodata.tlg_seed = hash.seed;
                 rodata.tlg_multiplier = hash.multiplier;
-                rodata.tlg_root.ino = root.ino;
-                rodata.tlg_root.dev = root.dev;
+                if let Some(offsets) = btrfs_types::subvolume_offsets() {
+                    rodata.tlg_btrfs_root_at = offsets.root;
+                    rodata.tlg_btrfs_dev_at = offsets.dev;
+                }
                 rodata.tlg_apparmor = kernel_probe::apparmor_enabled().into();
                 rodata.tlg_hooked = (coverage == HookCoverage::InternalHooks).into();
                 rodata.tlg_context = options.context.into();
@@ -166,6 +169,8 @@ impl<'s> Engine<'s> {
         let checkpoint = Arc::new(checkpoint);
         let mut engine = Self::from_objects(objects, kind, selection, checkpoint, probe, options)?;
         engine.globals.clear_previous_epoch();
+        engine.learn_root()?;
+        engine.learn_inodes(&mut watches, plan)?;
         engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
         engine.globals.set_fast_path(&engine.fast_path);
         engine.write(engine.epoch, &compiled, &watches)?;
@@ -263,7 +268,8 @@ impl<'s> Engine<'s> {
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
         self.check_preemption(attach_points.hooks.keys())?;
-        let watches = Watches::resolve(&plan.watches, self.hash);
+        let mut watches = Watches::by_name(&plan.watches, self.hash);
+        self.learn_inodes(&mut watches, plan)?;
         self.capacity.check(&compiled, &watches)?;
         self.objects.load_more(
             slots,

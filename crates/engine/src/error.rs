@@ -138,6 +138,15 @@ pub enum EngineError {
         #[source]
         source: io::Error,
     },
+    /// The inode of a watched path cannot be read.
+    #[error("cannot watch `{}`", path.display())]
+    Watch {
+        /// The path.
+        path: PathBuf,
+        /// The error number.
+        #[source]
+        source: io::Error,
+    },
     /// A system call or a BPF test run failed that is expected to succeed.
     #[error("cannot {operation}")]
     System {

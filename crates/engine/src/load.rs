@@ -3,6 +3,7 @@
 //! libbpf loads an object only once. For more programs the object is opened again, with the maps of the first
 //! one, and only the missing programs are loaded.
 
+pub(crate) mod btrfs_types;
 pub(crate) mod globals;
 mod libbpf_log;
 pub(crate) mod maps;

@@ -41,13 +41,19 @@ impl Deref for Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon with this engine, these rules, and the settings in `/tmp/NAME.toml` if that file exists;
-    /// waits until it is ready.
+    /// Starts the daemon with this engine, these rules, and the settings in `/tmp/NAME.toml` if that file exists,
+    /// through the program `/tmp/NAME.start` if that exists; waits until it is ready.
     ///
     /// # Errors
     /// Its output, if it does not become ready.
     pub(crate) fn start(name: &str, engine: &str, rules: &str) -> anyhow::Result<Self> {
-        Self::start_program(TOLLGATE, name, engine, rules)
+        let own = format!("/tmp/{name}.start");
+        let program = if Path::new(&own).exists() {
+            &own
+        } else {
+            TOLLGATE
+        };
+        Self::start_program(program, name, engine, rules)
     }
 
     /// As [`Self::start`], with the daemon at another path.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +17,9 @@ use nix::unistd::mkdir;
 use support::wait::wait_within;
 
 use crate::daemon::Daemon;
+use crate::differential::watched::{ACL, ACL_BYTES, acl};
+use crate::machine::PROGRAMS;
+use crate::program::{Arg, Entry, Program, args};
 use crate::suite::{Rules, Session};
 
 /// The tests.
@@ -105,9 +109,31 @@ fn try_all(directory: &str) -> Vec<(&'static str, io::Result<()>)> {
             fs::set_permissions(at("file"), Permissions::from_mode(0o640)),
         ),
         ("chown", chown(at("file"), Some(7), None)),
+        (
+            "setxattr",
+            set_xattr(&at("file"), "trusted.a", "x".into(), 1),
+        ),
+        ("setfacl", set_xattr(&at("file"), ACL, acl(), ACL_BYTES)),
         ("unlink", fs::remove_file(at("gone"))),
         ("rmdir", fs::remove_dir(at("empty"))),
     ]
+}
+
+/// Sets an extended attribute, by a program whose exit status is the call's error.
+pub(crate) fn set_xattr(file: &Path, name: &'static str, value: Arg, bytes: i32) -> io::Result<()> {
+    let (setxattr, exit_group) = (188, 231);
+    let mut path = file.as_os_str().as_bytes().to_vec();
+    path.push(0);
+    let program = Path::new(PROGRAMS).join("setxattr");
+    Program::new(Entry::Syscall)
+        .call(setxattr, args![Arg::Bytes(path), name, value, bytes, 0])
+        .call(exit_group, vec![Arg::Result])
+        .write(&program)?;
+    match Command::new(program).status()?.code() {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(256 - code)),
+        None => Err(io::Error::other("a signal")),
+    }
 }
 
 /// Creates the files that `try_all` needs and removes those that it creates.

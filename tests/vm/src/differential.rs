@@ -280,7 +280,7 @@ const RULES_32: &str = "\
 
 const RULES_URING: &str = "\
 -a always,exit -F arch=b64 -S openat,openat2,mkdirat,symlinkat,linkat,renameat,renameat2,unlinkat,connect -F gid=4242 -k differential
--a always,exit -F arch=b64 -S fallocate,shutdown,close -F gid=4242 -k differential
+-a always,exit -F arch=b64 -S fallocate,shutdown,close,setxattr,getxattr -F gid=4242 -k differential
 -a always,exit -F arch=b64 -S execve,exit,exit_group -F gid=4242 -k differential
 ";
 

@@ -18,6 +18,7 @@ mod count;
 mod daemon;
 mod deny;
 mod differential;
+mod filesystems;
 mod json;
 mod lists;
 mod locked;
@@ -71,6 +72,9 @@ const TESTING: &[Session] = &[
     differential::SESSION_LEFT_OUT,
     differential::watched::SESSION,
     lists::SESSION,
+    filesystems::SESSION,
+    filesystems::SESSION_ROOT,
+    filesystems::SESSION_ROOT_TRACEPOINT,
     locked::SESSION,
 ];
 

@@ -38,6 +38,20 @@ impl Archive {
         Ok(())
     }
 
+    /// Adds the files of a directory.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub(crate) fn directory(&mut self, from: &Path, to: &str) -> Result<(), Box<dyn Error>> {
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_str().ok_or("the name of a file is no text")?;
+            self.file(&format!("{to}/{name}"), 0o644, &read(&entry.path())?);
+        }
+        Ok(())
+    }
+
     /// Adds a file and the directories above it. A path that is there already stays as it is.
     pub(crate) fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
         for (end, _) in path.match_indices('/').skip(1) {

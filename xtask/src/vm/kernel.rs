@@ -34,6 +34,17 @@ pub(crate) const KERNELS: [Kernel; 2] = [
     },
 ];
 
+/// Modules that a machine can load, in the order in which they need each other; not all kernels have all.
+const MODULES: [&str; 7] = [
+    "xor",
+    "raid6_pq",
+    "zstd_compress",
+    "libcrc32c",
+    "btrfs",
+    "overlay",
+    "loop",
+];
+
 /// A kernel that can be booted.
 #[derive(Debug)]
 pub(crate) struct Image {
@@ -41,6 +52,8 @@ pub(crate) struct Image {
     pub(crate) package: String,
     /// The file.
     pub(crate) path: PathBuf,
+    /// Directory of its modules, whose names are in the order of loading.
+    pub(crate) modules: PathBuf,
 }
 
 impl Kernel {
@@ -71,7 +84,8 @@ impl Kernel {
         let file = file_name(&uris).ok_or("apt-get names no file")?;
         let package = file.strip_suffix(".deb").unwrap_or(file).to_owned();
         let path = directory.join(format!("{package}.vmlinuz"));
-        if !path.is_file() {
+        let modules = directory.join(format!("{package}.modules"));
+        if !path.is_file() || !modules.is_dir() {
             // Whatever is interrupted leaves nothing under the final name.
             let partial = directory.join("partial");
             if partial.exists() {
@@ -81,9 +95,17 @@ impl Kernel {
             unpack(name, &partial)?;
             let image = find(&partial.join("boot"), "vmlinuz-")?;
             fs::rename(image, &path)?;
+            let some = partial.join("modules");
+            fs::create_dir(&some)?;
+            collect_modules(&partial.join("lib/modules"), &some)?;
+            fs::rename(some, &modules)?;
             fs::remove_dir_all(&partial)?;
         }
-        Ok(Image { package, path })
+        Ok(Image {
+            package,
+            path,
+            modules,
+        })
     }
 }
 
@@ -117,6 +139,23 @@ fn find(directory: &Path, start: &str) -> Result<PathBuf> {
         }
     }
     Err(format!("there is no {start}* in {}", directory.display()).into())
+}
+
+/// Moves those of [`MODULES`] that are somewhere below a directory.
+fn collect_modules(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect_modules(&path, to)?;
+            continue;
+        }
+        let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let name = file.split('.').next().unwrap_or_default();
+        if let Some(order) = MODULES.iter().position(|&module| module == name) {
+            fs::rename(&path, to.join(format!("{order}-{file}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// What a command says on standard output, in English.

@@ -188,6 +188,20 @@ int guard_rmxattr(__u64 *ctx)
 	return guard_verdict(is_guarded_object(ctx[1]));
 }
 
+/* fmod_ret on security_inode_set_acl(idmap, dentry, acl_name, kacl), v6.2: setfacl(1). */
+SEC("fmod_ret/security_inode_set_acl")
+int guard_set_acl(__u64 *ctx)
+{
+	return guard_verdict(is_guarded_object(ctx[1]));
+}
+
+/* fmod_ret on security_inode_remove_acl(idmap, dentry, acl_name), v6.2. */
+SEC("fmod_ret/security_inode_remove_acl")
+int guard_remove_acl(__u64 *ctx)
+{
+	return guard_verdict(is_guarded_object(ctx[1]));
+}
+
 static __always_inline int ioctl_verdict(__u64 *ctx)
 {
 	const struct file *file = (struct file *)ctx[0];

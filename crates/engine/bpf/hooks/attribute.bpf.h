@@ -135,7 +135,8 @@ __noinline int state_name_object(struct scratch *s, struct syscall_state *state,
 
 /*
  * Adds the object as one item. An overlay calls the function again for its lower file system: only
- * the first counts.
+ * the first counts. An io_uring operation has its slot since uring_enter(), and its name is the
+ * kernel's copy: its registers are those of another syscall.
  */
 static __always_inline int attr_object(const struct dentry *dentry, const struct vfsmount *mnt)
 {
@@ -145,19 +146,26 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 	struct wire_syscall *syscall;
 	struct scratch *s;
 	struct syscall_state *state;
-	__u32 key;
+	__u64 filename = 0;
+	__u32 key, is_op;
 
 	key = hooked_syscall(task, &syscall);
-	if (key == WIRE_NO_SYSCALL || state_find(task->pid, key, &syscall))
-		return 0; /* io_uring has no user memory to verify a name with */
+	if (key == WIRE_NO_SYSCALL)
+		return 0;
+	is_op = key >= WIRE_URING_FIRST;
+	state = state_find(task->pid, key, &syscall);
+	if (state && (!is_op || state->items))
+		return 0;
 	s = scratch();
 	if (!s)
 		return 0;
-	s->event.abi = key / WIRE_SYSCALLS;
-	fill_args(s->event.args, task_regs(task), s->event.abi);
 	shape = &syscall->objects[0];
-	if (shape->lookup != WIRE_LOOKUP_FD && !syscall_arg(&s->event, shape->arg))
-		return 0; /* utimensat of a descriptor: the kernel lists no item */
+	if (!is_op) {
+		s->event.abi = key / WIRE_SYSCALLS;
+		fill_args(s->event.args, task_regs(task), s->event.abi);
+		if (shape->lookup != WIRE_LOOKUP_FD && !syscall_arg(&s->event, shape->arg))
+			return 0; /* utimensat of a descriptor: the kernel lists no item */
+	}
 	select_watches(s, syscall);
 	s->hits = 0;
 	s->object[0].mnt = mnt ? (__u64)mnt : find_mount(task, dentry);
@@ -171,9 +179,12 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 		match_watches(s, 1);
 	if (syscall->facts & WIRE_FACT_WATCH_ONLY && !s->hits)
 		return 0;
-	state = state_claim(task, key, syscall);
+	if (!is_op)
+		state = state_claim(task, key, syscall);
 	if (!state)
 		return 0;
+	if (is_op)
+		filename = state->filename[0];
 	state_save_hits(state, s);
 	item = state_add_item(state, WIRE_NAMETYPE_NORMAL);
 	if (!item)
@@ -187,7 +198,11 @@ static __always_inline int attr_object(const struct dentry *dentry, const struct
 		state_save_path(s, state, state->items - 1);
 	if (shape->lookup == WIRE_LOOKUP_FD)
 		return 0;
-	return state_name_object(s, state, shape);
+	if (!is_op)
+		return state_name_object(s, state, shape);
+	if (filename)
+		state_copy_name(state, item, filename, (void *)LOAD(filename, filename, name));
+	return 0;
 }
 
 /* Adds the object of a struct path. */
@@ -252,6 +267,27 @@ SEC("fentry/vfs_listxattr")
 int attr_listxattr(__u64 *ctx)
 {
 	return attr_object((struct dentry *)ctx[0], NULL);
+}
+
+/* fentry on vfs_set_acl(idmap, dentry, acl_name, kacl), v6.2. */
+SEC("fentry/vfs_set_acl")
+int attr_set_acl(__u64 *ctx)
+{
+	return attr_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_remove_acl(idmap, dentry, acl_name), v6.2. */
+SEC("fentry/vfs_remove_acl")
+int attr_remove_acl(__u64 *ctx)
+{
+	return attr_object((struct dentry *)ctx[1], NULL);
+}
+
+/* fentry on vfs_get_acl(idmap, dentry, acl_name), v6.2. */
+SEC("fentry/vfs_get_acl")
+int attr_get_acl(__u64 *ctx)
+{
+	return attr_object((struct dentry *)ctx[1], NULL);
 }
 
 /* fentry on set_fs_pwd(fs, path), v5.5: a successful chdir. */

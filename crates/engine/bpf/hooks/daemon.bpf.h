@@ -9,6 +9,7 @@
 #include "lib/load.bpf.h"
 #include "lib/plan.bpf.h"
 #include "lib/task.bpf.h"
+#include "lib/watch.bpf.h"
 
 /* Runs of `heartbeat` caused by the daemon. */
 __u64 tlg_heartbeats;
@@ -55,6 +56,38 @@ int daemon_register(struct bpf_raw_tracepoint_args *ctx)
 	tlg_preempt = -1;
 	if (&preempt_dynamic_mode)
 		bpf_probe_read_kernel(&tlg_preempt, sizeof(tlg_preempt), &preempt_dynamic_mode);
+	return 0;
+}
+
+/* Result of inode_identity. */
+struct inode_identity {
+	__u64 ino; /* 0 if the descriptor has no inode */
+	__u64 address;
+	__u32 dev; /* watch_dev() */
+	__u32 sb_dev; /* device number of the super block */
+};
+
+volatile struct inode_identity tlg_inode_identity;
+
+/*
+ * Run by the daemon through BPF_PROG_TEST_RUN with a descriptor: reads its inode as watch matching
+ * identifies it. stat(2) returns other numbers on btrfs and overlayfs.
+ */
+SEC("raw_tp/self")
+int inode_identity(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current();
+	__u64 file, dentry, inode;
+
+	if (is_untrusted((__u64)task))
+		return 0;
+	file = task_file(task, ctx->args[0]);
+	dentry = file ? LOAD(file, file, f_path.dentry) : 0;
+	inode = dentry ? LOAD(dentry, dentry, d_inode) : 0;
+	tlg_inode_identity.address = inode;
+	tlg_inode_identity.ino = inode ? LOAD(inode, inode, i_ino) : 0;
+	tlg_inode_identity.dev = inode ? watch_dev(inode) : 0;
+	tlg_inode_identity.sb_dev = inode ? inode_dev(inode) : 0;
 	return 0;
 }
 

@@ -243,6 +243,20 @@ int deny_rmxattr(__u64 *ctx)
 	return deny_by_state(ctx[3]);
 }
 
+/* fmod_ret on security_inode_set_acl(idmap, dentry, acl_name, kacl), v6.2. */
+SEC("fmod_ret/security_inode_set_acl")
+int deny_set_acl(__u64 *ctx)
+{
+	return deny_by_state(ctx[4]);
+}
+
+/* fmod_ret on security_inode_remove_acl(idmap, dentry, acl_name), v6.2. */
+SEC("fmod_ret/security_inode_remove_acl")
+int deny_remove_acl(__u64 *ctx)
+{
+	return deny_by_state(ctx[3]);
+}
+
 /* fmod_ret on security_socket_bind(sock, address, addrlen), v5.5. */
 SEC("fmod_ret/security_socket_bind")
 int deny_bind(__u64 *ctx)

@@ -26,6 +26,9 @@
 #define IOU_REQUEUE	   (-3072) /* to be tried again by a worker */
 #define IOU_STOP_MULTISHOT (-125) /* done, like 0 */
 
+#define IORING_OP_SETXATTR 42 /* include/uapi/linux/io_uring.h */
+#define IORING_OP_GETXATTR 44
+
 /* Entry of the plan for an operation; sets `key` to its index in the syscall table. */
 static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
 {
@@ -43,14 +46,24 @@ static __always_inline struct wire_syscall *uring_syscall(__u8 op, __u32 *key)
 SEC("fentry/io_openat2")
 int uring_enter(__u64 *ctx)
 {
+	const struct io_kiocb *req = (struct io_kiocb *)ctx[0];
 	struct task_struct *task = current();
 	struct wire_syscall *syscall;
+	struct syscall_state *state;
+	__u8 op = req->opcode;
 	__u32 key;
 
-	syscall = uring_syscall(((struct io_kiocb *)ctx[0])->opcode, &key);
+	syscall = uring_syscall(op, &key);
 	if (!syscall || syscall->tests == WIRE_NO_SYSCALL || is_daemon(task))
 		return 0;
-	state_claim(task, key, syscall);
+	state = state_claim(task, key, syscall);
+	if (!state)
+		return 0;
+	/* For attr_object(). */
+	state->filename[0] = 0;
+	if ((op == IORING_OP_SETXATTR || op == IORING_OP_GETXATTR) &&
+	    bpf_core_field_exists(struct io_xattr, filename))
+		state->filename[0] = LOAD(io_xattr, (__u64)req, filename);
 	return 0;
 }
 

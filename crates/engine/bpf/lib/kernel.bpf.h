@@ -218,6 +218,11 @@ struct io_kiocb {
 	struct io_cqe cqe;
 };
 
+/* What struct io_kiocb begins with for an xattr operation: io_uring/xattr.c, v5.19. */
+struct io_xattr {
+	struct filename *filename;
+};
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;

@@ -341,22 +341,29 @@ static __always_inline void state_commit_name(struct syscall_state *state, struc
 	item->flags |= WIRE_OBJECT_NAMED | flags;
 }
 
-/* Sets the name of the last item to a name that the kernel copied. */
-static __always_inline void state_set_name(struct syscall_state *state, struct wire_object *item,
-					   const struct filename *filename)
+/* Sets the name of the last item to the text of a struct filename. */
+static __always_inline void state_copy_name(struct syscall_state *state, struct wire_object *item,
+					    __u64 filename, const void *text)
 {
 	__u8 *room = state_text_room(state);
 	long len;
 
 	if (!room)
 		return;
-	len = bpf_probe_read_kernel_str(room, WIRE_NAME_BYTES, FOLLOW(filename, filename, name));
+	len = bpf_probe_read_kernel_str(room, WIRE_NAME_BYTES, text);
 	if (len <= 0) {
 		count_truncated(WIRE_TRUNC_NAME);
 		return;
 	}
-	state->filename[(state->items - 1) & (WIRE_ITEMS - 1)] = (__u64)filename;
+	state->filename[(state->items - 1) & (WIRE_ITEMS - 1)] = filename;
 	state_commit_name(state, item, len - 1, WIRE_OBJECT_KERNEL);
+}
+
+/* Sets the name of the last item to a name that the kernel copied. */
+static __always_inline void state_set_name(struct syscall_state *state, struct wire_object *item,
+					   const struct filename *filename)
+{
+	state_copy_name(state, item, (__u64)filename, FOLLOW(filename, filename, name));
 }
 
 /* Adds an item with a name that the kernel copied. */
@@ -479,7 +486,7 @@ static __always_inline void state_match_inode(struct syscall_state *state,
 {
 	struct wire_inode_key key = {
 		.ino = inode->i_ino,
-		.dev = inode->i_sb->s_dev,
+		.dev = watch_dev((__u64)inode),
 		.half = state->epoch & 1,
 	};
 	struct wire_inode_watch *watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);

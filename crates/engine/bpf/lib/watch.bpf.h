@@ -18,9 +18,24 @@
 #include "lib/ring.bpf.h"
 #include "lib/scratch.bpf.h"
 
+#define BTRFS_SUPER_MAGIC 0x9123683e /* include/uapi/linux/magic.h */
+
 const volatile __u64 tlg_seed;
 const volatile __u64 tlg_multiplier; /* odd */
-const volatile struct wire_inode_key tlg_root; /* root directory of watched paths */
+
+/*
+ * Address of the inode of the root directory of watched paths. Number and device do not identify
+ * it: on btrfs every subvolume's root is inode 256. Its mount keeps it in memory.
+ */
+__u64 tlg_root_inode;
+
+/*
+ * Where btrfs has the device number of a subvolume: offset of the struct btrfs_root pointer from
+ * the struct inode, and of the number in struct btrfs_root. 0 if unknown: the types are those of a
+ * module, which CO-RE finds with CAP_SYS_ADMIN only.
+ */
+const volatile __s64 tlg_btrfs_root_at;
+const volatile __s64 tlg_btrfs_dev_at;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -57,6 +72,22 @@ static __always_inline void select_watches(struct scratch *s, const struct wire_
 {
 	s->epoch = syscall->epoch;
 	s->half = syscall->epoch & 1;
+}
+
+/*
+ * Device number of an inode in tlg_watch_inode: that of its super block, which stat(2) does not
+ * show on every file system. Inode numbers of btrfs are those of a subvolume, which has a device
+ * number of its own.
+ */
+static __always_inline __u32 watch_dev(__u64 inode)
+{
+	__u64 sb = LOAD(inode, inode, i_sb);
+	__u64 root;
+
+	if (!tlg_btrfs_dev_at || LOAD(super_block, sb, s_magic) != BTRFS_SUPER_MAGIC)
+		return LOAD(super_block, sb, s_dev);
+	root = LOAD_WORD(inode + tlg_btrfs_root_at);
+	return LOAD_WORD(root + tlg_btrfs_dev_at);
 }
 
 struct hits {
@@ -115,20 +146,19 @@ static long watch_step(__u32 index, void *data)
 	struct scratch *s = walk->s;
 	struct wire_inode_key key = {};
 	struct wire_inode_watch *watched;
-	__u64 parent, sb;
+	__u64 parent;
 	int step;
 
 	walk->inode = LOAD(dentry, walk->dentry, d_inode);
-	sb = LOAD(inode, walk->inode, i_sb);
 	key.ino = LOAD(inode, walk->inode, i_ino);
-	key.dev = LOAD(super_block, sb, s_dev);
+	key.dev = watch_dev(walk->inode);
 	key.half = s->half;
 	watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 	if (watched)
 		add_hit(&walk->hits, watched->watch | walk->leaf);
 	walk->leaf = 0;
 	/* The root is mounted on rootfs, which no path can name. */
-	if (key.ino == tlg_root.ino && key.dev == tlg_root.dev)
+	if (walk->inode == tlg_root_inode)
 		return 1;
 	step = step_up(&walk->dentry, &walk->mnt);
 	if (step == 2)
@@ -181,16 +211,13 @@ static __always_inline __u32 watch_ancestors(struct scratch *s, struct hits *hit
 		.leaf = leaf,
 	};
 	struct prefix_fold fold = { .s = s };
-	__u64 sb;
 
 	s->depth = 0;
 	bpf_loop(DEPTH_MAX * 2, watch_step, &walk, 0);
 	s->prefix[0] = tlg_seed;
 	fold.count = s->depth;
 	bpf_loop(s->depth, prefix_step, &fold, 0);
-	sb = LOAD(inode, walk.inode, i_sb);
-	return LOAD(inode, walk.inode, i_ino) == tlg_root.ino &&
-	       LOAD(super_block, sb, s_dev) == tlg_root.dev;
+	return walk.inode == tlg_root_inode;
 }
 
 struct name_lookup {

@@ -127,19 +127,21 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 	if (is_fs_excluded(dentry->d_sb))
 		return;
 	if (last &&
-	    bloom_test(
-		    tlg_name_bloom, half,
-		    name_fingerprint(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
+	    bloom_test(tlg_name_bloom, half,
+		       name_fingerprint(LOAD_WORD(LOAD(qstr, last, name)), LOAD(qstr, last, len))))
 		goto whole;
 #pragma unroll
 	for (__u32 i = 0; i < PREFILTER_STEPS; i++) {
-		__u64 ino = at->d_inode->i_ino;
+		const struct inode *inode = at->d_inode;
+		__u64 ino = inode->i_ino;
 		__u32 name, known = WIRE_NO_FINGERPRINT;
 		const struct dentry *parent;
 
 		if (bloom_test(tlg_inode_bloom, half, inode_fingerprint(ino, dev))) {
 			struct wire_inode_watch *watched;
 
+			if (tlg_btrfs_dev_at && at->d_sb->s_magic == BTRFS_SUPER_MAGIC)
+				goto whole; /* its key has another device number */
 			key.ino = ino;
 			watched = bpf_map_lookup_elem(&tlg_watch_inode, &key);
 			if (watched) {
@@ -150,7 +152,7 @@ static __always_inline void watch_prefilter(struct scratch *s, const struct dent
 				known = watched->sole_name;
 			}
 		}
-		if (!((ino ^ tlg_root.ino) | (dev ^ tlg_root.dev)))
+		if ((__u64)inode == tlg_root_inode)
 			goto top;
 		if (at == mnt->mnt_root)
 			goto mounted;

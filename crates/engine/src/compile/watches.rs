@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use bstr::{BString, ByteSlice as _};
@@ -20,55 +19,86 @@ pub(crate) struct Watches {
     pub(crate) names: Vec<(u64, u32)>,
     /// Fingerprints of both.
     pub(crate) prefilter: WatchPrefilter,
+    /// Watches by the fingerprint of their names.
+    name_owners: HashMap<u32, BTreeSet<u32>>,
+}
+
+/// What identifies an inode to the BPF programs; see `inode_identity` in `bpf/hooks/daemon.bpf.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InodeIdentity {
+    pub(crate) ino: u64,
+    /// Address of the inode in the kernel.
+    pub(crate) address: u64,
+    /// Device number in keys of `tlg_watch_inode`.
+    pub(crate) dev: u32,
+    /// Device number of the super block, which the prefilter compares.
+    pub(crate) sb_dev: u32,
 }
 
 impl Watches {
-    /// Resolves the watched paths.
-    pub(crate) fn resolve(paths: &[BString], hash: HashKey) -> Self {
+    /// Watches by name, without inodes; see [`Self::add_inodes`].
+    pub(crate) fn by_name(paths: &[BString], hash: HashKey) -> Self {
         let links = root_links();
         let mut watches = Self::default();
-        let mut owners: HashMap<u32, BTreeSet<u32>> = HashMap::new();
-        for (number, path) in paths.iter().enumerate() {
-            let Ok(number) = u32::try_from(number) else {
-                break;
-            };
-            // As in the kernel, a watch on a symbolic link applies to the link.
-            if let Ok(place) = path.to_path()
-                && let Ok(facts) = fs::symlink_metadata(place)
-            {
-                let key = WireInodeKey {
-                    ino: facts.ino(),
-                    dev: kernel_dev(facts.dev()),
-                    half: 0,
-                };
-                let watched = WireInodeWatch {
-                    watch: number,
-                    sole_name: hash.name_fingerprint(path),
-                };
-                watches.inodes.push((key, watched));
-                let fingerprint = hash.inode_fingerprint(&key);
-                watches.prefilter.inodes.insert(fingerprint);
-            }
+        for (number, path) in numbered(paths) {
             for spelling in spellings(path, &links) {
                 watches.names.push((hash.path(&spelling), number));
                 let fingerprint = hash.name_fingerprint(&spelling);
                 watches.prefilter.names.insert(fingerprint);
-                owners.entry(fingerprint).or_default().insert(number);
+                let owners = watches.name_owners.entry(fingerprint).or_default();
+                owners.insert(number);
             }
         }
-        watches.clear_shared_names(&owners);
         watches
     }
 
+    /// Looks up every watched path; `identity` returns `None` for a path that leads to nothing.
+    ///
+    /// # Errors
+    /// Those of `identity`.
+    pub(crate) fn add_inodes<E>(
+        &mut self,
+        paths: &[BString],
+        hash: HashKey,
+        mut identity: impl FnMut(&Path) -> Result<Option<InodeIdentity>, E>,
+    ) -> Result<(), E> {
+        for (number, path) in numbered(paths) {
+            let Ok(object) = path.to_path() else {
+                continue;
+            };
+            let Some(found) = identity(object)? else {
+                continue;
+            };
+            let key = WireInodeKey {
+                ino: found.ino,
+                dev: found.dev,
+                half: 0,
+            };
+            let watched = WireInodeWatch {
+                watch: number,
+                sole_name: hash.name_fingerprint(path),
+            };
+            self.inodes.push((key, watched));
+            let fingerprint = hash.inode_fingerprint(&WireInodeKey {
+                dev: found.sb_dev,
+                ..key
+            });
+            self.prefilter.inodes.insert(fingerprint);
+        }
+        self.clear_shared_names();
+        Ok(())
+    }
+
     /// Keeps `sole_name` only for an inode that belongs to one watch, whose last component no other watch has.
-    fn clear_shared_names(&mut self, name_owners: &HashMap<u32, BTreeSet<u32>>) {
+    fn clear_shared_names(&mut self) {
         let mut watches_of: HashMap<WireInodeKey, usize> = HashMap::new();
         for (key, _) in &self.inodes {
             *watches_of.entry(*key).or_default() += 1;
         }
         for (key, watched) in &mut self.inodes {
             let sole_watch = watches_of.get(key) == Some(&1);
-            let name_owners = name_owners.get(&watched.sole_name).map(BTreeSet::len);
+            let name_owners = self.name_owners.get(&watched.sole_name);
+            let name_owners = name_owners.map(BTreeSet::len);
             if !sole_watch || name_owners != Some(1) {
                 watched.sole_name = NO_FINGERPRINT;
             }
@@ -76,28 +106,9 @@ impl Watches {
     }
 }
 
-/// Inode of the root directory.
-///
-/// # Errors
-/// As `stat(2)`.
-pub(crate) fn root_inode() -> std::io::Result<WireInodeKey> {
-    let facts = fs::metadata("/")?;
-    Ok(WireInodeKey {
-        ino: facts.ino(),
-        dev: kernel_dev(facts.dev()),
-        half: 0,
-    })
-}
-
-/// A device number in the kernel's encoding, from that of `stat(2)`.
-///
-/// # Source
-/// `new_encode_dev()` in `include/linux/kdev_t.h` and glibc's `gnu_dev_major()`.
-fn kernel_dev(dev: u64) -> u32 {
-    let major =
-        u32::try_from(((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff & 0xffff_ffff)).unwrap_or(0);
-    let minor = u32::try_from((dev & 0xff) | ((dev >> 12) & 0xff_ff00)).unwrap_or(0);
-    (major << 20) | (minor & 0xf_ffff)
+/// Watched paths with their numbers.
+fn numbered(paths: &[BString]) -> impl Iterator<Item = (u32, &BString)> {
+    (0..).zip(paths)
 }
 
 /// Symbolic links in `/` with their targets, such as `/bin` and `/usr/bin`.
@@ -144,12 +155,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_numbers_match_kernel_encoding() {
-        let facts = fs::metadata("/dev/null").unwrap();
-        assert_eq!(kernel_dev(facts.rdev()), (1 << 20) | 3);
-    }
-
-    #[test]
     fn symlinks_below_root_give_another_spelling() {
         let links = vec![(b"/bin".to_vec(), b"/usr/bin".to_vec())];
         let all = spellings(b"/usr/bin/no-such-program", &links);
@@ -159,7 +164,11 @@ mod tests {
 
     #[test]
     fn watch_on_missing_path_has_name_but_no_inode() {
-        let watches = Watches::resolve(&[BString::from("/no/such/thing")], HashKey::from_seed(1));
+        let paths = [BString::from("/no/such/thing")];
+        let hash = HashKey::from_seed(1);
+        let mut watches = Watches::by_name(&paths, hash);
+        let nothing = |_: &Path| Ok::<_, ()>(None);
+        watches.add_inodes(&paths, hash, nothing).unwrap();
         assert!(watches.inodes.is_empty());
         assert_eq!(watches.names.len(), 1);
     }

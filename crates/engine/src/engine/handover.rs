@@ -46,7 +46,7 @@ impl<'s> Engine<'s> {
         } else {
             EngineKind::Fentry
         };
-        let mut programs = BTreeSet::from([Program::DaemonRegister]);
+        let mut programs = BTreeSet::from([Program::DaemonRegister, Program::InodeIdentity]);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
@@ -94,6 +94,7 @@ impl<'s> Engine<'s> {
             lost: position.reported_lost,
             truncated: counted.truncated,
         };
+        engine.learn_root()?;
         engine.read_clock()?; // runs `daemon_register`, which exempts this process from auditing
         if kind == EngineKind::Fentry {
             engine.check_preemption(engine.links.keys())?;

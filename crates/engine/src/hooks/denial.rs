@@ -51,6 +51,19 @@ pub(crate) fn denial_hooks(syscall: SyscallId) -> &'static [InternalHook] {
     }
 }
 
+/// Functions beside those of [`denial_hooks`] that newer kernels call for some objects: see
+/// [`super::syscall_hooks::newer_object_hooks`].
+#[must_use]
+pub(crate) fn newer_denial_hooks(syscall: SyscallId) -> &'static [InternalHook] {
+    match syscall.name().unwrap_or_default() {
+        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[InternalHook::DenySetAcl],
+        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => {
+            &[InternalHook::DenyRemoveAcl]
+        }
+        _ => &[],
+    }
+}
+
 /// Whether some function can deny a syscall.
 #[must_use]
 pub fn is_deniable(syscall: SyscallId) -> bool {

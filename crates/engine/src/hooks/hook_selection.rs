@@ -17,11 +17,11 @@ use audit::plan::{Plan, SyscallId, SyscallPlan};
 
 use crate::engine_kind::EngineKind;
 
-use super::denial::denial_hooks;
+use super::denial::{denial_hooks, newer_denial_hooks};
 use super::hook::{Hook, KernelFeatures};
 use super::internal_hook::InternalHook;
 use super::syscall_functions::tracepoint_name;
-use super::syscall_hooks::{aux_record_hooks, object_hooks};
+use super::syscall_hooks::{aux_record_hooks, newer_object_hooks, object_hooks};
 use super::uring_functions::uring_function;
 
 /// How the syscalls of a plan are hooked.
@@ -175,7 +175,9 @@ impl HookSelection {
         planned: &SyscallPlan,
     ) -> impl Iterator<Item = Hook> + use<> {
         let denies = self.engine == EngineKind::Fentry && plan.denies(planned);
-        let hooks = denial_hooks(syscall).iter().copied();
+        let newer = newer_denial_hooks(syscall).iter().copied();
+        let newer = newer.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
+        let hooks = denial_hooks(syscall).iter().copied().chain(newer);
         hooks.filter(move |_| denies).map(Hook::Internal)
     }
 
@@ -232,8 +234,11 @@ impl HookSelection {
     fn object_hooks(self, syscall: SyscallId) -> impl Iterator<Item = Hook> {
         let hooks = object_hooks(syscall);
         let refused = self.refused_opens && hooks.contains(&InternalHook::OpenFilp);
+        let newer = newer_object_hooks(syscall).iter().copied();
+        let newer = newer.filter(move |&hook| self.kernel.internal_hooks.contains(hook));
         let hooks = hooks.iter().copied();
         hooks
+            .chain(newer)
             .chain(refused.then_some(InternalHook::OpenMayOpen))
             .map(Hook::Internal)
     }

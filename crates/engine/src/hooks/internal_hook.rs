@@ -139,6 +139,12 @@ internal_hooks! {
     AttrGetxattr = attr_getxattr: Fentry "vfs_getxattr",
     /// Object whose extended attributes are listed.
     AttrListxattr = attr_listxattr: Fentry "vfs_listxattr",
+    /// Object whose access control list is changed (Linux 6.2).
+    AttrSetAcl = attr_set_acl: Fentry "vfs_set_acl",
+    /// Object whose access control list is removed (Linux 6.2).
+    AttrRemoveAcl = attr_remove_acl: Fentry "vfs_remove_acl",
+    /// Object whose access control list is read (Linux 6.2).
+    AttrGetAcl = attr_get_acl: Fentry "vfs_get_acl",
     /// New working directory.
     AttrChdir = attr_chdir: Fentry "set_fs_pwd",
     /// New root directory.
@@ -213,6 +219,10 @@ internal_hooks! {
     DenySetxattr = deny_setxattr: ModifyReturn "security_inode_setxattr",
     /// Denies removing an extended attribute.
     DenyRmxattr = deny_rmxattr: ModifyReturn "security_inode_removexattr",
+    /// Denies setting an access control list (Linux 6.2).
+    DenySetAcl = deny_set_acl: ModifyReturn "security_inode_set_acl",
+    /// Denies removing an access control list (Linux 6.2).
+    DenyRemoveAcl = deny_remove_acl: ModifyReturn "security_inode_remove_acl",
     /// Denies binding a socket.
     DenyBind = deny_bind: ModifyReturn "security_socket_bind",
     /// Denies connecting a socket.

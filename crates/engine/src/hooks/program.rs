@@ -54,6 +54,7 @@ macro_rules! programs {
 
 programs! {
     DaemonRegister => daemon_register,
+    InodeIdentity => inode_identity,
     Heartbeat => heartbeat,
     SysExitTp => sys_exit_tp,
     SysEnterTp => sys_enter_tp,
@@ -94,6 +95,8 @@ programs! {
     GuardSetattr => guard_setattr,
     GuardSetxattr => guard_setxattr,
     GuardRmxattr => guard_rmxattr,
+    GuardSetAcl => guard_set_acl,
+    GuardRemoveAcl => guard_remove_acl,
     GuardIoctl => guard_ioctl,
     GuardIoctl32 => guard_ioctl32,
     GuardFileattr => guard_fileattr,
@@ -124,6 +127,8 @@ impl Program {
         Self::GuardSetattr,
         Self::GuardSetxattr,
         Self::GuardRmxattr,
+        Self::GuardSetAcl,
+        Self::GuardRemoveAcl,
         Self::GuardIoctl,
         Self::GuardIoctl32,
         Self::GuardFileattr,
@@ -142,6 +147,8 @@ impl Program {
     /// The function of a guard, where some supported kernels lack it.
     pub(crate) const fn required_function(self) -> Option<&'static str> {
         match self {
+            Self::GuardSetAcl => Some("security_inode_set_acl"),
+            Self::GuardRemoveAcl => Some("security_inode_remove_acl"),
             Self::GuardIoctl32 => Some("security_file_ioctl_compat"),
             Self::GuardFileattr => Some("security_inode_file_setattr"),
             _ => None,

@@ -9,6 +9,7 @@ use crate::abi;
 use crate::compile::ReadOnlyOpens;
 use crate::compile::fast_path::FastPath;
 use crate::compile::prefilter::{PREFILTER_WORDS, WatchPrefilter};
+use crate::compile::watches::InodeIdentity;
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
@@ -63,6 +64,22 @@ impl Globals {
     /// Number of runs of the program `heartbeat`.
     pub(crate) fn heartbeats(self) -> u64 {
         read!(self, tlg_heartbeats)
+    }
+
+    /// Result of `inode_identity`; the inode number is 0 if the descriptor has no inode.
+    pub(crate) fn inode_identity(self) -> InodeIdentity {
+        let found = read!(self, tlg_inode_identity);
+        InodeIdentity {
+            ino: found.ino,
+            address: found.address,
+            dev: found.dev,
+            sb_dev: found.sb_dev,
+        }
+    }
+
+    /// Writes the address of the root directory's inode.
+    pub(crate) fn set_root_inode(self, address: u64) {
+        write!(self, tlg_root_inode, address);
     }
 
     /// Address of the flag that the reader sleeps; see `bpf/lib/ring.bpf.h`.

@@ -28,12 +28,16 @@ pub(crate) struct MapCapacity {
 const MIN_ENTRIES: u32 = 65_536;
 
 impl MapCapacity {
-    /// Capacity for a first plan and for later ones up to twice as large.
-    pub(crate) fn for_first_plan(compiled: &CompiledPlan, watches: &Watches) -> Self {
+    /// Capacity for a first plan with this number of watched paths, and for later ones up to twice as large.
+    pub(crate) fn for_first_plan(
+        compiled: &CompiledPlan,
+        watched: usize,
+        watches: &Watches,
+    ) -> Self {
         let capacity = |entries: usize| count(entries).saturating_mul(2).max(MIN_ENTRIES);
         Self {
             tests: capacity(compiled.tests.len() + compiled.task_tests.len()),
-            inodes: capacity(watches.inodes.len()),
+            inodes: capacity(watched),
             names: capacity(watches.names.len()),
         }
     }

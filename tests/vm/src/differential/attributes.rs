@@ -1,6 +1,7 @@
 //! Syscalls that read or change the attributes of an object, or use it as a directory or mount point.
 
 use super::steps::{CWD, Run, Step, Who, numbers, step};
+use super::watched::{ACL, ACL_BYTES, acl};
 use crate::program::{Arg, Entry};
 
 const O_RDWR: i32 = 2;
@@ -145,6 +146,12 @@ fn extended() -> Vec<Step> {
         step!("fremovexattr", fd(), "trusted.d"),
         step!("removexattr", "file", "trusted.a"),
         step!("removexattr", "missing", "trusted.a"),
+        step!("setxattr", "file", ACL, acl(), ACL_BYTES, 0),
+        step!("fsetxattr", fd(), ACL, acl(), ACL_BYTES, 0),
+        step!("getxattr", "file", ACL, room(), 256),
+        step!("fgetxattr", fd(), ACL, room(), 256),
+        step!("removexattr", "/tmp/w/file", ACL),
+        step!("fremovexattr", fd(), ACL),
     ]
 }
 

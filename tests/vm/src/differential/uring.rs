@@ -43,6 +43,9 @@ mod op {
     pub(super) const MKDIRAT: u64 = 37;
     pub(super) const SYMLINKAT: u64 = 38;
     pub(super) const LINKAT: u64 = 39;
+    pub(super) const FSETXATTR: u64 = 41;
+    pub(super) const SETXATTR: u64 = 42;
+    pub(super) const GETXATTR: u64 = 44;
 }
 
 /// `AT_FDCWD`, in 32 bits.
@@ -139,6 +142,8 @@ pub(crate) struct Operation {
     fd: u64,
     /// Words 2 to 4: second address, address, length and flags.
     words: [u64; 3],
+    /// The word where operations on extended attributes have the address of a path.
+    path: u64,
     data: Vec<Store>,
 }
 
@@ -161,6 +166,7 @@ fn operation(code: u64, name: &str, length: u64, flags: u64) -> Operation {
         code,
         fd: CWD,
         words: [0, DATA_AT + OLD, length | (flags << 32)],
+        path: 0,
         data: bytes(OLD, name.as_bytes()),
     }
 }
@@ -172,6 +178,7 @@ fn with_two_names(code: u64, old: &str, new: &str, length: u64) -> Operation {
         code,
         fd: CWD,
         words: [DATA_AT + NEW, DATA_AT + OLD, length],
+        path: 0,
         data,
     }
 }
@@ -183,6 +190,21 @@ fn openat2(name: &str, flags: u64) -> Operation {
         code: op::OPENAT2,
         fd: CWD,
         words: [DATA_AT + HOW, DATA_AT + OLD, 24],
+        path: 0,
+        data,
+    }
+}
+
+/// One about the extended attribute `trusted.a` of a file, which is 5 bytes long.
+fn xattr(code: u64, path: &str, fd: u64) -> Operation {
+    let mut data = bytes(OLD, b"trusted.a");
+    data.extend(bytes(NEW, b"value"));
+    data.extend(bytes(HOW, path.as_bytes()));
+    Operation {
+        code,
+        fd,
+        words: [DATA_AT + NEW, DATA_AT + OLD, 5],
+        path: DATA_AT + HOW,
         data,
     }
 }
@@ -193,6 +215,7 @@ fn of_descriptor(code: u64, fd: u64, address: u64, length: u64) -> Operation {
         code,
         fd,
         words: [0, address, length],
+        path: 0,
         data: Vec::new(),
     }
 }
@@ -202,6 +225,7 @@ fn operations() -> Vec<Operation> {
         code: op::CONNECT,
         fd: SOCKET,
         words: [110, DATA_AT + OLD, 0],
+        path: 0,
         data: bytes(OLD, b"\x01\0/tmp/w/nosocket"),
     };
     vec![
@@ -228,6 +252,8 @@ fn operations() -> Vec<Operation> {
         operation(op::UNLINKAT, "d1", 0, AT_REMOVEDIR),
         operation(op::UNLINKAT, "full", 0, AT_REMOVEDIR),
         missing_socket,
+        xattr(op::SETXATTR, "file", 0),
+        xattr(op::GETXATTR, "/tmp/w/file", 0),
         of_descriptor(op::NOP, 0, 0, 0),
         of_descriptor(op::FALLOCATE, SOCKET, 4096, 0),
         of_descriptor(op::SHUTDOWN, SOCKET, 0, 2),
@@ -345,10 +371,15 @@ fn entry(at: u64, operation: Operation, flags: u64) -> Vec<Store> {
         code,
         fd,
         words: [second, third, fourth],
+        path,
         mut data,
     } = operation;
     let first = code | flags | (fd << 32);
-    data.extend(words(ENTRY, at, [first, second, third, fourth, 0, 0, 0, 0]));
+    data.extend(words(
+        ENTRY,
+        at,
+        [first, second, third, fourth, 0, 0, path, 0],
+    ));
     data
 }
 
@@ -383,6 +414,28 @@ pub(super) fn open_that_waits() -> anyhow::Result<Vec<Step>> {
     let open = operation(op::OPENAT, "file", 0, 0);
     let [submit, call, _] = queue.give_chain(open, EVENTS, call);
     steps.extend([submit, call]);
+    Ok(steps)
+}
+
+/// Steps that set and read an extended attribute of `file` by operations, and of another file.
+///
+/// # Errors
+/// When the kernel has no `io_uring`.
+pub(super) fn xattr_steps() -> anyhow::Result<Vec<Step>> {
+    let mut queue = Queue::new(Layout::ask(Path::new(PROGRAMS))?, false);
+    let mut steps = queue.made();
+    steps.push(step!("openat", steps::CWD, "file", 2));
+    let file = SOCKET; // the next descriptor
+    for (operation, by_worker) in [
+        (xattr(op::SETXATTR, "file", 0), false),
+        (xattr(op::SETXATTR, "other", 0), false),
+        (xattr(op::FSETXATTR, "", file), false),
+        (xattr(op::SETXATTR, "/tmp/w/file", 0), true),
+        (xattr(op::GETXATTR, "./file", 0), false),
+        (xattr(op::GETXATTR, "other", 0), false),
+    ] {
+        steps.push(queue.give(operation, by_worker));
+    }
     Ok(steps)
 }
 

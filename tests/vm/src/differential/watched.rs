@@ -21,6 +21,8 @@ pub(crate) const SESSION: Session = Session {
         ("operations_on_the_way_out", operations_on_the_way_out),
         ("an_operation_inside_an_exec", an_operation_inside_an_exec),
         ("an_exec_behind_another", an_exec_behind_another),
+        ("access_control_lists", access_control_lists),
+        ("xattr_operations", xattr_operations),
     ],
     ..super::SESSION
 };
@@ -29,6 +31,7 @@ const RULES: &str = "\
 -a always,exit -F arch=b64 -S openat,openat2 -F path=/tmp/w/file -F gid=4242 -k watched
 -a always,exit -F arch=b64 -S execve -F path=/tmp/w/busybox -F gid=4242 -k watched
 -a always,exit -F arch=b64 -S execve -F path=/tmp/w/text -F gid=4242 -k watched
+-a always,exit -F arch=b64 -S setxattr,fsetxattr,getxattr,removexattr -F path=/tmp/w/file -F gid=4242 -k watched
 -a always,exit -F arch=b64 -S exit,exit_group -F gid=4242 -k watched
 ";
 
@@ -52,6 +55,34 @@ fn logged(daemon: &Daemon, test: &str, runs: &[Run]) -> anyhow::Result<Vec<Event
         logged.extend(events);
     }
     Ok(logged)
+}
+
+/// The attribute that is a file's access control list.
+pub(crate) const ACL: &str = "system.posix_acl_access";
+
+/// Bytes of [`acl`].
+pub(crate) const ACL_BYTES: i32 = 44;
+
+/// An access control list that lets [`crate::machine::USER`] read.
+///
+/// # Source
+/// `include/uapi/linux/posix_acl_xattr.h`, Linux 6.12: a version, then tag, permissions and id of each entry.
+pub(crate) fn acl() -> Arg {
+    let (read, none) = (4, u32::MAX);
+    let entries: [(u16, u16, u32); 5] = [
+        (0x01, 6, none),
+        (0x02, read, crate::machine::USER),
+        (0x04, read, none),
+        (0x10, read, none),
+        (0x20, read, none),
+    ];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    Arg::Bytes(bytes)
 }
 
 /// The operations among events: name, result and objects.
@@ -116,5 +147,52 @@ fn an_exec_behind_another(daemon: &Daemon) -> anyhow::Result<()> {
     let fields = |event: &Event| ["exit", "a1", "a2"].map(|name| event.field("SYSCALL", name));
     let fields: Vec<_> = events.iter().map(fields).collect();
     ensure!(fields == [["-8", "0", "0"]], "{fields:?}");
+    Ok(())
+}
+
+/// Kernels since 6.2 set access control lists by functions of their own.
+fn access_control_lists(daemon: &Daemon) -> anyhow::Result<()> {
+    let room = Arg::Shared("room", vec![0; 256]);
+    let steps = vec![
+        step!("openat", steps::CWD, "other", 2).save("other"),
+        step!("setxattr", "file", ACL, acl(), ACL_BYTES, 0),
+        step!("setxattr", "other", ACL, acl(), ACL_BYTES, 0),
+        step!("fsetxattr", Arg::Saved("other"), ACL, acl(), ACL_BYTES, 0),
+        step!("getxattr", "link", ACL, room, 256),
+        step!("removexattr", "./file", ACL),
+        step!("removexattr", "other", ACL),
+    ];
+    let events = logged(daemon, "access_control_lists", &run(steps))?;
+    let found: Vec<String> = events.iter().map(Event::summary).collect();
+    let expected = [
+        "setxattr=0 NORMAL:file",
+        "getxattr=44 NORMAL:/tmp/w/file",
+        "removexattr=0 NORMAL:./file",
+    ];
+    ensure!(found == expected, "{found:?}");
+    Ok(())
+}
+
+/// The kernel lists no object of an operation on a descriptor: it is the watch that shows here.
+fn xattr_operations(daemon: &Daemon) -> anyhow::Result<()> {
+    let events = logged(daemon, "xattr_operations", &run(uring::xattr_steps()?))?;
+    let operations = operations(&events);
+    let found: Vec<_> = operations
+        .iter()
+        .map(|(operation, success, names)| (operation.as_str(), success.as_str(), names.len()))
+        .collect();
+    ensure!(
+        found
+            == [
+                ("42", "yes", 1),
+                ("41", "yes", 1),
+                ("42", "yes", 1),
+                ("44", "yes", 1)
+            ],
+        "{operations:?}"
+    );
+    let named = operations.iter().flat_map(|(.., names)| names);
+    let named: Vec<&String> = named.filter(|name| name.ends_with("file")).collect();
+    ensure!(named == ["file", "/tmp/w/file", "./file"], "{named:?}");
     Ok(())
 }

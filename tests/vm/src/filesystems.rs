@@ -1,0 +1,282 @@
+//! Watches on file systems that show other device and inode numbers than the kernel compares: btrfs with its
+//! subvolumes, and overlayfs; and a daemon whose `/` is btrfs.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::chroot;
+use support::event::{self, Event};
+use support::wait::wait_within;
+
+use crate::daemon::Daemon;
+use crate::deny::set_xattr;
+use crate::differential::watched::{ACL, ACL_BYTES, acl};
+use crate::suite::{Rules, Session};
+
+/// Below a root that is no btrfs.
+pub(crate) const SESSION: Session = Session {
+    name: "filesystems",
+    engine: "fentry",
+    prepare: || {
+        shell(MOUNT)?;
+        for place in ["tmpfs", "btrfs", "btrfs/sub", "btrfs/twin", "overlay"] {
+            make(&Path::new(PLACE).join(place))?;
+        }
+        Ok(())
+    },
+    rules: Rules::Text(
+        "-w /tmp/fs/tmpfs/file -p rwa -k file\n\
+         -w /tmp/fs/tmpfs/dir -p rwa -k dir\n\
+         -w /tmp/fs/btrfs/file -p rwa -k file\n\
+         -w /tmp/fs/btrfs/dir -p rwa -k dir\n\
+         -w /tmp/fs/btrfs/sub/file -p rwa -k file\n\
+         -w /tmp/fs/btrfs/sub/dir -p rwa -k dir\n\
+         -w /tmp/fs/overlay/file -p rwa -k file\n\
+         -w /tmp/fs/overlay/dir -p rwa -k dir\n",
+    ),
+    tests: &[
+        ("tmpfs", |daemon| objects(daemon, "/tmp/fs/tmpfs")),
+        ("btrfs", |daemon| objects(daemon, "/tmp/fs/btrfs")),
+        ("btrfs_subvolume", |daemon| {
+            objects(daemon, "/tmp/fs/btrfs/sub")
+        }),
+        ("overlayfs", |daemon| objects(daemon, "/tmp/fs/overlay")),
+        ("subvolumes_differ", subvolumes_differ),
+    ],
+    stop: Daemon::stop,
+    after: |_log| Ok(()),
+    stays: false,
+};
+
+/// In a root directory that is a subvolume, with another one as `/home`: both are inode 256.
+pub(crate) const SESSION_ROOT: Session = Session {
+    name: "filesystems_root",
+    engine: "fentry",
+    prepare: || {
+        shell(MOUNT)?;
+        shell(ROOT)?;
+        for place in ["root/srv", "root/home"] {
+            make(&Path::new(PLACE).join(place))?;
+        }
+        for session in [SESSION_ROOT, SESSION_ROOT_TRACEPOINT] {
+            let start = format!("/tmp/{}.start", session.name);
+            fs::write(&start, START)?;
+            fs::set_permissions(&start, fs::Permissions::from_mode(0o755))?;
+        }
+        Ok(())
+    },
+    rules: Rules::Text(
+        "-w /srv/file -p rwa -k file\n\
+         -w /srv/dir -p rwa -k dir\n\
+         -w /home/file -p rwa -k file\n\
+         -w /home/dir -p rwa -k dir\n\
+         -w /home -p a -k home\n",
+    ),
+    tests: &[
+        ("root_subvolume", |daemon| {
+            in_root(|| objects(daemon, "/srv"))
+        }),
+        ("home_subvolume", |daemon| {
+            in_root(|| objects(daemon, "/home"))
+        }),
+        ("a_watched_subvolume", |daemon| {
+            in_root(|| a_watched_subvolume(daemon))
+        }),
+    ],
+    ..SESSION
+};
+
+/// The same for an engine that reads names when a call has ended.
+pub(crate) const SESSION_ROOT_TRACEPOINT: Session = Session {
+    name: "filesystems_root_tracepoint",
+    engine: "tracepoint",
+    ..SESSION_ROOT
+};
+
+/// Where the file systems are mounted.
+const PLACE: &str = "/tmp/fs";
+
+/// Longer than an event takes to come into the log.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Mounts everything once.
+const MOUNT: &str = "
+[ -d /tmp/fs ] && exit 0
+for module in /modules/$(uname -r | cut -d. -f1,2)/*; do insmod $module; done
+mkdir -p /tmp/fs/tmpfs /tmp/fs/btrfs /tmp/fs/overlay /tmp/fs/upper /tmp/fs/work
+truncate -s 256M /tmp/fs/disk
+/usr/sbin/mkfs.btrfs -q /tmp/fs/disk
+losetup /dev/loop0 /tmp/fs/disk
+mount -t btrfs /dev/loop0 /tmp/fs/btrfs
+for name in sub twin lower root home; do /usr/bin/btrfs -q subvolume create /tmp/fs/btrfs/$name; done
+echo text > /tmp/fs/btrfs/lower/file
+mkdir /tmp/fs/btrfs/lower/dir
+echo text > /tmp/fs/btrfs/lower/dir/below
+mount -t overlay -o lowerdir=/tmp/fs/btrfs/lower,upperdir=/tmp/fs/upper,workdir=/tmp/fs/work overlay \
+    /tmp/fs/overlay
+";
+
+/// Makes the subvolumes a root directory that the daemon can start in.
+const ROOT: &str = "
+[ -d /tmp/fs/root ] && exit 0
+mkdir /tmp/fs/root
+mount -t btrfs -o subvol=root /dev/loop0 /tmp/fs/root
+cd /tmp/fs/root
+mkdir -p etc home run srv var/lib var/log
+mount -t btrfs -o subvol=home /dev/loop0 home
+cp /etc/passwd /etc/group etc/
+for name in bin sbin lib lib64 usr proc sys dev tmp; do
+    if [ -d /$name ]; then mkdir $name; mount -o bind /$name $name; fi
+done
+";
+
+/// Starts the daemon in that root directory.
+const START: &str = "#!/bin/busybox sh
+exec /bin/busybox chroot /tmp/fs/root /bin/tollgate \"$@\"
+";
+
+fn shell(script: &str) -> anyhow::Result<()> {
+    let mut shell = Command::new("/bin/busybox");
+    let ended = shell.args(["sh", "-ec", script]).status()?;
+    ensure!(ended.success(), "a script ended with {ended}: {script}");
+    Ok(())
+}
+
+/// What is watched, and beside it what is not.
+fn make(place: &Path) -> anyhow::Result<()> {
+    let at = |name: &str| place.join(name);
+    for left in ["dir", "file", "other", "second"] {
+        let _absent = fs::remove_dir_all(at(left)).or_else(|_| fs::remove_file(at(left)));
+    }
+    fs::create_dir_all(at("dir")).context("cannot make a directory")?;
+    for name in ["file", "other", "dir/below"] {
+        fs::write(at(name), "text\n").with_context(|| format!("cannot make {name}"))?;
+    }
+    Ok(())
+}
+
+/// Works in the root directory of the daemon, which is that of one thread then.
+fn in_root(work: impl FnOnce() -> anyhow::Result<()> + Send) -> anyhow::Result<()> {
+    let inside = || {
+        unshare(CloneFlags::CLONE_FS)?;
+        chroot(&Path::new(PLACE).join("root"))?;
+        std::env::set_current_dir("/")?;
+        work()
+    };
+    let ended = thread::scope(|scope| scope.spawn(inside).join());
+    ended.unwrap_or_else(|_panic| anyhow::bail!("a thread has panicked"))
+}
+
+fn read(path: PathBuf) -> io::Result<()> {
+    fs::read(path).map(drop)
+}
+
+/// Does what the kernel's own audit records, by all names that an object can have; fails unless each is in the
+/// log, and no access to what is not watched.
+fn objects(daemon: &Daemon, place: &str) -> anyhow::Result<()> {
+    let place = Path::new(place);
+    let at = |name: &str| place.join(name);
+    let bound = Path::new("/tmp/bound").join(place.strip_prefix("/")?);
+    let bind = || -> io::Result<()> {
+        fs::create_dir_all(&bound)?;
+        let (none, flags) = (None::<&str>, MsFlags::MS_BIND);
+        mount(Some(place), &bound, none, flags, none)?;
+        Ok(())
+    };
+    let replace = || -> io::Result<()> {
+        fs::write(at("new"), "text\n")?;
+        fs::rename(at("new"), at("file"))
+    };
+    let acl = || set_xattr(&at("file"), ACL, acl(), ACL_BYTES);
+    let mut missing = Vec::new();
+    let mut record = |what: &'static str, key: &str, work: &dyn Fn() -> io::Result<()>| {
+        let before = events(daemon, key)?.len();
+        work().with_context(|| what.to_owned())?;
+        let found = wait_within(LONGEST, what, || {
+            Ok((events(daemon, key)?.len() > before).then_some(()))
+        });
+        if found.is_err() {
+            missing.push(what);
+        }
+        anyhow::Ok(())
+    };
+    record("open", "file", &|| read(at("file")))?;
+    record("open in a directory", "dir", &|| read(at("dir/below")))?;
+    record("write", "file", &|| fs::write(at("file"), "more\n"))?;
+    record("create", "dir", &|| fs::write(at("dir/new"), "more\n"))?;
+    record("mkdir", "dir", &|| fs::create_dir(at("dir/more")))?;
+    record("xattr", "file", &|| {
+        set_xattr(&at("file"), "trusted.a", "x".into(), 1)
+    })?;
+    record("ACL", "file", &acl)?;
+    fs::hard_link(at("file"), at("second")).context("cannot link")?;
+    record("hard link", "file", &|| read(at("second")))?;
+    bind().context("cannot bind")?;
+    record("bind mount", "file", &|| read(bound.join("file")))?;
+    record("directory in a bind mount", "dir", &|| {
+        read(bound.join("dir/below"))
+    })?;
+    record("rename over", "file", &replace)?;
+    record("open of what replaces it", "file", &|| read(at("file")))?;
+    let unwatched = at("other");
+    read(unwatched.clone())?;
+    record("unlink", "file", &|| fs::remove_file(at("file")))?;
+    ensure!(missing.is_empty(), "not recorded: {missing:?}");
+    named(daemon, &unwatched, 0)
+}
+
+/// Fails unless a path is named by so many events.
+fn named(daemon: &Daemon, path: &Path, count: usize) -> anyhow::Result<()> {
+    let path = path.to_str().context("no text")?;
+    let mut events = event::parse(&daemon.log_text()?)?;
+    events.retain(|event| event.fields("PATH", "name").iter().any(|name| name == path));
+    ensure!(events.len() == count, "{}", event::show(&events));
+    Ok(())
+}
+
+fn events(daemon: &Daemon, key: &str) -> anyhow::Result<Vec<Event>> {
+    let mut events = event::parse(&daemon.log_text()?)?;
+    events.retain(|event| event.is_from_tollgate() && event.field("SYSCALL", "key") == key);
+    Ok(events)
+}
+
+/// Files of two subvolumes have one inode number: only one of them is watched.
+fn subvolumes_differ(daemon: &Daemon) -> anyhow::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let place = Path::new(PLACE).join("btrfs");
+    let [watched, twin] = ["sub/dir", "twin/dir"].map(|name| place.join(name));
+    let numbers = [fs::metadata(&watched)?.ino(), fs::metadata(&twin)?.ino()];
+    let [first, second] = numbers;
+    ensure!(first == second, "{first} and {second} prove nothing");
+    for name in ["file", "dir/below"] {
+        read(place.join("twin").join(name))?;
+    }
+    read(watched.join("below"))?;
+    wait_within(LONGEST, "the last event", || {
+        let path = watched.join("below");
+        Ok(named(daemon, &path, 2).is_ok().then_some(()))
+    })?;
+    named(daemon, &twin.join("below"), 0)?;
+    named(daemon, &place.join("twin/file"), 0)
+}
+
+/// A directory that is the root of a subvolume, as that of the root directory is.
+fn a_watched_subvolume(daemon: &Daemon) -> anyhow::Result<()> {
+    let change = |path: PathBuf| fs::set_permissions(path, fs::Permissions::from_mode(0o644));
+    let before = events(daemon, "home")?.len();
+    change("/srv/other".into())?;
+    change("/home/other".into())?;
+    wait_within(LONGEST, "the event", || {
+        Ok((events(daemon, "home")?.len() > before).then_some(()))
+    })?;
+    named(daemon, Path::new("/home/other"), 1)?;
+    named(daemon, Path::new("/srv/other"), 0)
+}
