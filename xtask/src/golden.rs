@@ -1,8 +1,8 @@
 //! `cargo xtask golden`: rewrites every expected and generated file, for review with `git diff`.
 //!
 //! Tests compare these files; with `TOLLGATE_GOLDEN=write` they write them first. On a clean tree nothing
-//! changes. `tests/golden/auditctl` is not among them: it records two versions of `auditctl`, one of which
-//! Debian 12 does not have.
+//! changes. `tests/golden/auditctl/answers.tsv` is not among them: it records two versions of `auditctl`, one
+//! of which Debian 12 does not have.
 
 use std::error::Error;
 use std::fs;
@@ -39,6 +39,26 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
             "records",
         ];
         write(&mut repository.cargo(&arguments), tests)
+    });
+    report.step("man", |tests| {
+        let arguments = [
+            "test",
+            "--locked",
+            "--package=tollgate",
+            "--package=bench",
+            "--bins",
+            "manual",
+        ];
+        write(&mut repository.cargo(&arguments), tests)
+    });
+    report.step("tests/golden/auditctl/rules", |tests| {
+        if !is_root {
+            tests.skip("running auditctl needs root");
+            return Ok(true);
+        }
+        let arguments = ["test", "--locked", "--package=audit", "--test=auditctl"];
+        let mut command = repository.cargo(&arguments);
+        write(command.arg("rule_files_are_answered"), tests)
     });
     report.step("release build", |_| vm::build(repository));
     report.step("tests/golden/auditd", |tests| {
