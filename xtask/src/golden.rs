@@ -40,6 +40,17 @@ pub(crate) fn run(repository: &Repository, _: &[String]) -> Outcome {
         ];
         write(&mut repository.cargo(&arguments), tests)
     });
+    report.step("man", |tests| {
+        let arguments = [
+            "test",
+            "--locked",
+            "--package=tollgate",
+            "--package=bench",
+            "--bins",
+            "manual",
+        ];
+        write(&mut repository.cargo(&arguments), tests)
+    });
     report.step("release build", |_| vm::build(repository));
     report.step("tests/golden/auditd", |tests| {
         if is_root {

@@ -1,18 +1,15 @@
-//! The plan: rules compiled to what each syscall must look at.
+//! The plan: rules compiled per syscall.
 //!
-//! [`Plan::compile`] takes the exit rules in list order and gives, for every (arch, syscall) that
-//! some rule can match, the rules in order with what the syscall alone decides (arch, perm class,
-//! list) taken out. A syscall that is not in the plan needs no hook. Operations of `io_uring` have
-//! theirs in the same way: [`uring`]. [`eval::first_match`] is the
-//! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
+//! [`Plan::compile`] takes the exit rules in list order. For every (arch, syscall) that a rule can match it
+//! returns the rules in order, without the conditions that the syscall alone decides (arch, perm class, list).
+//! A syscall that is not in the plan needs no hook. [`uring`] does the same for `io_uring` operations.
+//! [`eval::first_match`] is the reference for the meaning of rules. It evaluates them one by one, without a plan.
 //!
-//! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude_list`].
-//! So are those of the user list, for when a program sends a message: [`user_list`]; and those of the
-//! filesystem list, for when a call is under way: [`filesystem_list`].
+//! Three lists are not compiled: [`exclude_list`] applies to encoded lines, [`user_list`] to messages of programs,
+//! and [`filesystem_list`] to names during a syscall.
 //!
-//! [`rule_list`] turns the commands of rule files into the one ordered list that is compiled, and [`cost`]
-//! estimates how much each rule burdens the machine. Which kernel functions an engine hooks for a plan is the
-//! engine's business.
+//! [`rule_list`] applies the commands of rule files to one ordered list, which is compiled. [`cost`] estimates the
+//! cost of each rule. The engine chooses the kernel functions to hook for a plan.
 
 mod compile;
 pub mod cost;
@@ -49,25 +46,25 @@ use crate::table;
 pub struct SyscallId {
     /// The ABI.
     pub arch: Arch,
-    /// The number in it.
+    /// The number in that ABI.
     pub syscall: Syscall,
 }
 
 impl SyscallId {
-    /// Name of the syscall; `None` for a number that no syscall has.
+    /// Name of the syscall; `None` for an unused number.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         table::syscall_name(self.arch, self.syscall)
     }
 
-    /// Name of the syscall, or its number when it has no name.
+    /// Name of the syscall, or its number.
     #[must_use]
     pub fn label(self) -> String {
         self.name()
             .map_or_else(|| self.syscall.0.to_string(), str::to_owned)
     }
 
-    /// Whether the syscall executes a program: the registers of the caller do not survive it.
+    /// Whether the syscall executes a program, which replaces the caller's registers.
     #[must_use]
     pub fn is_exec(self) -> bool {
         matches!(self.name(), Some("execve" | "execveat"))
@@ -93,24 +90,23 @@ pub struct WatchId(pub u16);
 pub struct Plan {
     /// The rules of the lists exit, task and `io_uring`, each list's in evaluation order.
     pub rules: Vec<PlannedRule>,
-    /// What a new task is asked, in order; the first rule whose tests all hold gives it its mark.
+    /// Slots for new tasks, in order. The first matching slot decides the mark of the task.
     pub task_slots: Vec<Slot>,
-    /// What every call that pays must evaluate; each has a slot that records. A call without an
-    /// entry pays nothing.
+    /// Slots of every syscall that some rule can record. Other syscalls have no overhead.
     pub syscalls: BTreeMap<SyscallId, SyscallPlan>,
-    /// What operations of `io_uring` evaluate by rules of their own, by number; [`Plan::operation`] has what
-    /// comes behind.
+    /// Slots of `io_uring` operations from rules of the `io_uring` list, by number. [`Plan::operation`] adds those of the
+    /// exit list.
     pub uring_ops: BTreeMap<u8, SyscallPlan>,
-    /// Paths that `path`, `dir` and `exe` tests refer to, each once. A directory has no slash at
-    /// its end, the root apart.
+    /// Paths of `path`, `dir` and `exe` tests, without duplicates. A directory does not end in a slash, except the
+    /// root.
     pub watches: Vec<BString>,
-    /// Which records are not written.
+    /// Rules for records that are not written.
     pub exclude_list: exclude_list::ExcludeList,
-    /// On which file systems names are not looked at.
+    /// Rules for file systems whose names are not collected.
     pub filesystem_list: filesystem_list::FilesystemList,
-    /// Which messages of programs are not written.
+    /// Rules for messages of programs that are not written.
     pub user_list: user_list::UserList,
-    /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
+    /// Rules that this version does not support, with the reason.
     pub unsupported: Vec<UnsupportedRule>,
 }
 
@@ -129,36 +125,35 @@ impl Plan {
 pub struct PlannedRule {
     /// The rule as written.
     pub rule: Rule,
-    /// Where it came from: index of the source file given by the caller.
+    /// Index of the source file, given by the caller.
     pub source: usize,
     /// Line in that file.
     pub line: u32,
-    /// Its keys as records carry them: joined by 0x01; `None` when it has none.
+    /// Keys in record format, joined by 0x01; `None` if the rule has none.
     pub key: Option<BString>,
-    /// Whether calls that it would record fail when they cannot be recorded: [`Plan::deny`].
+    /// Whether its syscalls fail if they cannot be recorded: [`Plan::deny`].
     pub denies: bool,
 }
 
-/// A rule that this version cannot honour.
+/// A rule that this version does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedRule {
     /// Index of the source file.
     pub source: usize,
     /// Line in that file.
     pub line: u32,
-    /// Whether leaving it out can lose records: false for rules that tollgate needs not, such as
-    /// `-a never,task`.
+    /// Whether refusing the rule can lose records: false for rules that only suppress.
     pub loses_records: bool,
-    /// What cannot be honoured and why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What one syscall must evaluate.
+/// Rules of one syscall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyscallPlan {
-    /// Rules that can match it, in order; the first whose tests all hold decides.
+    /// Rules that can match the syscall, in order. The first one whose tests all hold decides.
     pub slots: Vec<Slot>,
-    /// Facts that the tests look at, beyond what is always at hand.
+    /// Facts that the tests need in addition to those that are always available.
     pub facts: Facts,
 }
 
@@ -171,22 +166,22 @@ impl SyscallPlan {
     }
 }
 
-/// One rule as one syscall sees it.
+/// One rule, reduced for one syscall.
 ///
-/// A slot with a `path` test, or with `inode=`, is about one object: its tests of `path`, `inode`,
-/// `obj_uid`, `obj_gid`, `devmajor` and `devminor` must all hold for the same one. In every other
-/// slot, and for every other operand, each test may be satisfied by another object.
+/// In a slot with a `path` test, or with `inode=`, the tests of `path`, `inode`, `obj_uid`, `obj_gid`, `devmajor` and
+/// `devminor` must all hold for the same object. In other slots, and for other fields, different objects may
+/// satisfy different tests.
 ///
 /// # Source
-/// `audit_filter_inode_name` in `kernel/auditsc.c`, Linux 6.12, which hands one name to the rules
-/// that it keeps by inode.
+/// `audit_filter_inode_name` in `kernel/auditsc.c`, Linux 6.12, which passes one name to the rules that it stores by
+/// inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The rule.
     pub rule: RuleId,
-    /// What its match decides.
+    /// Action of a match.
     pub action: Action,
-    /// Conditions that are left. An empty list always matches.
+    /// Remaining conditions. An empty list always matches.
     pub tests: Vec<Test>,
 }
 
@@ -199,18 +194,18 @@ impl Slot {
     }
 }
 
-/// One condition that the syscall number does not decide.
+/// A condition that the syscall number does not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// Fact that is looked at.
+    /// Left-hand side.
     pub operand: Operand,
-    /// How it is compared.
+    /// Operator.
     pub op: Op,
-    /// With what: a number, unless the subject says otherwise.
+    /// Right-hand side: a number, unless the subject defines otherwise.
     pub value: u32,
 }
 
-/// What a test looks at.
+/// Left-hand side of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A number of the event: ids, arguments, exit, success, personality, session.
@@ -246,7 +241,7 @@ pub enum Operand {
 }
 
 bitflags! {
-    /// Groups of facts that have a price of their own.
+    /// Groups of facts, each with a separate cost.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Facts: u32 {
         /// uid and gid family.
@@ -255,18 +250,18 @@ bitflags! {
         const GROUPS = 2;
         /// Parent, login uid, session, personality.
         const TASK = 4;
-        /// Objects that the call names.
+        /// Objects that the syscall names.
         const OBJECTS = 8;
         /// Path of the program.
         const EXE = 16;
-        /// What the task list decided about the task.
+        /// Mark of the task by the task list.
         const TASK_STATE = 32;
-        /// Socket address that the call was given or has given.
+        /// Socket address that the syscall passed or returned.
         const ADDRESS = 64;
     }
 }
 
-/// For tests: the plan of these lines for 64-bit calls.
+/// For tests: the plan of these lines for 64-bit syscalls.
 #[cfg(test)]
 pub(crate) fn planned(lines: &[&str]) -> Plan {
     use crate::rule::test_host::TestHost;

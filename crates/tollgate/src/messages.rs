@@ -54,8 +54,17 @@ pub(crate) fn warn(line: &str) {
 
 /// Prints the error that ended the program, on one line.
 pub(crate) fn print_error(error: &anyhow::Error) -> ExitCode {
-    emit(Priority::Error, &escape_control(&format!("{error:#}")));
+    let text = format!("{error:#}");
+    emit(Priority::Error, &escape_control(without_errno(&text)));
     Exit::Failure.into()
+}
+
+/// Removes ` (os error N)`, which the standard library appends to the text of the C library.
+fn without_errno(text: &str) -> &str {
+    match text.rsplit_once(" (os error ") {
+        Some((text, number)) if number.ends_with(')') => text,
+        _ => text,
+    }
 }
 
 /// Returns a hint to append where Landlock denied a write: a running daemon can write only below the
@@ -103,6 +112,13 @@ pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn error_number_is_left_out() {
+        let error = io::Error::from_raw_os_error(2).to_string();
+        assert_eq!(without_errno(&error), "No such file or directory");
+        assert_eq!(without_errno("a (os error 2) b"), "a (os error 2) b");
+    }
 
     #[test]
     fn control_characters_are_escaped() {

@@ -37,7 +37,7 @@ impl Page {
     }
 
     /// Compares the committed page with the rendered one, and checks it with groff. With
-    /// `SNAPSHOTS=overwrite` in the environment it writes the page instead of comparing.
+    /// `TOLLGATE_GOLDEN=write` in the environment it writes the page instead of comparing.
     ///
     /// # Errors
     /// What is wrong with the page, or the file that cannot be read or written.
@@ -52,7 +52,7 @@ impl Page {
         let rendered = self
             .render(&hand_written)
             .map_err(|error| error.to_string())?;
-        if env::var_os("SNAPSHOTS").is_some_and(|action| action == "overwrite") {
+        if env::var_os("TOLLGATE_GOLDEN").is_some_and(|action| action == "write") {
             fs::write(&path, &rendered).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         if fs::read_to_string(&path).unwrap_or_default() != rendered {

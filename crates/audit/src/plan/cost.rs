@@ -1,4 +1,4 @@
-//! How much of a machine each rule burdens, estimated from how often programs make its syscalls.
+//! Estimates the cost of each rule from the frequency of its syscalls.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::table;
 use super::uring::{UringCoverage, UringOp};
 use super::{Plan, SyscallId};
 
-/// Burden of a rule, relative to other rules.
+/// Cost of a rule, relative to other rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
     /// None: the rule matches nothing, or only suppresses.
     Nothing,
-    /// Only syscalls that programs make now and then.
+    /// Rare syscalls only.
     Low,
-    /// Syscalls that a busy program makes thousands of times a second, such as opens.
+    /// Syscalls that a busy program makes thousands of times per second, such as `openat`.
     Medium,
-    /// Syscalls that a busy program makes all the time, such as read.
+    /// Very frequent syscalls, such as `read`.
     High,
-    /// Every syscall, or nearly.
+    /// All or nearly all syscalls.
     Everything,
 }
 
-/// What evaluates one rule, and how much that costs.
+/// Syscalls and operations that evaluate a rule, and the cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleScope {
     /// Syscalls that evaluate the rule.
@@ -33,7 +33,7 @@ pub struct RuleScope {
     pub operations: Vec<&'static UringOp>,
     /// ABIs of which at least nine in ten syscalls evaluate the rule.
     pub whole_arches: Vec<Arch>,
-    /// How much of the machine the rule burdens.
+    /// Cost of the rule.
     pub cost: Cost,
 }
 
@@ -119,7 +119,7 @@ impl RuleScope {
     }
 }
 
-/// How many syscalls of an ABI have a name.
+/// Number of syscalls of an ABI that have a name.
 #[must_use]
 pub fn syscalls_of(arch: Arch) -> usize {
     (0..SyscallMask::LIMIT)
@@ -127,8 +127,7 @@ pub fn syscalls_of(arch: Arch) -> usize {
         .count()
 }
 
-/// How often programs request an operation. The operations that the kernel's audit skips are those that busy
-/// programs request most.
+/// Estimated frequency of an operation. The operations that kernel audit skips are the most frequent ones.
 fn cost_of_operation(operation: &UringOp, coverage: UringCoverage) -> Cost {
     if coverage == UringCoverage::Completions || !operation.is_audited() {
         Cost::High
@@ -137,7 +136,7 @@ fn cost_of_operation(operation: &UringOp, coverage: UringCoverage) -> Cost {
     }
 }
 
-/// How often programs make a syscall: an estimate, in three steps, for ordinary servers and desktops.
+/// Estimated frequency of a syscall, in three steps, on typical servers and desktops.
 fn cost_of_syscall(syscall: SyscallId) -> Cost {
     match syscall.name().unwrap_or_default() {
         "read" | "write" | "readv" | "writev" | "pread64" | "pwrite64" | "recvfrom" | "sendto"

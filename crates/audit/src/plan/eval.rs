@@ -1,10 +1,9 @@
-//! The plain evaluator: what rules mean, read one by one against one finished syscall.
+//! The reference evaluator: evaluates rules one by one for one finished syscall.
 //!
-//! This is the reference. It knows nothing of plans, decides nothing early and is in no hurry; the
-//! plan, and through it the BPF filter, must agree with it. What [`EventFacts::compare`] says about a
-//! single number is shared with [`super::verdict`], so that the two differ only in what they ask.
-//! The lists beside exit are in [`other_lists`]. Labels are understood here as SELinux does; the plan reads
-//! them as a kernel without a module that compares them, and refuses them by name where there is one.
+//! The plan and the BPF filter must agree with it. It does not use plans and is not optimised. It shares
+//! [`EventFacts::compare`], which compares single numbers, with [`super::verdict`].
+//! [`other_lists`] has the lists other than exit. This evaluator compares labels as SELinux does. The plan treats them
+//! as a kernel without such a module does, and refuses them if there is one.
 
 pub mod label;
 pub mod other_lists;
@@ -18,21 +17,21 @@ use super::perm::{self, OpenFlags, PermClass};
 use super::task_list::TaskState;
 use label::SelinuxLabel;
 
-/// Everything that a rule can ask about one finished syscall.
+/// Facts about one finished syscall, as far as rules can test them.
 #[derive(Clone, Debug)]
 pub struct EventFacts<'a> {
-    /// ABI through which the call came.
+    /// ABI of the syscall.
     pub arch: Arch,
-    /// Its number in that ABI.
+    /// Syscall number in that ABI.
     pub syscall: Syscall,
-    /// What the call returned, as reported: an interrupted call that the kernel restarts returned
-    /// EINTR. `None` when it never returned.
+    /// Return value as reported: EINTR for an interrupted syscall that the kernel restarts. `None` if the syscall did
+    /// not return.
     pub exit: Option<i64>,
-    /// First four arguments as passed.
+    /// The first four arguments.
     pub args: [u64; 4],
-    /// `how.flags` that the kernel copied for openat2; 0 for any other call.
+    /// `how.flags` that the kernel copied for openat2; 0 for other syscalls.
     pub open_how_flags: u64,
-    /// Who made the call, after the call.
+    /// The task, at the end of the syscall.
     pub task: Task<'a>,
     /// Supplementary groups of the task.
     pub groups: &'a [u32],
@@ -40,33 +39,31 @@ pub struct EventFacts<'a> {
     pub personality: u32,
     /// Security label of the task.
     pub label: Option<SelinuxLabel<'a>>,
-    /// Family of the socket address that the call was given.
+    /// Family of the socket address that the syscall passed.
     pub socket_family: Option<u32>,
-    /// What the task list decided about the task when it was made.
+    /// Mark of the task by the task list.
     pub mark: Option<TaskState>,
-    /// Objects that the call named, those that have a PATH item: parents included.
+    /// Objects with a PATH record, including parents.
     pub objects: &'a [ObjectFacts<'a>],
 }
 
-/// An object that the call named.
+/// An object that the syscall named.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectFacts<'a> {
-    /// Where it is: absolute, links followed, without a slash at the end. Empty when not known.
+    /// Resolved absolute path, without a slash at the end; empty if unknown.
     pub path: &'a [u8],
-    /// Name as given; `None` when the call named the object by descriptor.
+    /// Name as passed; `None` if the syscall named the object by descriptor.
     pub name: Option<&'a [u8]>,
-    /// Facts of its inode; `None` when the name led nowhere. The kernel compares those all the same,
-    /// with what it has initialised them to: see [`MISSING_INODE`].
+    /// Inode; `None` if the lookup failed. The kernel then compares initial values: see [`MISSING_INODE`].
     pub inode: Option<Inode>,
     /// Its security label.
     pub label: Option<SelinuxLabel<'a>>,
 }
 
-/// Index of the first rule whose conditions all hold: the one that decides. `None` when no rule
-/// matches, and then nothing is recorded.
+/// Returns the index of the first matching rule, which decides. `None` if no rule matches: nothing is recorded.
 ///
-/// A rule of the task list matches every call of a task that it has marked, before all others. Rules of
-/// other lists never match.
+/// A rule of the task list matches every syscall of a task that it marked, before all other rules. Rules of other
+/// lists never match.
 ///
 /// # Source
 /// `audit_filter_syscall` and `audit_filter_inodes` in `kernel/auditsc.c`, Linux 6.12, whose two

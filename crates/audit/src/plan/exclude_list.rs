@@ -1,6 +1,6 @@
-//! The exclude list: records of these types, or caused by these tasks, are not written.
+//! The exclude list: drops records by type or by task.
 //!
-//! It is asked when an event has become lines, so that it holds for every type of record that there is.
+//! It is applied to encoded lines and therefore to all record types.
 
 use crate::event::Task;
 use crate::rule::List;
@@ -14,7 +14,7 @@ use super::rule_list::RuleEntry;
 pub struct ExcludeList(Vec<RuleEntry>);
 
 impl ExcludeList {
-    /// Whether nothing is excluded, and there is nothing to ask.
+    /// Whether the list has no rules.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -31,11 +31,10 @@ impl ExcludeList {
         self.0.push(listed);
     }
 
-    /// Takes the excluded ones out of the lines of an event, which are all that stands in `text` from
-    /// `start` on. `task` has caused them.
+    /// Removes excluded records from the lines of an event of `task`. The lines are `text` from `start` on.
     ///
     /// # Source
-    /// `audit_log_start` in `kernel/audit.c`, Linux 6.12, which asks before each record.
+    /// `audit_log_start` in `kernel/audit.c`, Linux 6.12, which evaluates the list for each record.
     pub fn remove_excluded(&self, task: &Task<'_>, text: &mut Vec<u8>, start: usize) {
         if self.is_empty() {
             return;
@@ -57,7 +56,7 @@ impl ExcludeList {
         text.truncate(to);
     }
 
-    /// Whether the record that a line starts with is written. One of a type without number is.
+    /// Whether the record at the start of a line is written. A record of an unknown type is written.
     fn keeps(&self, line: &[u8], sender: &Actor<'_>) -> bool {
         let name = line
             .strip_prefix(b"type=")
@@ -94,7 +93,7 @@ mod tests {
         exclude
     }
 
-    /// Types of the records that are left of two events, of which the second is by uid 0.
+    /// Types of the remaining records of two events. The second event is by uid 0.
     fn left(lines: &[&str]) -> [String; 2] {
         let exclude = exclude(lines);
         let mut text = Vec::new();
@@ -139,7 +138,7 @@ mod tests {
         assert_eq!(
             left(&["-a exclude,never -F msgtype=CWD"]),
             [without_cwd; 2],
-            "the action does not count"
+            "the action has no effect"
         );
         assert_eq!(left(&["-a always,exclude -F msgtype>=PATH"])[0], "SYSCALL");
     }

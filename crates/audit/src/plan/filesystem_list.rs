@@ -1,7 +1,7 @@
-//! The filesystem list: names on these file systems are not looked at, as if they led nowhere.
+//! The filesystem list: names on these file systems are not collected.
 //!
-//! What a call names there has no object: its `PATH` record says so, and no rule that asks for an object
-//! or watches one is satisfied by it.
+//! A name on such a file system has no object: its `PATH` record has no inode, and no condition on objects
+//! matches it.
 
 use crate::rule::{Action, Field, Op, Value};
 
@@ -11,17 +11,17 @@ use super::rule_list::RuleEntry;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesystemList(Vec<RuleEntry>);
 
-/// Which file systems are left out, by one condition.
+/// Condition on the file systems that are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FstypeCondition {
     /// A magic number.
     pub magic: u32,
-    /// Whether all file systems are left out that have another one; if not, those that have it.
+    /// Whether file systems with another magic number are skipped, rather than those with this one.
     pub negated: bool,
 }
 
 impl FilesystemList {
-    /// How many conditions there can be.
+    /// Maximum number of conditions.
     pub const MOST: usize = 16;
 
     /// The rules, in order.
@@ -33,7 +33,7 @@ impl FilesystemList {
     /// Adds a rule at the end.
     ///
     /// # Errors
-    /// Why it cannot be honoured.
+    /// The reason why the rule is not supported.
     pub(super) fn push(&mut self, listed: RuleEntry) -> Result<(), String> {
         let is_known = listed.rule.fields.iter().all(|test| {
             let equality = matches!(test.op, Op::Equal | Op::NotEqual);
@@ -53,8 +53,7 @@ impl FilesystemList {
         Ok(())
     }
 
-    /// What leaves file systems out. Rules that say always leave none out, and of several conditions one is
-    /// enough.
+    /// Conditions that skip file systems. Rules with the action always skip none. One matching condition is enough.
     ///
     /// # Source
     /// `__audit_inode` and `__audit_inode_child` in `kernel/auditsc.c`, Linux 6.12.
@@ -72,7 +71,7 @@ impl FilesystemList {
             })
     }
 
-    /// Whether names on a file system with this magic number are left out.
+    /// Whether names on a file system with this magic number are skipped.
     #[must_use]
     pub fn leave_out(&self, magic: u32) -> bool {
         let mut conditions = self.conditions();

@@ -1,7 +1,7 @@
-//! Security modules: which of the conditions on labels the kernel can evaluate.
+//! Security modules, and the conditions on labels that they evaluate.
 //!
-//! The kernel gives such a condition to the security modules when the rule is loaded. One that no module
-//! takes stays in the rule and never holds, whatever its operator says; a rule that has one never matches.
+//! The kernel passes such a condition to the security modules when a rule is loaded. A condition that no module
+//! accepts never matches, regardless of its operator, and neither does its rule.
 //!
 //! # Source
 //! `audit_data_to_entry` in `kernel/auditfilter.c` and `audit_filter_rules` in `kernel/auditsc.c`, Linux
@@ -24,10 +24,10 @@ pub enum SecurityModule {
 }
 
 impl SecurityModule {
-    /// All of them.
+    /// All modules.
     pub const ALL: [Self; 3] = [Self::AppArmor, Self::Selinux, Self::Smack];
 
-    /// Its name.
+    /// Name of the module.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl SecurityModule {
         }
     }
 
-    /// Whether it takes a condition on this field.
+    /// Whether the module accepts a condition on this field.
     ///
     /// # Source
     /// `aa_audit_rule_init`, `selinux_audit_rule_init` and `smack_audit_rule_init`, Linux 6.12.
@@ -68,7 +68,7 @@ pub const fn is_label(field: Field) -> bool {
     )
 }
 
-/// The first condition of a rule on a security label, by the name of its field.
+/// Returns the field name of the first condition on a security label.
 #[must_use]
 pub fn condition(rule: &Rule) -> Option<&'static str> {
     let test = rule.fields.iter().find(|test| is_label(test.field))?;
@@ -76,8 +76,8 @@ pub fn condition(rule: &Rule) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// Refuses the rules that ask for what a module which is active here compares: labels are not read. All
-    /// other rules with such conditions match nothing, as in the kernel.
+    /// Refuses rules with conditions that an active module compares, because tollgate does not read labels. Other
+    /// rules with conditions on labels match nothing, as in the kernel.
     pub fn refuse_label_rules(&mut self, module: SecurityModule) {
         let compared = |rule: &Rule| {
             let test = rule
@@ -85,7 +85,7 @@ impl Plan {
                 .iter()
                 .find(|test| module.compares(test.field))?;
             Some(format!(
-                "`{}` is not supported: labels of {} are not read",
+                "`{}` is not supported: tollgate does not read labels of {}",
                 field::name(test.field),
                 module.name()
             ))
@@ -112,8 +112,8 @@ impl Plan {
         self.unsupported.extend(refused);
     }
 
-    /// The rules of the exit and task lists that match nothing because no module compares the labels they ask
-    /// for, each with its source, its line and the field.
+    /// Returns the rules of the exit and task lists that match nothing because no module compares their labels: each
+    /// with its source, line and field.
     pub fn unmatchable_label_rules(&self) -> impl Iterator<Item = (usize, u32, &'static str)> {
         self.rules.iter().filter_map(|planned| {
             let (source, line) = (planned.source, planned.line);

@@ -1,7 +1,7 @@
-//! What is right as text and probably not what was meant: rules against each other and against what
-//! the kernel makes of them.
+//! Reports valid rules that probably do not do what was meant: conflicts between rules, and differences from
+//! what the kernel does.
 //!
-//! Everything here is advice. A rule that is found fault with is loaded all the same.
+//! All findings are advice. The rules are loaded anyway.
 
 use std::collections::BTreeSet;
 
@@ -19,19 +19,19 @@ use super::{Plan, labels};
 /// One finding about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LintFinding {
-    /// Index of the rule in what was looked at.
+    /// Index of the rule in the linted rules.
     pub rule: usize,
     /// Stable short name; [`crate::rule::diagnostic_codes`] explains it.
     pub code: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What is found: one lower-case sentence fragment.
+    /// The finding: a lower-case sentence fragment.
     pub message: String,
-    /// What to do about it.
+    /// How to correct it.
     pub advice: String,
 }
 
-/// Looks at rules in evaluation order. `native` is the arch of this machine.
+/// Lints rules, given in evaluation order. `native` is the arch of the host.
 #[must_use]
 pub fn lint(rules: &[RuleEntry], native: Arch) -> Vec<LintFinding> {
     let arches: Vec<Arch> = [Some(native), table::arch_32(native)]
@@ -82,7 +82,7 @@ fn note(code: &'static str, message: impl Into<String>, advice: impl Into<String
     }
 }
 
-/// The arch that a rule asks for with `=`.
+/// Returns the arch that a rule requires with `=`.
 fn stated_arch(rule: &Rule) -> Option<Arch> {
     rule.fields
         .iter()
@@ -92,8 +92,7 @@ fn stated_arch(rule: &Rule) -> Option<Arch> {
         })
 }
 
-/// A rule of the exit list that no syscall of this machine can satisfy. Rules for other machines
-/// are not meant to be.
+/// Reports a rule of the exit list that no syscall of this host can match, except rules for other archs.
 fn never_matches(listed: &RuleEntry, arches: &[Arch]) -> Option<LintFinding> {
     let rule = &listed.rule;
     let is_foreign = stated_arch(rule).is_some_and(|arch| !arches.contains(&arch));
@@ -103,12 +102,12 @@ fn never_matches(listed: &RuleEntry, arches: &[Arch]) -> Option<LintFinding> {
     if let Some(field) = labels::condition(rule) {
         return Some(note(
             "label-condition",
-            format!("`{field}` holds only where a security module compares it"),
-            "with SELinux such rules are refused, for labels are not read; without a module that \
+            format!("`{field}` matches only with a security module that compares it"),
+            "with SELinux such rules are refused, because tollgate does not read labels; without a module that \
              compares labels the rule matches nothing, as with the kernel's audit",
         ));
     }
-    // A rule that records is in the plan when it can match.
+    // The plan contains a recording rule if it can match.
     let alone = RuleEntry {
         rule: Rule {
             action: Action::Always,
@@ -120,14 +119,14 @@ fn never_matches(listed: &RuleEntry, arches: &[Arch]) -> Option<LintFinding> {
     (plan.unsupported.is_empty() && plan.syscalls.is_empty()).then(|| {
         warning(
             "matches-nothing",
-            "no syscall can satisfy this rule",
+            "no syscall can match this rule",
             "its conditions exclude each other, or its syscalls have not what they ask for: \
              no perm, no object, no return value",
         )
     })
 }
 
-/// A rule that never decides, because an earlier one matches all that it matches.
+/// Reports a rule that never decides, because an earlier one matches everything that it matches.
 fn shadowed(rules: &[RuleEntry], index: usize) -> Option<LintFinding> {
     let later = &rules.get(index)?.rule;
     let (at, earlier) = rules
@@ -136,22 +135,20 @@ fn shadowed(rules: &[RuleEntry], index: usize) -> Option<LintFinding> {
         .find(|earlier| covers(&earlier.rule, later))
         .map(|earlier| (earlier.line, &earlier.rule))?;
     let advice = match (earlier.action, later.action) {
-        (Action::Never, Action::Always) => {
-            "nothing is recorded for it: put it before the other rule"
-        }
+        (Action::Never, Action::Always) => "it records nothing: put it before the other rule",
         (Action::Always, Action::Never) => {
             "it suppresses nothing: put it before the other rule, or use `-A`"
         }
-        _ => "take it out, or put it before the other rule",
+        _ => "remove it, or put it before the other rule",
     };
     Some(warning(
         "shadowed",
-        format!("the rule of line {at} matches all that this one matches, and comes first"),
+        format!("the earlier rule in line {at} matches everything that this rule matches"),
         advice,
     ))
 }
 
-/// Whether one rule matches whatever another of its list matches.
+/// Whether a rule matches everything that another rule of its list matches.
 fn covers(wide: &Rule, narrow: &Rule) -> bool {
     let same_calls = match wide.list {
         List::Exit | List::IoUring => {
@@ -163,7 +160,7 @@ fn covers(wide: &Rule, narrow: &Rule) -> bool {
         }
         _ => true,
     };
-    // On these lists a rule without conditions matches nothing, and one with a key ends the list.
+    // On these lists a rule without conditions matches nothing, and a rule with a key ends the list.
     let is_plain = !matches!(wide.list, List::User | List::Exclude)
         || (wide.keys.is_empty() && !wide.fields.is_empty());
     wide.list == narrow.list
@@ -176,12 +173,12 @@ fn covers(wide: &Rule, narrow: &Rule) -> bool {
             .all(|test| narrow.fields.iter().any(|other| implies(other, test)))
 }
 
-/// Whether whatever satisfies one condition satisfies the other.
+/// Whether one condition implies the other.
 fn implies(narrow: &FieldTest, wide: &FieldTest) -> bool {
     if narrow == wide {
         return true;
     }
-    // Fields that stand for several numbers at once are only compared as they are written.
+    // Conditions on fields with several values are only compared for equality.
     let is_one_number = !matches!(
         wide.field,
         Field::Gid
@@ -204,7 +201,7 @@ fn implies(narrow: &FieldTest, wide: &FieldTest) -> bool {
             if wide.field == Field::Perm {
                 return narrow.op == Op::Equal && wide.op == Op::Equal && left & !right == 0;
             }
-            // A login uid of 1000 or more is unsigned, and so may be unset.
+            // A login uid of 1000 or more may be unset, because the comparison is unsigned.
             if is_set(wide, right) {
                 return narrow.op == Op::Equal && left != u32::MAX;
             }
@@ -214,20 +211,20 @@ fn implies(narrow: &FieldTest, wide: &FieldTest) -> bool {
     }
 }
 
-/// A rule of the exclude or user list with a condition that ends the list.
+/// Reports a rule of the exclude or user list with a condition that ends the list.
 fn ends_its_list(rule: &Rule) -> Option<LintFinding> {
     let is_messages = matches!(rule.list, List::User | List::Exclude);
     (is_messages && !rule.keys.is_empty()).then(|| {
         warning(
             "key-ends-list",
-            "with a key, a rule of this list drops nothing",
+            "a rule with a key on this list excludes nothing",
             "the kernel knows no key here: it stops at this rule and keeps the record. \
              Leave the key out",
         )
     })
 }
 
-/// A rule for one width of syscalls without its twin for the other.
+/// Reports a rule for 64-bit or 32-bit syscalls without the rule for the other ABI.
 fn one_arch(rules: &[RuleEntry], index: usize, arches: &[Arch]) -> Option<LintFinding> {
     let rule = &rules.get(index)?.rule;
     let arch = stated_arch(rule)?;
@@ -252,7 +249,7 @@ fn one_arch(rules: &[RuleEntry], index: usize, arches: &[Arch]) -> Option<LintFi
         warning(
             "one-arch",
             format!(
-                "32-bit programs escape this rule: no rule with `arch=b32` has {}",
+                "this rule does not cover 32-bit programs: no rule with `arch=b32` has {}",
                 shortened(&missing)
             ),
             "add the same rule with `-F arch=b32`, or forbid 32-bit programs with \
@@ -261,8 +258,8 @@ fn one_arch(rules: &[RuleEntry], index: usize, arches: &[Arch]) -> Option<LintFi
     })
 }
 
-/// Whether another rule records whatever this one does, for the syscalls that it has, on an arch.
-/// Conditions on arguments are left out: another syscall has other arguments.
+/// Whether another rule records everything that this rule does, for its syscalls, on an arch.
+/// Ignores conditions on arguments, because another syscall has other arguments.
 fn is_twin(other: &Rule, rule: &Rule, arch: Arch) -> bool {
     let counts = |test: &&FieldTest| {
         !matches!(
@@ -280,17 +277,17 @@ fn is_twin(other: &Rule, rule: &Rule, arch: Arch) -> bool {
             .all(|wide| rule.fields.iter().any(|narrow| implies(narrow, wide)))
 }
 
-/// Names of the syscalls that a rule is for.
+/// Names of the syscalls of a rule.
 fn names(rule: &Rule, arch: Arch) -> impl Iterator<Item = &'static str> {
     rule.syscalls
         .iter()
         .filter_map(move |number| table::syscall_name(arch, Syscall(number)))
 }
 
-/// Syscalls that do the same thing: whoever watches the older ones has to watch the newest.
+/// Syscalls for the same operation. Rules for the older ones should include the newest.
 ///
 /// # Source
-/// `syscalls(2)`: each of the later ones was added with more arguments.
+/// `syscalls(2)`: each later one was added with more arguments.
 const SIBLINGS: &[(&[&str], &str)] = &[
     (&["open", "openat"], "openat2"),
     (&["rename", "renameat"], "renameat2"),
@@ -313,7 +310,7 @@ const SIBLINGS: &[(&[&str], &str)] = &[
     (&["settimeofday"], "clock_settime"),
 ];
 
-/// A rule that names syscalls whose newest sibling no rule names.
+/// Reports a rule with syscalls whose newest variant no rule has.
 fn misses_a_sibling(rules: &[RuleEntry], index: usize, native: Arch) -> Option<LintFinding> {
     let rule = &rules.get(index)?.rule;
     if rule.action != Action::Always || rule.list != List::Exit || rule.syscalls.is_all() {
@@ -339,7 +336,7 @@ fn misses_a_sibling(rules: &[RuleEntry], index: usize, native: Arch) -> Option<L
         warning(
             "missing-sibling",
             format!(
-                "what this rule is for can be done past it: no rule names {}",
+                "programs can bypass this rule: no rule names {}",
                 missing.join(", ")
             ),
             "add the newer syscalls to `-S`; where they take other arguments, in a rule of their \
@@ -354,19 +351,19 @@ fn without_key(rule: &Rule) -> Option<LintFinding> {
         note(
             "no-key",
             "the rule has no key",
-            "add `-k KEY`, so that `ausearch -k KEY` finds its events",
+            "add `-k KEY`: `ausearch -k KEY` then finds its events",
         )
     })
 }
 
-/// Cost of each rule, with the number of syscalls; none for rules that are not in the plan.
+/// Cost and number of syscalls of each rule; `None` for rules that are not in the plan.
 fn costs(plan: &Plan, rules: &[RuleEntry]) -> Vec<Option<(Cost, usize)>> {
     let scopes = plan.rule_scopes(UringCoverage::SyscallRules);
     let mut planned = plan.rules.iter().zip(scopes).peekable();
     rules
         .iter()
         .map(|listed| {
-            // The plan has the rules in the same order, without those that it refuses.
+            // The plan has the rules in the same order, without refused ones.
             let (_, scope) = planned.next_if(|(planned, _)| {
                 planned.source == listed.source && planned.line == listed.line
             })?;
@@ -378,19 +375,17 @@ fn costs(plan: &Plan, rules: &[RuleEntry]) -> Vec<Option<(Cost, usize)>> {
 fn expensive((cost, calls): (Cost, usize)) -> Option<LintFinding> {
     let message = match cost {
         Cost::Everything => format!("the rule is evaluated for {calls} syscalls, nearly all"),
-        Cost::High => {
-            "the rule is evaluated for syscalls that busy programs make all the time".to_owned()
-        }
+        Cost::High => "the rule is evaluated for very frequent syscalls".to_owned(),
         Cost::Nothing | Cost::Low | Cost::Medium => return None,
     };
     Some(warning(
         "expensive",
         message,
-        "name fewer syscalls with `-S`; `tollgate explain` has the price",
+        "name fewer syscalls with `-S`; `tollgate explain` shows the cost",
     ))
 }
 
-/// Operations of `io_uring` that do what rules are for, and that no rule is for.
+/// Reports `io_uring` operations that are equivalent to syscalls of rules but covered by no rule.
 fn no_uring(rules: &[RuleEntry]) -> Option<LintFinding> {
     let first = rules.iter().position(|listed| {
         let rule = &listed.rule;

@@ -1,33 +1,33 @@
-//! Perm classes: which letters of `perm=` a syscall answers to.
+//! Perm classes: the letters of `perm=` that a syscall matches.
 //!
-//! The kernel decides `perm` by what is called, never by what happened. Only the opens look
-//! further, at the access mode asked for; `O_CREAT` and `O_TRUNC` do not make an open a write.
+//! The kernel decides `perm` by the syscall, not by its effect. For open syscalls it also checks the access mode;
+//! `O_CREAT` and `O_TRUNC` do not count as writing.
 
 use crate::ids::{Arch, Syscall};
 use crate::rule::perm::{ATTR, EXEC, READ, WRITE};
 use crate::table;
 
-/// What decides the perm bits of a syscall.
+/// Source of the perm bits of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermClass {
-    /// The call alone: these bits, 0 for calls of no class.
+    /// The syscall alone: these bits; 0 for a syscall without class.
     Fixed(u32),
-    /// The access mode in flags that are found there; see [`access_mode`].
+    /// The access mode of the flags at this position; see [`access_mode`].
     Open(OpenFlags),
-    /// The first argument: `WRITE` when it is [`SOCKETCALL_BIND`], else nothing.
+    /// The first argument: `WRITE` for [`SOCKETCALL_BIND`], otherwise none.
     SocketCall,
 }
 
-/// Where an open has its flags.
+/// Position of the flags of an open syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFlags {
-    /// In the argument with this index.
+    /// The argument with this index.
     Argument(usize),
-    /// In the `struct open_how` that the third argument points to.
+    /// The `struct open_how` of the third argument.
     OpenHow,
 }
 
-/// Number by which `socketcall` knows bind.
+/// Number of bind in `socketcall`.
 ///
 /// # Source
 /// `SYS_BIND` in `include/uapi/linux/net.h`, Linux 6.12.
@@ -36,7 +36,7 @@ pub const SOCKETCALL_BIND: u32 = 2;
 /// Perm bits of an access mode, given the flags of an open.
 ///
 /// # Source
-/// `ACC_MODE` in `include/linux/fs.h`, Linux 6.12: mode 3, which opens for neither, counts as both.
+/// `ACC_MODE` in `include/linux/fs.h`, Linux 6.12: mode 3 permits neither reading nor writing but matches both.
 #[must_use]
 pub const fn access_mode(flags: u32) -> u32 {
     match flags & 3 {
@@ -46,18 +46,18 @@ pub const fn access_mode(flags: u32) -> u32 {
     }
 }
 
-/// Class of a syscall. Numbers without a name are in none.
+/// Returns the class of a syscall. Numbers without a name have none.
 ///
 /// # Source
 /// `audit_match_perm` in `kernel/auditsc.c` and `include/asm-generic/audit_*.h`, Linux 6.12, and of
 /// later kernels the calls on extended attributes and file attributes that 6.12 does not have.
-/// This is not the wider table by which `auditctl` 4 fills in `-S`.
+/// `auditctl` 4 uses a larger table to fill in `-S`.
 #[must_use]
 pub fn class(arch: Arch, syscall: Syscall) -> PermClass {
     table::syscall_name(arch, syscall).map_or(PermClass::Fixed(0), by_name)
 }
 
-/// One table for `x86_64` and i386: a name that only one of them has is in the class only there.
+/// One table for `x86_64` and i386: a name of only one of them is in the class only there.
 fn by_name(name: &str) -> PermClass {
     match name {
         "open" => PermClass::Open(OpenFlags::Argument(1)),

@@ -1,4 +1,4 @@
-//! The rule list: what the commands of rule files, obeyed in order, leave loaded.
+//! The rule list: the rules that are loaded after the commands of rule files.
 
 use bstr::{BStr, ByteSlice as _};
 
@@ -6,7 +6,7 @@ use crate::rule::{Command, Diagnostic, Insertion, Rule, RuleLine, Severity};
 
 use super::syscall_class;
 
-/// A rule that is loaded, with where it came from.
+/// A loaded rule and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleEntry {
     /// The rule.
@@ -19,24 +19,24 @@ pub struct RuleEntry {
 
 /// Rules of all lists in evaluation order.
 ///
-/// Order counts only within a filter list, so one sequence serves for all of them.
+/// Order matters only within a filter list, so one sequence holds all lists.
 #[derive(Clone, Debug, Default)]
 pub struct RuleList {
     rules: Vec<RuleEntry>,
 }
 
-/// What the kernel would have refused.
+/// A command that the kernel would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleListError {
-    /// An equal rule is already loaded: the one with this index.
+    /// An equal rule is already loaded, at this index.
     Exists(usize),
-    /// No equal rule is loaded that could be deleted.
+    /// No equal rule is loaded.
     Missing,
 }
 
 impl RuleList {
-    /// Obeys the lines of one file in order. Gives what the kernel would have refused: an equal
-    /// rule that is already loaded, or a rule to delete that is not.
+    /// Applies the lines of one file in order. Returns the commands that the kernel would refuse: adding a loaded
+    /// rule, or deleting a rule that is not loaded.
     pub fn load(
         &mut self,
         source: usize,
@@ -71,12 +71,12 @@ impl RuleList {
         &self.rules
     }
 
-    /// Puts a rule at the end, though an equal one may be there: one put in front can equal another.
+    /// Appends a rule even if an equal one is loaded: a prepended rule may equal another.
     pub fn push(&mut self, source: usize, line: u32, rule: Rule) {
         self.rules.push(RuleEntry { rule, source, line });
     }
 
-    /// Takes rules out, whatever they say.
+    /// Removes rules by a predicate.
     pub fn remove(&mut self, is_wanted: impl Fn(&RuleEntry) -> bool) {
         self.rules.retain(|listed| !is_wanted(listed));
     }
@@ -87,7 +87,7 @@ impl RuleList {
         self.rules
     }
 
-    /// Obeys one command; those that are not about rules change nothing.
+    /// Applies one command. Commands other than for rules have no effect.
     ///
     /// # Errors
     /// What the kernel would have refused.
@@ -109,9 +109,9 @@ impl RuleList {
                 syscall_class::spell_out(&mut rule.syscalls);
                 return self.apply(source, line, Command::Delete(rule));
             }
-            // The kernel compares the prepend flag too, and no loaded rule has it: a rule put in
-            // front is never taken for one that exists. Read in `audit_compare_rule` of
-            // `kernel/auditfilter.c`, Linux 6.12.
+            // The kernel also compares the prepend flag, which no loaded rule has, so a prepended
+            // rule never equals a loaded one: `audit_compare_rule` in `kernel/auditfilter.c`,
+            // Linux 6.12.
             Command::Add {
                 rule,
                 insertion: Insertion::Prepend,
@@ -186,10 +186,10 @@ impl RuleEntry {
     }
 }
 
-/// Whether the keys of a rule, joined as the kernel keeps them, contain `key` anywhere.
+/// Whether the joined keys of a rule contain `key` anywhere.
 ///
 /// # Source
-/// `key_match` of `auditctl`: it does not look for whole keys.
+/// `key_match` of `auditctl`, which does not compare whole keys.
 fn has_key(rule: &Rule, key: &BStr) -> bool {
     bstr::join([1], &rule.keys).contains_str(key)
 }
@@ -228,7 +228,7 @@ mod tests {
         (1..).zip(commands).map(line).collect()
     }
 
-    /// Lines of the rules that are loaded, and the findings with their lines.
+    /// Lines of the loaded rules, and the findings with their lines.
     fn load(commands: Vec<Command>) -> (Vec<u32>, Vec<(u32, &'static str)>) {
         let mut list = RuleList::default();
         let findings = list.load(0, lines(commands));

@@ -1,39 +1,38 @@
-//! Socket addresses: which calls are given one or give one, and where it is.
+//! Socket addresses: the syscalls that pass or return one, and its position.
 
 use crate::ids::{Arch, Syscall};
 use crate::table;
 
-/// Which way an address goes.
+/// Direction of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SockaddrDirection {
-    /// The call is given it.
+    /// Passed to the syscall.
     Given,
-    /// The call fills it in when it succeeds.
+    /// Returned by the syscall on success.
     Answer,
 }
 
-/// Where an address is.
+/// Position of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SockaddrSource {
-    /// In the argument with this index; its length, or where that is, in the next.
+    /// The argument with this index. The next argument is its length or a pointer to it.
     Argument(u8),
-    /// In the `struct msghdr` that the second argument points to.
+    /// The `struct msghdr` of the second argument.
     Message,
-    /// In the array of `struct mmsghdr` that the second argument points to: of the last one that was dealt
-    /// with.
+    /// The last processed element of the `struct mmsghdr` array of the second argument.
     Messages,
 }
 
-/// The address of a call.
+/// Address of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyscallSockaddr {
-    /// There is one at this place.
+    /// At a fixed position.
     At(SockaddrDirection, SockaddrSource),
-    /// The first argument of `socketcall` says which call is made.
+    /// Depends on the first argument of `socketcall`.
     SocketCall,
 }
 
-/// The address that a call may have; `None` for calls that never have one.
+/// Returns the address of a syscall; `None` for syscalls without one.
 ///
 /// # Source
 /// `audit_sockaddr()` is called by `move_addr_to_kernel()` and `move_addr_to_user()` in `net/socket.c`,
@@ -43,7 +42,7 @@ pub fn of(arch: Arch, syscall: Syscall) -> Option<SyscallSockaddr> {
     table::syscall_name(arch, syscall).and_then(by_name)
 }
 
-/// The same by the name of the call.
+/// As [`of`], by the name of the syscall.
 #[must_use]
 pub fn by_name(name: &str) -> Option<SyscallSockaddr> {
     Some(match name {

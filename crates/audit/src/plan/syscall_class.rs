@@ -1,7 +1,7 @@
-//! Classes of syscalls: the top numbers that `-S` takes, each of which stands for many calls.
+//! Classes of syscalls: the highest numbers of `-S`, each for several syscalls.
 //!
-//! No one writes them by hand, but a rule may come with them: the kernel puts the calls of a class in its
-//! place when it takes the rule, and lists the rule so.
+//! Rules written by hand do not use them, but other programs may. When a rule is loaded, the kernel replaces a
+//! class with its syscalls, and lists the rule with these.
 
 use crate::ids::{Arch, Syscall};
 use crate::rule::SyscallMask;
@@ -10,9 +10,9 @@ use crate::table;
 
 use super::perm::{self, PermClass};
 
-/// Numbers from here on are classes.
+/// First number that is a class.
 const FIRST: u32 = SyscallMask::LIMIT - 16;
-/// Calls that change what is in a directory.
+/// Syscalls that change directories.
 ///
 /// # Source
 /// `include/asm-generic/audit_dir_write.h`, Linux 6.12.
@@ -36,12 +36,12 @@ const DIRECTORY: [&str; 15] = [
 /// `include/asm-generic/audit_signal.h`, Linux 6.12.
 const SIGNAL: [&str; 3] = ["kill", "tkill", "tgkill"];
 
-/// Whether a set that is not of all calls names a class.
+/// Whether a mask, other than that of all syscalls, has a class.
 pub(super) fn is_named(syscalls: &SyscallMask) -> bool {
     !syscalls.is_all() && (FIRST..SyscallMask::LIMIT).any(|bit| syscalls.contains(bit))
 }
 
-/// Puts the calls of the classes in their places. A number that is no class stands for nothing.
+/// Replaces classes with their syscalls. A number that is not a class is removed.
 ///
 /// # Source
 /// `audit_to_entry_common` in `kernel/auditfilter.c`, `audit_classes_init` in `arch/x86/kernel/audit_64.c`
@@ -102,12 +102,12 @@ mod tests {
             82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316,
         ];
         assert_eq!(spelled(&[2047]), directory);
-        // 32-bit: creat link unlink mknod rename mkdir rmdir symlink, and the later ones.
+        // 32-bit: creat link unlink mknod rename mkdir rmdir symlink, and newer ones.
         let compat = [
             8, 9, 10, 14, 38, 39, 40, 83, 296, 297, 301, 302, 303, 304, 353,
         ];
         assert_eq!(spelled(&[2046]), compat);
-        // The last two came after 6.12.
+        // The last two are newer than 6.12.
         let reads = [89, 179, 191, 192, 193, 194, 195, 196, 267, 464, 465];
         assert_eq!(spelled(&[2043]), reads);
         assert_eq!(spelled(&[2039]), [62, 200, 234]);

@@ -1,14 +1,13 @@
-//! The task list: what is decided about a task when it is made, for its life.
+//! The task list: decides about a task at its creation, for its lifetime.
 //!
-//! The kernel keeps the decision with the task; so do the engines, as a [`TaskState`]. It holds as long as a rule
-//! of the list is loaded that marks so: the kernel's holds even when that rule is gone.
+//! The kernel and the engines store the decision with the task; the engines as a [`TaskState`]. In tollgate it is
+//! valid while a rule with the same mark is loaded. In the kernel it is valid even after the rule is deleted.
 
 use crate::rule::{Action, Rule};
 
-/// What is kept with a task that a rule of the task list is about.
+/// Mark of a task that a rule of the task list matched.
 ///
-/// It is the same for rules that mean the same, so that a task keeps its meaning when the rules around
-/// that of its mark are replaced.
+/// Equivalent rules have the same mark, so a task keeps its mark when other rules are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskState(pub u32);
 
@@ -16,8 +15,8 @@ impl TaskState {
     /// The task is never audited.
     pub const NEVER: Self = Self(1);
 
-    /// Every call of the task is recorded, with the keys of the rule. Of two rules whose keys, by a rare
-    /// chance, give one number, the first gives its keys.
+    /// Every syscall of the task is recorded with the keys of the rule. If the keys of two rules have the same hash,
+    /// the first rule provides the keys.
     #[must_use]
     pub fn of(rule: &Rule) -> Self {
         const ALWAYS: u32 = 1 << 30;

@@ -1,7 +1,6 @@
-//! Refusals: rules that this version cannot honour, and why.
+//! Rules that this version does not support.
 //!
-//! Leaving a rule out loses records only when it would have recorded. A rule that suppresses loses
-//! nothing: what it would have kept out is recorded.
+//! Refusing a recording rule loses records. Refusing a suppressing rule loses none: tollgate records more.
 
 use bstr::BStr;
 
@@ -9,14 +8,14 @@ use crate::rule::{Action, Field, FieldTest, Op, Rule, Value, field};
 
 use super::labels::is_label;
 
-/// Why a rule cannot be honoured, and whether leaving it out can lose records.
+/// The reason for refusing a rule, and whether the refusal can lose records.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) loses_records: bool,
     pub(super) reason: String,
 }
 
-/// Why a rule cannot be honoured; nothing when it can.
+/// Checks whether a rule is supported.
 ///
 /// # Errors
 /// The reason.
@@ -37,7 +36,7 @@ impl Refusal {
     }
 }
 
-/// Why a condition cannot be evaluated.
+/// Checks whether a condition is supported.
 fn check_field(test: &FieldTest) -> Result<(), String> {
     let name = field::name(test.field);
     let equality = matches!(test.op, Op::Equal | Op::NotEqual);
@@ -77,7 +76,7 @@ fn check_field(test: &FieldTest) -> Result<(), String> {
     }
 }
 
-/// Whether `-C` knows the pair, in either order.
+/// Whether `-C` supports the pair, in either order.
 ///
 /// # Source
 /// `AUDIT_COMPARE_*` in `include/uapi/linux/audit.h`, Linux 6.12: any two of the users, any two of

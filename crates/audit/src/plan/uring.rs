@@ -1,8 +1,7 @@
-//! Operations of `io_uring`: the rules of their own list, and those about the calls that do the same.
+//! `io_uring` operations: rules of the `io_uring` list, and exit rules for equivalent syscalls.
 //!
-//! Rules of the `io_uring` list are asked first, in their order. Where none of them matches, the rules of
-//! the exit list about the call that does the same decide, on an engine that sees enough of operations, and
-//! unless the user has said that they are about calls alone. The kernel asks the rules of the exit list about
+//! Rules of the `io_uring` list are evaluated first. If none matches, exit rules for the equivalent syscall
+//! decide, on engines that observe operations, unless the user disabled it. The kernel evaluates exit rules for
 //! `io_uring_enter` only.
 
 use crate::ids::{Arch, Syscall};
@@ -16,16 +15,16 @@ use super::{Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 pub struct UringOp {
     /// Its number.
     pub op: u8,
-    /// What the kernel calls it, in small letters.
+    /// The kernel's name, in lower case.
     pub name: &'static str,
-    /// The syscall that does the same, where there is one.
+    /// The equivalent syscall, if any.
     pub syscall: Option<&'static str>,
 }
 
-/// All that a rule can name. Those that the kernel's audit passes over have no name in rules, only a number.
+/// All operations that rules can name. Those that kernel audit skips have only a number in rules.
 ///
 /// # Source
-/// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.12; 64 came later.
+/// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.12; 64 is newer.
 pub const URING_OPS: [UringOp; 58] = [
     plain(0, "nop"),
     like(1, "readv"),
@@ -87,7 +86,7 @@ pub const URING_OPS: [UringOp; 58] = [
     plain(64, "uring_cmd128"),
 ];
 
-/// How much of operations an engine sees, and which rules they evaluate.
+/// Which parts of operations an engine observes, and which rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UringCoverage {
     /// Completions only: rules of the `io_uring` list.
@@ -98,7 +97,7 @@ pub enum UringCoverage {
     SyscallRules,
 }
 
-/// An operation that does what no call does.
+/// An operation without an equivalent syscall.
 const fn plain(op: u8, name: &'static str) -> UringOp {
     UringOp {
         op,
@@ -107,7 +106,7 @@ const fn plain(op: u8, name: &'static str) -> UringOp {
     }
 }
 
-/// An operation that does what the call of its name does.
+/// An operation equivalent to the syscall of the same name.
 const fn like(op: u8, name: &'static str) -> UringOp {
     UringOp {
         syscall: Some(name),
@@ -116,7 +115,7 @@ const fn like(op: u8, name: &'static str) -> UringOp {
 }
 
 impl UringOp {
-    /// The same, which does what another call does.
+    /// The operation with another equivalent syscall.
     const fn does(self, syscall: &'static str) -> Self {
         Self {
             syscall: Some(syscall),
@@ -124,14 +123,13 @@ impl UringOp {
         }
     }
 
-    /// The operation with a number; `None` for those that no rule can name.
+    /// Returns the operation with a number; `None` for those that rules cannot name.
     #[must_use]
     pub fn numbered(op: u8) -> Option<&'static Self> {
         URING_OPS.iter().find(|operation| operation.op == op)
     }
 
-    /// The call that does the same. For an operation that does what no call does it is [`Syscall::NONE`],
-    /// which no rule names and which names nothing.
+    /// The equivalent syscall; [`Syscall::NONE`] if there is none.
     #[must_use]
     pub fn call(&self) -> SyscallId {
         let arch = Arch::X86_64;
@@ -144,20 +142,20 @@ impl UringOp {
         }
     }
 
-    /// Whether the kernel's audit looks at it.
+    /// Whether kernel audit records it.
     #[must_use]
     pub fn is_audited(&self) -> bool {
         table::uring_op_name(self.op.into()).is_some()
     }
 
-    /// Whether rules about a call are about the operation too. Operations have no 32-bit form.
+    /// Whether rules for a syscall also cover the operation. Operations have no 32-bit variant.
     #[must_use]
     pub fn stands_for(&self, call: SyscallId) -> bool {
         self.is_audited() && self.call() == call
     }
 
-    /// Whether a rule of the `io_uring` list with this mask is about the operation. A rule about all of them
-    /// is about those that the kernel's audit looks at.
+    /// Whether a rule of the `io_uring` list with this mask covers the operation. A mask of all operations covers
+    /// those that kernel audit records.
     #[must_use]
     pub fn is_in(&self, mask: &SyscallMask) -> bool {
         mask.contains(self.op.into()) && (!mask.is_all() || self.is_audited())
@@ -165,7 +163,7 @@ impl UringOp {
 }
 
 impl Plan {
-    /// The operations that evaluate rules, and what they evaluate.
+    /// Operations that evaluate rules, and their slots.
     pub fn operations(
         &self,
         coverage: UringCoverage,
@@ -177,8 +175,8 @@ impl Plan {
         })
     }
 
-    /// What an operation evaluates: its own rules, and behind them those about the call that does the same
-    /// when `with_calls` says so. Nothing when nothing of it can be recorded.
+    /// Slots of an operation: rules of the `io_uring` list, then, with `with_calls`, exit rules for the equivalent
+    /// syscall. `None` if nothing can be recorded.
     #[must_use]
     pub fn operation(&self, operation: &UringOp, with_calls: bool) -> Option<SyscallPlan> {
         let own = self.uring_ops.get(&operation.op);
@@ -200,7 +198,7 @@ impl Plan {
     }
 }
 
-/// Whether a slot decides by what the task list has said about the task.
+/// Whether a slot tests the mark of the task.
 fn is_of_mark(slot: &Slot) -> bool {
     let asks = |test: &Test| test.operand == Operand::TaskState;
     slot.tests.iter().any(asks)
@@ -211,7 +209,7 @@ mod tests {
     use super::*;
     use crate::plan::planned;
 
-    /// Rules that an operation asks, by their index, in order.
+    /// Indices of the rules of an operation, in order.
     #[track_caller]
     fn asked(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
         let mut operations = URING_OPS.iter();

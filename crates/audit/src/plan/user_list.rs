@@ -1,6 +1,6 @@
-//! The user list: messages that programs send to the audit system and that are not written.
+//! The user list: filters messages that programs send to the audit system.
 //!
-//! It is asked by whoever receives such messages, before one becomes an event.
+//! The receiver of such messages evaluates it before a message becomes an event.
 
 use crate::ids::MsgType;
 use crate::rule::List;
@@ -13,8 +13,8 @@ use super::rule_list::RuleEntry;
 pub struct UserList(Vec<RuleEntry>);
 
 impl UserList {
-    /// Whether [`UserList::keeps`] is to be asked about a message of this type: there are rules, and a program
-    /// has sent it. Others are the kernel's own.
+    /// Whether [`UserList::keeps`] applies to messages of this type: the list has rules, and the type is for
+    /// messages of programs rather than the kernel.
     ///
     /// # Source
     /// `audit_receive_msg` in `kernel/audit.c`, Linux 6.12: `AUDIT_USER`, and both ranges of types for user
@@ -35,8 +35,8 @@ impl UserList {
         self.0.push(listed);
     }
 
-    /// Whether a message of this type is written. The sender is as it was when it sent: its ids, its
-    /// program and its label.
+    /// Whether a message of this type is written. The sender's ids, program and label are those at the time of
+    /// sending.
     #[must_use]
     pub fn keeps(&self, kind: MsgType, sender: &Actor<'_>) -> bool {
         let rules = self.0.iter().map(|listed| &listed.rule);

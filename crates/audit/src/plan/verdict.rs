@@ -1,4 +1,4 @@
-//! What a plan says about one event: the plan's own reading, held against [`eval::first_match`].
+//! Evaluates a plan for one event. Tests compare the result with [`eval::first_match`].
 //!
 //! [`eval::first_match`]: super::eval::first_match
 
@@ -10,20 +10,20 @@ use super::task_list::TaskState;
 use super::uring::UringOp;
 use super::{Facts, Operand, Plan, RuleId, Slot, SyscallId, SyscallPlan, Test, WatchId};
 
-/// What the rules decide about an event.
+/// Decision about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// An `always` rule matched first: the event is recorded with its key.
     Record(RuleId),
     /// A `never` rule matched first.
     Suppress(RuleId),
-    /// No rule that is left in the plan matched. The plan drops `never` rules after which nothing
-    /// is recorded anyway, so that their events come here too.
+    /// No rule of the plan matched. The plan drops `never` rules without a later `always` rule, so this includes
+    /// their events.
     NoMatch,
 }
 
 impl Plan {
-    /// Reads the slots of the call in order; the first whose tests all hold decides.
+    /// Evaluates the slots of the syscall in order. The first one whose tests all hold decides.
     #[must_use]
     pub fn evaluate(&self, observed: &EventFacts<'_>) -> Verdict {
         let call = SyscallId {
@@ -33,7 +33,7 @@ impl Plan {
         self.verdict(self.syscalls.get(&call), observed)
     }
 
-    /// The same about an operation of `io_uring`; the call of `observed` is the one that does the same.
+    /// As [`Plan::evaluate`], for an `io_uring` operation. `observed` has the equivalent syscall.
     #[must_use]
     pub fn evaluate_operation(
         &self,
@@ -59,7 +59,7 @@ impl Plan {
             })
     }
 
-    /// What is kept with a new task; `new` is the task, in no call.
+    /// Returns the mark of a new task. `new` is the task without a syscall.
     #[must_use]
     pub fn mark(&self, new: &EventFacts<'_>) -> Option<TaskState> {
         let slot = self
@@ -70,8 +70,7 @@ impl Plan {
         Some(TaskState::of(&planned.rule))
     }
 
-    /// Leaves the lists task and `io_uring` out, for an engine that sees neither tasks being made nor
-    /// operations.
+    /// Removes the lists task and `io_uring`, for an engine that observes neither task creation nor operations.
     pub fn retain_exit_list(&mut self) {
         self.task_slots.clear();
         self.uring_ops.clear();
@@ -131,7 +130,7 @@ impl Plan {
 }
 
 impl Slot {
-    /// Whether the tests of objects must all hold for the same object; see [`Slot`].
+    /// Whether all tests of objects must hold for the same object; see [`Slot`].
     #[must_use]
     pub fn tests_one_object(&self) -> bool {
         self.tests.iter().any(|test| {
@@ -142,7 +141,7 @@ impl Slot {
 }
 
 impl WatchId {
-    /// The watch that a test of `path`, `dir` or `exe` refers to; `None` for other tests.
+    /// The watch of a `path`, `dir` or `exe` test; `None` for other tests.
     #[must_use]
     pub fn of(test: &Test) -> Option<Self> {
         match test.operand {

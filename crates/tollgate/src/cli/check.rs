@@ -43,11 +43,10 @@ pub(crate) struct Args {
     explain: Option<String>,
 }
 
-/// Prints all findings, and then their number. The status is 1 when a line is wrong, also when the
-/// file says that errors are to be ignored.
+/// Prints all findings and their number. The exit status is 1 if a line has an error, also after `-i`.
 ///
 /// # Errors
-/// A file that cannot be read, or an output that cannot be written.
+/// When a file cannot be read, or the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(code) = &args.explain {
         return explain(code);
@@ -68,7 +67,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Prints what a code stands for.
+/// Prints the explanation of a code.
 fn explain(code: &str) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let written = if code == "all" {
@@ -81,7 +80,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
         })
     } else {
         let text = diagnostic_codes::explain(code).with_context(|| {
-            format!("there is no code `{code}`: `tollgate check --explain all` has them all")
+            format!("unknown code `{code}`: `tollgate check --explain all` lists all codes")
         })?;
         writeln!(out, "{text}")
     };
@@ -89,7 +88,7 @@ fn explain(code: &str) -> anyhow::Result<ExitCode> {
     Ok(Exit::Success.into())
 }
 
-/// Adds what is found about the rules of all files together to the findings of each file.
+/// Adds the findings about the rules of all files together to the findings of each file.
 fn lint(loaded: &mut RuleFiles) {
     let mut list = RuleList::default();
     for (source, file) in loaded.files.iter_mut().enumerate() {

@@ -15,21 +15,21 @@ use std::process::{self, ExitCode};
 use anyhow::Context as _;
 use clap::error::ErrorKind;
 
-/// What the file name of a companion starts with.
+/// Prefix of the file names of companions.
 const PREFIX: &str = "tollgate-";
 
-/// Names of programs with this prefix that are no companions: they are not meant for the command line.
+/// Programs with this prefix that are not companions.
 const NOT_COMPANIONS: [&str; 1] = ["alternatives"];
 
-/// Names of the installed companions, sorted; none if the directory cannot be read.
+/// Returns the names of the installed companions, sorted; none if the directory cannot be read.
 pub(super) fn installed() -> Vec<String> {
     directory().map_or_else(|_| Vec::new(), |directory| in_directory(&directory))
 }
 
-/// Replaces this process with the companion that the first word names; the others are its arguments.
+/// Replaces this process with the companion that the first word names; the other words are its arguments.
 ///
 /// # Errors
-/// When the companion cannot be executed. A name that is no companion is a usage error, which is printed.
+/// When the companion cannot be executed. An unknown name is a usage error, which is printed.
 pub(super) fn execute(words: &[OsString], mut command: clap::Command) -> anyhow::Result<ExitCode> {
     let Some((name, arguments)) = words.split_first() else {
         return Ok(ExitCode::FAILURE);
@@ -47,13 +47,13 @@ pub(super) fn execute(words: &[OsString], mut command: clap::Command) -> anyhow:
     Err(error).with_context(|| format!("cannot execute `{}`", program.display()))
 }
 
-/// The directory of the running executable, links resolved.
+/// Returns the directory of the running executable, with links resolved.
 fn directory() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
     Ok(program.parent().map(Path::to_owned).unwrap_or_default())
 }
 
-/// The executable of the companion `name` in a directory.
+/// Finds the executable of the companion `name` in a directory.
 fn find(directory: &Path, name: &OsStr) -> Option<PathBuf> {
     let name = name.to_str().filter(|name| is_name(name))?;
     let program = directory.join(format!("{PREFIX}{name}"));
@@ -75,11 +75,11 @@ fn in_directory(directory: &Path) -> Vec<String> {
     names
 }
 
-/// A name has lower-case letters, digits and hyphens, so that it cannot be an option, a path or a file of the build.
+/// Whether a name consists of lower-case letters, digits and hyphens: not an option, a path or a build artifact.
 fn is_name(name: &str) -> bool {
-    let of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name.bytes().all(of_name)
+        && name.bytes().all(is_allowed)
         && !NOT_COMPANIONS.contains(&name)
 }
 
@@ -87,7 +87,7 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// The message about a name that is neither a command nor a companion.
+/// Returns the message about a name that is neither a command nor a companion.
 fn unknown(name: &str, command: &clap::Command, directory: &Path) -> String {
     let commands: Vec<&str> = command
         .get_subcommands()
@@ -110,7 +110,7 @@ fn unknown(name: &str, command: &clap::Command, directory: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// A directory with one companion, and files that are none.
+    /// A directory with one companion and other files.
     fn example() -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, mode) in [

@@ -1,4 +1,4 @@
-//! `tollgate explain`: which syscalls the rules touch, through which hooks, and at what price.
+//! `tollgate explain`: shows the syscalls, hooks and cost of rules.
 //!
 //! The model is [`engine::explain`]; what it looks like on a terminal is in [`text`], for
 //! scripts in [`json`].
@@ -40,30 +40,30 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A plan and all that there is to say about it.
+/// A plan and its explanation.
 #[derive(Debug)]
 struct Explained {
-    /// Where the rules came from; rules name them by index.
+    /// The rule files; rules refer to them by index.
     files: Vec<PathBuf>,
     plan: Plan,
     explanation: Explanation,
-    /// What the kernel would have refused while the rules were loaded, with the file.
+    /// Rules that the kernel refuses when they are loaded, with the index of the file.
     findings: Vec<(usize, Diagnostic)>,
-    /// How many lines of the files are wrong.
+    /// Number of lines with errors.
     errors: usize,
 }
 
-/// Prints the explanation. The status is 1 when lines are wrong: what they ask for is missing.
+/// Prints the explanation. The exit status is 1 if lines have errors: their rules are missing.
 ///
 /// # Errors
-/// A file that cannot be read, or an output that cannot be written.
+/// When a file cannot be read, or the output cannot be written.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = rule_files::read(&args.files)?;
     let files = loaded
         .files
         .into_iter()
         .map(|file| (file.source.path, file.lines, file.source.diagnostics));
-    // A kernel that does not say what it shows is priced as one that shows nothing.
+    // If the features of the kernel cannot be read, the cost is that of an old kernel.
     let kernel = engine::KernelProbe::read().map_or(KernelFeatures::V5_15, |probe| probe.kernel);
     let engine = match args.engine.as_str() {
         "fentry" => EngineKind::Fentry,
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Explained {
-    /// Obeys the lines of all files in order, then compiles and explains what is left.
+    /// Applies the lines of all files in order, then compiles and explains the remaining rules.
     fn new(
         files: impl IntoIterator<Item = (PathBuf, Vec<RuleLine>, Vec<Diagnostic>)>,
         engine: EngineKind,
@@ -118,7 +118,7 @@ impl Explained {
         }
     }
 
-    /// Name of a file, as the user gave it.
+    /// Returns the name of a file as given by the user.
     fn file(&self, source: usize) -> String {
         self.files
             .get(source)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use crossbeam_channel::after;
 
 use crate::control;
@@ -73,13 +73,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn request_status(control: &Path) -> anyhow::Result<Box<Status>> {
-    let shown = control.display();
-    let mut client = Client::connect(control)
-        .with_context(|| format!("cannot connect to the daemon at `{shown}`"))?;
+    let mut client = Client::connect(control).map_err(|error| connect_error(control, error))?;
     match client.ask(Request::Status)? {
         Answer::Status(status) => Ok(status),
         Answer::Refused(refusal) => bail!("the daemon refused the request: {}", refusal.reason),
         _ => bail!("invalid reply from the daemon"),
+    }
+}
+
+/// Returns the error of a connection, with advice.
+fn connect_error(control: &Path, error: io::Error) -> anyhow::Error {
+    let shown = control.display();
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => anyhow!(
+            "no daemon listens at `{shown}`: start `tollgate daemon`, or name its socket with --control"
+        ),
+        io::ErrorKind::PermissionDenied => {
+            anyhow!("cannot connect to the daemon at `{shown}`: only root can")
+        }
+        _ => {
+            anyhow::Error::from(error).context(format!("cannot connect to the daemon at `{shown}`"))
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::ensure;
 use engine::{PinDirectory, PinnedState, read_lock_note};
+use nix::unistd::geteuid;
 
-use crate::messages::{Exit, info};
+use crate::messages::{Exit, info, warn};
 use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 
 /// Arguments of `tollgate unpin`.
@@ -22,6 +23,10 @@ pub(crate) struct Args {
 /// # Errors
 /// When a daemon uses the directory, `-e 2` has locked it, or it cannot be used.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if !geteuid().is_root() {
+        warn("`tollgate unpin` must be run by root: it removes BPF objects");
+        return Ok(Exit::NotRoot.into());
+    }
     let pins = PinDirectory::open(&args.directory)?;
     let shown = args.directory.display();
     let locked = read_lock_note(&args.directory);

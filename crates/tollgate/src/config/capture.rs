@@ -1,25 +1,25 @@
-//! How calls and messages are seen: what options and `tollgate.toml` say of it at the start, and what `-e 2`
-//! locks beside the rules.
+//! How events and kernel records are captured: set by options and `tollgate.toml` at the start, and locked by
+//! `-e 2` with the rules.
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode};
 
-/// How calls and messages are seen.
+/// How events and kernel records are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CaptureOptions {
-    /// Which engines to try.
+    /// The engines to try.
     pub(crate) engine: EngineChoice,
-    /// See operations of `io_uring` where the engine can.
+    /// Audit `io_uring` operations if the engine can.
     pub(crate) uring: bool,
-    /// Whether events carry what the JSON log alone has.
+    /// Whether events carry the facts that only the JSON log has.
     pub(crate) context: bool,
-    /// How to read the messages of the kernel's audit.
+    /// How to read the records of the kernel's audit.
     pub(crate) kernel_messages: KernelRecordsMode,
 }
 
 impl CaptureOptions {
-    /// The settings in which others differ from these, as they stand in `tollgate.toml`.
+    /// Returns the settings of `other` that differ from these, in the syntax of `tollgate.toml`.
     pub(crate) fn others(self, other: Self) -> Vec<String> {
         let mut others = Vec::new();
         if other.engine != self.engine {
@@ -34,10 +34,10 @@ impl CaptureOptions {
         }
         match (self.context, other.context) {
             (false, true) => {
-                others.push("what only [json] has, such as paths of objects".to_owned());
+                others.push("facts that only [json] has, such as paths of objects".to_owned());
             }
             (true, false) => {
-                others.push("no [json], as far as programs look for what only it has".to_owned());
+                others.push("no facts that only [json] has".to_owned());
             }
             _ => {}
         }
@@ -49,7 +49,7 @@ impl CaptureOptions {
 pub(crate) mod tests {
     use super::*;
 
-    /// Those that nothing asks for.
+    /// The defaults.
     pub(crate) const USUAL: CaptureOptions = CaptureOptions {
         engine: EngineChoice::Auto,
         uring: true,
@@ -58,7 +58,7 @@ pub(crate) mod tests {
     };
 
     #[test]
-    fn what_differs_is_named() {
+    fn different_settings_are_listed() {
         assert!(USUAL.others(USUAL).is_empty());
         let other = CaptureOptions {
             engine: EngineChoice::Tracepoint,

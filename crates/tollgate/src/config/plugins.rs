@@ -9,7 +9,8 @@ use bstr::ByteSlice as _;
 
 use super::{ConfigFile, FileRequirements};
 
-/// What says which programs root runs; distributions have links in `plugins.d`.
+/// Stricter than for other files, because root runs the programs that they name. Distributions use links in
+/// `plugins.d`.
 const REQUIREMENTS: FileRequirements = FileRequirements {
     links: true,
     forbidden_mode: 0o022,
@@ -17,7 +18,7 @@ const REQUIREMENTS: FileRequirements = FileRequirements {
     limit_bytes: 1 << 16,
 };
 
-/// The files of plugins, in order.
+/// Returns the plugin files, sorted.
 pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
     let Ok(directory) = settings.plugin_dir.to_path() else {
         return Vec::new();
@@ -34,7 +35,7 @@ pub(crate) fn files(settings: &Settings) -> Vec<PathBuf> {
     files
 }
 
-/// The names of the files of plugins, and what is in them.
+/// Reads all plugin files. Returns their names and contents.
 pub(crate) fn read_all(settings: &Settings) -> Vec<(String, anyhow::Result<ConfigFile<Plugin>>)> {
     let named = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -43,10 +44,10 @@ pub(crate) fn read_all(settings: &Settings) -> Vec<(String, anyhow::Result<Confi
     files(settings).into_iter().map(named).collect()
 }
 
-/// Reads a file of `plugins.d`, or what a link there leads to.
+/// Reads a plugin file; follows links.
 ///
 /// # Errors
-/// A file that cannot be read, or that others than root can write.
+/// When the file cannot be read, or users other than root can write it.
 pub(crate) fn read(path: &Path) -> anyhow::Result<ConfigFile<Plugin>> {
     ConfigFile::read(path, REQUIREMENTS, plugin::parse)
 }

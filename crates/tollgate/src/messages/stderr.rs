@@ -1,4 +1,4 @@
-//! Lines on standard error, with the priority that the journal wants where it is what listens.
+//! Lines on standard error. If that is a stream of the systemd journal, each line has its priority.
 //!
 //! # Source
 //! `sd-daemon(3)` for the prefixes, and `systemd.exec(5)` for `JOURNAL_STREAM`.
@@ -9,38 +9,38 @@ use std::sync::LazyLock;
 
 use nix::sys::stat::fstat;
 
-/// How urgent a line is: the levels of `syslog(3)`.
+/// The priority of a line: a level of `syslog(3)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// Somebody must act.
+    /// An administrator must act.
     Alert = 1,
-    /// Something was not done.
+    /// An operation failed.
     Error = 3,
     /// Something may be wrong.
     Warning = 4,
-    /// What the daemon does.
+    /// State of the daemon.
     Info = 6,
 }
 
-/// Whether standard error is a stream of the journal. It never becomes another one.
+/// Whether standard error is a stream of the journal; constant for the life of the process.
 static TO_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     is_stream(&stream, io::stderr())
 });
 
-/// Whether the journal listens.
+/// Whether standard error is a stream of the journal.
 pub(crate) fn stderr_is_journal() -> bool {
     *TO_JOURNAL
 }
 
-/// Says lines. That nobody listens is no reason to stop auditing.
+/// Prints lines. Write errors are ignored: auditing goes on.
 pub(crate) fn emit(priority: Priority, text: &str) {
-    let _deaf = io::stderr()
+    let _closed = io::stderr()
         .lock()
         .write_all(lines(priority, text, stderr_is_journal()).as_bytes());
 }
 
-/// The journal knows by itself who speaks, and takes each line for a message of its own.
+/// Formats lines. The journal knows the sender, and each line is a separate message.
 fn lines(priority: Priority, text: &str, to_journal: bool) -> String {
     if !to_journal {
         return format!("tollgate: {text}\n");
@@ -51,7 +51,7 @@ fn lines(priority: Priority, text: &str, to_journal: bool) -> String {
         .collect()
 }
 
-/// Whether a descriptor is the stream that is named, as `DEVICE:INODE`.
+/// Whether a descriptor is the stream `DEVICE:INODE`.
 fn is_stream(stream: &str, descriptor: impl AsFd) -> bool {
     let named = stream.split_once(':').and_then(|(device, inode)| {
         Some((device.parse::<u64>().ok()?, inode.parse::<u64>().ok()?))
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_stream_that_is_named_is_the_journal() {
+    fn only_the_named_stream_is_the_journal() {
         let file = tempfile::tempfile().unwrap();
         let about = fstat(&file).unwrap();
         let named = format!("{}:{}", about.st_dev, about.st_ino);

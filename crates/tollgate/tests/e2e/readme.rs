@@ -9,16 +9,16 @@ use std::path::Path;
 use std::process::Command;
 
 use super::daemon::{CommandOutput, program};
-use super::place::Place;
+use super::test_dir::TestDir;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 pub(crate) fn every_command_works() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
     let mut checked = 0;
     for line in commands(&readme) {
-        let result = check(&line, &place);
+        let result = check(&line, &dir);
         assert_eq!(result, Ok(()), "`{line}`");
         checked += 1;
     }
@@ -59,7 +59,7 @@ fn is_command(code: &str) -> bool {
     matches!(words.next(), Some("make" | "tollgate")) && words.next().is_some()
 }
 
-fn check(line: &str, place: &Place) -> Result<(), String> {
+fn check(line: &str, dir: &TestDir) -> Result<(), String> {
     let line = line.strip_prefix("sudo ").unwrap_or(line);
     let words: Vec<&str> = line.split_whitespace().collect();
     match words.as_slice() {
@@ -68,7 +68,7 @@ fn check(line: &str, place: &Place) -> Result<(), String> {
             words.iter().try_for_each(|word| contains(script, word))
         }
         ["sh", "-c", ..] => {
-            let rules = place.own.join("rules.d");
+            let rules = dir.own.join("rules.d");
             fs::create_dir_all(&rules).unwrap();
             fs::copy(
                 Path::new(ROOT).join("examples/first.rules"),
@@ -76,7 +76,7 @@ fn check(line: &str, place: &Place) -> Result<(), String> {
             )
             .unwrap();
             let here = line.replace("/etc/audit/rules.d", &rules.to_string_lossy());
-            run(&here, place, "0 errors")
+            run(&here, dir, "0 errors")
         }
         ["apt", "install" | "remove", package] => {
             let package = package.rsplit('/').next().unwrap_or_default();
@@ -92,36 +92,36 @@ fn check(line: &str, place: &Place) -> Result<(), String> {
         }
         ["auditctl", words @ ..] => {
             let line = format!("tollgate auditctl --offline {}", words.join(" "));
-            run(&line, place, "")
+            run(&line, dir, "")
         }
         ["ausearch", ..] => {
-            let log = place.own.join("readme.log");
+            let log = dir.own.join("readme.log");
             let record = format!("tollgate run --log {} -- id", log.display());
-            run(&record, place, "uid=")?;
-            run(&format!("{line} -if {}", log.display()), place, "execve")
+            run(&record, dir, "uid=")?;
+            run(&format!("{line} -if {}", log.display()), dir, "execve")
         }
         // Without a daemon the command fails, but not as a usage error.
         ["tollgate", "status"] => {
             let line = "tollgate status --control /nonexistent/control 2>&1 || test $? = 1";
-            run(line, place, "/nonexistent/control")
+            run(line, dir, "/nonexistent/control")
         }
-        ["tollgate", "bench"] => run("tollgate bench --list", place, "syscalls"),
-        ["tollgate", "run" | "explain" | "check"] => run(&format!("{line} --help"), place, "Usage"),
-        ["tollgate", "run", ..] => run(&format!("{line} 2>&1"), place, "[exec]"),
-        ["tollgate", "explain", ..] => run(line, place, "execve"),
-        ["tollgate", "check", ..] => run(line, place, "1 rule, "),
-        ["echo", ..] => run(line, place, ""),
+        ["tollgate", "bench"] => run("tollgate bench --list", dir, "syscalls"),
+        ["tollgate", "run" | "explain" | "check"] => run(&format!("{line} --help"), dir, "Usage"),
+        ["tollgate", "run", ..] => run(&format!("{line} 2>&1"), dir, "[exec]"),
+        ["tollgate", "explain", ..] => run(line, dir, "execve"),
+        ["tollgate", "check", ..] => run(line, dir, "1 rule, "),
+        ["echo", ..] => run(line, dir, ""),
         _ => Err("no check for this command: add one to `readme.rs`".to_owned()),
     }
 }
 
 /// Runs a shell command in the directory of the test, with the program under test first in `PATH`.
-fn run(line: &str, place: &Place, expected: &str) -> Result<(), String> {
+fn run(line: &str, dir: &TestDir, expected: &str) -> Result<(), String> {
     let directory = program().parent().unwrap().display().to_string();
     let mut command = Command::new("sh");
     command
         .args(["-c", line])
-        .current_dir(&place.own)
+        .current_dir(&dir.own)
         .env("PATH", format!("{directory}:/usr/sbin:/usr/bin:/sbin:/bin"));
     let output = CommandOutput::of(&mut command);
     if output.code == Some(0) && output.stdout.contains(expected) {

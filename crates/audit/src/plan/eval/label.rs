@@ -1,14 +1,14 @@
-//! Security labels, as SELinux writes and compares them.
+//! Security labels of SELinux: syntax and comparison.
 //!
-//! A label is `user:role:type`, perhaps followed by one level or a range of two. A level is a
-//! sensitivity and a set of categories, `s0:c1,c5.c9`; one dominates another when its sensitivity
-//! is as high and it has all of the other's categories.
+//! A label is `user:role:type`, optionally with a level or a range of two levels. A level is a sensitivity and a set
+//! of categories, such as `s0:c1,c5.c9`. A level dominates another if its sensitivity is not lower and it has
+//! all categories of the other.
 
 use std::collections::BTreeSet;
 
 use crate::rule::{Field, Op};
 
-/// Highest category that a policy can have; a range that goes further is no level.
+/// Highest category of a policy. A range beyond it is invalid.
 const CATEGORIES: u32 = 1024;
 
 /// The label of a task or an object.
@@ -22,7 +22,7 @@ pub struct SelinuxLabel<'a> {
 }
 
 impl<'a> SelinuxLabel<'a> {
-    /// Takes a label apart; `None` when it has fewer than three parts.
+    /// Parses a label; `None` if it has fewer than three parts.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let mut parts = text.splitn(4, |&byte| byte == b':');
@@ -42,7 +42,7 @@ impl<'a> SelinuxLabel<'a> {
         })
     }
 
-    /// Whether a condition on a part of it holds.
+    /// Whether a condition on a part of the label holds.
     ///
     /// # Source
     /// `selinux_audit_rule_match()` in `security/selinux/ss/services.c`, Linux 6.12.

@@ -1,7 +1,7 @@
-//! The lists beside exit: what their rules decide, read one by one.
+//! Reference evaluator for the lists other than exit.
 //!
-//! Each list is evaluated by kernel code of its own, with fewer facts and rules of its own. Labels
-//! and conditions mean the same everywhere.
+//! The kernel evaluates each list by separate code, with fewer facts and its own semantics. Conditions mean the
+//! same on all lists.
 
 use crate::event::Task;
 use crate::ids::{Auid, MsgType};
@@ -11,8 +11,7 @@ use super::label::SelinuxLabel;
 use super::{EventFacts, compare, conditions_hold, equals, first_match, holds, task_state_match};
 use crate::plan::uring::UringOp;
 
-/// What is known of whoever causes a record: for the exclude list the current task, for the user
-/// list the sender.
+/// The cause of a record: the current task for the exclude list, the sender for the user list.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor<'a> {
     /// The task.
@@ -21,12 +20,11 @@ pub struct Actor<'a> {
     pub label: Option<SelinuxLabel<'a>>,
 }
 
-/// Whether a record is kept by the rules of the exclude list, or a message by those of the user
-/// list.
+/// Whether the rules of the exclude list keep a record, or those of the user list a message.
 ///
-/// The first rule that matches decides. On the exclude list its action does not count: what matches
-/// is dropped. A rule without conditions matches nothing. A condition that the list does not know,
-/// a key among them, ends the list: the record is kept.
+/// The first matching rule decides. The exclude list ignores the action and drops every match. A rule without
+/// conditions matches nothing. A condition that the list does not support, such as a key, ends the list: the
+/// record is kept.
 ///
 /// # Source
 /// `audit_filter` in `kernel/auditfilter.c`, Linux 6.12.
@@ -55,7 +53,7 @@ pub fn record_kept<'r>(
         if matches {
             return rule.action != Action::Never && list != List::Exclude;
         }
-        // Nothing stands before the key.
+        // No condition precedes the key.
         if rule.fields.is_empty() && !rule.keys.is_empty() {
             return true;
         }
@@ -63,7 +61,7 @@ pub fn record_kept<'r>(
     true
 }
 
-/// Whether a condition on a record holds; `None` when these lists do not know it.
+/// Whether a condition on a record holds; `None` if these lists do not support it.
 fn record_test(test: &FieldTest, msg_type: MsgType, sender: &Actor<'_>) -> Option<bool> {
     let Actor { task, label } = sender;
     Some(match (test.field, &test.value) {
@@ -74,7 +72,7 @@ fn record_test(test: &FieldTest, msg_type: MsgType, sender: &Actor<'_>) -> Optio
             let number = match field {
                 Field::Pid => task.pid,
                 Field::Uid => task.uid,
-                // Supplementary groups do not count here.
+                // Supplementary groups are not compared here.
                 Field::Gid => task.gid,
                 Field::Auid => task.auid.0,
                 Field::MsgType => msg_type.0.into(),
@@ -91,9 +89,8 @@ fn record_test(test: &FieldTest, msg_type: MsgType, sender: &Actor<'_>) -> Optio
     })
 }
 
-/// Whether names on a file system become PATH records: no rule of the filesystem list says never
-/// and has a condition on `fstype` that holds. Order does not count, `always` says nothing, and of
-/// several conditions one is enough.
+/// Whether names on a file system are collected: no `never` rule of the filesystem list has a matching condition
+/// on `fstype`. Order and `always` rules have no effect. One matching condition is enough.
 ///
 /// # Source
 /// `__audit_inode` and `__audit_inode_child` in `kernel/auditsc.c`, Linux 6.12.
@@ -109,19 +106,19 @@ pub fn path_collected(rules: &[Rule], magic: u32) -> bool {
         .any(|rule| rule.fields.iter().any(holds))
 }
 
-/// What the task list decides about a new task, for its life.
+/// Decision of the task list about a new task, for its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskVerdict {
-    /// It is never audited, whatever the other lists say.
+    /// The task is never audited, regardless of other lists.
     Never,
-    /// Its syscalls are decided by the exit list.
+    /// The exit list decides about its syscalls.
     ByCall,
-    /// Every syscall of it is recorded, whatever the exit list says.
+    /// Every syscall of the task is recorded, regardless of the exit list.
     Always,
 }
 
-/// Decides about a new task. It is in no syscall: conditions on one do not hold, and `exe=` never
-/// does, because only the task that forks could be asked.
+/// Decides about a new task. It is in no syscall: conditions on syscalls do not match, and `exe=` never does,
+/// because only the forking task has a program.
 ///
 /// # Source
 /// `audit_filter_task` and `audit_filter_rules` in `kernel/auditsc.c`, Linux 6.12.
@@ -140,7 +137,7 @@ pub fn task_verdict(
     }
 }
 
-/// Index of the rule that decides about a new task; as [`task_verdict`].
+/// Returns the index of the rule that decides about a new task, as [`task_verdict`].
 #[must_use]
 pub fn first_task_match(
     rules: &[Rule],
@@ -167,7 +164,7 @@ fn task_test(test: &FieldTest, new: &Actor<'_>, groups: &[u32], personality: u32
     })
 }
 
-/// What a condition comes to where there is no call; `None` when it is about the task alone.
+/// Result of a condition without a syscall; `None` if it tests the task only.
 pub(in crate::plan) fn without_call(test: &FieldTest) -> Option<bool> {
     use Field::{
         A0, A1, A2, A3, Arch, DevMajor, DevMinor, Dir, Exe, Exit, FileType, Inode, ObjGid, ObjUid,
@@ -184,13 +181,13 @@ pub(in crate::plan) fn without_call(test: &FieldTest) -> Option<bool> {
     }
 }
 
-/// Index of the first rule of the `io_uring` list that matches an operation. The operation takes the place
-/// of the syscall.
+/// Returns the index of the first rule of the `io_uring` list that matches an operation. The operation replaces
+/// the syscall.
 ///
 /// # Source
-/// `audit_filter_uring` in `kernel/auditsc.c`, Linux 6.12. A rule with `path=` or `inode=` is about the
-/// operations that it names, as any other; the kernel looks for the number of the syscall around the
-/// operation in the mask of such a rule.
+/// `audit_filter_uring` in `kernel/auditsc.c`, Linux 6.12. A rule with `path=` or `inode=` covers the operations that
+/// it names, like other rules. The kernel compares the mask of such a rule with the number of the surrounding
+/// syscall.
 #[must_use]
 pub fn first_uring_match(
     rules: &[Rule],
@@ -204,10 +201,9 @@ pub fn first_uring_match(
     })
 }
 
-/// Index of the rule that decides about an operation: what the task list has said about the task, then the
-/// first rule of the `io_uring` list that matches. Where there is none, and `with_calls` says so, the first
-/// rule of the exit list that would match if the call had been made that does the same. What no such rule
-/// can be about is not looked at, whatever the task list has said.
+/// Returns the index of the rule that decides about an operation: the task's mark, then the first matching rule
+/// of the `io_uring` list, then, with `with_calls`, the first rule of the exit list that matches the equivalent
+/// syscall. Operations that no such rule can cover are not evaluated, regardless of the task's mark.
 #[must_use]
 pub fn first_operation_match(
     rules: &[Rule],
