@@ -56,7 +56,9 @@ impl Types {
         let first = unsafe { found.as_ptr().cast::<btf_type>().add(1) }.cast::<btf_member>();
         for index in 0..usize::try_from(members).ok()? {
             // SAFETY: there are so many members.
-            let at = unsafe { first.add(index).read() };
+            let at = unsafe { first.add(index) };
+            // SAFETY: as above.
+            let at = unsafe { at.read() };
             // SAFETY: the offset is that of a name, or nothing is there and the pointer is null.
             let name = unsafe { libbpf_sys::btf__name_by_offset(types, at.name_off) };
             // SAFETY: a name is a string that is valid for as long as the types are.
