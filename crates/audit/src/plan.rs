@@ -1,18 +1,16 @@
-//! The plan: rules compiled to what each syscall must look at.
+//! The plan: rules compiled per syscall.
 //!
-//! [`Plan::compile`] takes the exit rules in list order and gives, for every (arch, syscall) that
-//! some rule can match, the rules in order with what the syscall alone decides (arch, perm class,
-//! list) taken out. A syscall that is not in the plan needs no hook. Operations of `io_uring` have
-//! theirs in the same way: [`uring`]. [`eval::first_match`] is the
-//! reference for the meaning of rules: it reads them one by one and knows nothing of plans.
+//! [`rule_list`] turns the commands of rule files into ordered lists of rules. [`Plan::compile`] takes the exit
+//! list and builds, for every (arch, syscall) that some rule can match, the rules in order without the
+//! conditions that the syscall alone decides (arch, perm class, list). A syscall that is not in the plan needs no
+//! hook. [`uring`] does the same for operations of `io_uring`. [`eval::first_match`] is the reference for the
+//! meaning of rules: it evaluates them one by one and does not use plans.
 //!
-//! The rules of the exclude list are kept beside, for when an event has become lines: [`exclude_list`].
-//! So are those of the user list, for when a program sends a message: [`user_list`]; and those of the
-//! filesystem list, for when a call is under way: [`filesystem_list`].
+//! The other lists are kept as they are: [`exclude_list`] filters the records of an event, [`user_list`] the
+//! messages of programs, and [`filesystem_list`] the objects of a syscall.
 //!
-//! [`rule_list`] turns the commands of rule files into the one ordered list that is compiled, and [`cost`]
-//! estimates how much each rule burdens the machine. Which kernel functions an engine hooks for a plan is the
-//! engine's business.
+//! [`cost`] estimates how much each rule burdens the machine. The plan names no kernel function: the engine
+//! selects hooks for the facts that the plan needs.
 
 mod compile;
 pub mod cost;
@@ -88,34 +86,32 @@ pub struct RuleId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub u16);
 
-/// Rules, compiled.
+/// Compiled rules.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The rules of the lists exit, task and `io_uring`, each list's in evaluation order.
+    /// Rules of the lists exit, task and `io_uring`, each list in evaluation order.
     pub rules: Vec<PlannedRule>,
-    /// What a new task is asked, in order; the first rule whose tests all hold gives it its mark.
+    /// Rules of the task list in order; the first rule whose tests all hold sets the state of a new task.
     pub task_slots: Vec<Slot>,
-    /// What every call that pays must evaluate; each has a slot that records. A call without an
-    /// entry pays nothing.
+    /// What each syscall evaluates. Every entry has a slot that records; a syscall without an entry pays nothing.
     pub syscalls: BTreeMap<SyscallId, SyscallPlan>,
-    /// What operations of `io_uring` evaluate by rules of their own, by number; [`Plan::operation`] has what
-    /// comes behind.
+    /// Rules of the `io_uring` list that each operation evaluates, by number; [`Plan::operation`] appends the rules of
+    /// the same syscall.
     pub uring_ops: BTreeMap<u8, SyscallPlan>,
-    /// Paths that `path`, `dir` and `exe` tests refer to, each once. A directory has no slash at
-    /// its end, the root apart.
+    /// Paths of `path`, `dir` and `exe` tests, each once. A directory other than the root has no trailing slash.
     pub watches: Vec<BString>,
-    /// Which records are not written.
+    /// Rules that drop records.
     pub exclude_list: exclude_list::ExcludeList,
-    /// On which file systems names are not looked at.
+    /// Rules that ignore objects on some file systems.
     pub filesystem_list: filesystem_list::FilesystemList,
-    /// Which messages of programs are not written.
+    /// Rules that drop messages of programs.
     pub user_list: user_list::UserList,
-    /// Rules that this version cannot honour, with the reason. Nothing is dropped in silence.
+    /// Rules that are not supported, with the reason. No rule is dropped silently.
     pub unsupported: Vec<UnsupportedRule>,
 }
 
 impl Plan {
-    /// Whether anything can be recorded.
+    /// Whether any rule records.
     #[must_use]
     pub fn records(&self) -> bool {
         let is_kept = |slot: &Slot| slot.action == Action::Always;
@@ -129,36 +125,36 @@ impl Plan {
 pub struct PlannedRule {
     /// The rule as written.
     pub rule: Rule,
-    /// Where it came from: index of the source file given by the caller.
+    /// Index of the source file, given by the caller.
     pub source: usize,
     /// Line in that file.
     pub line: u32,
-    /// Its keys as records carry them: joined by 0x01; `None` when it has none.
+    /// Keys as in records, joined by 0x01; `None` when the rule has no key.
     pub key: Option<BString>,
-    /// Whether calls that it would record fail when they cannot be recorded: [`Plan::deny`].
+    /// Whether the syscalls that the rule records fail when they cannot be recorded: [`Plan::deny`].
     pub denies: bool,
 }
 
-/// A rule that this version cannot honour.
+/// A rule that is not supported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedRule {
     /// Index of the source file.
     pub source: usize,
     /// Line in that file.
     pub line: u32,
-    /// Whether leaving it out can lose records: false for rules that tollgate needs not, such as
+    /// Whether records are lost without the rule: false for rules that tollgate does not need, such as
     /// `-a never,task`.
     pub loses_records: bool,
-    /// What cannot be honoured and why.
+    /// What is not supported, and why.
     pub reason: String,
 }
 
-/// What one syscall must evaluate.
+/// What one syscall evaluates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyscallPlan {
-    /// Rules that can match it, in order; the first whose tests all hold decides.
+    /// Rules that can match, in order; the first whose tests all hold decides.
     pub slots: Vec<Slot>,
-    /// Facts that the tests look at, beyond what is always at hand.
+    /// Facts that the tests need, beyond those that every event has.
     pub facts: Facts,
 }
 
@@ -171,22 +167,22 @@ impl SyscallPlan {
     }
 }
 
-/// One rule as one syscall sees it.
+/// What remains of one rule for one syscall.
 ///
-/// A slot with a `path` test, or with `inode=`, is about one object: its tests of `path`, `inode`,
-/// `obj_uid`, `obj_gid`, `devmajor` and `devminor` must all hold for the same one. In every other
-/// slot, and for every other operand, each test may be satisfied by another object.
+/// In a slot with a `path` test, or with `inode=`, the tests of `path`, `inode`, `obj_uid`, `obj_gid`, `devmajor`
+/// and `devminor` must all hold for the same object. In other slots, and for other operands, different objects may
+/// satisfy different tests.
 ///
 /// # Source
-/// `audit_filter_inode_name` in `kernel/auditsc.c`, Linux 6.12, which hands one name to the rules
-/// that it keeps by inode.
+/// `audit_filter_inode_name` in `kernel/auditsc.c`, Linux 6.12, evaluates the rules of an inode's hash bucket for
+/// one name at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The rule.
     pub rule: RuleId,
-    /// What its match decides.
+    /// Action when the rule matches.
     pub action: Action,
-    /// Conditions that are left. An empty list always matches.
+    /// Remaining conditions. An empty list always matches.
     pub tests: Vec<Test>,
 }
 
@@ -202,51 +198,47 @@ impl Slot {
 /// One condition that the syscall number does not decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// Fact that is looked at.
+    /// The left side.
     pub operand: Operand,
-    /// How it is compared.
+    /// The comparison.
     pub op: Op,
-    /// With what: a number, unless the subject says otherwise.
+    /// The right side: a number, unless the operand says otherwise.
     pub value: u32,
 }
 
-/// What a test looks at.
+/// Left side of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A number of the event: ids, arguments, exit, success, personality, session.
     ///
-    /// `gid=` and `egid=` hold for a supplementary group too, `gid!=` and `egid!=` only when it is
-    /// none of them. `obj_*`, `inode` and `dev*` hold when any object satisfies them; `filetype=`
-    /// likewise, but `filetype!=` when no object is of that type. A name that led nowhere counts as
-    /// [`eval::MISSING_INODE`]. Tests of `exit` and `success` do
-    /// not hold when the call never returned; `success` is 1 or 0 and only compared with `=`. Tests of
-    /// `saddr_fam` do not hold when there was no socket address.
-    /// Arguments, exit and inode numbers are cut to their low 32 bits; comparison is unsigned.
+    /// `gid=` and `egid=` also hold for a supplementary group; `gid!=` and `egid!=` hold when no supplementary group
+    /// equals the value either. `obj_*`, `inode`, `dev*` and `filetype=` hold when any object satisfies them;
+    /// `filetype!=` holds when no object has that type. A name without an inode counts as
+    /// [`eval::MISSING_INODE`]. Tests of `exit` and `success` fail when the syscall never returned; `success` is 1 or
+    /// 0 and is only compared with `=`. Tests of `saddr_fam` fail without a socket address. Arguments, exit and
+    /// inode numbers are truncated to their low 32 bits; comparison is unsigned.
     Field(Field),
-    /// Two numbers of the event are compared; the value is not used. An object's owner is always
-    /// the second, and any object may satisfy the test. Supplementary groups do not count.
+    /// Two numbers of the event; the value is unused. The owner of an object is always the second, and any object may
+    /// satisfy the test. Supplementary groups do not count.
     Fields(Field, Field),
-    /// Whether the login uid is set, 1 or 0 (`auid` compared with unset). Only compared with `=`.
+    /// Whether the login uid is set, 1 or 0, for `auid` compared with unset. Only compared with `=`.
     AuidSet,
-    /// What the task list decided about the task when it was made: the value is a [`task_list::TaskState`]. Only
-    /// compared with `=`.
+    /// State that the task list set when the task was created: a [`task_list::TaskState`]. Only compared with `=`.
     TaskState,
-    /// Access mode with which an open asks, as perm bits: `READ`, `WRITE` or both. Compared like
-    /// any number, with `&` or `=`; only open, openat, openat2. See [`perm::access_mode`].
+    /// Access mode of an open, as perm bits: `READ`, `WRITE` or both. Compared as a number, with `&` or `=`; only for
+    /// open, openat and openat2. See [`perm::access_mode`].
     OpenPerm,
-    /// Some object is this path itself, by the path that it has or by the name that was given. The
-    /// value is a [`WatchId`]; only compared with `=`.
+    /// Some object has this path, or was given by this name. The value is a [`WatchId`]; only compared with `=`.
     Path,
-    /// Some object is this directory or below it. The value is a [`WatchId`]; only compared with
-    /// `=`.
+    /// Some object is this directory or below it. The value is a [`WatchId`]; only compared with `=`.
     Dir,
-    /// The program is this path. The value is a [`WatchId`]; compared with `=` and `!=`, and a task
-    /// without a program is never at any path.
+    /// The program of the task has this path. The value is a [`WatchId`]; compared with `=` and `!=`. A task without
+    /// a program has no path.
     Exe,
 }
 
 bitflags! {
-    /// Groups of facts that have a price of their own.
+    /// Groups of facts that an engine must collect for the tests, each at its own cost.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Facts: u32 {
         /// uid and gid family.
@@ -255,18 +247,18 @@ bitflags! {
         const GROUPS = 2;
         /// Parent, login uid, session, personality.
         const TASK = 4;
-        /// Objects that the call names.
+        /// Objects of the syscall.
         const OBJECTS = 8;
         /// Path of the program.
         const EXE = 16;
-        /// What the task list decided about the task.
+        /// State that the task list set.
         const TASK_STATE = 32;
-        /// Socket address that the call was given or has given.
+        /// Socket address of the syscall.
         const ADDRESS = 64;
     }
 }
 
-/// For tests: the plan of these lines for 64-bit calls.
+/// Plan of rule lines for 64-bit syscalls.
 #[cfg(test)]
 pub(crate) fn planned(lines: &[&str]) -> Plan {
     use crate::rule::test_host::TestHost;

@@ -1,6 +1,6 @@
-//! The exclude list: records of these types, or caused by these tasks, are not written.
+//! The exclude list: drops records by type or by the task that causes them.
 //!
-//! It is asked when an event has become lines, so that it holds for every type of record that there is.
+//! The list is evaluated on the encoded lines of an event, so it applies to every record type.
 
 use crate::event::Task;
 use crate::rule::List;
@@ -14,7 +14,7 @@ use super::rule_list::RuleEntry;
 pub struct ExcludeList(Vec<RuleEntry>);
 
 impl ExcludeList {
-    /// Whether nothing is excluded, and there is nothing to ask.
+    /// Whether the list has no rules.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -31,11 +31,11 @@ impl ExcludeList {
         self.0.push(listed);
     }
 
-    /// Takes the excluded ones out of the lines of an event, which are all that stands in `text` from
-    /// `start` on. `task` has caused them.
+    /// Removes the excluded records of an event, whose lines are in `text` from `start` to the end. `task` caused the
+    /// event.
     ///
     /// # Source
-    /// `audit_log_start` in `kernel/audit.c`, Linux 6.12, which asks before each record.
+    /// `audit_log_start` in `kernel/audit.c`, Linux 6.12, evaluates the list before each record.
     pub fn remove_excluded(&self, task: &Task<'_>, text: &mut Vec<u8>, start: usize) {
         if self.is_empty() {
             return;
@@ -57,7 +57,7 @@ impl ExcludeList {
         text.truncate(to);
     }
 
-    /// Whether the record that a line starts with is written. One of a type without number is.
+    /// Whether the record of a line is written. A record whose type has no number is always written.
     fn keeps(&self, line: &[u8], sender: &Actor<'_>) -> bool {
         let name = line
             .strip_prefix(b"type=")
@@ -94,7 +94,7 @@ mod tests {
         exclude
     }
 
-    /// Types of the records that are left of two events, of which the second is by uid 0.
+    /// Types of the remaining records of two events; uid 0 causes the second.
     fn left(lines: &[&str]) -> [String; 2] {
         let exclude = exclude(lines);
         let mut text = Vec::new();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_type_are_taken_out() {
+    fn records_are_excluded_by_type() {
         let without_cwd = "SYSCALL PATH PROCTITLE";
         assert_eq!(left(&[]), ["SYSCALL CWD PATH PROCTITLE"; 2]);
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn records_by_a_task_are_taken_out() {
+    fn records_are_excluded_by_task() {
         let all = "SYSCALL CWD PATH PROCTITLE";
         assert_eq!(left(&["-a always,exclude -F uid=0"]), [all, ""]);
         assert_eq!(

@@ -1,7 +1,6 @@
-//! The filesystem list: names on these file systems are not looked at, as if they led nowhere.
+//! The filesystem list: ignores names on some file systems, as if they resolved to nothing.
 //!
-//! What a call names there has no object: its `PATH` record says so, and no rule that asks for an object
-//! or watches one is satisfied by it.
+//! Such a name has no object: its `PATH` record has no inode, and it satisfies no rule about an object or a watch.
 
 use crate::rule::{Action, Field, Op, Value};
 
@@ -11,17 +10,17 @@ use super::rule_list::RuleEntry;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesystemList(Vec<RuleEntry>);
 
-/// Which file systems are left out, by one condition.
+/// One condition that selects the ignored file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FstypeCondition {
     /// A magic number.
     pub magic: u32,
-    /// Whether all file systems are left out that have another one; if not, those that have it.
+    /// Whether the file systems with any other magic number are ignored; otherwise those with this one.
     pub negated: bool,
 }
 
 impl FilesystemList {
-    /// How many conditions there can be.
+    /// Maximum number of conditions.
     pub const MOST: usize = 16;
 
     /// The rules, in order.
@@ -33,7 +32,7 @@ impl FilesystemList {
     /// Adds a rule at the end.
     ///
     /// # Errors
-    /// Why it cannot be honoured.
+    /// The reason why the rule is not supported.
     pub(super) fn push(&mut self, listed: RuleEntry) -> Result<(), String> {
         let is_known = listed.rule.fields.iter().all(|test| {
             let equality = matches!(test.op, Op::Equal | Op::NotEqual);
@@ -53,7 +52,7 @@ impl FilesystemList {
         Ok(())
     }
 
-    /// What leaves file systems out. Rules that say always leave none out, and of several conditions one is
+    /// Conditions that select the ignored file systems. `always` rules ignore none; one of several conditions is
     /// enough.
     ///
     /// # Source
@@ -72,7 +71,7 @@ impl FilesystemList {
             })
     }
 
-    /// Whether names on a file system with this magic number are left out.
+    /// Whether names on a file system with this magic number are ignored.
     #[must_use]
     pub fn leave_out(&self, magic: u32) -> bool {
         let mut conditions = self.conditions();
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_conditions_have_room() {
+    fn conditions_are_limited() {
         let mut list = FilesystemList::default();
         for magic in 0..16 {
             assert_eq!(

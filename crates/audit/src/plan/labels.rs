@@ -1,7 +1,7 @@
-//! Security modules: which of the conditions on labels the kernel can evaluate.
+//! Conditions on security labels, and the security modules that evaluate them.
 //!
-//! The kernel gives such a condition to the security modules when the rule is loaded. One that no module
-//! takes stays in the rule and never holds, whatever its operator says; a rule that has one never matches.
+//! The kernel passes such a condition to its security modules when a rule is loaded. A condition that no module
+//! accepts stays in the rule and never holds, whatever its operator, so the rule never matches.
 //!
 //! # Source
 //! `audit_data_to_entry` in `kernel/auditfilter.c` and `audit_filter_rules` in `kernel/auditsc.c`, Linux
@@ -27,7 +27,7 @@ impl SecurityModule {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::AppArmor, Self::Selinux, Self::Smack];
 
-    /// Its name.
+    /// Name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl SecurityModule {
         }
     }
 
-    /// Whether it takes a condition on this field.
+    /// Whether the module accepts a condition on this field.
     ///
     /// # Source
     /// `aa_audit_rule_init`, `selinux_audit_rule_init` and `smack_audit_rule_init`, Linux 6.12.
@@ -50,7 +50,7 @@ impl SecurityModule {
     }
 }
 
-/// Whether a field is a part of a security label.
+/// Whether a field is part of a security label.
 #[must_use]
 pub const fn is_label(field: Field) -> bool {
     matches!(
@@ -68,7 +68,7 @@ pub const fn is_label(field: Field) -> bool {
     )
 }
 
-/// The first condition of a rule on a security label, by the name of its field.
+/// Name of the field of a rule's first condition on a security label.
 #[must_use]
 pub fn condition(rule: &Rule) -> Option<&'static str> {
     let test = rule.fields.iter().find(|test| is_label(test.field))?;
@@ -76,8 +76,8 @@ pub fn condition(rule: &Rule) -> Option<&'static str> {
 }
 
 impl Plan {
-    /// Refuses the rules that ask for what a module which is active here compares: labels are not read. All
-    /// other rules with such conditions match nothing, as in the kernel.
+    /// Refuses rules with conditions that an active module would compare, because labels are not read. Other rules
+    /// with conditions on labels match nothing, as in the kernel.
     pub fn refuse_label_rules(&mut self, module: SecurityModule) {
         let compared = |rule: &Rule| {
             let test = rule
@@ -112,8 +112,8 @@ impl Plan {
         self.unsupported.extend(refused);
     }
 
-    /// The rules of the exit and task lists that match nothing because no module compares the labels they ask
-    /// for, each with its source, its line and the field.
+    /// Rules of the exit and task lists that match nothing because no module compares labels: source, line and
+    /// field.
     pub fn unmatchable_label_rules(&self) -> impl Iterator<Item = (usize, u32, &'static str)> {
         self.rules.iter().filter_map(|planned| {
             let (source, line) = (planned.source, planned.line);
@@ -140,7 +140,7 @@ mod tests {
     ];
 
     #[test]
-    fn without_a_module_no_condition_on_a_label_holds() {
+    fn label_conditions_never_hold_without_a_module() {
         let plan = planned(&RULES);
         assert_eq!(plan.unsupported, []);
         let slots = plan.syscalls.values().flat_map(|call| &call.slots);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_compares_is_refused_and_nothing_else() {
+    fn conditions_of_an_active_module_are_refused() {
         for (module, expected) in [
             (SecurityModule::AppArmor, vec![(4, true)]),
             (SecurityModule::Smack, vec![(3, false)]),

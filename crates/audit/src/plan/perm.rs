@@ -1,7 +1,7 @@
-//! Perm classes: which letters of `perm=` a syscall answers to.
+//! Perm classes: the letters of `perm=` that a syscall matches.
 //!
-//! The kernel decides `perm` by what is called, never by what happened. Only the opens look
-//! further, at the access mode asked for; `O_CREAT` and `O_TRUNC` do not make an open a write.
+//! The kernel decides `perm` by the syscall, not by its effect. For an open it uses the requested access mode;
+//! `O_CREAT` and `O_TRUNC` do not make an open a write.
 
 use crate::ids::{Arch, Syscall};
 use crate::rule::perm::{ATTR, EXEC, READ, WRITE};
@@ -10,15 +10,15 @@ use crate::table;
 /// What decides the perm bits of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PermClass {
-    /// The call alone: these bits, 0 for calls of no class.
+    /// The syscall alone: these bits, 0 for a syscall without a class.
     Fixed(u32),
-    /// The access mode in flags that are found there; see [`access_mode`].
+    /// The access mode in the flags at this location; see [`access_mode`].
     Open(OpenFlags),
-    /// The first argument: `WRITE` when it is [`SOCKETCALL_BIND`], else nothing.
+    /// The first argument: `WRITE` when it is [`SOCKETCALL_BIND`], otherwise none.
     SocketCall,
 }
 
-/// Where an open has its flags.
+/// Location of the flags of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFlags {
     /// In the argument with this index.
@@ -27,7 +27,7 @@ pub enum OpenFlags {
     OpenHow,
 }
 
-/// Number by which `socketcall` knows bind.
+/// Number of bind in `socketcall`.
 ///
 /// # Source
 /// `SYS_BIND` in `include/uapi/linux/net.h`, Linux 6.12.
@@ -36,7 +36,7 @@ pub const SOCKETCALL_BIND: u32 = 2;
 /// Perm bits of an access mode, given the flags of an open.
 ///
 /// # Source
-/// `ACC_MODE` in `include/linux/fs.h`, Linux 6.12: mode 3, which opens for neither, counts as both.
+/// `ACC_MODE` in `include/linux/fs.h`, Linux 6.12: mode 3, which permits neither, counts as both.
 #[must_use]
 pub const fn access_mode(flags: u32) -> u32 {
     match flags & 3 {
@@ -46,18 +46,18 @@ pub const fn access_mode(flags: u32) -> u32 {
     }
 }
 
-/// Class of a syscall. Numbers without a name are in none.
+/// Class of a syscall. Numbers without a name have none.
 ///
 /// # Source
-/// `audit_match_perm` in `kernel/auditsc.c` and `include/asm-generic/audit_*.h`, Linux 6.12, and of
-/// later kernels the calls on extended attributes and file attributes that 6.12 does not have.
-/// This is not the wider table by which `auditctl` 4 fills in `-S`.
+/// `audit_match_perm` in `kernel/auditsc.c` and `include/asm-generic/audit_*.h`, Linux 6.12, and the
+/// syscalls on extended attributes and file attributes of later kernels. `auditctl` 4 has another, wider table to
+/// expand `-S`.
 #[must_use]
 pub fn class(arch: Arch, syscall: Syscall) -> PermClass {
     table::syscall_name(arch, syscall).map_or(PermClass::Fixed(0), by_name)
 }
 
-/// One table for `x86_64` and i386: a name that only one of them has is in the class only there.
+/// One table for `x86_64` and i386: a name that exists in one of them has its class only there.
 fn by_name(name: &str) -> PermClass {
     match name {
         "open" => PermClass::Open(OpenFlags::Argument(1)),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn x86_64_classes_are_the_kernels() {
+    fn x86_64_classes_match_the_kernel() {
         let write = [
             49, 76, 77, 82, 83, 84, 85, 86, 87, 88, 133, 163, 167, 179, 258, 259, 263, 264, 265,
             266, 285, 316,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn i386_adds_its_wide_calls() {
+    fn i386_classes_have_the_64_bit_variants() {
         for (name, bits) in [
             ("truncate64", WRITE),
             ("ftruncate64", WRITE),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_opens_look_at_their_flags() {
+    fn opens_are_decided_by_flags() {
         assert_eq!(
             class(Arch::X86_64, Syscall(257)),
             PermClass::Open(OpenFlags::Argument(2))
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_and_looking_are_in_no_class() {
+    fn read_and_stat_have_no_class() {
         for name in [
             "read",
             "write",

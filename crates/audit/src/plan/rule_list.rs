@@ -1,4 +1,4 @@
-//! The rule list: what the commands of rule files, obeyed in order, leave loaded.
+//! The rule list: the rules that are loaded after the commands of rule files are applied in order.
 
 use bstr::{BStr, ByteSlice as _};
 
@@ -6,12 +6,12 @@ use crate::rule::{Command, Diagnostic, Insertion, Rule, RuleLine, Severity};
 
 use super::syscall_class;
 
-/// A rule that is loaded, with where it came from.
+/// A loaded rule and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleEntry {
     /// The rule.
     pub rule: Rule,
-    /// Index of the source file, as given by the caller.
+    /// Index of the source file, given by the caller.
     pub source: usize,
     /// Line in that file.
     pub line: u32,
@@ -19,24 +19,24 @@ pub struct RuleEntry {
 
 /// Rules of all lists in evaluation order.
 ///
-/// Order counts only within a filter list, so one sequence serves for all of them.
+/// Order matters only within a filter list, so one sequence holds all lists.
 #[derive(Clone, Debug, Default)]
 pub struct RuleList {
     rules: Vec<RuleEntry>,
 }
 
-/// What the kernel would have refused.
+/// A command that the kernel would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleListError {
-    /// An equal rule is already loaded: the one with this index.
+    /// An equal rule, with this index, is already loaded.
     Exists(usize),
-    /// No equal rule is loaded that could be deleted.
+    /// No rule equal to the one to delete is loaded.
     Missing,
 }
 
 impl RuleList {
-    /// Obeys the lines of one file in order. Gives what the kernel would have refused: an equal
-    /// rule that is already loaded, or a rule to delete that is not.
+    /// Applies the lines of one file in order. Returns the commands that the kernel would refuse: to add a rule that
+    /// is already loaded, or to delete a rule that is not.
     pub fn load(
         &mut self,
         source: usize,
@@ -71,12 +71,12 @@ impl RuleList {
         &self.rules
     }
 
-    /// Puts a rule at the end, though an equal one may be there: one put in front can equal another.
+    /// Appends a rule even if an equal one is loaded: a prepended rule may equal another one.
     pub fn push(&mut self, source: usize, line: u32, rule: Rule) {
         self.rules.push(RuleEntry { rule, source, line });
     }
 
-    /// Takes rules out, whatever they say.
+    /// Removes rules.
     pub fn remove(&mut self, is_wanted: impl Fn(&RuleEntry) -> bool) {
         self.rules.retain(|listed| !is_wanted(listed));
     }
@@ -87,10 +87,10 @@ impl RuleList {
         self.rules
     }
 
-    /// Obeys one command; those that are not about rules change nothing.
+    /// Applies one command. Commands that are not about rules change nothing.
     ///
     /// # Errors
-    /// What the kernel would have refused.
+    /// A command that the kernel would refuse.
     pub fn apply(
         &mut self,
         source: usize,
@@ -101,17 +101,16 @@ impl RuleList {
             Command::Add {
                 mut rule,
                 insertion,
-            } if syscall_class::is_named(&rule.syscalls) => {
-                syscall_class::spell_out(&mut rule.syscalls);
+            } if syscall_class::has_class(&rule.syscalls) => {
+                syscall_class::expand(&mut rule.syscalls);
                 return self.apply(source, line, Command::Add { rule, insertion });
             }
-            Command::Delete(mut rule) if syscall_class::is_named(&rule.syscalls) => {
-                syscall_class::spell_out(&mut rule.syscalls);
+            Command::Delete(mut rule) if syscall_class::has_class(&rule.syscalls) => {
+                syscall_class::expand(&mut rule.syscalls);
                 return self.apply(source, line, Command::Delete(rule));
             }
-            // The kernel compares the prepend flag too, and no loaded rule has it: a rule put in
-            // front is never taken for one that exists. Read in `audit_compare_rule` of
-            // `kernel/auditfilter.c`, Linux 6.12.
+            // The kernel also compares the prepend flag, which no loaded rule has, so a prepended rule
+            // never equals a loaded one: `audit_compare_rule` in `kernel/auditfilter.c`, Linux 6.12.
             Command::Add {
                 rule,
                 insertion: Insertion::Prepend,
@@ -186,10 +185,10 @@ impl RuleEntry {
     }
 }
 
-/// Whether the keys of a rule, joined as the kernel keeps them, contain `key` anywhere.
+/// Whether the joined keys of a rule contain `key` as a substring.
 ///
 /// # Source
-/// `key_match` of `auditctl`: it does not look for whole keys.
+/// `key_match` of `auditctl`, which does not compare whole keys.
 fn has_key(rule: &Rule, key: &BStr) -> bool {
     bstr::join([1], &rule.keys).contains_str(key)
 }
@@ -228,7 +227,7 @@ mod tests {
         (1..).zip(commands).map(line).collect()
     }
 
-    /// Lines of the rules that are loaded, and the findings with their lines.
+    /// Lines of the loaded rules, and the findings with their lines.
     fn load(commands: Vec<Command>) -> (Vec<u32>, Vec<(u32, &'static str)>) {
         let mut list = RuleList::default();
         let findings = list.load(0, lines(commands));
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_go_to_the_end_or_to_the_front() {
+    fn rules_are_appended_or_prepended() {
         let front = Command::Add {
             rule: rule(3, "c"),
             insertion: Insertion::Prepend,
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_rule_may_go_to_the_front() {
+    fn an_equal_rule_can_be_prepended() {
         let front = Command::Add {
             rule: rule(1, "a"),
             insertion: Insertion::Prepend,
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_deleted_when_it_is_equal() {
+    fn an_equal_rule_is_deleted() {
         let commands = vec![
             add(1, "a"),
             Command::Delete(rule(1, "b")),
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_says_where_the_other_rule_is() {
+    fn a_finding_names_the_line_of_the_other_rule() {
         let mut list = RuleList::default();
         assert_eq!(list.load(0, lines(vec![add(1, "a")])), []);
         let findings = list.load(1, lines(vec![add(2, "b"), add(1, "a"), add(2, "b")]));

@@ -1,39 +1,38 @@
-//! Socket addresses: which calls are given one or give one, and where it is.
+//! Socket addresses of syscalls: direction and location.
 
 use crate::ids::{Arch, Syscall};
 use crate::table;
 
-/// Which way an address goes.
+/// Direction of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SockaddrDirection {
-    /// The call is given it.
+    /// Passed to the kernel.
     Given,
-    /// The call fills it in when it succeeds.
+    /// Returned by the kernel when the syscall succeeds.
     Answer,
 }
 
-/// Where an address is.
+/// Location of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SockaddrSource {
-    /// In the argument with this index; its length, or where that is, in the next.
+    /// In the argument with this index; the next argument is its length or a pointer to it.
     Argument(u8),
     /// In the `struct msghdr` that the second argument points to.
     Message,
-    /// In the array of `struct mmsghdr` that the second argument points to: of the last one that was dealt
-    /// with.
+    /// In the array of `struct mmsghdr` that the second argument points to: that of the last message processed.
     Messages,
 }
 
-/// The address of a call.
+/// The address of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyscallSockaddr {
-    /// There is one at this place.
+    /// Direction and location are known.
     At(SockaddrDirection, SockaddrSource),
-    /// The first argument of `socketcall` says which call is made.
+    /// The first argument of `socketcall` selects the syscall.
     SocketCall,
 }
 
-/// The address that a call may have; `None` for calls that never have one.
+/// The address that a syscall may have; `None` for a syscall that never has one.
 ///
 /// # Source
 /// `audit_sockaddr()` is called by `move_addr_to_kernel()` and `move_addr_to_user()` in `net/socket.c`,
@@ -43,7 +42,7 @@ pub fn of(arch: Arch, syscall: Syscall) -> Option<SyscallSockaddr> {
     table::syscall_name(arch, syscall).and_then(by_name)
 }
 
-/// The same by the name of the call.
+/// The same, by the name of the syscall.
 #[must_use]
 pub fn by_name(name: &str) -> Option<SyscallSockaddr> {
     Some(match name {

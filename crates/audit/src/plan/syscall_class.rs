@@ -1,7 +1,7 @@
-//! Classes of syscalls: the top numbers that `-S` takes, each of which stands for many calls.
+//! Classes of syscalls: the highest numbers of a syscall mask, each of which selects a group of syscalls.
 //!
-//! No one writes them by hand, but a rule may come with them: the kernel puts the calls of a class in its
-//! place when it takes the rule, and lists the rule so.
+//! Rule files rarely have them, but programs may send them. The kernel replaces a class by its syscalls when it loads
+//! the rule, and lists the rule with those.
 
 use crate::ids::{Arch, Syscall};
 use crate::rule::SyscallMask;
@@ -12,7 +12,7 @@ use super::perm::{self, PermClass};
 
 /// Numbers from here on are classes.
 const FIRST: u32 = SyscallMask::LIMIT - 16;
-/// Calls that change what is in a directory.
+/// Syscalls that change the contents of a directory.
 ///
 /// # Source
 /// `include/asm-generic/audit_dir_write.h`, Linux 6.12.
@@ -36,17 +36,17 @@ const DIRECTORY: [&str; 15] = [
 /// `include/asm-generic/audit_signal.h`, Linux 6.12.
 const SIGNAL: [&str; 3] = ["kill", "tkill", "tgkill"];
 
-/// Whether a set that is not of all calls names a class.
-pub(super) fn is_named(syscalls: &SyscallMask) -> bool {
+/// Whether a mask that does not select all syscalls has a class.
+pub(super) fn has_class(syscalls: &SyscallMask) -> bool {
     !syscalls.is_all() && (FIRST..SyscallMask::LIMIT).any(|bit| syscalls.contains(bit))
 }
 
-/// Puts the calls of the classes in their places. A number that is no class stands for nothing.
+/// Replaces classes by their syscalls. A number of an unknown class is removed.
 ///
 /// # Source
 /// `audit_to_entry_common` in `kernel/auditfilter.c`, `audit_classes_init` in `arch/x86/kernel/audit_64.c`
 /// and `AUDIT_CLASS_*` in `include/uapi/linux/audit.h`, Linux 6.12.
-pub(super) fn spell_out(syscalls: &mut SyscallMask) {
+pub(super) fn expand(syscalls: &mut SyscallMask) {
     for bit in FIRST..SyscallMask::LIMIT {
         if !syscalls.contains(bit) {
             continue;
@@ -85,46 +85,46 @@ fn is_member(class: u32, arch: Arch, syscall: Syscall) -> bool {
 mod tests {
     use super::*;
 
-    fn spelled(numbers: &[u32]) -> Vec<u32> {
+    fn expanded(numbers: &[u32]) -> Vec<u32> {
         let mut mask = SyscallMask::none();
         numbers.iter().for_each(|&number| mask.insert(number));
-        assert!(is_named(&mask));
-        spell_out(&mut mask);
-        assert!(!is_named(&mask));
+        assert!(has_class(&mask));
+        expand(&mut mask);
+        assert!(!has_class(&mask));
         (0..SyscallMask::LIMIT)
             .filter(|&number| mask.contains(number))
             .collect()
     }
 
     #[test]
-    fn a_class_is_the_calls_of_one_abi() {
+    fn a_class_expands_to_the_syscalls_of_one_abi() {
         let directory = [
             82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316,
         ];
-        assert_eq!(spelled(&[2047]), directory);
+        assert_eq!(expanded(&[2047]), directory);
         // 32-bit: creat link unlink mknod rename mkdir rmdir symlink, and the later ones.
         let compat = [
             8, 9, 10, 14, 38, 39, 40, 83, 296, 297, 301, 302, 303, 304, 353,
         ];
-        assert_eq!(spelled(&[2046]), compat);
+        assert_eq!(expanded(&[2046]), compat);
         // The last two came after 6.12.
         let reads = [89, 179, 191, 192, 193, 194, 195, 196, 267, 464, 465];
-        assert_eq!(spelled(&[2043]), reads);
-        assert_eq!(spelled(&[2039]), [62, 200, 234]);
-        assert_eq!(spelled(&[0, 2039]), [0, 62, 200, 234]);
+        assert_eq!(expanded(&[2043]), reads);
+        assert_eq!(expanded(&[2039]), [62, 200, 234]);
+        assert_eq!(expanded(&[0, 2039]), [0, 62, 200, 234]);
     }
 
     #[test]
-    fn a_class_that_nobody_has_stands_for_nothing() {
-        assert_eq!(spelled(&[2032]), Vec::<u32>::new());
-        assert_eq!(spelled(&[1, 2037]), [1]);
+    fn an_unknown_class_is_removed() {
+        assert_eq!(expanded(&[2032]), Vec::<u32>::new());
+        assert_eq!(expanded(&[1, 2037]), [1]);
     }
 
     #[test]
-    fn all_calls_name_no_class() {
-        assert!(!is_named(&SyscallMask::all()));
+    fn the_full_mask_has_no_class() {
+        assert!(!has_class(&SyscallMask::all()));
         let mut plain = SyscallMask::none();
         plain.insert(2031);
-        assert!(!is_named(&plain));
+        assert!(!has_class(&plain));
     }
 }

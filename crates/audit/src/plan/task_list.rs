@@ -1,23 +1,24 @@
-//! The task list: what is decided about a task when it is made, for its life.
+//! The task list, evaluated once when a task is created.
 //!
-//! The kernel keeps the decision with the task; so do the engines, as a [`TaskState`]. It holds as long as a rule
-//! of the list is loaded that marks so: the kernel's holds even when that rule is gone.
+//! The result holds for the life of the task. The kernel stores it with the task, and so do the engines, as a
+//! [`TaskState`]. It has an effect while some loaded rule of the task list sets that state; in the kernel it stays
+//! in effect when the rule is deleted.
 
 use crate::rule::{Action, Rule};
 
-/// What is kept with a task that a rule of the task list is about.
+/// State of a task that a rule of the task list matched.
 ///
-/// It is the same for rules that mean the same, so that a task keeps its meaning when the rules around
-/// that of its mark are replaced.
+/// Rules with the same action and keys set the same state, so a task keeps its state when the other rules are
+/// replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskState(pub u32);
 
 impl TaskState {
-    /// The task is never audited.
+    /// No syscall of the task is recorded.
     pub const NEVER: Self = Self(1);
 
-    /// Every call of the task is recorded, with the keys of the rule. Of two rules whose keys, by a rare
-    /// chance, give one number, the first gives its keys.
+    /// State that a rule sets. For an `always` rule, every syscall of the task is recorded with the keys of the rule;
+    /// when the hashes of two rules collide, the keys of the first are used.
     #[must_use]
     pub fn of(rule: &Rule) -> Self {
         const ALWAYS: u32 = 1 << 30;
@@ -39,7 +40,7 @@ mod tests {
     use crate::rule::{List, SyscallMask};
 
     #[test]
-    fn rules_that_mean_the_same_mark_the_same() {
+    fn rules_with_equal_action_and_keys_set_one_state() {
         let rule = |action, key: &str| Rule {
             list: List::Task,
             action,

@@ -1,7 +1,6 @@
-//! Refusals: rules that this version cannot honour, and why.
+//! Rules that are not supported, and why.
 //!
-//! Leaving a rule out loses records only when it would have recorded. A rule that suppresses loses
-//! nothing: what it would have kept out is recorded.
+//! Records are lost only without a rule that records. Without a rule that suppresses, more is recorded.
 
 use bstr::BStr;
 
@@ -9,14 +8,14 @@ use crate::rule::{Action, Field, FieldTest, Op, Rule, Value, field};
 
 use super::labels::is_label;
 
-/// Why a rule cannot be honoured, and whether leaving it out can lose records.
+/// Why a rule is not supported, and whether records are lost without it.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) loses_records: bool,
     pub(super) reason: String,
 }
 
-/// Why a rule cannot be honoured; nothing when it can.
+/// Checks that a rule is supported.
 ///
 /// # Errors
 /// The reason.
@@ -28,7 +27,7 @@ pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
 }
 
 impl Refusal {
-    /// Refuses a rule.
+    /// Refusal of a rule.
     pub(super) fn of(rule: &Rule, reason: String) -> Self {
         Self {
             loses_records: rule.action == Action::Always,
@@ -37,7 +36,7 @@ impl Refusal {
     }
 }
 
-/// Why a condition cannot be evaluated.
+/// Checks that a condition can be evaluated.
 fn check_field(test: &FieldTest) -> Result<(), String> {
     let name = field::name(test.field);
     let equality = matches!(test.op, Op::Equal | Op::NotEqual);
@@ -77,7 +76,7 @@ fn check_field(test: &FieldTest) -> Result<(), String> {
     }
 }
 
-/// Whether `-C` knows the pair, in either order.
+/// Whether `-C` accepts the pair, in either order.
 ///
 /// # Source
 /// `AUDIT_COMPARE_*` in `include/uapi/linux/audit.h`, Linux 6.12: any two of the users, any two of

@@ -1,9 +1,9 @@
-//! Operations of `io_uring`: the rules of their own list, and those about the calls that do the same.
+//! Operations of `io_uring`: rules of their own list, and rules about the equivalent syscalls.
 //!
-//! Rules of the `io_uring` list are asked first, in their order. Where none of them matches, the rules of
-//! the exit list about the call that does the same decide, on an engine that sees enough of operations, and
-//! unless the user has said that they are about calls alone. The kernel asks the rules of the exit list about
-//! `io_uring_enter` only.
+//! An operation evaluates the rules of the `io_uring` list first, in order. When none matches, it evaluates the rules
+//! of the exit list about the equivalent syscall, if the engine sees enough of operations and the configuration
+//! does not limit those rules to syscalls. The kernel's own audit evaluates the exit list for `io_uring_enter`
+//! only.
 
 use crate::ids::{Arch, Syscall};
 use crate::rule::SyscallMask;
@@ -11,18 +11,18 @@ use crate::table;
 
 use super::{Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 
-/// An operation.
+/// An operation of `io_uring`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringOp {
-    /// Its number.
+    /// Number.
     pub op: u8,
-    /// What the kernel calls it, in small letters.
+    /// The kernel's name in lower case.
     pub name: &'static str,
-    /// The syscall that does the same, where there is one.
+    /// The equivalent syscall.
     pub syscall: Option<&'static str>,
 }
 
-/// All that a rule can name. Those that the kernel's audit passes over have no name in rules, only a number.
+/// All operations that a rule can select. Operations that the kernel's audit skips can be given only by number.
 ///
 /// # Source
 /// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.12; 64 came later.
@@ -98,7 +98,7 @@ pub enum UringCoverage {
     SyscallRules,
 }
 
-/// An operation that does what no call does.
+/// An operation without an equivalent syscall.
 const fn plain(op: u8, name: &'static str) -> UringOp {
     UringOp {
         op,
@@ -107,7 +107,7 @@ const fn plain(op: u8, name: &'static str) -> UringOp {
     }
 }
 
-/// An operation that does what the call of its name does.
+/// An operation equivalent to the syscall of the same name.
 const fn like(op: u8, name: &'static str) -> UringOp {
     UringOp {
         syscall: Some(name),
@@ -116,7 +116,7 @@ const fn like(op: u8, name: &'static str) -> UringOp {
 }
 
 impl UringOp {
-    /// The same, which does what another call does.
+    /// Sets another equivalent syscall.
     const fn does(self, syscall: &'static str) -> Self {
         Self {
             syscall: Some(syscall),
@@ -124,14 +124,13 @@ impl UringOp {
         }
     }
 
-    /// The operation with a number; `None` for those that no rule can name.
+    /// The operation with a number; `None` for a number that no rule can select.
     #[must_use]
     pub fn numbered(op: u8) -> Option<&'static Self> {
         URING_OPS.iter().find(|operation| operation.op == op)
     }
 
-    /// The call that does the same. For an operation that does what no call does it is [`Syscall::NONE`],
-    /// which no rule names and which names nothing.
+    /// The equivalent syscall; [`Syscall::NONE`], which no rule selects, when there is none.
     #[must_use]
     pub fn call(&self) -> SyscallId {
         let arch = Arch::X86_64;
@@ -144,20 +143,20 @@ impl UringOp {
         }
     }
 
-    /// Whether the kernel's audit looks at it.
+    /// Whether the kernel's audit covers the operation.
     #[must_use]
     pub fn is_audited(&self) -> bool {
         table::uring_op_name(self.op.into()).is_some()
     }
 
-    /// Whether rules about a call are about the operation too. Operations have no 32-bit form.
+    /// Whether rules about a syscall apply to the operation. Operations have no 32-bit form.
     #[must_use]
     pub fn stands_for(&self, call: SyscallId) -> bool {
         self.is_audited() && self.call() == call
     }
 
-    /// Whether a rule of the `io_uring` list with this mask is about the operation. A rule about all of them
-    /// is about those that the kernel's audit looks at.
+    /// Whether a rule of the `io_uring` list with this mask applies to the operation. A rule for all operations
+    /// applies to those that the kernel's audit covers.
     #[must_use]
     pub fn is_in(&self, mask: &SyscallMask) -> bool {
         mask.contains(self.op.into()) && (!mask.is_all() || self.is_audited())
@@ -177,8 +176,8 @@ impl Plan {
         })
     }
 
-    /// What an operation evaluates: its own rules, and behind them those about the call that does the same
-    /// when `with_calls` says so. Nothing when nothing of it can be recorded.
+    /// What an operation evaluates: rules of the `io_uring` list, then, if `with_calls`, rules about the equivalent
+    /// syscall. `None` when no rule can record the operation.
     #[must_use]
     pub fn operation(&self, operation: &UringOp, with_calls: bool) -> Option<SyscallPlan> {
         let own = self.uring_ops.get(&operation.op);
@@ -187,7 +186,7 @@ impl Plan {
         let mut slots = own.map_or_else(Vec::new, |own| own.slots.clone());
         let decided = slots.last().is_some_and(|last| last.tests.is_empty());
         if let Some(call) = call.filter(|_| !decided) {
-            let is_there = |slot: &Slot| is_of_mark(slot) && slots.contains(slot);
+            let is_there = |slot: &Slot| tests_task_state(slot) && slots.contains(slot);
             let behind: Vec<Slot> = call
                 .slots
                 .iter()
@@ -200,8 +199,8 @@ impl Plan {
     }
 }
 
-/// Whether a slot decides by what the task list has said about the task.
-fn is_of_mark(slot: &Slot) -> bool {
+/// Whether a slot tests the state that the task list set.
+fn tests_task_state(slot: &Slot) -> bool {
     let asks = |test: &Test| test.operand == Operand::TaskState;
     slot.tests.iter().any(asks)
 }
@@ -211,9 +210,9 @@ mod tests {
     use super::*;
     use crate::plan::planned;
 
-    /// Rules that an operation asks, by their index, in order.
+    /// Indexes of the rules that an operation evaluates, in order.
     #[track_caller]
-    fn asked(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
+    fn evaluated(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
         let mut operations = URING_OPS.iter();
         let operation = operations.find(|operation| operation.name == name);
         let planned = plan.operation(operation.unwrap(), with_calls);
@@ -222,37 +221,37 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_asks_its_own_rules_first() {
+    fn own_rules_are_evaluated_first() {
         let plan = planned(&[
             "-a always,exit -F arch=b64 -S openat,close",
             "-a always,io_uring -S openat,openat2 -F uid=0",
             "-a never,io_uring -S openat -F uid=0",
         ]);
-        assert_eq!(asked(&plan, "openat", true), [1, 2, 0]);
-        assert_eq!(asked(&plan, "openat", false), [1]);
-        assert_eq!(asked(&plan, "openat2", true), [1]);
-        assert_eq!(asked(&plan, "close", true), [0]);
-        assert_eq!(asked(&plan, "close", false), []);
+        assert_eq!(evaluated(&plan, "openat", true), [1, 2, 0]);
+        assert_eq!(evaluated(&plan, "openat", false), [1]);
+        assert_eq!(evaluated(&plan, "openat2", true), [1]);
+        assert_eq!(evaluated(&plan, "close", true), [0]);
+        assert_eq!(evaluated(&plan, "close", false), []);
         assert_eq!(
             plan.syscalls.len(),
             2,
-            "calls do not ask rules of operations"
+            "syscalls do not evaluate rules of operations"
         );
     }
 
     #[test]
-    fn an_operation_that_is_never_recorded_is_left_alone() {
+    fn never_rule_hides_syscall_rules() {
         let plan = planned(&[
             "-a never,io_uring -S openat",
             "-a always,exit -F arch=b64 -S openat",
         ]);
-        assert_eq!(asked(&plan, "openat", true), []);
-        assert_eq!(asked(&plan, "openat", false), []);
+        assert_eq!(evaluated(&plan, "openat", true), []);
+        assert_eq!(evaluated(&plan, "openat", false), []);
         assert_eq!(plan.syscalls.len(), 1);
     }
 
     #[test]
-    fn numbers_ascend_and_calls_exist() {
+    fn operations_are_sorted_and_their_syscalls_exist() {
         assert!(URING_OPS.is_sorted_by(|one, next| one.op < next.op));
         for operation in &URING_OPS {
             assert_eq!(
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_that_rules_name_is_known() {
+    fn every_named_operation_is_in_the_table() {
         for name in table::uring_op_names() {
             let number = table::uring_op_number(name.as_bytes()).unwrap();
             let known = UringOp::numbered(number.try_into().unwrap());
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_passes_over_must_be_named_by_number() {
+    fn operations_without_kernel_audit_are_selected_by_number() {
         let [nop, read, openat] = [0, 22, 18].map(|op| UringOp::numbered(op).unwrap());
         let all = SyscallMask::all();
         assert!(!nop.is_in(&all) && !read.is_in(&all) && openat.is_in(&all));
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_32_bits_have_no_operation() {
+    fn compat_syscalls_have_no_operation() {
         let call = |arch| SyscallId {
             arch,
             syscall: table::syscall_number(arch, b"openat").unwrap(),
@@ -295,7 +294,7 @@ mod tests {
         let read = UringOp::numbered(22).unwrap();
         assert!(
             !read.stands_for(read.call()),
-            "the kernel's audit passes over it"
+            "the kernel's audit skips reads"
         );
     }
 }

@@ -1,6 +1,6 @@
-//! The user list: messages that programs send to the audit system and that are not written.
+//! The user list: drops messages that programs send to the audit system.
 //!
-//! It is asked by whoever receives such messages, before one becomes an event.
+//! The receiver of such messages evaluates the list before a message becomes an event.
 
 use crate::ids::MsgType;
 use crate::rule::List;
@@ -13,8 +13,8 @@ use super::rule_list::RuleEntry;
 pub struct UserList(Vec<RuleEntry>);
 
 impl UserList {
-    /// Whether [`UserList::keeps`] is to be asked about a message of this type: there are rules, and a program
-    /// has sent it. Others are the kernel's own.
+    /// Whether [`UserList::keeps`] applies to a message of this type: the list has rules, and programs send the type.
+    /// The kernel sends all other types itself.
     ///
     /// # Source
     /// `audit_receive_msg` in `kernel/audit.c`, Linux 6.12: `AUDIT_USER`, and both ranges of types for user
@@ -35,8 +35,7 @@ impl UserList {
         self.0.push(listed);
     }
 
-    /// Whether a message of this type is written. The sender is as it was when it sent: its ids, its
-    /// program and its label.
+    /// Whether a message of this type is written. `sender` has the ids, program and label at the time of sending.
     #[must_use]
     pub fn keeps(&self, kind: MsgType, sender: &Actor<'_>) -> bool {
         let rules = self.0.iter().map(|listed| &listed.rule);
@@ -53,7 +52,7 @@ mod tests {
     use crate::rule::{Command, parse_line};
 
     #[test]
-    fn a_message_is_kept_unless_the_first_rule_that_matches_says_never() {
+    fn first_matching_never_rule_drops_the_message() {
         let mut messages = UserList::default();
         assert!(!messages.applies_to(MsgType(1112)));
         for (line, text) in (1..).zip([

@@ -1,4 +1,4 @@
-//! What a plan says about one event: the plan's own reading, held against [`eval::first_match`].
+//! Evaluates a plan for one event. Tests compare the verdict with [`eval::first_match`].
 //!
 //! [`eval::first_match`]: super::eval::first_match
 
@@ -10,20 +10,20 @@ use super::task_list::TaskState;
 use super::uring::UringOp;
 use super::{Facts, Operand, Plan, RuleId, Slot, SyscallId, SyscallPlan, Test, WatchId};
 
-/// What the rules decide about an event.
+/// Decision of the rules about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// An `always` rule matched first: the event is recorded with its key.
     Record(RuleId),
     /// A `never` rule matched first.
     Suppress(RuleId),
-    /// No rule that is left in the plan matched. The plan drops `never` rules after which nothing
-    /// is recorded anyway, so that their events come here too.
+    /// No rule of the plan matched. The plan drops `never` rules that no `always` rule follows, so events that only such
+    /// rules match have this verdict too.
     NoMatch,
 }
 
 impl Plan {
-    /// Reads the slots of the call in order; the first whose tests all hold decides.
+    /// Evaluates the slots of the syscall in order; the first whose tests all hold decides.
     #[must_use]
     pub fn evaluate(&self, observed: &EventFacts<'_>) -> Verdict {
         let call = SyscallId {
@@ -33,7 +33,7 @@ impl Plan {
         self.verdict(self.syscalls.get(&call), observed)
     }
 
-    /// The same about an operation of `io_uring`; the call of `observed` is the one that does the same.
+    /// Evaluates an operation of `io_uring`; `observed` has the equivalent syscall.
     #[must_use]
     pub fn evaluate_operation(
         &self,
@@ -59,7 +59,7 @@ impl Plan {
             })
     }
 
-    /// What is kept with a new task; `new` is the task, in no call.
+    /// State that the task list sets for a new task; `new` has the task and no syscall.
     #[must_use]
     pub fn mark(&self, new: &EventFacts<'_>) -> Option<TaskState> {
         let slot = self
@@ -70,18 +70,17 @@ impl Plan {
         Some(TaskState::of(&planned.rule))
     }
 
-    /// Leaves the lists task and `io_uring` out, for an engine that sees neither tasks being made nor
-    /// operations.
+    /// Removes the lists task and `io_uring`, for an engine that sees neither new tasks nor operations.
     pub fn retain_exit_list(&mut self) {
         self.task_slots.clear();
         self.uring_ops.clear();
         self.syscalls.retain(|_, planned| {
-            let is_marked = |slot: &Slot| {
+            let tests_task_state = |slot: &Slot| {
                 slot.tests
                     .iter()
                     .any(|test| test.operand == Operand::TaskState)
             };
-            planned.slots.retain(|slot| !is_marked(slot));
+            planned.slots.retain(|slot| !tests_task_state(slot));
             planned.facts.remove(Facts::TASK_STATE);
             !planned.slots.is_empty()
         });
