@@ -85,10 +85,10 @@ pub struct RuleId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub u16);
 
-/// Rules, compiled.
+/// Compiled rules.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// The rules of the lists exit, task and `io_uring`, each list's in evaluation order.
+    /// Rules of the lists exit, task and `io_uring`, each list in evaluation order.
     pub rules: Vec<PlannedRule>,
     /// Slots for new tasks, in order. The first matching slot decides the mark of the task.
     pub task_slots: Vec<Slot>,
@@ -111,7 +111,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether anything can be recorded.
+    /// Whether any rule records.
     #[must_use]
     pub fn records(&self) -> bool {
         let is_kept = |slot: &Slot| slot.action == Action::Always;
@@ -210,33 +210,29 @@ pub struct Test {
 pub enum Operand {
     /// A number of the event: ids, arguments, exit, success, personality, session.
     ///
-    /// `gid=` and `egid=` hold for a supplementary group too, `gid!=` and `egid!=` only when it is
-    /// none of them. `obj_*`, `inode` and `dev*` hold when any object satisfies them; `filetype=`
-    /// likewise, but `filetype!=` when no object is of that type. A name that led nowhere counts as
-    /// [`eval::MISSING_INODE`]. Tests of `exit` and `success` do
-    /// not hold when the call never returned; `success` is 1 or 0 and only compared with `=`. Tests of
-    /// `saddr_fam` do not hold when there was no socket address.
-    /// Arguments, exit and inode numbers are cut to their low 32 bits; comparison is unsigned.
+    /// `gid=` and `egid=` also hold for a supplementary group; `gid!=` and `egid!=` hold when no supplementary group
+    /// equals the value either. `obj_*`, `inode`, `dev*` and `filetype=` hold when any object satisfies them;
+    /// `filetype!=` holds when no object has that type. A name without an inode counts as
+    /// [`eval::MISSING_INODE`]. Tests of `exit` and `success` fail when the syscall never returned; `success` is 1 or
+    /// 0 and is only compared with `=`. Tests of `saddr_fam` fail without a socket address. Arguments, exit and
+    /// inode numbers are truncated to their low 32 bits; comparison is unsigned.
     Field(Field),
-    /// Two numbers of the event are compared; the value is not used. An object's owner is always
-    /// the second, and any object may satisfy the test. Supplementary groups do not count.
+    /// Two numbers of the event; the value is unused. The owner of an object is always the second, and any object may
+    /// satisfy the test. Supplementary groups do not count.
     Fields(Field, Field),
-    /// Whether the login uid is set, 1 or 0 (`auid` compared with unset). Only compared with `=`.
+    /// Whether the login uid is set, 1 or 0, for `auid` compared with unset. Only compared with `=`.
     AuidSet,
-    /// What the task list decided about the task when it was made: the value is a [`task_list::TaskState`]. Only
-    /// compared with `=`.
+    /// State that the task list set when the task was created: a [`task_list::TaskState`]. Only compared with `=`.
     TaskState,
-    /// Access mode with which an open asks, as perm bits: `READ`, `WRITE` or both. Compared like
-    /// any number, with `&` or `=`; only open, openat, openat2. See [`perm::access_mode`].
+    /// Access mode of an open, as perm bits: `READ`, `WRITE` or both. Compared as a number, with `&` or `=`; only for
+    /// open, openat and openat2. See [`perm::access_mode`].
     OpenPerm,
-    /// Some object is this path itself, by the path that it has or by the name that was given. The
-    /// value is a [`WatchId`]; only compared with `=`.
+    /// Some object has this path, or was given by this name. The value is a [`WatchId`]; only compared with `=`.
     Path,
-    /// Some object is this directory or below it. The value is a [`WatchId`]; only compared with
-    /// `=`.
+    /// Some object is this directory or below it. The value is a [`WatchId`]; only compared with `=`.
     Dir,
-    /// The program is this path. The value is a [`WatchId`]; compared with `=` and `!=`, and a task
-    /// without a program is never at any path.
+    /// The program of the task has this path. The value is a [`WatchId`]; compared with `=` and `!=`. A task without
+    /// a program has no path.
     Exe,
 }
 

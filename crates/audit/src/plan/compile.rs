@@ -1,4 +1,4 @@
-//! Rules to plan: for each syscall, what is left of each rule.
+//! Compiles rules to a plan: for each syscall, the remaining tests of each rule.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,14 +19,13 @@ use super::{
 };
 
 impl Plan {
-    /// How many rules a plan can hold; what is beyond is in [`Plan::unsupported`].
+    /// Most rules of a plan; further rules are in [`Plan::unsupported`].
     pub const MAX_RULES: usize = 65_535;
 
-    /// Compiles rules, already in evaluation order in each list, for the syscalls of `arches`: those that have a
-    /// name and those that a rule names by number.
+    /// Compiles rules, in evaluation order within each list, for the syscalls of `arches` that have a name or that a
+    /// rule selects by number.
     ///
-    /// A rule that cannot be honoured goes to [`Plan::unsupported`]; the others are compiled as if
-    /// it were not there.
+    /// A rule that is not supported goes to [`Plan::unsupported`]; the others are compiled without it.
     #[must_use]
     pub fn compile(rules: impl IntoIterator<Item = RuleEntry>, arches: &[Arch]) -> Self {
         let mut plan = Self::default();
@@ -64,10 +63,10 @@ impl Plan {
                             action: listed.rule.action,
                             tests,
                         }));
-                        Prepared::Never // no call decides about it
+                        Prepared::Never // no syscall evaluates it
                     })
                 } else {
-                    prepare(&listed.rule, &mut |path| watches.number(path))
+                    prepare(&listed.rule, &mut |path| watches.index(path))
                 }
             } else {
                 let reason = format!("a plan holds at most {} rules", Self::MAX_RULES);
@@ -93,14 +92,14 @@ impl Plan {
             }
         }
         plan.watches = watches.paths;
-        let marked = marked(&plan.task_slots, &plan.rules);
-        plan.syscalls = calls(&plan.rules, &prepared, &marked, arches);
-        plan.uring_ops = operations(&plan.rules, &prepared, &marked);
+        let state_slots = task_state_slots(&plan.task_slots, &plan.rules);
+        plan.syscalls = calls(&plan.rules, &prepared, &state_slots, arches);
+        plan.uring_ops = operations(&plan.rules, &prepared, &state_slots);
         plan
     }
 }
 
-/// Paths that got a number, in the order of the numbers.
+/// Watched paths by index.
 #[derive(Default)]
 struct Watches {
     paths: Vec<BString>,
@@ -108,8 +107,8 @@ struct Watches {
 }
 
 impl Watches {
-    /// Number of a path; `None` when there are none left.
-    fn number(&mut self, path: BString) -> Option<WatchId> {
+    /// Index of a path; `None` when all indexes are taken.
+    fn index(&mut self, path: BString) -> Option<WatchId> {
         if let Some(&id) = self.numbers.get(&path) {
             return Some(id);
         }
@@ -131,23 +130,23 @@ fn planned(RuleEntry { rule, source, line }: RuleEntry) -> PlannedRule {
     }
 }
 
-/// Slots by which the calls of tasks are decided that the task list has marked: they come before all else.
-fn marked(forks: &[Slot], rules: &[PlannedRule]) -> Vec<Slot> {
+/// Slots for tasks whose state the task list has set; every syscall evaluates them first.
+fn task_state_slots(task_slots: &[Slot], rules: &[PlannedRule]) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
-    for fork in forks {
-        let Some(planned) = rules.get(usize::from(fork.rule.0)) else {
+    for task_slot in task_slots {
+        let Some(planned) = rules.get(usize::from(task_slot.rule.0)) else {
             continue;
         };
-        let mark = TaskState::of(&planned.rule);
+        let state = TaskState::of(&planned.rule);
         let test = Test {
             operand: Operand::TaskState,
             op: Op::Equal,
-            value: mark.0,
+            value: state.0,
         };
-        // Rules that mark alike cannot be told apart any more: the first of them stands for all, also where no
+        // Rules that set the same state are indistinguishable: the first one is used for all of them, even if no
         // task can satisfy it.
         let alike = |planned: &PlannedRule| {
-            planned.rule.list == List::Task && TaskState::of(&planned.rule) == mark
+            planned.rule.list == List::Task && TaskState::of(&planned.rule) == state
         };
         let first = rules
             .iter()
@@ -155,13 +154,13 @@ fn marked(forks: &[Slot], rules: &[PlannedRule]) -> Vec<Slot> {
             .and_then(|at| u16::try_from(at).ok());
         if slots.iter().all(|slot| !slot.tests.contains(&test)) {
             slots.push(Slot {
-                rule: first.map_or(fork.rule, RuleId),
-                action: fork.action,
+                rule: first.map_or(task_slot.rule, RuleId),
+                action: task_slot.action,
                 tests: vec![test],
             });
         }
-        if fork.tests.is_empty() {
-            break; // every new task is decided about
+        if task_slot.tests.is_empty() {
+            break; // matches every new task
         }
     }
     slots
@@ -170,7 +169,7 @@ fn marked(forks: &[Slot], rules: &[PlannedRule]) -> Vec<Slot> {
 fn calls(
     rules: &[PlannedRule],
     prepared: &[Prepared],
-    marked: &[Slot],
+    state_slots: &[Slot],
     arches: &[Arch],
 ) -> BTreeMap<SyscallId, SyscallPlan> {
     let masks: Vec<&SyscallMask> = rules
@@ -189,7 +188,7 @@ fn calls(
             }
             let traits = SyscallTraits::of(SyscallId { arch, syscall });
             let is_about = |rule: &Rule| rule.list == List::Exit && rule.syscalls.contains(number);
-            let slots = slots(rules, prepared, marked, &traits, is_about);
+            let slots = slots(rules, prepared, state_slots, &traits, is_about);
             if let Some(planned) = SyscallPlan::of(slots) {
                 calls.insert(traits.call, planned);
             }
@@ -198,12 +197,12 @@ fn calls(
     calls
 }
 
-/// What operations evaluate by rules of their own; what comes behind may be about the call that does the
-/// same, so that all slots are kept.
+/// Rules of the `io_uring` list per operation. All slots are kept, because rules about the equivalent syscall may
+/// follow.
 fn operations(
     rules: &[PlannedRule],
     prepared: &[Prepared],
-    marked: &[Slot],
+    state_slots: &[Slot],
 ) -> BTreeMap<u8, SyscallPlan> {
     let mut operations = BTreeMap::new();
     for operation in &URING_OPS {
@@ -212,7 +211,7 @@ fn operations(
             continue;
         }
         let traits = SyscallTraits::of(operation.call());
-        let slots = slots(rules, prepared, marked, &traits, is_about);
+        let slots = slots(rules, prepared, state_slots, &traits, is_about);
         let facts = facts(&slots);
         operations.insert(operation.op, SyscallPlan { slots, facts });
     }
@@ -220,7 +219,7 @@ fn operations(
 }
 
 impl SyscallPlan {
-    /// Of slots, up to the last that records; nothing when none does.
+    /// Builds the plan of a syscall from its slots up to the last one that records; `None` when no slot records.
     pub(super) fn of(mut slots: Vec<Slot>) -> Option<Self> {
         let records = slots.iter().rposition(|slot| slot.action == Action::Always);
         slots.truncate(records? + 1);
@@ -229,15 +228,15 @@ impl SyscallPlan {
     }
 }
 
-/// Slots of one syscall or operation, up to one that decides in any case.
+/// Slots of one syscall or operation, up to the first that always matches.
 fn slots(
     rules: &[PlannedRule],
     prepared: &[Prepared],
-    marked: &[Slot],
+    state_slots: &[Slot],
     traits: &SyscallTraits,
     is_about: impl Fn(&Rule) -> bool,
 ) -> Vec<Slot> {
-    let mut slots = marked.to_vec();
+    let mut slots = state_slots.to_vec();
     for (id, (planned, prepared)) in (0..=u16::MAX).map(RuleId).zip(rules.iter().zip(prepared)) {
         let Prepared::Conditions(conditions) = prepared else {
             continue;
@@ -260,7 +259,7 @@ fn slots(
     slots
 }
 
-/// Tests that one syscall leaves; `None` when it cannot match.
+/// Tests that remain for one syscall; `None` when the rule cannot match.
 fn residue(conditions: &[Condition], traits: &SyscallTraits) -> Option<Vec<Test>> {
     let mut tests = Vec::new();
     for condition in conditions {
@@ -277,7 +276,7 @@ fn residue(conditions: &[Condition], traits: &SyscallTraits) -> Option<Vec<Test>
     Some(tests)
 }
 
-/// Whether one number is asked to be two things at once.
+/// Whether two tests of one number exclude each other.
 fn contradict(a: Test, b: Test) -> bool {
     let differ = match (a.op, b.op) {
         (Op::Equal, Op::Equal) => a.value != b.value,
@@ -287,7 +286,7 @@ fn contradict(a: Test, b: Test) -> bool {
     differ && a.operand == b.operand && is_one_number(a.operand)
 }
 
-/// Whether the subject is a single number, so that only one value can equal it.
+/// Whether the operand is a single number, which can equal only one value.
 const fn is_one_number(operand: Operand) -> bool {
     match operand {
         Operand::Field(

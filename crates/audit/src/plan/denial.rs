@@ -87,11 +87,13 @@ impl Plan {
 }
 
 impl super::PlannedRule {
-    /// The first of its keys that is one of these.
+    /// The first key of the rule that is in `keys`.
     fn denied_by(&self, keys: &[BString]) -> Option<BString> {
-        let mut own = self.rule.keys.iter();
+        let mut keys_of_rule = self.rule.keys.iter();
         let is_always = self.rule.action == Action::Always;
-        own.find(|key| is_always && keys.contains(key)).cloned()
+        keys_of_rule
+            .find(|key| is_always && keys.contains(key))
+            .cloned()
     }
 }
 

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_type_are_taken_out() {
+    fn records_are_excluded_by_type() {
         let without_cwd = "SYSCALL PATH PROCTITLE";
         assert_eq!(left(&[]), ["SYSCALL CWD PATH PROCTITLE"; 2]);
         assert_eq!(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn records_by_a_task_are_taken_out() {
+    fn records_are_excluded_by_task() {
         let all = "SYSCALL CWD PATH PROCTITLE";
         assert_eq!(left(&["-a always,exclude -F uid=0"]), [all, ""]);
         assert_eq!(

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_conditions_have_room() {
+    fn conditions_are_limited() {
         let mut list = FilesystemList::default();
         for magic in 0..16 {
             assert_eq!(

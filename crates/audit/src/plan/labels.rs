@@ -50,7 +50,7 @@ impl SecurityModule {
     }
 }
 
-/// Whether a field is a part of a security label.
+/// Whether a field is part of a security label.
 #[must_use]
 pub const fn is_label(field: Field) -> bool {
     matches!(
@@ -140,7 +140,7 @@ mod tests {
     ];
 
     #[test]
-    fn without_a_module_no_condition_on_a_label_holds() {
+    fn label_conditions_never_hold_without_a_module() {
         let plan = planned(&RULES);
         assert_eq!(plan.unsupported, []);
         let slots = plan.syscalls.values().flat_map(|call| &call.slots);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_module_compares_is_refused_and_nothing_else() {
+    fn conditions_of_an_active_module_are_refused() {
         for (module, expected) in [
             (SecurityModule::AppArmor, vec![(4, true)]),
             (SecurityModule::Smack, vec![(3, false)]),

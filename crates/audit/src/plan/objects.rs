@@ -1,52 +1,52 @@
-//! Shapes of syscalls: which arguments name objects, and how.
+//! Objects of syscalls: which arguments name objects, and how.
 //!
-//! One table serves the plan (can this call name an object at all?), the engine (what must be read,
-//! from where) and the records (which PATH items, in which order).
+//! The plan uses this table to decide whether a syscall can name an object, the engine to find what it must read, and
+//! the records to list PATH items in order.
 
 use crate::ids::{Arch, Syscall};
 use crate::table;
 
-/// Where an object's name or descriptor is among the arguments.
+/// Arguments that refer to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectRef {
-    /// A path string in this argument, relative to the working directory.
+    /// Path string in this argument, relative to the working directory.
     Path(u8),
-    /// A path string in the second argument, relative to the directory descriptor in the first.
+    /// Path string in the second argument, relative to the directory descriptor in the first.
     At(u8, u8),
-    /// A descriptor in this argument.
+    /// Descriptor in this argument.
     Fd(u8),
-    /// The descriptor that the call returned, opened by the path in [`Self::Path`] style arguments.
+    /// Descriptor that the syscall returned, opened by a path.
     Opened {
         /// Argument with the directory descriptor; `None` for the working directory.
         dir: Option<u8>,
         /// Argument with the path string.
         path: u8,
     },
-    /// A string that is kept, not followed: the target of a symbolic link.
+    /// String that is stored and not resolved: the target of a symbolic link.
     Text(u8),
 }
 
-/// What a call does to an object.
+/// What a syscall does to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectEffect {
-    /// Uses it: one NORMAL item.
+    /// Uses the object: one NORMAL item.
     Use,
-    /// Makes it: PARENT and CREATE.
+    /// Creates the object: PARENT and CREATE items.
     Create,
-    /// Removes it: PARENT and DELETE.
+    /// Removes the object: PARENT and DELETE items.
     Delete,
 }
 
-/// One object of a call.
+/// One object of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectArg {
-    /// Where its name is.
+    /// The arguments that refer to it.
     pub place: ObjectRef,
-    /// What happens to it.
+    /// What the syscall does to it.
     pub effect: ObjectEffect,
 }
 
-/// Objects that a call names, in argument order; empty for calls that name none.
+/// Objects that a syscall names, in argument order; empty when it names none.
 #[must_use]
 pub fn objects(arch: Arch, syscall: Syscall) -> &'static [ObjectArg] {
     table::syscall_name(arch, syscall).map_or(&[], by_name)

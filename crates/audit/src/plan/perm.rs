@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn x86_64_classes_are_the_kernels() {
+    fn x86_64_classes_match_the_kernel() {
         let write = [
             49, 76, 77, 82, 83, 84, 85, 86, 87, 88, 133, 163, 167, 179, 258, 259, 263, 264, 265,
             266, 285, 316,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn i386_adds_its_wide_calls() {
+    fn i386_classes_have_the_64_bit_variants() {
         for (name, bits) in [
             ("truncate64", WRITE),
             ("ftruncate64", WRITE),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_opens_look_at_their_flags() {
+    fn opens_are_decided_by_flags() {
         assert_eq!(
             class(Arch::X86_64, Syscall(257)),
             PermClass::Open(OpenFlags::Argument(2))
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_and_looking_are_in_no_class() {
+    fn read_and_stat_have_no_class() {
         for name in [
             "read",
             "write",

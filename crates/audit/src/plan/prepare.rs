@@ -1,6 +1,5 @@
-//! One rule made ready: each condition is turned into what is left to ask, once for all syscalls.
-//!
-//! [`Condition::on`] then decides it for one syscall.
+//! Prepares the conditions of a rule once for all syscalls; [`Condition::on`] then evaluates a condition for one
+//! syscall.
 
 use bstr::BString;
 
@@ -15,7 +14,7 @@ use super::perm::{self, PermClass};
 use super::unsupported::{self, Refusal};
 use super::{Operand, SyscallId, Test, WatchId, objects, sockaddr};
 
-/// What one syscall decides by itself.
+/// Properties of a syscall that decide conditions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyscallTraits {
     pub(super) call: SyscallId,
@@ -46,17 +45,17 @@ fn creates_socket_file(syscall: SyscallId) -> bool {
 /// One condition of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Condition {
-    /// The ABI decides.
+    /// Decided by the ABI.
     Arch(Op, u32),
-    /// The perm class decides, or what is left of it.
+    /// Decided by the perm class, for some classes together with an argument.
     Perm { bits: u32, negated: bool },
-    /// No object is of a type: holds by itself where no object is named.
+    /// No object has a type: always holds for a syscall that names no object.
     NoObjectOfType(Test),
-    /// Only the event can tell, and only on calls that have what it asks for.
+    /// Decided by the event, for syscalls that have what the test needs.
     Ask(Test, Needs),
 }
 
-/// What a call must have for a test to be able to hold.
+/// What a syscall must have so that a test can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -65,7 +64,7 @@ pub(super) enum Needs {
     Return,
 }
 
-/// What is left of a condition on one syscall.
+/// Result of a condition for one syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Holds,
@@ -73,26 +72,26 @@ pub(super) enum Outcome {
     Ask(Test),
 }
 
-/// What a condition says before any syscall is looked at.
+/// Result of a condition before a syscall is known.
 enum Early {
     Holds,
     Fails,
     Later(Condition),
 }
 
-/// The conditions of a rule.
+/// The prepared conditions of a rule.
 #[derive(Debug)]
 pub(super) enum Prepared {
     /// All of these must hold.
     Conditions(Vec<Condition>),
-    /// They contradict themselves: the rule matches no call.
+    /// A condition never holds: the rule matches no syscall.
     Never,
 }
 
-/// The conditions of a rule. `watch` gives the number of a path.
+/// Prepares the conditions of a rule. `watch` returns the index of a path.
 ///
 /// # Errors
-/// Why this version cannot honour the rule.
+/// The reason why the rule is not supported.
 pub(super) fn prepare(
     rule: &Rule,
     watch: &mut impl FnMut(BString) -> Option<WatchId>,
@@ -114,10 +113,10 @@ pub(super) fn prepare(
     })
 }
 
-/// What a rule of the task list asks of a new task; `None` when none can satisfy it.
+/// Tests of a rule of the task list; `None` when no new task can satisfy them.
 ///
 /// # Errors
-/// Why this version cannot honour the rule.
+/// The reason why the rule is not supported.
 pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
     unsupported::check(rule)?;
     let mut tests = Vec::with_capacity(rule.fields.len());
@@ -138,7 +137,7 @@ pub(super) fn prepare_fork(rule: &Rule) -> Result<Option<Vec<Test>>, Refusal> {
 }
 
 impl Condition {
-    /// What is left of it on one syscall.
+    /// Evaluates the condition for one syscall.
     pub(super) fn on(&self, traits: &SyscallTraits) -> Outcome {
         match *self {
             Self::Arch(op, arch) => decided(compare(op, traits.call.arch.0, arch)),
@@ -187,7 +186,7 @@ fn on_class(class: PermClass, bits: u32, negated: bool) -> Outcome {
     }
 }
 
-/// Turns one condition into what is left to ask.
+/// Prepares one condition.
 fn early(
     given: &FieldTest,
     watch: &mut impl FnMut(BString) -> Option<WatchId>,
@@ -261,8 +260,8 @@ fn early(
     }
 }
 
-/// A comparison whose left side can only be one of two: `sides` pairs the number that the test will
-/// look at with the number that the kernel compares. When both satisfy it, `always` is left.
+/// Prepares a comparison whose left side has two possible values: `sides` pairs the value that the test compares with
+/// the value that the kernel compares. When both satisfy the condition, `always` remains.
 fn two_way(
     op: Op,
     sides: [(u32, u32); 2],
@@ -287,13 +286,13 @@ fn two_way(
     }
 }
 
-/// Holds for every call that returned: what is left of a test of `success` that any outcome passes.
+/// Holds for every syscall that returned: a test of `success` that any result satisfies.
 const fn returned() -> Condition {
     let operand = Operand::Field(Field::Exit);
     Condition::Ask(test(operand, Op::GreaterOrEqual, 0), Needs::Return)
 }
 
-/// What a comparison of unsigned numbers comes to whatever the left side is.
+/// Result of an unsigned comparison that does not depend on the left side.
 const fn constant(op: Op, value: u32) -> Option<bool> {
     match (op, value) {
         (Op::Less | Op::BitMask, 0) | (Op::Greater, u32::MAX) => Some(false),

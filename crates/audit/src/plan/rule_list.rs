@@ -11,7 +11,7 @@ use super::syscall_class;
 pub struct RuleEntry {
     /// The rule.
     pub rule: Rule,
-    /// Index of the source file, as given by the caller.
+    /// Index of the source file, given by the caller.
     pub source: usize,
     /// Line in that file.
     pub line: u32,
@@ -90,7 +90,7 @@ impl RuleList {
     /// Applies one command. Commands other than for rules have no effect.
     ///
     /// # Errors
-    /// What the kernel would have refused.
+    /// A command that the kernel would refuse.
     pub fn apply(
         &mut self,
         source: usize,
@@ -101,12 +101,12 @@ impl RuleList {
             Command::Add {
                 mut rule,
                 insertion,
-            } if syscall_class::is_named(&rule.syscalls) => {
-                syscall_class::spell_out(&mut rule.syscalls);
+            } if syscall_class::has_class(&rule.syscalls) => {
+                syscall_class::expand(&mut rule.syscalls);
                 return self.apply(source, line, Command::Add { rule, insertion });
             }
-            Command::Delete(mut rule) if syscall_class::is_named(&rule.syscalls) => {
-                syscall_class::spell_out(&mut rule.syscalls);
+            Command::Delete(mut rule) if syscall_class::has_class(&rule.syscalls) => {
+                syscall_class::expand(&mut rule.syscalls);
                 return self.apply(source, line, Command::Delete(rule));
             }
             // The kernel also compares the prepend flag, which no loaded rule has, so a prepended
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_go_to_the_end_or_to_the_front() {
+    fn rules_are_appended_or_prepended() {
         let front = Command::Add {
             rule: rule(3, "c"),
             insertion: Insertion::Prepend,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_rule_may_go_to_the_front() {
+    fn an_equal_rule_can_be_prepended() {
         let front = Command::Add {
             rule: rule(1, "a"),
             insertion: Insertion::Prepend,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_deleted_when_it_is_equal() {
+    fn an_equal_rule_is_deleted() {
         let commands = vec![
             add(1, "a"),
             Command::Delete(rule(1, "b")),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_says_where_the_other_rule_is() {
+    fn a_finding_names_the_line_of_the_other_rule() {
         let mut list = RuleList::default();
         assert_eq!(list.load(0, lines(vec![add(1, "a")])), []);
         let findings = list.load(1, lines(vec![add(2, "b"), add(1, "a"), add(2, "b")]));

@@ -46,7 +46,7 @@ pub(super) fn is_named(syscalls: &SyscallMask) -> bool {
 /// # Source
 /// `audit_to_entry_common` in `kernel/auditfilter.c`, `audit_classes_init` in `arch/x86/kernel/audit_64.c`
 /// and `AUDIT_CLASS_*` in `include/uapi/linux/audit.h`, Linux 6.12.
-pub(super) fn spell_out(syscalls: &mut SyscallMask) {
+pub(super) fn expand(syscalls: &mut SyscallMask) {
     for bit in FIRST..SyscallMask::LIMIT {
         if !syscalls.contains(bit) {
             continue;
@@ -85,19 +85,19 @@ fn is_member(class: u32, arch: Arch, syscall: Syscall) -> bool {
 mod tests {
     use super::*;
 
-    fn spelled(numbers: &[u32]) -> Vec<u32> {
+    fn expanded(numbers: &[u32]) -> Vec<u32> {
         let mut mask = SyscallMask::none();
         numbers.iter().for_each(|&number| mask.insert(number));
-        assert!(is_named(&mask));
-        spell_out(&mut mask);
-        assert!(!is_named(&mask));
+        assert!(has_class(&mask));
+        expand(&mut mask);
+        assert!(!has_class(&mask));
         (0..SyscallMask::LIMIT)
             .filter(|&number| mask.contains(number))
             .collect()
     }
 
     #[test]
-    fn a_class_is_the_calls_of_one_abi() {
+    fn a_class_expands_to_the_syscalls_of_one_abi() {
         let directory = [
             82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316,
         ];
@@ -109,22 +109,22 @@ mod tests {
         assert_eq!(spelled(&[2046]), compat);
         // The last two are newer than 6.12.
         let reads = [89, 179, 191, 192, 193, 194, 195, 196, 267, 464, 465];
-        assert_eq!(spelled(&[2043]), reads);
-        assert_eq!(spelled(&[2039]), [62, 200, 234]);
-        assert_eq!(spelled(&[0, 2039]), [0, 62, 200, 234]);
+        assert_eq!(expanded(&[2043]), reads);
+        assert_eq!(expanded(&[2039]), [62, 200, 234]);
+        assert_eq!(expanded(&[0, 2039]), [0, 62, 200, 234]);
     }
 
     #[test]
-    fn a_class_that_nobody_has_stands_for_nothing() {
-        assert_eq!(spelled(&[2032]), Vec::<u32>::new());
-        assert_eq!(spelled(&[1, 2037]), [1]);
+    fn an_unknown_class_is_removed() {
+        assert_eq!(expanded(&[2032]), Vec::<u32>::new());
+        assert_eq!(expanded(&[1, 2037]), [1]);
     }
 
     #[test]
-    fn all_calls_name_no_class() {
-        assert!(!is_named(&SyscallMask::all()));
+    fn the_full_mask_has_no_class() {
+        assert!(!has_class(&SyscallMask::all()));
         let mut plain = SyscallMask::none();
         plain.insert(2031);
-        assert!(!is_named(&plain));
+        assert!(!has_class(&plain));
     }
 }

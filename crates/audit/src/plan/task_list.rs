@@ -12,7 +12,7 @@ use crate::rule::{Action, Rule};
 pub struct TaskState(pub u32);
 
 impl TaskState {
-    /// The task is never audited.
+    /// No syscall of the task is recorded.
     pub const NEVER: Self = Self(1);
 
     /// Every syscall of the task is recorded with the keys of the rule. If the keys of two rules have the same hash,
@@ -38,7 +38,7 @@ mod tests {
     use crate::rule::{List, SyscallMask};
 
     #[test]
-    fn rules_that_mean_the_same_mark_the_same() {
+    fn rules_with_equal_action_and_keys_set_one_state() {
         let rule = |action, key: &str| Rule {
             list: List::Task,
             action,

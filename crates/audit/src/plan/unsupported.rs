@@ -27,7 +27,7 @@ pub(super) fn check(rule: &Rule) -> Result<(), Refusal> {
 }
 
 impl Refusal {
-    /// Refuses a rule.
+    /// Refusal of a rule.
     pub(super) fn of(rule: &Rule, reason: String) -> Self {
         Self {
             loses_records: rule.action == Action::Always,

@@ -10,10 +10,10 @@ use crate::table;
 
 use super::{Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 
-/// An operation.
+/// An operation of `io_uring`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringOp {
-    /// Its number.
+    /// Number.
     pub op: u8,
     /// The kernel's name, in lower case.
     pub name: &'static str,
@@ -185,7 +185,7 @@ impl Plan {
         let mut slots = own.map_or_else(Vec::new, |own| own.slots.clone());
         let decided = slots.last().is_some_and(|last| last.tests.is_empty());
         if let Some(call) = call.filter(|_| !decided) {
-            let is_there = |slot: &Slot| is_of_mark(slot) && slots.contains(slot);
+            let is_there = |slot: &Slot| tests_task_state(slot) && slots.contains(slot);
             let behind: Vec<Slot> = call
                 .slots
                 .iter()
@@ -211,7 +211,7 @@ mod tests {
 
     /// Indices of the rules of an operation, in order.
     #[track_caller]
-    fn asked(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
+    fn evaluated(plan: &Plan, name: &str, with_calls: bool) -> Vec<u16> {
         let mut operations = URING_OPS.iter();
         let operation = operations.find(|operation| operation.name == name);
         let planned = plan.operation(operation.unwrap(), with_calls);
@@ -220,37 +220,37 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_asks_its_own_rules_first() {
+    fn own_rules_are_evaluated_first() {
         let plan = planned(&[
             "-a always,exit -F arch=b64 -S openat,close",
             "-a always,io_uring -S openat,openat2 -F uid=0",
             "-a never,io_uring -S openat -F uid=0",
         ]);
-        assert_eq!(asked(&plan, "openat", true), [1, 2, 0]);
-        assert_eq!(asked(&plan, "openat", false), [1]);
-        assert_eq!(asked(&plan, "openat2", true), [1]);
-        assert_eq!(asked(&plan, "close", true), [0]);
-        assert_eq!(asked(&plan, "close", false), []);
+        assert_eq!(evaluated(&plan, "openat", true), [1, 2, 0]);
+        assert_eq!(evaluated(&plan, "openat", false), [1]);
+        assert_eq!(evaluated(&plan, "openat2", true), [1]);
+        assert_eq!(evaluated(&plan, "close", true), [0]);
+        assert_eq!(evaluated(&plan, "close", false), []);
         assert_eq!(
             plan.syscalls.len(),
             2,
-            "calls do not ask rules of operations"
+            "syscalls do not evaluate rules of operations"
         );
     }
 
     #[test]
-    fn an_operation_that_is_never_recorded_is_left_alone() {
+    fn never_rule_hides_syscall_rules() {
         let plan = planned(&[
             "-a never,io_uring -S openat",
             "-a always,exit -F arch=b64 -S openat",
         ]);
-        assert_eq!(asked(&plan, "openat", true), []);
-        assert_eq!(asked(&plan, "openat", false), []);
+        assert_eq!(evaluated(&plan, "openat", true), []);
+        assert_eq!(evaluated(&plan, "openat", false), []);
         assert_eq!(plan.syscalls.len(), 1);
     }
 
     #[test]
-    fn numbers_ascend_and_calls_exist() {
+    fn operations_are_sorted_and_their_syscalls_exist() {
         assert!(URING_OPS.is_sorted_by(|one, next| one.op < next.op));
         for operation in &URING_OPS {
             assert_eq!(
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_that_rules_name_is_known() {
+    fn every_named_operation_is_in_the_table() {
         for name in table::uring_op_names() {
             let number = table::uring_op_number(name.as_bytes()).unwrap();
             let known = UringOp::numbered(number.try_into().unwrap());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_passes_over_must_be_named_by_number() {
+    fn operations_without_kernel_audit_are_selected_by_number() {
         let [nop, read, openat] = [0, 22, 18].map(|op| UringOp::numbered(op).unwrap());
         let all = SyscallMask::all();
         assert!(!nop.is_in(&all) && !read.is_in(&all) && openat.is_in(&all));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_32_bits_have_no_operation() {
+    fn compat_syscalls_have_no_operation() {
         let call = |arch| SyscallId {
             arch,
             syscall: table::syscall_number(arch, b"openat").unwrap(),
@@ -293,7 +293,7 @@ mod tests {
         let read = UringOp::numbered(22).unwrap();
         assert!(
             !read.stands_for(read.call()),
-            "the kernel's audit passes over it"
+            "the kernel's audit skips reads"
         );
     }
 }

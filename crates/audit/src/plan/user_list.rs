@@ -53,7 +53,7 @@ mod tests {
     use crate::rule::{Command, parse_line};
 
     #[test]
-    fn a_message_is_kept_unless_the_first_rule_that_matches_says_never() {
+    fn first_matching_never_rule_drops_the_message() {
         let mut messages = UserList::default();
         assert!(!messages.applies_to(MsgType(1112)));
         for (line, text) in (1..).zip([

@@ -75,12 +75,12 @@ impl Plan {
         self.task_slots.clear();
         self.uring_ops.clear();
         self.syscalls.retain(|_, planned| {
-            let is_marked = |slot: &Slot| {
+            let tests_task_state = |slot: &Slot| {
                 slot.tests
                     .iter()
                     .any(|test| test.operand == Operand::TaskState)
             };
-            planned.slots.retain(|slot| !is_marked(slot));
+            planned.slots.retain(|slot| !tests_task_state(slot));
             planned.facts.remove(Facts::TASK_STATE);
             !planned.slots.is_empty()
         });

@@ -1,5 +1,5 @@
-//! From hooks to attach points: one program at one target in the kernel. What two sets of rules both need is the same
-//! attach point, and stays attached when one takes the target of the other.
+//! Attach points: one program at one target in the kernel. An attach point that the old and the new rules both need
+//! stays attached when the rules are replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -16,12 +16,12 @@ use crate::sys::tracefs::Tracefs;
 use super::hook::Hook;
 use super::syscall_functions::{alias_of, function_candidates, tracepoint_name};
 
-/// What was attached, for people and for `--json`.
+/// The hooks that are attached, for messages and `--json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttachedHooks {
     /// The hooks.
     pub hooks: Vec<Hook>,
-    /// Calls that the rules name and this kernel does not have: nothing to miss.
+    /// Syscalls that the rules name and this kernel does not have: no events are lost.
     pub absent: Vec<&'static str>,
 }
 
@@ -32,16 +32,16 @@ pub(crate) struct AttachPoint {
     pub(crate) target: AttachTarget,
 }
 
-/// Where a program is attached.
+/// Target of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AttachTarget {
-    /// Where it says itself.
+    /// The target that the program declares.
     Declared,
-    /// As a copy on this function.
+    /// This function, by a copy of the program.
     Function(Function, FunctionSide),
-    /// On the raw tracepoint of this name.
+    /// The raw tracepoint with this name.
     RawTracepoint(&'static str),
-    /// On the tracepoint of this number.
+    /// The tracepoint with this number.
     Tracepoint(u64),
 }
 
@@ -56,7 +56,7 @@ impl AttachTarget {
     }
 }
 
-/// Raw tracepoints that programs are on.
+/// Raw tracepoints that programs are attached to.
 const RAW_TRACEPOINTS: [&str; 6] = [
     "sys_exit",
     "sys_enter",
@@ -66,7 +66,7 @@ const RAW_TRACEPOINTS: [&str; 6] = [
     "sched_process_fork",
 ];
 
-/// As names of pins have it, in which there are no dots.
+/// Name of the pinned link. The BPF file system allows no dots.
 impl Display for AttachPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-", self.program.name())?;
@@ -82,7 +82,7 @@ impl Display for AttachPoint {
 }
 
 impl AttachPoint {
-    /// The attach point of such a name.
+    /// Parses the name of a pinned link.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         let mut words = name.split('-');
         let program = Program::from_name(words.next()?)?;
@@ -106,10 +106,10 @@ impl AttachPoint {
     }
 }
 
-/// What is to be attached.
+/// The attach points of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct AttachPoints {
-    /// Each with the first of its hooks, for messages: calls of the two ABIs share some functions.
+    /// Each with the first of its hooks, for messages: syscalls of the two ABIs share some functions.
     pub(crate) hooks: BTreeMap<AttachPoint, Hook>,
     pub(crate) attached: AttachedHooks,
 }
@@ -118,7 +118,7 @@ impl AttachPoints {
     /// Finds the attach points of hooks.
     ///
     /// # Errors
-    /// When tracefs cannot be read, or the kernel has no functions for calls.
+    /// Fails when tracefs cannot be read, or BTF has no functions of syscalls.
     pub(crate) fn find(
         hooks: &BTreeSet<Hook>,
         finder: &AttachPointFinder<'_>,
@@ -141,7 +141,7 @@ impl AttachPoints {
         Ok(attach_points)
     }
 
-    /// The programs that must be loaded for them, but for those that are in their places.
+    /// The programs to load for the attach points that are not attached yet.
     pub(crate) fn programs(&self, is_attached: impl Fn(&AttachPoint) -> bool) -> BTreeSet<Program> {
         let new = self
             .hooks
@@ -155,7 +155,7 @@ impl AttachPoints {
     }
 }
 
-/// The call that a kernel does not have which has no target for its hook.
+/// Name of the syscall that the kernel does not have when a hook has no target.
 fn missing_syscall(hook: Hook) -> Option<&'static str> {
     match hook {
         Hook::SysEnter(call) | Hook::SysEnterNoReturn(call) | Hook::SysExit(call) => {
@@ -168,7 +168,7 @@ fn missing_syscall(hook: Hook) -> Option<&'static str> {
     }
 }
 
-/// Finds the places that this kernel has.
+/// Finds the targets of hooks in this kernel.
 pub(crate) struct AttachPointFinder<'k> {
     functions: Option<&'k Functions>,
     tracefs: Result<&'k Tracefs, Errno>,
@@ -182,7 +182,7 @@ impl<'k> AttachPointFinder<'k> {
         }
     }
 
-    /// The attach points of a hook; none when this kernel has not what it is on.
+    /// Attach points of a hook; empty when this kernel has no target for it.
     fn find(&self, hook: Hook) -> Result<Vec<AttachPoint>, EngineError> {
         let raw = |program, name| {
             Ok(vec![AttachPoint {
@@ -190,7 +190,7 @@ impl<'k> AttachPointFinder<'k> {
                 target: AttachTarget::RawTracepoint(name),
             }])
         };
-        let own = |program| {
+        let declared = |program| {
             let target = AttachTarget::Declared;
             vec![AttachPoint { program, target }]
         };
@@ -229,12 +229,12 @@ impl<'k> AttachPointFinder<'k> {
                 self.uring_operation(Program::StubUringExit, FunctionSide::Exit, name)
             }
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
-            Hook::Internal(hook) => Ok(own(Program::Internal(hook))),
-            Hook::SchedProcessFork => Ok(own(Program::TaskFork)),
+            Hook::Internal(hook) => Ok(declared(Program::Internal(hook))),
+            Hook::SchedProcessFork => Ok(declared(Program::TaskFork)),
         }
     }
 
-    /// A tracepoint of the `syscalls` system.
+    /// Attach point on a tracepoint of the `syscalls` system.
     fn syscall_tracepoint(
         &self,
         program: Program,
@@ -255,7 +255,7 @@ impl<'k> AttachPointFinder<'k> {
             .collect())
     }
 
-    /// The functions that do the work of a call.
+    /// Attach points on the functions of a syscall.
     fn syscall(
         &self,
         call: SyscallId,
@@ -267,8 +267,8 @@ impl<'k> AttachPointFinder<'k> {
         let mut found: Vec<Function> = names
             .iter()
             .filter(|name| {
-                let shared = alias_of(name).and_then(|shared| kernel.find(&shared));
-                shared.is_none()
+                let alias = alias_of(name).and_then(|name| kernel.find(&name));
+                alias.is_none()
             })
             .filter_map(|name| kernel.find(name))
             .collect();
@@ -282,7 +282,7 @@ impl<'k> AttachPointFinder<'k> {
         Ok(found.into_iter().map(attach_point).collect())
     }
 
-    /// The function of an operation of `io_uring`.
+    /// Attach point on the function of an operation of `io_uring`.
     fn uring_operation(
         &self,
         program: Program,
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_gives_the_spot_back() {
+    fn link_name_round_trips() {
         let function = |kind, side| AttachTarget::Function(Function { id: 4711, kind }, side);
         for target in [
             AttachTarget::Declared,

@@ -1,4 +1,4 @@
-//! The kernel's functions for syscalls and operations of `io_uring`, found in its type information.
+//! The kernel's functions of syscalls and operations of `io_uring`, found in BTF.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -7,30 +7,30 @@ use libbpf_rs::btf::types::{Func, FuncProto};
 use libbpf_rs::btf::{Btf, ReferencesType as _, TypeId};
 use libbpf_rs::libbpf_sys;
 
-/// A function of the kernel that does the work of a syscall.
+/// A kernel function that implements a syscall or an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Function {
-    /// In the kernel's type information, which stays as it is until the machine starts again.
+    /// BTF type id, valid until the next boot.
     pub(crate) id: u32,
-    /// Its type, and with it the stub that fits.
+    /// Prototype, which selects the stub.
     pub(crate) kind: FunctionKind,
 }
 
-/// The types of functions that stubs are for; see `bpf/hooks/stub.bpf.h` and `bpf/hooks/uring.bpf.h`.
+/// Prototypes for which stubs exist; see `bpf/hooks/stub.bpf.h` and `bpf/hooks/uring.bpf.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FunctionKind {
-    /// As `__x64_sys_close`.
+    /// That of `__x64_sys_close`: takes the registers.
     Syscall,
-    /// As `__do_sys_getpid`.
+    /// That of `__do_sys_getpid`: no argument.
     NoArgument,
-    /// As `io_openat2`: a function of an operation of `io_uring`.
+    /// That of `io_openat2`: an operation of `io_uring`.
     Uring,
 }
 
 impl FunctionKind {
     const ALL: [Self; 3] = [Self::Syscall, Self::NoArgument, Self::Uring];
 
-    /// As names of pins have it.
+    /// Name in names of pinned links.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Syscall => "call",
@@ -44,18 +44,18 @@ impl FunctionKind {
     }
 }
 
-/// The kernel's functions for calls and operations, by name.
+/// The kernel's functions of syscalls and operations, by name.
 ///
-/// Looking one name up in the kernel's types walks through all of them, and a 32-bit call has some hundred
-/// names that it may go by: so the types are walked once.
+/// A lookup by name in BTF walks through all types, and a 32-bit syscall has about a hundred candidate names, so
+/// the types are walked once.
 #[derive(Debug)]
 pub(crate) struct Functions {
     by_name: HashMap<OsString, Function>,
 }
 
 impl Functions {
-    /// Reads the kernel's types, and shows each function's name on the way; nothing when it has not the
-    /// functions that the stubs are made for.
+    /// Reads the kernel's BTF and calls `visit` with the name of each function; `None` when the functions whose
+    /// prototypes the stubs have are missing.
     pub(crate) fn read(kernel: &Btf<'_>, mut visit: impl FnMut(&OsStr)) -> Option<Self> {
         let example = |name| kernel.type_by_name(name).and_then(proto);
         let call = example("__x64_sys_close");
@@ -79,7 +79,7 @@ impl Functions {
             } else {
                 None
             };
-            // The first of a name counts, as for the kernel, whatever it takes.
+            // The kernel resolves a name to the first function that has it, whatever its prototype.
             by_name
                 .entry(name.to_owned())
                 .or_insert_with(|| kind.map(|kind| Function { id, kind }));
@@ -92,30 +92,30 @@ impl Functions {
         })
     }
 
-    /// Looks a function up by name; `None` when this kernel has none, or one of that name that does not
-    /// take the registers: the inner part of a call, which the compiler may have taken apart.
+    /// Looks up a function by name; `None` when the kernel has none, or one with another prototype: the inner part
+    /// of a syscall, which the compiler may have split.
     pub(crate) fn find(&self, name: &str) -> Option<Function> {
         self.by_name.get(OsStr::new(name)).copied()
     }
 }
 
-/// The type of a function.
+/// Prototype of a function.
 fn proto(function: Func<'_>) -> Option<TypeId> {
     let proto: FuncProto<'_> = function.referenced_type().try_into().ok()?;
     Some(proto.type_id())
 }
 
-/// Which end of a function a program runs at.
+/// When a program on a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FunctionSide {
-    /// Before its first instruction.
+    /// Before the first instruction.
     Enter,
-    /// After it has returned.
+    /// After the function has returned.
     Exit,
 }
 
 impl FunctionSide {
-    /// As names of pins have it.
+    /// Name in names of pinned links.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Enter => "enter",

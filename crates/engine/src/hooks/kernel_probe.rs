@@ -1,4 +1,4 @@
-//! What this kernel offers, asked of its type information and not of its version.
+//! What this kernel offers, read from BTF rather than from its version.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -16,15 +16,15 @@ use super::internal_hook::InternalHook;
 use super::kernel_functions::Functions;
 use super::program::Program;
 
-/// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
-/// well, when the process may no longer be allowed to mount anything.
+/// What this kernel offers. BTF is large, so it is read once. Tracefs is mounted here because tracepoints are looked
+/// up again later, when the process may no longer mount anything.
 #[derive(Debug)]
 pub struct KernelProbe {
-    /// What it shows beside the calls themselves.
+    /// What it offers to hooks.
     pub kernel: KernelFeatures,
-    /// Nothing when it has not those that the stubs are made for.
+    /// Functions of syscalls; `None` when the functions whose prototypes the stubs have are missing.
     pub(crate) functions: Option<Functions>,
-    /// What has a place here of what keeps others from what audits.
+    /// Guards whose functions this kernel has.
     pub(crate) guards: Vec<Program>,
     /// Which programs the kernel skips in which preemption mode.
     pub(crate) preemption: PreemptionFacts,
@@ -33,17 +33,17 @@ pub struct KernelProbe {
 }
 
 impl KernelProbe {
-    /// Looks at the kernel's BTF.
+    /// Reads the kernel's BTF.
     ///
     /// # Errors
-    /// When the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
+    /// Fails when the kernel has none (`CONFIG_DEBUG_INFO_BTF`).
     pub fn read() -> libbpf_rs::Result<Self> {
         let btf = Btf::from_vmlinux()?;
-        let of_guards = Program::GUARDS
+        let guards = Program::GUARDS
             .iter()
             .filter_map(|guard| guard.required_function());
         let internal = InternalHook::ALL.iter().map(|hook| hook.function());
-        let wanted: HashSet<&str> = internal.chain(of_guards).collect();
+        let wanted: HashSet<&str> = internal.chain(guards).collect();
         let mut found: HashSet<&str> = HashSet::new();
         let functions = Functions::read(&btf, |name| {
             found.extend(name.to_str().and_then(|name| wanted.get(name)));
@@ -75,13 +75,13 @@ impl KernelProbe {
     }
 }
 
-/// Whether AppArmor gives labels to tasks.
+/// Whether AppArmor is enabled and labels tasks.
 #[must_use]
 pub(crate) fn apparmor_enabled() -> bool {
     fs::read("/sys/module/apparmor/parameters/enabled").is_ok_and(|text| text.starts_with(b"Y"))
 }
 
-/// Whether the kernel counts the runs of programs.
+/// Whether the kernel counts runs of BPF programs.
 #[must_use]
 pub(crate) fn bpf_stats_enabled() -> bool {
     fs::read("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.starts_with(b"1"))
@@ -92,7 +92,7 @@ fn arguments(btf: &Btf<'_>, typedef: &str) -> Option<usize> {
     let typedef: Typedef<'_> = btf.type_by_name(typedef)?;
     let pointer: Ptr<'_> = typedef.referenced_type().try_into().ok()?;
     let proto: FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
-    proto.len().checked_sub(1) // the first is the attachment's own data
+    proto.len().checked_sub(1) // the first argument is the data of the attachment
 }
 
 /// Reads what decides which programs a preemptible kernel skips. `task_struct` has the member
