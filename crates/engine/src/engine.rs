@@ -45,6 +45,7 @@ use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
 use crate::stats::{self, EngineStats, MappedArray, ProgramRuns, RuleDrops};
 use crate::sys::mapped_memory::{Access, MappedMemory};
+use crate::sys::rcu;
 
 pub use detach::PendingDetach;
 
@@ -303,9 +304,9 @@ impl<'s> Engine<'s> {
     /// Has the half of the next plan used by nobody any more, and empty.
     fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
         self.globals.clear_previous_epoch();
-        wait_for_programs().map_err(|source| EngineError::System {
+        rcu::wait_for_programs().map_err(|error| EngineError::System {
             what: "that no program looks at the rules before these",
-            source,
+            source: io::Error::other(error),
         })?;
         let [even, odd] = &mut self.watch_keys;
         let half = if next.half() == 0 { even } else { odd };
@@ -462,20 +463,5 @@ impl<'s> Engine<'s> {
             *reported_lost += before;
         }
         self.ring.commit_token(serial, reported_lost)
-    }
-}
-
-/// Waits until every program that runs now has ended.
-///
-/// # Source
-/// `MEMBARRIER_CMD_GLOBAL` in `membarrier(2)` is `synchronize_rcu()`, and programs run inside of RCU; on one
-/// CPU, where it does nothing, no program is under way while this runs.
-fn wait_for_programs() -> io::Result<()> {
-    // SAFETY: only numbers are passed.
-    let waited = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
-    if waited == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }
