@@ -7,9 +7,10 @@
 //! records of that, [`locked`] what `-e 2` leaves to the next daemon, [`means`] what of it is no rule;
 //! [`kernel`] has the kernel's own audit send its messages, which [`messages`] takes into the stream;
 //! [`losses`] tells what was lost on the way, [`rule_counts`] of which rules, [`heartbeat`] how long the
-//! engine saw nothing; [`survive`] what outlives the daemon, and is taken over by the next; [`summary`] what is said about it at the end; [`tend`] what is done to the log.
+//! engine saw nothing; [`survive`] what outlives the daemon, and is taken over by the next; [`summary`] what is said about it at the end; [`log_controller`] what is done to the log.
 
 mod confinement;
+mod event_loop;
 mod kernel_audit;
 mod log_controller;
 mod pipeline_handle;
@@ -17,4 +18,4 @@ mod start;
 mod systemd;
 
 pub(crate) use log_controller::LogSource;
-pub(crate) use start::{Control, RuleSource, Settings, run};
+pub(crate) use start::{ControlSocket, DaemonConfig, RuleSource, run};

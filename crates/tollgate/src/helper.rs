@@ -18,7 +18,7 @@ mod protocol;
 mod server;
 
 pub(crate) use client::{LaunchedProgram, Launcher};
-pub(crate) use protocol::{Program, Runlevel, Sent};
+pub(crate) use protocol::{Program, ProgramSignal, Runlevel};
 pub(crate) use server::serve;
 
 /// Name of the command that is the launcher.

@@ -1,7 +1,7 @@
 //! Metrics for Prometheus, over HTTP on a unix socket or on loopback; off unless `tollgate.toml` says where.
 //!
 //! The thread `tlg-metrics` asks the daemon as `tollgate status` does: it knows nothing that the control socket
-//! does not tell. It waits for nobody: who has not asked, or not taken the answer, within [`PATIENCE`] is let
+//! does not tell. It waits for nobody: who has not asked, or not taken the answer, within [`CLIENT_TIMEOUT`] is let
 //! go, and at once when others come, so that no user of the machine keeps Prometheus out. [`text`] has the
 //! format.
 
@@ -26,18 +26,18 @@ use connection::{Connection, Stream};
 
 use crate::config::MetricsAddress;
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Request, Status};
+use crate::control::protocol::{Answer, Request, Status};
 use crate::messages::warn;
 
 /// Longest time from a connection to its end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections at a time; one more takes the place of the oldest.
-const CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// Connections taken in before those that are there are looked at.
-const ACCEPTED: usize = 64;
+const MAX_ACCEPTS: usize = 64;
 /// What is short for a while, and then is there again.
-const SHORT: [Errno; 4] = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
-const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const RESOURCE_ERRORS: [Errno; 4] = [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM];
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A socket that is listened on, and whom to ask.
 #[derive(Debug)]
@@ -93,24 +93,24 @@ impl Metrics {
         self.wait(connections);
         let now = Instant::now();
         connections.retain_mut(|one| {
-            now.saturating_duration_since(one.since) < PATIENCE
-                && one.goes_on(|request| self.answer(request))
+            now.saturating_duration_since(one.since) < CLIENT_TIMEOUT
+                && one.progress(|request| self.answer(request))
         });
-        for _ in 0..ACCEPTED {
+        for _ in 0..MAX_ACCEPTS {
             match self.listener.accept() {
                 Ok(stream) => {
                     // Who has asked already is answered before somebody else can take its place.
                     let mut one = Connection::new(stream);
-                    if one.goes_on(|request| self.answer(request)) {
-                        if connections.len() == CONNECTIONS {
+                    if one.progress(|request| self.answer(request)) {
+                        if connections.len() == MAX_CONNECTIONS {
                             connections.remove(0);
                         }
                         connections.push(one);
                     }
                 }
                 Err(error) if is(&error, Errno::EAGAIN) => break,
-                Err(error) if SHORT.iter().any(|&short| is(&error, short)) => {
-                    let _now = after(PATIENCE).recv();
+                Err(error) if RESOURCE_ERRORS.iter().any(|&short| is(&error, short)) => {
+                    let _now = after(CLIENT_TIMEOUT).recv();
                     break;
                 }
                 Err(error) if is(&error, Errno::ECONNABORTED) || is(&error, Errno::EINTR) => {}
@@ -127,7 +127,7 @@ impl Metrics {
     fn wait(&self, connections: &[Connection]) {
         let left = connections
             .first()
-            .map(|oldest| PATIENCE.saturating_sub(oldest.since.elapsed()));
+            .map(|oldest| CLIENT_TIMEOUT.saturating_sub(oldest.since.elapsed()));
         let timeout = left.map_or(PollTimeout::NONE, |left| {
             // Up to a whole millisecond, so that it does not come back too early again and again.
             PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO)
@@ -135,7 +135,7 @@ impl Metrics {
         let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);
         let others = connections
             .iter()
-            .map(|one| PollFd::new(one.as_fd(), one.awaits()));
+            .map(|one| PollFd::new(one.as_fd(), one.interest()));
         let mut all: Vec<PollFd<'_>> = others.chain([listener]).collect();
         // Interrupted, it looks at all of them.
         let _ready = poll(&mut all, timeout);
@@ -231,7 +231,7 @@ fn answer(request: &[u8], status: impl FnOnce() -> anyhow::Result<Status>) -> Ve
         _ => ("400 Bad Request", "no request of HTTP/1\n".to_owned()),
     };
     format!(
-        "HTTP/1.1 {head}\r\nContent-Type: {FORMAT}\r\nContent-Length: {}\r\n\
+        "HTTP/1.1 {head}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n{body}",
         body.len()
     )
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_answered_beside_many_who_do_not() {
+    fn idle_clients_do_not_block_requests() {
         let address = MetricsAddress::Loopback("127.0.0.1:0".parse().unwrap());
         let metrics = Metrics::listen(&address, Path::new("/nonexistent")).unwrap();
         let Listener::Loopback(listener) = &metrics.listener else {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_answered_and_nothing_else() {
+    fn only_metrics_path_is_served() {
         assert_eq!(head(b"GET /metrics HTTP/1.1"), "HTTP/1.1 200 OK");
         assert_eq!(head(b"GET /metrics?x=y HTTP/1.0"), "HTTP/1.1 200 OK");
         assert_eq!(head(b"GET / HTTP/1.1"), "HTTP/1.1 404 Not Found");

@@ -46,18 +46,18 @@ use crate::pipeline::handover::PinSetup;
 use crate::pipeline::kernel_records::KernelRecords;
 use crate::pipeline::log_thread::{LogCommand, LogCounters, LogThread};
 use crate::pipeline::loss_reporter::Limits;
-use crate::pipeline::ring_commands::{RingCommands, orders};
+use crate::pipeline::ring_commands::{RingCommands, ring_command_channel};
 use crate::pipeline::ring_thread::{RingStats, RingThread};
-use crate::pipeline::summary::{Outcome, Unwritten};
+use crate::pipeline::summary::{PipelineTotals, UnwrittenEvents};
 use crate::sinks::audit_log::{AuditLog, SignalSender};
 use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
 use crate::sinks::queue::{QueueStats, SinkQueue};
 
 /// Batches on their way to the log.
-const BATCHES: usize = 16;
+const MAX_BATCHES: usize = 16;
 /// Events that the view may lag behind.
-const SHOWN: usize = 4096;
+const CONSOLE_QUEUE_EVENTS: usize = 4096;
 
 /// What to run the pipeline with.
 pub(crate) struct Pipeline {
@@ -71,15 +71,15 @@ pub(crate) struct Pipeline {
     /// Where records go.
     pub(crate) log: AuditLog,
     /// What the log thread is told.
-    pub(crate) log_orders: Receiver<LogCommand>,
+    pub(crate) log_commands: Receiver<LogCommand>,
     /// A view for people, when wanted.
-    pub(crate) terminal: Option<Console>,
+    pub(crate) console: Option<Console>,
     /// A log for programs, when wanted.
     pub(crate) json: Option<JsonLog>,
     /// Longest time from event to write.
     pub(crate) delay: Duration,
     /// What the kernel's audit sends, when it is read.
-    pub(crate) messages: Option<RecordStream>,
+    pub(crate) kernel_records: Option<RecordStream>,
     /// What `-r` and `-f` ask for.
     pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.
@@ -106,17 +106,17 @@ pub(crate) struct StartReport {
 /// The threads of a running pipeline.
 #[derive(Debug)]
 pub(crate) struct RunningPipeline {
-    orders: RingCommands,
+    commands: RingCommands,
     counts: Arc<LogCounters>,
     ring: JoinHandle<anyhow::Result<(RingStats, Option<PendingDetach>)>>,
-    log: JoinHandle<Unwritten>,
+    log: JoinHandle<UnwrittenEvents>,
     print: Option<JoinHandle<()>>,
     json: Option<Arc<SinkQueue>>,
 }
 
 /// An event for the view: its bytes as they lay in the ring.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ConsoleEvent {
     pub(crate) words: Vec<u64>,
     /// Of the rules that chose it.
     pub(crate) keys: Arc<RuleKeys>,
@@ -134,15 +134,15 @@ impl Pipeline {
         mut self,
         ended: Arc<EventFd>,
     ) -> anyhow::Result<(RunningPipeline, StartReport)> {
-        let (full_to, full_from) = bounded(BATCHES);
-        let (empty_to, empty_from) = bounded(BATCHES);
+        let (full_to, full_from) = bounded(MAX_BATCHES);
+        let (empty_to, empty_from) = bounded(MAX_BATCHES);
         let (ready_to, ready_from) = bounded(1);
-        let (shown_to, print) = match self.terminal {
-            Some(terminal) => {
-                let (to, from) = bounded(SHOWN);
+        let (shown_to, print) = match self.console {
+            Some(console) => {
+                let (to, from) = bounded(CONSOLE_QUEUE_EVENTS);
                 (
                     Some(to),
-                    Some(spawn("tlg-print", move || show(terminal, &from))?),
+                    Some(spawn("tlg-print", move || print_events(console, &from))?),
                 )
             }
             None => (None, None),
@@ -152,7 +152,7 @@ impl Pipeline {
             None => None,
         };
         if let Some(json) = &json {
-            self.log.tell_of(json.gauge());
+            self.log.watch_json(json.stats());
         }
         let counts = Arc::new(LogCounters {
             plugins: self.log.plugins(),
@@ -161,38 +161,38 @@ impl Pipeline {
         let writer = LogThread {
             log: self.log,
             json: json.clone(),
-            counts: Arc::clone(&counts),
-            orders: self.log_orders,
+            counters: Arc::clone(&counts),
+            commands: self.log_commands,
             ended_by: SignalSender::this(),
-            unwritten: Unwritten::default(),
+            unwritten: UnwrittenEvents::default(),
         };
         let log = spawn("tlg-log", move || writer.run(&full_from, &empty_to))?;
-        let (orders, taken) = orders()?;
+        let (commands, taken) = ring_command_channel()?;
         let reader = RingThread {
             plan: self.plan,
             engines: self.engines,
             options: self.options,
             probe: self.probe,
             pause: self.delay / 2,
-            orders: taken,
+            commands: taken,
             full: full_to,
             empty: empty_from,
-            shown: shown_to,
+            console: shown_to,
             json: json.clone(),
-            messages: self.messages.map(KernelRecords::new),
+            kernel_records: self.kernel_records.map(KernelRecords::new),
             limits: self.limits,
             pinning: self.pinning,
             written: Arc::clone(&counts),
         };
         let ring = spawn("tlg-ring", move || {
-            let drained = reader.run(&ready_to);
+            let ring_stats = reader.run(&ready_to);
             drop(ready_to);
             // Wakes the main thread; it cannot overflow with one write.
             let _written = ended.write(1);
-            drained
+            ring_stats
         })?;
         let running = RunningPipeline {
-            orders,
+            commands,
             counts,
             ring,
             log,
@@ -211,8 +211,8 @@ impl Pipeline {
 
 impl RunningPipeline {
     /// Gives orders to the running pipeline, from any thread.
-    pub(crate) fn orders(&self) -> RingCommands {
-        self.orders.clone()
+    pub(crate) fn commands(&self) -> RingCommands {
+        self.commands.clone()
     }
 
     /// What the log thread has counted so far.
@@ -222,7 +222,7 @@ impl RunningPipeline {
 
     /// Shows what becomes of events for the JSON log.
     pub(crate) fn json(&self) -> Option<QueueStats> {
-        self.json.as_ref().map(|json| json.gauge())
+        self.json.as_ref().map(|json| json.stats())
     }
 
     /// Waits for the threads, and gives what is still to be waited for. The threads end after
@@ -230,34 +230,34 @@ impl RunningPipeline {
     ///
     /// # Errors
     /// What made the engine fail.
-    pub(crate) fn join(self) -> anyhow::Result<(Outcome, Option<PendingDetach>)> {
-        let drained = self.ring.join();
-        let unwritten = joined(self.log.join())?;
+    pub(crate) fn join(self) -> anyhow::Result<(PipelineTotals, Option<PendingDetach>)> {
+        let ring_stats = self.ring.join();
+        let unwritten = join_result(self.log.join())?;
         if let Some(print) = self.print {
-            joined(print.join())?;
+            join_result(print.join())?;
         }
         // The other threads that had it have ended.
         let json = self.json.and_then(Arc::into_inner);
         let json = json.map(SinkQueue::finish).unwrap_or_default();
-        let (drained, detaching) = joined(drained)??;
-        let outcome = Outcome {
-            stats: drained.stats,
+        let (ring_stats, detaching) = join_result(ring_stats)??;
+        let outcome = PipelineTotals {
+            stats: ring_stats.stats,
             written: self.counts.events.load(Ordering::Relaxed),
             unwritten,
-            undecodable: drained.undecodable,
-            limited: drained.limited,
-            unshown: drained.unshown,
+            undecodable: ring_stats.undecodable,
+            limited: ring_stats.limited,
+            not_printed: ring_stats.not_printed,
             json,
-            blind: drained.blind,
-            messages: drained.messages,
-            unwritten_messages: self.counts.unwritten_messages.load(Ordering::Relaxed),
-            lost_messages: 0,
+            blind: ring_stats.blind,
+            kernel_records: ring_stats.kernel_records,
+            unwritten_kernel_records: self.counts.unwritten_messages.load(Ordering::Relaxed),
+            lost_kernel_records: 0,
         };
         Ok((outcome, detaching))
     }
 }
 
-fn joined<T>(result: thread::Result<T>) -> anyhow::Result<T> {
+fn join_result<T>(result: thread::Result<T>) -> anyhow::Result<T> {
     result.map_err(|_payload| anyhow::anyhow!("a thread of the daemon panicked"))
 }
 
@@ -272,7 +272,7 @@ fn spawn<T: Send + 'static>(
 }
 
 /// The view's thread: ends when the ring thread does, or when nobody reads the view any more.
-fn show(mut terminal: Console, from: &Receiver<Shown>) {
+fn print_events(mut console: Console, from: &Receiver<ConsoleEvent>) {
     let mut decoder = Decoder::default();
     for shown in from {
         let context = EventContext {
@@ -283,7 +283,7 @@ fn show(mut terminal: Console, from: &Receiver<Shown>) {
         let Ok(event) = decoder.event(shown.words.as_bytes(), context) else {
             continue;
         };
-        if let Err(error) = terminal.event(&event)
+        if let Err(error) = console.event(&event)
             && error.kind() == io::ErrorKind::BrokenPipe
         {
             return;

@@ -158,7 +158,7 @@ mod e2e {
         locked::other_settings_change_nothing,
         locked::a_restart_moves_stops_and_shortens_no_log,
         locked::what_cannot_be_gone_on_with_stays,
-        locked::what_cannot_be_locked_is_not_half_done,
+        locked::failed_lock_leaves_nothing_half_applied,
         survive::restarts_add_nothing,
         survive::what_cannot_be_read_is_not_misread,
         survive::another_build_writes_what_it_finds,

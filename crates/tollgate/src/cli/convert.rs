@@ -12,7 +12,7 @@ use audit::record::decode::DecodeError;
 use crate::config::JsonSchema;
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Request};
+use crate::control::protocol::{Answer, Request};
 use crate::messages::{self, Exit, info, warn};
 use crate::sinks::json::records;
 

@@ -15,9 +15,9 @@ use crate::config::TollgateToml;
 use crate::config::capture::CaptureOptions;
 use crate::config::tollgate_toml::{EngineChoice, KernelRecordsMode, PinsSetting};
 use crate::control;
-use crate::daemon::{self, Control, LogSource, RuleSource, Settings};
+use crate::daemon::{self, ControlSocket, DaemonConfig, LogSource, RuleSource};
 use crate::messages::{self, Exit, warn};
-use crate::pipeline::handover::{PINS, PinPolicy};
+use crate::pipeline::handover::{DEFAULT_PIN_DIRECTORY, PinPolicy};
 use crate::rule_files;
 use crate::sinks::Accounts;
 use crate::sinks::console::{Console, Interpret};
@@ -145,14 +145,14 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         },
         path: args.log.clone(),
     };
-    daemon::run(Settings {
+    daemon::run(DaemonConfig {
         rules,
         control: match &args.control {
-            _ if args.no_control => Control::No,
-            Some(path) => Control::At(path.clone()),
-            None => Control::IfFree(control::SOCKET.into()),
+            _ if args.no_control => ControlSocket::No,
+            Some(path) => ControlSocket::At(path.clone()),
+            None => ControlSocket::IfFree(control::SOCKET.into()),
         },
-        means: CaptureOptions {
+        capture: CaptureOptions {
             engine: args.engine.or(file.engine).unwrap_or(EngineChoice::Auto),
             uring: !args.no_uring && file.io_uring.unwrap_or(true),
             context: file.json.is_some(),
@@ -162,7 +162,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
                 .unwrap_or_else(|| usual_messages(&log)),
         },
         allow_loss: args.allow_loss || file.allow_loss.unwrap_or(false),
-        survival: survival(args, file.pins, &log),
+        pin_policy: survival(args, file.pins, &log),
         log,
         delay: {
             let ms = args.delay.or_else(|| Some(file.delay_ms?.0));
@@ -171,7 +171,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
         metrics: file.metrics,
         json: file.json,
         terminal,
-        ready: Box::new(move || {
+        on_ready: Box::new(move || {
             if detached {
                 // A parent that has gone away is no reason to stop auditing.
                 let _gone = io::stdout()
@@ -179,7 +179,7 @@ fn run_or_detach(args: &Args) -> anyhow::Result<ExitCode> {
                     .and_then(|()| io::stdout().flush());
             }
         }),
-        rules_again: Box::new(move || rules_again(&same, &begun)),
+        reload_rules: Box::new(move || rules_again(&same, &begun)),
     })
 }
 
@@ -255,7 +255,7 @@ fn survival(args: &Args, said: Option<PinsSetting>, log: &LogSource) -> PinPolic
         (None, Some(PinsSetting::Directory(path))) => PinPolicy::At(path),
         (None, Some(PinsSetting::Enabled(false))) => PinPolicy::No,
         (None, None) if log.is_plain() => PinPolicy::No,
-        (None, _) => PinPolicy::IfPossible(PINS.into()),
+        (None, _) => PinPolicy::IfPossible(DEFAULT_PIN_DIRECTORY.into()),
     }
 }
 

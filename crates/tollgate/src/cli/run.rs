@@ -305,7 +305,7 @@ impl Sinks {
                 let outlet = SinkQueue::start("tlg-print", move |text: &[u8]| {
                     messages::ignore_broken_pipe(screen.write_all(text))
                 })?;
-                let terminal = Console::new(interpret, Box::new(outlet.pen()));
+                let terminal = Console::new(interpret, Box::new(outlet.writer()));
                 Some((outlet, terminal))
             }
         };

@@ -10,7 +10,7 @@ use crossbeam_channel::after;
 
 use crate::control;
 use crate::control::client::Client;
-use crate::control::wire::{
+use crate::control::protocol::{
     Answer, Counts, JsonCounts, KernelMessages, Request, RuleCounts, Run, Status,
 };
 use crate::messages;
@@ -239,16 +239,16 @@ fn time(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::wire::{Confinement, Settings};
+    use crate::control::protocol::{AuditSettings, Confinement};
     use crate::json_bytes::JsonBytes;
 
     #[test]
     fn every_fact_has_a_line() {
         let status = Status {
-            settings: Settings {
+            settings: AuditSettings {
                 enabled: 1,
                 pid: 7,
-                ..Settings::default()
+                ..AuditSettings::default()
             },
             version: "0.1.0".into(),
             engine: "tracepoint".into(),

@@ -7,13 +7,13 @@ use anyhow::ensure;
 use engine::{PinDirectory, PinnedState, read_lock_note};
 
 use crate::messages::{Exit, info};
-use crate::pipeline::handover::PINS;
+use crate::pipeline::handover::DEFAULT_PIN_DIRECTORY;
 
 /// Arguments of `tollgate unpin`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where it is pinned
-    #[arg(default_value = PINS)]
+    #[arg(default_value = DEFAULT_PIN_DIRECTORY)]
     directory: PathBuf,
 }
 

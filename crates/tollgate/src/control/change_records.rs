@@ -22,7 +22,7 @@ pub(crate) struct Requester {
 
 impl Requester {
     /// What the kernel knows of a process, which is best asked while that waits for its answer.
-    pub(crate) fn of(peer: Peer) -> Self {
+    pub(crate) fn from_peer(peer: Peer) -> Self {
         let number = |file: &str| {
             let text = fs::read_to_string(format!("/proc/{}/{file}", peer.pid)).ok()?;
             text.trim().parse().ok()
@@ -35,8 +35,8 @@ impl Requester {
     }
 
     /// The sender of a signal.
-    pub(crate) fn of_signal(signal: &siginfo) -> Self {
-        Self::of(Peer {
+    pub(crate) fn from_signal(signal: &siginfo) -> Self {
+        Self::from_peer(Peer {
             // Nobody, where it was not a process.
             pid: signal.ssi_pid.cast_signed(),
             uid: signal.ssi_uid,
@@ -85,20 +85,26 @@ pub(crate) fn locked(author: &Requester, op: &str) -> Vec<u8> {
 ///
 /// # Source
 /// The words of `audit_receive_msg()` in `kernel/audit.c`, Linux 6.12, when rules are locked, without that.
-pub(crate) fn not_added(author: &Requester) -> Vec<u8> {
+pub(crate) fn rules_not_added(author: &Requester) -> Vec<u8> {
     format!("{} op=add_rule res=0", author.sender()).into_bytes()
 }
 
 /// A setting was changed.
 pub(crate) fn setting(author: &Requester, name: &str, new: u64, old: u64) -> Vec<u8> {
-    tried(author, name, new, old, true)
+    setting_attempt(author, name, new, old, true)
 }
 
 /// A setting was changed, or was not.
 ///
 /// # Source
 /// `audit_log_config_change()` in `kernel/audit.c`, Linux 6.12.
-pub(crate) fn tried(author: &Requester, name: &str, new: u64, old: u64, done: bool) -> Vec<u8> {
+pub(crate) fn setting_attempt(
+    author: &Requester,
+    name: &str,
+    new: u64,
+    old: u64,
+    done: bool,
+) -> Vec<u8> {
     let (session, done) = (author.session(), u8::from(done));
     format!("op=set {name}={new} old={old} {session} res={done}").into_bytes()
 }
@@ -148,7 +154,7 @@ mod tests {
     };
 
     #[test]
-    fn changes_are_told_as_the_kernel_does() {
+    fn change_records_match_the_kernel() {
         let mut changed = Rule {
             list: List::Exit,
             action: Action::Always,
@@ -175,7 +181,7 @@ mod tests {
             "pid=7 uid=0 auid=1000 ses=3 op=add_rule audit_enabled=2 res=0"
         );
         assert_eq!(
-            text(not_added(&AUTHOR)),
+            text(rules_not_added(&AUTHOR)),
             "pid=7 uid=0 auid=1000 ses=3 op=add_rule res=0"
         );
         assert_eq!(

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 
 use super::LINE_LIMIT_BYTES;
-use super::wire::{self, Answer, Call, Request, VERSION};
+use super::protocol::{self, Answer, Envelope, Request, VERSION};
 
 /// Longest wait for an answer: on some kernels it takes long to detach hooks.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ impl Client {
     /// `NotFound` and `ConnectionRefused` when there is none, `PermissionDenied` when one may not ask.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self {
             stream: BufReader::new(stream),
         })
@@ -38,11 +38,11 @@ impl Client {
     /// # Errors
     /// When the request is too long, when the daemon goes away or answers what is none.
     pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Answer> {
-        let call = Call {
+        let call = Envelope {
             version: VERSION,
             request,
         };
-        let line = wire::line(&call)?;
+        let line = protocol::line(&call)?;
         ensure!(
             line.len() <= LINE_LIMIT_BYTES,
             "these rules are too many for one request: it has at most {LINE_LIMIT_BYTES} bytes"

@@ -17,13 +17,13 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::config::capture::CaptureOptions;
-use crate::control::rule::RuleForm;
-use crate::control::wire::Settings;
+use crate::control::protocol::AuditSettings;
+use crate::control::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 use crate::sinks::audit_log::LockedLogSettings;
 
 /// Name of the file, in the directory of the control socket.
-const NAME: &str = "locked";
+const FILE_NAME: &str = "locked";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Longer files are not of ours.
 const LIMIT_BYTES: u64 = 256 << 20;
@@ -32,9 +32,10 @@ const LIMIT_BYTES: u64 = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LockedState {
     /// Those that commands change; what only the daemon of the moment knows is left out.
-    pub(crate) settings: Settings,
+    pub(crate) settings: AuditSettings,
     /// Those of the start.
-    pub(crate) means: CaptureOptions,
+    #[serde(rename = "means")]
+    pub(crate) capture: CaptureOptions,
     /// Keys of the rules whose calls are denied when they could not be recorded.
     pub(crate) deny: Vec<JsonBytes>,
     /// Where the log is, and what becomes of records there. Older daemons have not noted it: what is found then is
@@ -42,7 +43,7 @@ pub(crate) struct LockedState {
     #[serde(default)]
     pub(crate) log: Option<LockedLogSettings>,
     /// In evaluation order.
-    pub(crate) rules: Vec<RuleForm>,
+    pub(crate) rules: Vec<RuleJson>,
 }
 
 /// The file, and the note.
@@ -51,7 +52,7 @@ pub(crate) struct LockFile {
     /// `None` without a control socket.
     path: Option<PathBuf>,
     /// What was found where this daemon pins.
-    note: Option<Vec<u8>>,
+    pinned_state: Option<Vec<u8>>,
     boot: String,
 }
 
@@ -67,8 +68,8 @@ impl LockFile {
     ///
     /// # Errors
     /// When the note cannot be read, or the kernel does not tell which boot this is.
-    pub(crate) fn beside(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
-        let note = pins.map(|pins| {
+    pub(crate) fn locate(socket: Option<&Path>, pins: Option<&Path>) -> anyhow::Result<Self> {
+        let pinned_state = pins.map(|pins| {
             read_lock_note(pins).with_context(|| {
                 format!(
                     "cannot read what is locked in `{}`; where it is guarded, only the program that has \
@@ -78,8 +79,8 @@ impl LockFile {
             })
         });
         Ok(Self {
-            path: socket.map(|socket| socket.with_file_name(NAME)),
-            note: note.transpose()?.flatten(),
+            path: socket.map(|socket| socket.with_file_name(FILE_NAME)),
+            pinned_state: pinned_state.transpose()?.flatten(),
             boot: boot_id()?,
         })
     }
@@ -89,8 +90,8 @@ impl LockFile {
     /// # Errors
     /// When there is a note or a file that cannot be read or is not ours: it may say that all is locked.
     pub(crate) fn read(&self) -> anyhow::Result<Option<LockedState>> {
-        if let Some(note) = &self.note {
-            return self.of(note, "what is pinned");
+        if let Some(pinned_state) = &self.pinned_state {
+            return self.of(pinned_state, "what is pinned");
         }
         let Some(path) = &self.path else {
             return Ok(None);
@@ -146,7 +147,7 @@ impl LockFile {
         };
         let shown = path.display();
         let new = path.with_extension("new");
-        let written = remove(&new)
+        let written = remove_file(&new)
             .and_then(|()| {
                 OpenOptions::new()
                     .write(true)
@@ -158,7 +159,7 @@ impl LockFile {
             .and_then(|()| fs::rename(&new, path));
         if written.is_err() {
             // What has kept it from being written is what is to be told.
-            let _removed = remove(&new);
+            let _removed = remove_file(&new);
         }
         written.with_context(|| format!("cannot write `{shown}`, which keeps what is locked"))?;
         Ok(text)
@@ -168,11 +169,11 @@ impl LockFile {
     ///
     /// # Errors
     /// When it stays.
-    pub(crate) fn take_away(&self) -> anyhow::Result<()> {
+    pub(crate) fn remove(&self) -> anyhow::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        remove(path).with_context(|| {
+        remove_file(path).with_context(|| {
             let shown = path.display();
             format!("cannot remove `{shown}`, which says that all is locked, and it is not")
         })
@@ -189,7 +190,7 @@ pub(crate) fn boot_id() -> anyhow::Result<String> {
 }
 
 /// Removes a file that an interrupted write may have left.
-fn remove(path: &Path) -> std::io::Result<()> {
+fn remove_file(path: &Path) -> std::io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -204,13 +205,13 @@ mod tests {
 
     fn locked() -> LockedState {
         LockedState {
-            settings: Settings {
+            settings: AuditSettings {
                 enabled: 2,
-                ..Settings::default()
+                ..AuditSettings::default()
             },
-            means: USUAL,
+            capture: USUAL,
             deny: vec![JsonBytes::new(b"key")],
-            log: Some(LogConfig::plain("/log".into()).held()),
+            log: Some(LogConfig::plain("/log".into()).locked_settings()),
             rules: Vec::new(),
         }
     }
@@ -219,12 +220,12 @@ mod tests {
     fn what_is_locked_holds_in_this_boot_only() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("control");
-        let file = LockFile::beside(Some(&socket), None).unwrap();
+        let file = LockFile::locate(Some(&socket), None).unwrap();
         assert_eq!(file.read().unwrap(), None);
         file.write(&locked()).unwrap();
         file.write(&locked()).unwrap();
         assert_eq!(file.read().unwrap(), Some(locked()));
-        let about = fs::metadata(directory.path().join(NAME)).unwrap();
+        let about = fs::metadata(directory.path().join(FILE_NAME)).unwrap();
         assert_eq!(about.mode() & 0o777, 0o600);
         let later = LockFile {
             boot: "another".into(),
@@ -236,7 +237,7 @@ mod tests {
     /// Written before the log was noted.
     #[test]
     fn a_note_of_an_older_daemon_is_read() {
-        let file = LockFile::beside(None, None).unwrap();
+        let file = LockFile::locate(None, None).unwrap();
         let text = String::from_utf8(file.write(&locked()).unwrap()).unwrap();
         let log = r#""log":{"path":"/log","conf":null},"#;
         let older = text.replacen(log, "", 1);
@@ -246,7 +247,7 @@ mod tests {
             ..locked()
         };
         let pinned = LockFile {
-            note: Some(older.into_bytes()),
+            pinned_state: Some(older.into_bytes()),
             ..file
         };
         assert_eq!(pinned.read().unwrap(), Some(expected));
@@ -255,33 +256,33 @@ mod tests {
     #[test]
     fn a_file_that_is_not_ours_is_no_way_round() {
         let directory = tempfile::tempdir().unwrap();
-        let file = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
-        fs::write(directory.path().join(NAME), "{").unwrap();
+        let file = LockFile::locate(Some(&directory.path().join("control")), None).unwrap();
+        fs::write(directory.path().join(FILE_NAME), "{").unwrap();
         let error = format!("{:#}", file.read().unwrap_err());
         assert!(error.contains("cannot be read"), "{error}");
-        fs::remove_file(directory.path().join(NAME)).unwrap();
-        std::os::unix::fs::symlink("/dev/null", directory.path().join(NAME)).unwrap();
+        fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
+        std::os::unix::fs::symlink("/dev/null", directory.path().join(FILE_NAME)).unwrap();
         file.read().unwrap_err();
     }
 
     #[test]
     fn a_file_that_cannot_be_written_leaves_no_trace() {
         let directory = tempfile::tempdir().unwrap();
-        let file = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
-        let place = directory.path().join(NAME);
+        let file = LockFile::locate(Some(&directory.path().join("control")), None).unwrap();
+        let place = directory.path().join(FILE_NAME);
         fs::create_dir(&place).unwrap();
         file.write(&locked()).unwrap_err();
         fs::remove_dir(&place).unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         file.write(&locked()).unwrap();
-        file.take_away().unwrap();
-        file.take_away().unwrap();
+        file.remove().unwrap();
+        file.remove().unwrap();
         assert_eq!(file.read().unwrap(), None);
     }
 
     #[test]
     fn without_a_control_socket_nothing_is_kept() {
-        let file = LockFile::beside(None, None).unwrap();
+        let file = LockFile::locate(None, None).unwrap();
         file.write(&locked()).unwrap();
         assert_eq!(file.read().unwrap(), None);
     }
@@ -290,11 +291,11 @@ mod tests {
     fn what_is_pinned_says_it_before_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("control");
-        let file = LockFile::beside(Some(&socket), None).unwrap();
+        let file = LockFile::locate(Some(&socket), None).unwrap();
         let text = file.write(&locked()).unwrap();
-        fs::write(directory.path().join(NAME), "{").unwrap();
+        fs::write(directory.path().join(FILE_NAME), "{").unwrap();
         let pinned = |text: &[u8]| LockFile {
-            note: Some(text.to_vec()),
+            pinned_state: Some(text.to_vec()),
             ..file.clone()
         };
         assert_eq!(pinned(&text).read().unwrap(), Some(locked()));

@@ -5,9 +5,9 @@
 
 mod apply;
 mod change;
-mod files;
-mod lock;
+mod immutable;
 mod plan_size;
+mod reload;
 
 use std::time::Instant;
 
@@ -21,18 +21,20 @@ use nix::errno::Errno;
 use crate::config::capture::CaptureOptions;
 use crate::control::change_records::{self, Requester};
 use crate::control::lock_file::{LockFile, LockedState};
-use crate::control::rule::RuleForm;
+use crate::control::protocol::{
+    Answer, AuditSettings, Feature, Refusal, Request, Status, Step, StepOutcome,
+};
+use crate::control::rule_json::RuleJson;
 use crate::control::server::Peer;
-use crate::control::wire::{Answer, Feature, Outcome, Refusal, Request, Settings, Status, Step};
 use crate::host::Planner;
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 use crate::pipeline::loss_reporter::Limits;
-use crate::pipeline::ring_commands::Guard;
+use crate::pipeline::ring_commands::LockResult;
 use crate::sinks::audit_log::LockedLogSettings;
 
 /// Source of rules that came over the socket, where others have the index of their file.
-const SOCKET: usize = usize::MAX;
+const SOCKET_SOURCE: usize = usize::MAX;
 /// Longest text of a user's message.
 ///
 /// # Source
@@ -42,8 +44,8 @@ const MESSAGE_LIMIT_BYTES: usize = 8560;
 ///
 /// # Source
 /// `AUDIT_BACKLOG_WAIT_TIME` in `kernel/audit.c`, Linux 6.12.
-const WAIT_SECONDS: u32 = 60;
-const LONGEST_WAIT: u32 = 10;
+const DEFAULT_WAIT_SECONDS: u32 = 60;
+const MAX_WAIT_SECONDS: u32 = 10;
 
 /// `-e 0`: nothing is recorded.
 const DISABLED: u8 = 0;
@@ -53,12 +55,12 @@ const ENABLED: u8 = 1;
 const IMMUTABLE: u8 = 2;
 
 use change::Change;
-pub(crate) use files::settings;
 use plan_size::{PlanSize, count};
+pub(crate) use reload::initial_settings;
 
 /// The rules that are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rules {
+pub(crate) enum LoadedRules {
     /// So many are gone by.
     InForce(usize),
     /// So many wait for the end of `-e 0`.
@@ -71,13 +73,13 @@ pub(crate) trait PipelineControl {
     ///
     /// # Errors
     /// Why the old plan is still in force.
-    fn replace(&mut self, plan: Plan) -> anyhow::Result<()>;
+    fn replace_plan(&mut self, plan: Plan) -> anyhow::Result<()>;
 
     /// Goes by these settings from now on.
     ///
     /// # Errors
     /// When one of them cannot be honoured.
-    fn apply(&mut self, settings: &Settings) -> anyhow::Result<()>;
+    fn apply_settings(&mut self, settings: &AuditSettings) -> anyhow::Result<()>;
 
     /// Has the log stay where it is, and kept as it is; says what is held of it.
     ///
@@ -92,7 +94,7 @@ pub(crate) trait PipelineControl {
     ///
     /// # Errors
     /// When it cannot be noted.
-    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard>;
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<LockResult>;
 
     /// Writes a record of one line, in the stream of events.
     ///
@@ -110,14 +112,14 @@ pub(crate) trait PipelineControl {
     ///
     /// # Errors
     /// When auditing has ended, or is too busy to say.
-    fn describe(&mut self, status: &mut Status) -> anyhow::Result<()>;
+    fn fill_status(&mut self, status: &mut Status) -> anyhow::Result<()>;
 }
 
 /// Rules and settings.
 #[derive(Clone, Debug)]
 struct State {
     rules: RuleList,
-    settings: Settings,
+    settings: AuditSettings,
     /// What rules are compiled for.
     planner: Planner,
 }
@@ -126,16 +128,16 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct RuleStore {
     state: State,
-    in_force: PlanSize,
+    plan_size: PlanSize,
     /// How calls are seen, for as long as this daemon lives.
-    means: CaptureOptions,
+    capture: CaptureOptions,
     lock: LockFile,
     /// Rules that came over the socket so far: each has a number, in place of a line.
-    numbered: u32,
+    last_number: u32,
     /// Longest time to wait that is taken.
-    longest_wait: u32,
+    max_backlog_wait: u32,
     /// Losses when the count was last set to zero.
-    lost_before: u64,
+    lost_at_reset: u64,
     since: Instant,
 }
 
@@ -143,10 +145,10 @@ impl RuleStore {
     /// With rules that are in force, and settings.
     pub(crate) fn new(
         rules: RuleList,
-        settings: Settings,
+        settings: AuditSettings,
         planner: Planner,
         tick_hz: u32,
-        (means, lock): (CaptureOptions, LockFile),
+        (capture, lock): (CaptureOptions, LockFile),
     ) -> Self {
         Self {
             state: State {
@@ -154,12 +156,12 @@ impl RuleStore {
                 settings,
                 planner,
             },
-            in_force: PlanSize::default(),
-            means,
+            plan_size: PlanSize::default(),
+            capture,
             lock,
-            numbered: 0,
-            longest_wait: longest_wait(tick_hz),
-            lost_before: 0,
+            last_number: 0,
+            max_backlog_wait: max_backlog_wait(tick_hz),
+            lost_at_reset: 0,
             since: Instant::now(),
         }
     }
@@ -176,17 +178,17 @@ impl RuleStore {
         let mut rules = RuleList::default();
         for (number, form) in (1..).zip(&locked.rules) {
             let rule = form.rule().map_err(anyhow::Error::msg)?;
-            rules.push(SOCKET, number, rule);
+            rules.push(SOCKET_SOURCE, number, rule);
         }
-        let settings = Settings {
+        let settings = AuditSettings {
             pid: std::process::id(),
             ..locked.settings.clone()
         };
         let key = |text: &JsonBytes| text.bytes().context("a key that is locked is none");
         let deny: anyhow::Result<_> = locked.deny.iter().map(key).collect();
-        let (planner, kept) = (Planner::here(deny?), (locked.means, lock));
+        let (planner, kept) = (Planner::here(deny?), (locked.capture, lock));
         let mut store = Self::new(rules, settings, planner, tick_hz, kept);
-        store.numbered = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
+        store.last_number = u32::try_from(locked.rules.len()).unwrap_or(u32::MAX);
         Ok(store)
     }
 
@@ -203,10 +205,10 @@ impl RuleStore {
     ///
     /// # Errors
     /// When it cannot be put in force, or kept for a daemon that comes after this one.
-    pub(crate) fn begin(&mut self, auditing: &mut dyn PipelineControl) -> anyhow::Result<()> {
-        self.in_force = PlanSize::of(&plan(&self.state));
-        auditing.apply(&self.state.settings)?;
-        self.keep_if_locked(&self.state, auditing)
+    pub(crate) fn begin(&mut self, pipeline: &mut dyn PipelineControl) -> anyhow::Result<()> {
+        self.plan_size = PlanSize::of(&plan(&self.state));
+        pipeline.apply_settings(&self.state.settings)?;
+        self.lock_if_immutable(&self.state, pipeline)
     }
 
     /// What rules are compiled for.
@@ -220,63 +222,63 @@ impl RuleStore {
     }
 
     /// Does what is asked.
-    pub(crate) fn obey(
+    pub(crate) fn handle(
         &mut self,
         peer: Peer,
         request: Request,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> Answer {
-        let author = || Requester::of(peer);
+        let author = || Requester::from_peer(peer);
         match request {
-            Request::Rules => Answer::Rules(self.state.rules.listed().map(RuleForm::new).collect()),
-            Request::Status => done(self.status(auditing).map(Box::new).map(Answer::Status)),
+            Request::Rules => Answer::Rules(self.state.rules.listed().map(RuleJson::new).collect()),
+            Request::Status => done(self.status(pipeline).map(Box::new).map(Answer::Status)),
             Request::Change {
                 steps,
                 forgive_from,
             } => {
                 let first = forgive_from.unwrap_or(usize::MAX);
-                self.change(author(), &steps, first, auditing)
+                self.change(author(), &steps, first, pipeline)
             }
-            Request::Message(text) => self.message(&author(), &text, auditing),
+            Request::Message(text) => self.message(&author(), &text, pipeline),
             Request::Equivalent { mount, subtree } => {
                 let (Some(mount), Some(subtree)) = (mount.bytes(), subtree.bytes()) else {
                     return Answer::Refused(Refusal::errno(Errno::EINVAL));
                 };
                 let body = change_records::equivalent(&author(), &mount, &subtree);
-                done(self.again(body, auditing))
+                done(self.reapply(body, pipeline))
             }
-            Request::Trim => done(self.again(change_records::trim(&author()), auditing)),
-            Request::ResetLost => done(self.reset_lost(&author(), auditing)),
+            Request::Trim => done(self.reapply(change_records::trim(&author()), pipeline)),
+            Request::ResetLost => done(self.reset_lost(&author(), pipeline)),
             // Nobody ever waits.
             Request::ResetBacklogWait => Answer::Was(0),
-            Request::Flush => done(auditing.flush().map(|()| Answer::Done)),
+            Request::Flush => done(pipeline.flush().map(|()| Answer::Done)),
         }
     }
 
     /// Looks up what watches lead to once more. The kernel's audit tags directories; here a watch is
     /// looked up by its path, and what is mounted below one belongs to it anyway.
-    fn again(
+    fn reapply(
         &mut self,
         body: Vec<u8>,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<Answer> {
         if self.is_recording() {
-            auditing.replace(plan(&self.state))?;
+            pipeline.replace_plan(plan(&self.state))?;
         }
-        self.record(vec![(MsgType::CONFIG_CHANGE, body)], auditing)?;
+        self.record(vec![(MsgType::CONFIG_CHANGE, body)], pipeline)?;
         Ok(Answer::Done)
     }
 
     fn reset_lost(
         &mut self,
         author: &Requester,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<Answer> {
-        let status = self.status(auditing)?;
+        let status = self.status(pipeline)?;
         let lost = status.settings.lost;
-        self.lost_before += lost;
+        self.lost_at_reset += lost;
         let body = change_records::setting(author, "lost", 0, lost);
-        self.record(vec![(MsgType::CONFIG_CHANGE, body)], auditing)?;
+        self.record(vec![(MsgType::CONFIG_CHANGE, body)], pipeline)?;
         Ok(Answer::Was(lost))
     }
 
@@ -286,7 +288,7 @@ impl RuleStore {
         &self,
         author: &Requester,
         text: &JsonBytes,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> Answer {
         match text.bytes() {
             Some(text)
@@ -294,29 +296,29 @@ impl RuleStore {
                     && text.iter().all(|byte| (b' '..=b'~').contains(byte)) =>
             {
                 let record = (MsgType::USER, change_records::message(author, &text));
-                let recorded = self.record(vec![record], auditing);
+                let recorded = self.record(vec![record], pipeline);
                 // Who searches for it at once is to find it.
                 done(
                     recorded
-                        .and_then(|()| auditing.flush())
+                        .and_then(|()| pipeline.flush())
                         .map(|()| Answer::Done),
                 )
             }
-            _ => Answer::Refused(Refusal::because(
+            _ => Answer::Refused(Refusal::with_reason(
                 Errno::EINVAL,
                 format!("a message is at most {MESSAGE_LIMIT_BYTES} printable characters of ASCII"),
             )),
         }
     }
 
-    fn status(&self, auditing: &mut dyn PipelineControl) -> anyhow::Result<Status> {
+    fn status(&self, pipeline: &mut dyn PipelineControl) -> anyhow::Result<Status> {
         let mut status = Status {
             settings: self.state.settings.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_seconds: self.since.elapsed().as_secs(),
             rules: count(self.state.rules.rules().len()),
-            calls: self.in_force.calls,
-            denying: self.in_force.denying,
+            calls: self.plan_size.calls,
+            denying: self.plan_size.denying,
             ..Status::default()
         };
         // A kernel that does not know the feature has no line for it.
@@ -325,9 +327,9 @@ impl RuleStore {
             on: feature.on,
             locked: feature.locked,
         });
-        auditing.describe(&mut status)?;
+        pipeline.fill_status(&mut status)?;
         let lost: u64 = status.counts.lost.values().sum();
-        status.settings.lost = lost.saturating_sub(self.lost_before);
+        status.settings.lost = lost.saturating_sub(self.lost_at_reset);
         Ok(status)
     }
 
@@ -337,39 +339,39 @@ impl RuleStore {
         author: Requester,
         steps: &[Step],
         forgive_from: usize,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> Answer {
-        let mut change = self.copy(author);
-        if let Ok(status) = self.status(auditing) {
+        let mut change = self.begin_change(author);
+        if let Ok(status) = self.status(pipeline) {
             change.state.settings = status.settings;
         }
         for (number, step) in steps.iter().enumerate() {
-            let outcome = change.step(step).unwrap_or_else(Outcome::Refused);
-            let ends = number < forgive_from && matches!(outcome, Outcome::Refused(_));
+            let outcome = change.step(step).unwrap_or_else(StepOutcome::Refused);
+            let ends = number < forgive_from && matches!(outcome, StepOutcome::Refused(_));
             change.outcomes.push(outcome);
             if ends {
-                return self.refused(change, auditing);
+                return self.refused(change, pipeline);
             }
         }
-        if let Some(first) = change.refuse_what_cannot_be_honoured()
+        if let Some(first) = change.reject_unsupported_rules()
             && first < forgive_from
         {
             change.outcomes.truncate(first + 1);
-            return self.refused(change, auditing);
+            return self.refused(change, pipeline);
         }
-        match self.conclude(change, auditing) {
+        match self.commit(change, pipeline) {
             Ok(outcomes) => Answer::Changed(outcomes),
-            Err(error) => Answer::Refused(Refusal::because(Errno::EIO, format!("{error:#}"))),
+            Err(error) => Answer::Refused(Refusal::with_reason(Errno::EIO, format!("{error:#}"))),
         }
     }
 
     /// A change that is nothing yet.
-    fn copy(&self, author: Requester) -> Change {
+    fn begin_change(&self, author: Requester) -> Change {
         Change {
             state: self.state.clone(),
             author,
-            longest_wait: self.longest_wait,
-            numbered: self.numbered,
+            max_backlog_wait: self.max_backlog_wait,
+            last_number: self.last_number,
             outcomes: Vec::new(),
             records: Vec::new(),
             added: Vec::new(),
@@ -380,54 +382,50 @@ impl RuleStore {
     ///
     /// # Errors
     /// When it cannot be put in force.
-    fn conclude(
+    fn commit(
         &mut self,
         change: Change,
-        auditing: &mut dyn PipelineControl,
-    ) -> anyhow::Result<Vec<Outcome>> {
+        pipeline: &mut dyn PipelineControl,
+    ) -> anyhow::Result<Vec<StepOutcome>> {
         let Change {
             state,
             outcomes,
             records,
-            numbered,
+            last_number,
             ..
         } = change;
         // What switches recording off is the last to be recorded, and what switches it on the first.
         let was_recording = self.is_recording();
         if was_recording && state.settings.enabled == DISABLED {
-            self.record_if_possible(records.clone(), auditing);
+            self.try_record(records.clone(), pipeline);
         }
-        self.put_in_force(state, auditing)?;
-        self.numbered = numbered;
-        self.record_if_possible(records, auditing);
+        self.apply_state(state, pipeline)?;
+        self.last_number = last_number;
+        self.try_record(records, pipeline);
         Ok(outcomes)
     }
 
     /// Leaves all as it is; tells of what was tried.
-    fn refused(&mut self, change: Change, auditing: &mut dyn PipelineControl) -> Answer {
+    fn refused(&mut self, change: Change, pipeline: &mut dyn PipelineControl) -> Answer {
         let Change {
             outcomes,
             mut records,
             ..
         } = change;
         // What came before the refused step has not happened.
-        let tried = records.pop().into_iter().collect();
-        self.record_if_possible(tried, auditing);
+        let setting_attempt = records.pop().into_iter().collect();
+        self.try_record(setting_attempt, pipeline);
         Answer::Changed(outcomes)
     }
 
     /// Records what has been done, or tried, already; says what cannot be recorded. Nobody waits for the log once
     /// more when it has not kept up.
-    fn record_if_possible(
-        &self,
-        records: Vec<(MsgType, Vec<u8>)>,
-        auditing: &mut dyn PipelineControl,
-    ) {
+    fn try_record(&self, records: Vec<(MsgType, Vec<u8>)>, pipeline: &mut dyn PipelineControl) {
         let mut refused = None;
         for (kind, body) in records {
             let text = String::from_utf8_lossy(&body).into_owned();
             if refused.is_none() {
-                refused = self.record(vec![(kind, body)], auditing).err();
+                refused = self.record(vec![(kind, body)], pipeline).err();
             }
             if let Some(error) = &refused {
                 warn(&format!("not recorded: `{text}`: {error:#}"));
@@ -436,12 +434,12 @@ impl RuleStore {
     }
 
     /// How many rules are loaded, and whether they are gone by.
-    pub(crate) fn loaded(&self) -> Rules {
+    pub(crate) fn loaded(&self) -> LoadedRules {
         let rules = self.state.rules.rules().len();
         if self.is_recording() {
-            Rules::InForce(rules)
+            LoadedRules::InForce(rules)
         } else {
-            Rules::Disabled(rules)
+            LoadedRules::Disabled(rules)
         }
     }
 
@@ -453,11 +451,11 @@ impl RuleStore {
     fn record(
         &self,
         records: Vec<(MsgType, Vec<u8>)>,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         if self.is_recording() {
             for (kind, body) in records {
-                auditing.record(kind, body)?;
+                pipeline.record(kind, body)?;
             }
         }
         Ok(())
@@ -476,14 +474,14 @@ fn compiled(state: &State) -> Plan {
     state.planner.plan(state.rules.clone().into_rules())
 }
 
-const fn longest_wait(tick_hz: u32) -> u32 {
-    (LONGEST_WAIT * WAIT_SECONDS).saturating_mul(tick_hz)
+const fn max_backlog_wait(tick_hz: u32) -> u32 {
+    (MAX_WAIT_SECONDS * DEFAULT_WAIT_SECONDS).saturating_mul(tick_hz)
 }
 
 /// An answer, or the refusal of what cannot be done now.
 fn done(answer: anyhow::Result<Answer>) -> Answer {
     answer.unwrap_or_else(|error| {
-        Answer::Refused(Refusal::because(Errno::EAGAIN, format!("{error:#}")))
+        Answer::Refused(Refusal::with_reason(Errno::EAGAIN, format!("{error:#}")))
     })
 }
 

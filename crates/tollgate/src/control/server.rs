@@ -1,7 +1,7 @@
 //! The daemon's end of the control socket, served by its main thread between signals.
 //!
 //! Nobody can make the daemon wait: everything is non-blocking, and whoever has not sent a whole
-//! request or taken its answer within [`PATIENCE`] is let go. There are at most [`CONNECTIONS`]; one
+//! request or taken its answer within [`CLIENT_TIMEOUT`] is let go. There are at most [`MAX_CONNECTIONS`]; one
 //! more takes the place of whoever has been idle for longest.
 
 use std::fs::{DirBuilder, Permissions};
@@ -22,16 +22,16 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::geteuid;
 
 use super::LINE_LIMIT_BYTES;
-use super::wire::{self, Answer, Request};
+use super::protocol::{self, Answer, Request};
 
 /// Connections at a time.
-const CONNECTIONS: usize = 16;
+const MAX_CONNECTIONS: usize = 16;
 /// From the connection or the last answer to a whole request, and from an answer to its being taken.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections taken in before those that are there are looked at.
-const ACCEPTED: usize = 64;
+const MAX_ACCEPTS: usize = 64;
 /// Bytes of requests that may wait to become whole, on all connections together.
-const WAITING_LIMIT_BYTES: usize = 2 * LINE_LIMIT_BYTES;
+const INPUT_LIMIT_BYTES: usize = 2 * LINE_LIMIT_BYTES;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 /// What epoll says when it is the listener that is ready.
@@ -72,9 +72,9 @@ struct Connection {
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goes {
-    On,
-    Away,
+enum ConnectionState {
+    Open,
+    Closed,
 }
 
 impl Server {
@@ -89,8 +89,8 @@ impl Server {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => bail!("the control socket needs an absolute path, not `{shown}`"),
         };
-        private(directory)?;
-        remove_old(path)?;
+        ensure_private_directory(directory)?;
+        remove_stale_socket(path)?;
         let listener =
             UnixListener::bind(path).with_context(|| format!("cannot listen at `{shown}`"))?;
         // Whoever connects before this is asked who it is, as all others are.
@@ -122,14 +122,19 @@ impl Server {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadlines = self.connections.iter().map(|connection| {
             let is_ready = connection.output.is_empty() && connection.has_line();
-            connection.since + if is_ready { Duration::ZERO } else { PATIENCE }
+            connection.since
+                + if is_ready {
+                    Duration::ZERO
+                } else {
+                    CLIENT_TIMEOUT
+                }
         });
         deadlines.min()
     }
 
-    /// Takes in what has come, has `obey` answer whole requests, and lets go who is too slow.
-    pub(crate) fn serve(&mut self, obey: &mut dyn FnMut(Peer, Request) -> Answer) {
-        let mut events = [EpollEvent::empty(); CONNECTIONS + 1];
+    /// Takes in what has come, has `handle` answer whole requests, and lets go who is too slow.
+    pub(crate) fn serve(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
+        let mut events = [EpollEvent::empty(); MAX_CONNECTIONS + 1];
         // When it is interrupted nothing is ready, and it is tried again.
         let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO);
         let ready = ready.unwrap_or_default();
@@ -141,38 +146,38 @@ impl Server {
         // Those who are there come before those who knock.
         for token in tokens.into_iter().rev() {
             match token {
-                LISTENER => self.accept(obey),
-                token => self.serve_one(token, obey),
+                LISTENER => self.accept(handle),
+                token => self.serve_connection(token, handle),
             }
         }
         let now = Instant::now();
         self.connections
-            .retain(|connection| now.saturating_duration_since(connection.since) < PATIENCE);
+            .retain(|connection| now.saturating_duration_since(connection.since) < CLIENT_TIMEOUT);
     }
 
     /// Takes in who knocks. Who has sent a request already is answered at once, before somebody else can
     /// take its place.
-    fn accept(&mut self, obey: &mut dyn FnMut(Peer, Request) -> Answer) {
-        for _ in 0..ACCEPTED {
+    fn accept(&mut self, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
+        for _ in 0..MAX_ACCEPTS {
             let Ok((stream, _)) = self.listener.accept() else {
                 return;
             };
             let token = self.next;
             self.next += 1;
             if let Some(connection) = Connection::new(stream, token) {
-                self.make_room();
+                self.evict_idlest();
                 let interest = EpollEvent::new(EpollFlags::EPOLLIN, token);
                 if self.epoll.add(&connection.stream, interest).is_ok() {
                     self.connections.push(connection);
-                    self.serve_one(token, obey);
+                    self.serve_connection(token, handle);
                 }
             }
         }
     }
 
     /// Lets go who has been idle for longest, when there is no room for another.
-    fn make_room(&mut self) {
-        if self.connections.len() < CONNECTIONS {
+    fn evict_idlest(&mut self) {
+        if self.connections.len() < MAX_CONNECTIONS {
             return;
         }
         let since = self.connections.iter().map(|connection| connection.since);
@@ -181,9 +186,9 @@ impl Server {
         }
     }
 
-    fn serve_one(&mut self, token: u64, obey: &mut dyn FnMut(Peer, Request) -> Answer) {
+    fn serve_connection(&mut self, token: u64, handle: &mut dyn FnMut(Peer, Request) -> Answer) {
         let waiting: usize = self.connections.iter().map(|other| other.input.len()).sum();
-        let room = WAITING_LIMIT_BYTES.saturating_sub(waiting);
+        let room = INPUT_LIMIT_BYTES.saturating_sub(waiting);
         let Some(at) = self
             .connections
             .iter()
@@ -194,7 +199,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(at) else {
             return;
         };
-        let goes = connection.serve(room, obey);
+        let state = connection.serve(room, handle);
         let interest = if connection.output.is_empty() {
             EpollFlags::EPOLLIN
         } else {
@@ -202,7 +207,7 @@ impl Server {
         };
         let mut interest = EpollEvent::new(interest, token);
         let watched = self.epoll.modify(&connection.stream, &mut interest);
-        if goes == Goes::Away || watched.is_err() {
+        if state == ConnectionState::Closed || watched.is_err() {
             self.connections.swap_remove(at);
         }
     }
@@ -251,23 +256,27 @@ impl Connection {
     }
 
     /// Writes what is left, reads once and answers one request: others want their turn.
-    fn serve(&mut self, room: usize, obey: &mut dyn FnMut(Peer, Request) -> Answer) -> Goes {
+    fn serve(
+        &mut self,
+        room: usize,
+        handle: &mut dyn FnMut(Peer, Request) -> Answer,
+    ) -> ConnectionState {
         let written = self.write();
-        if written != Goes::On || !self.output.is_empty() {
+        if written != ConnectionState::Open || !self.output.is_empty() {
             return written;
         }
         if !self.has_line() {
             let room = room.min(LINE_LIMIT_BYTES - self.input.len());
             match self.read(room) {
-                Ok(0) => return Goes::Away,
+                Ok(0) => return ConnectionState::Closed,
                 Ok(_) => {}
-                Err(error) if is_later(&error) => return Goes::On,
-                Err(_) => return Goes::Away,
+                Err(error) if is_retryable(&error) => return ConnectionState::Open,
+                Err(_) => return ConnectionState::Closed,
             }
         }
         if let Some(line) = self.take_line() {
-            let answer = match wire::request(&line) {
-                Ok(request) => obey(self.peer, request),
+            let answer = match protocol::request(&line) {
+                Ok(request) => handle(self.peer, request),
                 Err(error) => {
                     // What follows on this connection cannot be trusted to be lines.
                     self.last = true;
@@ -308,33 +317,37 @@ impl Connection {
     fn answer(&mut self, answer: &Answer) {
         self.since = Instant::now();
         self.written = 0;
-        match wire::line(answer) {
+        match protocol::line(answer) {
             Ok(line) => self.output = line,
             Err(_) => self.last = true,
         }
     }
 
     /// Writes what can be written of the output.
-    fn write(&mut self) -> Goes {
+    fn write(&mut self) -> ConnectionState {
         let unwritten = |connection: &Self| connection.written < connection.output.len();
         while unwritten(self) {
             let left = self.output.get(self.written..).unwrap_or_default();
             match self.stream.write(left) {
                 Ok(count) if count > 0 => self.written += count,
-                Err(error) if is_later(&error) => return Goes::On,
-                _ => return Goes::Away,
+                Err(error) if is_retryable(&error) => return ConnectionState::Open,
+                _ => return ConnectionState::Closed,
             }
         }
         if !self.output.is_empty() {
             self.output = Vec::new();
             self.since = Instant::now();
         }
-        if self.last { Goes::Away } else { Goes::On }
+        if self.last {
+            ConnectionState::Closed
+        } else {
+            ConnectionState::Open
+        }
     }
 }
 
 /// Whether it may go better when the socket is ready.
-fn is_later(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
@@ -342,7 +355,7 @@ fn is_later(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// When it cannot be made, or others can write to it.
-pub(crate) fn private(directory: &Path) -> anyhow::Result<()> {
+pub(crate) fn ensure_private_directory(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
     DirBuilder::new()
         .recursive(true)
@@ -362,12 +375,12 @@ pub(crate) fn private(directory: &Path) -> anyhow::Result<()> {
 }
 
 /// Whether somebody listens there.
-pub(crate) fn is_taken(path: &Path) -> bool {
+pub(crate) fn is_listening(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
 /// Removes a socket that a daemon has left behind.
-fn remove_old(path: &Path) -> anyhow::Result<()> {
+fn remove_stale_socket(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

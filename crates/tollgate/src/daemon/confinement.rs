@@ -2,7 +2,7 @@
 //!
 //! | measure | what holds from then on |
 //! | --- | --- |
-//! | capabilities | only [`KEPT`], and where tracepoints need it `SYS_ADMIN`, in no inherited set and in no bounding set |
+//! | capabilities | only [`KEPT_CAPABILITIES`], and where tracepoints need it `SYS_ADMIN`, in no inherited set and in no bounding set |
 //! | no new privileges | no program that it could start would have more |
 //! | Landlock | it writes only below the directories given here, starts nothing, and signals nobody else |
 //!
@@ -20,7 +20,7 @@ use landlock::{
 };
 use nix::sys::prctl;
 
-use crate::control::wire::Confinement;
+use crate::control::protocol::Confinement;
 
 /// Capabilities that the daemon needs as long as it runs.
 ///
@@ -28,7 +28,7 @@ use crate::control::wire::Confinement;
 /// the kernel's audit; `SYSLOG` shows the addresses of kernel variables that programs read (without it
 /// `/proc/kallsyms` has zeros); `DAC_READ_SEARCH` looks up watched paths and reads rule files wherever they are;
 /// `CHOWN` gives a new log to `log_group`; `SYS_NICE` lets threads come before what they audit.
-const KEPT: [Capability; 8] = [
+const KEPT_CAPABILITIES: [Capability; 8] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_READ_SEARCH,
     Capability::CAP_SYS_NICE,
@@ -45,21 +45,21 @@ const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 const PARANOID_UPSTREAM: i32 = 2;
 
 /// Newest version of Landlock whose rights were weighed here; later ones add rights that are left alone.
-const WEIGHED: ABI = ABI::V7;
+const LANDLOCK_ABI: ABI = ABI::V7;
 
 /// The capabilities that one of these engines needs on this machine.
-fn kept(engines: &[EngineKind]) -> Vec<Capability> {
+fn kept_capabilities(engines: &[EngineKind]) -> Vec<Capability> {
     let paranoid = fs::read_to_string(PARANOID).unwrap_or_default();
-    let mut kept = KEPT.to_vec();
+    let mut kept_capabilities = KEPT_CAPABILITIES.to_vec();
     if engines.contains(&EngineKind::Tracepoint)
         && paranoid
             .trim()
             .parse()
             .is_ok_and(|level: i32| level > PARANOID_UPSTREAM)
     {
-        kept.push(Capability::CAP_SYS_ADMIN);
+        kept_capabilities.push(Capability::CAP_SYS_ADMIN);
     }
-    kept
+    kept_capabilities
 }
 
 /// Gives up what is not needed by any of these engines. Directories that do not exist are left out.
@@ -69,21 +69,22 @@ fn kept(engines: &[EngineKind]) -> Vec<Capability> {
 /// the answer says what holds.
 pub(super) fn confine(engines: &[EngineKind], writable: &[PathBuf]) -> anyhow::Result<Confinement> {
     let has = caps::read(None, CapSet::Permitted).context("cannot read the capabilities")?;
-    let kept: CapsHashSet = kept(engines)
+    let kept_capabilities: CapsHashSet = kept_capabilities(engines)
         .into_iter()
-        .filter(|kept| has.contains(kept))
+        .filter(|kept_capabilities| has.contains(kept_capabilities))
         .collect();
     let bounding = empty_bounding();
     for set in [CapSet::Effective, CapSet::Permitted] {
-        caps::set(None, set, &kept).context("cannot give up capabilities")?;
+        caps::set(None, set, &kept_capabilities).context("cannot give up capabilities")?;
     }
     for set in [CapSet::Inheritable, CapSet::Ambient] {
         caps::clear(None, set).context("cannot give up inherited capabilities")?;
     }
     prctl::set_no_new_privs().context("cannot give up new privileges")?;
-    let mut capabilities: Vec<String> = kept.iter().map(|cap| name(*cap)).collect();
+    let mut capabilities: Vec<String> = kept_capabilities.iter().map(|cap| name(*cap)).collect();
     capabilities.sort();
-    let (landlock, writable) = restrict(writable).context("cannot restrict what is written to")?;
+    let (landlock, writable) =
+        restrict_with_landlock(writable).context("cannot restrict what is written to")?;
     Ok(Confinement {
         capabilities,
         bounding,
@@ -109,16 +110,16 @@ fn name(cap: Capability) -> String {
 }
 
 /// Lets the process write below these directories only; how much of that this kernel can do.
-fn restrict(writable: &[PathBuf]) -> anyhow::Result<(String, Vec<String>)> {
+fn restrict_with_landlock(writable: &[PathBuf]) -> anyhow::Result<(String, Vec<String>)> {
     let mut ruleset = Ruleset::default()
-        .handle_access(AccessFs::from_write(WEIGHED) | AccessFs::Execute)?
+        .handle_access(AccessFs::from_write(LANDLOCK_ABI) | AccessFs::Execute)?
         .scope(Scope::Signal)?
         .create()?;
     let mut shown = Vec::new();
     for path in writable {
         // `/run/audit` needs not be there, and what is not there cannot be written to.
         if let Ok(directory) = PathFd::new(path) {
-            ruleset = ruleset.add_rule(PathBeneath::new(directory, inside()))?;
+            ruleset = ruleset.add_rule(PathBeneath::new(directory, directory_access()))?;
             shown.push(Path::display(path).to_string());
         }
     }
@@ -138,7 +139,7 @@ fn restrict(writable: &[PathBuf]) -> anyhow::Result<(String, Vec<String>)> {
 }
 
 /// What is done in a directory of the daemon: files and sockets come, are written to, and go.
-fn inside() -> BitFlags<AccessFs> {
+fn directory_access() -> BitFlags<AccessFs> {
     AccessFs::WriteFile
         | AccessFs::Truncate
         | AccessFs::MakeReg
@@ -155,7 +156,7 @@ mod tests {
 
     /// All of it is of the calling thread alone, and goes with it.
     #[test]
-    fn a_confined_thread_writes_where_it_may_and_starts_nothing() {
+    fn confined_thread_writes_only_below_named_directories() {
         let place = tempfile::tempdir().unwrap();
         let (inside, outside) = (place.path().join("inside"), place.path().join("outside"));
         fs::create_dir(&inside).unwrap();
@@ -173,11 +174,11 @@ mod tests {
         });
         let (confinement, status, unwritten, unstarted) = confined.join().unwrap();
         assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
-        let kept: u64 = KEPT.iter().map(Capability::bitmask).sum();
+        let kept_capabilities: u64 = KEPT_CAPABILITIES.iter().map(Capability::bitmask).sum();
         for line in status.lines() {
             if let Some(bits) = line.strip_prefix("CapEff:\t") {
                 let bits = u64::from_str_radix(bits, 16).unwrap();
-                assert_eq!(bits & !kept, 0, "{line}");
+                assert_eq!(bits & !kept_capabilities, 0, "{line}");
             }
         }
         // Kernels without Landlock are no reason not to audit: it is said.

@@ -20,18 +20,18 @@ use netlink::{AuditSettings, AuditSocket, AuditSummary, RecordStream};
 use nix::errno::Errno;
 
 use crate::config::tollgate_toml::KernelRecordsMode;
-use crate::control::wire::KernelMessages;
+use crate::control::protocol::KernelMessages;
 use crate::messages::info;
-use saved_state::{Before, Saved};
+use saved_state::{PreviousSettings, SavedStateFile};
 
 /// Where it is kept what was before: there is one kernel's audit on a machine.
-const SAVED: &str = "/run/tollgate/kernel-audit";
+const SAVED_STATE_PATH: &str = "/run/tollgate/kernel-audit";
 /// Messages that may wait with the kernel: what benchmarks of hardening ask for at least.
 const BACKLOG_LIMIT: u32 = 8192;
 /// Between two looks at what the kernel has lost.
-const PERIOD: Duration = Duration::from_secs(10);
+const POLL_PERIOD: Duration = Duration::from_secs(10);
 /// For what the kernel has to send at the end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REGISTER_TIMEOUT: Duration = Duration::from_secs(1);
 /// `-e 0`, `-e 1` and `-e 2` of `auditctl`.
 const OFF: u32 = 0;
 const ON: u32 = 1;
@@ -52,7 +52,7 @@ pub(super) struct KernelAudit {
 
 #[derive(Debug)]
 struct Registered {
-    saved: Saved,
+    saved: SavedStateFile,
     /// Whether it may be enabled and disabled.
     ours: bool,
 }
@@ -105,7 +105,7 @@ impl KernelAudit {
     /// Becomes the process that messages are sent to; `None` when another one is.
     fn register() -> anyhow::Result<Option<(Self, RecordStream)>> {
         // Without a place to keep what was before, nothing may be changed.
-        let Some(saved) = Saved::take(Path::new(SAVED))? else {
+        let Some(saved) = SavedStateFile::take(Path::new(SAVED_STATE_PATH))? else {
             return Ok(None);
         };
         let stream = match RecordStream::register() {
@@ -125,7 +125,7 @@ impl KernelAudit {
             registered,
             lost,
             total_lost: 0,
-            due: Instant::now() + PERIOD,
+            due: Instant::now() + POLL_PERIOD,
         })
     }
 
@@ -148,7 +148,7 @@ impl KernelAudit {
             return Ok(());
         }
         // What a daemon that was killed has set is not what was before.
-        let before = registered.saved.before().unwrap_or(Before {
+        let before = registered.saved.before().unwrap_or(PreviousSettings {
             enabled: status.settings.enabled,
             backlog_limit: status.settings.backlog_limit,
             backlog_wait_time: status.settings.backlog_wait_time,
@@ -189,21 +189,21 @@ impl KernelAudit {
         })
     }
 
-    /// When [`KernelAudit::look`] is due.
-    pub(super) fn next(&self) -> Duration {
+    /// When [`KernelAudit::poll`] is due.
+    pub(super) fn next_poll(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
 
     /// Looks at its time what the kernel has lost since the last look.
-    pub(super) fn look(&mut self) -> Option<u32> {
+    pub(super) fn poll(&mut self) -> Option<u32> {
         (self.due <= Instant::now())
-            .then(|| self.look_now())
+            .then(|| self.poll_now())
             .flatten()
     }
 
     /// Looks what the kernel has lost since the last look.
-    pub(super) fn look_now(&mut self) -> Option<u32> {
-        self.due = Instant::now() + PERIOD;
+    pub(super) fn poll_now(&mut self) -> Option<u32> {
+        self.due = Instant::now() + POLL_PERIOD;
         let now = self.control.status().ok()?.lost;
         let before = std::mem::replace(&mut self.lost, now);
         // Who has set the count to zero has read it.
@@ -230,7 +230,7 @@ impl KernelAudit {
 
     /// Waits until what the kernel has for this reader was sent, for a moment at most.
     fn settle(&self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + REGISTER_TIMEOUT;
         while Instant::now() < until
             && self
                 .control
@@ -242,7 +242,7 @@ impl KernelAudit {
     }
 
     /// What there is to say about it.
-    pub(super) fn describe(&self, messages: &mut KernelMessages) {
+    pub(super) fn fill_status(&self, messages: &mut KernelMessages) {
         let how = if self.registered.is_some() {
             "registered"
         } else {
@@ -273,7 +273,7 @@ impl Drop for KernelAudit {
         match &mut self.registered {
             None => return,
             Some(registered) if registered.ours => {
-                put_back(&self.control, &mut registered.saved);
+                restore(&self.control, &mut registered.saved);
             }
             Some(_) => {}
         }
@@ -289,15 +289,15 @@ impl Drop for KernelAudit {
 /// # Errors
 /// When that cannot be learned.
 fn repair() -> anyhow::Result<()> {
-    let path = Path::new(SAVED);
+    let path = Path::new(SAVED_STATE_PATH);
     if !path.exists() {
         return Ok(());
     }
-    if let Some(mut saved) = Saved::take(path)?
+    if let Some(mut saved) = SavedStateFile::take(path)?
         && saved.before().is_some()
     {
         let control = AuditSocket::open().context("the kernel has no audit")?;
-        put_back(&control, &mut saved);
+        restore(&control, &mut saved);
         // It would say so when it next had something to send.
         let _another_lives = control.unregister_dead_daemon();
     }
@@ -305,7 +305,7 @@ fn repair() -> anyhow::Result<()> {
 }
 
 /// Puts back what was before, if that is kept; says what cannot be put back.
-fn put_back(control: &AuditSocket, saved: &mut Saved) {
+fn restore(control: &AuditSocket, saved: &mut SavedStateFile) {
     let Some(before) = saved.before() else {
         return;
     };
@@ -320,7 +320,7 @@ fn put_back(control: &AuditSocket, saved: &mut Saved) {
     let removed = if before.never_task {
         Ok(())
     } else {
-        gone(control.delete_never_task())
+        ignore_missing(control.delete_never_task())
     };
     match restored.and(removed) {
         Ok(()) => saved.clear(),
@@ -329,7 +329,7 @@ fn put_back(control: &AuditSocket, saved: &mut Saved) {
 }
 
 /// What somebody else has deleted is deleted.
-fn gone(deleted: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(deleted: io::Result<()>) -> io::Result<()> {
     match deleted {
         Err(error) if error.raw_os_error() == Some(Errno::ENOENT as i32) => Ok(()),
         deleted => deleted,

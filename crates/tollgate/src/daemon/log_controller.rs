@@ -16,7 +16,7 @@ use nix::sys::signalfd::siginfo;
 
 use crate::config;
 use crate::messages::{self, warn};
-use crate::pipeline::log_thread::{LogCommand, LogCommands, PATIENCE};
+use crate::pipeline::log_thread::{LOG_THREAD_TIMEOUT, LogCommand, LogCommandSender};
 use crate::sinks::audit_log::{LogConfig, SignalSender};
 
 /// Where `auditd` writes its state at CONT, and scripts look for it.
@@ -34,10 +34,10 @@ pub(crate) struct LogSource {
 #[derive(Debug)]
 pub(crate) struct LogController {
     source: LogSource,
-    to: LogCommands,
+    commands: LogCommandSender,
     /// Settings of which it is not known yet whether they are in force.
-    asked: Option<(LogConfig, Receiver<bool>)>,
-    every: Option<Duration>,
+    pending: Option<(LogConfig, Receiver<bool>)>,
+    report_period: Option<Duration>,
     due: Instant,
     /// Where it is.
     log: PathBuf,
@@ -53,7 +53,7 @@ impl LogSource {
     ///
     /// # Errors
     /// Configuration that cannot be read, or a machine without a name as it was asked for.
-    pub(crate) fn keep(&self) -> anyhow::Result<Option<LogConfig>> {
+    pub(crate) fn log_config(&self) -> anyhow::Result<Option<LogConfig>> {
         let conf = match (&self.conf, &self.path) {
             (Some(conf), _) => {
                 let read = config::read_auditd(conf)?;
@@ -73,7 +73,7 @@ impl LogSource {
     ///
     /// # Errors
     /// When it runs.
-    pub(crate) fn is_free(&self) -> anyhow::Result<()> {
+    pub(crate) fn ensure_no_other_writer(&self) -> anyhow::Result<()> {
         if self.path.is_some() {
             return Ok(());
         }
@@ -91,22 +91,26 @@ impl LogSource {
 
 impl LogController {
     /// Looks after a log that is kept like this.
-    pub(crate) fn new(source: LogSource, keep: &LogConfig, to: LogCommands) -> Self {
+    pub(crate) fn new(
+        source: LogSource,
+        log_config: &LogConfig,
+        commands: LogCommandSender,
+    ) -> Self {
         let mut tend = Self {
             source,
-            to,
-            asked: None,
-            every: None,
+            commands,
+            pending: None,
+            report_period: None,
             due: Instant::now(),
             log: PathBuf::new(),
         };
-        tend.follow(keep);
+        tend.use_config(log_config);
         tend
     }
 
     /// How long nothing is to be done.
-    pub(crate) fn next(&self) -> Option<Duration> {
-        self.every
+    pub(crate) fn next_poll(&self) -> Option<Duration> {
+        self.report_period
             .map(|_| self.due.saturating_duration_since(Instant::now()))
     }
 
@@ -116,71 +120,71 @@ impl LogController {
     }
 
     /// Does what is due by the clock.
-    pub(crate) fn look(&mut self) {
-        self.settle(Duration::ZERO);
-        if let Some(every) = self.every
+    pub(crate) fn poll(&mut self) {
+        self.await_configuration(Duration::ZERO);
+        if let Some(report_period) = self.report_period
             && self.due <= Instant::now()
         {
-            self.due = Instant::now() + every;
+            self.due = Instant::now() + report_period;
             self.report();
         }
     }
 
     /// Does what a signal asks of the log; whether the daemon is to go on.
-    pub(crate) fn signal(&mut self, signal: &siginfo) -> bool {
-        let asker = SignalSender::of(signal.ssi_pid, signal.ssi_uid);
-        let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
+    pub(crate) fn handle_signal(&mut self, handle_signal: &siginfo) -> bool {
+        let sender = SignalSender::of(handle_signal.ssi_pid, handle_signal.ssi_uid);
+        let number = i32::try_from(handle_signal.ssi_signo).unwrap_or_default();
         match Signal::try_from(number) {
-            Ok(Signal::SIGUSR1) => self.ask(LogCommand::Rotate(asker), "no new log is begun"),
-            Ok(Signal::SIGUSR2) => self.ask(LogCommand::Resume(asker), "nothing is resumed"),
+            Ok(Signal::SIGUSR1) => self.send(LogCommand::Rotate(sender), "no new log is begun"),
+            Ok(Signal::SIGUSR2) => self.send(LogCommand::Resume(sender), "nothing is resumed"),
             Ok(Signal::SIGCONT) => self.report(),
-            Ok(Signal::SIGHUP) => self.configure(asker),
+            Ok(Signal::SIGHUP) => self.configure(sender),
             _ => {
-                self.to.tell(LogCommand::End(asker));
+                self.commands.send(LogCommand::End(sender));
                 return false;
             }
         }
         true
     }
 
-    fn ask(&self, order: LogCommand, undone: &str) {
-        if !self.to.offer(order, PATIENCE) {
-            warn(&format!("the log thread is busy: {undone}"));
+    fn send(&self, order: LogCommand, failure: &str) {
+        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
+            warn(&format!("the log thread is busy: {failure}"));
         }
     }
 
-    fn configure(&mut self, asker: SignalSender) {
+    fn configure(&mut self, sender: SignalSender) {
         if self.source.conf.is_none() {
             return;
         }
-        if !self.settle(PATIENCE) {
+        if !self.await_configuration(LOG_THREAD_TIMEOUT) {
             return warn("the log thread is busy: the configuration is not read again");
         }
-        let keep = self.source.keep().unwrap_or_else(|error| {
+        let log_config = self.source.log_config().unwrap_or_else(|error| {
             warn(&format!("the old configuration stays in force: {error:#}"));
             None
         });
-        let (to, from) = bounded(1);
-        let order = LogCommand::Configure(keep.clone().map(Box::new), asker, to);
-        if !self.to.offer(order, PATIENCE) {
+        let (commands, from) = bounded(1);
+        let order = LogCommand::Configure(log_config.clone().map(Box::new), sender, commands);
+        if !self.commands.send_within(order, LOG_THREAD_TIMEOUT) {
             return warn("the log thread is busy: the configuration is not taken on");
         }
-        self.asked = keep.map(|keep| (keep, from));
-        if !self.settle(PATIENCE) {
+        self.pending = log_config.map(|log_config| (log_config, from));
+        if !self.await_configuration(LOG_THREAD_TIMEOUT) {
             warn("the log thread is busy: it takes the configuration on when it can");
         }
     }
 
     /// Follows the log if settings that were asked for are in force, after so long at most; whether that is
     /// known.
-    fn settle(&mut self, patience: Duration) -> bool {
-        let Some((keep, from)) = self.asked.take() else {
+    fn await_configuration(&mut self, patience: Duration) -> bool {
+        let Some((log_config, from)) = self.pending.take() else {
             return true;
         };
         match from.recv_timeout(patience) {
-            Ok(true) => self.follow(&keep),
+            Ok(true) => self.use_config(&log_config),
             Err(RecvTimeoutError::Timeout) => {
-                self.asked = Some((keep, from));
+                self.pending = Some((log_config, from));
                 return false;
             }
             Ok(false) | Err(RecvTimeoutError::Disconnected) => {}
@@ -188,19 +192,20 @@ impl LogController {
         true
     }
 
-    fn follow(&mut self, keep: &LogConfig) {
-        self.log.clone_from(&keep.path);
-        let conf = keep.conf.as_ref();
-        self.every = conf
+    fn use_config(&mut self, log_config: &LogConfig) {
+        self.log.clone_from(&log_config.path);
+        let conf = log_config.conf.as_ref();
+        self.report_period = conf
             .map(|conf| conf.report_interval)
-            .filter(|every| !every.is_zero());
-        self.due = Instant::now() + self.every.unwrap_or_default();
+            .filter(|report_period| !report_period.is_zero());
+        self.due = Instant::now() + self.report_period.unwrap_or_default();
     }
 
     fn report(&self) {
-        let (to, from) = bounded(1);
-        self.to.offer(LogCommand::Report(to), PATIENCE);
-        let Ok(text) = from.recv_timeout(PATIENCE) else {
+        let (commands, from) = bounded(1);
+        self.commands
+            .send_within(LogCommand::Report(commands), LOG_THREAD_TIMEOUT);
+        let Ok(text) = from.recv_timeout(LOG_THREAD_TIMEOUT) else {
             return warn("no state is reported: the log thread is busy");
         };
         if let Err(error) = write_state(Path::new(STATE), &text) {

@@ -11,39 +11,41 @@ use audit::plan::Plan;
 use audit::plan::hook::EngineKind;
 use engine::{AttachedHooks, ProgramRuns, Truncation};
 
-use crate::control::rule_store::PipelineControl;
-use crate::control::wire::{
-    Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Settings, Status,
+use crate::control::protocol::{
+    AuditSettings, Confinement, Counts, JsonCounts, KernelMessages, RuleCounts, Run, Status,
 };
+use crate::control::rule_store::PipelineControl;
 use crate::daemon::kernel_audit::KernelAudit;
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 use crate::pipeline::heartbeat::seconds;
 use crate::pipeline::kernel_records::KernelRecordCounts;
-use crate::pipeline::log_thread::LogCommands;
+use crate::pipeline::log_thread::LogCommandSender;
 use crate::pipeline::log_thread::LogCounters;
 use crate::pipeline::loss_reporter::Limits;
-use crate::pipeline::ring_commands::{Accounts, Guard, PATIENCE, Replaced, RingCommands};
+use crate::pipeline::ring_commands::{
+    LOG_TIMEOUT, LockResult, ReplaceOutcome, RingCommands, StatsReader,
+};
 use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::{RunningPipeline, StartReport};
 use crate::sinks::audit_log::LockedLogSettings;
 use crate::sinks::queue::{self as outlet, QueueStats};
 
 /// How long the main thread looks whether the ring is drained, and serves nobody meanwhile.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_PERIOD: Duration = Duration::from_secs(1);
 
 /// A running pipeline.
 #[derive(Debug)]
 pub(super) struct PipelineHandle {
-    orders: RingCommands,
-    accounts: Accounts,
+    commands: RingCommands,
+    stats: StatsReader,
     written: Arc<LogCounters>,
     engine: EngineKind,
     /// What is attached now.
     pub(super) attached: AttachedHooks,
-    kept: DaemonPaths,
+    paths: DaemonPaths,
     confinement: Confinement,
-    kernel: Option<KernelAudit>,
+    kernel_audit: Option<KernelAudit>,
     limits: Arc<Limits>,
     json: Option<QueueStats>,
 }
@@ -57,7 +59,7 @@ pub(super) struct DaemonPaths {
     /// Where what audits is pinned, when it is.
     pub(super) pins: Option<PathBuf>,
     /// Who writes the log.
-    pub(super) log_thread: LogCommands,
+    pub(super) log_thread: LogCommandSender,
 }
 
 impl PipelineHandle {
@@ -66,66 +68,66 @@ impl PipelineHandle {
     pub(super) fn new(
         running: &RunningPipeline,
         started: StartReport,
-        kept: DaemonPaths,
+        paths: DaemonPaths,
         confinement: Confinement,
-        kernel: Option<KernelAudit>,
+        kernel_audit: Option<KernelAudit>,
         limits: Arc<Limits>,
     ) -> Self {
         Self {
-            orders: running.orders(),
-            accounts: Accounts::new(running.orders()),
+            commands: running.commands(),
+            stats: StatsReader::new(running.commands()),
             written: running.written(),
             engine: started.engine,
             attached: started.attached,
-            kept,
+            paths,
             confinement,
-            kernel,
+            kernel_audit,
             limits,
             json: running.json(),
         }
     }
 
-    /// When [`PipelineHandle::look`] is due, if it is.
-    pub(super) fn next(&self) -> Option<Duration> {
-        self.kernel.as_ref().map(KernelAudit::next)
+    /// When [`PipelineHandle::poll`] is due, if it is.
+    pub(super) fn next_poll(&self) -> Option<Duration> {
+        self.kernel_audit.as_ref().map(KernelAudit::next_poll)
     }
 
     /// Looks at its time what the kernel's audit has lost, and records it.
-    pub(super) fn look(&mut self) {
-        if let Some(lost) = self.kernel.as_mut().and_then(KernelAudit::look) {
-            self.tell_lost_messages(lost);
+    pub(super) fn poll(&mut self) {
+        if let Some(lost) = self.kernel_audit.as_mut().and_then(KernelAudit::poll) {
+            self.record_lost_kernel_records(lost);
         }
     }
 
     /// Knows that the log is there.
-    pub(super) fn log_is(&mut self, log: &Path) {
-        if self.kept.log != log {
-            log.clone_into(&mut self.kept.log);
+    pub(super) fn set_log_path(&mut self, log: &Path) {
+        if self.paths.log != log {
+            log.clone_into(&mut self.paths.log);
         }
     }
 
     /// Has the kernel's audit stay as it is for the next daemon, and not as it was found.
-    pub(super) fn leave_kernel(&mut self) {
-        if let Some(kernel) = &mut self.kernel {
-            kernel.leave();
+    pub(super) fn keep_kernel_audit(&mut self) {
+        if let Some(kernel_audit) = &mut self.kernel_audit {
+            kernel_audit.leave();
         }
     }
 
     /// Leaves the kernel's audit as it was found; what it has sent until then is still taken. Gives what
     /// it has lost.
-    pub(super) fn let_kernel_go(&mut self) -> u64 {
-        let Some(mut kernel) = self.kernel.take() else {
+    pub(super) fn release_kernel_audit(&mut self) -> u64 {
+        let Some(mut kernel_audit) = self.kernel_audit.take() else {
             return 0;
         };
-        if let Some(lost) = kernel.look_now() {
-            self.tell_lost_messages(lost);
+        if let Some(lost) = kernel_audit.poll_now() {
+            self.record_lost_kernel_records(lost);
         }
-        kernel.total_lost()
+        kernel_audit.total_lost()
     }
 
-    fn tell_lost_messages(&self, lost: u32) {
+    fn record_lost_kernel_records(&self, lost: u32) {
         let body = format!("op=lost-messages lost={lost} reason=\"kernel-backlog\" res=failed");
-        let recorded = self.orders.record(MsgType::DAEMON_ERR, body.into_bytes());
+        let recorded = self.commands.record(MsgType::DAEMON_ERR, body.into_bytes());
         if let Err(error) = recorded {
             warn(&format!(
                 "it is not recorded that the kernel has lost {lost} messages: {error:#}"
@@ -133,14 +135,14 @@ impl PipelineHandle {
         }
     }
 
-    fn describe_messages(&self, account: &RingStats) -> Option<KernelMessages> {
-        let kernel = self.kernel.as_ref()?;
+    fn kernel_record_status(&self, stats: &RingStats) -> Option<KernelMessages> {
+        let kernel_audit = self.kernel_audit.as_ref()?;
         let KernelRecordCounts {
             received,
             excluded,
             refused,
             overruns,
-        } = account.messages;
+        } = stats.kernel_records;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut messages = KernelMessages {
             received,
@@ -151,26 +153,26 @@ impl PipelineHandle {
             unwritten: count(&self.written.unwritten_messages),
             ..KernelMessages::default()
         };
-        kernel.describe(&mut messages);
+        kernel_audit.fill_status(&mut messages);
         Some(messages)
     }
 
     /// Whether the ring is drained: its thread answers only between two drains, and waits for the log.
     pub(super) fn is_alive(&mut self) -> bool {
-        self.accounts.is_answered(LOOK)
+        self.stats.is_answered(POLL_PERIOD)
     }
 
-    fn counts(&self, account: &RingStats) -> Counts {
+    fn counts(&self, stats: &RingStats) -> Counts {
         let LogCounters {
             events, unwritten, ..
         } = &*self.written;
         let named = |count: &u64, name: &str| (*count != 0).then(|| (name.to_owned(), *count));
         let unwritten = unwritten.load(Ordering::Relaxed);
-        let losses = account.losses().chain([("not written", unwritten)]);
-        let cut = account.stats.truncated.iter().zip(Truncation::ALL);
+        let losses = stats.losses().chain([("not written", unwritten)]);
+        let cut = stats.stats.truncated.iter().zip(Truncation::ALL);
         Counts {
-            matched: account.stats.matched,
-            delivered: account.stats.delivered,
+            matched: stats.stats.matched,
+            delivered: stats.stats.delivered,
             written: events.load(Ordering::Relaxed),
             lost: losses
                 .filter_map(|(reason, count)| named(&count, reason))
@@ -178,51 +180,51 @@ impl PipelineHandle {
             incomplete: cut
                 .filter_map(|(count, part)| named(count, part.as_str()))
                 .collect(),
-            blind_seconds: seconds(account.blind),
+            blind_seconds: seconds(stats.blind),
         }
     }
 }
 
 impl PipelineControl for PipelineHandle {
-    fn replace(&mut self, plan: Plan) -> anyhow::Result<()> {
-        let Replaced { attached } = self.orders.replace(plan)?;
+    fn replace_plan(&mut self, plan: Plan) -> anyhow::Result<()> {
+        let ReplaceOutcome { attached } = self.commands.replace(plan)?;
         self.attached = attached;
         Ok(())
     }
 
-    fn apply(&mut self, settings: &Settings) -> anyhow::Result<()> {
+    fn apply_settings(&mut self, settings: &AuditSettings) -> anyhow::Result<()> {
         self.limits.set(settings.rate_limit, settings.failure)?;
-        match &mut self.kernel {
-            Some(kernel) => kernel.enable(settings.enabled != 0),
+        match &mut self.kernel_audit {
+            Some(kernel_audit) => kernel_audit.enable(settings.enabled != 0),
             None => Ok(()),
         }
     }
 
     fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings> {
         // What it was told before it has done by then, and what it is told later leaves the log there.
-        let keep = self.kept.log_thread.lock()?;
-        self.kept.log.clone_from(&keep.path);
-        Ok(keep.held())
+        let log_config = self.paths.log_thread.lock()?;
+        self.paths.log.clone_from(&log_config.path);
+        Ok(log_config.locked_settings())
     }
 
     fn unlock_log(&mut self) {
-        self.kept.log_thread.unlock();
+        self.paths.log_thread.unlock();
     }
 
-    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
-        let DaemonPaths { log, json, .. } = &self.kept;
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<LockResult> {
+        let DaemonPaths { log, json, .. } = &self.paths;
         let files = [log].into_iter().chain(json).cloned();
-        self.orders.lock(note, files.collect())
+        self.commands.lock(note, files.collect())
     }
 
     fn record(&mut self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
-        self.orders.record(kind, body)
+        self.commands.record(kind, body)
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOG_TIMEOUT;
         let json = self.json.as_ref().map(|json| (json, json.read().unwritten));
-        self.orders.flush()?;
+        self.commands.flush()?;
         let Some((json, before)) = json else {
             return Ok(());
         };
@@ -233,7 +235,7 @@ impl PipelineControl for PipelineHandle {
         }
     }
 
-    fn describe(&mut self, status: &mut Status) -> anyhow::Result<()> {
+    fn fill_status(&mut self, status: &mut Status) -> anyhow::Result<()> {
         use std::os::unix::ffi::OsStrExt as _;
         status.engine = self.engine.name().to_owned();
         status.hooks = self
@@ -244,20 +246,20 @@ impl PipelineControl for PipelineHandle {
             .collect();
         let absent = self.attached.absent.iter().copied();
         status.absent = absent.map(str::to_owned).collect();
-        status.log = JsonBytes::new(self.kept.log.as_os_str().as_bytes());
-        let pins = self.kept.pins.as_ref();
+        status.log = JsonBytes::new(self.paths.log.as_os_str().as_bytes());
+        let pins = self.paths.pins.as_ref();
         status.pins = pins.map(|path| JsonBytes::new(path.as_os_str().as_bytes()));
         status.confinement = self.confinement.clone();
-        if let Some(lost) = self.kernel.as_mut().and_then(KernelAudit::look_now) {
-            self.tell_lost_messages(lost);
+        if let Some(lost) = self.kernel_audit.as_mut().and_then(KernelAudit::poll_now) {
+            self.record_lost_kernel_records(lost);
         }
-        let account = self.accounts.account()?;
-        status.skip_risk = account.skip_risk.map(|risk| risk.to_string());
-        status.counts = self.counts(&account);
+        let stats = self.stats.read()?;
+        status.skip_risk = stats.skip_risk.map(|risk| risk.to_string());
+        status.counts = self.counts(&stats);
         let unwritten = self.written.unwritten.load(Ordering::Relaxed);
-        status.settings.backlog = account.waiting(status.counts.written, unwritten);
-        status.by_rule = by_rule(&account);
-        status.kernel_messages = self.describe_messages(&account);
+        status.settings.backlog = stats.backlog(status.counts.written, unwritten);
+        status.by_rule = rule_counts(&stats);
+        status.kernel_messages = self.kernel_record_status(&stats);
         status.plugins = self.written.plugins.lost();
         status.json = self.json.as_ref().map(|json| {
             let outlet::SinkStats {
@@ -268,7 +270,7 @@ impl PipelineControl for PipelineHandle {
                 left_out: unwritten,
             }
         });
-        status.runs = account
+        status.runs = stats
             .runs
             .into_iter()
             .map(
@@ -287,10 +289,10 @@ impl PipelineControl for PipelineHandle {
     }
 }
 
-fn by_rule(account: &RingStats) -> Vec<RuleCounts> {
-    let counts = account.rules.iter().map(|(rule, count)| {
+fn rule_counts(stats: &RingStats) -> Vec<RuleCounts> {
+    let counts = stats.rules.iter().map(|(rule, count)| {
         let losses = [
-            ("ring full", count.unsent),
+            ("ring full", count.ring_full),
             ("rate limit", count.limited),
             ("not written", count.unwritten),
         ];

@@ -1,13 +1,12 @@
 //! Order of start and stop. Everything that can be refused is refused before anything is attached.
 
-mod ready;
-mod rules;
+mod ready_message;
+pub(super) mod rules;
 
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
@@ -15,8 +14,6 @@ use audit::plan::hook::KernelFeatures;
 use bstr::BString;
 use engine::{EngineOptions, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
@@ -25,12 +22,12 @@ use nix::unistd::geteuid;
 
 use crate::config::capture::CaptureOptions;
 use crate::config::{JsonLogConfig, MetricsAddress};
-use crate::control::change_records::Requester;
-use crate::control::rule_store::Rules;
+use crate::control::rule_store::LoadedRules;
 use crate::control::server::{self, Server};
 use crate::daemon::confinement::confine;
+use crate::daemon::event_loop::EventLoop;
 use crate::daemon::kernel_audit::KernelAudit;
-use crate::daemon::log_controller::{self as tend, LogController, LogSource};
+use crate::daemon::log_controller::{self as log_controller, LogController, LogSource};
 use crate::daemon::pipeline_handle::{DaemonPaths, PipelineHandle};
 use crate::daemon::systemd::ServiceManager;
 use crate::helper::Launcher;
@@ -45,27 +42,23 @@ use crate::pipeline::{Pipeline, RunningPipeline, StartReport};
 use crate::sinks::audit_log::{AuditLog, LocalSystem, LogConfig};
 use crate::sinks::console::Console;
 use crate::sinks::json::log::JsonLog;
-use crate::sinks::log_file::directory::Directory;
+use crate::sinks::log_file::log_directory::LogDirectory;
 use crate::sinks::plugins;
-use ready::{Ready, price};
+use ready_message::{ReadyMessage, overhead};
 
 /// More hooks than these take the kernel a while to let go, some 70 ms each: people should know.
 const SLOW_TO_DETACH: usize = 10;
 
 const NOT_ROOT: &str = "the daemon must be run by root: it loads eBPF programs (CAP_BPF, CAP_PERFMON) and attaches them to functions and tracepoints of the kernel (CAP_SYS_ADMIN)";
 
-/// `SIGHUP`, as a signal descriptor has it.
-const HANGUP: u32 = Signal::SIGHUP as u32;
-const QUIT: u32 = Signal::SIGQUIT as u32;
-
 /// What the daemon is to do.
-pub(crate) struct Settings {
+pub(crate) struct DaemonConfig {
     /// Where the rules come from.
     pub(crate) rules: RuleSource,
     /// Where to listen for commands.
-    pub(crate) control: Control,
+    pub(crate) control: ControlSocket,
     /// How calls and messages are seen.
-    pub(crate) means: CaptureOptions,
+    pub(crate) capture: CaptureOptions,
     /// Start although the kernel can skip programs.
     pub(crate) allow_loss: bool,
     /// Log file.
@@ -75,15 +68,15 @@ pub(crate) struct Settings {
     /// Where to serve metrics.
     pub(crate) metrics: Option<MetricsAddress>,
     /// Whether what audits outlives the daemon.
-    pub(crate) survival: PinPolicy,
+    pub(crate) pin_policy: PinPolicy,
     /// A view for people.
     pub(crate) terminal: Option<Console>,
     /// A log for programs.
     pub(crate) json: Option<JsonLogConfig>,
     /// Called once, when auditing has begun.
-    pub(crate) ready: Box<dyn FnOnce()>,
+    pub(crate) on_ready: Box<dyn FnOnce()>,
     /// Called at `SIGHUP`: where the rules come from now; nothing when that is not known, which it says.
-    pub(crate) rules_again: Box<dyn Fn() -> Option<RuleSource>>,
+    pub(crate) reload_rules: Box<dyn Fn() -> Option<RuleSource>>,
 }
 
 /// Where rules come from, and what is to be done about them.
@@ -99,7 +92,7 @@ pub(crate) struct RuleSource {
 
 /// Whether there is a control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Control {
+pub(crate) enum ControlSocket {
     /// None.
     No,
     /// There, unless another daemon listens there.
@@ -113,19 +106,24 @@ pub(crate) enum Control {
 ///
 /// # Errors
 /// What kept the daemon from starting, or made the engine fail.
-pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut settings: DaemonConfig) -> anyhow::Result<ExitCode> {
     if !geteuid().is_root() {
         info(NOT_ROOT);
         return Ok(Exit::NotRoot.into());
     }
-    let mut server = listen(&settings.control)?;
-    let Some(mut keep) = settings.log.keep()? else {
+    let server = listen(&settings.control)?;
+    let Some(mut log_config) = settings.log.log_config()? else {
         warn("nothing is attached: the configuration above is wrong");
         return Ok(Exit::Config.into());
     };
-    settings.log.is_free()?;
-    let pins = settings.survival.open()?;
-    let Some(mut store) = rules::store(&mut settings, &mut keep, server.as_ref(), pins.as_ref())?
+    settings.log.ensure_no_other_writer()?;
+    let pins = settings.pin_policy.open()?;
+    let Some(mut store) = rules::open_rule_store(
+        &mut settings,
+        &mut log_config,
+        server.as_ref(),
+        pins.as_ref(),
+    )?
     else {
         return Ok(ExitCode::FAILURE);
     };
@@ -135,25 +133,23 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         "the rules record nothing, no rule of the lists exit and io_uring says always, and without a \
          control socket no others can come"
     );
-    let mut manager = ServiceManager::of_environment();
-    say_who_else_audits();
+    let manager = ServiceManager::from_environment();
+    warn_about_other_auditors();
     let limits = Arc::new(Limits::new());
     store.limit(&limits)?;
-    let opened =
-        Opened::before_rights_are_given_up(&settings, &keep, server.as_ref(), pins.as_ref())?;
+    let opened = PrivilegedResources::open(&settings, &log_config, server.as_ref(), pins.as_ref())?;
     let with_calls = opened.messages.is_some() && store.planner().has_security_module();
-    let engines = settings.means.engine.kinds();
+    let engines = settings.capture.engine.kinds();
     let options = options(&settings, with_calls);
-    let signals = opened.signals;
     let json_path = settings.json.as_ref().map(|json| json.file.clone());
-    let (log_thread, log_orders) = log_thread::log_orders();
-    let mut tend = LogController::new(settings.log, &keep, log_thread.clone());
-    let log_path = keep.path.clone();
+    let (log_thread, log_commands) = log_thread::log_command_channel();
+    let log_controller = LogController::new(settings.log, &log_config, log_thread.clone());
+    let log_path = log_config.path.clone();
     let confinement = confine(&engines, &opened.writable)?;
     let pinned_in = pins.as_ref().map(|pins| pins.path().to_owned());
-    let pinning = PinSetup::look(pins, keep.writes().then_some(&log_path))?;
+    let pinning = PinSetup::inspect(pins, log_config.writes().then_some(&log_path))?;
     let machine = Box::new(LocalSystem::new(opened.launcher.clone()));
-    let log = AuditLog::open(keep, store.old_logs(), machine, opened.launcher)?;
+    let log = AuditLog::open(log_config, store.old_log_policy(), machine, opened.launcher)?;
     let ended = Arc::new(event_fd()?);
 
     let mut kernel = opened.probe.kernel;
@@ -164,22 +160,22 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         probe: opened.probe,
         engines,
         log,
-        log_orders,
-        terminal: settings.terminal,
+        log_commands,
+        console: settings.terminal,
         json: opened.json,
         delay: settings.delay,
         options,
-        messages: opened.messages,
+        kernel_records: opened.messages,
         limits: Arc::clone(&limits),
         pinning,
     };
     let (running, started) = pipeline.start(Arc::clone(&ended))?;
-    let source = begun(opened.source)?;
+    let source = start_kernel_audit(opened.source)?;
     let pinned_in = pinned_in.filter(|_| started.pinned);
-    tell_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
+    report_start(&priced, &started, kernel, &log_path, pinned_in.as_deref());
     drop(priced);
     info(&format!("confined: {confinement}"));
-    let auditing = format!("auditing with the engine {}", started.engine.name());
+    let status = format!("auditing with the engine {}", started.engine.name());
     let kept = DaemonPaths {
         log: log_path,
         json: json_path,
@@ -187,53 +183,52 @@ pub(crate) fn run(mut settings: Settings) -> anyhow::Result<ExitCode> {
         log_thread,
     };
     let adopted = started.adopted;
-    let mut live = PipelineHandle::new(&running, started, kept, confinement, source, limits);
-    if let Err(error) = store.begin(&mut live) {
+    let mut handle = PipelineHandle::new(&running, started, kept, confinement, source, limits);
+    if let Err(error) = store.begin(&mut handle) {
         // What was there before stays.
-        finish(live, running, tend.log(), pinned_in.filter(|_| adopted))?;
+        finish(
+            handle,
+            running,
+            log_controller.log(),
+            pinned_in.filter(|_| adopted),
+        )?;
         return Err(error);
     }
     if let Some(metrics) = opened.metrics {
         metrics.start()?;
     }
-    manager.ready(&auditing);
-    (settings.ready)();
+    manager.ready(&status);
+    (settings.on_ready)();
 
-    let leaves = loop {
-        let times = [tend.next(), live.next(), manager.next()];
-        let next = times.into_iter().flatten().min();
-        wait(&signals, &ended, server.as_ref(), next)?;
-        tend.look();
-        live.look();
-        manager.look(|| live.is_alive());
-        let signal = signals.read_signal().context("cannot read signals")?;
-        match signal {
-            Some(signal) if signal.ssi_signo == HANGUP => {
-                // Read at once: who has sent the signal may end now.
-                let author = Requester::of_signal(&signal);
-                manager.reloading();
-                tend.signal(&signal);
-                rules::reload((settings.rules_again)(), author, &mut store, &mut live);
-                manager.ready(&auditing);
-            }
-            Some(signal) if tend.signal(&signal) => {}
-            // What is locked is not ended: the next daemon goes on.
-            Some(ends) => break ends.ssi_signo == QUIT || store.is_locked(),
-            None if ended.read().is_ok() => break false,
-            None => {}
-        }
-        live.log_is(tend.log());
-        if let Some(server) = &mut server {
-            server.serve(&mut |peer, request| store.obey(peer, request, &mut live));
-        }
+    let mut event_loop = EventLoop {
+        signals: opened.signals,
+        ended,
+        server,
+        reload_rules: settings.reload_rules,
+        store,
+        pipeline: handle,
+        log_controller,
+        manager,
+        status,
     };
-    manager.stopping();
-    finish(live, running, tend.log(), pinned_in.filter(|_| leaves))
+    let leaves = event_loop.run()?;
+    event_loop.manager.stopping();
+    let EventLoop {
+        pipeline,
+        log_controller,
+        ..
+    } = event_loop;
+    finish(
+        pipeline,
+        running,
+        log_controller.log(),
+        pinned_in.filter(|_| leaves),
+    )
 }
 
 /// Says how auditing has begun, what this daemon has taken over, and what the next one can.
-fn tell_start(
-    (plan, loaded): &(Plan, Rules),
+fn report_start(
+    (plan, loaded): &(Plan, LoadedRules),
     started: &StartReport,
     kernel: KernelFeatures,
     log: &Path,
@@ -245,7 +240,7 @@ fn tell_start(
     if let Some(risk) = started.skip_risk {
         warn(&skip_warning(risk));
     }
-    rules::tell_denials(plan);
+    rules::report_denials(plan);
     if started.adopted {
         info("goes on where the daemon before this one has ended");
     }
@@ -255,19 +250,19 @@ fn tell_start(
             "what audits outlives this daemon: pinned in `{place}`"
         ));
     }
-    let ready = Ready {
+    let ready_message = ReadyMessage {
         rules: *loaded,
         calls: plan.syscalls.len(),
         engine: started.engine.name(),
         attached: &started.attached,
-        price: &price(plan, started.engine, kernel),
+        overhead: &overhead(plan, started.engine, kernel),
         log,
     };
-    info(&ready.to_string());
+    info(&ready_message.to_string());
 }
 
 /// What must be opened, or looked at, before rights are given up.
-struct Opened {
+struct PrivilegedResources {
     source: Option<KernelAudit>,
     messages: Option<RecordStream>,
     signals: SignalFd,
@@ -279,51 +274,51 @@ struct Opened {
     writable: Vec<PathBuf>,
 }
 
-impl Opened {
-    fn before_rights_are_given_up(
-        settings: &Settings,
-        keep: &LogConfig,
+impl PrivilegedResources {
+    fn open(
+        settings: &DaemonConfig,
+        log_config: &LogConfig,
         server: Option<&Server>,
         pins: Option<&PinDirectory>,
     ) -> anyhow::Result<Self> {
-        let (source, messages) = KernelAudit::open(settings.means.kernel_messages)?.unzip();
+        let (source, messages) = KernelAudit::open(settings.capture.kernel_messages)?.unzip();
         let json = settings.json.as_ref();
         let opened = Self {
-            writable: writable(keep, json, server, pins)?,
+            writable: writable(log_config, json, server, pins)?,
             json: json.map(JsonLog::open).transpose()?,
             source,
             messages,
             signals: signals()?,
             // Tracepoints are below a mount.
             probe: KernelProbe::read().context("cannot learn what this kernel shows")?,
-            launcher: match &keep.conf {
+            launcher: match &log_config.conf {
                 Some(_) => Some(Launcher::start(settings.log.conf.as_deref())?),
                 None => None,
             },
             metrics: metrics(settings.metrics.as_ref(), server)?,
         };
-        raise_limit();
+        raise_open_file_limit();
         Ok(opened)
     }
 }
 
 /// Ends what runs, and gives the account. What is pinned in `left_in` goes on.
 fn finish(
-    mut live: PipelineHandle,
+    mut handle: PipelineHandle,
     running: RunningPipeline,
     log: &Path,
     left_in: Option<PathBuf>,
 ) -> anyhow::Result<ExitCode> {
     if left_in.is_some() {
-        live.leave_kernel();
+        handle.keep_kernel_audit();
     }
-    let lost_messages = live.let_kernel_go();
+    let lost_messages = handle.release_kernel_audit();
     match &left_in {
-        Some(_) => running.orders().leave()?,
-        None => running.orders().stop()?,
+        Some(_) => running.commands().leave()?,
+        None => running.commands().stop()?,
     }
     let (mut outcome, detaching) = running.join()?;
-    outcome.lost_messages = lost_messages;
+    outcome.lost_kernel_records = lost_messages;
     let summary = Summary(&outcome);
     info(&format!("stopped: {summary}; log {}", log.display()));
     if let Some(place) = left_in {
@@ -331,13 +326,13 @@ fn finish(
             "what audits goes on, for the next daemon: pinned in `{}`",
             place.display()
         ));
-    } else if live.attached.hooks.len() > SLOW_TO_DETACH {
-        info(&format!("detaching {} hooks", live.attached.hooks.len()));
+    } else if handle.attached.hooks.len() > SLOW_TO_DETACH {
+        info(&format!("detaching {} hooks", handle.attached.hooks.len()));
     }
     if let Some(detaching) = detaching {
         detaching.wait()?;
     }
-    Ok(if summary.is_whole() {
+    Ok(if summary.is_complete() {
         Exit::Success
     } else {
         Exit::Lost
@@ -382,59 +377,32 @@ fn signals() -> anyhow::Result<SignalFd> {
 /// Where the daemon writes: its logs, its state, its own socket and those of plugins, and what it pins. The
 /// directories of log and state are made.
 fn writable(
-    keep: &LogConfig,
+    log_config: &LogConfig,
     json: Option<&JsonLogConfig>,
     server: Option<&Server>,
     pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let mut writable = vec![tend::state_directory(), Directory::path_of(&keep.path)?];
-    if keep.writes() {
-        Directory::of(&keep.path)?;
+    let mut writable = vec![
+        log_controller::state_directory(),
+        LogDirectory::path_of(&log_config.path)?,
+    ];
+    if log_config.writes() {
+        LogDirectory::of(&log_config.path)?;
     }
     writable.extend(pins.map(|pins| pins.path().to_owned()));
     if let Some(json) = json {
-        writable.push(Directory::path_of(&json.file)?);
+        writable.push(LogDirectory::path_of(&json.file)?);
     }
     writable.extend(server.and_then(|server| Some(server.path().parent()?.to_owned())));
-    if let Some(conf) = &keep.conf {
+    if let Some(conf) = &log_config.conf {
         writable.extend(plugins::socket_directories(conf));
     }
     Ok(writable)
 }
 
-/// Waits for a signal, the end of the pipeline, something to serve, or so long.
-fn wait(
-    signals: &SignalFd,
-    ended: &EventFd,
-    server: Option<&Server>,
-    most: Option<Duration>,
-) -> anyhow::Result<()> {
-    let mut wakers = vec![
-        PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-        PollFd::new(ended.as_fd(), PollFlags::POLLIN),
-    ];
-    wakers.extend(server.map(|server| PollFd::new(server.as_fd(), PollFlags::POLLIN)));
-    let served = server
-        .and_then(Server::deadline)
-        .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    let timeout = match served.into_iter().chain(most).min() {
-        // poll(2) counts milliseconds: waking before the time is over would be waking twice.
-        Some(left) if !left.is_zero() => {
-            let left = left + Duration::from_millis(1);
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        }
-        Some(_) => PollTimeout::ZERO,
-        None => PollTimeout::NONE,
-    };
-    match poll(&mut wakers, timeout) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(errno) => Err(errno).context("cannot wait for signals"),
-    }
-}
-
 /// Programs, maps and links are descriptors, and rules can need more of these than the usual limit allows. Nobody
 /// is started from here on: plugins have the limit that this daemon was started with.
-fn raise_limit() {
+fn raise_open_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
     if let Err(errno) = raised {
@@ -443,10 +411,10 @@ fn raise_limit() {
 }
 
 /// What the engine sends; with the calls of security modules' records, or not.
-fn options(settings: &Settings, with_calls: bool) -> EngineOptions {
+fn options(settings: &DaemonConfig, with_calls: bool) -> EngineOptions {
     EngineOptions {
-        uring: settings.means.uring,
-        context: settings.means.context,
+        uring: settings.capture.uring,
+        context: settings.capture.context,
         allow_loss: settings.allow_loss,
         avc: with_calls,
         ..EngineOptions::default()
@@ -454,29 +422,29 @@ fn options(settings: &Settings, with_calls: bool) -> EngineOptions {
 }
 
 /// Has the kernel's audit send its messages from now on.
-fn begun(source: Option<KernelAudit>) -> anyhow::Result<Option<KernelAudit>> {
+fn start_kernel_audit(source: Option<KernelAudit>) -> anyhow::Result<Option<KernelAudit>> {
     source
         .map(|mut source| source.begin().map(|()| source))
         .transpose()
 }
 
-fn listen(control: &Control) -> anyhow::Result<Option<Server>> {
+fn listen(control: &ControlSocket) -> anyhow::Result<Option<Server>> {
     match control {
-        Control::No => Ok(None),
-        Control::At(path) => Server::listen(path).map(Some),
-        Control::IfFree(path) if server::is_taken(path) => {
+        ControlSocket::No => Ok(None),
+        ControlSocket::At(path) => Server::listen(path).map(Some),
+        ControlSocket::IfFree(path) if server::is_listening(path) => {
             info(&format!(
                 "another daemon listens at `{}`: this one takes no commands",
                 path.display()
             ));
             Ok(None)
         }
-        Control::IfFree(path) => Server::listen(path).map(Some),
+        ControlSocket::IfFree(path) => Server::listen(path).map(Some),
     }
 }
 
 /// Something else that makes every syscall pay is worth a line: people would blame us for it.
-fn say_who_else_audits() {
+fn warn_about_other_auditors() {
     match AuditSummary::query() {
         Ok(kernel) if kernel.slows_syscalls() => warn(&format!(
             "the kernel's own audit is armed as well ({}, {} rules): every syscall pays for it; \

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 /// How long after it was not alive it is looked again: the manager counts from what it has heard last.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The service manager.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct ServiceManager {
 
 impl ServiceManager {
     /// Who is named in the environment.
-    pub(super) fn of_environment() -> Self {
+    pub(super) fn from_environment() -> Self {
         let named = std::env::var_os("NOTIFY_SOCKET").and_then(|name| address(&name));
         let to = named.and_then(|address| {
             let socket = UnixDatagram::unbound().ok()?;
@@ -47,47 +47,47 @@ impl ServiceManager {
 
     /// The daemon audits.
     pub(super) fn ready(&self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={status}"));
+        self.notify(&format!("READY=1\nSTATUS={status}"));
     }
 
     /// It reads its configuration and rules again; [`Self::ready`] follows.
     pub(super) fn reloading(&self) {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
+        self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()));
     }
 
     /// It ends.
     pub(super) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=stopping");
+        self.notify("STOPPING=1\nSTATUS=stopping");
     }
 
     /// How long until the manager is to hear that the daemon is alive.
-    pub(super) fn next(&self) -> Option<Duration> {
+    pub(super) fn next_poll(&self) -> Option<Duration> {
         self.due
             .map(|due| due.saturating_duration_since(Instant::now()))
     }
 
     /// Tells that it is alive, when that is due and so.
-    pub(super) fn look(&mut self, is_alive: impl FnOnce() -> bool) {
+    pub(super) fn poll(&mut self, is_alive: impl FnOnce() -> bool) {
         let now = Instant::now();
         if self.due.is_none_or(|due| due > now) {
             return;
         }
         let is_alive = is_alive();
         if is_alive {
-            self.tell("WATCHDOG=1");
+            self.notify("WATCHDOG=1");
         }
         self.due = self.every.map(|every| {
             if is_alive {
                 now + every
             } else {
                 // Looking may have taken its time.
-                Instant::now() + AGAIN.min(every)
+                Instant::now() + RETRY.min(every)
             }
         });
     }
 
-    fn tell(&self, state: &str) {
+    fn notify(&self, state: &str) {
         if let Some((socket, address)) = &self.to {
             // A manager that has gone away needs to know nothing.
             let _gone = socket.send_to_addr(state.as_bytes(), address);
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_told() {
+    fn states_are_sent_to_the_socket() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -130,14 +130,14 @@ mod tests {
         assert_eq!(heard(), "READY=1\nSTATUS=audits");
         manager.reloading();
         assert!(heard().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-        manager.look(|| true);
+        manager.poll(|| true);
         assert_eq!(heard(), "WATCHDOG=1");
-        assert!(manager.next().unwrap() > Duration::from_secs(30));
-        manager.look(|| panic!("it is not due"));
+        assert!(manager.next_poll().unwrap() > Duration::from_secs(30));
+        manager.poll(|| panic!("it is not due"));
         manager.due = Some(Instant::now());
-        manager.look(|| false);
+        manager.poll(|| false);
         assert!(
-            manager.next().unwrap() <= AGAIN,
+            manager.next_poll().unwrap() <= RETRY,
             "it may live again by then"
         );
         manager.stopping();
@@ -145,11 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_where_nobody_asks() {
+    fn nothing_is_sent_without_a_socket() {
         let mut manager = ServiceManager::default();
         manager.ready("audits");
-        manager.look(|| panic!("nobody wants to know"));
-        assert_eq!(manager.next(), None);
+        manager.poll(|| panic!("nobody wants to know"));
+        assert_eq!(manager.next_poll(), None);
         assert!(address(OsStr::new("relative")).is_none());
         assert!(address(OsStr::new("@abstract")).is_some());
     }

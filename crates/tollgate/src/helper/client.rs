@@ -15,12 +15,12 @@ use nix::sys::socket::{
 use nix::sys::time::{TimeVal, TimeValLike as _};
 
 use super::COMMAND;
-use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, Request, Sent};
+use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, ProgramSignal, Request};
 
 /// What systemd has told the daemon, and is no business of the programs that it starts.
 const SERVICE_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 /// The launcher starts programs and waits for nothing: it answers within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The launcher. Clones ask the same one, one after the other.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Launcher {
             SockFlag::SOCK_CLOEXEC,
         )
         .context("cannot make a socket for the launcher")?;
-        let patience = TimeVal::seconds(PATIENCE.as_secs().cast_signed());
+        let patience = TimeVal::seconds(ANSWER_TIMEOUT.as_secs().cast_signed());
         setsockopt(&ours, ReceiveTimeout, &patience).context("cannot limit the launcher's time")?;
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
@@ -76,7 +76,7 @@ impl Launcher {
         &self,
         program: Program,
     ) -> anyhow::Result<(LaunchedProgram, Option<UnixStream>)> {
-        match self.ask(&Request::Start(program))? {
+        match self.request(&Request::Start(program))? {
             (Answer::Started(number), stdin) => {
                 let launched = LaunchedProgram {
                     launcher: self.clone(),
@@ -91,7 +91,7 @@ impl Launcher {
 
     /// One question and its answer. A launcher that does not answer is asked nothing more: its answers
     /// would be to other questions.
-    fn ask(&self, request: &Request) -> anyhow::Result<(Answer, Option<OwnedFd>)> {
+    fn request(&self, request: &Request) -> anyhow::Result<(Answer, Option<OwnedFd>)> {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = &*socket else {
             bail!("the launcher of programs has ended: restart the daemon");
@@ -117,14 +117,14 @@ impl Launcher {
 
 impl LaunchedProgram {
     /// Sends it a signal; nobody gets it when it has ended.
-    pub(crate) fn signal(&self, signal: Sent) {
+    pub(crate) fn signal(&self, signal: ProgramSignal) {
         // Without a launcher the program has its own end of input to go by.
-        let _gone = self.launcher.ask(&Request::Signal(self.number, signal));
+        let _gone = self.launcher.request(&Request::Signal(self.number, signal));
     }
 
     /// Whether it has ended; also when nobody can say any more.
     pub(crate) fn has_ended(&self) -> bool {
-        let asked = self.launcher.ask(&Request::HasEnded(self.number));
+        let asked = self.launcher.request(&Request::HasEnded(self.number));
         !matches!(asked, Ok((Answer::HasEnded(false), _)))
     }
 }

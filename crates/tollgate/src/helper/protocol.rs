@@ -13,7 +13,7 @@ pub(super) enum Request {
     /// Start a program.
     Start(Program),
     /// Send it a signal.
-    Signal(u32, Sent),
+    Signal(u32, ProgramSignal),
     /// Whether it has ended; from then on its number means nothing.
     HasEnded(u32),
 }
@@ -48,7 +48,7 @@ pub(crate) enum Runlevel {
 
 /// A signal that a program is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Sent {
+pub(crate) enum ProgramSignal {
     /// `SIGHUP`: read your configuration again.
     Hup,
     /// `SIGTERM`.
@@ -63,7 +63,7 @@ pub(super) enum Answer {
     /// It runs, and has this number.
     Started(u32),
     /// The signal is sent, or there is nobody any more to get it.
-    Sent,
+    ProgramSignal,
     /// Whether it has ended.
     HasEnded(bool),
     /// Why it is not done.

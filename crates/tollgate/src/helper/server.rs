@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
 
 use super::permission::{PermittedCommand, permit};
-use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, Request, Sent};
+use super::protocol::{Answer, MESSAGE_LIMIT_BYTES, Program, ProgramSignal, Request};
 use crate::config;
 
 /// Starts programs until nobody is left who could ask.
@@ -37,7 +37,7 @@ pub(crate) fn serve(auditd_conf: Option<&Path>) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         let (answer, descriptor) = match serde_json::from_slice(message) {
-            Ok(request) => launcher.obey(request, auditd_conf),
+            Ok(request) => launcher.handle(request, auditd_conf),
             Err(error) => (Answer::Refused(error.to_string()), None),
         };
         let answer = serde_json::to_vec(&answer).context("cannot write JSON")?;
@@ -56,7 +56,7 @@ struct Programs {
 }
 
 impl Programs {
-    fn obey(&mut self, request: Request, conf: Option<&Path>) -> (Answer, Option<OwnedFd>) {
+    fn handle(&mut self, request: Request, conf: Option<&Path>) -> (Answer, Option<OwnedFd>) {
         match request {
             Request::Start(program) => match self.start(&program, conf) {
                 Ok((number, stdin)) => (Answer::Started(number), stdin),
@@ -64,7 +64,7 @@ impl Programs {
             },
             Request::Signal(number, signal) => {
                 self.signal(number, signal);
-                (Answer::Sent, None)
+                (Answer::ProgramSignal, None)
             }
             Request::HasEnded(number) => (Answer::HasEnded(self.has_ended(number)), None),
         }
@@ -105,14 +105,14 @@ impl Programs {
         Ok((self.last, ours))
     }
 
-    fn signal(&self, number: u32, signal: Sent) {
+    fn signal(&self, number: u32, signal: ProgramSignal) {
         let Some(child) = self.running.get(&number) else {
             return;
         };
         let signal = match signal {
-            Sent::Hup => Signal::SIGHUP,
-            Sent::Term => Signal::SIGTERM,
-            Sent::Kill => Signal::SIGKILL,
+            ProgramSignal::Hup => Signal::SIGHUP,
+            ProgramSignal::Term => Signal::SIGTERM,
+            ProgramSignal::Kill => Signal::SIGKILL,
         };
         // It may have ended; nobody else has its number before it was waited for.
         let _gone = kill(Pid::from_raw(child.id().cast_signed()), signal);

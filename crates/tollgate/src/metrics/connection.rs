@@ -39,7 +39,7 @@ impl Connection {
     }
 
     /// What to wait for.
-    pub(super) fn awaits(&self) -> PollFlags {
+    pub(super) fn interest(&self) -> PollFlags {
         if self.output.is_empty() {
             PollFlags::POLLIN
         } else {
@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// Reads and writes what can be; whether there is more to come. `answer` gets the request's first line.
-    pub(super) fn goes_on(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> bool {
+    pub(super) fn progress(&mut self, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> bool {
         let gone = if self.output.is_empty() {
             self.read(answer)
         } else {
@@ -56,7 +56,7 @@ impl Connection {
         };
         match gone.and_then(|()| self.write()) {
             Ok(()) => self.output.is_empty() || self.written < self.output.len(),
-            Err(error) => is_later(&error),
+            Err(error) => is_retryable(&error),
         }
     }
 
@@ -97,7 +97,7 @@ impl AsFd for Connection {
 }
 
 /// Whether it may go better when the socket is ready.
-fn is_later(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
@@ -119,10 +119,10 @@ mod tests {
         let (mut connection, mut client) = pair();
         for piece in ["GET /met", "rics HTTP/1.1\r\nHost: x\r\n"] {
             client.write_all(piece.as_bytes()).unwrap();
-            assert!(connection.goes_on(|_| panic!("not yet")));
+            assert!(connection.progress(|_| panic!("not yet")));
         }
         client.write_all(b"\r\n").unwrap();
-        assert!(!connection.goes_on(<[u8]>::to_vec));
+        assert!(!connection.progress(<[u8]>::to_vec));
         drop(connection);
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
@@ -134,13 +134,13 @@ mod tests {
         const LONG: usize = 4 << 20;
         let (mut connection, mut client) = pair();
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert!(connection.goes_on(|_| vec![b'x'; LONG]));
+        assert!(connection.progress(|_| vec![b'x'; LONG]));
         let mut taken = 0;
         let mut buffer = vec![0; 64 << 10];
         while taken < LONG {
-            assert_eq!(connection.awaits(), PollFlags::POLLOUT);
+            assert_eq!(connection.interest(), PollFlags::POLLOUT);
             taken += client.read(&mut buffer).unwrap();
-            let more = connection.goes_on(|_| panic!("asked twice"));
+            let more = connection.progress(|_| panic!("asked twice"));
             if !more {
                 break;
             }
@@ -154,11 +154,11 @@ mod tests {
     fn a_request_has_an_end_and_a_limit() {
         let (mut connection, client) = pair();
         drop(client);
-        assert!(!connection.goes_on(|_| panic!("nothing was asked")));
+        assert!(!connection.progress(|_| panic!("nothing was asked")));
         let (mut connection, mut client) = pair();
         client
             .write_all(&vec![b'a'; REQUEST_LIMIT_BYTES + 2048])
             .unwrap();
-        assert!(!connection.goes_on(|_| panic!("no end")));
+        assert!(!connection.progress(|_| panic!("no end")));
     }
 }

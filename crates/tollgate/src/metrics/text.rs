@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::control::wire::{Counts, Run, Status};
+use crate::control::protocol::{Counts, Run, Status};
 
 /// All metrics of a daemon.
 pub(super) fn of(status: &Status) -> String {

@@ -5,7 +5,7 @@ use audit::ids::Serial;
 use crossbeam_channel::Sender;
 use engine::CommitToken;
 
-use super::ring_commands::Flushed;
+use super::ring_commands::FlushResult;
 use super::rule_stats::PlanRule;
 use crate::sinks::json::JsonRecords;
 
@@ -18,11 +18,11 @@ pub(crate) struct Batch {
     /// Stamp of the last one, if it is a message: another record may follow.
     message: Option<(Timestamp, Serial)>,
     /// The same for the JSON log, when there is one.
-    pub(crate) copied: Option<JsonRecords>,
+    pub(crate) json: Option<JsonRecords>,
     /// Who is told when it is written.
-    pub(crate) then: Option<Sender<Flushed>>,
+    pub(crate) on_written: Option<Sender<FlushResult>>,
     /// Gives room in the ring back when it is written.
-    pub(crate) receipt: Option<CommitToken>,
+    pub(crate) commit_token: Option<CommitToken>,
 }
 
 /// Where the text of an event comes from.
@@ -36,9 +36,9 @@ pub(crate) enum Origin {
 
 impl Batch {
     /// An empty one; copied for the JSON log, or not.
-    pub(crate) fn new(copied: bool) -> Self {
+    pub(crate) fn new(json: bool) -> Self {
         Self {
-            copied: copied.then(JsonRecords::default),
+            json: json.then(JsonRecords::default),
             ..Self::default()
         }
     }
@@ -50,8 +50,8 @@ impl Batch {
             self.origins.push(Origin::Message);
         }
         self.text.extend_from_slice(line);
-        if let Some(copied) = &mut self.copied {
-            copied.message(line, begins);
+        if let Some(json) = &mut self.json {
+            json.message(line, begins);
         }
     }
 
@@ -59,8 +59,8 @@ impl Batch {
     pub(crate) fn event(&mut self, event: &Event<'_>, rule: PlanRule, start: usize) {
         self.message = None;
         self.origins.push(Origin::Ring(rule));
-        if let Some(copied) = &mut self.copied {
-            copied.event(event, self.text.get(start..).unwrap_or_default());
+        if let Some(json) = &mut self.json {
+            json.event(event, self.text.get(start..).unwrap_or_default());
         }
     }
 

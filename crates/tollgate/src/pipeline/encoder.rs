@@ -10,7 +10,7 @@ use audit::record::encode;
 use crossbeam_channel::{Sender, TrySendError};
 use engine::{ClockReading, Decoder, Engine, Epoch, EventContext, RuleKeys, TickClock};
 
-use crate::pipeline::Shown;
+use crate::pipeline::ConsoleEvent;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::kernel_records::{KernelRecordCounts, KernelRecords};
 use crate::pipeline::loss_reporter::{Limits, LossReporter, RateLimiter};
@@ -19,7 +19,7 @@ use crate::pipeline::ring_thread::RingStats;
 use crate::pipeline::rule_stats::RuleStats;
 
 /// Plans whose keys are kept: the one in force and the one before.
-const KEPT_PLANS: usize = 2;
+const RETAINED_PLANS: usize = 2;
 
 /// What turns samples into text.
 pub(crate) struct Encoder {
@@ -35,20 +35,20 @@ pub(crate) struct Encoder {
     /// Where in the ring it ended when there were keys to forget and it was found empty.
     pub(crate) empty_at: Option<u64>,
     pub(crate) batch: Batch,
-    pub(crate) shown: Option<Sender<Shown>>,
-    pub(crate) drained: RingStats,
-    pub(crate) messages: Option<KernelRecords>,
+    pub(crate) console: Option<Sender<ConsoleEvent>>,
+    pub(crate) stats: RingStats,
+    pub(crate) kernel_records: Option<KernelRecords>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) rate: RateLimiter,
-    pub(crate) losses: LossReporter,
+    pub(crate) loss_reporter: LossReporter,
     pub(crate) rules: RuleStats,
 }
 
 impl Encoder {
     /// Takes messages of the kernel's audit; whether there were any.
-    pub(crate) fn receive(&mut self) -> anyhow::Result<bool> {
-        match &mut self.messages {
-            Some(messages) => messages
+    pub(crate) fn receive_kernel_records(&mut self) -> anyhow::Result<bool> {
+        match &mut self.kernel_records {
+            Some(kernel_records) => kernel_records
                 .receive(&self.exclude, &self.user)
                 .context("cannot read the kernel's audit"),
             None => Ok(false),
@@ -56,24 +56,27 @@ impl Encoder {
     }
 
     /// From now on calls come for what security modules record.
-    pub(crate) fn expect_calls(&mut self) {
-        if let Some(messages) = &mut self.messages {
-            messages.expect_calls();
+    pub(crate) fn expect_syscalls(&mut self) {
+        if let Some(kernel_records) = &mut self.kernel_records {
+            kernel_records.expect_syscalls();
         }
     }
 
     /// Passes on all messages that were taken.
-    pub(crate) fn all_messages(&mut self) {
-        if let Some(messages) = &mut self.messages {
-            messages.all(&mut self.batch);
+    pub(crate) fn pass_all_kernel_records(&mut self) {
+        if let Some(kernel_records) = &mut self.kernel_records {
+            kernel_records.pass_all(&mut self.batch);
         }
     }
 
-    pub(crate) fn account(&self) -> RingStats {
-        let messages = self.messages.as_ref();
+    pub(crate) fn current_stats(&self) -> RingStats {
+        let kernel_records = self.kernel_records.as_ref();
         RingStats {
-            messages: messages.map_or_else(KernelRecordCounts::default, |messages| messages.counts),
-            ..self.drained.clone()
+            kernel_records: kernel_records
+                .map_or_else(KernelRecordCounts::default, |kernel_records| {
+                    kernel_records.counts
+                }),
+            ..self.stats.clone()
         }
     }
 
@@ -95,7 +98,7 @@ impl Encoder {
 
     /// The ring was found empty: once all that was in it is written, no event of an earlier plan is left.
     pub(crate) fn forget_keys(&mut self, engine: &Engine<'_>) {
-        if self.keys.plans() <= KEPT_PLANS {
+        if self.keys.plans() <= RETAINED_PLANS {
             return;
         }
         let empty = *self
@@ -109,19 +112,19 @@ impl Encoder {
     }
 
     /// Takes samples of another engine from now on, which goes by this plan.
-    pub(crate) fn renew(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
+    pub(crate) fn switch_plan(&mut self, engine: &Engine<'_>, plan: &Plan) -> anyhow::Result<()> {
         self.keys = Arc::new(RuleKeys::new(engine.epoch(), plan));
         self.clock = engine.clock()?;
         self.passed = None;
         self.empty_at = None;
-        self.losses = LossReporter::default();
+        self.loss_reporter = LossReporter::default();
         self.rules = RuleStats::default();
-        self.go_by(engine.epoch(), plan);
+        self.use_plan(engine.epoch(), plan);
         Ok(())
     }
 
     /// Counts and leaves out by the plan that was put in force.
-    pub(crate) fn go_by(&mut self, epoch: Epoch, plan: &Plan) {
+    pub(crate) fn use_plan(&mut self, epoch: Epoch, plan: &Plan) {
         self.rules.add(epoch, plan);
         self.exclude = plan.exclude_list.clone();
         self.user = plan.user_list.clone();
@@ -130,16 +133,16 @@ impl Encoder {
     }
 
     /// Passes on the calls that still wait for a record of the kernel's audit.
-    pub(crate) fn last_messages(&mut self) {
-        if let Some(messages) = &mut self.messages {
-            messages.last(&mut self.batch);
+    pub(crate) fn pass_last_kernel_records(&mut self) {
+        if let Some(kernel_records) = &mut self.kernel_records {
+            kernel_records.pass_last(&mut self.batch);
         }
     }
 
     pub(crate) fn take(&mut self, sample: &[u8]) {
         let (Ok(jiffies), Ok(rule)) = (engine::sample_jiffies(sample), engine::sample_rule(sample))
         else {
-            self.drained.undecodable += 1;
+            self.stats.undecodable += 1;
             return;
         };
         let time = self.clock.time_at(jiffies);
@@ -149,18 +152,18 @@ impl Encoder {
             serial: self.serial,
         };
         let Ok(event) = self.decoder.event(sample, context) else {
-            self.drained.undecodable += 1;
+            self.stats.undecodable += 1;
             return;
         };
         if engine::has_kernel_stamp(sample) == Ok(true) {
             // Without messages there is no record that it could belong to.
-            if let Some(messages) = &mut self.messages {
-                messages.call(&event, &self.exclude);
+            if let Some(kernel_records) = &mut self.kernel_records {
+                kernel_records.add_syscall(&event, &self.exclude);
             }
             return;
         }
-        if let Some(messages) = &mut self.messages {
-            messages.up_to(time, &mut self.batch);
+        if let Some(kernel_records) = &mut self.kernel_records {
+            kernel_records.pass_until(time, &mut self.batch);
         }
         let start = self.batch.text.len();
         encode::event(&event, &mut self.batch.text);
@@ -171,21 +174,21 @@ impl Encoder {
         let text = self.batch.text.get(start..).unwrap_or_default();
         if !self.rate.admits(&self.limits, time.sec, text) {
             self.batch.text.truncate(start);
-            self.drained.limited += 1;
+            self.stats.limited += 1;
             count.limited += 1;
             return;
         }
         self.batch.event(&event, rule, start);
-        if let Some(shown) = &self.shown {
+        if let Some(console) = &self.console {
             let words = words(sample);
-            match shown.try_send(Shown {
+            match console.try_send(ConsoleEvent {
                 words,
                 keys: Arc::clone(&self.keys),
                 time,
                 serial: self.serial,
             }) {
                 Ok(()) | Err(TrySendError::Disconnected(_)) => {}
-                Err(TrySendError::Full(_)) => self.drained.unshown += 1,
+                Err(TrySendError::Full(_)) => self.stats.not_printed += 1,
             }
         }
         self.serial = self.serial.next();

@@ -23,7 +23,7 @@ use crate::pipeline::rule_stats::RuleStats;
 use crate::sinks::log_file::Log;
 
 /// Where things are pinned unless something else is said.
-pub(crate) const PINS: &str = "/sys/fs/bpf/tollgate";
+pub(crate) const DEFAULT_PIN_DIRECTORY: &str = "/sys/fs/bpf/tollgate";
 
 /// Whether what audits outlives the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +40,11 @@ pub(crate) enum PinPolicy {
 #[derive(Debug, Default)]
 pub(crate) struct PinSetup {
     pub(crate) pins: Option<PinDirectory>,
-    pub(crate) found: Takeover,
+    pub(crate) takeover: Takeover,
     /// Whether that lasts as long as the machine.
     pub(crate) locked: bool,
     /// What is to be told of what could not be taken over.
-    pub(crate) lost: Option<Record>,
+    pub(crate) discarded: Option<Record>,
 }
 
 /// What a daemon before this one has left.
@@ -92,44 +92,44 @@ impl PinSetup {
     ///
     /// # Errors
     /// When the directory, or the log, cannot be read, and when what is locked cannot be.
-    pub(crate) fn look(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn inspect(pins: Option<PinDirectory>, log: Option<&Path>) -> anyhow::Result<Self> {
         let Some(pins) = pins else {
             return Ok(Self::default());
         };
-        let mut found = Self {
+        let mut takeover = Self {
             locked: pins.is_locked(),
             ..Self::default()
         };
         match PinnedState::open(&pins)? {
             PinnedState::Empty => {}
             PinnedState::Adoptable(inherited) => {
-                settle(&inherited, log)?;
-                found.found = Takeover::Whole(inherited);
+                resolve_unfinished_write(&inherited, log)?;
+                takeover.takeover = Takeover::Whole(inherited);
             }
             PinnedState::EventsOnly(inherited) => {
-                settle(&inherited, log)?;
-                found.found = Takeover::Events(inherited);
+                resolve_unfinished_write(&inherited, log)?;
+                takeover.takeover = Takeover::Events(inherited);
             }
-            PinnedState::Unreadable { reason, .. } if found.locked => {
-                return Err(stays(&pins, &anyhow!(reason)));
+            PinnedState::Unreadable { reason, .. } if takeover.locked => {
+                return Err(locked_state_error(&pins, &anyhow!(reason)));
             }
             PinnedState::Unreadable {
                 reason,
                 unread_bytes,
             } => {
-                found.lost = Some(given_up(&pins, &reason, unread_bytes)?);
+                takeover.discarded = Some(discard(&pins, &reason, unread_bytes)?);
             }
         }
-        found.pins = Some(pins);
-        Ok(found)
+        takeover.pins = Some(pins);
+        Ok(takeover)
     }
 }
 
 /// Ends the write to the log in which a daemon was killed.
-fn settle(inherited: &InheritedState, log: Option<&Path>) -> anyhow::Result<()> {
+fn resolve_unfinished_write(inherited: &InheritedState, log: Option<&Path>) -> anyhow::Result<()> {
     if let Some(span) = inherited.unfinished_write() {
         let written = match log {
-            Some(log) => Log::settle(log, span)?,
+            Some(log) => Log::resolve_unfinished_write(log, span)?,
             None => false,
         };
         inherited.resolve_unfinished(written);
@@ -138,7 +138,7 @@ fn settle(inherited: &InheritedState, log: Option<&Path>) -> anyhow::Result<()> 
 }
 
 /// Says why this daemon cannot go on with what is locked, and that it stays.
-pub(crate) fn stays(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Error {
+pub(crate) fn locked_state_error(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Error {
     anyhow!(
         "what is pinned in `{}` is locked until the machine starts again, and this daemon cannot go on with it: \
          {reason:#}; it is left as it is, and what it records waits in the ring: mend that, or start the \
@@ -151,7 +151,7 @@ pub(crate) fn stays(pins: &PinDirectory, reason: &anyhow::Error) -> anyhow::Erro
 ///
 /// # Errors
 /// When it cannot be taken away.
-pub(crate) fn given_up(
+pub(crate) fn discard(
     pins: &PinDirectory,
     reason: &str,
     unread: Option<u64>,
@@ -180,7 +180,7 @@ pub(crate) fn given_up(
 
 /// What is noted of a plan's rules.
 #[derive(Debug, Serialize, Deserialize)]
-struct RuleNote {
+struct RuleSnapshot {
     rule: JsonBytes,
     key: Option<JsonBytes>,
 }
@@ -189,8 +189,8 @@ struct RuleNote {
 ///
 /// # Errors
 /// When it cannot be written, which does not happen.
-pub(crate) fn note(plan: &Plan) -> anyhow::Result<Vec<u8>> {
-    let rules = plan.rules.iter().map(|rule| RuleNote {
+pub(crate) fn snapshot(plan: &Plan) -> anyhow::Result<Vec<u8>> {
+    let rules = plan.rules.iter().map(|rule| RuleSnapshot {
         rule: JsonBytes::new(&print(&rule.rule, Arch::X86_64, Dialect::default())),
         key: rule.key.as_ref().map(|key| JsonBytes::new(key)),
     });
@@ -201,16 +201,16 @@ pub(crate) fn note(plan: &Plan) -> anyhow::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When a note cannot be read.
-pub(crate) fn plans(
+pub(crate) fn restore_plans(
     inherited: &InheritedState,
     in_force: Epoch,
 ) -> anyhow::Result<(RuleKeys, RuleStats)> {
     let mut keys = Vec::new();
     let mut counts = RuleStats::default();
-    for (epoch, note) in inherited.plan_snapshots(in_force)? {
-        let rules: Vec<RuleNote> = match note.as_slice() {
+    for (epoch, snapshot) in inherited.plan_snapshots(in_force)? {
+        let rules: Vec<RuleSnapshot> = match snapshot.as_slice() {
             [] => Vec::new(),
-            note => serde_json::from_slice(note).context("a note about rules is none")?,
+            snapshot => serde_json::from_slice(snapshot).context("a note about rules is none")?,
         };
         let bytes = |text: &JsonBytes| -> anyhow::Result<BString> {
             text.bytes().context("a note about rules is none")
@@ -221,7 +221,7 @@ pub(crate) fn plans(
         keys.push((epoch, of_plan.collect::<anyhow::Result<Vec<_>>>()?));
         if epoch == in_force {
             let rules = rules.iter().map(|rule| bytes(&rule.rule));
-            counts.begin(epoch, rules.collect::<anyhow::Result<Vec<_>>>()?);
+            counts.restore_plan(epoch, rules.collect::<anyhow::Result<Vec<_>>>()?);
         }
     }
     Ok((RuleKeys::from_plans(keys), counts))

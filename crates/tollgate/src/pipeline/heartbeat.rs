@@ -15,15 +15,15 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// What the looks have shown.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    looked: Instant,
-    ran: Instant,
+    polled_at: Instant,
+    ran_at: Instant,
     is_blind: bool,
     blind: Duration,
 }
 
 /// What a look has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum HeartbeatChange {
     /// The programs no longer run.
     Blind,
     /// They run again; how long they may not have.
@@ -34,8 +34,8 @@ impl Heartbeat {
     /// At a moment when the programs run.
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
-            looked: now,
-            ran: now,
+            polled_at: now,
+            ran_at: now,
             is_blind: false,
             blind: Duration::ZERO,
         }
@@ -43,35 +43,35 @@ impl Heartbeat {
 
     /// How long the next look can wait.
     pub(crate) fn next(&self, now: Instant) -> Duration {
-        (self.looked + PERIOD).saturating_duration_since(now)
+        (self.polled_at + PERIOD).saturating_duration_since(now)
     }
 
     /// Takes in whether the programs run now.
-    pub(crate) fn look(&mut self, runs: bool, now: Instant) -> Option<Change> {
+    pub(crate) fn poll(&mut self, runs: bool, now: Instant) -> Option<HeartbeatChange> {
         let was_blind = std::mem::replace(&mut self.is_blind, !runs);
-        self.looked = now;
+        self.polled_at = now;
         if !runs {
-            return (!was_blind).then_some(Change::Blind);
+            return (!was_blind).then_some(HeartbeatChange::Blind);
         }
-        let since = now.saturating_duration_since(self.ran);
-        self.ran = now;
+        let since = now.saturating_duration_since(self.ran_at);
+        self.ran_at = now;
         was_blind.then(|| {
             self.blind += since;
-            Change::Runs(since)
+            HeartbeatChange::Runs(since)
         })
     }
 
     /// How long the programs may not have run in all, up to the last look.
     pub(crate) fn blind(&self) -> Duration {
         if self.is_blind {
-            self.blind + self.looked.saturating_duration_since(self.ran)
+            self.blind + self.polled_at.saturating_duration_since(self.ran_at)
         } else {
             self.blind
         }
     }
 }
 
-impl Display for Change {
+impl Display for HeartbeatChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blind => f.write_str(
@@ -107,51 +107,54 @@ mod tests {
     const S: Duration = Duration::from_secs(1);
 
     #[test]
-    fn looks_are_due_after_the_period() {
+    fn polls_are_due_after_the_period() {
         let start = Instant::now();
         let mut heart = Heartbeat::new(start);
         assert_eq!(heart.next(start), PERIOD);
         assert_eq!(heart.next(start + 3 * S), PERIOD - 3 * S);
         assert_eq!(heart.next(start + 2 * PERIOD), Duration::ZERO);
-        assert_eq!(heart.look(true, start + PERIOD), None);
+        assert_eq!(heart.poll(true, start + PERIOD), None);
         assert_eq!(heart.next(start + PERIOD), PERIOD);
     }
 
     #[test]
-    fn only_changes_are_told() {
+    fn only_changes_are_reported() {
         let start = Instant::now();
         let mut heart = Heartbeat::new(start);
-        assert_eq!(heart.look(true, start + S), None);
-        assert_eq!(heart.look(false, start + 2 * S), Some(Change::Blind));
-        assert_eq!(heart.look(false, start + 3 * S), None);
+        assert_eq!(heart.poll(true, start + S), None);
         assert_eq!(
-            heart.look(true, start + 4 * S),
-            Some(Change::Runs(3 * S)),
+            heart.poll(false, start + 2 * S),
+            Some(HeartbeatChange::Blind)
+        );
+        assert_eq!(heart.poll(false, start + 3 * S), None);
+        assert_eq!(
+            heart.poll(true, start + 4 * S),
+            Some(HeartbeatChange::Runs(3 * S)),
             "from the last moment when they ran for certain"
         );
-        assert_eq!(heart.look(true, start + 5 * S), None);
+        assert_eq!(heart.poll(true, start + 5 * S), None);
     }
 
     #[test]
-    fn blindness_adds_up_and_one_that_lasts_counts() {
+    fn blind_time_accumulates() {
         let start = Instant::now();
         let mut heart = Heartbeat::new(start);
         assert_eq!(heart.blind(), Duration::ZERO);
-        heart.look(false, start + 2 * S);
+        heart.poll(false, start + 2 * S);
         assert_eq!(heart.blind(), 2 * S);
-        heart.look(true, start + 3 * S);
-        heart.look(true, start + 5 * S);
+        heart.poll(true, start + 3 * S);
+        heart.poll(true, start + 5 * S);
         assert_eq!(heart.blind(), 3 * S);
-        heart.look(false, start + 6 * S);
+        heart.poll(false, start + 6 * S);
         assert_eq!(heart.blind(), 4 * S);
     }
 
     #[test]
-    fn a_started_second_counts_whole() {
+    fn partial_seconds_are_rounded_up() {
         let times = [0, 1, 1000, 1001].map(Duration::from_millis);
         assert_eq!(times.map(seconds), [0, 1, 1, 2]);
         assert!(
-            Change::Runs(Duration::from_millis(4200))
+            HeartbeatChange::Runs(Duration::from_millis(4200))
                 .to_string()
                 .ends_with("blind for 5 s")
         );

@@ -22,9 +22,9 @@ use crate::pipeline::batch::Batch;
 use reorder_buffer::ReorderBuffer;
 
 /// Messages taken between two looks at the ring.
-const AT_ONCE: usize = 256;
+const MAX_RECEIVE: usize = 256;
 /// Text that may wait for the ring; the rest waits with the kernel.
-const HELD_BYTES: usize = 1 << 20;
+const REORDER_LIMIT_BYTES: usize = 1 << 20;
 
 /// What came of the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) struct KernelRecordCounts {
 #[derive(Debug)]
 pub(crate) struct KernelRecords {
     stream: RecordStream,
-    held: ReorderBuffer,
+    reorder_buffer: ReorderBuffer,
     pub(crate) counts: KernelRecordCounts,
 }
 
@@ -52,7 +52,7 @@ impl KernelRecords {
     pub(crate) fn new(stream: RecordStream) -> Self {
         Self {
             stream,
-            held: ReorderBuffer::default(),
+            reorder_buffer: ReorderBuffer::default(),
             counts: KernelRecordCounts::default(),
         }
     }
@@ -73,15 +73,15 @@ impl KernelRecords {
     ) -> std::io::Result<bool> {
         let Self {
             stream,
-            held,
+            reorder_buffer,
             counts,
         } = self;
-        if held.len() > HELD_BYTES {
+        if reorder_buffer.len() > REORDER_LIMIT_BYTES {
             return Ok(true);
         }
-        let received = stream.receive(AT_ONCE, |message| match message {
+        let received = stream.receive(MAX_RECEIVE, |message| match message {
             Ok(message) if message.kind == MsgType::EOE => {}
-            Ok(message) => held.take(message, exclude, user, counts),
+            Ok(message) => reorder_buffer.take(message, exclude, user, counts),
             Err(_no_message) => counts.refused += 1,
         });
         match received {
@@ -95,35 +95,35 @@ impl KernelRecords {
     }
 
     /// From now on calls come for what security modules record.
-    pub(crate) fn expect_calls(&mut self) {
-        self.held.expect_calls();
+    pub(crate) fn expect_syscalls(&mut self) {
+        self.reorder_buffer.expect_syscalls();
     }
 
     /// Takes the call of a record that has come or will come.
-    pub(crate) fn call(&mut self, call: &Event<'_>, exclude: &ExcludeList) {
-        self.held.call(call, exclude);
+    pub(crate) fn add_syscall(&mut self, syscall: &Event<'_>, exclude: &ExcludeList) {
+        self.reorder_buffer.add_syscall(syscall, exclude);
     }
 
     /// Passes on those that are not younger than an event.
-    pub(crate) fn up_to(&mut self, time: Timestamp, batch: &mut Batch) {
-        self.held.pass(batch, Some(time));
+    pub(crate) fn pass_until(&mut self, time: Timestamp, batch: &mut Batch) {
+        self.reorder_buffer.pass(batch, Some(time));
     }
 
     /// Passes on all that were taken.
-    pub(crate) fn all(&mut self, batch: &mut Batch) {
-        self.held.pass(batch, None);
+    pub(crate) fn pass_all(&mut self, batch: &mut Batch) {
+        self.reorder_buffer.pass(batch, None);
     }
 
     /// Passes on the calls whose records do not come.
-    pub(crate) fn last(&mut self, batch: &mut Batch) {
-        self.held.pass(batch, None);
-        self.held.last(batch);
+    pub(crate) fn pass_last(&mut self, batch: &mut Batch) {
+        self.reorder_buffer.pass(batch, None);
+        self.reorder_buffer.pass_last(batch);
     }
 }
 
 /// What a record tells of the task that has caused it, for the rules of the exclude list.
 #[derive(Debug, Default)]
-struct Sender {
+struct SenderTask {
     pid: u32,
     uid: u32,
     gid: u32,
@@ -132,7 +132,7 @@ struct Sender {
     exe: Option<Vec<u8>>,
 }
 
-impl Sender {
+impl SenderTask {
     /// Reads a record; what does not stand in it the task itself is asked, if it still lives.
     fn of(record: &decode::Record<'_>) -> Self {
         let mut sender = Self::default();

@@ -10,17 +10,17 @@ use crossbeam_channel::{Receiver, SendTimeoutError, Sender, after, bounded, neve
 
 use super::batch::{Batch, Origin};
 use super::rule_stats::PlanRule;
-use super::summary::Unwritten;
+use super::summary::UnwrittenEvents;
 use crate::sinks::audit_log::{AppendResult, AuditLog, LogConfig, SignalSender};
 use crate::sinks::plugins::PluginLosses;
 use crate::sinks::queue::SinkQueue;
 
 /// Longest time that the log thread may take to tell its state, or to have room for an order.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const LOG_THREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Orders to the log thread that wait to be carried out; who gives one more waits, those that may be refused for
-/// [`PATIENCE`] at most.
-const WAITING: usize = 4;
+/// [`LOG_THREAD_TIMEOUT`] at most.
+const QUEUE_LENGTH: usize = 4;
 
 /// What the log thread is told.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) enum LogCommand {
 
 /// Gives orders to the log thread, which carries them out one after the other.
 #[derive(Clone, Debug)]
-pub(crate) struct LogCommands(Sender<LogCommand>);
+pub(crate) struct LogCommandSender(Sender<LogCommand>);
 
 /// What the log thread has counted so far, for others to look at.
 #[derive(Debug, Default)]
@@ -64,20 +64,20 @@ pub(crate) struct LogCounters {
 }
 
 /// Both ends of the orders to the log thread.
-pub(crate) fn log_orders() -> (LogCommands, Receiver<LogCommand>) {
-    let (to, from) = bounded(WAITING);
-    (LogCommands(to), from)
+pub(crate) fn log_command_channel() -> (LogCommandSender, Receiver<LogCommand>) {
+    let (to, from) = bounded(QUEUE_LENGTH);
+    (LogCommandSender(to), from)
 }
 
-impl LogCommands {
+impl LogCommandSender {
     /// Has the log locked; says how it is kept.
     ///
     /// # Errors
     /// When the log thread is too busy to say: then it is not locked.
     pub(crate) fn lock(&self) -> anyhow::Result<Box<LogConfig>> {
         let (to, from) = bounded(1);
-        self.tell(LogCommand::Lock(to));
-        let log = from.recv_timeout(PATIENCE);
+        self.send(LogCommand::Lock(to));
+        let log = from.recv_timeout(LOG_THREAD_TIMEOUT);
         if log.is_err() {
             self.unlock();
         }
@@ -86,18 +86,18 @@ impl LogCommands {
 
     /// What was to be locked is not.
     pub(crate) fn unlock(&self) {
-        self.tell(LogCommand::Unlock);
+        self.send(LogCommand::Unlock);
     }
 
     /// Gives an order, unless there is no room for one in time; whether there was, also when nobody needs it.
-    pub(crate) fn offer(&self, order: LogCommand, patience: Duration) -> bool {
-        let refused = self.0.send_timeout(order, patience);
+    pub(crate) fn send_within(&self, command: LogCommand, patience: Duration) -> bool {
+        let refused = self.0.send_timeout(command, patience);
         !matches!(refused, Err(SendTimeoutError::Timeout(_)))
     }
 
-    pub(crate) fn tell(&self, order: LogCommand) {
+    pub(crate) fn send(&self, command: LogCommand) {
         // A log thread that has ended needs no orders.
-        let _ended = self.0.send(order);
+        let _ended = self.0.send(command);
     }
 }
 
@@ -105,33 +105,33 @@ impl LogCommands {
 pub(super) struct LogThread {
     pub(super) log: AuditLog,
     pub(super) json: Option<Arc<SinkQueue>>,
-    pub(super) counts: Arc<LogCounters>,
-    pub(super) orders: Receiver<LogCommand>,
+    pub(super) counters: Arc<LogCounters>,
+    pub(super) commands: Receiver<LogCommand>,
     pub(super) ended_by: SignalSender,
-    pub(super) unwritten: Unwritten,
+    pub(super) unwritten: UnwrittenEvents,
 }
 
 impl LogThread {
-    pub(super) fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> Unwritten {
+    pub(super) fn run(mut self, full: &Receiver<Batch>, empty: &Sender<Batch>) -> UnwrittenEvents {
         engine::set_nice(self.log.nice());
         loop {
-            let tick = self.log.next_look().map_or_else(never, after);
+            let tick = self.log.next_poll().map_or_else(never, after);
             select! {
                 recv(full) -> batch => match batch {
                     Ok(batch) => self.write(batch, empty),
                     Err(_ended) => break,
                 },
-                recv(self.orders) -> order => match order {
-                    Ok(order) => self.obey(order),
+                recv(self.commands) -> command => match command {
+                    Ok(command) => self.handle(command),
                     // Who gave orders has gone; events may still come.
-                    Err(_gone) => self.orders = never(),
+                    Err(_gone) => self.commands = never(),
                 },
-                recv(tick) -> _now => self.log.look(),
+                recv(tick) -> _now => self.log.poll(),
             }
         }
-        for order in self.orders.try_iter() {
-            if let LogCommand::End(asker) = order {
-                self.ended_by = asker;
+        for command in self.commands.try_iter() {
+            if let LogCommand::End(sender) = command {
+                self.ended_by = sender;
             }
         }
         let ended = self.log.end(self.ended_by);
@@ -141,24 +141,24 @@ impl LogThread {
 
     fn write(&mut self, mut batch: Batch, empty: &Sender<Batch>) {
         let events = u64::try_from(batch.origins.len()).unwrap_or(u64::MAX);
-        let mut receipt = batch.receipt.take();
+        let mut commit_token = batch.commit_token.take();
         let appended = if batch.text.is_empty() {
             AppendResult::default()
         } else {
-            self.log.append(&batch.text, events, &mut receipt)
+            self.log.append(&batch.text, events, &mut commit_token)
         };
         // What could not be written is lost, and counted.
-        if let Some(receipt) = &mut receipt {
-            receipt.end();
+        if let Some(commit_token) = &mut commit_token {
+            commit_token.end();
         }
         self.count(&appended, &batch.origins);
-        if let Some(then) = batch.then.take() {
+        if let Some(on_written) = batch.on_written.take() {
             let written = match appended.lost {
                 0 => Ok(()),
                 _ => Err(appended.reason),
             };
             // Whoever asked may have gone away.
-            let _gone = then.send(written);
+            let _gone = on_written.send(written);
         }
         batch.clear();
         // The ring thread makes a new one when none has come back.
@@ -169,10 +169,10 @@ impl LogThread {
     fn count(&mut self, appended: &AppendResult, origins: &[Origin]) {
         let written = usize::try_from(appended.written).unwrap_or(usize::MAX);
         let (written, lost) = origins.split_at(written.min(origins.len()));
-        let counts = &*self.counts;
+        let counters = &*self.counters;
         for (origins, events, messages) in [
-            (written, &counts.events, &counts.messages),
-            (lost, &counts.unwritten, &counts.unwritten_messages),
+            (written, &counters.events, &counters.messages),
+            (lost, &counters.unwritten, &counters.unwritten_messages),
         ] {
             let of_messages = |origin: &&Origin| **origin == Origin::Message;
             let count = origins.iter().filter(of_messages).count();
@@ -183,7 +183,7 @@ impl LogThread {
             add(events, origins.len() - count);
         }
         if !lost.is_empty()
-            && let Ok(mut rules) = counts.unwritten_rules.lock()
+            && let Ok(mut rules) = counters.unwritten_rules.lock()
         {
             for origin in lost {
                 if let Origin::Ring(rule) = origin {
@@ -191,31 +191,31 @@ impl LogThread {
                 }
             }
         }
-        self.unwritten.events = counts.unwritten.load(Ordering::Relaxed);
+        self.unwritten.events = counters.unwritten.load(Ordering::Relaxed);
         if !appended.reason.is_empty() {
             self.unwritten.reason.clone_from(&appended.reason);
         }
     }
 
-    fn obey(&mut self, order: LogCommand) {
-        match order {
-            LogCommand::Rotate(asker) => {
-                self.log.rotate_now(asker);
+    fn handle(&mut self, command: LogCommand) {
+        match command {
+            LogCommand::Rotate(sender) => {
+                self.log.rotate_on_signal(sender);
                 if let Some(json) = &self.json {
-                    json.rotate(self.log.old_logs());
+                    json.rotate(self.log.old_log_policy());
                 }
             }
-            LogCommand::Resume(asker) => self.log.resume_now(asker),
+            LogCommand::Resume(sender) => self.log.resume_on_signal(sender),
             // Who has asked may have lost patience.
-            LogCommand::Configure(keep, asker, to) => {
-                let changed = self.log.configure(keep.map(|keep| *keep), asker);
+            LogCommand::Configure(keep, sender, to) => {
+                let changed = self.log.configure(keep.map(|keep| *keep), sender);
                 engine::set_nice(self.log.nice());
                 let _impatient = to.try_send(changed);
             }
             LogCommand::Lock(to) => drop(to.try_send(Box::new(self.log.lock()))),
             LogCommand::Unlock => self.log.unlock(),
             LogCommand::Report(to) => drop(to.try_send(self.log.report())),
-            LogCommand::End(asker) => self.ended_by = asker,
+            LogCommand::End(sender) => self.ended_by = sender,
         }
     }
 }
@@ -226,20 +226,20 @@ mod tests {
 
     /// As when the log stalls: nobody takes orders.
     #[test]
-    fn who_finds_no_room_does_not_wait_for_ever() {
-        let (orders, taken) = log_orders();
-        let offer = || {
-            orders.offer(
+    fn command_times_out_when_the_queue_is_full() {
+        let (commands, taken) = log_command_channel();
+        let send_within = || {
+            commands.send_within(
                 LogCommand::Rotate(SignalSender::this()),
                 Duration::from_millis(1),
             )
         };
-        for _ in 0..WAITING {
-            assert!(offer());
+        for _ in 0..QUEUE_LENGTH {
+            assert!(send_within());
         }
-        assert!(!offer());
-        assert_eq!(taken.len(), WAITING);
+        assert!(!send_within());
+        assert_eq!(taken.len(), QUEUE_LENGTH);
         drop(taken);
-        assert!(offer(), "nobody is busy");
+        assert!(send_within(), "nobody is busy");
     }
 }

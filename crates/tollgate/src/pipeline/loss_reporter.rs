@@ -59,7 +59,7 @@ pub(crate) struct RateLimiter {
 /// What was told so far.
 #[derive(Debug, Default)]
 pub(crate) struct LossReporter {
-    told: Vec<(&'static str, u64)>,
+    reported: Vec<(&'static str, u64)>,
     last: Option<Instant>,
 }
 
@@ -90,10 +90,10 @@ impl PreopenedFile {
 impl Limits {
     /// No limits. What `-f` may ask for at any time is opened now: this is made before rights are given up.
     pub(crate) fn new() -> Self {
-        Self::over(KMSG.as_ref(), SYSRQ.as_ref())
+        Self::open_at(KMSG.as_ref(), SYSRQ.as_ref())
     }
 
-    fn over(kmsg: &Path, sysrq: &Path) -> Self {
+    fn open_at(kmsg: &Path, sysrq: &Path) -> Self {
         Self {
             rate: AtomicU32::new(0),
             failure: AtomicU8::new(SILENT),
@@ -129,7 +129,7 @@ impl Limits {
     ///
     /// # Source
     /// `audit_panic` in `kernel/audit.c`, Linux 6.12.
-    fn fail(&self, text: &str) {
+    fn apply_failure_mode(&self, text: &str) {
         let failure = self.failure.load(Ordering::Relaxed);
         if failure >= PRINT {
             // Who cannot be told here has the record in the log.
@@ -165,25 +165,25 @@ impl RateLimiter {
 
 impl LossReporter {
     /// What was told of the reasons that the engine counts.
-    pub(crate) fn told_of_engine(&self) -> [u64; LossReason::ALL.len()] {
+    pub(crate) fn reported_engine_losses(&self) -> [u64; LossReason::ALL.len()] {
         LossReason::ALL.map(|lost| {
-            let told = self
-                .told
+            let reported = self
+                .reported
                 .iter()
                 .find(|(reason, _)| *reason == lost.as_str());
-            told.map_or(0, |(_, told)| *told)
+            reported.map_or(0, |(_, reported)| *reported)
         })
     }
 
     /// Time until what is lost is told, if something is that was not.
-    pub(crate) fn due(&self, counted: &RingStats, now: Instant) -> Option<Duration> {
-        self.untold(counted).next()?;
+    pub(crate) fn next_report(&self, counted: &RingStats, now: Instant) -> Option<Duration> {
+        self.unreported(counted).next()?;
         let last = self.last?;
         Some((last + PERIOD).saturating_duration_since(now))
     }
 
     /// Records of what was lost since the last ones; none within a second of those.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &mut self,
         counted: &RingStats,
         limits: &Limits,
@@ -192,25 +192,25 @@ impl LossReporter {
         if self.last.is_some_and(|last| now < last + PERIOD) {
             return Vec::new();
         }
-        self.tell_all(counted, limits, now)
+        self.report_all(counted, limits, now)
     }
 
     /// Records of all that was lost since the last ones.
-    pub(crate) fn tell_all(
+    pub(crate) fn report_all(
         &mut self,
         counted: &RingStats,
         limits: &Limits,
         now: Instant,
     ) -> Vec<Record> {
-        let untold: Vec<(&str, u64)> = self.untold(counted).collect();
-        if untold.is_empty() {
+        let unreported: Vec<(&str, u64)> = self.unreported(counted).collect();
+        if unreported.is_empty() {
             return Vec::new();
         }
         self.last = Some(now);
-        self.told = counted.losses().collect();
+        self.reported = counted.losses().collect();
         let mut records = Vec::new();
-        for (reason, lost) in untold {
-            limits.fail(&format!("{lost} events lost: {reason}"));
+        for (reason, lost) in unreported {
+            limits.apply_failure_mode(&format!("{lost} events lost: {reason}"));
             let mut body = format!("op=lost-events lost={lost} reason=").into_bytes();
             quote::untrusted(reason.replace(' ', "-").as_bytes(), &mut body);
             body.extend_from_slice(b" res=failed");
@@ -222,10 +222,13 @@ impl LossReporter {
         records
     }
 
-    fn untold(&self, counted: &RingStats) -> impl Iterator<Item = (&'static str, u64)> {
+    fn unreported(&self, counted: &RingStats) -> impl Iterator<Item = (&'static str, u64)> {
         counted.losses().filter_map(|(reason, count)| {
-            let told = self.told.iter().find(|(told, _)| *told == reason);
-            let new = count.saturating_sub(told.map_or(0, |(_, count)| *count));
+            let reported = self
+                .reported
+                .iter()
+                .find(|(reported, _)| *reported == reason);
+            let new = count.saturating_sub(reported.map_or(0, |(_, count)| *count));
             (new != 0).then_some((reason, new))
         })
     }
@@ -243,7 +246,7 @@ mod tests {
             fs::write(&path, "").unwrap();
             path
         };
-        Limits::over(&path("kmsg"), &path("sysrq"))
+        Limits::open_at(&path("kmsg"), &path("sysrq"))
     }
 
     fn lost(ring: u64, limited: u64) -> RingStats {
@@ -254,17 +257,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_does_not_wait() {
+    fn first_loss_is_reported_at_once() {
         let mut counted = lost(3, 2);
         counted.undecodable = 1;
         counted.stats.delivered = 10;
-        assert_eq!(counted.waiting(4, 0), 3);
-        assert_eq!(counted.waiting(4, 3), 0);
-        assert_eq!(counted.waiting(8, 3), 0, "counted a moment later");
+        assert_eq!(counted.backlog(4, 0), 3);
+        assert_eq!(counted.backlog(4, 3), 0);
+        assert_eq!(counted.backlog(8, 3), 0, "counted a moment later");
     }
 
     #[test]
-    fn the_failure_mode_decides_who_hears_of_losses() {
+    fn failure_mode_selects_printk_or_panic() {
         for (mode, kmsg, sysrq) in [
             (SILENT, "", ""),
             (PRINT, "<3>tollgate: 7 events lost: ring full\n", ""),
@@ -273,8 +276,8 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let limits = limits(directory.path());
             limits.set(0, mode).unwrap();
-            let told = LossReporter::default().tell(&lost(7, 0), &limits, Instant::now());
-            assert_eq!(told.len(), 1, "the log has it in any case");
+            let reported = LossReporter::default().report(&lost(7, 0), &limits, Instant::now());
+            assert_eq!(reported.len(), 1, "the log has it in any case");
             let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
             assert_eq!(
                 (text("kmsg").as_str(), text("sysrq").as_str()),
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_mode_is_obeyed_when_its_files_are_out_of_reach() {
+    fn failure_mode_uses_files_opened_before_confinement() {
         let directory = tempfile::tempdir().unwrap();
         let limits = limits(directory.path());
         let path = |name: &str| directory.path().join(name);
@@ -292,16 +295,16 @@ mod tests {
             fs::rename(path(name), path(away)).unwrap();
         }
         limits.set(0, PANIC).unwrap();
-        LossReporter::default().tell(&lost(7, 0), &limits, Instant::now());
+        LossReporter::default().report(&lost(7, 0), &limits, Instant::now());
         assert!(!fs::read(path("a")).unwrap().is_empty());
         assert_eq!(fs::read(path("b")).unwrap(), b"c");
     }
 
     #[test]
-    fn a_machine_that_cannot_be_taken_down_is_no_promise() {
+    fn panic_mode_requires_sysrq() {
         let directory = tempfile::tempdir().unwrap();
         let missing = directory.path().join("missing");
-        let limits = Limits::over(&missing, &missing);
+        let limits = Limits::open_at(&missing, &missing);
         let error = format!("{:#}", limits.set(5, PANIC).unwrap_err());
         assert!(error.contains("`-f 2`"), "{error}");
         assert_eq!(limits.rate.load(Ordering::Relaxed), 0, "nothing is changed");
@@ -310,36 +313,36 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_by_reason_and_once_a_second() {
+    fn losses_are_reported_by_reason_once_a_second() {
         let directory = tempfile::tempdir().unwrap();
         let limits = limits(directory.path());
         let (mut losses, now) = (LossReporter::default(), Instant::now());
-        let mut tell = |counted: &RingStats, after: Duration| -> Vec<String> {
-            let records = losses.tell(counted, &limits, now + after);
+        let mut report = |counted: &RingStats, after: Duration| -> Vec<String> {
+            let records = losses.report(counted, &limits, now + after);
             let text = |record: Record| String::from_utf8(record.body).unwrap();
             records.into_iter().map(text).collect()
         };
-        assert!(tell(&lost(0, 0), Duration::ZERO).is_empty());
+        assert!(report(&lost(0, 0), Duration::ZERO).is_empty());
         assert_eq!(
-            tell(&lost(3, 2), Duration::ZERO),
+            report(&lost(3, 2), Duration::ZERO),
             [
                 "op=lost-events lost=3 reason=\"ring-full\" res=failed",
                 "op=lost-events lost=2 reason=\"rate-limit\" res=failed",
             ]
         );
-        assert!(tell(&lost(4, 2), PERIOD / 2).is_empty());
+        assert!(report(&lost(4, 2), PERIOD / 2).is_empty());
         assert_eq!(
-            tell(&lost(9, 2), PERIOD),
+            report(&lost(9, 2), PERIOD),
             ["op=lost-events lost=6 reason=\"ring-full\" res=failed"]
         );
-        assert_eq!(losses.due(&lost(9, 2), now + PERIOD), None);
-        assert_eq!(losses.due(&lost(10, 2), now + PERIOD), Some(PERIOD));
-        let end = losses.tell_all(&lost(10, 2), &limits, now + PERIOD);
+        assert_eq!(losses.next_report(&lost(9, 2), now + PERIOD), None);
+        assert_eq!(losses.next_report(&lost(10, 2), now + PERIOD), Some(PERIOD));
+        let end = losses.report_all(&lost(10, 2), &limits, now + PERIOD);
         assert_eq!(end.len(), 1, "the end waits for nothing");
     }
 
     #[test]
-    fn a_rate_is_of_records_and_of_a_second() {
+    fn rate_limit_counts_records_per_second() {
         let directory = tempfile::tempdir().unwrap();
         let limits = limits(directory.path());
         let mut rate = RateLimiter::default();

@@ -21,17 +21,17 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::pipeline::ring_thread::RingStats;
 
-/// Orders that wait to be carried out; who gives one more waits, for [`PATIENCE`] at most.
-const WAITING: usize = 4;
+/// Orders that wait to be carried out; who gives one more waits, for [`LOG_TIMEOUT`] at most.
+const QUEUE_LENGTH: usize = 4;
 
 /// How long to wait for what only waits for the log.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const LOG_TIMEOUT: Duration = Duration::from_secs(10);
 
 const BUSY: &str = "the log does not keep up";
 
 /// What a replacement has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Replaced {
+pub(crate) struct ReplaceOutcome {
     /// What is attached from now on.
     pub(crate) attached: AttachedHooks,
 }
@@ -39,15 +39,15 @@ pub(crate) struct Replaced {
 /// What is ordered.
 pub(crate) enum RingCommand {
     /// To audit by another plan.
-    Replace(Box<Replace>),
+    Replace(Box<ReplaceRequest>),
     /// To lock what audits.
-    Lock(Box<Lock>),
+    Lock(Box<LockRequest>),
     /// To write a record of its own into the stream of events.
     Record(Record),
     /// To tell when all events so far are in the log.
-    Flush(Sender<Flushed>),
+    Flush(Sender<FlushResult>),
     /// To tell what it has counted so far.
-    Account(Sender<RingStats>),
+    Stats(Sender<RingStats>),
     /// To end, and leave what audits to the next daemon where that can be.
     Leave,
     /// To end.
@@ -62,27 +62,27 @@ pub(crate) struct Record {
 }
 
 /// What became of the text that was passed on with it.
-pub(crate) type Flushed = Result<(), String>;
+pub(crate) type FlushResult = Result<(), String>;
 
 /// Another plan, and who waits for it.
-pub(crate) struct Replace {
+pub(crate) struct ReplaceRequest {
     pub(crate) plan: Plan,
     /// Takes one answer without waiting.
-    pub(crate) answer: Sender<anyhow::Result<Replaced>>,
+    pub(crate) answer: Sender<anyhow::Result<ReplaceOutcome>>,
 }
 
 /// What is locked, and who waits for it.
-pub(crate) struct Lock {
+pub(crate) struct LockRequest {
     /// For daemons that come after this one.
-    pub(crate) note: Vec<u8>,
+    pub(crate) snapshot: Vec<u8>,
     /// What is written beside what is pinned.
     pub(crate) files: Vec<PathBuf>,
     /// Takes one answer without waiting.
-    pub(crate) answer: Sender<anyhow::Result<Guard>>,
+    pub(crate) answer: Sender<anyhow::Result<LockResult>>,
 }
 
 /// Whether what is locked is kept from root's own tools, or why not.
-pub(crate) type Guard = Result<(), String>;
+pub(crate) type LockResult = Result<(), String>;
 
 /// Gives orders. Clones give orders to the same thread.
 #[derive(Clone, Debug)]
@@ -94,8 +94,8 @@ pub(crate) struct RingCommands {
 /// Asks for accounts, one at a time: an order that is not carried out in time stays, and there is no second one
 /// beside it.
 #[derive(Debug)]
-pub(crate) struct Accounts {
-    orders: RingCommands,
+pub(crate) struct StatsReader {
+    ring_command_channel: RingCommands,
     /// Where the answer comes to a question that was given up.
     open: Option<Receiver<RingStats>>,
 }
@@ -110,17 +110,17 @@ pub(crate) struct RingCommandReceiver {
 ///
 /// # Errors
 /// When the kernel has no eventfd to give.
-pub(crate) fn orders() -> anyhow::Result<(RingCommands, RingCommandReceiver)> {
+pub(crate) fn ring_command_channel() -> anyhow::Result<(RingCommands, RingCommandReceiver)> {
     // A semaphore: it wakes once for each order.
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
     let waker = EventFd::from_flags(flags).context("cannot make an eventfd")?;
     let waker = Arc::new(waker);
-    let (to, from) = bounded(WAITING);
-    let orders = RingCommands {
+    let (to, from) = bounded(QUEUE_LENGTH);
+    let ring_command_channel = RingCommands {
         to,
         waker: Arc::clone(&waker),
     };
-    Ok((orders, RingCommandReceiver { from, waker }))
+    Ok((ring_command_channel, RingCommandReceiver { from, waker }))
 }
 
 impl RingCommands {
@@ -129,20 +129,27 @@ impl RingCommands {
     /// # Errors
     /// What kept the new plan from being put in force: the old one is in force then, whole. Also when
     /// the pipeline has ended, or takes no order because the log does not keep up.
-    pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<Replaced> {
+    pub(crate) fn replace(&self, plan: Plan) -> anyhow::Result<ReplaceOutcome> {
         let (answer, answered) = bounded(1);
-        self.give(RingCommand::Replace(Box::new(Replace { plan, answer })))?;
+        self.send(RingCommand::Replace(Box::new(ReplaceRequest {
+            plan,
+            answer,
+        })))?;
         answered.recv().context("auditing has ended")?
     }
 
-    /// Has what audits locked: `note` is for daemons that come after this one, the files are to be guarded.
+    /// Has what audits locked: `snapshot` is for daemons that come after this one, the files are to be guarded.
     ///
     /// # Errors
     /// When it cannot be noted, or the pipeline has ended, or takes no order because the log does not keep up.
-    pub(crate) fn lock(&self, note: Vec<u8>, files: Vec<PathBuf>) -> anyhow::Result<Guard> {
+    pub(crate) fn lock(
+        &self,
+        snapshot: Vec<u8>,
+        files: Vec<PathBuf>,
+    ) -> anyhow::Result<LockResult> {
         let (answer, answered) = bounded(1);
-        self.give(RingCommand::Lock(Box::new(Lock {
-            note,
+        self.send(RingCommand::Lock(Box::new(LockRequest {
+            snapshot,
             files,
             answer,
         })))?;
@@ -154,7 +161,7 @@ impl RingCommands {
     /// # Errors
     /// When the pipeline has ended, or takes no order because the log does not keep up.
     pub(crate) fn record(&self, kind: MsgType, body: Vec<u8>) -> anyhow::Result<()> {
-        self.give(RingCommand::Record(Record { kind, body }))
+        self.send(RingCommand::Record(Record { kind, body }))
     }
 
     /// Returns when every event matched so far is in the log.
@@ -163,9 +170,9 @@ impl RingCommands {
     /// When they could not be written, when that takes too long, or when the pipeline has ended.
     pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let (answer, answered) = bounded(1);
-        self.give(RingCommand::Flush(answer))?;
+        self.send(RingCommand::Flush(answer))?;
         answered
-            .recv_timeout(PATIENCE)
+            .recv_timeout(LOG_TIMEOUT)
             .context(BUSY)?
             .map_err(|error| anyhow::anyhow!("the log cannot be written to: {error}"))
     }
@@ -194,11 +201,11 @@ impl RingCommands {
         }
     }
 
-    fn give(&self, order: RingCommand) -> anyhow::Result<()> {
-        self.give_within(order, PATIENCE)
+    fn send(&self, order: RingCommand) -> anyhow::Result<()> {
+        self.send_within(order, LOG_TIMEOUT)
     }
 
-    fn give_within(&self, order: RingCommand, patience: Duration) -> anyhow::Result<()> {
+    fn send_within(&self, order: RingCommand, patience: Duration) -> anyhow::Result<()> {
         match self.to.send_timeout(order, patience) {
             Ok(()) => self.wake(),
             Err(SendTimeoutError::Timeout(_)) => bail!(BUSY),
@@ -214,22 +221,25 @@ impl RingCommands {
     }
 }
 
-impl Accounts {
+impl StatsReader {
     /// Asks by these orders.
-    pub(crate) const fn new(orders: RingCommands) -> Self {
-        Self { orders, open: None }
+    pub(crate) const fn new(ring_command_channel: RingCommands) -> Self {
+        Self {
+            ring_command_channel,
+            open: None,
+        }
     }
 
     /// What the ring thread has counted so far.
     ///
     /// # Errors
     /// When it is too busy to say, or the pipeline has ended.
-    pub(crate) fn account(&mut self) -> anyhow::Result<RingStats> {
+    pub(crate) fn read(&mut self) -> anyhow::Result<RingStats> {
         if self.open.is_some() {
             // What was counted for a question of long ago is no answer to this one.
-            self.answer(PATIENCE)?;
+            self.answer(LOG_TIMEOUT)?;
         }
-        self.answer(PATIENCE)
+        self.answer(LOG_TIMEOUT)
     }
 
     /// Whether it answers within such a time, be it what was asked before.
@@ -243,8 +253,8 @@ impl Accounts {
             Some(open) => open,
             None => {
                 let (answer, open) = bounded(1);
-                self.orders
-                    .give_within(RingCommand::Account(answer), patience)?;
+                self.ring_command_channel
+                    .send_within(RingCommand::Stats(answer), patience)?;
                 open
             }
         };
@@ -286,11 +296,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_order_is_answered_in_turn() {
-        let (orders, taken) = orders().unwrap();
+    fn commands_are_answered_in_order() {
+        let (ring_command_channel, taken) = ring_command_channel().unwrap();
         let asking = thread::spawn(move || {
-            let refused = orders.replace(Plan::default()).unwrap_err();
-            orders.stop().unwrap();
+            let refused = ring_command_channel.replace(Plan::default()).unwrap_err();
+            ring_command_channel.stop().unwrap();
             refused.to_string()
         });
         let mut waker = [nix::poll::PollFd::new(
@@ -313,14 +323,14 @@ mod tests {
 
     /// As when the log stalls: nobody takes orders.
     #[test]
-    fn who_asks_in_vain_waits_so_long_and_asks_once() {
+    fn stats_request_times_out_and_is_not_repeated() {
         const SHORT: Duration = Duration::from_millis(1);
-        let (orders, taken) = orders().unwrap();
-        let mut accounts = Accounts::new(orders.clone());
-        for _ in 0..=WAITING {
+        let (ring_command_channel, taken) = ring_command_channel().unwrap();
+        let mut accounts = StatsReader::new(ring_command_channel.clone());
+        for _ in 0..=QUEUE_LENGTH {
             assert!(!accounts.is_answered(SHORT));
         }
-        let Some(RingCommand::Account(answer)) = taken.next().unwrap() else {
+        let Some(RingCommand::Stats(answer)) = taken.next().unwrap() else {
             panic!("nothing was asked");
         };
         assert!(taken.next().unwrap().is_none(), "it was asked twice");
@@ -332,13 +342,15 @@ mod tests {
                 body: Vec::new(),
             })
         };
-        for _ in 0..WAITING {
-            orders.give_within(record(), SHORT).unwrap();
+        for _ in 0..QUEUE_LENGTH {
+            ring_command_channel.send_within(record(), SHORT).unwrap();
         }
-        let full = orders.give_within(record(), SHORT).unwrap_err();
+        let full = ring_command_channel
+            .send_within(record(), SHORT)
+            .unwrap_err();
         assert_eq!(full.to_string(), BUSY);
         assert!(!accounts.is_answered(SHORT));
-        for _ in 0..WAITING {
+        for _ in 0..QUEUE_LENGTH {
             assert!(matches!(
                 taken.next().unwrap(),
                 Some(RingCommand::Record(_))
@@ -348,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_thread_that_has_ended() {
-        let (orders, taken) = orders().unwrap();
+    fn commands_fail_when_the_ring_thread_has_ended() {
+        let (ring_command_channel, taken) = ring_command_channel().unwrap();
         drop(taken);
-        orders.replace(Plan::default()).unwrap_err();
-        orders.stop().unwrap();
+        ring_command_channel.replace(Plan::default()).unwrap_err();
+        ring_command_channel.stop().unwrap();
     }
 }

@@ -23,27 +23,29 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use crate::messages::{info, warn};
 use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoder;
-use crate::pipeline::handover::{self as survive, PinSetup};
+use crate::pipeline::handover::{self, PinSetup};
 use crate::pipeline::heartbeat::{Heartbeat, skip_warning};
 use crate::pipeline::kernel_records::{KernelRecordCounts, KernelRecords};
 use crate::pipeline::log_thread::LogCounters;
 use crate::pipeline::loss_reporter::Limits;
-use crate::pipeline::ring_commands::{Lock, Replaced, RingCommand, RingCommandReceiver};
+use crate::pipeline::ring_commands::{
+    LockRequest, ReplaceOutcome, RingCommand, RingCommandReceiver,
+};
 use crate::pipeline::rule_stats::RuleCounters;
-use crate::pipeline::{Shown, StartReport};
+use crate::pipeline::{ConsoleEvent, StartReport};
 use crate::sinks::queue::SinkQueue;
-use start::Begun;
+use start::StartedEngine;
 
 /// A batch goes to the log when it has grown to this, or when the ring is empty.
 const BATCH_BYTES: usize = 256 << 10;
 /// Events taken from the ring between two looks at the batch and the clock.
 const DRAIN: usize = 512;
 /// Such rounds between two looks at orders: some 20 ms.
-const DRAINS: usize = 16;
+const DRAINS_PER_BATCH: usize = 16;
 /// Empty rounds after which the reader sleeps until an event wakes it.
-const QUIET_ROUNDS: u32 = 4;
+const IDLE_ROUNDS: u32 = 4;
 /// Rounds in which messages are taken at the end, should they never cease.
-const LAST_MESSAGES: usize = 64;
+const FINAL_RECEIVES: usize = 64;
 /// The reader must get the CPU when audited tasks want all of it; auditd's `priority_boost` is 4.
 const NICE: i32 = -10;
 
@@ -56,11 +58,11 @@ pub(crate) struct RingStats {
     pub(crate) undecodable: u64,
     /// Events that the rate limit keeps out.
     pub(crate) limited: u64,
-    pub(crate) unshown: u64,
+    pub(crate) not_printed: u64,
     pub(crate) blind: Duration,
     /// Programs that the kernel can skip in its present preemption mode.
     pub(crate) skip_risk: Option<SkipRisk>,
-    pub(crate) messages: KernelRecordCounts,
+    pub(crate) kernel_records: KernelRecordCounts,
     /// Of each rule that has chosen something; filled in when it is asked for.
     pub(crate) rules: BTreeMap<BString, RuleCounters>,
 }
@@ -80,7 +82,7 @@ impl RingStats {
 
     /// Events that the kernel has delivered and of which nothing is known yet: neither that so many are
     /// written or could not be, nor that they were lost before.
-    pub(crate) fn waiting(&self, written: u64, unwritten: u64) -> u64 {
+    pub(crate) fn backlog(&self, written: u64, unwritten: u64) -> u64 {
         let Self {
             stats,
             undecodable,
@@ -113,13 +115,13 @@ pub(crate) struct RingThread {
     pub(crate) probe: KernelProbe,
     /// From the begin of a drain to that of the next one, while events come.
     pub(crate) pause: Duration,
-    pub(crate) orders: RingCommandReceiver,
+    pub(crate) commands: RingCommandReceiver,
     pub(crate) full: Sender<Batch>,
     pub(crate) empty: Receiver<Batch>,
-    pub(crate) shown: Option<Sender<Shown>>,
+    pub(crate) console: Option<Sender<ConsoleEvent>>,
     pub(crate) json: Option<Arc<SinkQueue>>,
     /// What the kernel's audit sends, when it is read.
-    pub(crate) messages: Option<KernelRecords>,
+    pub(crate) kernel_records: Option<KernelRecords>,
     /// What `-r` and `-f` ask for.
     pub(crate) limits: Arc<Limits>,
     /// Where to pin what audits, and what is pinned there.
@@ -135,39 +137,41 @@ impl RingThread {
     ) -> anyhow::Result<(RingStats, Option<PendingDetach>)> {
         engine::set_nice(NICE);
         let mut storage = ObjectStorage::default();
-        let mut places = storage.slots();
-        let Begun {
+        let mut slots = storage.slots();
+        let StartedEngine {
             mut engine,
             state,
             started,
-        } = self.begin(&mut places)?;
+        } = self.start_engine(&mut slots)?;
         let wakers = self.wakers(&state.borrow());
         let wakers = wakers.context("cannot wait for orders")?;
         if ready.send(started).is_err() {
             return Ok((RingStats::default(), None));
         }
         loop {
-            match self.follow(&engine, &state, &wakers)? {
+            match self.update_watches(&engine, &state, &wakers)? {
                 RingCommand::Leave if engine.is_pinned() => {
                     self.drain_up_to_now(&engine, &state)?;
-                    return Ok((self.account_at_end(&engine, &state)?, None));
+                    return Ok((self.final_stats(&engine, &state)?, None));
                 }
                 RingCommand::Leave | RingCommand::Stop => break,
                 RingCommand::Replace(replace) => {
                     let plan = &replace.plan;
-                    let answer = self.replace(&mut engine, &mut places, &state, plan);
+                    let answer = self.replace(&mut engine, &mut slots, &state, plan);
                     // Nobody waits any more when the control connection is gone.
                     let _gone = replace.answer.send(answer);
                 }
                 RingCommand::Lock(lock) => {
-                    let Lock {
-                        note,
+                    let LockRequest {
+                        snapshot,
                         files,
                         answer,
                     } = *lock;
-                    let locked = engine.write_lock_note(&note).map_err(anyhow::Error::from);
+                    let locked = engine
+                        .write_lock_note(&snapshot)
+                        .map_err(anyhow::Error::from);
                     let guard = locked.map(|()| {
-                        let guard = engine.install_guard(&mut places, &self.probe, &files);
+                        let guard = engine.install_guard(&mut slots, &self.probe, &files);
                         guard.map_err(|error| format!("{:#}", anyhow::Error::from(error)))
                     });
                     // Who has asked waits for the answer.
@@ -179,54 +183,54 @@ impl RingThread {
                 }
                 RingCommand::Flush(flushed) => {
                     self.drain_up_to_now(&engine, &state)?;
-                    state.borrow_mut().batch.then = Some(flushed);
+                    state.borrow_mut().batch.on_written = Some(flushed);
                     self.pass_on(&engine, &state);
                 }
-                RingCommand::Account(answer) => {
-                    let mut account = state.borrow().account();
-                    account.stats = engine.stats();
-                    account.runs = engine.run_counts();
+                RingCommand::Stats(answer) => {
+                    let mut current_stats = state.borrow().current_stats();
+                    current_stats.stats = engine.stats();
+                    current_stats.runs = engine.run_counts();
                     let mut state = state.borrow_mut();
                     self.settle(&mut state, &engine);
-                    account.rules = state.rules.table();
+                    current_stats.rules = state.rules.table();
                     // Nobody waits any more when the control connection is gone.
-                    let _gone = answer.send(account);
+                    let _gone = answer.send(current_stats);
                 }
             }
         }
         let detaching = engine.detach();
         while self.drain(&engine, &state)? != Drain::Nothing {}
-        let drained = self.account_at_end(&engine, &state)?;
-        Ok((drained, Some(detaching)))
+        let stats = self.final_stats(&engine, &state)?;
+        Ok((stats, Some(detaching)))
     }
 
     /// Takes the last messages, tells all that was lost, and passes everything on.
-    fn account_at_end(
+    fn final_stats(
         &self,
         engine: &Engine<'_>,
         state: &RefCell<Encoder>,
     ) -> anyhow::Result<RingStats> {
-        last_messages(state)?;
-        let mut drained = state.borrow().account();
-        drained.stats = engine.stats();
+        pass_last_kernel_records(state)?;
+        let mut stats = state.borrow().current_stats();
+        stats.stats = engine.stats();
         {
             let mut state = state.borrow_mut();
             let records = state
-                .losses
-                .tell_all(&drained, &self.limits, Instant::now());
+                .loss_reporter
+                .report_all(&stats, &self.limits, Instant::now());
             state.record_all(&records, engine.read_clock()?);
         }
         self.pass_on(engine, state);
-        Ok(drained)
+        Ok(stats)
     }
 
     /// What wakes this thread beside the ring: orders, and messages.
     fn wakers(&self, state: &Encoder) -> nix::Result<Epoll> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let readable = EpollEvent::new(EpollFlags::EPOLLIN, 0);
-        epoll.add(self.orders.as_fd(), readable)?;
-        if let Some(messages) = &state.messages {
-            epoll.add(messages.stream(), readable)?;
+        epoll.add(self.commands.as_fd(), readable)?;
+        if let Some(kernel_records) = &state.kernel_records {
+            epoll.add(kernel_records.stream(), readable)?;
         }
         Ok(epoll)
     }
@@ -235,16 +239,16 @@ impl RingThread {
     fn replace<'s>(
         &self,
         engine: &mut Engine<'s>,
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
         state: &RefCell<Encoder>,
         plan: &Plan,
-    ) -> anyhow::Result<Replaced> {
+    ) -> anyhow::Result<ReplaceOutcome> {
         let mut state = state.borrow_mut();
         self.settle(&mut state, engine);
-        engine.replace_plan(places, &self.probe, plan, &survive::note(plan)?)?;
+        engine.replace_plan(slots, &self.probe, plan, &handover::snapshot(plan)?)?;
         Arc::make_mut(&mut state.keys).add(engine.epoch(), plan);
-        state.go_by(engine.epoch(), plan);
-        Ok(Replaced {
+        state.use_plan(engine.epoch(), plan);
+        Ok(ReplaceOutcome {
             attached: engine.attached().clone(),
         })
     }
@@ -263,7 +267,7 @@ impl RingThread {
 
     /// Drains until an order comes: by the clock while events come, asleep while none do. An engine that
     /// cannot stop is never looked at, and sleeps without end.
-    fn follow(
+    fn update_watches(
         &self,
         engine: &Engine<'_>,
         state: &RefCell<Encoder>,
@@ -286,15 +290,15 @@ impl RingThread {
             if let Some(heartbeat) = &mut heartbeat
                 && next == Some(Duration::ZERO)
             {
-                look(heartbeat, engine);
-                check_skip_risk(&mut state.borrow_mut().drained.skip_risk, engine)?;
+                poll_heartbeat(heartbeat, engine);
+                check_skip_risk(&mut state.borrow_mut().stats.skip_risk, engine)?;
                 next = Some(heartbeat.next(now));
             }
-            let due = self.tell_losses(engine, state, now)?;
-            next = next.into_iter().chain(due).min();
+            let next_report = self.report_losses(engine, state, now)?;
+            next = next.into_iter().chain(next_report).min();
             let wake = if drain == Drain::Some {
                 ring.pause(waker, Duration::ZERO)
-            } else if quiet < QUIET_ROUNDS {
+            } else if quiet < IDLE_ROUNDS {
                 // What a drain takes comes on top of what an event has waited for it.
                 let rest = self.pause.saturating_sub(now - began);
                 ring.pause(waker, next.map_or(rest, |next| next.min(rest)))
@@ -303,7 +307,7 @@ impl RingThread {
             };
             match wake.context("cannot wait for events")? {
                 Wake::Caller => {
-                    if let Some(order) = self.orders.next().context("cannot take orders")? {
+                    if let Some(order) = self.commands.next().context("cannot take orders")? {
                         break order;
                     }
                 }
@@ -312,29 +316,29 @@ impl RingThread {
             }
         };
         if let Some(heartbeat) = &mut heartbeat {
-            look(heartbeat, engine);
-            state.borrow_mut().drained.blind += heartbeat.blind();
+            poll_heartbeat(heartbeat, engine);
+            state.borrow_mut().stats.blind += heartbeat.blind();
         }
         Ok(order)
     }
 
     /// Tells what was lost; the time until more is told, if there is more.
-    fn tell_losses(
+    fn report_losses(
         &self,
         engine: &Engine<'_>,
         state: &RefCell<Encoder>,
         now: Instant,
     ) -> anyhow::Result<Option<Duration>> {
         let mut state = state.borrow_mut();
-        let mut counted = state.account();
+        let mut counted = state.current_stats();
         counted.stats = engine.program_stats();
-        let records = state.losses.tell(&counted, &self.limits, now);
+        let records = state.loss_reporter.report(&counted, &self.limits, now);
         if !records.is_empty() {
             state.record_all(&records, engine.read_clock()?);
             drop(state);
             return Ok(Some(Duration::ZERO));
         }
-        Ok(state.losses.due(&counted, now))
+        Ok(state.loss_reporter.next_report(&counted, now))
     }
 
     /// Takes all that is in the ring at this moment, and what else comes meanwhile.
@@ -352,11 +356,11 @@ impl RingThread {
     /// Takes what the ring holds now and passes it on, so much at most that orders do not wait for long.
     fn drain(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<Drain> {
         let mut taken = 0;
-        for _ in 0..DRAINS {
+        for _ in 0..DRAINS_PER_BATCH {
             {
                 let mut state = state.borrow_mut();
                 // What is older than these messages is in the ring by now.
-                state.receive()?;
+                state.receive_kernel_records()?;
                 state.clock.sync(engine.read_clock()?);
             }
             let count = engine
@@ -364,7 +368,7 @@ impl RingThread {
                 .drain(DRAIN, |sample| state.borrow_mut().take(sample));
             taken += count;
             if count < DRAIN {
-                state.borrow_mut().all_messages();
+                state.borrow_mut().pass_all_kernel_records();
             }
             let full = state.borrow().batch.text.len() >= BATCH_BYTES;
             if full || count < DRAIN {
@@ -386,21 +390,22 @@ impl RingThread {
     fn pass_on(&self, engine: &Engine<'_>, state: &RefCell<Encoder>) {
         let mut state = state.borrow_mut();
         let place = Some(engine.ring().position());
-        if state.batch.text.is_empty() && state.batch.then.is_none() && state.passed == place {
+        if state.batch.text.is_empty() && state.batch.on_written.is_none() && state.passed == place
+        {
             return;
         }
         state.passed = place;
-        let told = state.losses.told_of_engine();
-        state.batch.receipt = Some(engine.commit_token(state.serial, told));
+        let told = state.loss_reporter.reported_engine_losses();
+        state.batch.commit_token = Some(engine.commit_token(state.serial, told));
         self.send(&mut state);
     }
 
     fn send(&self, state: &mut Encoder) {
         let mut next = self.empty.try_recv().unwrap_or_default();
-        next.copied = state.batch.copied.take();
-        if let (Some(json), Some(copied)) = (&self.json, &mut next.copied) {
-            json.append_all(copied.events, &copied.text);
-            copied.clear();
+        next.json = state.batch.json.take();
+        if let (Some(json), Some(json_records)) = (&self.json, &mut next.json) {
+            json.append_all(json_records.events, &json_records.text);
+            json_records.clear();
         }
         let batch = std::mem::replace(&mut state.batch, next);
         // The log thread outlives this one: it ends when this channel closes.
@@ -409,21 +414,21 @@ impl RingThread {
 }
 
 /// Takes the messages that have come by now, and passes on the calls whose records do not come any more.
-fn last_messages(state: &RefCell<Encoder>) -> anyhow::Result<()> {
+fn pass_last_kernel_records(state: &RefCell<Encoder>) -> anyhow::Result<()> {
     let mut state = state.borrow_mut();
-    for _ in 0..LAST_MESSAGES {
-        if !state.receive()? {
+    for _ in 0..FINAL_RECEIVES {
+        if !state.receive_kernel_records()? {
             break;
         }
-        state.all_messages();
+        state.pass_all_kernel_records();
     }
-    state.last_messages();
+    state.pass_last_kernel_records();
     Ok(())
 }
 
 /// Looks whether the engine's programs run, and says what has changed.
-fn look(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
-    if let Some(change) = heartbeat.look(engine.programs_run(), Instant::now()) {
+fn poll_heartbeat(heartbeat: &mut Heartbeat, engine: &Engine<'_>) {
+    if let Some(change) = heartbeat.poll(engine.programs_run(), Instant::now()) {
         info(&change.to_string());
     }
 }

@@ -12,7 +12,7 @@ use bstr::BString;
 use engine::Epoch;
 
 /// Name of the rules that were replaced, all together.
-const GONE: &str = "rules that are gone";
+const REMOVED_RULES: &str = "rules that are gone";
 
 /// Events of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct RuleCounters {
     /// Of them, those that the log could not take.
     pub(crate) unwritten: u64,
     /// Those that the ring had no room for.
-    pub(crate) unsent: u64,
+    pub(crate) ring_full: u64,
 }
 
 /// A rule: the plan that it is of, and its index there.
@@ -34,14 +34,14 @@ pub(crate) type PlanRule = (Epoch, usize);
 #[derive(Debug, Default)]
 pub(crate) struct RuleStats {
     /// The plan in force, and the one before.
-    plans: Vec<(Epoch, Vec<Counted>)>,
+    plans: Vec<(Epoch, Vec<CountedRule>)>,
     /// Of plans before these, rules that are still loaded.
     earlier: BTreeMap<BString, RuleCounters>,
-    gone: RuleCounters,
+    removed: RuleCounters,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct CountedRule {
     text: BString,
     count: RuleCounters,
 }
@@ -51,12 +51,12 @@ impl RuleCounters {
         self.taken += other.taken;
         self.limited += other.limited;
         self.unwritten += other.unwritten;
-        self.unsent += other.unsent;
+        self.ring_full += other.ring_full;
     }
 
     /// Events that the rule chose.
     pub(crate) const fn matched(&self) -> u64 {
-        self.taken + self.unsent
+        self.taken + self.ring_full
     }
 }
 
@@ -65,19 +65,19 @@ impl RuleStats {
     pub(crate) fn add(&mut self, epoch: Epoch, plan: &Plan) {
         let rules = plan.rules.iter();
         let rules = rules.map(|rule| print(&rule.rule, Arch::X86_64, Dialect::default()));
-        self.begin(epoch, rules.collect());
+        self.restore_plan(epoch, rules.collect());
     }
 
     /// Counts for a plan of these rules, too.
-    pub(crate) fn begin(&mut self, epoch: Epoch, rules: Vec<BString>) {
-        let counted = rules.into_iter().map(|text| Counted {
+    pub(crate) fn restore_plan(&mut self, epoch: Epoch, rules: Vec<BString>) {
+        let counted = rules.into_iter().map(|text| CountedRule {
             text,
             count: RuleCounters::default(),
         });
         self.plans.push((epoch, counted.collect()));
         while self.plans.len() > 2 {
             let (_, old) = self.plans.remove(0);
-            for Counted { text, count } in old {
+            for CountedRule { text, count } in old {
                 self.earlier.entry(text).or_default().add(count);
             }
         }
@@ -86,11 +86,11 @@ impl RuleStats {
             .iter()
             .flat_map(|(_, rules)| rules.iter().map(|rule| &rule.text))
             .collect();
-        let gone = &mut self.gone;
+        let removed = &mut self.removed;
         self.earlier.retain(|text, count| {
             let stays = loaded.contains(&text);
             if !stays {
-                gone.add(*count);
+                removed.add(*count);
             }
             stays
         });
@@ -102,15 +102,15 @@ impl RuleStats {
         let plan = newest_first.find(|(of, _)| *of == epoch);
         match plan.and_then(|(_, rules)| rules.get_mut(rule)) {
             Some(counted) => &mut counted.count,
-            None => &mut self.gone,
+            None => &mut self.removed,
         }
     }
 
     /// Takes over what the kernel side has counted so far.
-    pub(crate) fn settle(&mut self, unsent: impl Fn(Epoch, usize) -> u64) {
+    pub(crate) fn settle(&mut self, ring_full: impl Fn(Epoch, usize) -> u64) {
         for (epoch, rules) in &mut self.plans {
             for (rule, counted) in rules.iter_mut().enumerate() {
-                counted.count.unsent = unsent(*epoch, rule);
+                counted.count.ring_full = ring_full(*epoch, rule);
             }
         }
     }
@@ -118,7 +118,7 @@ impl RuleStats {
     /// Rules that have chosen something, by their text.
     pub(crate) fn table(&self) -> BTreeMap<BString, RuleCounters> {
         let mut table = self.earlier.clone();
-        table.insert(GONE.into(), self.gone);
+        table.insert(REMOVED_RULES.into(), self.removed);
         for counted in self.plans.iter().flat_map(|(_, rules)| rules) {
             let count = table.entry(counted.text.clone()).or_default();
             count.add(counted.count);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_counts_on_after_replacements() {
+    fn counters_survive_plan_replacement() {
         let a = "-a always,exit -F arch=b64 -S rmdir -k a\n";
         let b = "-a always,exit -F arch=b64 -S mkdir -k b\n";
         let mut counts = RuleStats::default();
@@ -165,9 +165,9 @@ mod tests {
         let table = counts.table();
         let found: Vec<(u64, u64)> = table
             .values()
-            .map(|count| (count.matched(), count.unsent))
+            .map(|count| (count.matched(), count.ring_full))
             .collect();
         assert_eq!(found, [(41, 1), (10, 0)], "{table:?}");
-        assert!(table.keys().any(|text| text == GONE));
+        assert!(table.keys().any(|text| text == REMOVED_RULES));
     }
 }

@@ -11,34 +11,34 @@ use crate::sinks::queue as outlet;
 
 /// What the pipeline did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct PipelineTotals {
     /// Counters of the kernel side.
     pub(crate) stats: EngineStats,
     /// Events written to the log.
     pub(crate) written: u64,
     /// Events that could not be written, and the last reason.
-    pub(crate) unwritten: Unwritten,
+    pub(crate) unwritten: UnwrittenEvents,
     /// Samples that were no events, and what was wrong with the last.
     pub(crate) undecodable: u64,
     /// Events that the rate limit kept out.
     pub(crate) limited: u64,
     /// Events that the view left out.
-    pub(crate) unshown: u64,
+    pub(crate) not_printed: u64,
     /// What became of events for the JSON log.
     pub(crate) json: outlet::SinkStats,
     /// How long the engine may have seen nothing.
     pub(crate) blind: Duration,
     /// Messages of the kernel's audit that were taken.
-    pub(crate) messages: KernelRecordCounts,
+    pub(crate) kernel_records: KernelRecordCounts,
     /// Messages that could not be written.
-    pub(crate) unwritten_messages: u64,
+    pub(crate) unwritten_kernel_records: u64,
     /// Messages that the kernel has lost.
-    pub(crate) lost_messages: u64,
+    pub(crate) lost_kernel_records: u64,
 }
 
 /// Events that could not be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unwritten {
+pub(crate) struct UnwrittenEvents {
     /// How many.
     pub(crate) events: u64,
     /// Why, the last time.
@@ -46,7 +46,7 @@ pub(crate) struct Unwritten {
 }
 
 /// The account at the end: matched is written plus lost.
-pub(crate) struct Summary<'a>(pub(crate) &'a Outcome);
+pub(crate) struct Summary<'a>(pub(crate) &'a PipelineTotals);
 
 impl Summary<'_> {
     /// Events that were chosen and are not in the log.
@@ -55,36 +55,39 @@ impl Summary<'_> {
     }
 
     /// Whether every event that should have been chosen is in the log.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.lost() == 0 && self.0.blind.is_zero() && self.lost_messages() == 0
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lost() == 0 && self.0.blind.is_zero() && self.lost_kernel_records() == 0
     }
 
     /// Messages of the kernel's audit that are not in the log, or times that an unknown number is not.
-    fn lost_messages(&self) -> u64 {
-        let Outcome {
-            messages,
-            unwritten_messages,
-            lost_messages,
+    fn lost_kernel_records(&self) -> u64 {
+        let PipelineTotals {
+            kernel_records,
+            unwritten_kernel_records,
+            lost_kernel_records,
             ..
         } = self.0;
-        messages.refused + messages.overruns + unwritten_messages + lost_messages
+        kernel_records.refused
+            + kernel_records.overruns
+            + unwritten_kernel_records
+            + lost_kernel_records
     }
 }
 
 impl Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome {
+        let PipelineTotals {
             stats,
             written,
             unwritten,
             undecodable,
             limited,
-            unshown,
+            not_printed,
             json,
             blind,
-            messages,
-            unwritten_messages,
-            lost_messages,
+            kernel_records,
+            unwritten_kernel_records,
+            lost_kernel_records,
         } = self.0;
         write!(
             f,
@@ -126,8 +129,8 @@ impl Display for Summary<'_> {
         if !truncated.is_empty() {
             write!(f, "; incomplete: {}", truncated.join(", "))?;
         }
-        if *unshown != 0 {
-            write!(f, "; left out of the view: {unshown}")?;
+        if *not_printed != 0 {
+            write!(f, "; left out of the view: {not_printed}")?;
         }
         if json.unwritten != 0 {
             let outlet::SinkStats {
@@ -135,14 +138,14 @@ impl Display for Summary<'_> {
             } = json;
             write!(f, "; left out of the JSON log: {unwritten} ({reason})")?;
         }
-        if *messages != KernelRecordCounts::default() || self.lost_messages() != 0 {
-            write!(f, "; messages of the kernel: {}", messages.received)?;
+        if *kernel_records != KernelRecordCounts::default() || self.lost_kernel_records() != 0 {
+            write!(f, "; messages of the kernel: {}", kernel_records.received)?;
         }
         for (count, what) in [
-            (*lost_messages, "lost by it"),
-            (*unwritten_messages, "not written"),
-            (messages.refused, "refused"),
-            (messages.overruns, "times more than could be read"),
+            (*lost_kernel_records, "lost by it"),
+            (*unwritten_kernel_records, "not written"),
+            (kernel_records.refused, "refused"),
+            (kernel_records.overruns, "times more than could be read"),
         ] {
             if count != 0 {
                 write!(f, ", {count} {what}")?;
@@ -161,26 +164,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clean_run_is_one_short_line() {
-        let outcome = Outcome {
+    fn clean_run_prints_one_line() {
+        let outcome = PipelineTotals {
             stats: EngineStats {
                 matched: 3,
                 delivered: 3,
                 ..EngineStats::default()
             },
             written: 3,
-            ..Outcome::default()
+            ..PipelineTotals::default()
         };
         assert_eq!(
             Summary(&outcome).to_string(),
             "matched 3, written 3, lost 0"
         );
-        assert!(Summary(&outcome).is_whole());
+        assert!(Summary(&outcome).is_complete());
     }
 
     #[test]
-    fn every_loss_has_its_reason() {
-        let outcome = Outcome {
+    fn each_loss_is_listed_with_its_reason() {
+        let outcome = PipelineTotals {
             stats: EngineStats {
                 matched: 10,
                 delivered: 6,
@@ -188,13 +191,13 @@ mod tests {
                 truncated: [0, 2, 0, 0, 0, 0, 0, 0],
             },
             written: 4,
-            unwritten: Unwritten {
+            unwritten: UnwrittenEvents {
                 events: 1,
                 reason: "No space left on device".into(),
             },
             undecodable: 1,
-            unshown: 5,
-            ..Outcome::default()
+            not_printed: 5,
+            ..PipelineTotals::default()
         };
         assert_eq!(
             Summary(&outcome).to_string(),
@@ -202,44 +205,44 @@ mod tests {
              not written 1 (No space left on device), not decodable 1); \
              incomplete: arguments truncated 2; left out of the view: 5"
         );
-        assert!(!Summary(&outcome).is_whole());
+        assert!(!Summary(&outcome).is_complete());
     }
 
     #[test]
-    fn messages_that_are_missing_are_told() {
-        let mut outcome = Outcome {
-            messages: KernelRecordCounts {
+    fn lost_kernel_records_are_reported() {
+        let mut outcome = PipelineTotals {
+            kernel_records: KernelRecordCounts {
                 received: 7,
                 ..KernelRecordCounts::default()
             },
-            ..Outcome::default()
+            ..PipelineTotals::default()
         };
         let text = Summary(&outcome).to_string();
         assert!(
             text.ends_with("lost 0; messages of the kernel: 7"),
             "{text}"
         );
-        assert!(Summary(&outcome).is_whole());
-        outcome.lost_messages = 3;
-        outcome.messages.refused = 1;
+        assert!(Summary(&outcome).is_complete());
+        outcome.lost_kernel_records = 3;
+        outcome.kernel_records.refused = 1;
         let text = Summary(&outcome).to_string();
         assert!(
             text.ends_with("kernel: 7, 3 lost by it, 1 refused"),
             "{text}"
         );
-        assert!(!Summary(&outcome).is_whole());
+        assert!(!Summary(&outcome).is_complete());
     }
 
     #[test]
-    fn what_was_never_seen_is_told_and_makes_the_log_incomplete() {
-        let outcome = Outcome {
+    fn blind_time_makes_the_log_incomplete() {
+        let outcome = PipelineTotals {
             blind: Duration::from_millis(6500),
-            ..Outcome::default()
+            ..PipelineTotals::default()
         };
         assert_eq!(
             Summary(&outcome).to_string(),
             "matched 0, written 0, lost 0; blind for 7 s"
         );
-        assert!(!Summary(&outcome).is_whole());
+        assert!(!Summary(&outcome).is_complete());
     }
 }

@@ -11,7 +11,7 @@ mod log_config;
 pub(crate) mod name_cache;
 mod reconfigure;
 pub(crate) mod rotate;
-mod sink_losses;
+mod sink_loss_reporter;
 mod state_report;
 mod system;
 mod write;
@@ -30,13 +30,13 @@ pub(crate) use log_config::{LockedLogSettings, LogConfig};
 pub(crate) use system::{LocalSystem, System};
 
 use super::log_file::Log;
-use super::log_file::directory::Directory;
+use super::log_file::log_directory::LogDirectory;
 use daemon_records::DaemonRecords;
 use disk_actions::{Alarms, Fault};
 use flush::Flusher;
 use name_cache::NameCache;
 use rotate::OldLogPolicy;
-use sink_losses::SinkLossReporter;
+use sink_loss_reporter::SinkLossReporter;
 use system::RunId;
 
 use crate::helper::Launcher;
@@ -44,10 +44,10 @@ use crate::sinks::plugins::{Dispatcher, Lines};
 
 /// A log that is kept.
 pub(crate) struct AuditLog {
-    keep: LogConfig,
+    config: LogConfig,
     /// What becomes of old logs when somebody asks.
-    old_logs: OldLogPolicy,
-    directory: Directory,
+    old_log_policy: OldLogPolicy,
+    directory: LogDirectory,
     name: PathBuf,
     /// Closed while nothing is to be written.
     log: Option<Log>,
@@ -59,9 +59,9 @@ pub(crate) struct AuditLog {
     /// The program of `max_log_file_action` that runs: writing goes on when it has ended.
     until_ended: Option<RunId>,
     alarms: Alarms,
-    machine: Box<dyn System>,
+    system: Box<dyn System>,
     names: NameCache,
-    own: DaemonRecords,
+    daemon_records: DaemonRecords,
     flusher: Flusher,
     dispatcher: Dispatcher,
     /// Records since the last flush that `flush` and `freq` ask for.
@@ -71,36 +71,36 @@ pub(crate) struct AuditLog {
     cached: u64,
     /// Events lost since a record said so, and why.
     lost: (u64, String),
-    left_out: SinkLossReporter,
+    sink_losses: SinkLossReporter,
     /// Lines under way.
     lines: Vec<u8>,
 }
 
 /// Who must know of a batch when it is about to be written, and when it is: at any instruction the daemon
 /// may be killed.
-pub(crate) trait Receipt {
+pub(crate) trait WriteObserver {
     /// It is about to be written there.
-    fn begins(&mut self, span: FileRange);
+    fn write_begins(&mut self, span: FileRange);
     /// It is written.
-    fn ends(&mut self);
+    fn write_ends(&mut self);
 }
 
 /// Nobody must know.
-impl Receipt for () {
-    fn begins(&mut self, _span: FileRange) {}
-    fn ends(&mut self) {}
+impl WriteObserver for () {
+    fn write_begins(&mut self, _span: FileRange) {}
+    fn write_ends(&mut self) {}
 }
 
-impl Receipt for Option<engine::CommitToken> {
-    fn begins(&mut self, span: FileRange) {
-        if let Some(receipt) = self {
-            receipt.begin(span);
+impl WriteObserver for Option<engine::CommitToken> {
+    fn write_begins(&mut self, span: FileRange) {
+        if let Some(observer) = self {
+            observer.begin(span);
         }
     }
 
-    fn ends(&mut self) {
-        if let Some(receipt) = self {
-            receipt.end();
+    fn write_ends(&mut self) {
+        if let Some(observer) = self {
+            observer.end();
         }
     }
 }
@@ -122,73 +122,83 @@ impl AuditLog {
     /// # Errors
     /// As [`Log::open`].
     pub(crate) fn open(
-        keep: LogConfig,
-        old_logs: OldLogPolicy,
-        machine: Box<dyn System>,
+        config: LogConfig,
+        old_log_policy: OldLogPolicy,
+        system: Box<dyn System>,
         launcher: Option<Launcher>,
     ) -> anyhow::Result<Self> {
-        let name = keep.path.file_name().map(PathBuf::from).with_context(|| {
-            format!("the log must be a file, `{}` is none", keep.path.display())
-        })?;
+        let name = config
+            .path
+            .file_name()
+            .map(PathBuf::from)
+            .with_context(|| {
+                format!(
+                    "the log must be a file, `{}` is none",
+                    config.path.display()
+                )
+            })?;
         let mut journal = Self {
-            directory: Directory::of(&keep.path)?,
+            directory: LogDirectory::of(&config.path)?,
             name,
             log: None,
             size: 0,
             suspended: false,
             until_ended: None,
             alarms: Alarms::default(),
-            machine,
+            system,
             names: NameCache::new(),
-            own: DaemonRecords::new(),
+            daemon_records: DaemonRecords::new(),
             flusher: Flusher::start()?,
             dispatcher: Dispatcher::default(),
             unflushed: 0,
             cached: 0,
             lost: (0, String::new()),
-            left_out: SinkLossReporter::default(),
+            sink_losses: SinkLossReporter::default(),
             lines: Vec::new(),
-            keep,
-            old_logs,
+            config,
+            old_log_policy,
         };
         journal.reopen()?;
         journal.remove_excess();
         journal.permit_old_logs();
-        if let Some(conf) = &journal.keep.conf {
+        if let Some(conf) = &journal.config.conf {
             journal.dispatcher = Dispatcher::start(conf, launcher);
-            let format = match journal.keep.format() {
+            let format = match journal.config.format() {
                 LogFormat::Raw => "raw",
                 LogFormat::Enriched => "enriched",
             };
-            journal.note(&DaemonRecord::Start(format));
+            journal.write_daemon_record(&DaemonRecord::Start(format));
         }
         Ok(journal)
     }
 
     /// How nice the log thread is to be: as `auditd` is by default, where nothing else is configured.
     pub(crate) fn nice(&self) -> i32 {
-        let boost = self.keep.conf.as_ref().map_or_else(
+        let boost = self.config.conf.as_ref().map_or_else(
             || Settings::default().priority_boost,
             |conf| conf.priority_boost,
         );
         i32::try_from(boost).map_or(i32::MIN, |boost| -boost)
     }
 
-    /// When [`AuditLog::look`] is due, if it is.
-    pub(crate) fn next_look(&self) -> Option<Duration> {
+    /// When [`AuditLog::poll`] is due, if it is.
+    pub(crate) fn next_poll(&self) -> Option<Duration> {
         const PERIOD: Duration = Duration::from_millis(500);
-        let waits = self.machine.waits() || self.flusher.is_busy();
-        let others = waits.then_some(PERIOD);
-        others.into_iter().chain(self.next_telling()).min()
+        let has_running = self.system.has_running() || self.flusher.is_busy();
+        let others = has_running.then_some(PERIOD);
+        others.into_iter().chain(self.next_report()).min()
     }
 
     /// Looks after programs that were run, flushes, and what others have lost.
-    pub(crate) fn look(&mut self) {
-        self.tell_left_out();
+    pub(crate) fn poll(&mut self) {
+        self.report_sink_losses();
         let flushed = self.flusher.outcome();
         self.flushed(flushed);
-        let ended = self.machine.ended();
-        if self.until_ended.is_some_and(|run| ended.contains(&run)) {
+        let take_ended = self.system.take_ended();
+        if self
+            .until_ended
+            .is_some_and(|run| take_ended.contains(&run))
+        {
             self.resume();
         }
     }
@@ -198,13 +208,13 @@ impl AuditLog {
         &mut self,
         batch: &[u8],
         events: u64,
-        receipt: &mut dyn Receipt,
+        observer: &mut dyn WriteObserver,
     ) -> AppendResult {
         self.names.refresh();
-        self.tell_left_out();
+        self.report_sink_losses();
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
-        let text = if self.keep.is_plain() {
+        let text = if self.config.is_plain() {
             batch
         } else {
             for line in batch.lines() {
@@ -213,16 +223,16 @@ impl AuditLog {
             &lines
         };
         self.dispatch(text, events);
-        let appended = if !self.keep.writes() {
+        let appended = if !self.config.writes() {
             AppendResult {
                 written: events,
                 ..AppendResult::default()
             }
         } else if self.suspended {
-            self.lose(events, "the log is suspended")
+            self.count_lost(events, "the log is suspended")
         } else {
-            self.tell_losses();
-            self.write(text, events, receipt)
+            self.report_losses();
+            self.write(text, events, observer)
         };
         self.lines = lines;
         appended
@@ -233,59 +243,59 @@ impl AuditLog {
         if self.dispatcher.is_idle() {
             return;
         }
-        let lines = if self.keep.is_plain() {
+        let lines = if self.config.is_plain() {
             Lines::Raw
         } else {
             Lines::Formatted
         };
-        let full = self.dispatcher.give(text, lines, events);
+        let full = self.dispatcher.push(text, lines, events);
         if !full.is_empty() {
             self.overflow(&full.join(", "));
         }
     }
 
     /// Appends a record of the daemon's own.
-    pub(crate) fn note(&mut self, about: &DaemonRecord<'_>) {
-        if self.keep.conf.is_none() {
+    pub(crate) fn write_daemon_record(&mut self, about: &DaemonRecord<'_>) {
+        if self.config.conf.is_none() {
             return;
         }
-        let lines = self.own_lines(about);
+        let lines = self.format_daemon_record(about);
         self.dispatch(&lines, 0);
-        if self.keep.writes() && !self.suspended {
+        if self.config.writes() && !self.suspended {
             self.write(&lines, 0, &mut ());
         }
     }
 
-    fn own_lines(&mut self, about: &DaemonRecord<'_>) -> Vec<u8> {
-        let record = self.own.record(about);
+    fn format_daemon_record(&mut self, about: &DaemonRecord<'_>) -> Vec<u8> {
+        let record = self.daemon_records.record(about);
         let mut lines = Vec::new();
         self.line(&record, &mut lines);
         lines
     }
 
     /// Rotates now, as USR1 asks.
-    pub(crate) fn rotate_now(&mut self, asker: SignalSender) {
+    pub(crate) fn rotate_on_signal(&mut self, sender: SignalSender) {
         // Who asks is told each time.
         *self.alarms.of(Fault::Rotate) = false;
-        self.rotate(self.old_logs);
-        self.note(&DaemonRecord::Rotated(asker));
+        self.rotate(self.old_log_policy);
+        self.write_daemon_record(&DaemonRecord::Rotated(sender));
     }
 
     /// Goes on writing, as USR2 asks.
-    pub(crate) fn resume_now(&mut self, asker: SignalSender) {
+    pub(crate) fn resume_on_signal(&mut self, sender: SignalSender) {
         self.resume();
         self.dispatcher.resume();
-        self.note(&DaemonRecord::Resumed(asker));
+        self.write_daemon_record(&DaemonRecord::Resumed(sender));
     }
 
     /// Writes what is left to say, and waits until all is on the disk.
-    pub(crate) fn end(&mut self, asker: SignalSender) -> AppendResult {
-        self.tell_losses();
+    pub(crate) fn end(&mut self, sender: SignalSender) -> AppendResult {
+        self.report_losses();
         self.wait_for_json();
-        self.tell_all_left_out();
-        self.note(&DaemonRecord::End(asker));
+        self.report_all_sink_losses();
+        self.write_daemon_record(&DaemonRecord::End(sender));
         self.dispatcher.end();
-        self.tell_all_left_out();
+        self.report_all_sink_losses();
         let earlier = self.flusher.end();
         let synced = self.log.as_ref().map_or(Ok(()), Log::sync);
         let reason = match earlier.and(synced) {
@@ -305,23 +315,23 @@ impl AuditLog {
     /// `replace_event_msg` in `src/auditd-event.c`, audit-userspace 3.0.9: the newline is not counted.
     fn line(&mut self, line: &[u8], out: &mut Vec<u8>) {
         let end = out.len() + MAX_LINE_BYTES;
-        if let Some(node) = &self.keep.node {
+        if let Some(node) = &self.config.node {
             out.extend_from_slice(b"node=");
             out.extend_from_slice(node);
             out.push(b' ');
         }
-        match self.keep.format() {
+        match self.config.format() {
             LogFormat::Raw => out.extend_from_slice(line),
             LogFormat::Enriched => {
-                let room = end.saturating_sub(out.len() + line.len());
-                enrich::line(line, room, &mut self.names, out);
+                let free_space = end.saturating_sub(out.len() + line.len());
+                enrich::line(line, free_space, &mut self.names, out);
             }
         }
         out.truncate(end);
         out.push(b'\n');
     }
 
-    fn lose(&mut self, events: u64, reason: &str) -> AppendResult {
+    fn count_lost(&mut self, events: u64, reason: &str) -> AppendResult {
         self.lost.0 += events;
         reason.clone_into(&mut self.lost.1);
         AppendResult {
@@ -332,13 +342,13 @@ impl AuditLog {
     }
 
     /// Says in the log what is missing from it.
-    fn tell_losses(&mut self) {
-        if self.lost.0 == 0 || self.keep.conf.is_none() || self.suspended {
+    fn report_losses(&mut self) {
+        if self.lost.0 == 0 || self.config.conf.is_none() || self.suspended {
             return;
         }
         let (events, reason) = self.lost.clone();
         if self
-            .write_about(&DaemonRecord::Lost(events, &reason))
+            .write_daemon_record_line(&DaemonRecord::Lost(events, &reason))
             .is_some()
         {
             self.lost = (0, String::new());
@@ -346,8 +356,8 @@ impl AuditLog {
     }
 
     /// Writes a record about losses; gives its line when it is in the log.
-    fn write_about(&mut self, about: &DaemonRecord<'_>) -> Option<Vec<u8>> {
-        let lines = self.own_lines(about);
+    fn write_daemon_record_line(&mut self, about: &DaemonRecord<'_>) -> Option<Vec<u8>> {
+        let lines = self.format_daemon_record(about);
         // The record itself is no event.
         let lost = self.lost.clone();
         let written = self.write(&lines, 1, &mut ()).written;

@@ -23,7 +23,7 @@ use audit::plan::uring::UringOp;
 use audit::record::interpret;
 
 use super::accounts::Accounts;
-use super::escaped::Shown;
+use super::escaped::Escaped;
 
 /// What the view does with numbers.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Display for Block<'_, '_> {
             write!(f, "    {DIM}run  {DIM:#}")?;
             let mut known = 0;
             for arg in argv.args().take(MOST_ARGUMENTS) {
-                write!(f, " {}", Shown(arg))?;
+                write!(f, " {}", Escaped(arg))?;
                 known += 1;
             }
             match argv.argc.saturating_sub(known) {
@@ -154,7 +154,7 @@ impl Block<'_, '_> {
         if let Some(key) = event.key {
             write!(f, "  {KEY}[")?;
             for (number, key) in key.split(|&byte| byte == 1).enumerate() {
-                write!(f, "{}{}", if number == 0 { "" } else { ", " }, Shown(key))?;
+                write!(f, "{}{}", if number == 0 { "" } else { ", " }, Escaped(key))?;
             }
             write!(f, "]{KEY:#}")?;
         }
@@ -192,7 +192,7 @@ impl Block<'_, '_> {
         };
         write!(f, "    {style}{label:>4}{style:#}{ODD}{mark}{ODD:#} ")?;
         match item.name {
-            Some(name) => write!(f, "{}", Shown(&self.path(item, name)))?,
+            Some(name) => write!(f, "{}", Escaped(&self.path(item, name)))?,
             None => write!(f, "{DIM}(by descriptor){DIM:#}")?,
         }
         if let Some(inode) = &item.inode {
@@ -262,12 +262,12 @@ fn program(task: &Task<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match task.exe {
         Some(exe) => {
             let file = exe.rsplit(|&byte| byte == b'/').next().unwrap_or(exe);
-            write!(f, "{}", Shown(exe))?;
+            write!(f, "{}", Escaped(exe))?;
             if !file.starts_with(task.comm) {
-                write!(f, " ({})", Shown(task.comm))?;
+                write!(f, " ({})", Escaped(task.comm))?;
             }
         }
-        None => write!(f, "{}", Shown(task.comm))?,
+        None => write!(f, "{}", Escaped(task.comm))?,
     }
     write!(f, "{DIM}[{}]{DIM:#}", task.pid)
 }

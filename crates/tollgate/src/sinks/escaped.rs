@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Write as _};
 /// A string that a task chose, as one word: quoted when it is empty or holds blanks or quotes, and
 /// cut when it is very long. What is not printable is escaped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown<'a>(pub(super) &'a [u8]);
+pub(super) struct Escaped<'a>(pub(super) &'a [u8]);
 
-impl Display for Shown<'_> {
+impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST_BYTES: usize = 512;
         let bytes = self.0.get(..MOST_BYTES).unwrap_or(self.0);
@@ -49,7 +49,7 @@ mod tests {
             ("a\\b", "a\\\\b"),
             ("caf\u{e9}", "caf\u{e9}"),
         ] {
-            assert_eq!(Shown(bytes.as_bytes()).to_string(), text);
+            assert_eq!(Escaped(bytes.as_bytes()).to_string(), text);
         }
     }
 
@@ -67,13 +67,13 @@ mod tests {
                 "\\u{2028}\\u{a0}\\u{200b}",
             ),
         ] {
-            assert_eq!(Shown(bytes).to_string(), text);
+            assert_eq!(Escaped(bytes).to_string(), text);
         }
     }
 
     #[test]
     fn very_long_strings_are_cut_and_say_so() {
-        let text = Shown(&[b'x'; 600]).to_string();
+        let text = Escaped(&[b'x'; 600]).to_string();
         assert_eq!(text, format!("{}... 88 bytes more", "x".repeat(512)));
     }
 }

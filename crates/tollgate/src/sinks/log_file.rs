@@ -1,6 +1,6 @@
 //! The log file: whole batches of records, appended.
 
-pub(crate) mod directory;
+pub(crate) mod log_directory;
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -12,34 +12,34 @@ use engine::FileRange;
 use nix::fcntl::OFlag;
 use nix::sys::statvfs::{Statvfs, fstatvfs};
 
-use directory::Directory;
+use log_directory::LogDirectory;
 
 /// How a log is opened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
+pub(crate) struct LogAccess {
     /// Group that may read it, 0 for none but its owner; `None` leaves it as it is.
     pub(crate) group: Option<u32>,
     /// Further flags of `open(2)`.
     pub(crate) flags: OFlag,
     /// What to do with a log that is there and closed to writers.
-    pub(crate) closed: Closed,
+    pub(crate) closed: ReadOnlyLog,
 }
 
 /// What to do with a log that its owner may not write, as old ones are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
+pub(crate) enum ReadOnlyLog {
     /// Refuse it: somebody wants it so.
     Refuse,
     /// Open it to writers again: whoever was to rotate it has ended amid that.
     Reopen,
 }
 
-impl Access {
+impl LogAccess {
     /// A log for its owner alone, which the kernel brings to the disk when it likes.
     pub(crate) const PLAIN: Self = Self {
         group: None,
         flags: OFlag::empty(),
-        closed: Closed::Refuse,
+        closed: ReadOnlyLog::Refuse,
     };
 }
 
@@ -48,7 +48,7 @@ impl Access {
 pub(crate) struct Log {
     file: File,
     /// A write has ended within a line: the next one starts a new line.
-    torn: bool,
+    has_partial_line: bool,
 }
 
 /// A batch that was not written whole.
@@ -67,27 +67,30 @@ impl Log {
     /// When the path leads through a link at its end, to something that is no regular file, or into a
     /// directory where other users could put one.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
-        Self::open_at(path, &Access::PLAIN)
+        Self::open_at(path, &LogAccess::PLAIN)
     }
 
-    fn open_at(path: &Path, access: &Access) -> anyhow::Result<Self> {
+    fn open_at(path: &Path, access: &LogAccess) -> anyhow::Result<Self> {
         let name = path
             .file_name()
             .with_context(|| format!("the log must be a file, `{}` is none", path.display()))?;
-        Self::open_in(&Directory::of(path)?, Path::new(name), access)
+        Self::open_in(&LogDirectory::of(path)?, Path::new(name), access)
     }
 
     /// Opens a log in a directory that is open already.
     ///
     /// # Errors
-    /// As [`Directory::open_log`].
+    /// As [`LogDirectory::open_log`].
     pub(crate) fn open_in(
-        directory: &Directory,
+        directory: &LogDirectory,
         name: &Path,
-        access: &Access,
+        access: &LogAccess,
     ) -> anyhow::Result<Self> {
         let file = directory.open_log(name, access)?;
-        Ok(Self { file, torn: false })
+        Ok(Self {
+            file,
+            has_partial_line: false,
+        })
     }
 
     /// Appends a batch of whole lines.
@@ -96,10 +99,10 @@ impl Log {
     /// What `write(2)` answered; a part of the batch may have been written, and the next batch starts
     /// on a line of its own.
     pub(crate) fn append(&mut self, batch: &[u8]) -> Result<(), AppendError> {
-        if self.torn {
+        if self.has_partial_line {
             let ended = self.file.write_all(b"\n");
             ended.map_err(|error| AppendError { written: 0, error })?;
-            self.torn = false;
+            self.has_partial_line = false;
         }
         let mut left = batch;
         while !left.is_empty() {
@@ -114,7 +117,7 @@ impl Log {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let written = batch.len() - left.len();
-                    self.torn = batch
+                    self.has_partial_line = batch
                         .get(..written)
                         .is_some_and(|text| text.last().is_some_and(|&last| last != b'\n'));
                     return Err(AppendError { written, error });
@@ -128,13 +131,13 @@ impl Log {
     ///
     /// # Errors
     /// What `ftruncate(2)` answered; the next batch starts on a line of its own then.
-    pub(crate) fn cut(&mut self, size: u64) -> io::Result<()> {
-        let cut = self.size().and_then(|len| match len > size {
+    pub(crate) fn truncate(&mut self, size: u64) -> io::Result<()> {
+        let truncate = self.size().and_then(|len| match len > size {
             true => self.file.set_len(size),
             false => Ok(()),
         });
-        self.torn = cut.is_err();
-        cut
+        self.has_partial_line = truncate.is_err();
+        truncate
     }
 
     /// What so many bytes will take in the file when they are appended.
@@ -147,7 +150,7 @@ impl Log {
             device: about.dev(),
             inode: about.ino(),
             // The line that was torn is ended first.
-            offset: about.len() + u64::from(self.torn),
+            offset: about.len() + u64::from(self.has_partial_line),
             bytes: u64::try_from(bytes).map_err(io::Error::other)?,
         })
     }
@@ -157,10 +160,10 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::open`], and what `ftruncate(2)` answered.
-    pub(crate) fn settle(path: &Path, span: FileRange) -> anyhow::Result<bool> {
-        let access = Access {
-            closed: Closed::Reopen,
-            ..Access::PLAIN
+    pub(crate) fn resolve_unfinished_write(path: &Path, span: FileRange) -> anyhow::Result<bool> {
+        let access = LogAccess {
+            closed: ReadOnlyLog::Reopen,
+            ..LogAccess::PLAIN
         };
         let log = Self::open_at(path, &access)?;
         let here = log.span(0)?;
@@ -171,8 +174,9 @@ impl Log {
             return Ok(true);
         }
         if here.offset > span.offset {
-            let cut = log.file.set_len(span.offset);
-            cut.with_context(|| format!("cannot take a torn end out of `{}`", path.display()))?;
+            let truncate = log.file.set_len(span.offset);
+            truncate
+                .with_context(|| format!("cannot take a torn end out of `{}`", path.display()))?;
         }
         Ok(false)
     }
@@ -189,7 +193,7 @@ impl Log {
     ///
     /// # Errors
     /// What `fstatvfs(3)` answered.
-    pub(crate) fn room(&self) -> io::Result<Statvfs> {
+    pub(crate) fn free_space(&self) -> io::Result<Statvfs> {
         Ok(fstatvfs(&self.file)?)
     }
 
@@ -198,14 +202,14 @@ impl Log {
     /// # Errors
     /// What the kernel answers.
     pub(crate) fn close(self, group: u32) -> io::Result<()> {
-        directory::permit(&self.file, group, directory::closed_mode(group))
+        log_directory::permit(&self.file, group, log_directory::closed_mode(group))
     }
 
     /// Another descriptor of the same file.
     ///
     /// # Errors
     /// What `dup(2)` answered.
-    pub(crate) fn again(&self) -> io::Result<File> {
+    pub(crate) fn try_clone(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
@@ -244,15 +248,27 @@ mod tests {
         let mut log = Log::open(&path).unwrap();
         log.append(b"before\n").unwrap();
         let span = log.span(10).unwrap();
-        assert!(!Log::settle(&path, span).unwrap(), "nothing was written");
+        assert!(
+            !Log::resolve_unfinished_write(&path, span).unwrap(),
+            "nothing was written"
+        );
         log.append(b"one\ntw").unwrap();
-        assert!(!Log::settle(&path, span).unwrap(), "a part was written");
+        assert!(
+            !Log::resolve_unfinished_write(&path, span).unwrap(),
+            "a part was written"
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"before\n");
         log.append(b"one\nafter\n").unwrap();
-        assert!(Log::settle(&path, span).unwrap(), "all was written");
+        assert!(
+            Log::resolve_unfinished_write(&path, span).unwrap(),
+            "all was written"
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"before\none\nafter\n");
         let elsewhere = directory.path().join("other.log");
-        assert!(!Log::settle(&elsewhere, span).unwrap(), "another file");
+        assert!(
+            !Log::resolve_unfinished_write(&elsewhere, span).unwrap(),
+            "another file"
+        );
     }
 
     #[test]

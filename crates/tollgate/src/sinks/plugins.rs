@@ -4,11 +4,11 @@
 //! tlg-log ---> Dispatcher ---> queue of each plugin ---> tlg-plugin ---> its standard input
 //! ```
 //!
-//! [`chunk`] has the bytes that plugins read, [`feed`] the queue and the thread of each, [`process`] the
-//! programs, [`socket`] the one plugin that is a part of the daemon, and [`tally`] what plugins did not get.
+//! [`chunk`] has the bytes that plugins read, [`queue`] the queue and the thread of each, [`process`] the
+//! programs, [`socket`] the one plugin that is a part of the daemon, and [`losses`] what plugins did not get.
 
 mod chunk;
-mod losses;
+mod plugin_losses;
 mod plugin_queue;
 mod process;
 mod socket;
@@ -27,7 +27,7 @@ use crate::helper::Launcher;
 use crate::messages::{self, print_findings, warn};
 use chunk::Chunk;
 pub(crate) use chunk::Lines;
-pub(crate) use losses::{PluginLoss, PluginLosses};
+pub(crate) use plugin_losses::{PluginLoss, PluginLosses};
 pub(crate) use plugin_queue::Loss;
 use plugin_queue::PluginQueue;
 
@@ -36,10 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// All plugins.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatcher {
-    feeds: Vec<PluginQueue>,
+    queues: Vec<PluginQueue>,
     /// Threads of plugins that get nothing more.
-    leaving: Vec<JoinHandle<()>>,
-    tally: Arc<PluginLosses>,
+    stopping: Vec<JoinHandle<()>>,
+    losses: Arc<PluginLosses>,
     /// Plugins get nothing until somebody resumes.
     suspended: bool,
     /// What starts programs.
@@ -59,22 +59,22 @@ impl Dispatcher {
 
     /// Whether nobody wants events.
     pub(crate) fn is_idle(&self) -> bool {
-        self.feeds.is_empty()
+        self.queues.is_empty()
     }
 
     /// Gives whole events to all plugins; the names of those whose queue has become full.
-    pub(crate) fn give(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
+    pub(crate) fn push(&mut self, log: &[u8], lines: Lines, events: u64) -> Vec<String> {
         if self.suspended {
-            for feed in &self.feeds {
-                feed.lose(Loss::Suspended, events);
+            for queue in &self.queues {
+                queue.lose(Loss::Suspended, events);
             }
             return Vec::new();
         }
         let chunk = Arc::new(Chunk::new(log, lines, events));
         let mut full = Vec::new();
-        for feed in &mut self.feeds {
-            if !feed.give(&chunk) && !std::mem::replace(&mut feed.told, true) {
-                full.push(feed.name.clone());
+        for queue in &mut self.queues {
+            if !queue.push(&chunk) && !std::mem::replace(&mut queue.reported, true) {
+                full.push(queue.name.clone());
             }
         }
         full
@@ -95,26 +95,26 @@ impl Dispatcher {
     pub(crate) fn configure(&mut self, settings: &Settings) {
         let mut wanted = wanted(settings);
         let until = Instant::now() + PATIENCE;
-        self.leaving.retain(|thread| !thread.is_finished());
+        self.stopping.retain(|thread| !thread.is_finished());
         let (restarts, depth) = (settings.max_restarts, settings.q_depth);
-        for mut feed in std::mem::take(&mut self.feeds) {
+        for mut queue in std::mem::take(&mut self.queues) {
             let same = wanted
                 .iter()
-                .position(|(name, plugin)| *name == feed.name && *plugin == feed.plugin);
+                .position(|(name, plugin)| *name == queue.name && *plugin == queue.plugin);
             if let Some(at) = same {
                 wanted.remove(at);
-                feed.renew(restarts, depth);
-                self.feeds.push(feed);
+                queue.reconfigure(restarts, depth);
+                self.queues.push(queue);
             } else {
                 // Nobody waits for it here: events go on.
-                self.leaving.push(feed.leave(until));
+                self.stopping.push(queue.stop(until));
             }
         }
         for (name, plugin) in wanted {
             match PluginQueue::start(&name, plugin, restarts, depth, self.launcher.as_ref()) {
-                Ok(feed) => {
-                    self.tally.add(&name, feed.shared());
-                    self.feeds.push(feed);
+                Ok(queue) => {
+                    self.losses.add(&name, queue.shared());
+                    self.queues.push(queue);
                 }
                 Err(error) => {
                     let advice = messages::permission_hint(&error);
@@ -125,29 +125,29 @@ impl Dispatcher {
     }
 
     /// What plugins did not get, for others to look at.
-    pub(crate) fn tally(&self) -> Arc<PluginLosses> {
-        Arc::clone(&self.tally)
+    pub(crate) fn losses(&self) -> Arc<PluginLosses> {
+        Arc::clone(&self.losses)
     }
 
     /// Lines of the state report.
     pub(crate) fn report(&self, q_depth: u32) -> String {
-        let queues: Vec<(usize, usize)> = self.feeds.iter().map(PluginQueue::queue).collect();
+        let queues: Vec<(usize, usize)> = self.queues.iter().map(PluginQueue::queue).collect();
         let now = queues.iter().map(|(now, _)| *now).max().unwrap_or(0);
         let deepest = queues.iter().map(|(_, most)| *most).max().unwrap_or(0);
-        let lost = self.feeds.iter().any(|feed| feed.lost() != 0);
+        let lost = self.queues.iter().any(|queue| queue.lost() != 0);
         let yes_no = |is: bool| if is { "yes" } else { "no" };
         let mut text = format!(
             "Number of active plugins = {}\ncurrent plugin queue depth = {now}\n\
              max plugin queue depth used = {deepest}\nplugin queue size = {q_depth}\n\
              plugin queue overflow detected = {}\n\
              plugin queueing suspended = {}\n",
-            self.feeds.len(),
+            self.queues.len(),
             yes_no(lost),
             yes_no(self.suspended)
         );
-        for feed in &self.feeds {
+        for queue in &self.queues {
             // Writing to a string cannot fail.
-            let _ok = writeln!(text, "plugin {} lost = {}", feed.name, feed.lost());
+            let _ok = writeln!(text, "plugin {} lost = {}", queue.name, queue.lost());
         }
         text
     }
@@ -155,10 +155,10 @@ impl Dispatcher {
     /// Lets plugins take what waits, all at the same time, and ends them.
     pub(crate) fn end(&mut self) {
         let until = Instant::now() + PATIENCE;
-        let feeds = std::mem::take(&mut self.feeds);
-        self.leaving
-            .extend(feeds.into_iter().map(|feed| feed.leave(until)));
-        for thread in std::mem::take(&mut self.leaving) {
+        let queues = std::mem::take(&mut self.queues);
+        self.stopping
+            .extend(queues.into_iter().map(|queue| queue.stop(until)));
+        for thread in std::mem::take(&mut self.stopping) {
             let _panicked = thread.join();
         }
     }
@@ -214,8 +214,8 @@ mod tests {
         let mut dispatcher = Dispatcher::start(&settings, None);
         write("binary");
         dispatcher.configure(&settings);
-        assert_eq!((dispatcher.feeds.len(), dispatcher.leaving.len()), (1, 1));
-        for thread in std::mem::take(&mut dispatcher.leaving) {
+        assert_eq!((dispatcher.queues.len(), dispatcher.stopping.len()), (1, 1));
+        for thread in std::mem::take(&mut dispatcher.stopping) {
             thread.join().unwrap();
         }
         assert!(socket.exists());

@@ -154,12 +154,12 @@ impl SinkQueue {
     }
 
     /// For others to look at what has become of the events so far.
-    pub(crate) fn gauge(&self) -> QueueStats {
+    pub(crate) fn stats(&self) -> QueueStats {
         QueueStats(Arc::clone(&self.shared))
     }
 
     /// For writers that know of events only as one write each.
-    pub(crate) fn pen(&self) -> QueueWriter {
+    pub(crate) fn writer(&self) -> QueueWriter {
         QueueWriter(Arc::clone(&self.shared))
     }
 
@@ -187,7 +187,7 @@ impl Shared {
         let mut state = self.lock();
         if state.text.len() > MOST_BYTES {
             let at = state.taken;
-            state.leave_out(at, events, "events came faster than they could be written");
+            state.count_left_out(at, events, "events came faster than they could be written");
             return;
         }
         let first = state.text.is_empty();
@@ -239,7 +239,7 @@ impl Shared {
 
 impl State {
     /// Events are left out, behind so many that were taken.
-    fn leave_out(&mut self, at: u64, events: u64, reason: &str) {
+    fn count_left_out(&mut self, at: u64, events: u64, reason: &str) {
         self.account.unwritten += events;
         reason.clone_into(&mut self.account.reason);
         self.failing = Some(at);
@@ -253,7 +253,7 @@ impl State {
                 self.account.events += events;
                 self.failing = self.failing.filter(|&at| at >= self.settled);
             }
-            Err(error) => self.leave_out(self.settled, events, &error.to_string()),
+            Err(error) => self.count_left_out(self.settled, events, &error.to_string()),
         }
     }
 }
@@ -286,7 +286,7 @@ mod tests {
         for number in 0..1000 {
             outlet.append(|text| text.extend_from_slice(format!("{number}\n").as_bytes()));
         }
-        outlet.pen().write_all(b"end\n").unwrap();
+        outlet.writer().write_all(b"end\n").unwrap();
         assert_eq!(outlet.finish().events, 1001);
         let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
         assert_eq!(
@@ -297,8 +297,8 @@ mod tests {
 
     #[test]
     fn a_new_log_begins_behind_what_waits() {
-        struct Parts(Sender<String>);
-        impl Sink for Parts {
+        struct RecordingSink(Sender<String>);
+        impl Sink for RecordingSink {
             fn write(&mut self, text: &[u8]) -> io::Result<()> {
                 let text = String::from_utf8_lossy(text).into_owned();
                 self.0.send(text).map_err(io::Error::other)
@@ -308,7 +308,7 @@ mod tests {
             }
         }
         let (to, from) = channel();
-        let outlet = SinkQueue::start("test", Parts(to)).unwrap();
+        let outlet = SinkQueue::start("test", RecordingSink(to)).unwrap();
         outlet.append(|text| text.push(b'a'));
         outlet.rotate(OldLogPolicy::AsConfigured);
         assert_eq!(from.iter().take(2).collect::<String>(), "a|");
@@ -335,26 +335,26 @@ mod tests {
     fn what_has_become_of_events_can_be_waited_for() {
         let (to, from) = channel::<io::Result<()>>();
         let outlet = SinkQueue::start("test", move |_: &[u8]| from.recv().unwrap()).unwrap();
-        let gauge = outlet.gauge();
+        let stats = outlet.stats();
         let soon = || Instant::now() + DELAY;
         let late = || Instant::now() + Duration::from_secs(60);
-        assert!(gauge.settle(soon()), "nothing is to be waited for");
+        assert!(stats.settle(soon()), "nothing is to be waited for");
         outlet.append(|text| text.push(b'x'));
-        assert!(gauge.is_busy() && !gauge.settle(soon()));
+        assert!(stats.is_busy() && !stats.settle(soon()));
         to.send(Ok(())).unwrap();
-        assert!(gauge.settle(late()));
-        assert_eq!((gauge.is_busy(), gauge.failure(0)), (false, None));
+        assert!(stats.settle(late()));
+        assert_eq!((stats.is_busy(), stats.failure(0)), (false, None));
         // The last event is not written until one that comes later is.
         outlet.append(|text| text.push(b'y'));
         to.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
-        assert!(gauge.settle(late()));
+        assert!(stats.settle(late()));
         let full = Some("no storage space".to_owned());
-        assert_eq!(gauge.failure(0), full);
-        assert_eq!(gauge.failure(1), full);
+        assert_eq!(stats.failure(0), full);
+        assert_eq!(stats.failure(1), full);
         outlet.append(|text| text.push(b'z'));
         to.send(Ok(())).unwrap();
-        assert!(gauge.settle(late()));
-        assert_eq!((gauge.failure(0), gauge.failure(1)), (full, None));
+        assert!(stats.settle(late()));
+        assert_eq!((stats.failure(0), stats.failure(1)), (full, None));
         outlet.finish();
     }
 

@@ -217,7 +217,7 @@ pub(crate) fn what_cannot_be_gone_on_with_stays() {
     each_once(&place.own.join("audit.log"), &file, 20);
 }
 
-pub(crate) fn what_cannot_be_locked_is_not_half_done() {
+pub(crate) fn failed_lock_leaves_nothing_half_applied() {
     let place = Place::new();
     let bpf = Bpf::mount(&place);
     let file = place.file("file", "");

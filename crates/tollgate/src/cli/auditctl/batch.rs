@@ -9,7 +9,7 @@ use bstr::BString;
 use nix::errno::Errno;
 
 use super::file::Mistakes;
-use crate::control::wire::{Refusal, Step};
+use crate::control::protocol::{Refusal, Step};
 
 /// The lines of a rule file on their way.
 #[derive(Debug)]

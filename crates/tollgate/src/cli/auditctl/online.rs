@@ -20,7 +20,7 @@ use super::batch::{Batch, complaint, errno, is_setting, with_reason};
 use super::file::{self, Mistakes};
 use super::{message, status_text, usage};
 use crate::control::client::Client;
-use crate::control::wire::{Answer, Outcome, Request, Settings, Step};
+use crate::control::protocol::{Answer, AuditSettings, Request, Step, StepOutcome};
 use crate::host::ThisMachine;
 use crate::json_bytes::JsonBytes;
 use crate::rule_files;
@@ -158,15 +158,15 @@ impl<'s> Online<'s> {
         let mut told = 0;
         for ((line, step), outcome) in batch.steps.iter().zip(&outcomes) {
             match outcome {
-                Outcome::Done => {}
-                Outcome::Left(left) => self.show_left(*left),
+                StepOutcome::Done => {}
+                StepOutcome::Left(left) => self.show_left(*left),
                 // A line that only changes settings shows the status, once.
-                Outcome::Set(settings) if told != *line => {
+                StepOutcome::Set(settings) if told != *line => {
                     told = *line;
                     self.show_settings(settings, false);
                 }
-                Outcome::Set(_) => {}
-                Outcome::Refused(refusal) => {
+                StepOutcome::Set(_) => {}
+                StepOutcome::Refused(refusal) => {
                     self.said.extend(complaint(step, refusal));
                     self.said.push(file::place(*line, path));
                     failed |= batch.mistakes != Mistakes::Forgiven;
@@ -176,7 +176,7 @@ impl<'s> Online<'s> {
         let last = outcomes.len().checked_sub(1);
         let is_whole = outcomes.len() == batch.steps.len()
             && !last.is_some_and(|last| {
-                matches!(outcomes.get(last), Some(Outcome::Refused(_)))
+                matches!(outcomes.get(last), Some(StepOutcome::Refused(_)))
                     && batch.forgive_from.is_none_or(|from| last < from)
             });
         if !is_whole {
@@ -188,7 +188,7 @@ impl<'s> Online<'s> {
     }
 
     /// Does one thing; gives the settings when it changes one.
-    fn request(&mut self, request: &Asked) -> Result<Option<Settings>, Failed> {
+    fn request(&mut self, request: &Asked) -> Result<Option<AuditSettings>, Failed> {
         match request {
             Asked::Command(Command::LoginuidImmutable) => lock_loginuids()?,
             Asked::Command(command) => {
@@ -226,24 +226,24 @@ impl<'s> Online<'s> {
         Ok(None)
     }
 
-    fn change(&mut self, step: &Step) -> Result<Option<Settings>, Failed> {
+    fn change(&mut self, step: &Step) -> Result<Option<AuditSettings>, Failed> {
         let request = Request::Change {
             steps: vec![step.clone()],
             forgive_from: None,
         };
         let outcome = match self.ask(request)? {
             Answer::Changed(outcomes) => outcomes.into_iter().next(),
-            Answer::Refused(refusal) => Some(Outcome::Refused(refusal)),
+            Answer::Refused(refusal) => Some(StepOutcome::Refused(refusal)),
             _ => None,
         };
         match outcome {
-            Some(Outcome::Done) => Ok(None),
-            Some(Outcome::Set(settings)) => Ok(Some(*settings)),
-            Some(Outcome::Left(left)) => {
+            Some(StepOutcome::Done) => Ok(None),
+            Some(StepOutcome::Set(settings)) => Ok(Some(*settings)),
+            Some(StepOutcome::Left(left)) => {
                 self.show_left(left);
                 Ok(None)
             }
-            Some(Outcome::Refused(refusal)) => {
+            Some(StepOutcome::Refused(refusal)) => {
                 let is_rule = matches!(step, Step::Append(_) | Step::Prepend(_) | Step::Delete(_));
                 if is_rule && refusal.errno == Errno::EPERM as i32 {
                     return Err(Failed::with(CANNOT, IMMUTABLE));
@@ -273,7 +273,7 @@ impl<'s> Online<'s> {
         Ok(())
     }
 
-    fn status(&mut self) -> Result<Settings, Failed> {
+    fn status(&mut self) -> Result<AuditSettings, Failed> {
         match self.ask(Request::Status)? {
             Answer::Status(status) => Ok(status.settings),
             Answer::Refused(refusal) => Err(Failed::with(CANNOT, refusal.reason)),
@@ -372,12 +372,12 @@ impl<'s> Online<'s> {
         }
     }
 
-    fn show_settings(&mut self, settings: &Settings, interpret: bool) {
+    fn show_settings(&mut self, settings: &AuditSettings, interpret: bool) {
         self.shown
             .extend(status_text::settings(settings, interpret));
     }
 
-    fn show_feature(&mut self, settings: &Settings) {
+    fn show_feature(&mut self, settings: &AuditSettings) {
         self.shown.extend(status_text::feature(settings));
     }
 

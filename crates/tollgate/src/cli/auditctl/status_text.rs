@@ -2,7 +2,7 @@
 
 use audit::ids::Dialect;
 
-use crate::control::wire::Settings;
+use crate::control::protocol::AuditSettings;
 
 /// The version of `auditctl` whose words are used, and our own.
 pub(super) fn version(dialect: Dialect) -> Vec<u8> {
@@ -18,12 +18,12 @@ pub(super) fn version(dialect: Dialect) -> Vec<u8> {
 ///
 /// # Source
 /// `audit_print_reply()` in `src/auditctl-listing.c` of audit-userspace 3.0.9 and 4.2.1.
-pub(super) fn settings(settings: &Settings, interpret: bool) -> Vec<u8> {
+pub(super) fn settings(settings: &AuditSettings, interpret: bool) -> Vec<u8> {
     let word = |number: u8, words: [&str; 3]| {
         let known = words.get(usize::from(number)).filter(|_| interpret);
         known.map_or_else(|| number.to_string(), |&word| word.to_owned())
     };
-    let Settings {
+    let AuditSettings {
         enabled,
         failure,
         pid,
@@ -47,7 +47,7 @@ pub(super) fn settings(settings: &Settings, interpret: bool) -> Vec<u8> {
 }
 
 /// The line about login uids; nothing where the kernel does not know the feature.
-pub(super) fn feature(settings: &Settings) -> Vec<u8> {
+pub(super) fn feature(settings: &AuditSettings) -> Vec<u8> {
     settings
         .loginuid_immutable
         .map(|feature| {
@@ -60,11 +60,11 @@ pub(super) fn feature(settings: &Settings) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::wire::Feature;
+    use crate::control::protocol::Feature;
 
     #[test]
     fn the_state_is_shown_as_scripts_know_it() {
-        let state = Settings {
+        let state = AuditSettings {
             enabled: 1,
             failure: 1,
             pid: 7,
@@ -74,7 +74,7 @@ mod tests {
                 on: true,
                 locked: false,
             }),
-            ..Settings::default()
+            ..AuditSettings::default()
         };
         let text = |interpret| {
             let shown = [settings(&state, interpret), feature(&state)].concat();

@@ -7,24 +7,24 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 
 /// Status, messages, and what is printed.
-type Outcome = (u8, Vec<String>, String);
+type StepOutcome = (u8, Vec<String>, String);
 
 #[track_caller]
-fn outcome(offline: &Offline, said: &[BString], status: u8) -> Outcome {
+fn outcome(offline: &Offline, said: &[BString], status: u8) -> StepOutcome {
     let mut out = Vec::new();
     offline.print(&mut out).unwrap();
     let said = said.iter().map(ToString::to_string).collect();
     (status, said, String::from_utf8(out).unwrap())
 }
 
-fn line(line: &str, dialect: Dialect) -> Outcome {
+fn line(line: &str, dialect: Dialect) -> StepOutcome {
     let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
     let mut offline = Offline::new(dialect);
     let (said, status) = offline.obey(auditctl::arguments(&words, dialect, &ThisMachine));
     outcome(&offline, &said, status)
 }
 
-fn file(text: &str) -> Outcome {
+fn file(text: &str) -> StepOutcome {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rules");
     fs::write(&path, text).unwrap();

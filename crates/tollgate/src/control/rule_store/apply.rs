@@ -1,63 +1,63 @@
 //! A state is put in force: all of it, or nothing.
 
 use super::{DISABLED, ENABLED, PipelineControl, PlanSize, RuleStore, State, plan};
-use crate::control::wire::Settings;
+use crate::control::protocol::AuditSettings;
 
 impl RuleStore {
-    pub(super) fn put_in_force(
+    pub(super) fn apply_state(
         &mut self,
         state: State,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
-        auditing.apply(&state.settings)?;
-        let before = self.in_force;
-        if let Err(error) = self.put_rules_in_force(&state, auditing) {
+        pipeline.apply_settings(&state.settings)?;
+        let before = self.plan_size;
+        if let Err(error) = self.apply_plan(&state, pipeline) {
             // They were in force a moment ago.
-            let _applied = auditing.apply(&self.state.settings);
+            let _applied = pipeline.apply_settings(&self.state.settings);
             return Err(error);
         }
-        if let Err(error) = self.keep_if_locked(&state, auditing) {
-            return Err(self.take_back(state, before, auditing, error));
+        if let Err(error) = self.lock_if_immutable(&state, pipeline) {
+            return Err(self.roll_back(state, before, pipeline, error));
         }
         self.state = state;
         Ok(())
     }
 
-    fn put_rules_in_force(
+    fn apply_plan(
         &mut self,
         state: &State,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
-        if self.has_other_rules(state) {
+        if self.needs_new_plan(state) {
             let plan = plan(state);
             let measure = PlanSize::of(&plan);
-            auditing.replace(plan)?;
-            self.in_force = measure;
+            pipeline.replace_plan(plan)?;
+            self.plan_size = measure;
         }
         Ok(())
     }
 
     /// Puts what was before in force again, because the new state could not be locked. Where that cannot be, the
     /// new state is in force, unlocked: what is listed is what is in force.
-    fn take_back(
+    fn roll_back(
         &mut self,
         state: State,
         before: PlanSize,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
         error: anyhow::Error,
     ) -> anyhow::Error {
-        let back = if self.has_other_rules(&state) {
-            auditing.replace(plan(&self.state))
+        let back = if self.needs_new_plan(&state) {
+            pipeline.replace_plan(plan(&self.state))
         } else {
             Ok(())
         };
         let error = match back {
             Ok(()) => {
-                self.in_force = before;
+                self.plan_size = before;
                 error
             }
             Err(why) => {
-                let settings = Settings {
+                let settings = AuditSettings {
                     enabled: ENABLED,
                     ..state.settings
                 };
@@ -68,12 +68,12 @@ impl RuleStore {
             }
         };
         // They were in force a moment ago.
-        let _applied = auditing.apply(&self.state.settings);
+        let _applied = pipeline.apply_settings(&self.state.settings);
         error
     }
 
     /// Whether another plan belongs to a state.
-    fn has_other_rules(&self, state: &State) -> bool {
+    fn needs_new_plan(&self, state: &State) -> bool {
         let recording = state.settings.enabled != DISABLED;
         let other_rules = state.rules.rules() != self.state.rules.rules()
             || state.planner.denies() != self.state.planner.denies();

@@ -7,10 +7,10 @@ use audit::plan::rule_list::RuleList;
 use audit::rule::{Command, Insertion, Rule};
 use nix::errno::Errno;
 
-use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET, State, compiled, count};
+use super::{DISABLED, ENABLED, IMMUTABLE, SOCKET_SOURCE, State, compiled, count};
 use crate::control::change_records::{self, Requester};
-use crate::control::rule::RuleForm;
-use crate::control::wire::{Outcome, Refusal, Settings, Step};
+use crate::control::protocol::{AuditSettings, Refusal, Step, StepOutcome};
+use crate::control::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 use crate::messages::info;
 
@@ -18,9 +18,9 @@ use crate::messages::info;
 pub(super) struct Change {
     pub(super) state: State,
     pub(super) author: Requester,
-    pub(super) longest_wait: u32,
-    pub(super) numbered: u32,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) max_backlog_wait: u32,
+    pub(super) last_number: u32,
+    pub(super) outcomes: Vec<StepOutcome>,
     pub(super) records: Vec<(MsgType, Vec<u8>)>,
     /// Rules added, by number, with the step that did.
     pub(super) added: Vec<(u32, usize)>,
@@ -28,7 +28,7 @@ pub(super) struct Change {
 
 impl Change {
     /// Does one step on the copy.
-    pub(super) fn step(&mut self, step: &Step) -> Result<Outcome, Refusal> {
+    pub(super) fn step(&mut self, step: &Step) -> Result<StepOutcome, Refusal> {
         match step {
             Step::Append(form) => self.add(form, Insertion::Append),
             Step::Prepend(form) => self.add(form, Insertion::Prepend),
@@ -54,7 +54,7 @@ impl Change {
                 })
             }
             Step::BacklogWaitTime(ticks) => {
-                let known = *ticks <= self.longest_wait;
+                let known = *ticks <= self.max_backlog_wait;
                 self.set("audit_backlog_wait_time", *ticks, known, |settings| {
                     &mut settings.backlog_wait_time
                 })
@@ -68,8 +68,8 @@ impl Change {
         name: &str,
         value: u32,
         known: bool,
-        setting: fn(&mut Settings) -> &mut T,
-    ) -> Result<Outcome, Refusal>
+        setting: fn(&mut AuditSettings) -> &mut T,
+    ) -> Result<StepOutcome, Refusal>
     where
         T: Copy + Into<u32> + TryFrom<u32>,
     {
@@ -82,51 +82,55 @@ impl Change {
         let is_locked = self.is_locked();
         let old = setting(&mut self.state.settings);
         let before = u64::from((*old).into());
-        let body = change_records::tried(&self.author, name, value.into(), before, !is_locked);
+        let body =
+            change_records::setting_attempt(&self.author, name, value.into(), before, !is_locked);
         self.records.push((MsgType::CONFIG_CHANGE, body));
         if is_locked {
             return Err(Refusal::errno(Errno::EPERM));
         }
         *old = new;
-        Ok(Outcome::Set(Box::new(self.state.settings.clone())))
+        Ok(StepOutcome::Set(Box::new(self.state.settings.clone())))
     }
 
-    fn add(&mut self, form: &RuleForm, place: Insertion) -> Result<Outcome, Refusal> {
+    fn add(&mut self, form: &RuleJson, place: Insertion) -> Result<StepOutcome, Refusal> {
         let rule = self.rule(form, "add_rule")?;
-        self.numbered = self.numbered.wrapping_add(1);
+        self.last_number = self.last_number.wrapping_add(1);
         let command = Command::Add {
             rule: rule.clone(),
             insertion: place,
         };
-        let added = self.state.rules.apply(SOCKET, self.numbered, command);
-        self.tell("add_rule", &rule, added.is_ok());
+        let added = self
+            .state
+            .rules
+            .apply(SOCKET_SOURCE, self.last_number, command);
+        self.record_rule_change("add_rule", &rule, added.is_ok());
         match added {
             Ok(()) => {
-                self.added.push((self.numbered, self.outcomes.len()));
-                Ok(Outcome::Done)
+                self.added.push((self.last_number, self.outcomes.len()));
+                Ok(StepOutcome::Done)
             }
             Err(_) => Err(Refusal::errno(Errno::EEXIST)),
         }
     }
 
-    fn delete(&mut self, form: &RuleForm) -> Result<Outcome, Refusal> {
+    fn delete(&mut self, form: &RuleJson) -> Result<StepOutcome, Refusal> {
         let rule = self.rule(form, "remove_rule")?;
         let command = Command::Delete(rule.clone());
-        let deleted = self.state.rules.apply(SOCKET, 0, command);
-        self.tell("remove_rule", &rule, deleted.is_ok());
+        let deleted = self.state.rules.apply(SOCKET_SOURCE, 0, command);
+        self.record_rule_change("remove_rule", &rule, deleted.is_ok());
         match deleted {
-            Ok(()) => Ok(Outcome::Done),
+            Ok(()) => Ok(StepOutcome::Done),
             Err(_) => Err(Refusal::errno(Errno::ENOENT)),
         }
     }
 
-    fn delete_all(&mut self, key: Option<&JsonBytes>) -> Result<Outcome, Refusal> {
+    fn delete_all(&mut self, key: Option<&JsonBytes>) -> Result<StepOutcome, Refusal> {
         let invalid = || Refusal::errno(Errno::EINVAL);
         let key = key.map(|key| key.bytes().ok_or_else(invalid)).transpose()?;
         let before = self.state.rules.clone();
         let command = Command::DeleteAll(key);
         // Deleting what is there is never refused.
-        let _done = self.state.rules.apply(SOCKET, 0, command);
+        let _done = self.state.rules.apply(SOCKET_SOURCE, 0, command);
         let left = self.state.rules.rules();
         let gone: Vec<&Rule> = before
             .rules()
@@ -145,7 +149,7 @@ impl Change {
             let body = change_records::rule(&self.author, "remove_rule", rule, true);
             self.records.push((MsgType::CONFIG_CHANGE, body));
         }
-        Ok(Outcome::Left(left))
+        Ok(StepOutcome::Left(left))
     }
 
     /// Has these rules in place of all others.
@@ -154,23 +158,23 @@ impl Change {
         let after = self.state.rules.clone();
         for (op, rules) in [("remove_rule", before), ("add_rule", after)] {
             for listed in rules.rules() {
-                self.tell(op, &listed.rule, true);
+                self.record_rule_change(op, &listed.rule, true);
             }
         }
     }
 
     /// The rule that travelled, unless rules may not be changed or it is none.
-    fn rule(&mut self, form: &RuleForm, op: &str) -> Result<Rule, Refusal> {
+    fn rule(&mut self, form: &RuleJson, op: &str) -> Result<Rule, Refusal> {
         if self.is_locked() {
             let body = change_records::locked(&self.author, op);
             self.records.push((MsgType::CONFIG_CHANGE, body));
             return Err(Refusal::errno(Errno::EPERM));
         }
         form.rule()
-            .map_err(|reason| Refusal::because(Errno::EINVAL, reason))
+            .map_err(|reason| Refusal::with_reason(Errno::EINVAL, reason))
     }
 
-    fn tell(&mut self, op: &str, rule: &Rule, done: bool) {
+    fn record_rule_change(&mut self, op: &str, rule: &Rule, done: bool) {
         let body = change_records::rule(&self.author, op, rule, done);
         self.records.push((MsgType::CONFIG_CHANGE, body));
     }
@@ -181,14 +185,14 @@ impl Change {
 
     /// Takes out the rules that were added and would lose records, and refuses the steps that did; tells
     /// the others that have no effect. The first step that is refused.
-    pub(super) fn refuse_what_cannot_be_honoured(&mut self) -> Option<usize> {
+    pub(super) fn reject_unsupported_rules(&mut self) -> Option<usize> {
         let (mut refused, mut first) = (Vec::new(), None);
         if self.added.is_empty() {
             return first;
         }
         for rule in compiled(&self.state).unsupported {
             let added = self.added.iter().find(|&&(number, _)| number == rule.line);
-            let (SOCKET, Some(&(number, step))) = (rule.source, added) else {
+            let (SOCKET_SOURCE, Some(&(number, step))) = (rule.source, added) else {
                 continue;
             };
             if !rule.loses_records {
@@ -201,13 +205,13 @@ impl Change {
             refused.push(number);
             first = Some(first.map_or(step, |first: usize| first.min(step)));
             if let Some(outcome) = self.outcomes.get_mut(step) {
-                let refusal = Refusal::because(Errno::EOPNOTSUPP, rule.reason);
-                *outcome = Outcome::Refused(refusal);
+                let refusal = Refusal::with_reason(Errno::EOPNOTSUPP, rule.reason);
+                *outcome = StepOutcome::Refused(refusal);
             }
         }
         self.state
             .rules
-            .remove(|listed| listed.source == SOCKET && refused.contains(&listed.line));
+            .remove(|listed| listed.source == SOCKET_SOURCE && refused.contains(&listed.line));
         first
     }
 }

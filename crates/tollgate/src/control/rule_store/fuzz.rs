@@ -7,7 +7,7 @@ mod mutate;
 
 use super::tests::Daemon;
 use super::*;
-use crate::control::wire;
+use crate::control::protocol;
 use mutate::{files, fuzz};
 
 /// Words that mean something in requests, so that they are met more often than by chance.
@@ -72,17 +72,17 @@ const WORDS: &[&str] = &[
 fn control_request(bytes: &[u8]) {
     let mut daemon = Daemon::new();
     for line in bytes.split(|&byte| byte == b'\n') {
-        let Ok(request) = wire::request(line) else {
+        let Ok(request) = protocol::request(line) else {
             continue;
         };
-        let call = wire::Call {
-            version: wire::VERSION,
+        let call = protocol::Envelope {
+            version: protocol::VERSION,
             request: request.clone(),
         };
-        let mut again = wire::line(&call).unwrap();
+        let mut again = protocol::line(&call).unwrap();
         again.pop();
-        assert_eq!(wire::request(&again).unwrap(), request);
-        let answer = wire::line(&daemon.ask(request)).unwrap();
+        assert_eq!(protocol::request(&again).unwrap(), request);
+        let answer = protocol::line(&daemon.ask(request)).unwrap();
         serde_json::from_slice::<Answer>(&answer).unwrap();
     }
     let Answer::Rules(forms) = daemon.ask(Request::Rules) else {
@@ -90,7 +90,7 @@ fn control_request(bytes: &[u8]) {
     };
     for form in forms {
         let rule = form.rule().unwrap();
-        assert_eq!(RuleForm::new(&rule).rule(), Ok(rule));
+        assert_eq!(RuleJson::new(&rule).rule(), Ok(rule));
     }
     assert!(daemon.settings().enabled <= IMMUTABLE);
 }

@@ -1,6 +1,6 @@
 //! Requests to a store, with an engine that only counts.
 
-mod files;
+mod reload;
 
 use audit::ids::Dialect;
 use audit::plan::labels::SecurityModule;
@@ -15,7 +15,7 @@ use crate::sinks::audit_log::LogConfig;
 
 /// What was ordered.
 #[derive(Default)]
-struct Engine {
+struct FakePipeline {
     /// Rules of the plans that were put in force.
     plans: Vec<usize>,
     records: Vec<String>,
@@ -38,8 +38,8 @@ struct Engine {
     slow: bool,
 }
 
-impl PipelineControl for Engine {
-    fn replace(&mut self, plan: Plan) -> anyhow::Result<()> {
+impl PipelineControl for FakePipeline {
+    fn replace_plan(&mut self, plan: Plan) -> anyhow::Result<()> {
         if let Some(why) = self.refuses {
             anyhow::bail!(why);
         }
@@ -49,20 +49,20 @@ impl PipelineControl for Engine {
 
     fn lock_log(&mut self) -> anyhow::Result<LockedLogSettings> {
         self.log_is_held = true;
-        Ok(LogConfig::plain("/log".into()).held())
+        Ok(LogConfig::plain("/log".into()).locked_settings())
     }
 
     fn unlock_log(&mut self) {
         self.log_is_held = false;
     }
 
-    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<Guard> {
+    fn lock(&mut self, note: Vec<u8>) -> anyhow::Result<LockResult> {
         anyhow::ensure!(!self.cannot_lock, "no room for a note");
         self.locked = note;
         Ok(Err("this is a test".to_owned()))
     }
 
-    fn apply(&mut self, settings: &Settings) -> anyhow::Result<()> {
+    fn apply_settings(&mut self, settings: &AuditSettings) -> anyhow::Result<()> {
         anyhow::ensure!(
             settings.failure != 2 || !self.cannot_panic,
             "no way to panic"
@@ -92,7 +92,7 @@ impl PipelineControl for Engine {
         Ok(())
     }
 
-    fn describe(&mut self, status: &mut Status) -> anyhow::Result<()> {
+    fn fill_status(&mut self, status: &mut Status) -> anyhow::Result<()> {
         status.counts.lost = [("ring full".to_owned(), self.lost)].into();
         Ok(())
     }
@@ -100,23 +100,23 @@ impl PipelineControl for Engine {
 
 pub(super) struct Daemon {
     store: RuleStore,
-    engine: Engine,
+    engine: FakePipeline,
     directory: TempDir,
 }
 
 impl Daemon {
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let lock = LockFile::beside(Some(&directory.path().join("control")), None).unwrap();
+        let lock = LockFile::locate(Some(&directory.path().join("control")), None).unwrap();
         Self {
             store: RuleStore::new(
                 RuleList::default(),
-                settings(&[], 250),
+                initial_settings(&[], 250),
                 Planner::here(vec![]),
                 250,
                 (USUAL, lock),
             ),
-            engine: Engine::default(),
+            engine: FakePipeline::default(),
             directory,
         }
     }
@@ -127,16 +127,16 @@ impl Daemon {
         let locked = lock.read().unwrap().unwrap();
         Self {
             store: RuleStore::restore(&locked, 250, lock).unwrap(),
-            engine: Engine::default(),
+            engine: FakePipeline::default(),
             ..self
         }
     }
 
     pub(super) fn ask(&mut self, request: Request) -> Answer {
-        self.store.obey(author().peer, request, &mut self.engine)
+        self.store.handle(author().peer, request, &mut self.engine)
     }
 
-    fn change(&mut self, steps: &[Step], forgive_from: Option<usize>) -> Vec<Outcome> {
+    fn change(&mut self, steps: &[Step], forgive_from: Option<usize>) -> Vec<StepOutcome> {
         let request = Request::Change {
             steps: steps.to_vec(),
             forgive_from,
@@ -148,9 +148,9 @@ impl Daemon {
     }
 
     /// One step; the error that it is refused with.
-    fn step(&mut self, step: Step) -> Result<Outcome, Errno> {
+    fn step(&mut self, step: Step) -> Result<StepOutcome, Errno> {
         match self.change(&[step], None).remove(0) {
-            Outcome::Refused(refusal) => Err(Errno::from_raw(refusal.errno)),
+            StepOutcome::Refused(refusal) => Err(Errno::from_raw(refusal.errno)),
             outcome => Ok(outcome),
         }
     }
@@ -160,11 +160,11 @@ impl Daemon {
         let Answer::Rules(forms) = self.ask(Request::Rules) else {
             panic!("no rules");
         };
-        let key = |form: &RuleForm| form.rule().unwrap().keys[0].to_string();
+        let key = |form: &RuleJson| form.rule().unwrap().keys[0].to_string();
         forms.iter().map(key).collect()
     }
 
-    pub(super) fn settings(&mut self) -> Settings {
+    pub(super) fn settings(&mut self) -> AuditSettings {
         match self.ask(Request::Status) {
             Answer::Status(status) => status.settings,
             answer => panic!("{answer:?}"),
@@ -173,47 +173,47 @@ impl Daemon {
 }
 
 fn author() -> Requester {
-    Requester::of(Peer {
+    Requester::from_peer(Peer {
         pid: std::process::id().cast_signed(),
         uid: 0,
     })
 }
 
-fn form(line: &str) -> RuleForm {
+fn form(line: &str) -> RuleJson {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     match arguments(&words, Dialect::V4, &ThisMachine)
         .requests
         .as_slice()
     {
-        [Asked::Command(Command::Add { rule, .. })] => RuleForm::new(rule),
+        [Asked::Command(Command::Add { rule, .. })] => RuleJson::new(rule),
         _ => panic!("{line}"),
     }
 }
 
-fn rule(key: &str) -> RuleForm {
+fn rule(key: &str) -> RuleJson {
     form(&format!("-a always,exit -F arch=b64 -S rmdir -k {key}"))
 }
 
 #[test]
-fn rules_are_added_deleted_and_put_in_front() {
+fn rules_are_appended_prepended_and_deleted() {
     let mut daemon = Daemon::new();
-    assert_eq!(daemon.step(Step::Append(rule("a"))), Ok(Outcome::Done));
-    assert_eq!(daemon.step(Step::Append(rule("b"))), Ok(Outcome::Done));
-    assert_eq!(daemon.step(Step::Prepend(rule("c"))), Ok(Outcome::Done));
+    assert_eq!(daemon.step(Step::Append(rule("a"))), Ok(StepOutcome::Done));
+    assert_eq!(daemon.step(Step::Append(rule("b"))), Ok(StepOutcome::Done));
+    assert_eq!(daemon.step(Step::Prepend(rule("c"))), Ok(StepOutcome::Done));
     assert_eq!(daemon.keys(), ["c", "a", "b"]);
     assert_eq!(daemon.step(Step::Append(rule("a"))), Err(Errno::EEXIST));
-    assert_eq!(daemon.step(Step::Delete(rule("a"))), Ok(Outcome::Done));
+    assert_eq!(daemon.step(Step::Delete(rule("a"))), Ok(StepOutcome::Done));
     assert_eq!(daemon.step(Step::Delete(rule("a"))), Err(Errno::ENOENT));
     let some = Step::DeleteAll(Some(JsonBytes::new(b"b")));
-    assert_eq!(daemon.step(some), Ok(Outcome::Left(1)));
-    assert_eq!(daemon.step(Step::DeleteAll(None)), Ok(Outcome::Left(0)));
+    assert_eq!(daemon.step(some), Ok(StepOutcome::Left(1)));
+    assert_eq!(daemon.step(Step::DeleteAll(None)), Ok(StepOutcome::Left(0)));
     assert_eq!(daemon.engine.plans, [1, 2, 3, 2, 1, 0]);
     let last = daemon.engine.records.pop().unwrap();
     assert_eq!(last, "1305 op=remove_rule key=\"c\" list=4 res=1");
 }
 
 #[test]
-fn what_the_kernel_refuses_and_what_cannot_be_honoured_changes_nothing() {
+fn refused_step_changes_nothing() {
     let mut daemon = Daemon::new();
     daemon.step(Step::Append(rule("a"))).unwrap();
     let wrong = serde_json::to_string(&rule("b")).unwrap();
@@ -222,7 +222,7 @@ fn what_the_kernel_refuses_and_what_cannot_be_honoured_changes_nothing() {
     daemon.store.state.planner.modules = vec![SecurityModule::Selinux];
     let labelled = form("-a always,exit -S rmdir -F subj_type=x -k b");
     let outcomes = daemon.change(&[Step::Append(rule("c")), Step::Append(labelled)], None);
-    let [Outcome::Done, Outcome::Refused(refusal)] = outcomes.as_slice() else {
+    let [StepOutcome::Done, StepOutcome::Refused(refusal)] = outcomes.as_slice() else {
         panic!("{outcomes:?}");
     };
     assert_eq!(refusal.errno, Errno::EOPNOTSUPP as i32);
@@ -236,13 +236,16 @@ fn what_the_kernel_refuses_and_what_cannot_be_honoured_changes_nothing() {
     let Answer::Refused(refusal) = daemon.ask(request) else {
         panic!("not refused");
     };
-    assert_eq!(refusal, Refusal::because(Errno::EIO, "the kernel is full"));
+    assert_eq!(
+        refusal,
+        Refusal::with_reason(Errno::EIO, "the kernel is full")
+    );
     assert_eq!(daemon.keys(), ["a"]);
     assert_eq!(daemon.engine.plans, [1]);
 }
 
 #[test]
-fn a_change_is_made_at_once_or_not_at_all() {
+fn change_is_atomic() {
     let steps = [
         Step::DeleteAll(None),
         Step::BacklogLimit(8192),
@@ -265,7 +268,7 @@ fn a_change_is_made_at_once_or_not_at_all() {
 }
 
 #[test]
-fn nothing_is_recorded_while_disabled() {
+fn disabled_audit_attaches_no_plan() {
     let mut daemon = Daemon::new();
     daemon.step(Step::Append(rule("a"))).unwrap();
     daemon.step(Step::Enabled(0)).unwrap();
@@ -285,7 +288,7 @@ fn nothing_is_recorded_while_disabled() {
 }
 
 #[test]
-fn what_is_locked_stays_for_the_next_daemon_too() {
+fn locked_rules_persist_for_the_next_daemon() {
     let mut daemon = Daemon::new();
     for step in [
         Step::Append(rule("a")),
@@ -308,7 +311,10 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
     assert!(String::from_utf8_lossy(&daemon.engine.locked).contains("boot_id"));
     assert!(daemon.engine.log_is_held);
     let noted = daemon.store.lock.read().unwrap().unwrap();
-    assert_eq!(noted.log, Some(LogConfig::plain("/log".into()).held()));
+    assert_eq!(
+        noted.log,
+        Some(LogConfig::plain("/log".into()).locked_settings())
+    );
     let mut next = daemon.restart();
     assert_eq!(next.keys(), ["a", "a", "b"]);
     let settings = next.settings();
@@ -326,7 +332,7 @@ fn what_is_locked_stays_for_the_next_daemon_too() {
 
 /// What keeps a change from being locked keeps all of it from happening.
 #[test]
-fn what_cannot_be_locked_is_not_half_done() {
+fn failed_lock_leaves_nothing_half_applied() {
     let steps = [
         Step::DeleteAll(None),
         Step::Append(rule("b")),
@@ -366,7 +372,7 @@ fn what_cannot_be_locked_is_not_half_done() {
 }
 
 #[test]
-fn settings_have_the_bounds_of_the_kernel() {
+fn settings_are_limited_as_in_the_kernel() {
     let mut daemon = Daemon::new();
     for step in [
         Step::Enabled(3),
@@ -375,14 +381,14 @@ fn settings_have_the_bounds_of_the_kernel() {
     ] {
         assert_eq!(daemon.step(step), Err(Errno::EINVAL));
     }
-    let Ok(Outcome::Set(set)) = daemon.step(Step::BacklogWaitTime(600 * 250)) else {
+    let Ok(StepOutcome::Set(set)) = daemon.step(Step::BacklogWaitTime(600 * 250)) else {
         panic!("not set");
     };
     assert_eq!(set.backlog_wait_time, 150_000);
 }
 
 #[test]
-fn losses_are_counted_from_the_last_reset() {
+fn lost_is_counted_from_the_last_reset() {
     let mut daemon = Daemon::new();
     daemon.engine.lost = 7;
     assert_eq!(daemon.settings().lost, 7);
@@ -395,7 +401,7 @@ fn losses_are_counted_from_the_last_reset() {
 }
 
 #[test]
-fn messages_are_text_and_what_fails_is_told() {
+fn user_messages_are_validated_and_recorded() {
     let mut daemon = Daemon::new();
     let request = Request::Message(JsonBytes::new(b"text=it's res=success"));
     assert_eq!(daemon.ask(request.clone()), Answer::Done);
@@ -416,21 +422,21 @@ fn messages_are_text_and_what_fails_is_told() {
 }
 
 #[test]
-fn settings_of_rule_files_are_the_first() {
+fn rule_files_set_initial_settings() {
     let said = [
         Command::Backlog(8192),
         Command::Enabled(2),
         Command::Failure(2),
         Command::LoginuidImmutable,
     ];
-    let settings = settings(&said, 250);
+    let settings = initial_settings(&said, 250);
     let found = (settings.enabled, settings.failure, settings.backlog_limit);
     assert_eq!(found, (2, 2, 8192));
     assert_eq!(settings.backlog_wait_time, 15_000);
 }
 
 #[test]
-fn settings_that_cannot_be_honoured_are_not_kept() {
+fn failed_settings_are_rolled_back() {
     let mut daemon = Daemon::new();
     daemon.step(Step::Failure(0)).unwrap();
     assert_eq!(daemon.engine.applied, Some((1, 0)));

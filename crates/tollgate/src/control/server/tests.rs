@@ -9,17 +9,17 @@ use nix::sys::eventfd::EventFd;
 use tempfile::TempDir;
 
 use super::super::client::Client;
-use super::super::wire::{Call, VERSION};
+use super::super::protocol::{Envelope, VERSION};
 use super::*;
 
 /// A server that answers every request with how many it has had.
-struct RunningPipeline {
+struct TestServer {
     directory: TempDir,
     stop: std::sync::Arc<EventFd>,
     thread: JoinHandle<u64>,
 }
 
-impl RunningPipeline {
+impl TestServer {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut server = Server::listen(&directory.path().join("a/control")).unwrap();
@@ -44,7 +44,7 @@ impl RunningPipeline {
                     count += 1;
                     Answer::Was(count)
                 });
-                assert!(server.connections.len() <= CONNECTIONS);
+                assert!(server.connections.len() <= MAX_CONNECTIONS);
             }
         });
         Self {
@@ -78,7 +78,7 @@ impl RunningPipeline {
 }
 
 fn request() -> Vec<u8> {
-    wire::line(&Call {
+    protocol::line(&Envelope {
         version: VERSION,
         request: Request::Status,
     })
@@ -94,8 +94,8 @@ fn answer(stream: &UnixStream) -> String {
 }
 
 #[test]
-fn requests_are_answered_in_turn_on_one_connection_or_on_many() {
-    let server = RunningPipeline::start();
+fn requests_are_answered_in_order() {
+    let server = TestServer::start();
     let mut client = Client::connect(&server.path()).unwrap();
     for expected in 1..=3 {
         assert_eq!(client.ask(Request::Rules).unwrap(), Answer::Was(expected));
@@ -105,8 +105,8 @@ fn requests_are_answered_in_turn_on_one_connection_or_on_many() {
 }
 
 #[test]
-fn requests_may_come_in_pieces_or_many_at_once() {
-    let server = RunningPipeline::start();
+fn requests_may_be_split_or_pipelined() {
+    let server = TestServer::start();
     let mut stream = server.stream();
     for byte in request() {
         stream.write_all(&[byte]).unwrap();
@@ -122,8 +122,8 @@ fn requests_may_come_in_pieces_or_many_at_once() {
 }
 
 #[test]
-fn garbage_is_told_so_and_let_go() {
-    let server = RunningPipeline::start();
+fn malformed_request_is_refused_and_disconnected() {
+    let server = TestServer::start();
     for garbage in [
         &b"\n"[..],
         b"GET / HTTP/1.1\r\n",
@@ -140,8 +140,8 @@ fn garbage_is_told_so_and_let_go() {
 }
 
 #[test]
-fn a_request_without_end_is_cut_off() {
-    let server = RunningPipeline::start();
+fn oversized_request_is_refused() {
+    let server = TestServer::start();
     let mut stream = server.stream();
     let part = vec![b' '; 1 << 20];
     // The server lets go while this is being sent.
@@ -152,8 +152,8 @@ fn a_request_without_end_is_cut_off() {
 }
 
 #[test]
-fn thousands_of_idle_connections_keep_nobody_out() {
-    let server = RunningPipeline::start();
+fn thousands_of_idle_connections_block_nobody() {
+    let server = TestServer::start();
     let mut idle = Vec::new();
     for round in 1..=20 {
         for _ in 0..100 {
@@ -171,8 +171,8 @@ fn thousands_of_idle_connections_keep_nobody_out() {
 }
 
 #[test]
-fn who_takes_no_answer_keeps_nobody_waiting() {
-    let server = RunningPipeline::start();
+fn client_that_reads_no_answer_blocks_nobody() {
+    let server = TestServer::start();
     let mut deaf = server.stream();
     deaf.set_nonblocking(true).unwrap();
     let many = request().repeat(1000);
@@ -182,7 +182,7 @@ fn who_takes_no_answer_keeps_nobody_waiting() {
 }
 
 #[test]
-fn only_a_private_place_will_do() {
+fn listen_requires_a_private_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let refusal = |path: &Path| format!("{:#}", Server::listen(path).unwrap_err());

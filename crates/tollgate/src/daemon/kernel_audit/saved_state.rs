@@ -14,7 +14,7 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::control::lock_file::boot_id;
-use crate::control::server::private;
+use crate::control::server::ensure_private_directory;
 use crate::messages::info;
 
 /// Longer files are not of ours.
@@ -22,7 +22,7 @@ const LIMIT_BYTES: u64 = 4096;
 
 /// What is put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Before {
+pub(super) struct PreviousSettings {
     pub(super) enabled: u32,
     pub(super) backlog_limit: u32,
     pub(super) backlog_wait_time: u32,
@@ -32,21 +32,21 @@ pub(super) struct Before {
 
 /// The file, and what stands in it.
 #[derive(Debug)]
-pub(super) struct Saved {
+pub(super) struct SavedStateFile {
     path: PathBuf,
     file: File,
     boot: String,
-    before: Option<Before>,
+    before: Option<PreviousSettings>,
 }
 
 /// Contents of the file.
 #[derive(Serialize, Deserialize)]
-struct DaemonPaths {
+struct SavedState {
     boot_id: String,
-    before: Before,
+    before: PreviousSettings,
 }
 
-impl Saved {
+impl SavedStateFile {
     /// Opens the file for this process alone; `None` when another one has it.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Saved {
     pub(super) fn take(path: &Path) -> anyhow::Result<Option<Self>> {
         let shown = path.display();
         if let Some(directory) = path.parent() {
-            private(directory)?;
+            ensure_private_directory(directory)?;
         }
         let mut file = OpenOptions::new()
             .read(true)
@@ -88,7 +88,7 @@ impl Saved {
         let before = if text.is_empty() {
             None
         } else {
-            match serde_json::from_slice::<DaemonPaths>(&text) {
+            match serde_json::from_slice::<SavedState>(&text) {
                 Ok(kept) => (kept.boot_id == boot).then_some(kept.before),
                 Err(error) => {
                     info(&format!(
@@ -107,7 +107,7 @@ impl Saved {
     }
 
     /// What was before, when that is not put back yet.
-    pub(super) const fn before(&self) -> Option<Before> {
+    pub(super) const fn before(&self) -> Option<PreviousSettings> {
         self.before
     }
 
@@ -115,8 +115,8 @@ impl Saved {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn keep(&mut self, before: Before) -> anyhow::Result<()> {
-        let kept = DaemonPaths {
+    pub(super) fn keep(&mut self, before: PreviousSettings) -> anyhow::Result<()> {
+        let kept = SavedState {
             boot_id: self.boot.clone(),
             before,
         };
@@ -146,7 +146,7 @@ impl Saved {
 mod tests {
     use super::*;
 
-    const BEFORE: Before = Before {
+    const BEFORE: PreviousSettings = PreviousSettings {
         enabled: 0,
         backlog_limit: 64,
         backlog_wait_time: 15_000,
@@ -154,39 +154,42 @@ mod tests {
     };
 
     #[test]
-    fn what_was_before_outlives_the_daemon_until_it_is_put_back() {
+    fn saved_state_persists_until_cleared() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kernel-audit");
-        let mut saved = Saved::take(&path).unwrap().unwrap();
+        let mut saved = SavedStateFile::take(&path).unwrap().unwrap();
         assert_eq!(saved.before(), None);
         saved.keep(BEFORE).unwrap();
-        assert!(Saved::take(&path).unwrap().is_none(), "it is locked");
+        assert!(
+            SavedStateFile::take(&path).unwrap().is_none(),
+            "it is locked"
+        );
         drop(saved);
-        let mut saved = Saved::take(&path).unwrap().unwrap();
+        let mut saved = SavedStateFile::take(&path).unwrap().unwrap();
         assert_eq!(saved.before(), Some(BEFORE));
         saved.clear();
         drop(saved);
-        assert_eq!(Saved::take(&path).unwrap().unwrap().before(), None);
+        assert_eq!(SavedStateFile::take(&path).unwrap().unwrap().before(), None);
     }
 
     #[test]
-    fn what_another_boot_has_left_does_not_count() {
+    fn state_of_another_boot_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kernel-audit");
-        let mut saved = Saved::take(&path).unwrap().unwrap();
+        let mut saved = SavedStateFile::take(&path).unwrap().unwrap();
         saved.boot = "another".into();
         saved.keep(BEFORE).unwrap();
         drop(saved);
-        assert_eq!(Saved::take(&path).unwrap().unwrap().before(), None);
+        assert_eq!(SavedStateFile::take(&path).unwrap().unwrap().before(), None);
         std::fs::write(&path, "{").unwrap();
-        assert_eq!(Saved::take(&path).unwrap().unwrap().before(), None);
+        assert_eq!(SavedStateFile::take(&path).unwrap().unwrap().before(), None);
     }
 
     #[test]
-    fn a_file_that_others_could_have_written_is_refused() {
+    fn symlink_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kernel-audit");
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-        Saved::take(&path).unwrap_err();
+        SavedStateFile::take(&path).unwrap_err();
     }
 }

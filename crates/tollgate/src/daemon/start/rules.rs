@@ -7,10 +7,10 @@ use audit::plan::Plan;
 use engine::PinDirectory;
 use nix::time::{ClockId, clock_getres};
 
-use super::{RuleSource, Settings};
+use super::{DaemonConfig, RuleSource};
 use crate::control::change_records::Requester;
 use crate::control::lock_file::{LockFile, LockedState};
-use crate::control::rule_store::{self as store, RuleStore};
+use crate::control::rule_store::{self, RuleStore};
 use crate::control::server::Server;
 use crate::daemon::pipeline_handle::PipelineHandle;
 use crate::host::Planner;
@@ -21,9 +21,9 @@ use crate::sinks::audit_log::LogConfig;
 
 /// The rules to begin with: what `-e 2` has locked, or what the rule files say. `None` when they cannot
 /// be loaded, which has been said.
-pub(super) fn store(
-    settings: &mut Settings,
-    keep: &mut LogConfig,
+pub(super) fn open_rule_store(
+    settings: &mut DaemonConfig,
+    log_config: &mut LogConfig,
     server: Option<&Server>,
     pins: Option<&PinDirectory>,
 ) -> anyhow::Result<Option<RuleStore>> {
@@ -34,13 +34,13 @@ pub(super) fn store(
         // What is locked is for one daemon alone: this one from now on.
         pins.claim_guard().context("cannot use what is pinned")?;
     }
-    let lock = LockFile::beside(server.map(Server::path), pins.map(PinDirectory::path))?;
+    let lock = LockFile::locate(server.map(Server::path), pins.map(PinDirectory::path))?;
     if let Some(locked) = lock.read()? {
         info(
             "`-e 2` was given since the machine started: the rules that it has locked are in force, \
              the rule files are not read",
         );
-        hold(&locked, settings, keep)?;
+        apply_locked(&locked, settings, log_config)?;
         return RuleStore::restore(&locked, tick_hz, lock).map(Some);
     }
     let planner = Planner::here(settings.rules.deny.clone());
@@ -53,29 +53,33 @@ pub(super) fn store(
     ) else {
         return Ok(None);
     };
-    let said = store::settings(&listing.settings, tick_hz);
+    let said = rule_store::initial_settings(&listing.settings, tick_hz);
     Ok(Some(RuleStore::new(
         listing.rules,
         said,
         planner,
         tick_hz,
-        (settings.means, lock),
+        (settings.capture, lock),
     )))
 }
 
 /// Has the daemon see calls, and keep its log, as the one before it did; says which settings are not taken.
-fn hold(locked: &LockedState, settings: &mut Settings, keep: &mut LogConfig) -> anyhow::Result<()> {
-    let mut others = locked.means.others(settings.means);
+fn apply_locked(
+    locked: &LockedState,
+    settings: &mut DaemonConfig,
+    log_config: &mut LogConfig,
+) -> anyhow::Result<()> {
+    let mut others = locked.capture.others(settings.capture);
     let denies = settings.rules.deny.iter().map(|key| JsonBytes::new(key));
     if !denies.eq(locked.deny.iter().cloned()) {
         others.push("[on_loss] deny".to_owned());
     }
     if let Some(log) = &locked.log {
-        let (held, of_log) = keep
+        let (locked_settings, of_log) = log_config
             .clone()
-            .hold(log)
+            .apply_locked(log)
             .context("cannot read what `-e 2` has locked of the log")?;
-        *keep = held;
+        *log_config = locked_settings;
         others.extend(of_log);
     }
     if !others.is_empty() {
@@ -84,26 +88,26 @@ fn hold(locked: &LockedState, settings: &mut Settings, keep: &mut LogConfig) -> 
             others.join(", ")
         ));
     }
-    settings.means = locked.means;
+    settings.capture = locked.capture;
     Ok(())
 }
 
 /// Reads the rule files again, if it is known which, and puts them in force, with the settings that they name;
 /// says so, or why the old rules stay in force, and records it as a change over the socket.
-pub(super) fn reload(
+pub(in crate::daemon) fn reload(
     source: Option<RuleSource>,
     author: Requester,
     store: &mut RuleStore,
-    live: &mut PipelineHandle,
+    pipeline_handle: &mut PipelineHandle,
 ) {
     let is_loaded = source.is_some_and(|source| {
-        load(source, author, store, live).unwrap_or_else(|error| {
+        load(source, author, store, pipeline_handle).unwrap_or_else(|error| {
             warn(&format!("{}: {error:#}", rule_files::RULES_UNCHANGED));
             false
         })
     });
     if !is_loaded {
-        store.tell_not_loaded(&author, live);
+        store.record_failed_load(&author, pipeline_handle);
     }
 }
 
@@ -112,7 +116,7 @@ fn load(
     source: RuleSource,
     author: Requester,
     store: &mut RuleStore,
-    live: &mut PipelineHandle,
+    pipeline_handle: &mut PipelineHandle,
 ) -> anyhow::Result<bool> {
     let loaded = rule_files::read(&source.files)?;
     let planner = store.planner().denying(source.deny);
@@ -128,22 +132,27 @@ fn load(
     let (rules, calls) = (plan.rules.len(), plan.syscalls.len());
     // Also where there are no rule files: those that commands have brought are not to go away.
     ensure!(plan.records(), "the rule files record nothing");
-    store.load(author, (listing.rules, &listing.settings), planner, live)?;
+    store.load(
+        author,
+        (listing.rules, &listing.settings),
+        planner,
+        pipeline_handle,
+    )?;
     info(&format!(
         "rules replaced: {rules} rules, {calls} syscalls, {} hooks{}",
-        live.attached.hooks.len(),
+        pipeline_handle.attached.hooks.len(),
         if store.is_recording() {
             ""
         } else {
             "; `-e 0` is in force: nothing is recorded"
         }
     ));
-    tell_denials(&plan);
+    report_denials(&plan);
     Ok(true)
 }
 
 /// Says which rules deny what could not be recorded, and what of theirs cannot be denied.
-pub(super) fn tell_denials(plan: &Plan) {
+pub(super) fn report_denials(plan: &Plan) {
     let denies = plan.denying();
     if denies == 0 {
         return;

@@ -17,18 +17,18 @@ use audit::record::{decode, encode};
 use bstr::ByteSlice as _;
 use netlink::KernelRecord;
 
-use super::{KernelRecordCounts, Sender};
+use super::{KernelRecordCounts, SenderTask};
 use crate::pipeline::batch::Batch;
 
 /// Types of records that security modules make: from `AUDIT_FIRST_SELINUX` to `AUDIT_LAST_SELINUX`.
-const OF_SECURITY_MODULES: RangeInclusive<u16> = 1400..=1499;
+const SECURITY_MODULE_TYPES: RangeInclusive<u16> = 1400..=1499;
 /// So much younger an event is, in milliseconds, than a record whose call does not come any more before it:
 /// a task may lose its CPU between the two.
-const CALL_MS: u64 = 100;
+const SYSCALL_WAIT_MS: u64 = 100;
 /// So long a call waits for its record.
 const RECORD_WAIT: Duration = Duration::from_secs(5);
 /// Text of calls that may wait.
-const CALLS_BYTES: usize = 1 << 20;
+const SYSCALLS_LIMIT_BYTES: usize = 1 << 20;
 
 type Stamp = (Timestamp, Serial);
 
@@ -39,30 +39,30 @@ pub(super) struct ReorderBuffer {
     /// Bytes of the lines that were passed on.
     passed: usize,
     /// Those that were not.
-    waiting: VecDeque<Waiting>,
+    pending: VecDeque<PendingRecord>,
     /// Whether calls come.
-    with_calls: bool,
-    calls: Calls,
+    joins_syscalls: bool,
+    syscalls: PendingSyscalls,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingRecord {
     stamp: Stamp,
     /// Where its line ends. It begins where the one before ends: there too when it is left out.
     end: usize,
     /// Whether a call is to come.
-    has_call: bool,
+    has_syscall: bool,
 }
 
 /// Calls that wait for their records.
 #[derive(Debug, Default)]
-struct Calls {
+struct PendingSyscalls {
     text: Vec<u8>,
-    waiting: VecDeque<Call>,
+    pending: VecDeque<PendingSyscall>,
 }
 
 #[derive(Debug)]
-struct Call {
+struct PendingSyscall {
     stamp: Stamp,
     lines: Range<usize>,
     since: Instant,
@@ -74,8 +74,8 @@ impl ReorderBuffer {
         self.lines.len()
     }
 
-    pub(super) fn expect_calls(&mut self) {
-        self.with_calls = true;
+    pub(super) fn expect_syscalls(&mut self) {
+        self.joins_syscalls = true;
     }
 
     pub(super) fn take(
@@ -95,10 +95,10 @@ impl ReorderBuffer {
         };
         counts.received += 1;
         let stamp = (record.time, record.serial);
-        let has_call = self.with_calls && OF_SECURITY_MODULES.contains(&message.kind.0);
+        let has_syscall = self.joins_syscalls && SECURITY_MODULE_TYPES.contains(&message.kind.0);
         let asked = user.applies_to(message.kind);
         if asked || !exclude.is_empty() {
-            let sender = Sender::of(&record);
+            let sender = SenderTask::of(&record);
             let task = sender.task();
             let sent = eval::other_lists::Actor { task, label: None };
             if asked && !user.keeps(message.kind, &sent) {
@@ -107,75 +107,75 @@ impl ReorderBuffer {
             exclude.remove_excluded(&sent.task, &mut self.lines, start);
             if self.lines.len() == start {
                 counts.excluded += 1;
-                if !has_call {
+                if !has_syscall {
                     return;
                 }
             }
         }
-        self.waiting.push_back(Waiting {
+        self.pending.push_back(PendingRecord {
             stamp,
             end: self.lines.len(),
-            has_call,
+            has_syscall,
         });
     }
 
-    pub(super) fn call(&mut self, call: &Event<'_>, exclude: &ExcludeList) {
-        self.calls.add((call.time, call.serial), |text| {
+    pub(super) fn add_syscall(&mut self, syscall: &Event<'_>, exclude: &ExcludeList) {
+        self.syscalls.add((syscall.time, syscall.serial), |text| {
             let start = text.len();
-            encode::event(call, text);
-            exclude.remove_excluded(&call.task, text, start);
+            encode::event(syscall, text);
+            exclude.remove_excluded(&syscall.task, text, start);
         });
     }
 
     /// Passes on those that are not younger than an event; all when there is none.
     pub(super) fn pass(&mut self, batch: &mut Batch, until: Option<Timestamp>) {
-        while let Some(&waiting) = self.waiting.front()
-            && until.is_none_or(|until| self.is_due(waiting, until))
+        while let Some(&pending) = self.pending.front()
+            && until.is_none_or(|until| self.is_due(pending, until))
         {
-            let Waiting {
+            let PendingRecord {
                 stamp,
                 end,
-                has_call,
-            } = waiting;
+                has_syscall,
+            } = pending;
             let line = self.lines.get(self.passed..end).unwrap_or_default();
             if !line.is_empty() {
                 batch.message(line, stamp);
             }
             self.passed = end;
-            self.waiting.pop_front();
+            self.pending.pop_front();
             // All records of one event come one after the other.
-            let is_last = self.waiting.front().is_none_or(|next| next.stamp != stamp);
-            if has_call && is_last {
-                self.calls
+            let is_last = self.pending.front().is_none_or(|next| next.stamp != stamp);
+            if has_syscall && is_last {
+                self.syscalls
                     .join(stamp, (!line.is_empty()).then_some(&mut *batch));
             }
         }
-        if self.waiting.is_empty() {
+        if self.pending.is_empty() {
             self.lines.clear();
             self.passed = 0;
         }
-        self.calls.pass_old(batch);
+        self.syscalls.pass_old(batch);
     }
 
     /// Passes on the calls whose records do not come.
-    pub(super) fn last(&mut self, batch: &mut Batch) {
-        self.calls.pass_while(batch, |_| true);
+    pub(super) fn pass_last(&mut self, batch: &mut Batch) {
+        self.syscalls.pass_while(batch, |_| true);
     }
 
-    fn is_due(&self, waiting: Waiting, until: Timestamp) -> bool {
-        let (time, _) = waiting.stamp;
-        let waits = waiting.has_call && self.calls.find(waiting.stamp).is_none();
-        let grace = if waits { CALL_MS } else { 0 };
+    fn is_due(&self, pending: PendingRecord, until: Timestamp) -> bool {
+        let (time, _) = pending.stamp;
+        let waits = pending.has_syscall && self.syscalls.find(pending.stamp).is_none();
+        let grace = if waits { SYSCALL_WAIT_MS } else { 0 };
         millis(time) + grace <= millis(until)
     }
 }
 
-impl Calls {
+impl PendingSyscalls {
     /// Adds a call, whose lines are to be appended.
     fn add(&mut self, stamp: Stamp, append: impl FnOnce(&mut Vec<u8>)) {
         let start = self.text.len();
         append(&mut self.text);
-        self.waiting.push_back(Call {
+        self.pending.push_back(PendingSyscall {
             stamp,
             lines: start..self.text.len(),
             since: Instant::now(),
@@ -183,43 +183,47 @@ impl Calls {
     }
 
     fn find(&self, stamp: Stamp) -> Option<usize> {
-        self.waiting.iter().position(|call| call.stamp == stamp)
+        self.pending
+            .iter()
+            .position(|syscall| syscall.stamp == stamp)
     }
 
     /// The record of a call was passed on, or left out: so is the call.
     fn join(&mut self, stamp: Stamp, batch: Option<&mut Batch>) {
-        let Some(call) = self.find(stamp).and_then(|at| self.waiting.remove(at)) else {
+        let Some(syscall) = self.find(stamp).and_then(|at| self.pending.remove(at)) else {
             return;
         };
         if let Some(batch) = batch {
-            self.write(&call, batch);
+            self.write(&syscall, batch);
         }
         self.forget();
     }
 
     fn pass_old(&mut self, batch: &mut Batch) {
-        let is_full = self.text.len() > CALLS_BYTES;
-        self.pass_while(batch, |call| is_full || call.since.elapsed() >= RECORD_WAIT);
+        let is_full = self.text.len() > SYSCALLS_LIMIT_BYTES;
+        self.pass_while(batch, |syscall| {
+            is_full || syscall.since.elapsed() >= RECORD_WAIT
+        });
     }
 
-    fn pass_while(&mut self, batch: &mut Batch, is_due: impl Fn(&Call) -> bool) {
-        while self.waiting.front().is_some_and(&is_due) {
-            if let Some(call) = self.waiting.pop_front() {
-                self.write(&call, batch);
+    fn pass_while(&mut self, batch: &mut Batch, is_due: impl Fn(&PendingSyscall) -> bool) {
+        while self.pending.front().is_some_and(&is_due) {
+            if let Some(syscall) = self.pending.pop_front() {
+                self.write(&syscall, batch);
             }
         }
         self.forget();
     }
 
-    fn write(&self, call: &Call, batch: &mut Batch) {
-        let lines = self.text.get(call.lines.clone()).unwrap_or_default();
+    fn write(&self, syscall: &PendingSyscall, batch: &mut Batch) {
+        let lines = self.text.get(syscall.lines.clone()).unwrap_or_default();
         for line in lines.lines_with_terminator() {
-            batch.message(line, call.stamp);
+            batch.message(line, syscall.stamp);
         }
     }
 
     fn forget(&mut self) {
-        if self.waiting.is_empty() {
+        if self.pending.is_empty() {
             self.text.clear();
         }
     }
@@ -257,8 +261,12 @@ mod tests {
         Plan::compile(list.into_rules(), &[Arch::X86_64])
     }
 
-    fn held(rules: &str, messages: &[(MsgType, &str)]) -> (ReorderBuffer, KernelRecordCounts) {
-        let (mut held, mut counts) = (ReorderBuffer::default(), KernelRecordCounts::default());
+    fn reorder_buffer(
+        rules: &str,
+        messages: &[(MsgType, &str)],
+    ) -> (ReorderBuffer, KernelRecordCounts) {
+        let (mut reorder_buffer, mut counts) =
+            (ReorderBuffer::default(), KernelRecordCounts::default());
         let Plan {
             exclude_list: exclude,
             user_list: user,
@@ -266,16 +274,16 @@ mod tests {
         } = plan(rules);
         for &(kind, text) in messages {
             let text = text.as_bytes();
-            held.take(KernelRecord { kind, text }, &exclude, &user, &mut counts);
+            reorder_buffer.take(KernelRecord { kind, text }, &exclude, &user, &mut counts);
         }
-        (held, counts)
+        (reorder_buffer, counts)
     }
 
     #[test]
-    fn user_list_is_asked_about_what_programs_send() {
+    fn user_list_filters_user_messages() {
         let text = "audit(5.000:1): pid=7 uid=3 auid=3 ses=1 msg='op=x'";
         let rules = "-a never,user -F uid=3\n";
-        let (sent, counts) = held(
+        let (sent, counts) = reorder_buffer(
             rules,
             &[
                 (MsgType(1112), text),
@@ -285,16 +293,16 @@ mod tests {
         );
         assert_eq!((counts.received, counts.excluded), (3, 3));
         assert!(sent.lines.is_empty());
-        let (_, of_kernel) = held(rules, &[(MsgType(1701), text)]);
+        let (_, of_kernel) = reorder_buffer(rules, &[(MsgType(1701), text)]);
         assert_eq!((of_kernel.received, of_kernel.excluded), (1, 0));
         let other = "audit(5.000:1): pid=7 uid=4 auid=3 ses=1 msg='op=x'";
-        let (_, others) = held(rules, &[(MsgType(1112), other)]);
+        let (_, others) = reorder_buffer(rules, &[(MsgType(1112), other)]);
         assert_eq!((others.received, others.excluded), (1, 0));
     }
 
     #[test]
-    fn messages_wait_for_what_is_older() {
-        let (mut held, counts) = held(
+    fn records_wait_for_older_events() {
+        let (mut reorder_buffer, counts) = reorder_buffer(
             "",
             &[
                 (USER, "audit(5.100:1): pid=1 uid=0 auid=0 ses=1 msg='a'"),
@@ -305,9 +313,9 @@ mod tests {
         );
         assert_eq!((counts.received, counts.refused), (4, 0));
         let mut batch = Batch::default();
-        held.pass(&mut batch, Some(time(99)));
+        reorder_buffer.pass(&mut batch, Some(time(99)));
         assert!(batch.text.is_empty());
-        held.pass(&mut batch, Some(time(200)));
+        reorder_buffer.pass(&mut batch, Some(time(200)));
         assert_eq!(
             batch.text.as_bstr(),
             "type=USER msg=audit(5.100:1): pid=1 uid=0 auid=0 ses=1 msg='a'\n\
@@ -315,18 +323,18 @@ mod tests {
              type=LANDLOCK_ACCESS msg=audit(5.200:2): domain=1\n"
         );
         assert_eq!(batch.origins.len(), 2, "records of one event count once");
-        held.pass(&mut batch, None);
+        reorder_buffer.pass(&mut batch, None);
         assert!(
             batch
                 .text
                 .ends_with(b"type=UNKNOWN[4000] msg=audit(5.300:3): x=1\n")
         );
-        assert!(held.lines.is_empty());
+        assert!(reorder_buffer.lines.is_empty());
     }
 
     #[test]
-    fn text_that_is_no_record_is_counted_and_left_out() {
-        let (held, counts) = held(
+    fn malformed_records_are_counted() {
+        let (reorder_buffer, counts) = reorder_buffer(
             "",
             &[
                 (USER, ""),
@@ -336,12 +344,12 @@ mod tests {
             ],
         );
         assert_eq!((counts.received, counts.refused), (0, 4));
-        assert!(held.lines.is_empty() && held.waiting.is_empty());
+        assert!(reorder_buffer.lines.is_empty() && reorder_buffer.pending.is_empty());
     }
 
     #[test]
-    fn nothing_that_a_program_says_makes_another_line() {
-        let (held, counts) = held(
+    fn newlines_in_messages_are_escaped() {
+        let (reorder_buffer, counts) = reorder_buffer(
             "",
             &[(
                 USER,
@@ -349,12 +357,19 @@ mod tests {
             )],
         );
         assert_eq!((counts.received, counts.refused), (1, 0));
-        assert_eq!(held.lines.iter().filter(|&&byte| byte == b'\n').count(), 1);
-        assert!(!held.lines.contains(&0x1d));
+        assert_eq!(
+            reorder_buffer
+                .lines
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count(),
+            1
+        );
+        assert!(!reorder_buffer.lines.contains(&0x1d));
     }
 
     #[test]
-    fn the_exclude_list_holds_for_messages() {
+    fn exclude_list_filters_kernel_records() {
         let messages = [
             (
                 USER,
@@ -372,30 +387,32 @@ mod tests {
             ("-a always,exclude -F uid=0 -F auid=1000\n", 2),
             ("-a always,exclude -F msgtype>=USER\n", 0),
         ] {
-            let (held, counts) = held(rule, &messages);
-            assert_eq!(held.waiting.len(), left, "{rule}");
+            let (reorder_buffer, counts) = reorder_buffer(rule, &messages);
+            assert_eq!(reorder_buffer.pending.len(), left, "{rule}");
             assert_eq!(counts.excluded, u64::try_from(2 - left).unwrap(), "{rule}");
         }
     }
 
     const AVC: MsgType = MsgType(1400);
 
-    fn call(held: &mut ReorderBuffer, serial: u32) {
-        held.calls.add((time(100), Serial(serial)), |text| {
-            for kind in ["SYSCALL", "PROCTITLE"] {
-                let line = format!("type={kind} msg=audit(5.100:{serial}): a=1\n");
-                text.extend_from_slice(line.as_bytes());
-            }
-        });
+    fn add_syscall(reorder_buffer: &mut ReorderBuffer, serial: u32) {
+        reorder_buffer
+            .syscalls
+            .add((time(100), Serial(serial)), |text| {
+                for kind in ["SYSCALL", "PROCTITLE"] {
+                    let line = format!("type={kind} msg=audit(5.100:{serial}): a=1\n");
+                    text.extend_from_slice(line.as_bytes());
+                }
+            });
     }
 
-    fn denied(held: &mut ReorderBuffer, text: &str, exclude: &ExcludeList) {
+    fn denied(reorder_buffer: &mut ReorderBuffer, text: &str, exclude: &ExcludeList) {
         let message = KernelRecord {
             kind: AVC,
             text: text.as_bytes(),
         };
         let user = user_list::UserList::default();
-        held.take(message, exclude, &user, &mut KernelRecordCounts::default());
+        reorder_buffer.take(message, exclude, &user, &mut KernelRecordCounts::default());
     }
 
     /// Types and serials of what was passed on.
@@ -410,19 +427,27 @@ mod tests {
     }
 
     #[test]
-    fn a_call_stands_behind_its_record() {
-        let mut held = ReorderBuffer::default();
-        held.expect_calls();
-        let all = ExcludeList::default();
-        denied(&mut held, "audit(5.100:7): avc:  denied", &all);
-        denied(&mut held, "audit(5.100:8): avc:  denied", &all);
-        call(&mut held, 8);
+    fn syscall_follows_its_record() {
+        let mut reorder_buffer = ReorderBuffer::default();
+        reorder_buffer.expect_syscalls();
+        let pass_all = ExcludeList::default();
+        denied(
+            &mut reorder_buffer,
+            "audit(5.100:7): avc:  denied",
+            &pass_all,
+        );
+        denied(
+            &mut reorder_buffer,
+            "audit(5.100:8): avc:  denied",
+            &pass_all,
+        );
+        add_syscall(&mut reorder_buffer, 8);
         let mut batch = Batch::default();
         // An event as old as the record may be in the ring before the call.
-        held.pass(&mut batch, Some(time(199)));
+        reorder_buffer.pass(&mut batch, Some(time(199)));
         assert!(batch.text.is_empty());
-        call(&mut held, 7);
-        held.pass(&mut batch, Some(time(100)));
+        add_syscall(&mut reorder_buffer, 7);
+        reorder_buffer.pass(&mut batch, Some(time(100)));
         let expected = [7, 8]
             .map(|serial| ["AVC", "SYSCALL", "PROCTITLE"].map(|kind| (kind.to_owned(), serial)));
         assert_eq!(passed(&batch), expected.as_flattened());
@@ -431,44 +456,44 @@ mod tests {
             2,
             "a record and its call are one event"
         );
-        assert!(held.calls.text.is_empty());
+        assert!(reorder_buffer.syscalls.text.is_empty());
     }
 
     #[test]
-    fn a_record_does_not_wait_for_its_call_for_ever() {
-        let mut held = ReorderBuffer::default();
-        held.expect_calls();
+    fn record_waits_a_limited_time_for_its_syscall() {
+        let mut reorder_buffer = ReorderBuffer::default();
+        reorder_buffer.expect_syscalls();
         denied(
-            &mut held,
+            &mut reorder_buffer,
             "audit(5.100:7): avc:  denied",
             &ExcludeList::default(),
         );
         let mut batch = Batch::default();
-        held.pass(&mut batch, Some(time(200)));
+        reorder_buffer.pass(&mut batch, Some(time(200)));
         assert_eq!(passed(&batch), [("AVC".to_owned(), 7)]);
         // Nor does a call for a record: it is written when it has waited, or at the end.
-        call(&mut held, 7);
+        add_syscall(&mut reorder_buffer, 7);
         let mut alone = Batch::default();
-        held.pass(&mut alone, None);
+        reorder_buffer.pass(&mut alone, None);
         assert!(alone.text.is_empty());
-        held.last(&mut alone);
+        reorder_buffer.pass_last(&mut alone);
         assert!(alone.text.starts_with(b"type=SYSCALL msg=audit(5.100:7): "));
     }
 
     #[test]
-    fn what_is_left_out_takes_its_call_along() {
+    fn excluded_record_drops_its_syscall() {
         let plan = plan("-a always,exclude -F msgtype=AVC\n");
-        let mut held = ReorderBuffer::default();
-        held.expect_calls();
-        call(&mut held, 7);
+        let mut reorder_buffer = ReorderBuffer::default();
+        reorder_buffer.expect_syscalls();
+        add_syscall(&mut reorder_buffer, 7);
         denied(
-            &mut held,
+            &mut reorder_buffer,
             "audit(5.100:7): avc:  denied",
             &plan.exclude_list,
         );
         let mut batch = Batch::default();
-        held.pass(&mut batch, None);
-        held.last(&mut batch);
+        reorder_buffer.pass(&mut batch, None);
+        reorder_buffer.pass_last(&mut batch);
         assert!(batch.text.is_empty());
     }
 }

@@ -8,30 +8,30 @@ use audit::ids::Serial;
 use crossbeam_channel::bounded;
 use engine::{Decoder, Engine, InheritedState, ObjectSlots, PinDirectory, RuleKeys};
 
-use super::{DRAIN, Drain, RingStats, RingThread, last_messages};
+use super::{DRAIN, Drain, RingStats, RingThread, pass_last_kernel_records};
 use crate::messages::warn;
 use crate::pipeline::StartReport;
 use crate::pipeline::batch::Batch;
 use crate::pipeline::encoder::Encoder;
-use crate::pipeline::handover::{self as survive, PinSetup, Takeover};
+use crate::pipeline::handover::{self, PinSetup, Takeover};
 use crate::pipeline::loss_reporter::{LossReporter, RateLimiter};
 use crate::pipeline::rule_stats::RuleStats;
 
 /// An engine that audits, and what its events need.
-pub(super) struct Begun<'s> {
+pub(super) struct StartedEngine<'s> {
     pub(super) engine: Engine<'s>,
     pub(super) state: RefCell<Encoder>,
     pub(super) started: StartReport,
 }
 
-impl<'s> Begun<'s> {
+impl<'s> StartedEngine<'s> {
     fn new(
         engine: Engine<'s>,
         mut state: RefCell<Encoder>,
         why_not: Option<String>,
         adopted: bool,
     ) -> Self {
-        state.get_mut().drained.skip_risk = engine.skip_risk();
+        state.get_mut().stats.skip_risk = engine.skip_risk();
         let started = StartReport {
             engine: engine.kind(),
             attached: engine.attached().clone(),
@@ -50,13 +50,16 @@ impl<'s> Begun<'s> {
 
 impl RingThread {
     /// Begins, with the calls of what security modules record where that can be.
-    pub(super) fn begin<'s>(&mut self, places: &mut ObjectSlots<'s>) -> anyhow::Result<Begun<'s>> {
-        let mut begun = self.begin_alone(places)?;
+    pub(super) fn start_engine<'s>(
+        &mut self,
+        slots: &mut ObjectSlots<'s>,
+    ) -> anyhow::Result<StartedEngine<'s>> {
+        let mut begun = self.start_or_adopt(slots)?;
         if !self.options.avc {
             return Ok(begun);
         }
-        match begun.engine.attach_avc_hook(places) {
-            Ok(()) => begun.state.get_mut().expect_calls(),
+        match begun.engine.attach_avc_hook(slots) {
+            Ok(()) => begun.state.get_mut().expect_syscalls(),
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 warn(&format!(
@@ -68,28 +71,35 @@ impl RingThread {
     }
 
     /// Goes on where another daemon has ended, or starts; pins what audits.
-    fn begin_alone<'s>(&mut self, places: &mut ObjectSlots<'s>) -> anyhow::Result<Begun<'s>> {
+    fn start_or_adopt<'s>(
+        &mut self,
+        slots: &mut ObjectSlots<'s>,
+    ) -> anyhow::Result<StartedEngine<'s>> {
         let PinSetup {
             pins,
-            found,
+            takeover,
             locked,
-            mut lost,
+            mut discarded,
         } = std::mem::take(&mut self.pinning);
-        match found {
+        match takeover {
             Takeover::Nothing => {}
-            Takeover::Whole(inherited) => match self.adopt(places, &inherited) {
-                Ok((engine, state)) if locked => return Ok(self.go_on(engine, places, state)),
-                Err(error) if locked => return Err(survive::stays(inherited.pins(), &error)),
-                Ok((engine, state)) => return self.take_over(engine, places, state, pins.as_ref()),
+            Takeover::Whole(inherited) => match self.adopt(slots, &inherited) {
+                Ok((engine, state)) if locked => {
+                    return Ok(self.resume_locked(engine, slots, state));
+                }
+                Err(error) if locked => {
+                    return Err(handover::locked_state_error(inherited.pins(), &error));
+                }
+                Ok((engine, state)) => return self.take_over(engine, slots, state, pins.as_ref()),
                 Err(error) => {
                     let unread = inherited.unread_bytes().ok();
                     let reason = format!("{error:#}");
-                    lost = Some(survive::given_up(inherited.pins(), &reason, unread)?);
+                    discarded = Some(handover::discard(inherited.pins(), &reason, unread)?);
                 }
             },
             Takeover::Events(inherited) if locked => {
                 let other = anyhow!("it was pinned by another build of tollgate");
-                return Err(survive::stays(inherited.pins(), &other));
+                return Err(handover::locked_state_error(inherited.pins(), &other));
             }
             Takeover::Events(inherited) => {
                 warn(
@@ -97,18 +107,18 @@ impl RingThread {
                      kept, and auditing starts anew, with a gap",
                 );
                 inherited.detach().context("cannot take programs off")?;
-                let (engine, why_not) = self.start(places)?;
-                let state = RefCell::new(self.read_out(&engine, &inherited)?);
+                let (engine, why_not) = self.start(slots)?;
+                let state = RefCell::new(self.drain_inherited(&engine, &inherited)?);
                 inherited.pins().clear()?;
-                state.borrow_mut().renew(&engine, &self.plan)?;
+                state.borrow_mut().switch_plan(&engine, &self.plan)?;
                 return self.pin(engine, state, why_not, pins.as_ref());
             }
         }
-        let (engine, why_not) = self.start(places)?;
+        let (engine, why_not) = self.start(slots)?;
         let keys = RuleKeys::new(engine.epoch(), &self.plan);
-        let mut state = self.encoding(&engine, keys, Serial::FIRST)?;
+        let mut state = self.encoder(&engine, keys, Serial::FIRST)?;
         state.rules.add(engine.epoch(), &self.plan);
-        if let Some(record) = lost {
+        if let Some(record) = discarded {
             state.record(&record, engine.read_clock()?);
         }
         self.pin(engine, RefCell::new(state), why_not, pins.as_ref())
@@ -117,26 +127,26 @@ impl RingThread {
     /// The engine of a daemon that has ended, which goes by its last plan, and what its events need.
     fn adopt<'s>(
         &mut self,
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
         inherited: &InheritedState,
     ) -> anyhow::Result<(Engine<'s>, Encoder)> {
-        let engine = Engine::adopt(places, &self.probe, inherited, self.options)?;
-        let (keys, rules) = survive::plans(inherited, engine.epoch())?;
-        let mut state = self.encoding(&engine, keys, serial_of(inherited)?)?;
+        let engine = Engine::adopt(slots, &self.probe, inherited, self.options)?;
+        let (keys, rules) = handover::restore_plans(inherited, engine.epoch())?;
+        let mut state = self.encoder(&engine, keys, serial_of(inherited)?)?;
         state.rules = rules;
         Ok((engine, state))
     }
 
     /// Goes on with an engine that is locked: its plan is that of this daemon, and is put in force once more only
     /// to look up what is watched.
-    fn go_on<'s>(
+    fn resume_locked<'s>(
         &mut self,
         mut engine: Engine<'s>,
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
         state: Encoder,
-    ) -> Begun<'s> {
+    ) -> StartedEngine<'s> {
         let state = RefCell::new(state);
-        if let Err(error) = self.replace(&mut engine, places, &state, &self.plan) {
+        if let Err(error) = self.replace(&mut engine, slots, &state, &self.plan) {
             warn(&format!(
                 "what `-e 2` has locked stays in force as it was found: {error:#}"
             ));
@@ -148,7 +158,7 @@ impl RingThread {
                  programs that were loaded without room for them",
             );
         }
-        Begun::new(engine, state, None, true)
+        StartedEngine::new(engine, state, None, true)
     }
 
     /// Puts the plan of this daemon in force in an engine that goes by that of another; starts anew where
@@ -156,47 +166,47 @@ impl RingThread {
     fn take_over<'s>(
         &self,
         mut engine: Engine<'s>,
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
         state: Encoder,
         pins: Option<&PinDirectory>,
-    ) -> anyhow::Result<Begun<'s>> {
+    ) -> anyhow::Result<StartedEngine<'s>> {
         let state = RefCell::new(state);
         let replaced = if !engine.supports(self.options) {
             Err(anyhow!("its programs were loaded with other options"))
         } else if self.engines.contains(&engine.kind()) {
-            self.replace(&mut engine, places, &state, &self.plan)
+            self.replace(&mut engine, slots, &state, &self.plan)
         } else {
             let name = engine.kind().name();
             Err(anyhow!("it has audited with the engine {name}"))
         };
         let Err(error) = replaced else {
-            return Ok(Begun::new(engine, state, None, true));
+            return Ok(StartedEngine::new(engine, state, None, true));
         };
         warn(&format!(
             "the daemon before this one cannot be followed without a gap: {error:#}; what it has \
              recorded is kept, and auditing starts anew"
         ));
         self.end(engine, &state)?;
-        let (engine, why_not) = self.start(places)?;
-        state.borrow_mut().renew(&engine, &self.plan)?;
+        let (engine, why_not) = self.start(slots)?;
+        state.borrow_mut().switch_plan(&engine, &self.plan)?;
         self.pin(engine, state, why_not, pins)
     }
 
     /// Has what programs of another build have left written; gives what comes after it.
-    fn read_out(
+    fn drain_inherited(
         &mut self,
         engine: &Engine<'_>,
         inherited: &InheritedState,
     ) -> anyhow::Result<Encoder> {
-        let (keys, _counts) = survive::plans(inherited, engine.epoch())?;
-        let mut state = self.encoding(engine, keys, serial_of(inherited)?)?;
+        let (keys, _counts) = handover::restore_plans(inherited, engine.epoch())?;
+        let mut state = self.encoder(engine, keys, serial_of(inherited)?)?;
         let events = inherited.ring_reader().context("cannot read the ring")?;
         while events.drain(DRAIN, |sample| state.take(sample)) != 0 {
-            state.batch.receipt = Some(inherited.commit_token(&events, state.serial));
+            state.batch.commit_token = Some(inherited.commit_token(&events, state.serial));
             self.send(&mut state);
         }
         let (written, is_written) = bounded(1);
-        state.batch.then = Some(written);
+        state.batch.on_written = Some(written);
         self.send(&mut state);
         // What cannot be written is counted where all is.
         let _written = is_written.recv();
@@ -207,9 +217,9 @@ impl RingThread {
     fn end(&self, mut engine: Engine<'_>, state: &RefCell<Encoder>) -> anyhow::Result<()> {
         let detaching = engine.detach();
         while self.drain(&engine, state)? != Drain::Nothing {}
-        last_messages(state)?;
+        pass_last_kernel_records(state)?;
         let (written, is_written) = bounded(1);
-        state.borrow_mut().batch.then = Some(written);
+        state.borrow_mut().batch.on_written = Some(written);
         self.pass_on(&engine, state);
         // What cannot be written is counted where all is.
         let _written = is_written.recv();
@@ -223,20 +233,20 @@ impl RingThread {
         state: RefCell<Encoder>,
         why_not: Option<String>,
         pins: Option<&PinDirectory>,
-    ) -> anyhow::Result<Begun<'s>> {
+    ) -> anyhow::Result<StartedEngine<'s>> {
         if let Some(pins) = pins
-            && let Err(error) = engine.pin(pins, &survive::note(&self.plan)?)
+            && let Err(error) = engine.pin(pins, &handover::snapshot(&self.plan)?)
         {
             let error = anyhow::Error::from(error);
             warn(&format!(
                 "auditing ends with this daemon, however it ends: {error:#}"
             ));
         }
-        Ok(Begun::new(engine, state, why_not, false))
+        Ok(StartedEngine::new(engine, state, why_not, false))
     }
 
     /// What turns samples of an engine into text.
-    fn encoding(
+    fn encoder(
         &mut self,
         engine: &Engine<'_>,
         keys: RuleKeys,
@@ -252,12 +262,12 @@ impl RingThread {
             passed: None,
             empty_at: None,
             batch: Batch::new(self.json.is_some()),
-            shown: self.shown.clone(),
-            drained: RingStats::default(),
-            messages: self.messages.take(),
+            console: self.console.clone(),
+            stats: RingStats::default(),
+            kernel_records: self.kernel_records.take(),
             limits: Arc::clone(&self.limits),
             rate: RateLimiter::default(),
-            losses: LossReporter::default(),
+            loss_reporter: LossReporter::default(),
             rules: RuleStats::default(),
         })
     }
@@ -265,20 +275,20 @@ impl RingThread {
     /// Starts the best engine that works here; says why a better one does not.
     fn start<'s>(
         &self,
-        places: &mut ObjectSlots<'s>,
+        slots: &mut ObjectSlots<'s>,
     ) -> anyhow::Result<(Engine<'s>, Option<String>)> {
         let [best, rest @ ..] = self.engines.as_slice() else {
             anyhow::bail!("no engine was asked for");
         };
         match (
-            Engine::start(places, &self.probe, &self.plan, *best, self.options),
+            Engine::start(slots, &self.probe, &self.plan, *best, self.options),
             rest,
         ) {
             (Ok(engine), _) => Ok((engine, None)),
             (Err(refused), [next, ..]) => {
                 let refused = anyhow::Error::from(refused);
                 let why_not = format!("{}: {refused:#}", best.name());
-                let started = Engine::start(places, &self.probe, &self.plan, *next, self.options);
+                let started = Engine::start(slots, &self.probe, &self.plan, *next, self.options);
                 if started.is_err() {
                     warn(&format!("engine {why_not}"));
                 }

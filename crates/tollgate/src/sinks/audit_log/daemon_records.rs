@@ -105,9 +105,9 @@ impl DaemonRecords {
                 );
                 ("DAEMON_START", text)
             }
-            DaemonRecord::End(asker) => ("DAEMON_END", asked("terminate", *asker)),
-            DaemonRecord::Rotated(asker) => ("DAEMON_ROTATE", asked("rotate-logs", *asker)),
-            DaemonRecord::Resumed(asker) => ("DAEMON_RESUME", asked("resume-logging", *asker)),
+            DaemonRecord::End(sender) => ("DAEMON_END", asked("terminate", *sender)),
+            DaemonRecord::Rotated(sender) => ("DAEMON_ROTATE", asked("rotate-logs", *sender)),
+            DaemonRecord::Resumed(sender) => ("DAEMON_RESUME", asked("resume-logging", *sender)),
             DaemonRecord::Configured(SignalSender { auid, pid, .. }, true) => (
                 "DAEMON_CONFIG",
                 format!("op=reconfigure state=changed auid={auid} pid={pid} subj=? res=success"),
@@ -146,13 +146,13 @@ fn quoted(text: &str) -> String {
     quoted.to_str_lossy().into_owned()
 }
 
-fn asked(op: &str, asker: SignalSender) -> String {
+fn asked(op: &str, sender: SignalSender) -> String {
     let SignalSender {
         auid,
         uid,
         ses,
         pid,
-    } = asker;
+    } = sender;
     format!("op={op} auid={auid} uid={uid} ses={ses} pid={pid} res=success")
 }
 
@@ -172,15 +172,15 @@ mod tests {
 
     #[test]
     fn records_have_the_words_of_auditd() {
-        let mut own = DaemonRecords { serial: 7234 };
-        let asker = SignalSender {
+        let mut daemon_records = DaemonRecords { serial: 7234 };
+        let sender = SignalSender {
             auid: 0,
             uid: 0,
             ses: u32::MAX,
             pid: 21820,
         };
         let mut body = |about: DaemonRecord<'_>| {
-            let line = own.record(&about);
+            let line = daemon_records.record(&about);
             let decoded = audit::record::decode::line(&line).unwrap();
             let kind = decoded.kind.to_string();
             let text = line.split_str("): ").nth(1).unwrap();
@@ -188,22 +188,22 @@ mod tests {
         };
         for (about, kind, expected) in [
             (
-                DaemonRecord::Rotated(asker),
+                DaemonRecord::Rotated(sender),
                 "DAEMON_ROTATE",
                 "op=rotate-logs auid=0 uid=0 ses=4294967295 pid=21820 res=success",
             ),
             (
-                DaemonRecord::Resumed(asker),
+                DaemonRecord::Resumed(sender),
                 "DAEMON_RESUME",
                 "op=resume-logging auid=0 uid=0 ses=4294967295 pid=21820 res=success",
             ),
             (
-                DaemonRecord::Configured(asker, true),
+                DaemonRecord::Configured(sender, true),
                 "DAEMON_CONFIG",
                 "op=reconfigure state=changed auid=0 pid=21820 subj=? res=success",
             ),
             (
-                DaemonRecord::End(asker),
+                DaemonRecord::End(sender),
                 "DAEMON_END",
                 "op=terminate auid=0 uid=0 ses=4294967295 pid=21820 res=success",
             ),
@@ -228,6 +228,6 @@ mod tests {
         let (_, start) = body(DaemonRecord::Start("enriched"));
         assert!(start.starts_with("op=start ver="), "{start}");
         assert!(start.contains(" format=enriched kernel="), "{start}");
-        assert_eq!(own.serial, 7242);
+        assert_eq!(daemon_records.serial, 7242);
     }
 }

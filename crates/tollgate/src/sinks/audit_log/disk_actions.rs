@@ -76,7 +76,7 @@ impl Alarms {
 
 impl AuditLog {
     pub(super) fn alarm(&mut self, text: &str) {
-        self.machine.tell(SyslogSeverity::Alert, text);
+        self.system.syslog(SyslogSeverity::Alert, text);
     }
 
     /// Closes the log: nothing is written until somebody resumes.
@@ -91,12 +91,12 @@ impl AuditLog {
         self.until_ended = None;
         self.alarms = Alarms::default();
         if self.log.is_none() {
-            self.open_again("resume logging");
+            self.reopen_after_failure("resume logging");
         }
     }
 
     /// Opens the log; nothing is written when that fails, and what is due then is done.
-    fn open_again(&mut self, purpose: &str) {
+    fn reopen_after_failure(&mut self, purpose: &str) {
         let Err(error) = self.reopen() else {
             return;
         };
@@ -107,10 +107,10 @@ impl AuditLog {
 
     /// Removes old logs beyond `num_logs`, unless all are kept.
     pub(super) fn remove_excess(&mut self) {
-        let Some(conf) = &self.keep.conf else {
+        let Some(conf) = &self.config.conf else {
             return;
         };
-        let all_kept = self.old_logs == OldLogPolicy::AllKept;
+        let all_kept = self.old_log_policy == OldLogPolicy::AllKept;
         if all_kept || conf.max_log_file_action != MaxLogFileAction::Rotate || conf.num_logs < 2 {
             return;
         }
@@ -118,7 +118,7 @@ impl AuditLog {
             Ok(0) => {}
             Ok(removed) => {
                 let text = format!("removed {removed} logs beyond num_logs");
-                self.machine.tell(SyslogSeverity::Notice, &text);
+                self.system.syslog(SyslogSeverity::Notice, &text);
             }
             Err(error) => self.alarm(&format!("cannot remove logs beyond num_logs: {error}")),
         }
@@ -126,8 +126,8 @@ impl AuditLog {
 
     /// Has old logs be of the group that the log is of.
     pub(super) fn permit_old_logs(&mut self) {
-        if let Some(group) = self.keep.access().group
-            && self.keep.writes()
+        if let Some(group) = self.config.access().group
+            && self.config.writes()
             && let Err(error) = rotate::permit(&self.directory, &self.name, group)
         {
             self.alarm(&format!("cannot give old logs to log_group: {error}"));
@@ -135,18 +135,18 @@ impl AuditLog {
     }
 
     /// Starts a new log, and keeps as many old ones as configured, or all.
-    pub(super) fn rotate(&mut self, old_logs: OldLogPolicy) {
-        let Some(conf) = &self.keep.conf else {
+    pub(super) fn rotate(&mut self, old_log_policy: OldLogPolicy) {
+        let Some(conf) = &self.config.conf else {
             return;
         };
         let keeps_all = conf.max_log_file_action == MaxLogFileAction::KeepLogs;
         if !keeps_all && conf.num_logs < 2 {
             let text = "the log is not rotated: num_logs is less than 2";
-            return self.machine.tell(SyslogSeverity::Notice, text);
+            return self.system.syslog(SyslogSeverity::Notice, text);
         }
         let (group, num_logs) = (conf.log_group, conf.num_logs);
         let disk_full_action = conf.disk_full_action.clone();
-        let rotated = if keeps_all || old_logs == OldLogPolicy::AllKept {
+        let rotated = if keeps_all || old_log_policy == OldLogPolicy::AllKept {
             rotate::shift(&self.directory, &self.name)
         } else {
             rotate::rotate(&self.directory, &self.name, num_logs)
@@ -175,12 +175,12 @@ impl AuditLog {
         if self.suspended || self.log.is_some() {
             return;
         }
-        self.open_again("open a log after rotating");
+        self.reopen_after_failure("open a log after rotating");
     }
 
     /// Does what is due when the log has grown.
-    pub(super) fn look_at_size(&mut self) {
-        let Some(conf) = &self.keep.conf else {
+    pub(super) fn check_size(&mut self) {
+        let Some(conf) = &self.config.conf else {
             return;
         };
         if self.size / MEBIBYTE < conf.max_log_file {
@@ -196,7 +196,7 @@ impl AuditLog {
             }
             MaxLogFileAction::Exec(program) => {
                 self.suspend();
-                self.until_ended = self.machine.run(program.as_ref());
+                self.until_ended = self.system.run(program.as_ref());
             }
             MaxLogFileAction::Suspend => {
                 self.alarm("logging is suspended: the log is larger than max_log_file");
@@ -210,15 +210,15 @@ impl AuditLog {
     }
 
     /// Does what is due when the disk fills.
-    pub(super) fn look_at_space(&mut self) {
-        let (Some(conf), Some(log)) = (&self.keep.conf, &self.log) else {
+    pub(super) fn check_free_space(&mut self) {
+        let (Some(conf), Some(log)) = (&self.config.conf, &self.log) else {
             return;
         };
         // That it cannot be asked is no reason to act: a write will tell.
-        let Ok(room) = log.room() else {
+        let Ok(free_space) = log.free_space() else {
             return;
         };
-        if room.blocks_available() < LAST_BLOCKS {
+        if free_space.blocks_available() < LAST_BLOCKS {
             return self.full();
         }
         self.alarms.full = false;
@@ -232,7 +232,7 @@ impl AuditLog {
             } else {
                 self.alarms.space
             };
-            let low = is_below(&room, level);
+            let low = is_below(&free_space, level);
             if low && !warned {
                 self.warn(admin, action != Action::Rotate);
                 self.low(&action, admin);
@@ -260,10 +260,10 @@ impl AuditLog {
             ("low on disk space for the log", "Audit Disk Space Alert")
         };
         if *action == Action::Email
-            && let Some(conf) = &self.keep.conf
+            && let Some(conf) = &self.config.conf
         {
             let to = conf.action_mail_acct.clone();
-            self.machine.mail(to.as_ref(), subject, text);
+            self.system.mail(to.as_ref(), subject, text);
         }
         self.act(action, text);
     }
@@ -271,7 +271,7 @@ impl AuditLog {
     /// Does what is due when the disk is full.
     fn full(&mut self) {
         let told = std::mem::replace(&mut self.alarms.full, true);
-        let Some(conf) = &self.keep.conf else {
+        let Some(conf) = &self.config.conf else {
             return;
         };
         let action = conf.disk_full_action.clone();
@@ -296,7 +296,7 @@ impl AuditLog {
         if told {
             return;
         }
-        match &self.keep.conf {
+        match &self.config.conf {
             Some(conf) => {
                 let action = conf.disk_error_action.clone();
                 self.act(&action, &text);
@@ -309,7 +309,7 @@ impl AuditLog {
 
     /// Does what is due when plugins are slower than events come.
     pub(super) fn overflow(&mut self, plugins: &str) {
-        let Some(conf) = &self.keep.conf else {
+        let Some(conf) = &self.config.conf else {
             return;
         };
         let text = format!("the queue of plugin {plugins} is full: events are lost to it");
@@ -322,11 +322,11 @@ impl AuditLog {
             }
             OverflowAction::Single => {
                 self.alarm(&text);
-                self.machine.go(Runlevel::Single);
+                self.system.change_runlevel(Runlevel::Single);
             }
             OverflowAction::Halt => {
                 self.alarm(&text);
-                self.machine.go(Runlevel::Halt);
+                self.system.change_runlevel(Runlevel::Halt);
             }
         }
     }
@@ -337,7 +337,7 @@ impl AuditLog {
             Action::Syslog | Action::Email => self.alarm(text),
             Action::Rotate => {
                 if self
-                    .keep
+                    .config
                     .conf
                     .as_ref()
                     .is_some_and(|conf| conf.num_logs > 1)
@@ -350,7 +350,7 @@ impl AuditLog {
                     "logging is suspended while `{program}` runs: {text}"
                 ));
                 self.suspend();
-                self.machine.run(program.as_ref());
+                self.system.run(program.as_ref());
             }
             Action::Suspend => {
                 self.alarm(&format!("logging is suspended: {text}"));
@@ -358,11 +358,11 @@ impl AuditLog {
             }
             Action::Single => {
                 self.alarm(text);
-                self.machine.go(Runlevel::Single);
+                self.system.change_runlevel(Runlevel::Single);
             }
             Action::Halt => {
                 self.alarm(text);
-                self.machine.go(Runlevel::Halt);
+                self.system.change_runlevel(Runlevel::Halt);
             }
         }
     }
@@ -380,15 +380,15 @@ fn cause(error: &anyhow::Error) -> io::Error {
     )
 }
 
-fn is_below(room: &Statvfs, level: SpaceLimit) -> bool {
-    let available = room.blocks_available();
+fn is_below(free_space: &Statvfs, level: SpaceLimit) -> bool {
+    let available = free_space.blocks_available();
     match level {
         SpaceLimit::Mebibytes(mebibytes) => {
-            let block = room.fragment_size().max(1);
+            let block = free_space.fragment_size().max(1);
             available < mebibytes.saturating_mul((MEBIBYTE / block).max(1))
         }
         SpaceLimit::Percent(percent) => {
-            u128::from(available) * 100 < u128::from(room.blocks()) * u128::from(percent)
+            u128::from(available) * 100 < u128::from(free_space.blocks()) * u128::from(percent)
         }
     }
 }

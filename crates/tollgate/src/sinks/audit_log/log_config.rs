@@ -1,6 +1,6 @@
 //! How a log is kept: what `auditd.conf` says, or nothing but where it is.
 
-mod locked;
+mod locked_settings;
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use audit::conf::auditd::{Flush, LogFormat, NameFormat, Settings};
 use bstr::{BString, ByteSlice as _};
 use nix::fcntl::OFlag;
 
-pub(crate) use locked::LockedLogSettings;
+pub(crate) use locked_settings::LockedLogSettings;
 
-use crate::sinks::log_file::{Access, Closed};
+use crate::sinks::log_file::{LogAccess, ReadOnlyLog};
 
 /// How a log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,18 +71,18 @@ impl LogConfig {
         self.conf.as_ref().is_none_or(|conf| conf.write_logs)
     }
 
-    pub(super) fn access(&self) -> Access {
+    pub(super) fn access(&self) -> LogAccess {
         let Some(conf) = &self.conf else {
-            return Access::PLAIN;
+            return LogAccess::PLAIN;
         };
-        Access {
+        LogAccess {
             group: self.own_path.then_some(conf.log_group),
             flags: match conf.flush {
                 Flush::Data => OFlag::O_DSYNC,
                 Flush::Sync => OFlag::O_SYNC,
                 Flush::None | Flush::Incremental | Flush::IncrementalAsync => OFlag::empty(),
             },
-            closed: Closed::Reopen,
+            closed: ReadOnlyLog::Reopen,
         }
     }
 }

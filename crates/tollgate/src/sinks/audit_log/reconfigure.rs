@@ -7,14 +7,14 @@ use super::disk_actions::Alarms;
 use super::rotate::OldLogPolicy;
 use super::{AuditLog, LogConfig};
 use crate::messages::permission_hint;
-use crate::sinks::log_file::directory::Directory;
-use crate::sinks::log_file::{Access, Log};
+use crate::sinks::log_file::log_directory::LogDirectory;
+use crate::sinks::log_file::{Log, LogAccess};
 
 impl AuditLog {
     /// Takes on other settings, as HUP asks, and says whether it has: the old ones stay if the new log cannot be
     /// opened, or if what is locked would change.
-    pub(crate) fn configure(&mut self, keep: Option<LogConfig>, asker: SignalSender) -> bool {
-        let changed = keep.is_some_and(|keep| match self.take_on(keep) {
+    pub(crate) fn configure(&mut self, config: Option<LogConfig>, sender: SignalSender) -> bool {
+        let changed = config.is_some_and(|config| match self.take_on(config) {
             Ok(()) => true,
             Err(error) => {
                 let advice = permission_hint(&error);
@@ -24,49 +24,49 @@ impl AuditLog {
                 false
             }
         });
-        self.note(&DaemonRecord::Configured(asker, changed));
+        self.write_daemon_record(&DaemonRecord::Configured(sender, changed));
         changed
     }
 
     /// Keeps old logs, and all settings that say what becomes of them, until the machine starts again; says
     /// how the log is kept.
     pub(crate) fn lock(&mut self) -> LogConfig {
-        self.old_logs = OldLogPolicy::AllKept;
-        self.keep.clone()
+        self.old_log_policy = OldLogPolicy::AllKept;
+        self.config.clone()
     }
 
     /// What was to be locked is not.
     pub(crate) fn unlock(&mut self) {
-        self.old_logs = OldLogPolicy::AsConfigured;
+        self.old_log_policy = OldLogPolicy::AsConfigured;
     }
 
     /// What becomes of old logs when somebody asks.
-    pub(crate) const fn old_logs(&self) -> OldLogPolicy {
-        self.old_logs
+    pub(crate) const fn old_log_policy(&self) -> OldLogPolicy {
+        self.old_log_policy
     }
 
-    fn take_on(&mut self, keep: LogConfig) -> anyhow::Result<()> {
-        if self.old_logs == OldLogPolicy::AllKept
-            && let Some(key) = self.keep.differs(&keep)
+    fn take_on(&mut self, config: LogConfig) -> anyhow::Result<()> {
+        if self.old_log_policy == OldLogPolicy::AllKept
+            && let Some(key) = self.config.differs(&config)
         {
             bail!("`-e 2` was given, and `{key}` stays as it is until the machine starts again");
         }
-        let name = keep.path.file_name().context("the log must be a file")?;
-        let directory = Directory::of(&keep.path)?;
+        let name = config.path.file_name().context("the log must be a file")?;
+        let directory = LogDirectory::of(&config.path)?;
         let old = (
             std::mem::replace(&mut self.name, name.into()),
             std::mem::replace(&mut self.directory, directory),
-            std::mem::replace(&mut self.keep, keep),
+            std::mem::replace(&mut self.config, config),
         );
         if let Err(error) = self.reopen() {
-            (self.name, self.directory, self.keep) = old;
+            (self.name, self.directory, self.config) = old;
             return Err(error);
         }
         self.suspended = false;
         self.alarms = Alarms::default();
         self.remove_excess();
         self.permit_old_logs();
-        if let Some(conf) = &self.keep.conf {
+        if let Some(conf) = &self.config.conf {
             self.dispatcher.configure(conf);
         }
         Ok(())
@@ -74,12 +74,12 @@ impl AuditLog {
 
     /// Opens the log as it is kept.
     pub(super) fn reopen(&mut self) -> anyhow::Result<()> {
-        if !self.keep.writes() {
+        if !self.config.writes() {
             drop(self.close());
             return Ok(());
         }
-        let access = self.keep.access();
-        if let Access {
+        let access = self.config.access();
+        if let LogAccess {
             group: Some(group), ..
         } = access
         {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::sinks::log_file::directory::Directory;
+use crate::sinks::log_file::log_directory::LogDirectory;
 
 /// More old logs than any disk has room for; where counting them ends.
 const MOST: u32 = 1 << 20;
@@ -33,7 +33,7 @@ fn old(name: &Path, number: u32) -> PathBuf {
 /// # Errors
 /// What kept the log from getting its new name; older ones may have moved then, once: as long as the first
 /// name is free, trying again moves none.
-pub(crate) fn rotate(directory: &Directory, name: &Path, num_logs: u32) -> io::Result<()> {
+pub(crate) fn rotate(directory: &LogDirectory, name: &Path, num_logs: u32) -> io::Result<()> {
     // Nothing needs room: the log has its new name already, and there was none for a new one.
     if !directory.has(name) {
         return Ok(());
@@ -50,7 +50,7 @@ pub(crate) fn rotate(directory: &Directory, name: &Path, num_logs: u32) -> io::R
 ///
 /// # Errors
 /// As [`rotate`].
-pub(crate) fn shift(directory: &Directory, name: &Path) -> io::Result<()> {
+pub(crate) fn shift(directory: &LogDirectory, name: &Path) -> io::Result<()> {
     let last = (1..MOST)
         .find(|&number| !directory.has(&old(name, number)))
         .unwrap_or(MOST);
@@ -61,7 +61,11 @@ pub(crate) fn shift(directory: &Directory, name: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel answers.
-pub(crate) fn remove_excess(directory: &Directory, name: &Path, num_logs: u32) -> io::Result<u32> {
+pub(crate) fn remove_excess(
+    directory: &LogDirectory,
+    name: &Path,
+    num_logs: u32,
+) -> io::Result<u32> {
     let mut number = num_logs;
     while directory.remove(&old(name, number))? {
         number += 1;
@@ -73,7 +77,7 @@ pub(crate) fn remove_excess(directory: &Directory, name: &Path, num_logs: u32) -
 ///
 /// # Errors
 /// What the kernel answers.
-pub(crate) fn permit(directory: &Directory, name: &Path, group: u32) -> io::Result<()> {
+pub(crate) fn permit(directory: &LogDirectory, name: &Path, group: u32) -> io::Result<()> {
     for number in 1..MOST {
         if !directory.permit_old(&old(name, number), group)? {
             break;
@@ -105,7 +109,7 @@ mod tests {
     fn the_oldest_gives_way() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (
-            Directory::of(&place.path().join("a")).unwrap(),
+            LogDirectory::of(&place.path().join("a")).unwrap(),
             Path::new("a"),
         );
         for round in 1..=4 {
@@ -119,7 +123,7 @@ mod tests {
     fn what_is_behind_a_free_name_does_not_move() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (
-            Directory::of(&place.path().join("a")).unwrap(),
+            LogDirectory::of(&place.path().join("a")).unwrap(),
             Path::new("a"),
         );
         for (name, text) in [("a", "1"), ("a.2", "2"), ("a.3", "3")] {
@@ -136,7 +140,7 @@ mod tests {
     fn nothing_gives_way_when_all_are_kept() {
         let place = tempfile::tempdir().unwrap();
         let (directory, name) = (
-            Directory::of(&place.path().join("a")).unwrap(),
+            LogDirectory::of(&place.path().join("a")).unwrap(),
             Path::new("a"),
         );
         for round in 1..=4 {

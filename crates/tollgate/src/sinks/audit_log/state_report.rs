@@ -19,19 +19,22 @@ impl AuditLog {
             // Writing to a string cannot fail.
             let _ok = writeln!(text, "{name} = {value}");
         };
-        put("writing to logs", &yes_no(self.keep.writes()));
-        let Some(conf) = &self.keep.conf else {
+        put("writing to logs", &yes_no(self.config.writes()));
+        let Some(conf) = &self.config.conf else {
             return text;
         };
-        if self.keep.writes() {
+        if self.config.writes() {
             put(
                 "current log size",
                 &format_args!("{} KiB", self.size / 1024),
             );
             let most = conf.max_log_file.saturating_mul(1024);
             put("max log size", &format_args!("{most} KiB"));
-            if let Some(room) = self.log.as_ref().and_then(|log| log.room().ok()) {
-                let free = room.blocks_available().saturating_mul(room.fragment_size()) / MEBIBYTE;
+            if let Some(free_space) = self.log.as_ref().and_then(|log| log.free_space().ok()) {
+                let free = free_space
+                    .blocks_available()
+                    .saturating_mul(free_space.fragment_size())
+                    / MEBIBYTE;
                 let left = yes_no(!self.alarms.full);
                 put("space left on partition", &left);
                 put("Logging partition free space", &format_args!("{free} MiB"));

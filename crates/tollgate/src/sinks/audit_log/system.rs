@@ -33,17 +33,17 @@ pub(crate) struct RunId(pub(super) u32);
 /// What can be done to a machine. Nothing here waits for anybody.
 pub(crate) trait System: Send {
     /// Tells syslog, and whoever reads what the daemon says.
-    fn tell(&mut self, urgency: SyslogSeverity, text: &str);
+    fn syslog(&mut self, urgency: SyslogSeverity, text: &str);
     /// Sends a mail to `action_mail_acct`.
     fn mail(&mut self, to: &BStr, subject: &str, text: &str);
     /// Runs a program without arguments; `None` when it has not started.
     fn run(&mut self, program: &BStr) -> Option<RunId>;
     /// Whether a program that was run has not been seen to end.
-    fn waits(&self) -> bool;
+    fn has_running(&self) -> bool;
     /// The programs that have ended since this was last asked.
-    fn ended(&mut self) -> Vec<RunId>;
+    fn take_ended(&mut self) -> Vec<RunId>;
     /// Sends the machine there.
-    fn go(&mut self, to: Runlevel);
+    fn change_runlevel(&mut self, to: Runlevel);
 }
 
 /// The machine that the daemon runs on.
@@ -75,7 +75,7 @@ impl LocalSystem {
                 Some(run)
             }
             Err(error) => {
-                self.tell(
+                self.syslog(
                     SyslogSeverity::Alert,
                     &format!("cannot run `{name}`: {error:#}"),
                 );
@@ -86,7 +86,7 @@ impl LocalSystem {
 }
 
 impl System for LocalSystem {
-    fn tell(&mut self, urgency: SyslogSeverity, text: &str) {
+    fn syslog(&mut self, urgency: SyslogSeverity, text: &str) {
         let (said, priority) = match urgency {
             SyslogSeverity::Alert => (Priority::Alert, 25),
             SyslogSeverity::Notice => (Priority::Warning, 29),
@@ -118,23 +118,23 @@ impl System for LocalSystem {
         self.start(program, Program::Action(JsonBytes::new(program)))
     }
 
-    fn waits(&self) -> bool {
+    fn has_running(&self) -> bool {
         !self.programs.is_empty()
     }
 
-    fn ended(&mut self) -> Vec<RunId> {
-        let ended = self
+    fn take_ended(&mut self) -> Vec<RunId> {
+        let take_ended = self
             .programs
             .extract_if(.., |(_, program)| program.has_ended());
-        ended.map(|(run, _)| run).collect()
+        take_ended.map(|(run, _)| run).collect()
     }
 
-    fn go(&mut self, to: Runlevel) {
+    fn change_runlevel(&mut self, to: Runlevel) {
         let name = match to {
             Runlevel::Single => "single user mode",
             Runlevel::Halt => "off",
         };
-        self.tell(
+        self.syslog(
             SyslogSeverity::Alert,
             &format!("the machine goes to {name}"),
         );

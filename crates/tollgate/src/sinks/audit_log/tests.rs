@@ -23,14 +23,14 @@ mod locked;
 
 /// What was asked of the machine.
 #[derive(Clone, Debug, Default)]
-struct Noted {
+struct RecordedActions {
     notes: Arc<Mutex<Vec<String>>>,
     runs: u32,
-    ended: Arc<Mutex<Vec<RunId>>>,
+    take_ended: Arc<Mutex<Vec<RunId>>>,
 }
 
-impl Noted {
-    fn note(&self, text: String) {
+impl RecordedActions {
+    fn write_daemon_record(&self, text: String) {
         self.notes.lock().unwrap().push(text);
     }
 
@@ -39,39 +39,39 @@ impl Noted {
     }
 }
 
-impl System for Noted {
-    fn tell(&mut self, urgency: SyslogSeverity, text: &str) {
-        self.note(format!("{urgency:?}: {text}"));
+impl System for RecordedActions {
+    fn syslog(&mut self, urgency: SyslogSeverity, text: &str) {
+        self.write_daemon_record(format!("{urgency:?}: {text}"));
     }
 
     fn mail(&mut self, to: &BStr, subject: &str, _text: &str) {
-        self.note(format!("mail {to}: {subject}"));
+        self.write_daemon_record(format!("mail {to}: {subject}"));
     }
 
     fn run(&mut self, program: &BStr) -> Option<RunId> {
-        self.note(format!("run {program}"));
+        self.write_daemon_record(format!("run {program}"));
         self.runs += 1;
         Some(RunId(self.runs))
     }
 
-    fn waits(&self) -> bool {
+    fn has_running(&self) -> bool {
         false
     }
 
-    fn ended(&mut self) -> Vec<RunId> {
-        std::mem::take(&mut self.ended.lock().unwrap())
+    fn take_ended(&mut self) -> Vec<RunId> {
+        std::mem::take(&mut self.take_ended.lock().unwrap())
     }
 
-    fn go(&mut self, to: Runlevel) {
-        self.note(format!("go {to:?}"));
+    fn change_runlevel(&mut self, to: Runlevel) {
+        self.write_daemon_record(format!("go {to:?}"));
     }
 }
 
 /// A log in a directory of its own.
-struct Place {
+struct TestLog {
     directory: TempDir,
-    noted: Noted,
-    journal: AuditLog,
+    actions: RecordedActions,
+    log: AuditLog,
 }
 
 /// What every case here begins with.
@@ -84,23 +84,23 @@ fn settings() -> Settings {
     }
 }
 
-impl Place {
+impl TestLog {
     fn new(settings: Settings) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let noted = Noted::default();
+        let actions = RecordedActions::default();
         let path = directory.path().join("audit.log");
-        let keep = LogConfig::configured(settings, Some(path)).unwrap();
-        let journal = AuditLog::open(
-            keep,
+        let config = LogConfig::configured(settings, Some(path)).unwrap();
+        let log = AuditLog::open(
+            config,
             OldLogPolicy::AsConfigured,
-            Box::new(noted.clone()),
+            Box::new(actions.clone()),
             None,
         )
         .unwrap();
         Self {
             directory,
-            noted,
-            journal,
+            actions,
+            log,
         }
     }
 
@@ -142,18 +142,18 @@ fn lines_have_the_format_and_the_node_that_are_asked_for() {
         name: Some("web1".into()),
         ..settings()
     };
-    let mut place = Place::new(settings);
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    let mut test = TestLog::new(settings);
+    assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
     assert_eq!(
-        place.events("audit.log"),
+        test.events("audit.log"),
         [
             "node=web1 type=SYSCALL msg=audit(1.000:7): arch=c000003e syscall=39 uid=0 key=(null)\
              \x1dARCH=x86_64 SYSCALL=getpid UID=\"root\"",
             "node=web1 type=PROCTITLE msg=audit(1.000:7): proctitle=\"x\"",
         ]
     );
-    place.journal.end(SignalSender::this());
-    let text = place.text("audit.log");
+    test.log.end(SignalSender::this());
+    let text = test.text("audit.log");
     let kinds: Vec<&str> = text
         .lines()
         .map(|line| line.split(' ').nth(1).unwrap())
@@ -179,8 +179,8 @@ fn line_of_auditd(theirs: &[u8], given: &[u8]) -> Vec<u8> {
         assert_eq!(given.len(), 8968);
         return given.to_vec();
     }
-    let cut = theirs.len() == 8969 && !tail.is_empty() && !tail.ends_with(b"\"");
-    let whole = if cut {
+    let truncate = theirs.len() == 8969 && !tail.is_empty() && !tail.ends_with(b"\"");
+    let whole = if truncate {
         tail.rfind_byteset(b" \x1d").unwrap()
     } else {
         tail.len()
@@ -199,7 +199,7 @@ fn lines_are_those_of_auditd_for_the_same_messages() {
         ("enriched.log", LogFormat::Enriched, NameFormat::None),
         ("enriched-node.log", LogFormat::Enriched, NameFormat::User),
     ] {
-        let mut place = Place::new(Settings {
+        let mut test = TestLog::new(Settings {
             log_format,
             name_format,
             name: Some("web1".into()),
@@ -211,8 +211,8 @@ fn lines_are_those_of_auditd_for_the_same_messages() {
             let kind = MsgType(kind.parse().unwrap());
             encode::kernel_record(kind, &Vec::unescape_bytes(text), &mut lines);
         }
-        place.journal.append(&lines, 1, &mut ());
-        let ours = fs::read(place.directory.path().join("audit.log")).unwrap();
+        test.log.append(&lines, 1, &mut ());
+        let ours = fs::read(test.directory.path().join("audit.log")).unwrap();
         let ours = ours
             .lines()
             .filter(|line| !line.contains_str("type=DAEMON_"));
@@ -230,17 +230,17 @@ fn lines_are_those_of_auditd_for_the_same_messages() {
 fn a_log_without_configuration_holds_events_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
-    let machine = Box::new(Noted::default());
-    let mut journal = AuditLog::open(
+    let system = Box::new(RecordedActions::default());
+    let mut log = AuditLog::open(
         LogConfig::plain(path.clone()),
         OldLogPolicy::AsConfigured,
-        machine,
+        system,
         None,
     )
     .unwrap();
-    assert_eq!(journal.append(EVENT, 1, &mut ()).written, 1);
-    journal.rotate_now(SignalSender::this());
-    journal.end(SignalSender::this());
+    assert_eq!(log.append(EVENT, 1, &mut ()).written, 1);
+    log.rotate_on_signal(SignalSender::this());
+    log.end(SignalSender::this());
     assert_eq!(fs::read(path).unwrap(), EVENT);
 }
 
@@ -251,15 +251,15 @@ fn a_full_log_is_rotated_and_old_ones_are_closed_to_writers() {
         max_log_file_action: MaxLogFileAction::Rotate,
         ..settings()
     };
-    let mut place = Place::new(settings);
+    let mut test = TestLog::new(settings);
     for _ in 0..4 {
-        place.journal.append(&mebibyte(), 1, &mut ());
-        place.journal.append(EVENT, 1, &mut ());
+        test.log.append(&mebibyte(), 1, &mut ());
+        test.log.append(EVENT, 1, &mut ());
     }
-    assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
-    assert_eq!(place.events("audit.log").len(), 2);
+    assert_eq!(test.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
+    assert_eq!(test.events("audit.log").len(), 2);
     let mode = |name: &str| {
-        let about = fs::metadata(place.directory.path().join(name)).unwrap();
+        let about = fs::metadata(test.directory.path().join(name)).unwrap();
         about.permissions().mode() & 0o777
     };
     assert_eq!((mode("audit.log"), mode("audit.log.1")), (0o600, 0o400));
@@ -271,11 +271,11 @@ fn a_log_of_which_all_is_kept_loses_no_file() {
         max_log_file_action: MaxLogFileAction::KeepLogs,
         ..settings()
     };
-    let mut place = Place::new(settings);
+    let mut test = TestLog::new(settings);
     for _ in 0..4 {
-        place.journal.append(&mebibyte(), 1, &mut ());
+        test.log.append(&mebibyte(), 1, &mut ());
     }
-    assert_eq!(place.names().len(), 5);
+    assert_eq!(test.names().len(), 5);
 }
 
 #[test]
@@ -284,22 +284,22 @@ fn what_is_not_written_while_suspended_is_counted_and_told() {
         max_log_file_action: MaxLogFileAction::Suspend,
         ..settings()
     };
-    let mut place = Place::new(settings);
-    place.journal.append(&mebibyte(), 5, &mut ());
-    let lost = place.journal.append(EVENT, 3, &mut ());
+    let mut test = TestLog::new(settings);
+    test.log.append(&mebibyte(), 5, &mut ());
+    let lost = test.log.append(EVENT, 3, &mut ());
     assert_eq!((lost.written, lost.lost), (0, 3));
-    assert_eq!(place.noted.taken().len(), 1);
+    assert_eq!(test.actions.taken().len(), 1);
     fs::rename(
-        place.directory.path().join("audit.log"),
-        place.directory.path().join("moved"),
+        test.directory.path().join("audit.log"),
+        test.directory.path().join("moved"),
     )
     .unwrap();
-    place.journal.resume_now(SignalSender::this());
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
-    let text = place.text("audit.log");
+    test.log.resume_on_signal(SignalSender::this());
+    assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
+    let text = test.text("audit.log");
     assert!(text.contains("op=lost-events lost=3 "), "{text}");
     assert!(text.contains("op=resume-logging "), "{text}");
-    assert_eq!(place.events("audit.log").len(), 2);
+    assert_eq!(test.events("audit.log").len(), 2);
 }
 
 #[test]
@@ -308,15 +308,15 @@ fn the_program_for_a_large_log_runs_and_writing_goes_on_when_it_has_ended() {
         max_log_file_action: MaxLogFileAction::Exec("/sbin/room".into()),
         ..settings()
     };
-    let mut place = Place::new(settings);
-    place.journal.append(&mebibyte(), 1, &mut ());
-    assert_eq!(place.noted.taken(), ["run /sbin/room"]);
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
-    fs::remove_file(place.directory.path().join("audit.log")).unwrap();
-    for (ends, written) in [(2, 0), (1, 1)] {
-        *place.noted.ended.lock().unwrap() = vec![RunId(ends)];
-        place.journal.look();
-        assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, written);
+    let mut test = TestLog::new(settings);
+    test.log.append(&mebibyte(), 1, &mut ());
+    assert_eq!(test.actions.taken(), ["run /sbin/room"]);
+    assert_eq!(test.log.append(EVENT, 1, &mut ()).lost, 1);
+    fs::remove_file(test.directory.path().join("audit.log")).unwrap();
+    for (write_ends, written) in [(2, 0), (1, 1)] {
+        *test.actions.take_ended.lock().unwrap() = vec![RunId(write_ends)];
+        test.log.poll();
+        assert_eq!(test.log.append(EVENT, 1, &mut ()).written, written);
     }
 }
 
@@ -330,11 +330,11 @@ fn low_space_is_acted_upon_once_and_in_order() {
         admin_space_left_action: Action::Halt,
         ..settings()
     };
-    let mut place = Place::new(settings);
-    place.journal.append(EVENT, 1, &mut ());
-    place.journal.append(EVENT, 1, &mut ());
+    let mut test = TestLog::new(settings);
+    test.log.append(EVENT, 1, &mut ());
+    test.log.append(EVENT, 1, &mut ());
     assert_eq!(
-        place.noted.taken(),
+        test.actions.taken(),
         [
             "mail root: Audit Disk Space Alert",
             "Alert: low on disk space for the log",
@@ -342,8 +342,8 @@ fn low_space_is_acted_upon_once_and_in_order() {
             "go Halt",
         ]
     );
-    assert_eq!(place.events("audit.log").len(), 4);
-    let report = place.journal.report();
+    assert_eq!(test.events("audit.log").len(), 4);
+    let report = test.log.report();
     assert!(
         report.contains("admin space action performed = yes\n"),
         "{report}"
@@ -353,13 +353,13 @@ fn low_space_is_acted_upon_once_and_in_order() {
 /// Lines of `auditd` that monitoring scripts look for, with what stands behind them in a log that is not full.
 #[test]
 fn the_state_is_told_in_the_words_of_auditd() {
-    let mut place = Place::new(Settings {
+    let mut test = TestLog::new(Settings {
         q_depth: 77,
         space_left: SpaceLimit::Mebibytes(5),
         ..settings()
     });
-    place.journal.append(&EVENT.repeat(100), 100, &mut ());
-    let report = place.journal.report();
+    test.log.append(&EVENT.repeat(100), 100, &mut ());
+    let report = test.log.report();
     for line in [
         "writing to logs = yes",
         "current log size = 12 KiB",
@@ -392,11 +392,11 @@ fn the_group_of_the_log_may_read_it() {
         log_group: group,
         ..settings()
     };
-    let keep = LogConfig::configured(settings, None).unwrap();
+    let config = LogConfig::configured(settings, None).unwrap();
     let _journal = AuditLog::open(
-        keep,
+        config,
         OldLogPolicy::AsConfigured,
-        Box::new(Noted::default()),
+        Box::new(RecordedActions::default()),
         None,
     )
     .unwrap();
@@ -411,21 +411,21 @@ fn the_group_of_the_log_may_read_it() {
 
 #[test]
 fn new_settings_are_taken_on_whole_or_not_at_all() {
-    let mut place = Place::new(settings());
-    let other = place.directory.path().join("other/audit.log");
-    let keep = LogConfig::configured(settings(), Some(other.clone())).unwrap();
-    place.journal.configure(Some(keep), SignalSender::this());
+    let mut test = TestLog::new(settings());
+    let other = test.directory.path().join("other/audit.log");
+    let config = LogConfig::configured(settings(), Some(other.clone())).unwrap();
+    test.log.configure(Some(config), SignalSender::this());
     assert!(
         fs::read_to_string(&other)
             .unwrap()
             .contains("state=changed")
     );
-    fs::create_dir(place.directory.path().join("dir")).unwrap();
+    fs::create_dir(test.directory.path().join("dir")).unwrap();
     let refused =
-        LogConfig::configured(settings(), Some(place.directory.path().join("dir"))).unwrap();
-    place.journal.configure(Some(refused), SignalSender::this());
-    place.journal.configure(None, SignalSender::this());
-    place.journal.append(EVENT, 1, &mut ());
+        LogConfig::configured(settings(), Some(test.directory.path().join("dir"))).unwrap();
+    test.log.configure(Some(refused), SignalSender::this());
+    test.log.configure(None, SignalSender::this());
+    test.log.append(EVENT, 1, &mut ());
     let text = fs::read_to_string(&other).unwrap();
     assert_eq!(text.matches("state=no-change").count(), 2, "{text}");
     assert!(text.contains("type=SYSCALL"), "{text}");
@@ -466,17 +466,17 @@ fn a_queue_that_is_full_is_acted_upon() {
         ),
     ] {
         let suspends = overflow_action == OverflowAction::Suspend;
-        let mut place = Place::new(Settings {
+        let mut test = TestLog::new(Settings {
             overflow_action,
             ..settings()
         });
-        place.journal.overflow("a.conf");
-        assert_eq!(place.noted.taken(), expected);
+        test.log.overflow("a.conf");
+        assert_eq!(test.actions.taken(), expected);
         let suspended = "plugin queueing suspended = yes\n";
-        assert_eq!(place.journal.report().contains(suspended), suspends);
-        place.journal.resume_now(SignalSender::this());
-        assert!(!place.journal.report().contains(suspended));
+        assert_eq!(test.log.report().contains(suspended), suspends);
+        test.log.resume_on_signal(SignalSender::this());
+        assert!(!test.log.report().contains(suspended));
         // Only plugins have lost something.
-        assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+        assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
     }
 }

@@ -8,11 +8,11 @@ use bstr::ByteSlice as _;
 use engine::FileRange;
 
 use super::disk_actions::Fault;
-use super::{AppendResult, AuditLog, Receipt, flush};
+use super::{AppendResult, AuditLog, WriteObserver, flush};
 use crate::sinks::log_file::{AppendError, Log};
 
 /// Lines that were not written whole.
-struct Unwritten {
+struct WriteFailure {
     /// Where the first of them begins that is not in the log.
     at: usize,
     /// Whole events before it.
@@ -21,7 +21,7 @@ struct Unwritten {
     error: io::Error,
 }
 
-impl Unwritten {
+impl WriteFailure {
     const fn nothing(error: io::Error) -> Self {
         Self {
             at: 0,
@@ -38,12 +38,12 @@ impl AuditLog {
         &mut self,
         lines: &[u8],
         events: u64,
-        receipt: &mut dyn Receipt,
+        observer: &mut dyn WriteObserver,
     ) -> AppendResult {
         let (mut left, mut written) = (lines, 0);
         let mut rotations = self.rotations_for_room();
         loop {
-            let Err(Unwritten { at, whole, error }) = self.write_once(left, receipt) else {
+            let Err(WriteFailure { at, whole, error }) = self.write_once(left, observer) else {
                 return AppendResult {
                     written: events,
                     ..AppendResult::default()
@@ -53,7 +53,7 @@ impl AuditLog {
             left = left.get(at..).unwrap_or_default();
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             if !is_full || self.log.is_none() || rotations == 0 {
-                let mut appended = self.lose(events - written, &error.to_string());
+                let mut appended = self.count_lost(events - written, &error.to_string());
                 appended.written = written;
                 return appended;
             }
@@ -64,7 +64,7 @@ impl AuditLog {
 
     /// How many rotations may make room on a full disk: as many as there may be logs.
     fn rotations_for_room(&self) -> u32 {
-        let conf = self.keep.conf.as_ref();
+        let conf = self.config.conf.as_ref();
         let conf = conf.filter(|conf| {
             conf.disk_full_action == Action::Rotate
                 && conf.max_log_file_action != MaxLogFileAction::KeepLogs
@@ -74,27 +74,31 @@ impl AuditLog {
     }
 
     /// Writes lines to the log that is open.
-    fn write_once(&mut self, lines: &[u8], receipt: &mut dyn Receipt) -> Result<(), Unwritten> {
+    fn write_once(
+        &mut self,
+        lines: &[u8],
+        observer: &mut dyn WriteObserver,
+    ) -> Result<(), WriteFailure> {
         let Some(log) = &mut self.log else {
-            return Err(Unwritten::nothing(io::Error::other("the log is closed")));
+            return Err(WriteFailure::nothing(io::Error::other("the log is closed")));
         };
         let span = match log.span(lines.len()) {
             Ok(span) => span,
             Err(error) => {
                 self.disk_failed(Fault::Write, &error);
-                return Err(Unwritten::nothing(error));
+                return Err(WriteFailure::nothing(error));
             }
         };
-        receipt.begins(span);
+        observer.write_begins(span);
         match log.append(lines) {
             Ok(()) => {
                 // Before anything else is done to the log: it may get another name now.
-                receipt.ends();
+                observer.write_ends();
                 *self.alarms.of(Fault::Write) = false;
                 self.size += u64::try_from(lines.len()).unwrap_or_default();
                 self.flush(lines);
-                self.look_at_size();
-                self.look_at_space();
+                self.check_size();
+                self.check_free_space();
                 Ok(())
             }
             Err(partly) => Err(self.written_partly(lines, span, partly)),
@@ -102,18 +106,23 @@ impl AuditLog {
     }
 
     /// Takes back what is no whole event, and does what is due.
-    fn written_partly(&mut self, lines: &[u8], span: FileRange, partly: AppendError) -> Unwritten {
+    fn written_partly(
+        &mut self,
+        lines: &[u8],
+        span: FileRange,
+        partly: AppendError,
+    ) -> WriteFailure {
         let AppendError { written, error } = partly;
         let (at, whole) = whole_events(lines.get(..written).unwrap_or(lines));
         let kept = u64::try_from(at).unwrap_or_default();
         if let Some(log) = &mut self.log
-            && let Err(error) = log.cut(span.offset + kept)
+            && let Err(error) = log.truncate(span.offset + kept)
         {
             self.alarm(&format!("the log has a torn end: {error}"));
         }
         self.size += kept;
         self.disk_failed(Fault::Write, &error);
-        Unwritten { at, whole, error }
+        WriteFailure { at, whole, error }
     }
 
     /// Brings to the disk what the policy promises, and what the page cache is not to hold.
@@ -132,7 +141,7 @@ impl AuditLog {
             flushed = log.sync().map(|()| true);
         }
         if is_long || policy == Flush::IncrementalAsync {
-            let asked = log.again().map(|file| self.flusher.flush(file));
+            let asked = log.try_clone().map(|file| self.flusher.flush(file));
             flushed = flushed.and_then(|done| asked.map(|()| done));
         }
         let earlier = self.flusher.outcome();
@@ -150,7 +159,7 @@ impl AuditLog {
 
     /// How the policy wants these lines and those before them flushed now.
     fn due(&mut self, lines: &[u8]) -> Flush {
-        let Some(conf) = &self.keep.conf else {
+        let Some(conf) = &self.config.conf else {
             return Flush::None;
         };
         if !matches!(conf.flush, Flush::Incremental | Flush::IncrementalAsync) {
@@ -171,15 +180,15 @@ impl AuditLog {
     pub(super) fn close(&mut self) -> Option<Log> {
         let log = self.log.take()?;
         (self.unflushed, self.cached) = (0, 0);
-        let waits = self
-            .keep
+        let has_running = self
+            .config
             .conf
             .as_ref()
             .is_some_and(|conf| conf.flush == Flush::Incremental);
-        let flushed = if waits {
+        let flushed = if has_running {
             log.sync().map(|()| true)
         } else {
-            log.again().map(|file| {
+            log.try_clone().map(|file| {
                 self.flusher.flush_closed(file);
                 false
             })

@@ -15,14 +15,14 @@ use crate::config::{JsonLogConfig, JsonSchema};
 use crate::messages::warn;
 use crate::sinks::audit_log::name_cache::NameCache;
 use crate::sinks::audit_log::rotate::{self, OldLogPolicy};
-use crate::sinks::log_file::directory::Directory;
-use crate::sinks::log_file::{Access, Log};
+use crate::sinks::log_file::log_directory::LogDirectory;
+use crate::sinks::log_file::{Log, LogAccess};
 use crate::sinks::queue::Sink;
 
 /// An open JSON log.
 #[derive(Debug)]
 pub(crate) struct JsonLog {
-    directory: Directory,
+    directory: LogDirectory,
     name: PathBuf,
     log: Log,
     size: u64,
@@ -44,8 +44,8 @@ impl JsonLog {
         let name = path.file_name().with_context(|| {
             format!("the JSON log must be a file, `{}` is none", path.display())
         })?;
-        let directory = Directory::of(path)?;
-        let log = Log::open_in(&directory, Path::new(name), &Access::PLAIN)?;
+        let directory = LogDirectory::of(path)?;
+        let log = Log::open_in(&directory, Path::new(name), &LogAccess::PLAIN)?;
         let size = log.size().context("cannot look at the JSON log")?;
         Ok(Self {
             directory,
@@ -68,7 +68,7 @@ impl JsonLog {
         }
         let at = self.log.span(self.text.len())?.offset;
         if let Err(partly) = self.log.append(&self.text) {
-            self.log.cut(at)?;
+            self.log.truncate(at)?;
             return Err(partly.error);
         }
         self.size += bytes;
@@ -83,8 +83,8 @@ impl JsonLog {
         } else {
             rotate::rotate(&self.directory, &self.name, self.files)?;
         }
-        self.log =
-            Log::open_in(&self.directory, &self.name, &Access::PLAIN).map_err(io::Error::other)?;
+        self.log = Log::open_in(&self.directory, &self.name, &LogAccess::PLAIN)
+            .map_err(io::Error::other)?;
         self.size = 0;
         Ok(())
     }

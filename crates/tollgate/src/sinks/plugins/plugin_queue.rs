@@ -12,7 +12,7 @@ use audit::conf::plugin::{Plugin, Program};
 use crossbeam_channel::{Sender, unbounded};
 
 use super::chunk::Chunk;
-use super::process::{Control, Process};
+use super::process::{Process, ProcessControl};
 use super::socket::Socket;
 use crate::helper::Launcher;
 use crate::messages::warn;
@@ -32,21 +32,21 @@ pub(crate) struct PluginQueue {
     pub(crate) plugin: Plugin,
     to: Sender<Arc<Chunk>>,
     thread: JoinHandle<()>,
-    shared: Arc<Shared>,
+    shared: Arc<QueueState>,
     /// Entries of its queue.
     q_depth: usize,
     /// It was said that its queue is full, and it has not been empty since.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
 }
 
 /// What the feed and its thread share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct QueueState {
     queued: AtomicUsize,
     deepest: AtomicUsize,
     /// Events that it did not get, by reason.
     lost: [AtomicU64; Loss::ALL.len()],
-    pub(crate) control: Control,
+    pub(crate) control: ProcessControl,
 }
 
 /// Why a plugin does not get events.
@@ -82,7 +82,7 @@ impl Loss {
     }
 }
 
-impl Shared {
+impl QueueState {
     /// Counts events that the plugin did not get.
     pub(crate) fn lose(&self, loss: Loss, events: u64) {
         for (of, count) in Loss::ALL.into_iter().zip(&self.lost) {
@@ -124,18 +124,18 @@ impl PluginQueue {
     ) -> anyhow::Result<Self> {
         // Bounded by what gives: by the entries that there are now, in number and in bytes.
         let (to, from) = unbounded::<Arc<Chunk>>();
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<QueueState>::default();
         shared.control.limit(max_restarts);
         let its_own = Arc::clone(&shared);
         let its_name = name.to_owned();
         let mut outlet = match &plugin.program {
-            Program::File(path) => SinkQueue::Process(Box::new(Process::new(
+            Program::File(path) => PluginWriter::Process(Box::new(Process::new(
                 name,
                 path.as_ref(),
                 &plugin,
                 launcher.context("programs are not started here")?.clone(),
             ))),
-            Program::Socket => SinkQueue::Socket(Socket::bind(&plugin)?),
+            Program::Socket => PluginWriter::Socket(Socket::bind(&plugin)?),
         };
         let thread = thread::Builder::new()
             .name("tlg-plugin".to_owned())
@@ -159,16 +159,16 @@ impl PluginQueue {
             thread,
             shared,
             q_depth: entries(q_depth),
-            told: false,
+            reported: false,
         })
     }
 
     /// Gives it events, or loses them; whether they were taken.
-    pub(crate) fn give(&mut self, chunk: &Arc<Chunk>) -> bool {
+    pub(crate) fn push(&mut self, chunk: &Arc<Chunk>) -> bool {
         let queued = self.shared.queued.load(Ordering::Relaxed);
         let most_bytes = self.q_depth.saturating_mul(ENTRY_BYTES);
         if queued == 0 {
-            self.told = false;
+            self.reported = false;
         } else if queued + chunk.len() > most_bytes || self.to.len() >= self.q_depth {
             // A chunk has one record or more: no fewer fit than into the queue of `auditd`. One that is longer than
             // the queue still passes through an empty one.
@@ -191,7 +191,7 @@ impl PluginQueue {
     }
 
     /// What it shares with its thread.
-    pub(super) fn shared(&self) -> Arc<Shared> {
+    pub(super) fn shared(&self) -> Arc<QueueState> {
         Arc::clone(&self.shared)
     }
 
@@ -212,14 +212,14 @@ impl PluginQueue {
     /// # Source
     /// `increase_queue_depth` in `audisp/queue.c`, audit-userspace 3.0.9,
     /// which makes no queue shorter.
-    pub(crate) fn renew(&mut self, max_restarts: u32, q_depth: u32) {
+    pub(crate) fn reconfigure(&mut self, max_restarts: u32, q_depth: u32) {
         self.q_depth = entries(q_depth);
         self.shared.control.limit(max_restarts);
-        self.shared.control.renew();
+        self.shared.control.reconfigure();
     }
 
     /// Gives it nothing more. It may take what waits until then, and its thread ends soon after.
-    pub(crate) fn leave(self, until: Instant) -> JoinHandle<()> {
+    pub(crate) fn stop(self, until: Instant) -> JoinHandle<()> {
         self.shared.control.end_by(until);
         self.thread
     }
@@ -230,26 +230,26 @@ fn entries(q_depth: u32) -> usize {
 }
 
 /// Where events go.
-enum SinkQueue {
+enum PluginWriter {
     Process(Box<Process>),
     Socket(Socket),
 }
 
-impl SinkQueue {
-    fn begin(&mut self, shared: &Shared) {
+impl PluginWriter {
+    fn begin(&mut self, shared: &QueueState) {
         if let Self::Process(process) = self {
             process.begin(shared);
         }
     }
 
-    fn write(&mut self, chunk: &Chunk, shared: &Shared) {
+    fn write(&mut self, chunk: &Chunk, shared: &QueueState) {
         match self {
             Self::Process(process) => process.write(chunk, shared),
             Self::Socket(socket) => socket.write(chunk, shared),
         }
     }
 
-    fn end(&mut self, shared: &Shared) {
+    fn end(&mut self, shared: &QueueState) {
         if let Self::Process(process) = self {
             process.end(shared);
         }
@@ -265,36 +265,36 @@ mod tests {
     #[test]
     fn a_queue_is_as_deep_as_was_said_last() {
         let (to, from) = unbounded();
-        let mut feed = PluginQueue {
+        let mut queue = PluginQueue {
             name: "idle.conf".to_owned(),
             plugin: plugin(),
             to,
             thread: thread::spawn(|| {}),
             shared: Arc::default(),
             q_depth: 2,
-            told: false,
+            reported: false,
         };
         let line = |bytes: usize| {
             let line = format!("type=USER msg=audit(1.000:1): {}\n", "x".repeat(bytes));
             Arc::new(Chunk::new(line.as_bytes(), Lines::Raw, 1))
         };
         let (short, long) = (line(1), line(2 * ENTRY_BYTES));
-        let given = |feed: &mut PluginQueue, chunk, times: u32| {
-            (0..times).filter(|_| feed.give(chunk)).count()
+        let given = |queue: &mut PluginQueue, chunk, times: u32| {
+            (0..times).filter(|_| queue.push(chunk)).count()
         };
-        assert_eq!(given(&mut feed, &short, 9), 2);
-        feed.renew(3, 5);
-        assert_eq!(given(&mut feed, &long, 1), 1);
-        assert_eq!(given(&mut feed, &short, 9), 2);
-        feed.renew(3, 9);
-        assert_eq!(given(&mut feed, &long, 9), 3, "by bytes");
-        feed.renew(3, 2);
-        assert_eq!(given(&mut feed, &short, 9), 0);
-        assert_eq!((feed.lost(), from.len()), (7 + 7 + 6 + 9, 8));
+        assert_eq!(given(&mut queue, &short, 9), 2);
+        queue.reconfigure(3, 5);
+        assert_eq!(given(&mut queue, &long, 1), 1);
+        assert_eq!(given(&mut queue, &short, 9), 2);
+        queue.reconfigure(3, 9);
+        assert_eq!(given(&mut queue, &long, 9), 3, "by bytes");
+        queue.reconfigure(3, 2);
+        assert_eq!(given(&mut queue, &short, 9), 0);
+        assert_eq!((queue.lost(), from.len()), (7 + 7 + 6 + 9, 8));
         for chunk in from.try_iter() {
-            feed.shared.taken(&chunk);
+            queue.shared.taken(&chunk);
         }
-        assert_eq!(given(&mut feed, &long, 2), 1, "through an empty one");
+        assert_eq!(given(&mut queue, &long, 2), 1, "through an empty one");
     }
 
     fn plugin() -> Plugin {

@@ -15,8 +15,8 @@ use bstr::{BStr, ByteSlice as _};
 use crossbeam_channel::after;
 
 use super::chunk::Chunk;
-use super::plugin_queue::{Loss, Shared};
-use crate::helper::{LaunchedProgram, Launcher, Program, Sent};
+use super::plugin_queue::{Loss, QueueState};
+use crate::helper::{LaunchedProgram, Launcher, Program, ProgramSignal};
 use crate::json_bytes::JsonBytes;
 use crate::messages::warn;
 
@@ -44,10 +44,10 @@ pub(super) struct Process {
 
 /// How others reach the running program.
 #[derive(Debug, Default)]
-pub(crate) struct Control(Mutex<Reach>);
+pub(crate) struct ProcessControl(Mutex<ControlState>);
 
 #[derive(Debug, Default)]
-struct Reach {
+struct ControlState {
     running: Option<Arc<LaunchedProgram>>,
     /// How often it may be started again.
     max_restarts: u32,
@@ -57,33 +57,33 @@ struct Reach {
     until: Option<Instant>,
 }
 
-impl Control {
-    fn reach(&self) -> MutexGuard<'_, Reach> {
+impl ProcessControl {
+    fn state(&self) -> MutexGuard<'_, ControlState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has it read its configuration again, and forgets how often it has ended.
-    pub(super) fn renew(&self) {
-        let mut reach = self.reach();
-        reach.renewed = true;
-        if let Some(running) = &reach.running {
-            running.signal(Sent::Hup);
+    pub(super) fn reconfigure(&self) {
+        let mut state = self.state();
+        state.renewed = true;
+        if let Some(running) = &state.running {
+            running.signal(ProgramSignal::Hup);
         }
     }
 
     /// Lets it be started again so often.
     pub(super) fn limit(&self, max_restarts: u32) {
-        self.reach().max_restarts = max_restarts;
+        self.state().max_restarts = max_restarts;
     }
 
     /// Has it end, at the latest then.
     pub(super) fn end_by(&self, until: Instant) {
-        self.reach().until = Some(until);
+        self.state().until = Some(until);
     }
 
     /// Whether nothing more may be written.
     pub(super) fn is_over(&self) -> bool {
-        self.reach()
+        self.state()
             .until
             .is_some_and(|until| until <= Instant::now())
     }
@@ -108,12 +108,12 @@ impl Process {
         }
     }
 
-    pub(super) fn begin(&mut self, shared: &Shared) {
+    pub(super) fn begin(&mut self, shared: &QueueState) {
         self.is_running(shared);
     }
 
     /// Writes a chunk, to as many instances as that takes.
-    pub(super) fn write(&mut self, chunk: &Chunk, shared: &Shared) {
+    pub(super) fn write(&mut self, chunk: &Chunk, shared: &QueueState) {
         let mut binary = std::mem::take(&mut self.binary);
         binary.clear();
         let bytes = match self.format {
@@ -154,26 +154,26 @@ impl Process {
         self.binary = binary;
     }
 
-    pub(super) fn end(&mut self, shared: &Shared) {
+    pub(super) fn end(&mut self, shared: &QueueState) {
         self.given_up = true;
         self.stop(shared);
     }
 
     /// Whether the program runs, after it was started if it may be.
-    fn is_running(&mut self, shared: &Shared) -> bool {
+    fn is_running(&mut self, shared: &QueueState) -> bool {
         if self.running.is_some() {
             return true;
         }
-        let mut reach = shared.control.reach();
-        if std::mem::take(&mut reach.renewed) {
+        let mut state = shared.control.state();
+        if std::mem::take(&mut state.renewed) {
             self.starts = 0;
             self.given_up = false;
         }
-        if self.given_up || reach.until.is_some() {
+        if self.given_up || state.until.is_some() {
             return false;
         }
         let name = &self.name;
-        if self.starts > reach.max_restarts {
+        if self.starts > state.max_restarts {
             self.given_up = true;
             warn(&format!(
                 "plugin {name} has ended too often, see max_restarts: it gets nothing until HUP"
@@ -183,10 +183,10 @@ impl Process {
         match self.start() {
             Ok((launched, stream)) => {
                 let launched = Arc::new(launched);
-                reach.running = Some(Arc::clone(&launched));
+                state.running = Some(Arc::clone(&launched));
                 self.running = Some((launched, stream));
                 if self.starts > 0 {
-                    let (again, most) = (self.starts, reach.max_restarts);
+                    let (again, most) = (self.starts, state.max_restarts);
                     warn(&format!(
                         "plugin {name} has ended, and was started again: {again} of {most} times"
                     ));
@@ -212,18 +212,18 @@ impl Process {
     }
 
     /// Ends the program: by the end of its input, by TERM, and at last by KILL.
-    fn stop(&mut self, shared: &Shared) {
+    fn stop(&mut self, shared: &QueueState) {
         let Some((launched, stream)) = self.running.take() else {
             return;
         };
-        shared.control.reach().running = None;
+        shared.control.state().running = None;
         drop(stream);
         if ends_within(&launched, TO_END) {
             return;
         }
-        launched.signal(Sent::Term);
+        launched.signal(ProgramSignal::Term);
         if !ends_within(&launched, AFTER_TERM) {
-            launched.signal(Sent::Kill);
+            launched.signal(ProgramSignal::Kill);
             ends_within(&launched, AFTER_KILL);
         }
     }

@@ -21,7 +21,7 @@ use bstr::{BString, ByteSlice as _};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::chunk::Chunk;
-use super::plugin_queue::{Loss, Shared};
+use super::plugin_queue::{Loss, QueueState};
 use crate::messages::warn;
 
 /// How long a program may take for a chunk.
@@ -41,7 +41,7 @@ pub(super) struct Socket {
     format: PluginFormat,
     clients: Vec<Client>,
     /// It was said that there are too many, and there have not been fewer since.
-    told: bool,
+    reported: bool,
     binary: Vec<u8>,
 }
 
@@ -90,13 +90,13 @@ impl Socket {
             listener,
             format,
             clients: Vec::new(),
-            told: false,
+            reported: false,
             binary: Vec::new(),
         })
     }
 
     /// Gives a chunk to all that have connected.
-    pub(super) fn write(&mut self, chunk: &Chunk, shared: &Shared) {
+    pub(super) fn write(&mut self, chunk: &Chunk, shared: &QueueState) {
         self.accept();
         let bytes = match self.format {
             PluginFormat::String => chunk.string(),
@@ -138,14 +138,14 @@ impl Socket {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.clients.len() >= CLIENTS {
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.reported, true) {
                     let path = self.path.display();
                     warn(&format!(
                         "`{path}` has {CLIENTS} programs connected: others are disconnected at once"
                     ));
                 }
             } else if stream.set_nonblocking(true).is_ok() {
-                self.told = false;
+                self.reported = false;
                 self.clients.push(Client { stream, taken: 0 });
             }
         }
@@ -253,7 +253,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (mut socket, path) = socket(directory.path());
         let connect = || UnixStream::connect(&path).unwrap();
-        let (shared, chunk) = (Shared::default(), long());
+        let (shared, chunk) = (QueueState::default(), long());
         let (willing, slow, idle) = (connect(), connect(), connect());
         let willing = thread::spawn(|| taken(willing, 64 << 10, Duration::ZERO));
         // Never idle, and 20 s for all of it.
@@ -273,7 +273,7 @@ mod tests {
     fn what_is_over_waits_for_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let (mut socket, path) = socket(directory.path());
-        let (shared, chunk) = (Shared::default(), long());
+        let (shared, chunk) = (QueueState::default(), long());
         shared.control.end_by(Instant::now());
         let slow = UnixStream::connect(&path).unwrap();
         let slow = thread::spawn(|| taken(slow, 64 << 10, Duration::from_millis(5)));

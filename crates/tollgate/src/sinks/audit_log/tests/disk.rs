@@ -15,18 +15,18 @@ fn a_rotation_that_fails_leaves_the_log_open_to_writers() {
         max_log_file_action: MaxLogFileAction::Rotate,
         ..settings()
     };
-    let mut place = Place::new(settings);
-    let old = place.directory.path().join("audit.log.1");
+    let mut test = TestLog::new(settings);
+    let old = test.directory.path().join("audit.log.1");
     fs::create_dir(&old).unwrap();
-    place.journal.rotate_now(SignalSender::this());
-    let told = place.noted.taken();
-    assert!(told[0].contains("cannot rotate the log"), "{told:?}");
-    let about = fs::metadata(place.directory.path().join("audit.log")).unwrap();
+    test.log.rotate_on_signal(SignalSender::this());
+    let actions = test.actions.taken();
+    assert!(actions[0].contains("cannot rotate the log"), "{actions:?}");
+    let about = fs::metadata(test.directory.path().join("audit.log")).unwrap();
     assert_eq!(about.permissions().mode() & 0o777, 0o600);
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
+    assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
     fs::remove_dir(&old).unwrap();
-    place.journal.rotate_now(SignalSender::this());
-    assert_eq!(place.events("audit.log.1").len(), 2);
+    test.log.rotate_on_signal(SignalSender::this());
+    assert_eq!(test.events("audit.log.1").len(), 2);
 }
 
 #[test]
@@ -36,45 +36,44 @@ fn a_full_disk_is_rotated_until_the_oldest_log_goes() {
         disk_full_action: Action::Rotate,
         ..settings()
     };
-    let mut place = Place::new(settings);
-    place.journal.append(EVENT, 1, &mut ());
+    let mut test = TestLog::new(settings);
+    test.log.append(EVENT, 1, &mut ());
     for round in 0..3 {
-        let gone = !place
+        let gone = !test
             .names()
             .iter()
-            .any(|name| !place.events(name).is_empty());
+            .any(|name| !test.events(name).is_empty());
         assert!(!gone, "{round}");
-        place
-            .journal
+        test.log
             .disk_failed(Fault::Write, &io::ErrorKind::StorageFull.into());
     }
-    assert_eq!(place.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
-    let left = place
+    assert_eq!(test.names(), ["audit.log", "audit.log.1", "audit.log.2"]);
+    let left = test
         .names()
         .iter()
-        .any(|name| !place.events(name).is_empty());
+        .any(|name| !test.events(name).is_empty());
     assert!(!left, "the oldest log is still there");
 }
 
 #[test]
 fn a_disk_that_fails_is_told_of_once_until_it_does_not() {
-    let mut place = Place::new(settings());
+    let mut test = TestLog::new(settings());
     let fails = "disk error detected = yes\n";
     for _ in 0..2 {
         for _ in 0..3 {
             let error = io::Error::from(Errno::EIO);
-            place.journal.disk_failed(Fault::Write, &error);
+            test.log.disk_failed(Fault::Write, &error);
         }
-        assert_eq!(place.noted.taken().len(), 1);
-        assert!(place.journal.report().contains(fails));
-        place.journal.append(EVENT, 1, &mut ());
-        assert!(!place.journal.report().contains(fails));
+        assert_eq!(test.actions.taken().len(), 1);
+        assert!(test.log.report().contains(fails));
+        test.log.append(EVENT, 1, &mut ());
+        assert!(!test.log.report().contains(fails));
     }
     // That something is written does not end what another call has told.
     let error = io::Error::from(Errno::EIO);
-    place.journal.disk_failed(Fault::Flush, &error);
-    place.journal.append(EVENT, 1, &mut ());
-    assert!(place.journal.report().contains(fails));
+    test.log.disk_failed(Fault::Flush, &error);
+    test.log.append(EVENT, 1, &mut ());
+    assert!(test.log.report().contains(fails));
 }
 
 #[test]
@@ -84,30 +83,30 @@ fn a_log_that_cannot_be_opened_again_is_acted_upon() {
         disk_error_action: Action::Halt,
         ..settings()
     };
-    let mut place = Place::new(settings);
-    let log = place.directory.path().join("audit.log");
-    fs::rename(&log, place.directory.path().join("moved")).unwrap();
+    let mut test = TestLog::new(settings);
+    let log = test.directory.path().join("audit.log");
+    fs::rename(&log, test.directory.path().join("moved")).unwrap();
     fs::create_dir(&log).unwrap();
-    place.journal.suspend();
+    test.log.suspend();
     for _ in 0..2 {
-        place.journal.resume_now(SignalSender::this());
-        let told = place.noted.taken();
-        assert!(told[0].contains("cannot resume logging"), "{told:?}");
-        assert_eq!(told.last().unwrap(), "go Halt");
-        assert!(place.journal.report().contains("disk error detected = yes"));
-        assert_eq!(place.journal.append(EVENT, 1, &mut ()).lost, 1);
+        test.log.resume_on_signal(SignalSender::this());
+        let actions = test.actions.taken();
+        assert!(actions[0].contains("cannot resume logging"), "{actions:?}");
+        assert_eq!(actions.last().unwrap(), "go Halt");
+        assert!(test.log.report().contains("disk error detected = yes"));
+        assert_eq!(test.log.append(EVENT, 1, &mut ()).lost, 1);
     }
     fs::remove_dir(&log).unwrap();
-    place.journal.resume_now(SignalSender::this());
-    assert_eq!(place.journal.append(EVENT, 1, &mut ()).written, 1);
-    assert!(place.journal.report().contains("disk error detected = no"));
+    test.log.resume_on_signal(SignalSender::this());
+    assert_eq!(test.log.append(EVENT, 1, &mut ()).written, 1);
+    assert!(test.log.report().contains("disk error detected = no"));
 
     // The new log, after the old one has its new name.
-    fs::remove_dir_all(place.directory.path()).unwrap();
-    place.journal.rotate_now(SignalSender::this());
-    let told = place.noted.taken();
-    assert!(told[0].contains("after rotating"), "{told:?}");
-    assert_eq!(told.last().unwrap(), "go Halt");
+    fs::remove_dir_all(test.directory.path()).unwrap();
+    test.log.rotate_on_signal(SignalSender::this());
+    let actions = test.actions.taken();
+    assert!(actions[0].contains("after rotating"), "{actions:?}");
+    assert_eq!(actions.last().unwrap(), "go Halt");
 }
 
 /// A file that cannot be brought to a disk.
@@ -121,33 +120,33 @@ fn a_flush_that_fails_is_acted_upon_without_another_write() {
         disk_error_action: Action::Halt,
         ..settings()
     };
-    let mut place = Place::new(settings);
-    assert_eq!(place.journal.next_look(), None);
-    place.journal.flusher.flush(pipe());
-    assert!(place.journal.next_look().is_some());
-    while !place.noted.taken().contains(&"go Halt".to_owned()) {
-        place.journal.look();
+    let mut test = TestLog::new(settings);
+    assert_eq!(test.log.next_poll(), None);
+    test.log.flusher.flush(pipe());
+    assert!(test.log.next_poll().is_some());
+    while !test.actions.taken().contains(&"go Halt".to_owned()) {
+        test.log.poll();
     }
-    assert_eq!(place.journal.next_look(), None);
-    place.journal.flusher.flush(pipe());
-    assert_ne!(place.journal.end(SignalSender::this()).reason, "");
+    assert_eq!(test.log.next_poll(), None);
+    test.log.flusher.flush(pipe());
+    assert_ne!(test.log.end(SignalSender::this()).reason, "");
 }
 
 #[test]
 fn a_log_that_is_closed_is_brought_to_the_disk() {
     for flush in [Flush::IncrementalAsync, Flush::Incremental, Flush::None] {
-        let mut place = Place::new(Settings {
+        let mut test = TestLog::new(Settings {
             flush,
             freq: 50,
             num_logs: 3,
             ..settings()
         });
-        place.journal.append(EVENT, 1, &mut ());
-        assert!(!place.journal.flusher.is_busy());
-        place.journal.rotate(OldLogPolicy::AsConfigured);
+        test.log.append(EVENT, 1, &mut ());
+        assert!(!test.log.flusher.is_busy());
+        test.log.rotate(OldLogPolicy::AsConfigured);
         // That of the old log, however it is flushed; one policy waits for it.
         let waits = flush == Flush::Incremental;
-        assert_eq!(place.journal.flusher.is_busy(), !waits, "{flush:?}");
-        assert_eq!(place.journal.unflushed, 0);
+        assert_eq!(test.log.flusher.is_busy(), !waits, "{flush:?}");
+        assert_eq!(test.log.unflushed, 0);
     }
 }

@@ -8,36 +8,36 @@ use audit::plan::explain::explain;
 use audit::plan::hook::{EngineKind, KernelFeatures};
 use engine::AttachedHooks;
 
-use crate::control::rule_store::Rules;
+use crate::control::rule_store::LoadedRules;
 
 /// The line that tells that auditing has begun.
-pub(crate) struct Ready<'a> {
-    pub(crate) rules: Rules,
+pub(crate) struct ReadyMessage<'a> {
+    pub(crate) rules: LoadedRules,
     pub(crate) calls: usize,
     pub(crate) engine: &'a str,
     pub(crate) attached: &'a AttachedHooks,
-    pub(crate) price: &'a str,
+    pub(crate) overhead: &'a str,
     pub(crate) log: &'a Path,
 }
 
-impl Display for Ready<'_> {
+impl Display for ReadyMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             engine,
             rules,
             calls,
             attached,
-            price,
+            overhead,
             log,
         } = self;
         let log = log.display();
         match rules {
-            Rules::InForce(rules) => write!(
+            LoadedRules::InForce(rules) => write!(
                 f,
-                "auditing {calls} calls for {rules} rules through {} hooks, engine {engine}; {price}; log {log}",
+                "auditing {calls} calls for {rules} rules through {} hooks, engine {engine}; {overhead}; log {log}",
                 attached.hooks.len(),
             )?,
-            Rules::Disabled(rules) => write!(
+            LoadedRules::Disabled(rules) => write!(
                 f,
                 "auditing nothing: `-e 0` is in force, and {rules} rules are loaded, engine {engine}; log {log}"
             )?,
@@ -54,12 +54,12 @@ impl Display for Ready<'_> {
 }
 
 /// The cost of the rules in words.
-pub(super) fn price(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> String {
-    let price = explain(plan, engine, kernel).price;
-    match price.paying_syscall_ns {
+pub(super) fn overhead(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> String {
+    let overhead = explain(plan, engine, kernel).price;
+    match overhead.paying_syscall_ns {
         Some(paying) => format!(
             "every syscall pays about {} ns, those named about {paying} ns more",
-            price.every_syscall_ns
+            overhead.every_syscall_ns
         ),
         None => "syscalls that are not named pay nothing".to_owned(),
     }
@@ -70,20 +70,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_wait_are_not_told_as_none() {
-        let mut ready = Ready {
-            rules: Rules::InForce(2),
+    fn disabled_rules_are_counted() {
+        let mut ready = ReadyMessage {
+            rules: LoadedRules::InForce(2),
             calls: 3,
             engine: "tracepoint",
             attached: &AttachedHooks::default(),
-            price: "it costs",
+            overhead: "it costs",
             log: Path::new("/x"),
         };
         assert_eq!(
             ready.to_string(),
             "auditing 3 calls for 2 rules through 0 hooks, engine tracepoint; it costs; log /x"
         );
-        ready.rules = Rules::Disabled(2);
+        ready.rules = LoadedRules::Disabled(2);
         assert_eq!(
             ready.to_string(),
             "auditing nothing: `-e 0` is in force, and 2 rules are loaded, engine tracepoint; log /x"

@@ -2,8 +2,8 @@
 
 use super::{IMMUTABLE, PipelineControl, RuleStore, State};
 use crate::control::lock_file::LockedState;
-use crate::control::rule::RuleForm;
-use crate::control::wire::Settings;
+use crate::control::protocol::AuditSettings;
+use crate::control::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 use crate::messages::info;
 use crate::sinks::audit_log::LockedLogSettings;
@@ -12,46 +12,46 @@ use crate::sinks::audit_log::rotate::OldLogPolicy;
 impl RuleStore {
     /// A daemon that comes after this one must neither forget nor change what is locked, and root's own tools
     /// are kept from it where that can be.
-    pub(super) fn keep_if_locked(
+    pub(super) fn lock_if_immutable(
         &self,
         state: &State,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         if state.settings.enabled != IMMUTABLE {
             return Ok(());
         }
-        let log = auditing.lock_log()?;
-        let locked = self.keep(state, log, auditing);
+        let log = pipeline.lock_log()?;
+        let locked = self.write_lock(state, log, pipeline);
         if locked.is_err() {
-            auditing.unlock_log();
+            pipeline.unlock_log();
         }
         locked
     }
 
-    fn keep(
+    fn write_lock(
         &self,
         state: &State,
         log: LockedLogSettings,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         let denies = state.planner.denies().iter();
         let locked = LockedState {
-            settings: Settings {
+            settings: AuditSettings {
                 pid: 0,
                 lost: 0,
                 backlog: 0,
                 ..state.settings.clone()
             },
-            means: self.means,
+            capture: self.capture,
             deny: denies.map(|key| JsonBytes::new(key)).collect(),
             log: Some(log),
-            rules: state.rules.listed().map(RuleForm::new).collect(),
+            rules: state.rules.listed().map(RuleJson::new).collect(),
         };
         let is_new = self.lock.read()?.is_none();
         let note = self.lock.write(&locked)?;
-        let guard = match auditing.lock(note) {
+        let guard = match pipeline.lock(note) {
             Ok(guard) => guard,
-            Err(error) if is_new => return Err(self.not_locked(error)),
+            Err(error) if is_new => return Err(self.discard_lock(error)),
             Err(error) => return Err(error),
         };
         let guard = match guard {
@@ -67,7 +67,7 @@ impl RuleStore {
     }
 
     /// What becomes of old logs when the daemon begins: what was locked before keeps them.
-    pub(crate) fn old_logs(&self) -> OldLogPolicy {
+    pub(crate) fn old_log_policy(&self) -> OldLogPolicy {
         match self.lock.read() {
             Ok(None) => OldLogPolicy::AsConfigured,
             Ok(Some(_)) | Err(_) => OldLogPolicy::AllKept,
@@ -75,8 +75,8 @@ impl RuleStore {
     }
 
     /// Has the next daemon find nothing locked either.
-    fn not_locked(&self, error: anyhow::Error) -> anyhow::Error {
-        match self.lock.take_away() {
+    fn discard_lock(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.lock.remove() {
             Ok(()) => error,
             Err(stays) => error.context(format!("{stays:#}")),
         }

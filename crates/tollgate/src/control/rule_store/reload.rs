@@ -6,9 +6,11 @@ use audit::plan::rule_list::RuleList;
 use audit::rule::Command;
 use nix::errno::Errno;
 
-use super::{ENABLED, PipelineControl, RuleStore, Settings, WAIT_SECONDS, longest_wait};
+use super::{
+    AuditSettings, DEFAULT_WAIT_SECONDS, ENABLED, PipelineControl, RuleStore, max_backlog_wait,
+};
 use crate::control::change_records::{self, Requester};
-use crate::control::wire::{Refusal, Step};
+use crate::control::protocol::{Refusal, Step};
 use crate::host::Planner;
 
 impl RuleStore {
@@ -22,13 +24,13 @@ impl RuleStore {
         author: Requester,
         (rules, said): (RuleList, &[Command]),
         planner: Planner,
-        auditing: &mut dyn PipelineControl,
+        pipeline: &mut dyn PipelineControl,
     ) -> anyhow::Result<()> {
         ensure!(
             !self.is_locked(),
             "rules cannot be changed before the machine starts again: `-e 2` was given"
         );
-        let mut change = self.copy(author);
+        let mut change = self.begin_change(author);
         change.state.planner = planner;
         // `-e 2` locks what stands before it: whatever the order of the files, that is all of them.
         let (enabled, others): (Vec<_>, Vec<_>) = said
@@ -38,55 +40,65 @@ impl RuleStore {
         for step in others {
             // As at the start: the longest time, where more is asked for.
             let step = match step {
-                Step::BacklogWaitTime(ticks) => Step::BacklogWaitTime(ticks.min(self.longest_wait)),
+                Step::BacklogWaitTime(ticks) => {
+                    Step::BacklogWaitTime(ticks.min(self.max_backlog_wait))
+                }
                 step => step,
             };
-            change.step(&step).map_err(|refusal| refused(&refusal))?;
+            change
+                .step(&step)
+                .map_err(|refusal| setting_error(&refusal))?;
         }
         change.replace_rules(rules);
         if let Some(last) = enabled.last() {
-            change.step(last).map_err(|refusal| refused(&refusal))?;
+            change
+                .step(last)
+                .map_err(|refusal| setting_error(&refusal))?;
         }
-        self.conclude(change, auditing).map(drop)
+        self.commit(change, pipeline).map(drop)
     }
 
     /// Records that rules of the rule files were to be put in force, and were not.
-    pub(crate) fn tell_not_loaded(&self, author: &Requester, auditing: &mut dyn PipelineControl) {
+    pub(crate) fn record_failed_load(
+        &self,
+        author: &Requester,
+        pipeline: &mut dyn PipelineControl,
+    ) {
         let body = if self.is_locked() {
             change_records::locked(author, "add_rule")
         } else {
-            change_records::not_added(author)
+            change_records::rules_not_added(author)
         };
-        self.record_if_possible(vec![(MsgType::CONFIG_CHANGE, body)], auditing);
+        self.try_record(vec![(MsgType::CONFIG_CHANGE, body)], pipeline);
     }
 }
 
-fn refused(refusal: &Refusal) -> anyhow::Error {
+fn setting_error(refusal: &Refusal) -> anyhow::Error {
     let errno = Errno::from_raw(refusal.errno);
     anyhow!("a setting is refused: {} {}", errno.desc(), refusal.reason)
 }
 
 /// The settings of a kernel that has just started, changed by what rule files say.
-pub(crate) fn settings(said: &[Command], tick_hz: u32) -> Settings {
-    let mut settings = Settings {
+pub(crate) fn initial_settings(said: &[Command], tick_hz: u32) -> AuditSettings {
+    let mut initial_settings = AuditSettings {
         enabled: ENABLED,
         failure: 1,
         pid: std::process::id(),
         backlog_limit: 64,
-        backlog_wait_time: WAIT_SECONDS.saturating_mul(tick_hz),
-        ..Settings::default()
+        backlog_wait_time: DEFAULT_WAIT_SECONDS.saturating_mul(tick_hz),
+        ..AuditSettings::default()
     };
     for command in said {
         match *command {
-            Command::Enabled(level) => settings.enabled = level,
-            Command::Failure(mode) => settings.failure = mode,
-            Command::Rate(rate) => settings.rate_limit = rate,
-            Command::Backlog(limit) => settings.backlog_limit = limit,
+            Command::Enabled(level) => initial_settings.enabled = level,
+            Command::Failure(mode) => initial_settings.failure = mode,
+            Command::Rate(rate) => initial_settings.rate_limit = rate,
+            Command::Backlog(limit) => initial_settings.backlog_limit = limit,
             Command::BacklogWait(ticks) => {
-                settings.backlog_wait_time = ticks.min(longest_wait(tick_hz));
+                initial_settings.backlog_wait_time = ticks.min(max_backlog_wait(tick_hz));
             }
             _ => {}
         }
     }
-    settings
+    initial_settings
 }

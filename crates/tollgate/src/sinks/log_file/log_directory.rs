@@ -12,7 +12,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fchmod, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchown, geteuid, unlinkat};
 
-use super::{Access, Closed};
+use super::{LogAccess, ReadOnlyLog};
 
 /// Bits of a mode that let others than the owner write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -24,12 +24,12 @@ const ADMITTED: u32 = 0o750;
 
 /// An open directory in which nobody else can replace files.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct LogDirectory {
     file: File,
     shown: String,
 }
 
-impl Directory {
+impl LogDirectory {
     /// Where the directory of `log` is.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Directory {
     ///
     /// # Errors
     /// When it is a link, no regular file, another user's or known by a second name.
-    pub(crate) fn open_log(&self, name: &Path, access: &Access) -> anyhow::Result<File> {
+    pub(crate) fn open_log(&self, name: &Path, access: &LogAccess) -> anyhow::Result<File> {
         let shown = || format!("{}/{}", self.shown, name.display());
         let flags = OFlag::O_WRONLY
             | OFlag::O_APPEND
@@ -102,7 +102,7 @@ impl Directory {
         let mut opened = open();
         // The daemon is root without the right to pass over modes.
         if matches!(opened, Err(Errno::EACCES))
-            && access.closed == Closed::Reopen
+            && access.closed == ReadOnlyLog::Reopen
             && self.open_to_writers(name).is_ok()
         {
             opened = open();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::plugin_queue::{Loss, Shared};
+use super::plugin_queue::{Loss, QueueState};
 
 /// Events by reason.
 type ByReason = [u64; Loss::ALL.len()];
@@ -24,19 +24,19 @@ pub(crate) struct PluginLoss {
 /// Of the plugins of one file, of which one may still end while the next one runs.
 #[derive(Debug, Default)]
 struct Account {
-    feeds: Vec<Arc<Shared>>,
+    queues: Vec<Arc<QueueState>>,
     /// Of those that have ended.
     before: ByReason,
-    told: ByReason,
+    reported: ByReason,
 }
 
 impl PluginLosses {
     /// Counts for another plugin.
-    pub(super) fn add(&self, plugin: &str, feed: Arc<Shared>) {
+    pub(super) fn add(&self, plugin: &str, queue: Arc<QueueState>) {
         let mut accounts = self.accounts();
         let account = accounts.entry(plugin.to_owned()).or_default();
         account.settle();
-        account.feeds.push(feed);
+        account.queues.push(queue);
     }
 
     /// Events that each plugin did not get.
@@ -48,29 +48,29 @@ impl PluginLosses {
     }
 
     /// What was not told.
-    pub(crate) fn untold(&self) -> Vec<PluginLoss> {
-        let mut untold = Vec::new();
+    pub(crate) fn unreported(&self) -> Vec<PluginLoss> {
+        let mut unreported = Vec::new();
         for (plugin, account) in &*self.accounts() {
-            let counts = account.lost().into_iter().zip(account.told);
-            for (loss, (lost, told)) in Loss::ALL.into_iter().zip(counts) {
-                if lost > told {
-                    untold.push(PluginLoss {
+            let counts = account.lost().into_iter().zip(account.reported);
+            for (loss, (lost, reported)) in Loss::ALL.into_iter().zip(counts) {
+                if lost > reported {
+                    unreported.push(PluginLoss {
                         plugin: plugin.clone(),
                         loss,
-                        events: lost - told,
+                        events: lost - reported,
                     });
                 }
             }
         }
-        untold
+        unreported
     }
 
     /// This was told.
-    pub(crate) fn told(&self, missed: &PluginLoss) {
+    pub(crate) fn reported(&self, missed: &PluginLoss) {
         if let Some(account) = self.accounts().get_mut(&missed.plugin) {
-            for (of, told) in Loss::ALL.into_iter().zip(&mut account.told) {
+            for (of, reported) in Loss::ALL.into_iter().zip(&mut account.reported) {
                 if of == missed.loss {
-                    *told += missed.events;
+                    *reported += missed.events;
                 }
             }
         }
@@ -79,8 +79,8 @@ impl PluginLosses {
     /// Whether there are events that may still be lost.
     pub(crate) fn is_busy(&self) -> bool {
         let accounts = self.accounts();
-        let mut feeds = accounts.values().flat_map(|account| &account.feeds);
-        feeds.any(|feed| feed.is_busy())
+        let mut queues = accounts.values().flat_map(|account| &account.queues);
+        queues.any(|queue| queue.is_busy())
     }
 
     fn accounts(&self) -> MutexGuard<'_, BTreeMap<String, Account>> {
@@ -91,16 +91,16 @@ impl PluginLosses {
 
 impl Account {
     fn lost(&self) -> ByReason {
-        self.feeds
+        self.queues
             .iter()
-            .fold(self.before, |sum, feed| add(sum, feed.lost()))
+            .fold(self.before, |sum, queue| add(sum, queue.lost()))
     }
 
     /// Lets go of plugins that have ended.
     fn settle(&mut self) {
         let before = &mut self.before;
-        self.feeds.retain_mut(|feed| {
-            let ended = Arc::get_mut(feed).map(|feed| feed.lost());
+        self.queues.retain_mut(|queue| {
+            let ended = Arc::get_mut(queue).map(|queue| queue.lost());
             if let Some(lost) = ended {
                 *before = add(*before, lost);
             }
@@ -122,34 +122,37 @@ mod tests {
 
     #[test]
     fn what_a_plugin_has_lost_is_told_once_also_when_it_has_ended() {
-        let tally = PluginLosses::default();
+        let losses = PluginLosses::default();
         let missed = |loss, events| PluginLoss {
             plugin: "a.conf".to_owned(),
             loss,
             events,
         };
-        let first = Arc::<Shared>::default();
-        tally.add("a.conf", Arc::clone(&first));
+        let first = Arc::<QueueState>::default();
+        losses.add("a.conf", Arc::clone(&first));
         first.lose(Loss::QueueFull, 2);
         first.lose(Loss::NotRunning, 3);
-        let told = tally.untold();
+        let reported = losses.unreported();
         assert_eq!(
-            told,
+            reported,
             [missed(Loss::QueueFull, 2), missed(Loss::NotRunning, 3)]
         );
-        tally.told(&told[0]);
+        losses.reported(&reported[0]);
         first.lose(Loss::QueueFull, 4);
         drop(first);
-        let second = Arc::<Shared>::default();
-        tally.add("a.conf", Arc::clone(&second));
-        assert_eq!(tally.accounts()["a.conf"].feeds.len(), 1);
+        let second = Arc::<QueueState>::default();
+        losses.add("a.conf", Arc::clone(&second));
+        assert_eq!(losses.accounts()["a.conf"].queues.len(), 1);
         second.lose(Loss::NotRunning, 1);
         assert_eq!(
-            tally.untold(),
+            losses.unreported(),
             [missed(Loss::QueueFull, 4), missed(Loss::NotRunning, 4)]
         );
-        tally.untold().iter().for_each(|missed| tally.told(missed));
-        assert!(tally.untold().is_empty());
-        assert_eq!(tally.lost()["a.conf"], 10);
+        losses
+            .unreported()
+            .iter()
+            .for_each(|missed| losses.reported(missed));
+        assert!(losses.unreported().is_empty());
+        assert_eq!(losses.lost()["a.conf"], 10);
     }
 }

@@ -13,24 +13,24 @@ use crate::json_bytes::JsonBytes;
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RuleForm {
+pub(crate) struct RuleJson {
     list: String,
-    action: Decision,
-    syscalls: Syscalls,
-    fields: Vec<FieldForm>,
+    action: ActionJson,
+    syscalls: SyscallsJson,
+    fields: Vec<FieldJson>,
     keys: Vec<JsonBytes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Decision {
+enum ActionJson {
     Always,
     Never,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Syscalls {
+enum SyscallsJson {
     All(All),
     Numbers(Vec<u32>),
 }
@@ -43,15 +43,15 @@ enum All {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FieldForm {
+struct FieldJson {
     field: String,
     op: String,
-    value: ValueForm,
+    value: ValueJson,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum ValueForm {
+enum ValueJson {
     Number(u32),
     /// Another field, of `-C`.
     Field {
@@ -60,7 +60,7 @@ enum ValueForm {
     Text(JsonBytes),
 }
 
-impl RuleForm {
+impl RuleJson {
     /// What travels for a rule.
     pub(crate) fn new(rule: &Rule) -> Self {
         let numbers = || {
@@ -71,15 +71,15 @@ impl RuleForm {
         Self {
             list: rule.list.name().to_owned(),
             action: match rule.action {
-                Action::Always => Decision::Always,
-                Action::Never => Decision::Never,
+                Action::Always => ActionJson::Always,
+                Action::Never => ActionJson::Never,
             },
             syscalls: if rule.syscalls.is_all() {
-                Syscalls::All(All::All)
+                SyscallsJson::All(All::All)
             } else {
-                Syscalls::Numbers(numbers())
+                SyscallsJson::Numbers(numbers())
             },
-            fields: rule.fields.iter().map(FieldForm::new).collect(),
+            fields: rule.fields.iter().map(FieldJson::new).collect(),
             keys: rule.keys.iter().map(|key| JsonBytes::new(key)).collect(),
         }
     }
@@ -93,8 +93,8 @@ impl RuleForm {
             .ok_or_else(|| format!("there is no list `{}`", self.list.escape_debug()))?;
         let mut syscalls = SyscallMask::none();
         match &self.syscalls {
-            Syscalls::All(All::All) => syscalls = SyscallMask::all(),
-            Syscalls::Numbers(numbers) => {
+            SyscallsJson::All(All::All) => syscalls = SyscallMask::all(),
+            SyscallsJson::Numbers(numbers) => {
                 for &number in numbers {
                     if number >= SyscallMask::LIMIT {
                         return Err(format!("no rule can name syscall {number}"));
@@ -111,8 +111,8 @@ impl RuleForm {
         let rule = Rule {
             list,
             action: match self.action {
-                Decision::Always => Action::Always,
-                Decision::Never => Action::Never,
+                ActionJson::Always => Action::Always,
+                ActionJson::Never => Action::Never,
             },
             // Naming every number is the same as saying `all`.
             syscalls: if syscalls.is_all() {
@@ -123,7 +123,7 @@ impl RuleForm {
             fields: self
                 .fields
                 .iter()
-                .map(FieldForm::test)
+                .map(FieldJson::test)
                 .collect::<Result<_, _>>()?,
             keys: keys.ok_or("a key is not in hexadecimal digits")?,
         };
@@ -132,15 +132,15 @@ impl RuleForm {
     }
 }
 
-impl FieldForm {
+impl FieldJson {
     fn new(test: &FieldTest) -> Self {
         Self {
             field: test.field.name().to_owned(),
             op: test.op.symbol().to_owned(),
             value: match &test.value {
-                Value::Number(number) => ValueForm::Number(*number),
-                Value::Text(text) => ValueForm::Text(JsonBytes::new(text)),
-                Value::Field(other) => ValueForm::Field {
+                Value::Number(number) => ValueJson::Number(*number),
+                Value::Text(text) => ValueJson::Text(JsonBytes::new(text)),
+                Value::Field(other) => ValueJson::Field {
                     field: other.name().to_owned(),
                 },
             },
@@ -151,21 +151,21 @@ impl FieldForm {
         let op = Op::written(&self.op)
             .ok_or_else(|| format!("there is no operator `{}`", self.op.escape_debug()))?;
         let value = match &self.value {
-            ValueForm::Number(number) => Value::Number(*number),
-            ValueForm::Text(text) => {
+            ValueJson::Number(number) => Value::Number(*number),
+            ValueJson::Text(text) => {
                 Value::Text(text.bytes().ok_or("a value is not in hexadecimal digits")?)
             }
-            ValueForm::Field { field } => Value::Field(called(field)?),
+            ValueJson::Field { field } => Value::Field(parse_field(field)?),
         };
         Ok(FieldTest {
-            field: called(&self.field)?,
+            field: parse_field(&self.field)?,
             op,
             value,
         })
     }
 }
 
-fn called(name: &str) -> Result<Field, String> {
+fn parse_field(name: &str) -> Result<Field, String> {
     Field::called(name).ok_or_else(|| format!("there is no field `{}`", name.escape_debug()))
 }
 
@@ -199,15 +199,15 @@ mod tests {
             "-a never,task",
         ] {
             let rule = rule(line);
-            let text = serde_json::to_string(&RuleForm::new(&rule)).unwrap();
-            let form: RuleForm = serde_json::from_str(&text).unwrap();
+            let text = serde_json::to_string(&RuleJson::new(&rule)).unwrap();
+            let form: RuleJson = serde_json::from_str(&text).unwrap();
             assert_eq!(form.rule().as_ref(), Ok(&rule), "{text}");
         }
     }
 
     #[test]
     fn what_is_no_rule_is_named() {
-        let sound = serde_json::to_string(&RuleForm::new(&rule("-w /x -p wa -k k"))).unwrap();
+        let sound = serde_json::to_string(&RuleJson::new(&rule("-w /x -p wa -k k"))).unwrap();
         for (part, other, why) in [
             ("\"exit\"", "\"frob\"", "no list `frob`"),
             ("\"all\"", "[2048]", "syscall 2048"),
@@ -219,7 +219,7 @@ mod tests {
         ] {
             let text = sound.replacen(part, other, 1);
             assert_ne!(text, sound);
-            let form: RuleForm = serde_json::from_str(&text).unwrap();
+            let form: RuleJson = serde_json::from_str(&text).unwrap();
             let error = form.rule().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
         }

@@ -20,7 +20,7 @@ pub(crate) struct LockedLogSettings {
 
 impl LogConfig {
     /// What `-e 2` holds of it.
-    pub(crate) fn held(&self) -> LockedLogSettings {
+    pub(crate) fn locked_settings(&self) -> LockedLogSettings {
         use std::os::unix::ffi::OsStrExt as _;
         let conf = self.conf.as_ref().map(|conf| {
             let lines = conf.locked_keys().into_iter().flat_map(|(key, value)| {
@@ -53,15 +53,21 @@ impl LogConfig {
     ///
     /// # Errors
     /// When what is held cannot be read.
-    pub(crate) fn hold(self, held: &LockedLogSettings) -> anyhow::Result<(Self, Vec<String>)> {
-        let path = held.path.bytes().context("the path of the log")?;
+    pub(crate) fn apply_locked(
+        self,
+        locked_settings: &LockedLogSettings,
+    ) -> anyhow::Result<(Self, Vec<String>)> {
+        let path = locked_settings
+            .path
+            .bytes()
+            .context("the path of the log")?;
         let path = path.to_path().context("the path of the log")?.to_owned();
         let mut others = Vec::new();
         let elsewhere = path != self.path;
         if elsewhere {
             others.push(format!("log_file = {}", self.path.display()));
         }
-        let conf = match (&held.conf, self.conf) {
+        let conf = match (&locked_settings.conf, self.conf) {
             (None, None) => None,
             (None, Some(_)) => {
                 others.push("all of auditd.conf, as the log is only written".to_owned());
@@ -83,7 +89,7 @@ impl LogConfig {
                     .into_iter()
                     .zip(locked_keys.locked_keys());
                 others.extend(
-                    keys.filter(|(found, held)| found != held)
+                    keys.filter(|(found, locked_settings)| found != locked_settings)
                         .map(|((key, found), _)| format!("{key} = {found}")),
                 );
                 Some(conf.with_locked_keys_of(locked_keys))
@@ -103,7 +109,7 @@ impl LogConfig {
 /// What lines that are held say.
 fn locked_keys(lines: &JsonBytes) -> anyhow::Result<Settings> {
     let lines = lines.bytes().context("how the log is kept")?;
-    let (settings, findings) = parse(&lines, &AsItWas);
+    let (settings, findings) = parse(&lines, &UncheckedEnvironment);
     // Where no auditd.conf was, there are values that one may not have.
     let mut wrong = findings.iter().filter(|finding| finding.code != "conflict");
     let is_valid = wrong.all(|finding| finding.severity != Severity::Error);
@@ -112,9 +118,9 @@ fn locked_keys(lines: &JsonBytes) -> anyhow::Result<Settings> {
 }
 
 /// A machine on which whatever could be done when it was locked can be done.
-struct AsItWas;
+struct UncheckedEnvironment;
 
-impl ConfigHost for AsItWas {
+impl ConfigHost for UncheckedEnvironment {
     fn group(&self, _name: &[u8]) -> Option<u32> {
         None
     }
@@ -158,15 +164,18 @@ mod tests {
     }
 
     /// What is held of a log, as another daemon reads it.
-    fn noted(keep: &LogConfig) -> LockedLogSettings {
-        serde_json::from_slice(&serde_json::to_vec(&keep.held()).unwrap()).unwrap()
+    fn noted(config: &LogConfig) -> LockedLogSettings {
+        serde_json::from_slice(&serde_json::to_vec(&config.locked_settings()).unwrap()).unwrap()
     }
 
     #[test]
     fn what_is_held_is_all_that_another_daemon_may_not_change() {
-        let keep = configured(locked());
-        let held = noted(&keep);
-        assert_eq!(keep.clone().hold(&held).unwrap(), (keep.clone(), vec![]));
+        let config = configured(locked());
+        let locked_settings = noted(&config);
+        assert_eq!(
+            config.clone().apply_locked(&locked_settings).unwrap(),
+            (config.clone(), vec![])
+        );
         let found = configured(Settings {
             write_logs: false,
             log_file: "/tmp/other/audit.log".into(),
@@ -174,8 +183,8 @@ mod tests {
             freq: 17,
             ..Settings::default()
         });
-        let (now, others) = found.hold(&held).unwrap();
-        assert_eq!(keep.differs(&now), None);
+        let (now, others) = found.apply_locked(&locked_settings).unwrap();
+        assert_eq!(config.differs(&now), None);
         assert_eq!((now.path.clone(), now.writes()), (PathBuf::from(LOG), true));
         // Another group has no business in the directory of the log.
         assert_eq!(now.access().group, None);
@@ -190,31 +199,43 @@ mod tests {
     #[test]
     fn a_log_that_is_only_written_stays_one() {
         let plain = LogConfig::plain(LOG.into());
-        let (now, others) = configured(locked()).hold(&noted(&plain)).unwrap();
+        let (now, others) = configured(locked()).apply_locked(&noted(&plain)).unwrap();
         assert_eq!((now, others.len()), (plain.clone(), 1));
-        let keep = configured(locked());
-        let (now, others) = plain.clone().hold(&noted(&keep)).unwrap();
-        assert_eq!((keep.differs(&now), others.len()), (None, 1));
+        let config = configured(locked());
+        let (now, others) = plain.clone().apply_locked(&noted(&config)).unwrap();
+        assert_eq!((config.differs(&now), others.len()), (None, 1));
         assert_eq!(now.conf.unwrap().plugin_dir, "");
-        for (old, new) in [(&plain, &keep), (&keep, &plain)] {
+        for (old, new) in [(&plain, &config), (&config, &plain)] {
             assert_eq!(old.differs(new), Some("auditd.conf"));
         }
-        assert_eq!(plain.clone().hold(&noted(&plain)).unwrap().1, [""; 0]);
+        assert_eq!(
+            plain.clone().apply_locked(&noted(&plain)).unwrap().1,
+            [""; 0]
+        );
     }
 
     /// The defaults have no room to leave, which no `auditd.conf` may say.
     #[test]
     fn defaults_can_be_held() {
-        let keep = configured(Settings::default());
-        assert_eq!(configured(locked()).hold(&noted(&keep)).unwrap().1.len(), 9);
+        let config = configured(Settings::default());
+        assert_eq!(
+            configured(locked())
+                .apply_locked(&noted(&config))
+                .unwrap()
+                .1
+                .len(),
+            9
+        );
     }
 
     #[test]
     fn what_cannot_be_read_is_no_way_round() {
-        let held = LockedLogSettings {
+        let locked_settings = LockedLogSettings {
             path: JsonBytes::new(LOG.as_bytes()),
             conf: Some(JsonBytes::new(b"num_logs = many\n")),
         };
-        configured(locked()).hold(&held).unwrap_err();
+        configured(locked())
+            .apply_locked(&locked_settings)
+            .unwrap_err();
     }
 }

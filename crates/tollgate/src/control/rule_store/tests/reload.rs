@@ -23,7 +23,7 @@ impl Daemon {
 
 /// A `SIGHUP` does what `auditctl -R` of the same file does, and leaves the same records.
 #[test]
-fn rule_files_that_are_read_again_set_what_they_name() {
+fn reload_applies_settings_of_rule_files() {
     let mut daemon = Daemon::new();
     let rule = |key: &str| format!("-a always,exit -F arch=b64 -S rmdir -k {key}\n");
     daemon
@@ -67,7 +67,7 @@ fn rule_files_that_are_read_again_set_what_they_name() {
     );
     assert_eq!(daemon.engine.records.len(), told);
     let Daemon { store, engine, .. } = &mut daemon;
-    store.tell_not_loaded(&author(), engine);
+    store.record_failed_load(&author(), engine);
     let last = daemon.engine.records.pop().unwrap();
     assert_eq!(last, "1305 op=add_rule res=0");
 
@@ -82,14 +82,14 @@ fn rule_files_that_are_read_again_set_what_they_name() {
     assert_eq!((settings.enabled, settings.rate_limit), (2, 9));
     daemon.load(&rule("f")).unwrap_err();
     let Daemon { store, engine, .. } = &mut daemon;
-    store.tell_not_loaded(&author(), engine);
+    store.record_failed_load(&author(), engine);
     let last = daemon.engine.records.pop().unwrap();
     assert_eq!(last, "1305 op=add_rule audit_enabled=2 res=0");
     assert_eq!(daemon.restart().keys(), ["e"]);
 }
 
 #[test]
-fn the_same_rules_are_put_in_force_when_others_of_them_deny() {
+fn reload_replaces_plan_when_denied_keys_change() {
     let mut daemon = Daemon::new();
     let rule = "-a always,exit -F arch=b64 -S rmdir -k a\n";
     daemon.load(rule).unwrap();

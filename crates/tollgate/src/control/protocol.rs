@@ -13,7 +13,7 @@ use audit::rule::{Command, Insertion};
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::rule::RuleForm;
+use super::rule_json::RuleJson;
 use crate::json_bytes::JsonBytes;
 
 /// Version of the protocol. It changes when a request or an answer comes to mean something else.
@@ -22,7 +22,7 @@ pub(crate) const VERSION: u32 = 1;
 /// What travels to the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Call {
+pub(crate) struct Envelope {
     /// [`VERSION`] of whoever asks.
     pub(crate) version: u32,
     pub(crate) request: Request,
@@ -65,11 +65,11 @@ pub(crate) enum Request {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Step {
     /// Add a rule at the end of its list.
-    Append(RuleForm),
+    Append(RuleJson),
     /// Add a rule at the front of its list.
-    Prepend(RuleForm),
+    Prepend(RuleJson),
     /// Delete the equal rule.
-    Delete(RuleForm),
+    Delete(RuleJson),
     /// Delete all rules, or those whose keys contain this.
     DeleteAll(Option<JsonBytes>),
     /// 0 record nothing, 1 record, 2 record and change no more.
@@ -89,10 +89,10 @@ impl Step {
     pub(crate) fn of(command: &Command) -> Option<Self> {
         Some(match command {
             Command::Add { rule, insertion } => match insertion {
-                Insertion::Append => Self::Append(RuleForm::new(rule)),
-                Insertion::Prepend => Self::Prepend(RuleForm::new(rule)),
+                Insertion::Append => Self::Append(RuleJson::new(rule)),
+                Insertion::Prepend => Self::Prepend(RuleJson::new(rule)),
             },
-            Command::Delete(rule) => Self::Delete(RuleForm::new(rule)),
+            Command::Delete(rule) => Self::Delete(RuleJson::new(rule)),
             Command::DeleteAll(key) => Self::DeleteAll(key.as_ref().map(|key| JsonBytes::new(key))),
             Command::Enabled(level) => Self::Enabled(*level),
             Command::Failure(mode) => Self::Failure(*mode),
@@ -109,11 +109,11 @@ impl Step {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     /// The rules, list by list, in evaluation order.
-    Rules(Vec<RuleForm>),
+    Rules(Vec<RuleJson>),
     /// Settings and counts.
     Status(Box<Status>),
     /// What came of each step, up to the one at which the change ended.
-    Changed(Vec<Outcome>),
+    Changed(Vec<StepOutcome>),
     /// The count before it was set to zero.
     Was(u64),
     /// It is done.
@@ -127,13 +127,13 @@ pub(crate) enum Answer {
 /// What came of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum StepOutcome {
     /// A rule was added or deleted.
     Done,
     /// Rules were deleted, and so many are left.
     Left(u64),
     /// A setting was changed, to this.
-    Set(Box<Settings>),
+    Set(Box<AuditSettings>),
     /// It was not done.
     Refused(Refusal),
 }
@@ -149,7 +149,7 @@ pub(crate) struct Refusal {
 
 /// What the kernel's audit would show of its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Settings {
+pub(crate) struct AuditSettings {
     pub(crate) enabled: u8,
     pub(crate) failure: u8,
     /// Process of the daemon.
@@ -178,7 +178,7 @@ pub(crate) struct Feature {
 /// All about a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
-    pub(crate) settings: Settings,
+    pub(crate) settings: AuditSettings,
     /// Version of the daemon.
     pub(crate) version: String,
     pub(crate) engine: String,
@@ -319,7 +319,7 @@ impl Refusal {
     }
 
     /// A refusal in words.
-    pub(crate) fn because(errno: Errno, reason: impl Into<String>) -> Self {
+    pub(crate) fn with_reason(errno: Errno, reason: impl Into<String>) -> Self {
         Self {
             errno: errno as i32,
             reason: reason.into(),
@@ -337,13 +337,13 @@ pub(crate) fn request(line: &[u8]) -> anyhow::Result<Request> {
     struct Versioned {
         version: u32,
     }
-    const NO_REQUEST: &str = "this is no request";
-    let Versioned { version } = serde_json::from_slice(line).context(NO_REQUEST)?;
+    const MALFORMED: &str = "this is no request";
+    let Versioned { version } = serde_json::from_slice(line).context(MALFORMED)?;
     ensure!(
         version == VERSION,
         "version {version} of the protocol is asked for, and this daemon speaks version {VERSION}"
     );
-    let call: Call = serde_json::from_slice(line).context(NO_REQUEST)?;
+    let call: Envelope = serde_json::from_slice(line).context(MALFORMED)?;
     Ok(call.request)
 }
 
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_come_back() {
+    fn requests_round_trip() {
         for request in [
             Request::Rules,
             Request::Status,
@@ -377,7 +377,7 @@ mod tests {
             Request::Message(JsonBytes::new(b"hello \xff")),
             Request::Flush,
         ] {
-            let call = Call {
+            let call = Envelope {
                 version: VERSION,
                 request: request.clone(),
             };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_named() {
+    fn malformed_request_is_reported() {
         let error = |line: &[u8]| format!("{:#}", request(line).unwrap_err());
         assert!(error(b"").contains("no request"));
         assert!(error(b"{}").contains("no request"));

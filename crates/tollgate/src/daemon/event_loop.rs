@@ -1,0 +1,108 @@
+//! The loop of the main thread: signals, the control socket, and what is due at a time.
+
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::EventFd;
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
+
+use crate::control::change_records::Requester;
+use crate::control::rule_store::RuleStore;
+use crate::control::server::Server;
+use crate::daemon::log_controller::LogController;
+use crate::daemon::pipeline_handle::PipelineHandle;
+use crate::daemon::start::{RuleSource, rules};
+use crate::daemon::systemd::ServiceManager;
+
+/// Signal numbers, as `ssi_signo` of `signalfd_siginfo` has them.
+const HANGUP: u32 = Signal::SIGHUP as u32;
+const QUIT: u32 = Signal::SIGQUIT as u32;
+
+/// State of the main thread while the pipeline runs.
+pub(super) struct EventLoop {
+    pub(super) signals: SignalFd,
+    /// Readable when the pipeline has ended.
+    pub(super) ended: Arc<EventFd>,
+    pub(super) server: Option<Server>,
+    pub(super) reload_rules: Box<dyn Fn() -> Option<RuleSource>>,
+    pub(super) store: RuleStore,
+    pub(super) pipeline: PipelineHandle,
+    pub(super) log_controller: LogController,
+    pub(super) manager: ServiceManager,
+    /// Status text for the service manager.
+    pub(super) status: String,
+}
+
+impl EventLoop {
+    /// Runs until a signal or the end of the pipeline. Returns whether BPF objects stay pinned for the next daemon.
+    ///
+    /// # Errors
+    /// When a descriptor cannot be polled or read.
+    pub(super) fn run(&mut self) -> anyhow::Result<bool> {
+        loop {
+            let due = [
+                self.log_controller.next_poll(),
+                self.pipeline.next_poll(),
+                self.manager.next_poll(),
+            ];
+            self.wait(due.into_iter().flatten().min())?;
+            self.log_controller.poll();
+            self.pipeline.poll();
+            self.manager.poll(|| self.pipeline.is_alive());
+            let signal = self.signals.read_signal().context("cannot read signals")?;
+            match signal {
+                Some(signal) if signal.ssi_signo == HANGUP => {
+                    // Read the sender's audit IDs at once: the process may end at any time.
+                    let author = Requester::from_signal(&signal);
+                    self.manager.reloading();
+                    self.log_controller.handle_signal(&signal);
+                    let source = (self.reload_rules)();
+                    rules::reload(source, author, &mut self.store, &mut self.pipeline);
+                    self.manager.ready(&self.status);
+                }
+                Some(signal) if self.log_controller.handle_signal(&signal) => {}
+                // Locked programs stay attached: the next daemon continues.
+                Some(end) => return Ok(end.ssi_signo == QUIT || self.store.is_locked()),
+                None if self.ended.read().is_ok() => return Ok(false),
+                None => {}
+            }
+            self.pipeline.set_log_path(self.log_controller.log());
+            if let Some(server) = &mut self.server {
+                server.serve(&mut |peer, request| {
+                    self.store.handle(peer, request, &mut self.pipeline)
+                });
+            }
+        }
+    }
+
+    /// Waits for a signal, the end of the pipeline or a client, at most `longest`.
+    fn wait(&self, longest: Option<Duration>) -> anyhow::Result<()> {
+        let server = self.server.as_ref();
+        let mut wakers = vec![
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.ended.as_fd(), PollFlags::POLLIN),
+        ];
+        wakers.extend(server.map(|server| PollFd::new(server.as_fd(), PollFlags::POLLIN)));
+        let client_timeout = server
+            .and_then(Server::deadline)
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = match client_timeout.into_iter().chain(longest).min() {
+            // poll(2) counts milliseconds: round up, or it wakes twice.
+            Some(left) if !left.is_zero() => {
+                let left = left + Duration::from_millis(1);
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+            Some(_) => PollTimeout::ZERO,
+            None => PollTimeout::NONE,
+        };
+        match poll(&mut wakers, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno).context("cannot wait for signals"),
+        }
+    }
+}
