@@ -100,6 +100,7 @@ mod e2e {
         life::two_daemons_see_the_same,
         life::kernel_audit_is_left_alone,
         full::what_a_full_disk_loses_is_counted_and_told,
+        full::status_shows_a_suspended_log,
         full::a_full_disk_that_is_rotated_loses_nothing,
         keeping::a_log_that_cannot_be_written_is_acted_upon,
         keeping::signals_rotate_and_reconfigure_the_log,

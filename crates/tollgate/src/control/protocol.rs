@@ -197,6 +197,8 @@ pub(crate) struct Status {
     pub(crate) absent: Vec<String>,
     /// Log file.
     pub(crate) log: JsonBytes,
+    /// Why nothing is written to the log; `None` while it is written.
+    pub(crate) suspended: Option<LogSuspension>,
     /// Where what audits is pinned for the next daemon.
     pub(crate) pins: Option<JsonBytes>,
     pub(crate) confinement: Confinement,
@@ -252,6 +254,24 @@ pub(crate) struct JsonCounts {
     pub(crate) written: u64,
     /// Left out, because they came too fast or could not be written.
     pub(crate) left_out: u64,
+}
+
+/// Why nothing is written to the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LogSuspension {
+    /// The setting of `auditd.conf` whose action suspended the log, or `open` if it cannot be opened.
+    pub(crate) setting: String,
+    /// What happened to the log or the disk.
+    pub(crate) reason: String,
+    /// When it was suspended.
+    ///
+    /// # Units
+    /// Seconds since 1970.
+    pub(crate) since: u64,
+    /// How long it has been suspended.
+    pub(crate) seconds: u64,
+    /// Events not written since then.
+    pub(crate) events: u64,
 }
 
 /// How often a program has run, and for how long in all.

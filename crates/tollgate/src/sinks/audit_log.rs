@@ -13,6 +13,7 @@ mod reconfigure;
 pub(crate) mod rotate;
 mod sink_loss_reporter;
 mod state_report;
+mod suspension;
 mod system;
 mod write;
 
@@ -37,6 +38,7 @@ use flush::Flusher;
 use name_cache::NameCache;
 use rotate::OldLogPolicy;
 use sink_loss_reporter::SinkLossReporter;
+pub(crate) use suspension::Suspension;
 use system::RunId;
 
 use crate::helper::Launcher;
@@ -54,8 +56,8 @@ pub(crate) struct AuditLog {
     /// # Units
     /// Bytes.
     size: u64,
-    /// Nothing is written until somebody says that it may be.
-    suspended: bool,
+    /// Set while nothing is written until somebody resumes.
+    suspension: Option<Suspension>,
     /// The program of `max_log_file_action` that runs: writing goes on when it has ended.
     until_ended: Option<RunId>,
     alarms: Alarms,
@@ -142,7 +144,7 @@ impl AuditLog {
             name,
             log: None,
             size: 0,
-            suspended: false,
+            suspension: None,
             until_ended: None,
             alarms: Alarms::default(),
             system,
@@ -228,7 +230,8 @@ impl AuditLog {
                 written: events,
                 ..AppendResult::default()
             }
-        } else if self.suspended {
+        } else if let Some(suspension) = &mut self.suspension {
+            suspension.events += events;
             self.count_lost(events, "the log is suspended")
         } else {
             self.report_losses();
@@ -261,7 +264,7 @@ impl AuditLog {
         }
         let lines = self.format_daemon_record(about);
         self.dispatch(&lines, 0);
-        if self.config.writes() && !self.suspended {
+        if self.config.writes() && !self.is_suspended() {
             self.write(&lines, 0, &mut ());
         }
     }
@@ -343,7 +346,7 @@ impl AuditLog {
 
     /// Says in the log what is missing from it.
     fn report_losses(&mut self) {
-        if self.lost.0 == 0 || self.config.conf.is_none() || self.suspended {
+        if self.lost.0 == 0 || self.config.conf.is_none() || self.is_suspended() {
             return;
         }
         let (events, reason) = self.lost.clone();
