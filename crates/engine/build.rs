@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 format!("cannot build bpf/{family}.bpf.c with {}: {error:#}; `make setup` installs clang 19", clang.display())
             })?;
     }
-    // What a daemon leaves pinned can be taken over by one whose object is the same.
+    // A daemon adopts pinned programs and maps only when they are of the same object.
     let mut hasher = DefaultHasher::new();
     fs::read(out.join("syscall.bpf.o"))?.hash(&mut hasher);
     println!("cargo::rustc-env=TOLLGATE_OBJECT={:016x}", hasher.finish());

@@ -1,8 +1,7 @@
-//! Configuration text of the audit daemon: `auditd.conf` and `plugins.d`, read as `auditd` reads them.
+//! Configuration files of the audit daemon: `auditd.conf` and `plugins.d`, parsed as `auditd` does.
 //!
-//! [`assignment`] takes lines apart into words, as `auditd` does it for all of its files; [`auditd`] and
-//! [`plugin`] know the keys. What must be asked of the machine is asked through [`ConfigHost`], so that any text can be
-//! read anywhere.
+//! [`assignment`] splits lines into words. [`auditd`] and [`plugin`] interpret the keys. Questions about the host
+//! go through [`ConfigHost`], so parsing itself is independent of the host.
 
 pub mod assignment;
 pub mod auditd;
@@ -10,15 +9,15 @@ pub mod plugin;
 
 use bstr::BStr;
 
-/// What only the machine knows.
+/// Questions about the host.
 pub trait ConfigHost {
-    /// Number of a group.
+    /// Returns the gid of a group.
     fn group(&self, name: &[u8]) -> Option<u32>;
 
     /// Whether a program may be run as an action.
     ///
     /// # Errors
-    /// What is the matter with it, such as ``belongs to another user than root``.
+    /// The reason, such as ``is not owned by root``.
     fn may_run(&self, program: &BStr) -> Result<(), String>;
 
     /// Whether mail can be sent from here.

@@ -1,7 +1,7 @@
-//! What happened: one audited syscall, borrowed from the bytes that the engine received.
+//! One audited syscall, borrowed from the bytes that the engine received.
 //!
-//! The model knows nothing of rings, of rules beyond the key that the winning rule carries, or of
-//! the text that [`crate::record`] makes of it.
+//! The model does not depend on rings, on rules (except for the key of the matching rule), or on the text
+//! that [`crate::record`] encodes.
 
 pub mod aux_record;
 
@@ -13,10 +13,10 @@ use aux_record::AuxRecord;
 /// Wall-clock time of an event.
 ///
 /// # Units
-/// Seconds and milliseconds of `CLOCK_REALTIME_COARSE`.
+/// `CLOCK_REALTIME_COARSE`, in seconds and milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Whole seconds since 1970.
+    /// Seconds since the epoch.
     pub sec: u64,
     /// Milliseconds within the second, 0..=999.
     pub milli: u16,
@@ -25,52 +25,52 @@ pub struct Timestamp {
 /// One audited syscall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// When the call was made.
+    /// Time of the syscall.
     pub time: Timestamp,
-    /// Shared by all records of the event.
+    /// Serial number of the event.
     pub serial: Serial,
-    /// ABI through which the call came.
+    /// ABI of the syscall.
     pub arch: Arch,
-    /// Its number in that ABI.
+    /// Syscall number in that ABI.
     pub syscall: Syscall,
-    /// Operation of `io_uring` that did what the call does; `None` for a call.
+    /// `io_uring` operation equivalent to the syscall; `None` for a syscall.
     pub uring_op: Option<u8>,
-    /// Execution domain; 0 is the ordinary one and is not printed.
+    /// Execution domain. 0 is the default and is not printed.
     pub personality: u32,
-    /// What the call returned; `None` when it never did (exit, or killed inside it).
+    /// Return value; `None` if the syscall did not return (exit, or the task was killed in it).
     pub exit: Option<i64>,
-    /// First four arguments as passed.
+    /// The first four arguments.
     pub args: [u64; 4],
-    /// Who made the call.
+    /// The task that made the syscall.
     pub task: Task<'a>,
-    /// Key of the winning rule; several keys are joined by 0x01, no key is `None`.
+    /// Key of the matching rule. Several keys are joined by 0x01.
     pub key: Option<&'a [u8]>,
-    /// Arguments of the program that the call started, when it started one.
+    /// Arguments of the program that the syscall executed.
     pub argv: Option<Argv<'a>>,
-    /// Socket address that the call gave or got, as it lies in memory.
+    /// Socket address that the syscall passed or received, as raw bytes.
     pub sockaddr: Option<&'a [u8]>,
-    /// What the call has besides, in the order in which it happened.
+    /// Data of auxiliary records, in order of occurrence.
     pub aux_records: SmallVec<[AuxRecord<'a>; 1]>,
-    /// Working directory; present when the call named an object.
+    /// Working directory; set if the syscall named an object.
     pub cwd: Option<&'a [u8]>,
-    /// Objects that the call named, in record order.
+    /// Objects that the syscall named, in record order.
     pub items: SmallVec<[PathItem<'a>; 5]>,
     /// First bytes of the task's command line, NUL-separated.
     pub proctitle: &'a [u8],
-    /// Who stands behind the task; `None` when nobody asked. No record holds it.
+    /// Origin of the task; `None` unless a sink requested it. Records do not contain it.
     pub task_context: Option<TaskContext<'a>>,
 }
 
-/// Who stands behind a task, as far as no record says it.
+/// Origin of a task, beyond what records contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskContext<'a> {
-    /// Name of the parent.
+    /// Command name of the parent.
     pub parent_comm: &'a [u8],
-    /// Path of the control group in the second version's hierarchy, seen from its root.
+    /// Path of the control group, from the root of the cgroup v2 hierarchy.
     pub cgroup: &'a [u8],
 }
 
-/// Identity of the task that made a call, after the call.
+/// Identity of a task at the end of its syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task<'a> {
     /// Thread group id of the parent, in the initial pid namespace.
@@ -97,37 +97,37 @@ pub struct Task<'a> {
     pub fsgid: u32,
     /// Login session; 4294967295 when unset.
     pub ses: u32,
-    /// Name of the controlling terminal; empty when there is none.
+    /// Name of the controlling terminal; empty if there is none.
     pub tty: &'a [u8],
-    /// Name of the task.
+    /// Command name of the task.
     pub comm: &'a [u8],
-    /// Path of the program; `None` when the task has none.
+    /// Path of the program; `None` if the task has none.
     pub exe: Option<&'a [u8]>,
-    /// Security label; `None` when no security module gives one that can be read.
+    /// Security label; `None` if no security module provides a readable label.
     pub subj: Option<SecurityLabel<'a>>,
 }
 
 /// A security label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecurityLabel<'a> {
-    /// Its name.
+    /// Text of the label.
     pub name: &'a [u8],
-    /// Mode of an AppArmor profile, where the kernel shows it.
+    /// Mode of an AppArmor profile, if the kernel shows it.
     pub mode: Option<&'static str>,
 }
 
-/// Arguments of a started program.
+/// Arguments of an executed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argv<'a> {
-    /// How many arguments there are.
+    /// Number of arguments.
     pub argc: u32,
-    /// The arguments, each ended by NUL. Holds fewer than `argc` when the engine had to cut them;
-    /// the last one may then lack its NUL.
+    /// The arguments, each terminated by NUL. If the engine truncated them, there are fewer than `argc`, and the
+    /// last may lack its NUL.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Argv<'a> {
-    /// The arguments at hand, without their NULs.
+    /// The arguments that were captured, without their NULs.
     pub fn args(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let at_most = usize::try_from(self.argc).unwrap_or(usize::MAX);
         let ended = self.bytes.strip_suffix(b"\0").unwrap_or(self.bytes);
@@ -139,38 +139,38 @@ impl<'a> Argv<'a> {
     }
 }
 
-/// An object that a call named.
+/// An object that a syscall named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathItem<'a> {
-    /// Name as given; `None` when the call named the object by descriptor.
+    /// Name as passed; `None` if the syscall named the object by descriptor.
     pub name: Option<&'a [u8]>,
-    /// How far the name can be trusted.
+    /// Where the name was read.
     pub source: NameSource,
-    /// What the name led to; `None` when nothing was found or the engine could not see it.
+    /// Inode of the object; `None` if the lookup failed or the engine did not see it.
     pub inode: Option<Inode>,
-    /// Part that the object played.
+    /// Role of the object.
     pub nametype: NameType,
-    /// Where it lies below the root directory of the task, links followed and mounts crossed, with
-    /// ` (deleted)` behind it when nothing stands there any more; `None` when nobody asked for paths, or the
-    /// engine could not see the object. No record holds it.
+    /// Resolved path of the object below the task's root directory, with ` (deleted)` appended if it was
+    /// unlinked; `None` if paths were not requested or the engine did not see the object. Records do not
+    /// contain it.
     pub path: Option<&'a [u8]>,
 }
 
-/// Where a name was read.
+/// Source of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameSource {
-    /// From the kernel's own copy or from its directory tree: what was used.
+    /// The kernel's copy or its dentry tree: the name that the kernel used.
     Kernel,
-    /// From the task's memory around the call: another thread may have changed it in between.
+    /// The task's memory: another thread may have changed the name since the kernel read it.
     User,
 }
 
-/// Facts of an inode.
+/// Attributes of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
     /// Inode number.
     pub ino: u64,
-    /// File system it is on.
+    /// Device of its file system.
     pub dev: Dev,
     /// Type and permission bits.
     pub mode: u32,
@@ -178,36 +178,36 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device that a special file stands for.
+    /// Device number of a device file.
     pub rdev: Dev,
 }
 
-/// Part that an object played in a call.
+/// Role of an object in a syscall.
 ///
 /// # Source
 /// `AUDIT_TYPE_*` in `include/linux/audit.h`, Linux 6.12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameType {
-    /// Not known: the lookup failed, or the string is data.
+    /// Unknown: the lookup failed, or the string is not a path.
     Unknown,
-    /// An object that was used.
+    /// An object that was accessed.
     Normal,
-    /// Directory of an object that was made or removed.
+    /// Parent directory of an object that was created or removed.
     Parent,
     /// Object that was removed.
     Delete,
-    /// Object that was made.
+    /// Object that was created.
     Create,
 }
 
-/// What the records and the rules call the outcome of a call that returned `raw`.
+/// Returns the exit value that records and rules use for a syscall that returned `raw`.
 ///
-/// A call that a signal interrupts may return a code that tells the kernel to restart it. User
-/// space never sees these codes; audit says `EINTR`.
+/// A syscall that a signal interrupts may return a kernel-internal restart code. User space never sees these
+/// codes, and audit reports them as `EINTR`.
 ///
 /// # Source
-/// `audit_return_fixup` in `kernel/auditsc.c`, Linux 6.12. It leaves out `ENOIOCTLCMD`, which lies
-/// between the restart codes.
+/// `audit_return_fixup` in `kernel/auditsc.c`, Linux 6.12. It skips `ENOIOCTLCMD`, whose number is between the
+/// restart codes.
 #[must_use]
 pub const fn reported_exit(raw: i64) -> i64 {
     const EINTR: i64 = 4;
@@ -221,7 +221,7 @@ pub const fn reported_exit(raw: i64) -> i64 {
     }
 }
 
-/// Whether a call that returned `exit` did what it was asked to do.
+/// Whether a syscall that returned `exit` succeeded.
 ///
 /// # Source
 /// `is_syscall_success` of x86 and `MAX_ERRNO` in `include/linux/err.h`, Linux 6.12.
@@ -231,7 +231,7 @@ pub const fn succeeded(exit: i64) -> bool {
     exit < -MAX_ERRNO || exit >= 0
 }
 
-/// Name of the parent directory of `name`: up to the last slash, or `cwd` for a name without one.
+/// Returns the parent directory of `name`: the part up to the last slash, or `cwd` for a name without a slash.
 ///
 /// # Source
 /// `parent_len()` and `audit_log_name()` in `kernel/audit.c`, Linux 6.12.

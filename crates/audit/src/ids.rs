@@ -1,8 +1,8 @@
-//! Numbers that cross the audit ABI, each a type of its own, each with its "unset".
+//! Numbers of the audit ABI. Each has its own type, and a constant for "unset" where the ABI has one.
 
 use std::fmt;
 
-/// ABI of a syscall, as the audit system numbers it: an ELF machine plus 64-bit and endian flags.
+/// ABI of a syscall in the audit system's numbering: an ELF machine plus 64-bit and endian flags.
 ///
 /// # Source
 /// `AUDIT_ARCH_*` in `include/uapi/linux/audit.h`, Linux 6.12.
@@ -33,13 +33,19 @@ impl Arch {
     /// 32-bit RISC-V.
     pub const RISCV32: Self = Self(0x4000_00f3);
 
-    /// Whether it is for programs of 64 bits.
+    /// Whether the arch is a 64-bit one.
     ///
     /// # Source
     /// `__AUDIT_ARCH_64BIT` in `include/uapi/linux/audit.h`, Linux 6.12.
     #[must_use]
     pub const fn is_64_bit(self) -> bool {
         self.0 & 0x8000_0000 != 0
+    }
+
+    /// `64-bit` or `32-bit`.
+    #[must_use]
+    pub const fn bits(self) -> &'static str {
+        if self.is_64_bit() { "64-bit" } else { "32-bit" }
     }
 }
 
@@ -49,41 +55,41 @@ impl fmt::LowerHex for Arch {
     }
 }
 
-/// Number of a syscall; only together with an [`Arch`] does it name one.
+/// Syscall number. It identifies a syscall only together with an [`Arch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Syscall(pub u32);
 
 impl Syscall {
-    /// None: of an operation of `io_uring` that does what no call does.
+    /// No syscall: for an `io_uring` operation without an equivalent syscall.
     pub const NONE: Self = Self(u32::MAX);
 }
 
-/// Login uid: who logged in, whatever the task has become since.
+/// Login uid. It is set at login and does not change with the task's other ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Auid(pub u32);
 
 impl Auid {
-    /// No one logged in: a daemon, or the kernel itself.
+    /// Unset: the task belongs to no login, such as a system daemon.
     pub const UNSET: Self = Self(u32::MAX);
 }
 
-/// Number that the records of one event share.
+/// Serial number of an event. All records of the event have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Serial(pub u32);
 
 impl Serial {
-    /// First serial tollgate uses. The kernel counts its own events from 1, so that the two cannot
-    /// meet in one millisecond before it has recorded two thousand million of them.
+    /// First serial that tollgate uses. The kernel counts its events from 1, so its serials differ from
+    /// tollgate's until it has recorded 2^31 events.
     pub const FIRST: Self = Self(0x8000_0001);
 
-    /// The serial after this one; stays in tollgate's half of the range.
+    /// The next serial. It stays in tollgate's half of the range.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1) | 0x8000_0000)
     }
 }
 
-/// Device number as the kernel keeps it: 12 bits of major above 20 bits of minor.
+/// Device number in the kernel's format: 12 bits of major, 20 bits of minor.
 ///
 /// # Source
 /// `MINORBITS` in `include/linux/kdev_t.h`, Linux 6.12.
@@ -112,21 +118,21 @@ impl Dev {
 pub struct MsgType(pub u16);
 
 impl MsgType {
-    /// What a user wants to have recorded.
+    /// Text sent by a user, such as with `auditctl -m`.
     pub const USER: Self = Self(1005);
-    /// The daemon itself has failed at something.
+    /// Error of the audit daemon.
     pub const DAEMON_ERR: Self = Self(1209);
-    /// Rules or settings were changed, or were not.
+    /// Change of rules or settings, or a failed attempt.
     pub const CONFIG_CHANGE: Self = Self(1305);
-    /// The call itself: who, what, outcome.
+    /// A syscall: task, arguments and result.
     pub const SYSCALL: Self = Self(1300);
-    /// One object that the call named.
+    /// One object that the syscall named.
     pub const PATH: Self = Self(1302);
-    /// Socket address of the call.
+    /// Socket address of the syscall.
     pub const SOCKADDR: Self = Self(1306);
     /// Working directory of the task.
     pub const CWD: Self = Self(1307);
-    /// Arguments of a program that was started.
+    /// Arguments of an executed program.
     pub const EXECVE: Self = Self(1309);
     /// End of a multi-record event.
     pub const EOE: Self = Self(1320);
@@ -134,8 +140,8 @@ impl MsgType {
     pub const PROCTITLE: Self = Self(1327);
 }
 
-/// Version of `auditctl` whose syntax and output apply: the two in use differ in what they read, what they send
-/// to the kernel, and how they list it.
+/// Version of `auditctl` to imitate. The versions differ in accepted syntax, in the rules that they send to the
+/// kernel, and in their listings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// audit-userspace 3.0.9.

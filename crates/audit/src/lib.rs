@@ -1,12 +1,12 @@
-//! The audit language: what rules say, what they compile to, what happened, and how it is written.
+//! The audit language: rules, the plans that they compile to, events, and the records of events.
 //!
 //! Data flows one way: rule text -> [`rule`] -> [`plan`]; ring bytes (decoded by the engine) ->
-//! [`event`] -> [`record`]. Beside it stands what the daemon is told by files: [`conf`].
+//! [`event`] -> [`record`]. [`conf`] parses configuration files.
 //!
-//! Invariants of the crate, held by `forbid(unsafe_code)` and `cargo xtask tidy`:
-//! it does no I/O, reads no clock, and its encoders allocate nothing per event.
-//! What it must ask the machine (user names, whether a path is a directory) it asks through
-//! [`rule::Host`], which the caller implements.
+//! Invariants, checked by `forbid(unsafe_code)` and `cargo xtask tidy`: the crate does no I/O, reads no
+//! clock, and its encoders allocate nothing per event.
+//! The caller implements [`rule::RuleHost`], which answers questions about the host: user names, and whether
+//! a path is a directory.
 
 #![forbid(unsafe_code)]
 

@@ -10,20 +10,19 @@
 //! So are those of the user list, for when a program sends a message: [`user_list`]; and those of the
 //! filesystem list, for when a call is under way: [`filesystem_list`].
 //!
-//! The commands of rule files become the one ordered list that is compiled in [`rule_list`]; what the
-//! tracepoint engine attaches for a plan is decided in [`hook`], what that costs in [`explain`].
+//! [`rule_list`] turns the commands of rule files into the one ordered list that is compiled, and [`cost`]
+//! estimates how much each rule burdens the machine. Which kernel functions an engine hooks for a plan is the
+//! engine's business.
 
 mod compile;
-pub mod deny;
+pub mod cost;
+mod denial;
 pub mod eval;
 pub mod exclude_list;
-pub mod explain;
 pub mod filesystem_list;
-pub mod function;
-pub mod hook;
-pub mod inner;
 pub mod labels;
 pub mod lint;
+pub mod name_list;
 pub mod objects;
 pub mod perm;
 mod prepare;
@@ -43,6 +42,7 @@ use bstr::BString;
 
 use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, Op, Rule};
+use crate::table;
 
 /// A syscall in an ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,33 @@ pub struct SyscallId {
     pub arch: Arch,
     /// The number in it.
     pub syscall: Syscall,
+}
+
+impl SyscallId {
+    /// Name of the syscall; `None` for a number that no syscall has.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        table::syscall_name(self.arch, self.syscall)
+    }
+
+    /// Name of the syscall, or its number when it has no name.
+    #[must_use]
+    pub fn label(self) -> String {
+        self.name()
+            .map_or_else(|| self.syscall.0.to_string(), str::to_owned)
+    }
+
+    /// Whether the syscall executes a program: the registers of the caller do not survive it.
+    #[must_use]
+    pub fn is_exec(self) -> bool {
+        matches!(self.name(), Some("execve" | "execveat"))
+    }
+
+    /// Whether the syscall can return.
+    #[must_use]
+    pub fn returns(self) -> bool {
+        !matches!(self.name(), Some("exit" | "exit_group"))
+    }
 }
 
 /// Index of a rule in [`Plan::rules`].
@@ -135,6 +162,15 @@ pub struct SyscallPlan {
     pub facts: Facts,
 }
 
+impl SyscallPlan {
+    /// Whether every rule that records needs a watched object.
+    #[must_use]
+    pub fn needs_watch(&self) -> bool {
+        let mut slots = self.slots.iter();
+        slots.all(|slot| slot.action == Action::Never || slot.needs_watch())
+    }
+}
+
 /// One rule as one syscall sees it.
 ///
 /// A slot with a `path` test, or with `inode=`, is about one object: its tests of `path`, `inode`,
@@ -152,6 +188,15 @@ pub struct Slot {
     pub action: Action,
     /// Conditions that are left. An empty list always matches.
     pub tests: Vec<Test>,
+}
+
+impl Slot {
+    /// Whether the rule can match only an object at or below a watched path.
+    #[must_use]
+    pub fn needs_watch(&self) -> bool {
+        let mut operands = self.tests.iter().map(|test| test.operand);
+        operands.any(|operand| matches!(operand, Operand::Path | Operand::Dir))
+    }
 }
 
 /// One condition that the syscall number does not decide.
@@ -236,4 +281,19 @@ pub(crate) fn planned(lines: &[&str]) -> Plan {
         rule_list::RuleEntry { rule, source, line }
     });
     Plan::compile(listed, &[Arch::X86_64])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unnamed_syscalls_are_labelled_by_number() {
+        let label = |number| {
+            let (arch, syscall) = (Arch::X86_64, Syscall(number));
+            SyscallId { arch, syscall }.label()
+        };
+        assert_eq!(label(1500), "1500");
+        assert_eq!(label(257), "openat");
+    }
 }

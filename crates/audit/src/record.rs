@@ -1,15 +1,14 @@
-//! Records: the text of events, byte for byte as the kernel's audit writes it.
+//! Records: the text of events, byte for byte as kernel audit writes it.
 //!
-//! A record is one line, and all records of an event share its stamp:
+//! A record is one line. All records of an event have the same stamp:
 //!
 //! ```text
 //! [node=NAME ]type=TYPE msg=audit(SEC.MMM:SERIAL): BODY[\x1dENRICHMENT]\n
 //! ```
 //!
-//! [`encode`] writes the line from `type=` to the newline; a node name and an enrichment are the
-//! business of the sink that wants them. [`decode`] reads any such line back, [`assemble`]
-//! puts the lines of an event together, [`quote`] is the rule
-//! for strings that a task could choose, and [`interpret`] turns numbers into what people read.
+//! [`encode`] writes the line from `type=` to the newline; sinks add the node name and the enrichment.
+//! [`decode`] parses lines, [`assemble`] groups the lines of an event, [`quote`] encodes untrusted strings, and
+//! [`interpret`] formats numeric fields for people.
 
 pub mod assemble;
 mod aux_records;
@@ -21,7 +20,7 @@ pub mod execve;
 pub mod interpret;
 pub mod quote;
 
-/// Longest line, newline included, that the readers of audit logs take whole.
+/// Maximum length of a line, newline included, that readers of audit logs do not split.
 ///
 /// # Source
 /// `MAX_AUDIT_MESSAGE_LENGTH` in audit-userspace 3.0.9 is 8970; `ausearch` reads a line into that

@@ -1,9 +1,8 @@
-//! Rules: the language of `auditctl(8)`, from text to types.
+//! Rules: parser and printer for the language of `auditctl(8)`.
 //!
-//! [`parse_file`] and [`parse_line`] turn bytes into [`Command`]s and [`Diagnostic`]s; they never
-//! stop at the first mistake. [`auditctl`] reads the same text as the tool of that name does, with
-//! its words, and stops where it stops. What the commands mean together is the business of
-//! [`crate::plan`].
+//! [`parse_file`] and [`parse_line`] turn bytes into [`Command`]s and [`Diagnostic`]s, and report all errors.
+//! [`auditctl`] parses the same language as the tool does: with its messages, and up to the first error.
+//! [`crate::plan`] compiles the rules.
 
 pub mod auditctl;
 pub mod augenrules;
@@ -28,33 +27,33 @@ pub use kernel_check::check_kernel_accepts;
 pub use parse::{parse_file, parse_line};
 pub use print::{listing, print};
 
-/// What the parser must ask the machine that the rules are for.
+/// Questions about the host that the rules are for.
 pub trait RuleHost {
-    /// Number of the user called `name`.
+    /// Returns the uid of a user.
     fn uid(&self, name: &[u8]) -> Option<u32>;
-    /// Number of the group called `name`.
+    /// Returns the gid of a group.
     fn gid(&self, name: &[u8]) -> Option<u32>;
-    /// Whether `path` is a directory now, following links; `-w` becomes a `dir` rule when it is.
+    /// Whether `path` is a directory, following links. `-w` becomes a `dir` rule for a directory.
     fn is_directory(&self, path: &[u8]) -> bool;
-    /// What `b64` means here; [`Arch::X86_64`] on the machines tollgate audits today.
+    /// The arch of `b64`. [`Arch::X86_64`] on the hosts that tollgate supports.
     fn native(&self) -> Arch;
 }
 
-/// One line of a rule file that asks for something.
+/// A line of a rule file with a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLine {
     /// Line number in the file, from 1.
     pub number: u32,
-    /// Where the line is in the file.
+    /// Position of the line in the file.
     ///
     /// # Units
-    /// Bytes; the end is exclusive and leaves the newline out.
+    /// Bytes. The newline is not included.
     pub span: std::ops::Range<usize>,
-    /// What it asks for.
+    /// The command.
     pub command: Command,
 }
 
-/// What one line asks for.
+/// Command of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command {
@@ -62,14 +61,14 @@ pub enum Command {
     Add {
         /// The rule.
         rule: Rule,
-        /// Where it goes in its list.
+        /// Its position in the list.
         insertion: Insertion,
     },
     /// `-d` or `-W`: remove the equal rule.
     Delete(Rule),
-    /// `-D`, with `-k KEY`: only rules whose key contains it.
+    /// `-D`. With `-k KEY`: only rules whose key contains `KEY`.
     DeleteAll(Option<BString>),
-    /// `-b`: how many records may wait.
+    /// `-b`: backlog limit.
     Backlog(u32),
     /// `--backlog_wait_time`, in jiffies.
     BacklogWait(u32),
@@ -79,15 +78,15 @@ pub enum Command {
     Failure(u8),
     /// `-r`: messages per second, 0 for no limit.
     Rate(u32),
-    /// `-i`: errors do not stop loading and are forgiven.
+    /// `-i`: errors neither stop loading nor change the exit status.
     IgnoreErrors,
-    /// `-c`: errors do not stop loading and are reported at the end.
+    /// `-c`: errors do not stop loading but change the exit status.
     ContinueOnErrors,
     /// `--loginuid-immutable`.
     LoginuidImmutable,
 }
 
-/// Where a rule goes in its list.
+/// Position of a new rule in its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
     /// At the end: `-a`.
@@ -96,18 +95,18 @@ pub enum Insertion {
     Prepend,
 }
 
-/// One rule: all fields must hold for it to match.
+/// A rule. It matches if all of its fields match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// When it is evaluated.
+    /// Filter list.
     pub list: List,
-    /// What a match decides.
+    /// Action of a match.
     pub action: Action,
-    /// Syscalls it is for.
+    /// Syscalls that it covers.
     pub syscalls: SyscallMask,
     /// Conditions, in the order given.
     pub fields: Vec<FieldTest>,
-    /// Labels, in the order given. Logged joined by 0x01.
+    /// Keys, in the order given. Records join them with 0x01.
     pub keys: Vec<BString>,
 }
 
@@ -118,21 +117,21 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum List {
-    /// Messages that user space sends.
+    /// Messages from user space.
     User = 0,
-    /// A new task.
+    /// Creation of a task.
     Task = 1,
-    /// End of a syscall.
+    /// Exit of a syscall.
     Exit = 4,
     /// Any record.
     Exclude = 5,
-    /// Collection of a name on some file system.
+    /// Collection of a name on a file system.
     Filesystem = 6,
-    /// End of an `io_uring` operation.
+    /// Completion of an `io_uring` operation.
     IoUring = 7,
 }
 
-/// What a matching rule decides.
+/// Action of a matching rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
@@ -165,7 +164,7 @@ impl SyscallMask {
         Self(Box::new([u32::MAX; 64]))
     }
 
-    /// Adds a number. Numbers from [`Self::LIMIT`] on are left out.
+    /// Adds a number. Numbers from [`Self::LIMIT`] on are ignored.
     pub fn insert(&mut self, number: u32) {
         if let Some(word) = usize::try_from(number / 32)
             .ok()
@@ -175,7 +174,7 @@ impl SyscallMask {
         }
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     pub fn remove(&mut self, number: u32) {
         if let Some(word) = usize::try_from(number / 32)
             .ok()
@@ -194,13 +193,13 @@ impl SyscallMask {
             .is_some_and(|word| word & (1 << (number % 32)) != 0)
     }
 
-    /// Whether every number is in the set; the last word, which holds classes, does not count.
+    /// Whether every number is in the set. The last word, which holds classes, is ignored.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.0.iter().take(63).all(|&word| word == u32::MAX)
     }
 
-    /// Numbers in the set, ascending, classes left out.
+    /// Numbers in the set, ascending, without classes.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..Self::LIMIT - 32).filter(|&number| self.contains(number))
     }
@@ -218,22 +217,22 @@ impl std::fmt::Debug for SyscallMask {
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTest {
-    /// Fact that is looked at.
+    /// Field to compare.
     pub field: Field,
-    /// How it is compared.
+    /// Operator.
     pub op: Op,
-    /// With what.
+    /// Right-hand side.
     pub value: Value,
 }
 
 /// Right-hand side of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number, as the kernel keeps it: 32 bits, compared unsigned.
+    /// A number: 32 bits, compared unsigned, as in the kernel.
     Number(u32),
-    /// A string: paths and labels.
+    /// A path or a security label.
     Text(BString),
-    /// Another fact of the same event: `-C`.
+    /// Another field of the same event (`-C`).
     Field(Field),
 }
 

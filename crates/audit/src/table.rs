@@ -11,7 +11,7 @@ mod syscalls;
 use std::cmp::Ordering;
 use std::sync::LazyLock;
 
-use crate::ids::{Arch, MsgType};
+use crate::ids::{Arch, Dialect, MsgType};
 
 use generated::errno;
 pub use syscalls::{
@@ -164,16 +164,28 @@ pub fn file_type_names() -> impl Iterator<Item = &'static str> {
     FILE_TYPES.names()
 }
 
-/// Name of a file system, given its magic number; only the few that rules name.
-#[must_use]
-pub fn fs_type_name(magic: u32) -> Option<&'static str> {
-    FS_TYPES.name(magic)
+/// Magic numbers of the file systems that version 3 of `auditctl` does not know: cgroup and cgroup2.
+///
+/// # Source
+/// Answers of audit-userspace 3.0.9 in `tests/golden/auditctl/rules`.
+const FS_TYPES_ABSENT_FROM_V3: [u32; 2] = [0x0027_e0eb, 0x6367_7270];
+
+fn has_fs_type(magic: u32, dialect: Dialect) -> bool {
+    dialect == Dialect::V4 || !FS_TYPES_ABSENT_FROM_V3.contains(&magic)
 }
 
-/// Magic number of the file system called `name`.
+/// Name of a file system in rules, given its magic number.
 #[must_use]
-pub fn fs_type_number(name: &[u8]) -> Option<u32> {
-    FS_TYPES.number(name)
+pub fn fs_type_name(magic: u32, dialect: Dialect) -> Option<&'static str> {
+    FS_TYPES.name(magic).filter(|_| has_fs_type(magic, dialect))
+}
+
+/// Magic number of a file system in rules, given its name.
+#[must_use]
+pub fn fs_type_number(name: &[u8], dialect: Dialect) -> Option<u32> {
+    FS_TYPES
+        .number(name)
+        .filter(|&magic| has_fs_type(magic, dialect))
 }
 
 /// Names of all file systems that rules name.

@@ -1,11 +1,18 @@
-//! Rule lines and command lines against what two real `auditctl` answered.
+//! Rule lines and command lines are answered as two real `auditctl` answered them.
 //!
-//! `tests/golden/auditctl/answers.tsv` holds some of each. The public rule sets that it was chosen
-//! from live beside the repository, in `../shared/rulesets` (or where `TOLLGATE_RULESETS` says);
-//! without them the tests that need them say so and check nothing.
+//! `tests/golden/auditctl/answers.tsv` has answers of 3.0.9 and 4.2.1. `tests/golden/auditctl/rules` has rule
+//! files with the answers of 3.0.9; `TOLLGATE_GOLDEN=write` runs that `auditctl` as root and rewrites them.
+//! Public rule sets with the answers of both versions are read from `../shared/rulesets` beside the
+//! repository, or from `TOLLGATE_RULESETS`; without them the tests that compare them are skipped.
 
 #[cfg(test)]
+mod golden_host;
+#[cfg(test)]
 mod perm;
+#[cfg(test)]
+mod recorder;
+#[cfg(test)]
+mod skip;
 
 #[cfg(test)]
 mod tests {
@@ -15,107 +22,68 @@ mod tests {
     use audit::ids::Arch;
     use audit::ids::Dialect;
     use audit::rule::auditctl::{self, Invocation, Request};
-    use audit::rule::{Command, RuleHost, Severity, parse_file, parse_line, print};
+    use audit::rule::{Command, Severity, parse_file, parse_line, print};
     use bstr::{BString, ByteSlice as _};
 
+    use super::golden_host::{GoldenHost, PERMITTED};
     use super::perm::without_perm_syscalls;
+    use super::recorder;
+    use super::skip::skipped;
 
-    /// Both versions, by what their golden files are called.
+    /// Both versions, with the names of their golden files.
     const VERSIONS: [(&str, Dialect); 2] = [("3.0.9", Dialect::V3), ("4.2.1", Dialect::V4)];
 
-    /// The command lines among the golden files.
+    /// Golden command lines of the public rule sets.
     const CLI: &str = "golden/auditctl-cli.tsv";
 
-    /// Inputs on which the two differ on purpose, with the version, and why.
-    const PERMITTED: &[(&str, Dialect, &str)] = &[
-        (
-            "-a always,foo",
-            Dialect::V4,
-            "4.2.1 adds a rule to no list; 3.0.9 refuses it, and so do we",
-        ),
-        (
-            "-A task,never",
-            Dialect::V3,
-            "the kernel forgets the flag that puts a rule in front, the shim of the golden run did not",
-        ),
-        ("-A task,never", Dialect::V4, "as above"),
-        (
-            "stray -l",
-            Dialect::V3,
-            "both versions crash; we say what they say of `-l stray`",
-        ),
-        ("stray -l", Dialect::V4, "as above"),
-        (
-            "--reset-lost",
-            Dialect::V3,
-            "the number is the shim's; offline nothing is counted",
-        ),
-        ("--reset-lost", Dialect::V4, "as above"),
-        (
-            "-W /etc/passwd -p wa -k id",
-            Dialect::V3,
-            "the message is the shim's",
-        ),
-        ("-W /etc/passwd -p wa -k id", Dialect::V4, "as above"),
-        (
-            "-R /nonexistent",
-            Dialect::V3,
-            "reading files is the caller's: tested in `crates/tollgate/src/cli/auditctl`",
-        ),
-        ("-R /nonexistent", Dialect::V4, "as above"),
-    ];
-
-    /// Messages that the library of 4.2.1 means to print and does not, because it has a second copy
-    /// of the switch for it. 3.0.9 prints them, and so do we.
+    /// Messages that the library of 4.2.1 should print but does not, because a second copy of the switch for
+    /// messages is unset. 3.0.9 and tollgate print them.
     const LOST_IN_4: &[&str] = &[
         "Unknown user: ",
         "Unknown group: ",
         "Syscall name unknown: ",
     ];
 
-    /// The machine on which the golden results were made: Debian 12 without chrony and ntp.
-    struct GoldenHost;
-
-    impl RuleHost for GoldenHost {
-        fn uid(&self, name: &[u8]) -> Option<u32> {
-            (name == b"root").then_some(0)
-        }
-
-        fn gid(&self, name: &[u8]) -> Option<u32> {
-            (name == b"root").then_some(0)
-        }
-
-        fn is_directory(&self, path: &[u8]) -> bool {
-            path.ends_with(b".d") || path == b"/etc"
-        }
-
-        fn native(&self) -> Arch {
-            Arch::X86_64
-        }
-    }
-
-    /// What a real `auditctl` made of a line.
+    /// Answer of a real `auditctl` to a line.
     struct Golden {
         place: String,
         input: BString,
         status: i32,
-        /// Empty when there is none.
+        /// Empty if there is none.
         listing: BString,
         /// Messages with ` / ` between them.
         said: BString,
     }
 
-    fn rulesets() -> Option<PathBuf> {
+    /// The directory of the public rule sets; `None` when it is missing, which skips `test`.
+    fn public_rulesets(test: &str) -> Option<PathBuf> {
         let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/rulesets");
         let directory = std::env::var_os("TOLLGATE_RULESETS").map_or(default, PathBuf::from);
         if directory.is_dir() {
             return Some(directory);
         }
-        eprintln!(
-            "no rule sets in `{}`: nothing was compared; set TOLLGATE_RULESETS",
+        let reason = format!(
+            "no public rule sets in `{}`; set TOLLGATE_RULESETS",
             directory.display()
         );
+        skipped(test, &reason);
         None
+    }
+
+    fn tests_directory() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
+    }
+
+    /// The rule files of this repository, sorted.
+    fn own_rule_files() -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        files(
+            &tests_directory().join("golden/auditctl/rules"),
+            "rules",
+            &mut paths,
+        );
+        files(&tests_directory().join("rulesets"), "rules", &mut paths);
+        paths
     }
 
     fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {
@@ -138,7 +106,7 @@ mod tests {
         text.to_str().unwrap().parse().unwrap()
     }
 
-    /// The lines of all rule sets.
+    /// The golden lines of all public rule sets.
     fn lines(rulesets: &Path, version: &str) -> Vec<Golden> {
         let mut paths = Vec::new();
         files(&rulesets.join("golden").join(version), "tsv", &mut paths);
@@ -153,7 +121,7 @@ mod tests {
                 let [at, rc, input, listing, said] = columns.as_slice() else {
                     panic!("{}: not five columns: {}", path.display(), line.as_bstr());
                 };
-                // A single dash stands for nothing.
+                // A dash is an empty column.
                 let column = |text: &[u8]| {
                     if text == b"-" {
                         BString::default()
@@ -173,7 +141,7 @@ mod tests {
         all
     }
 
-    /// What both versions answered, side by side.
+    /// The golden command lines of one version. The file has both versions side by side.
     fn command_lines(file: &Path, dialect: Dialect) -> Vec<Golden> {
         let bytes = fs::read(file).unwrap();
         let mut all = Vec::new();
@@ -219,7 +187,7 @@ mod tests {
         bstr::join("\n", rules).trim().into()
     }
 
-    /// Messages as the golden files have them. What only we print in version 4 is left out.
+    /// Messages in the format of the golden files, without those that only tollgate prints as version 4.
     fn said(answer: &Invocation, dialect: Dialect) -> BString {
         let lost = |text: &BString| {
             dialect == Dialect::V4 && LOST_IN_4.iter().any(|lost| text.starts_with_str(lost))
@@ -229,7 +197,7 @@ mod tests {
         bstr::join(" / ", kept).into()
     }
 
-    /// What differs, as text; empty when nothing does.
+    /// Describes the differences; empty if there are none.
     fn difference(golden: &Golden, dialect: Dialect) -> String {
         let answer = answer(&golden.input, dialect);
         let found = listing(&answer, dialect);
@@ -297,20 +265,68 @@ mod tests {
         assert_eq!(differences, Vec::<String>::new());
     }
 
+    /// The rules of a file with the answers of 3.0.9, which lie beside it.
+    fn rules_with_answers(rules: &Path) -> Vec<Golden> {
+        let text = fs::read(rules).unwrap();
+        let path = rules.with_extension("3.0.9.tsv");
+        if std::env::var_os("TOLLGATE_GOLDEN").is_some_and(|value| value == "write") {
+            fs::write(&path, recorder::record(&text)).unwrap();
+        }
+        let answers = fs::read(&path).unwrap();
+        let answers = answers.lines().filter(|line| !line.starts_with(b"#"));
+        answers
+            .map(|line| {
+                let columns = columns(line);
+                let [number, status, listing, messages] = columns.as_slice() else {
+                    panic!("{}: not four columns: {}", path.display(), line.as_bstr());
+                };
+                let at = usize::try_from(self::number(number)).unwrap();
+                Golden {
+                    place: format!("{}:{at}", rules.display()),
+                    input: text.lines().nth(at - 1).unwrap().into(),
+                    status: self::number(status),
+                    listing: (*listing).into(),
+                    said: (*messages).into(),
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn rule_files_are_answered_as_auditctl_3_does() {
+        let mut paths = Vec::new();
+        files(
+            &tests_directory().join("golden/auditctl/rules"),
+            "rules",
+            &mut paths,
+        );
+        let mut golden = Vec::new();
+        for path in paths {
+            let answers = rules_with_answers(&path);
+            let rules = fs::read(&path).unwrap();
+            let count = rules.lines().filter(|line| recorder::is_rule(line)).count();
+            assert_eq!(answers.len(), count, "answers to {}", path.display());
+            golden.extend(answers);
+        }
+        compare("lines of rule files", "3.0.9", Dialect::V3, &golden);
+    }
+
     #[test]
     fn golden_lines_are_answered_as_auditctl_does() {
-        let file =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/auditctl/answers.tsv");
+        let file = tests_directory().join("golden/auditctl/answers.tsv");
         for (version, dialect) in VERSIONS {
             let golden = command_lines(&file, dialect);
             assert!(golden.len() > 100, "only {} golden lines", golden.len());
-            compare("lines kept here", version, dialect, &golden);
+            compare("golden lines", version, dialect, &golden);
         }
     }
 
     #[test]
-    fn rule_lines_are_answered_as_auditctl_does() {
-        let Some(rulesets) = rulesets() else { return };
+    fn public_rule_lines_are_answered_as_auditctl_does() {
+        let Some(rulesets) = public_rulesets("public_rule_lines_are_answered_as_auditctl_does")
+        else {
+            return;
+        };
         for (version, dialect) in VERSIONS {
             let golden = lines(&rulesets, version);
             assert!(golden.len() > 1000, "only {} golden lines", golden.len());
@@ -319,8 +335,11 @@ mod tests {
     }
 
     #[test]
-    fn command_lines_are_answered_as_auditctl_does() {
-        let Some(rulesets) = rulesets() else { return };
+    fn public_command_lines_are_answered_as_auditctl_does() {
+        let Some(rulesets) = public_rulesets("public_command_lines_are_answered_as_auditctl_does")
+        else {
+            return;
+        };
         for (version, dialect) in VERSIONS {
             let golden = command_lines(&rulesets.join(CLI), dialect);
             assert!(golden.len() > 90, "only {} golden lines", golden.len());
@@ -328,31 +347,28 @@ mod tests {
         }
     }
 
-    /// What `auditctl` 4 takes, the parser of rule files takes too, as the same rule, unless the
-    /// kernel would refuse it.
-    #[test]
-    fn rule_files_are_read_as_auditctl_reads_them() {
+    /// Compares the rule that the parser of rule files reads from each input with the rule that `auditctl` 4
+    /// would send. Returns the number of inputs that were compared.
+    #[track_caller]
+    fn assert_parsers_agree<'a>(inputs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> usize {
+        /// Conditions that `auditctl` accepts and the kernel refuses.
         const REFUSED_BY_THE_KERNEL: &[&str] = &[
             "path=\"/usr/sbin/unix2_chkpwd\"",
             "path!=/etc/passwd",
             "dir!=/etc",
         ];
-        let Some(rulesets) = rulesets() else { return };
-        let (version, dialect) = VERSIONS[1];
-        let mut golden = lines(&rulesets, version);
-        golden.extend(command_lines(&rulesets.join(CLI), dialect));
         let mut compared = 0;
-        for line in &golden {
-            let answer = answer(&line.input, dialect);
+        for (place, input) in inputs {
+            let answer = answer(input, Dialect::V4);
             let refused = REFUSED_BY_THE_KERNEL
                 .iter()
-                .any(|part| line.input.contains_str(part));
+                .any(|part| input.contains_str(part));
             let [Request::Command(command)] = answer.requests.as_slice() else {
                 continue;
             };
-            let (found, findings) = parse_line(&line.input, &GoldenHost);
+            let (found, findings) = parse_line(input, &GoldenHost);
             if refused {
-                assert_eq!(found, None, "{}", line.place);
+                assert_eq!(found, None, "{place}");
                 continue;
             }
             if answer.status == 0 {
@@ -360,31 +376,72 @@ mod tests {
                 assert_eq!(
                     found.as_ref().map(without_perm_syscalls),
                     Some(without_perm_syscalls(command)),
-                    "{}: {findings:?}",
-                    line.place
+                    "{place}: {findings:?}"
                 );
             }
         }
+        compared
+    }
+
+    #[test]
+    fn rule_files_are_read_as_auditctl_reads_them() {
+        let mut compared = 0;
+        for path in own_rule_files() {
+            let text = fs::read(&path).unwrap();
+            let place = path.display().to_string();
+            compared += assert_parsers_agree(text.lines().map(|line| (place.as_str(), line)));
+        }
+        assert!(compared > 80, "only {compared} lines");
+    }
+
+    #[test]
+    fn public_rule_files_are_read_as_auditctl_reads_them() {
+        let Some(rulesets) = public_rulesets("public_rule_files_are_read_as_auditctl_reads_them")
+        else {
+            return;
+        };
+        let (version, dialect) = VERSIONS[1];
+        let mut golden = lines(&rulesets, version);
+        golden.extend(command_lines(&rulesets.join(CLI), dialect));
+        let inputs = golden
+            .iter()
+            .map(|line| (line.place.as_str(), line.input.as_slice()));
+        let compared = assert_parsers_agree(inputs);
         assert!(compared > 1000, "only {compared} lines");
+    }
+
+    /// Asserts that each line of a rule file is blank, a comment, a command, or has a warning or an error.
+    #[track_caller]
+    fn assert_every_line_counts(path: &Path) {
+        let bytes = fs::read(path).unwrap();
+        let (lines, findings) = parse_file(&bytes, &GoldenHost);
+        for (number, text) in (1..).zip(bytes.lines()) {
+            let idle = text.trim().is_empty() || text.trim_start().starts_with(b"#");
+            let loaded = lines.iter().any(|line| line.number == number);
+            let reported = findings
+                .iter()
+                .any(|finding| finding.line == number && finding.severity > Severity::Note);
+            assert!(idle || loaded || reported, "{}:{number}", path.display());
+        }
     }
 
     #[test]
     fn every_line_is_loaded_or_reported() {
-        let Some(rulesets) = rulesets() else { return };
+        let paths = own_rule_files();
+        assert!(paths.len() >= 5, "{paths:?}");
+        paths.iter().for_each(|path| assert_every_line_counts(path));
+    }
+
+    #[test]
+    fn every_line_of_public_rule_files_is_loaded_or_reported() {
+        let Some(rulesets) =
+            public_rulesets("every_line_of_public_rule_files_is_loaded_or_reported")
+        else {
+            return;
+        };
         let mut paths = Vec::new();
         files(&rulesets, "rules", &mut paths);
         assert!(paths.len() > 50);
-        for path in paths {
-            let bytes = fs::read(&path).unwrap();
-            let (lines, findings) = parse_file(&bytes, &GoldenHost);
-            for (number, text) in (1..).zip(bytes.lines()) {
-                let idle = text.trim().is_empty() || text.trim_start().starts_with(b"#");
-                let loaded = lines.iter().any(|line| line.number == number);
-                let named = findings
-                    .iter()
-                    .any(|finding| finding.line == number && finding.severity > Severity::Note);
-                assert!(idle || loaded || named, "{}:{number}", path.display());
-            }
-        }
+        paths.iter().for_each(|path| assert_every_line_counts(path));
     }
 }

@@ -1,7 +1,9 @@
-//! The stock `ausearch` reads what the encoder writes. Where it is not installed the tests say so.
+//! The stock `ausearch` reads what the encoder writes. Where it is not installed the tests are skipped.
 
 #[cfg(test)]
 mod events;
+#[cfg(test)]
+mod skip;
 
 #[cfg(test)]
 mod tests {
@@ -13,6 +15,7 @@ mod tests {
     use bstr::ByteSlice as _;
 
     use crate::events;
+    use crate::skip::skipped;
 
     /// A log of all events, removed at the end.
     struct Log {
@@ -38,7 +41,8 @@ mod tests {
         fn search(&self, options: &[&str]) -> Option<Vec<u8>> {
             const AUSEARCH: &str = "/usr/sbin/ausearch";
             if !Path::new(AUSEARCH).exists() {
-                println!("not tested: {AUSEARCH} is not installed (Debian package auditd)");
+                let reason = format!("{AUSEARCH} is not installed (Debian package auditd)");
+                skipped("ausearch", &reason);
                 return None;
             }
             let output = Command::new(AUSEARCH)

@@ -1,6 +1,6 @@
 //! Records are what the kernel would write, one line each, and decode to what went in.
 //!
-//! Expected texts are in `tests/golden/records`; `TOLLGATE_BLESS=1` rewrites them for review.
+//! Expected texts are in `tests/golden/records`; `TOLLGATE_GOLDEN=write` rewrites them for review.
 
 #[cfg(test)]
 mod events;
@@ -20,12 +20,12 @@ mod tests {
     #[test]
     fn events_encode_as_in_golden_files() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/records");
-        let bless = std::env::var_os("TOLLGATE_BLESS").is_some();
+        let write = std::env::var_os("TOLLGATE_GOLDEN").is_some_and(|value| value == "write");
         let mut different = Vec::new();
         for (name, event) in events::all() {
             let file = directory.join(name).with_extension("txt");
             let written = encoded(&event);
-            if bless {
+            if write {
                 std::fs::write(&file, &written).unwrap();
             }
             let expected = std::fs::read(&file).unwrap_or_default();

@@ -1,13 +1,12 @@
-//! The interface to the BPF programs: the structs and constants of `bpf/wire.h` in Rust.
+//! The structs and constants of `bpf/wire.h` in Rust; `wire.h` documents them.
 //!
-//! `wire.h` documents each of them. A layout test compares sizes and offsets with the BTF of the built
-//! object, and two others compare the constants with the text of `wire.h`.
+//! Tests compare the layout with the BTF of the built object, and the constants with the text of `wire.h`.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// `WIRE_VERSION` of `wire.h`: raised with each change of layout or names.
+/// `WIRE_VERSION`: raised with each change of layouts or names.
 pub(crate) const VERSION: u16 = 3;
-/// The previous version. Its events have the same layout; only names changed.
+/// The previous version. Its events have the same layout; names of maps and programs differ.
 pub(crate) const PREVIOUS_VERSION: u16 = 2;
 pub(crate) const SYSCALLS: u32 = 1024;
 pub(crate) const ABIS: usize = 2;
@@ -289,8 +288,8 @@ pub(crate) struct WireObject {
     pub(crate) path_len: u16,
 }
 
-/// Index of a struct member in 32-bit words, as tests address facts. A 64-bit member gives its low word,
-/// which is what the kernel's audit compares.
+/// Offset of a struct member in 32-bit words, by which tests address it. For a 64-bit member this is the low
+/// word, which is what the kernel's audit compares.
 macro_rules! word {
     ($ty:ident.$($member:ident).+) => {
         u16::try_from(core::mem::offset_of!($ty, $($member).+) / 4)
@@ -307,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// Layout of one struct: name in `wire.h`, size, members with their offsets.
+    /// Layout of one struct: name in `wire.h`, size, and members with their offsets.
     type Layout = (&'static str, usize, Vec<(&'static str, usize)>);
 
     macro_rules! layout {

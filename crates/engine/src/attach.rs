@@ -1,7 +1,8 @@
-//! Programs in their places. Closing a link that has no name detaches it, which takes the kernel some 100 ms
-//! each.
+//! Attaching programs. Closing the last descriptor of a link that is not pinned detaches its program, which
+//! takes the kernel about 100 ms.
 //!
-//! Links are made without libbpf: what it makes of them, it takes apart when it is dropped, pinned or not.
+//! Links are created with `bpf(2)` directly: libbpf destroys its links when they are dropped, even pinned
+//! ones.
 
 pub(crate) mod async_detach;
 pub(crate) mod heartbeat;
@@ -13,51 +14,51 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::ptr;
 
-use audit::plan::hook::Hook;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::error::EngineError;
 use crate::handover::pins::{COPY_PREFIX, LINK_PREFIX, PinDirectory};
 use crate::hooks::attach_point::{AttachPoint, AttachTarget};
+use crate::hooks::hook::Hook;
 use crate::stats::{self, ProgramRuns};
 use crate::sys::descriptor::{fd_from_libbpf, fd_from_syscall};
 
-/// What holds a program in its place; dropping it takes it away, unless it is pinned.
+/// The link of an attached program. Dropping it detaches the program, unless the link is pinned.
 pub(crate) struct AttachedLink {
     pub(crate) link: OwnedFd,
-    /// The tracepoint: the link keeps it, and `bpftool perf` finds it by this.
-    #[expect(dead_code, reason = "kept for others to look at")]
+    /// The perf event of a tracepoint. The link holds it too; `bpftool perf` finds it by this descriptor.
+    #[expect(dead_code, reason = "visible to bpftool perf while open")]
     event: Option<OwnedFd>,
-    /// Where it is a copy of a stub.
+    /// The attached program, if it is a copy of a stub.
     pub(crate) copy: Option<StubCopy>,
 }
 
-/// A copy of a stub.
+/// A copy of a stub, attached to one function.
 pub(crate) struct StubCopy {
-    /// The kernel counts on it what it skips.
+    /// The program. The kernel counts recursion misses in it.
     pub(crate) program: OwnedFd,
-    /// What it is for.
+    /// The hook, for statistics.
     pub(crate) hook: String,
 }
 
 impl AttachedLink {
-    /// How often the kernel did not run a copy because another run of it was under way on that CPU.
+    /// How often the kernel skipped the stub copy because it was already running on that CPU; 0 for other
+    /// programs, which [`crate::load::Objects::recursion_misses`] counts.
     pub(crate) fn recursion_misses(&self) -> u64 {
-        // Others are counted with the program.
         let copy = self.copy.as_ref();
         copy.map_or(0, |copy| stats::recursion_misses(&copy.program))
     }
 
-    /// What the kernel has counted of a copy.
+    /// Run count and time of a stub copy.
     pub(crate) fn runs(&self) -> Option<ProgramRuns> {
         let copy = self.copy.as_ref()?;
         stats::runs(&copy.hook, &copy.program)
     }
 
-    /// Gives it the names of its attach point.
+    /// Pins the link, and the program of a stub copy, under the name of the attach point.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// As [`PinDirectory::pin`].
     pub(crate) fn pin(&self, pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<()> {
         if let Some(copy) = &self.copy {
             pins.pin(&format!("{COPY_PREFIX}{attach_point}"), &copy.program)?;
@@ -65,11 +66,11 @@ impl AttachedLink {
         pins.pin(&format!("{LINK_PREFIX}{attach_point}"), &self.link)
     }
 
-    /// What has the names of an attach point.
+    /// Opens the pins of an attach point.
     ///
     /// # Errors
-    /// What the kernel answers.
-    pub(crate) fn find(pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<Self> {
+    /// As [`PinDirectory::get`].
+    pub(crate) fn open(pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<Self> {
         let copy = match attach_point.target {
             AttachTarget::Function(..) => Some(StubCopy {
                 program: pins.get(&format!("{COPY_PREFIX}{attach_point}"))?,
@@ -85,25 +86,28 @@ impl AttachedLink {
         })
     }
 
-    /// Takes the names of an attach point away.
+    /// Removes the pins of an attach point.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// As [`PinDirectory::remove`].
     pub(crate) fn unpin(pins: &PinDirectory, attach_point: AttachPoint) -> io::Result<()> {
         pins.remove(&format!("{LINK_PREFIX}{attach_point}"))?;
         pins.remove(&format!("{COPY_PREFIX}{attach_point}"))
     }
 }
 
-/// Programs in their places.
+/// Links by attach point.
 pub(crate) type Links = BTreeMap<AttachPoint, AttachedLink>;
 
-/// How often the kernel skipped copies of stubs.
+/// How often the kernel skipped stub copies.
 pub(crate) fn recursion_misses(links: &Links) -> u64 {
     links.values().map(AttachedLink::recursion_misses).sum()
 }
 
-/// Puts a program in its place; the hook is for messages.
+/// Attaches a program. `hook` is for messages and statistics.
+///
+/// # Errors
+/// [`EngineError::PerfEvent`], [`EngineError::Attach`].
 pub(crate) fn attach(
     program: &ProgramMut<'_>,
     attach_point: AttachPoint,
@@ -137,7 +141,10 @@ pub(crate) fn attach(
     })
 }
 
-/// Puts a program on a raw tracepoint, or where it was loaded for.
+/// Attaches a program to a raw tracepoint; without a name, to the target it was loaded for.
+///
+/// # Errors
+/// As `BPF_RAW_TRACEPOINT_OPEN` of `bpf(2)`.
 pub(crate) fn attach_raw_tracepoint(
     program: &ProgramMut<'_>,
     tracepoint: Option<&str>,
@@ -145,8 +152,8 @@ pub(crate) fn attach_raw_tracepoint(
     let name = tracepoint.map(CString::new).transpose();
     let name = name.map_err(io::Error::other)?;
     let name: *const c_char = name.as_ref().map_or(ptr::null(), |name| name.as_ptr());
-    // SAFETY: the name is null, which means where the program was loaded for, or a string that outlives
-    // the call.
+    // SAFETY: `name` is null, which selects the target of the program, or a NUL-terminated string that lives
+    // until after the call.
     let link = unsafe { libbpf_sys::bpf_raw_tracepoint_open(name, program.as_fd().as_raw_fd()) };
     Ok(AttachedLink {
         link: fd_from_libbpf(link)?,
@@ -155,9 +162,9 @@ pub(crate) fn attach_raw_tracepoint(
     })
 }
 
-/// Puts a program on a perf event, which the link keeps.
+/// Attaches a program to a perf event. The link holds the event.
 fn attach_perf_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<AttachedLink> {
-    // SAFETY: only numbers are passed; a null pointer means no options.
+    // SAFETY: the descriptors are open, and a null pointer means no options.
     let link = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_fd().as_raw_fd(),
@@ -173,8 +180,7 @@ fn attach_perf_event(program: &ProgramMut<'_>, event: OwnedFd) -> io::Result<Att
     })
 }
 
-/// Opens a tracepoint as a perf event. The CPU says where samples would be taken; a BPF program runs on
-/// all of them.
+/// Opens a tracepoint as a perf event. `first_cpu` applies to samples only; a BPF program runs on all CPUs.
 fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
     let mut attr = libbpf_sys::perf_event_attr {
         type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
@@ -183,7 +189,7 @@ fn open_tracepoint(id: u64) -> io::Result<OwnedFd> {
         ..Default::default()
     };
     let (any_task, first_cpu, no_group) = (-1_i32, 0_i32, -1_i32);
-    // SAFETY: the attributes are initialised, say their own size, and outlive the call.
+    // SAFETY: `attr` is initialized, contains its own size, and lives until after the call.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,

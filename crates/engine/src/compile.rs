@@ -12,14 +12,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use audit::ids::{Arch, Syscall};
 use audit::plan::filesystem_list::FstypeCondition;
-use audit::plan::hook::{self, Hook, HookSelection};
-use audit::plan::inner::{self, InternalHook};
-use audit::plan::task_list::{self, TaskState};
+use audit::plan::task_list::TaskState;
 use audit::plan::{Facts, Operand, Plan, Slot, SyscallId, SyscallPlan, Test};
 use audit::rule::{Action, Field, Op};
-use audit::table;
 
 use crate::abi::{self, WireEvent, WireObject, WireSyscall, WireTest, word};
+use crate::hooks::hook::Hook;
+use crate::hooks::hook_selection::{HookSelection, task_list_hook};
+use crate::hooks::internal_hook::InternalHook;
+use crate::hooks::syscall_functions::tracepoint_name;
+use crate::hooks::syscall_hooks::{object_hooks, shows_every_name};
 
 /// What the kernel side must be given and attached to.
 #[derive(Debug)]
@@ -85,11 +87,11 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         syscalls: BTreeMap::new(),
         raw_enter: SyscallBitmap::default(),
         raw_exit: SyscallBitmap::default(),
-        hooks: task_list::hook(plan).into_iter().collect(),
+        hooks: task_list_hook(plan).into_iter().collect(),
         uring: false,
         read_only_opens: ReadOnlyOpens::default(),
         open_gate: O_ACCMODE,
-        refusals: selection.refusals,
+        refusals: selection.refused_opens,
         denies: plan.denying() != 0,
     };
     for (call, rules) in &plan.syscalls {
@@ -102,28 +104,28 @@ pub(crate) fn compile(plan: &Plan, selection: HookSelection) -> CompiledPlan {
         if number >= abi::SYSCALLS {
             continue; // no such call exists: nothing to attach to, nothing to miss
         }
-        let mut hooks = selection.hooks(*call);
-        hooks.extend(selection.denials(plan, *call, rules));
-        if hooks.contains(&Hook::RawEnter) {
+        let mut hooks = selection.syscall_hooks(*call);
+        hooks.extend(selection.denial_hooks(plan, *call, rules));
+        if hooks.contains(&Hook::RawSysEnter) {
             set(&mut compiled.raw_enter, abi, number);
         }
-        if hooks.contains(&Hook::RawExit) {
+        if hooks.contains(&Hook::RawSysExit) {
             set(&mut compiled.raw_exit, abi, number);
         }
         compiled.hooks.extend(hooks);
         let wire = compiled.compile_syscall(*call, rules, selection, plan);
         let reads = wire.facts & abi::FACT_HOOKED == 0 || !opens_only_for_write(&wire);
-        match hook::tracepoint_name(*call) {
+        match tracepoint_name(*call) {
             Some("openat") => compiled.read_only_opens.openat = reads,
             Some("open") => compiled.read_only_opens.open = reads,
             _ => {}
         }
         compiled.syscalls.insert(abi * abi::SYSCALLS + number, wire);
     }
-    for (operation, rules) in selection.operations(plan) {
+    for (operation, rules) in plan.operations(selection.uring_coverage()) {
         compiled.uring = true;
         compiled.hooks.extend(selection.operation_hooks(operation));
-        let denials = selection.denials(plan, operation.call(), &rules);
+        let denials = selection.denial_hooks(plan, operation.call(), &rules);
         compiled.hooks.extend(denials);
         let wire = compiled.compile_syscall(operation.call(), &rules, selection, plan);
         let index = abi::URING_FIRST + u32::from(operation.op);
@@ -142,22 +144,22 @@ impl CompiledPlan {
         selection: HookSelection,
         plan: &Plan,
     ) -> WireSyscall {
-        let mut wire = self.wire_syscall(call, rules, selection.remembers(call));
+        let mut wire = self.wire_syscall(call, rules, selection.saves_enter_state(call));
         if plan.denies(rules) {
             wire.facts |= abi::FACT_DENY;
         }
-        if selection.details(call).next().is_some() {
+        if selection.aux_record_hooks(call).next().is_some() {
             wire.facts |= abi::FACT_AUX;
         }
-        if selection.sees(call) {
+        if selection.sees_objects(call) {
             wire.facts |= abi::FACT_HOOKED;
-            if inner::shows_every_name(call) {
+            if shows_every_name(call) {
                 wire.facts |= abi::FACT_HOOKED_NAMES;
             }
-            let creates = table::syscall_name(call.arch, call.syscall) == Some("creat");
+            let creates = call.name() == Some("creat");
             if !opens_only_for_write(&wire)
                 && !creates
-                && inner::of(call).contains(&InternalHook::OpenFilp)
+                && object_hooks(call).contains(&InternalHook::OpenFilp)
             {
                 self.open_gate = 0;
             }
@@ -171,11 +173,11 @@ impl CompiledPlan {
         rules: &SyscallPlan,
         remembers: bool,
     ) -> WireSyscall {
-        let name = table::syscall_name(call.arch, call.syscall).unwrap_or_default();
-        let watched = rules.slots.iter().any(needs_watch);
+        let name = call.name().unwrap_or_default();
+        let watched = rules.slots.iter().any(Slot::needs_watch);
         let tests = self.append_tests(rules.slots.iter());
         let tests_unwatched = if watched {
-            self.append_tests(rules.slots.iter().filter(|slot| !needs_watch(slot)))
+            self.append_tests(rules.slots.iter().filter(|slot| !slot.needs_watch()))
         } else {
             tests
         };
@@ -211,10 +213,10 @@ impl CompiledPlan {
         if matches!(name, "fork" | "vfork" | "clone" | "clone3") {
             facts |= abi::FACT_FORKS;
         }
-        if hook::starts(call) {
+        if call.is_exec() {
             facts |= abi::FACT_EXEC;
         }
-        if hook::needs_watch(rules) {
+        if rules.needs_watch() {
             facts |= abi::FACT_WATCH_ONLY;
         }
         WireSyscall {
@@ -309,12 +311,6 @@ fn tests<'a>(slots: impl Iterator<Item = &'a Slot>) -> Vec<WireTest> {
     all
 }
 
-fn needs_watch(slot: &Slot) -> bool {
-    slot.tests
-        .iter()
-        .any(|test| matches!(test.operand, Operand::Path | Operand::Dir))
-}
-
 fn tests_object(test: &Test) -> bool {
     match test.operand {
         Operand::Field(field) => is_object_field(field),
@@ -363,7 +359,7 @@ fn aux_source(arch: Arch, name: &str) -> u8 {
 fn watch_perm(slots: &[Slot]) -> u8 {
     slots
         .iter()
-        .filter(|slot| needs_watch(slot))
+        .filter(|slot| slot.needs_watch())
         .map(|slot| {
             slot.tests
                 .iter()

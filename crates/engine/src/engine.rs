@@ -1,4 +1,4 @@
-//! The engine: a plan in force, the programs attached for it, and the ring of events.
+//! The running engine: the active plan, the attached programs and the ring.
 
 mod avc;
 mod clock;
@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 use libbpf_rs::{MapCore as _, num_possible_cpus};
 
 use crate::abi::{LOST, WireCounts};
@@ -28,11 +27,13 @@ use crate::compile::fast_path::FastPath;
 use crate::compile::watch_hash::HashKey;
 use crate::compile::watches::{self, Watches};
 use crate::compile::{self, CompiledPlan};
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::inherited_programs::InheritedProgram;
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::{AttachPointFinder, AttachPoints, AttachedHooks};
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::{self, KernelProbe};
 use crate::hooks::program::Program;
 use crate::load::globals::Globals;
@@ -41,6 +42,7 @@ use crate::load::{ObjectSlots, Objects};
 use crate::options::EngineOptions;
 use crate::preemption::PreemptionFacts;
 use crate::ring::checkpoint::{Checkpoint, CommitToken, FixedSettings, Position};
+use crate::ring::clock::ClockReading;
 use crate::ring::{Ring, RingReader};
 use crate::skeleton::types;
 use crate::stats::{self, EngineStats, MappedArray, ProgramRuns, RuleDrops};
@@ -53,20 +55,20 @@ pub use detach::PendingDetach;
 pub struct Engine<'s> {
     links: Links,
     detacher: AsyncDetach,
-    /// What the stubs that are gone were skipped.
+    /// Recursion misses of stub copies that are detached.
     detached_misses: u64,
     heartbeat: Option<Heartbeat>,
-    /// What sends the calls of security modules' records.
+    /// The program that sends the syscalls of LSM records.
     avc: Option<AttachedLink>,
-    /// What keeps others from what audits.
+    /// Guard programs that are not pinned by a previous daemon.
     guard_links: Vec<AttachedLink>,
     kind: EngineKind,
     counters: MappedArray<WireCounts>,
     rule_drops: RuleDrops,
-    /// What was counted for daemons before this one.
-    before: EngineStats,
+    /// Counters when this daemon took over; subtracted from what it reports.
+    baseline: EngineStats,
     globals: Globals,
-    /// Where that is.
+    /// The memory that `globals` points into.
     _bss: MappedMemory,
     ring: Ring,
     checkpoint: Arc<Checkpoint>,
@@ -75,14 +77,14 @@ pub struct Engine<'s> {
     objects: Objects<'s>,
     capacity: MapCapacity,
     hash: HashKey,
-    /// How calls are seen by the plan in force.
+    /// Hook selection of the active plan.
     selection: HookSelection,
     fast_path: FastPath,
     epoch: Epoch,
-    /// What the keys of the watches in the maps hold.
+    /// Keys of the watch maps, by half.
     watch_keys: [WatchKeys; 2],
     attached: AttachedHooks,
-    last_reading: Cell<Option<crate::ring::clock::ClockReading>>,
+    last_reading: Cell<Option<ClockReading>>,
     preemption: PreemptionFacts,
     allow_loss: bool,
 }
@@ -96,12 +98,12 @@ impl fmt::Debug for Engine<'_> {
 }
 
 impl<'s> Engine<'s> {
-    /// Loads the programs, gives them the plan, and attaches them.
+    /// Loads the programs, writes the plan and attaches the programs.
     ///
-    /// The calling process is not audited from then on. Nothing stays attached when this fails.
+    /// The calling process is exempt from auditing from then on. On failure nothing stays attached.
     ///
     /// # Errors
-    /// [`EngineError`] names the program, map or hook, and what would be needed.
+    /// [`EngineError`] names the program, map or hook, and the requirement that is not met.
     pub fn start(
         slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
@@ -111,15 +113,15 @@ impl<'s> Engine<'s> {
     ) -> Result<Self, EngineError> {
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let selection = HookSelection::of(plan, kind, kernel);
+        let selection = HookSelection::new(plan, kind, kernel);
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
-        let system_error = |what| move |source: io::Error| EngineError::System { what, source };
-        let cpus = num_possible_cpus()
-            .map_err(|error| system_error("the number of CPUs")(io::Error::other(error)))?;
-        let hash = HashKey::random().map_err(system_error("a random seed"))?;
-        let root = watches::root_inode().map_err(system_error("the root directory"))?;
+        let cpus = num_possible_cpus().map_err(|error| {
+            EngineError::system("read the number of CPUs")(io::Error::other(error))
+        })?;
+        let hash = HashKey::random().map_err(EngineError::system("read a random key"))?;
+        let root = watches::root_inode().map_err(EngineError::system("stat `/`"))?;
         let watches = Watches::resolve(&plan.watches, hash);
         let capacity = MapCapacity::for_first_plan(&compiled, &watches);
         let coverage = match kind {
@@ -127,7 +129,7 @@ impl<'s> Engine<'s> {
             EngineKind::Tracepoint => HookCoverage::SyscallsOnly,
         };
 
-        let mut programs = attach_points.programs(|_spot| false);
+        let mut programs = attach_points.programs(|_attach_point| false);
         programs.insert(Program::DaemonRegister);
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
@@ -161,14 +163,14 @@ impl<'s> Engine<'s> {
             ..Position::default()
         };
         let checkpoint = Checkpoint::new(fixed, first, objects.first().maps.tlg_ring.as_fd())
-            .map_err(system_error("the checkpoint"))?;
+            .map_err(EngineError::system("create the checkpoint"))?;
         let checkpoint = Arc::new(checkpoint);
         let mut engine = Self::from_objects(objects, kind, selection, checkpoint, probe, options)?;
         engine.globals.clear_previous_epoch();
         engine.fast_path = FastPath::of(&compiled, options.ring_bytes);
         engine.globals.set_fast_path(&engine.fast_path);
         engine.write(engine.epoch, &compiled, &watches)?;
-        engine.read_clock()?; // from here on this process is not audited
+        engine.read_clock()?; // runs `daemon_register`, which exempts this process from auditing
         engine.check_preemption(attach_points.hooks.keys())?;
         engine.start_heartbeat()?;
         engine.links = engine.attach(&attach_points)?;
@@ -176,7 +178,7 @@ impl<'s> Engine<'s> {
         Ok(engine)
     }
 
-    /// An engine over programs that are loaded, with nothing attached.
+    /// Creates an engine from loaded objects, with nothing attached.
     fn from_objects(
         objects: Objects<'s>,
         kind: EngineKind,
@@ -185,22 +187,25 @@ impl<'s> Engine<'s> {
         probe: &KernelProbe,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let system_error = |what| move |source: io::Error| EngineError::System { what, source };
         let maps = &objects.first().maps;
         let bss = MappedMemory::map(&maps.bss, 0, size_of::<types::bss>(), Access::ReadWrite)
-            .map_err(system_error("its own globals"))?;
-        let none = || system_error("its own globals")(io::Error::other("too short"));
-        let globals = Globals::new(bss.at(0).ok_or_else(none)?);
-        let waiting = globals.reader_waiting().ok_or_else(none)?;
+            .map_err(EngineError::system("map the globals of the programs"))?;
+        let too_short = || {
+            EngineError::system("map the globals of the programs")(
+                io::ErrorKind::InvalidData.into(),
+            )
+        };
+        let globals = Globals::new(bss.at(0).ok_or_else(too_short)?);
+        let waiting = globals.reader_waiting().ok_or_else(too_short)?;
         let ring = maps.tlg_ring.as_fd().try_clone_to_owned();
         let ring = ring
             .and_then(|map| RingReader::new(map, Arc::clone(&checkpoint)))
-            .map_err(system_error("the ring"))?;
+            .map_err(EngineError::system("map the ring"))?;
         let cpus = usize::try_from(maps.tlg_counts.max_entries()).unwrap_or_default();
-        let counters =
-            MappedArray::map(&maps.tlg_counts, cpus).map_err(system_error("the counters"))?;
-        let rule_drops =
-            RuleDrops::map(&maps.tlg_rule_drops).map_err(system_error("the counters of rules"))?;
+        let counters = MappedArray::map(&maps.tlg_counts, cpus)
+            .map_err(EngineError::system("map the counters"))?;
+        let rule_drops = RuleDrops::map(&maps.tlg_rule_drops)
+            .map_err(EngineError::system("map the rule counters"))?;
         let fixed = checkpoint.fixed();
         Ok(Self {
             links: Links::default(),
@@ -212,7 +217,7 @@ impl<'s> Engine<'s> {
             kind,
             counters,
             rule_drops,
-            before: EngineStats::default(),
+            baseline: EngineStats::default(),
             globals,
             _bss: bss,
             ring: Ring::new(ring, waiting),
@@ -237,15 +242,16 @@ impl<'s> Engine<'s> {
         })
     }
 
-    /// Puts another plan in force while events flow. A call that both plans name is chosen by one of them:
-    /// none is missed and none is seen twice. What both need stays attached; what only the old one needs is
-    /// detached in the background.
+    /// Replaces the active plan while programs run. Each syscall that both plans name is evaluated by exactly
+    /// one of them. Hooks that both plans need stay attached; hooks that only the old plan needs are detached
+    /// in the background.
     ///
-    /// Events that are in the ring, and those of calls under way, may be of the plan before. Watched paths
-    /// are looked up anew. `text` is what [`crate::InheritedState::plans`] gives a daemon after this one.
+    /// Events in the ring, and events of syscalls in progress, may belong to the previous plan. Watched paths
+    /// are resolved again. `text` is the plan snapshot that [`crate::InheritedState::plan_snapshots`] returns
+    /// to the next daemon.
     ///
     /// # Errors
-    /// [`EngineError`], with the old plan in force, whole.
+    /// [`EngineError`]; the old plan stays active and complete.
     pub fn replace_plan(
         &mut self,
         slots: &mut ObjectSlots<'s>,
@@ -253,7 +259,7 @@ impl<'s> Engine<'s> {
         plan: &Plan,
         text: &[u8],
     ) -> Result<(), EngineError> {
-        let selection = self.selection.next(plan);
+        let selection = self.selection.for_replacement(plan);
         limits::check(plan, selection)?;
         let compiled = compile::compile(plan, selection);
         let attach_points = AttachPoints::find(&compiled.hooks, &AttachPointFinder::new(probe))?;
@@ -269,7 +275,7 @@ impl<'s> Engine<'s> {
         self.clear_half(epoch)?;
         self.write(epoch, &compiled, &watches)?;
 
-        // From here on what spares work spares none that either plan needs.
+        // Until the switch, the fast paths must skip only what neither plan needs.
         let fast_path = FastPath::of(&compiled, self.objects.first().maps.tlg_ring.max_entries());
         self.globals
             .set_fast_path(&self.fast_path.union(&fast_path));
@@ -301,19 +307,20 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// Has the half of the next plan used by nobody any more, and empty.
+    /// Waits until no program uses the half of the next plan, and empties it.
     fn clear_half(&mut self, next: Epoch) -> Result<(), EngineError> {
         self.globals.clear_previous_epoch();
-        rcu::wait_for_programs().map_err(|error| EngineError::System {
-            what: "that no program looks at the rules before these",
-            source: io::Error::other(error),
-        })?;
+        rcu::wait_for_programs()
+            .map_err(io::Error::other)
+            .map_err(EngineError::system(
+                "wait for programs of the previous rules",
+            ))?;
         let [even, odd] = &mut self.watch_keys;
         let half = if next.half() == 0 { even } else { odd };
         half.clear(self.objects.first())
     }
 
-    /// Writes a plan into its half, which is empty.
+    /// Writes a plan into its half, which must be empty.
     fn write(
         &mut self,
         epoch: Epoch,
@@ -337,7 +344,7 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// Attaches what is not attached yet; what it has attached before it fails is detached again.
+    /// Attaches programs at the attach points that have none. On failure, detaches those it attached.
     fn attach(&mut self, attach_points: &AttachPoints) -> Result<Links, EngineError> {
         let mut new = Links::default();
         for (&attach_point, &hook) in &attach_points.hooks {
@@ -346,7 +353,7 @@ impl<'s> Engine<'s> {
             }
             let link = match self.detacher.cancel(attach_point) {
                 Some(link) => {
-                    // They are counted with the link again.
+                    // Its misses are counted with the link again.
                     self.detached_misses =
                         self.detached_misses.saturating_sub(link.recursion_misses());
                     self.checkpoint.set_detached_misses(self.detached_misses);
@@ -379,47 +386,47 @@ impl<'s> Engine<'s> {
         Ok(new)
     }
 
-    /// A program that was loaded because it is wanted.
+    /// A loaded program.
     fn program(&self, program: Program) -> Result<&libbpf_rs::ProgramMut<'s>, EngineError> {
         let found = self.objects.find(program);
-        found.ok_or_else(|| EngineError::System {
-            what: "where a program is that was loaded",
-            source: io::Error::other(format!("{program:?}")),
+        found.ok_or_else(|| {
+            EngineError::system("find a program")(io::Error::other(format!(
+                "{program:?} is not loaded"
+            )))
         })
     }
 
-    /// Which engine it is.
+    /// The kind of engine.
     #[must_use]
     pub const fn kind(&self) -> EngineKind {
         self.kind
     }
 
-    /// What is attached.
+    /// The attached hooks.
     #[must_use]
     pub const fn attached(&self) -> &AttachedHooks {
         &self.attached
     }
 
-    /// Which plan is in force.
+    /// Epoch of the active plan.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// What the programs have counted since the start, without what the kernel has skipped: it costs no call.
+    /// Counters of the programs since the start, without [`crate::LossReason::Skipped`]. Makes no system call.
     #[must_use]
     pub fn program_stats(&self) -> EngineStats {
-        self.counters.sum() - self.before
+        self.counters.sum() - self.baseline
     }
 
-    /// Events that a rule of the plan in force, or of the one before, has chosen and the ring had no room
-    /// for.
+    /// Events of a rule of the active or the previous plan that were lost because the ring was full.
     #[must_use]
     pub fn rule_drops(&self, epoch: Epoch, rule: usize) -> u64 {
-        self.rule_drops.of(epoch, rule)
+        self.rule_drops.get(epoch, rule)
     }
 
-    /// Counters since the start.
+    /// Counters since the start. Makes a system call for each program.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
         let mut stats = self.counters.sum();
@@ -434,11 +441,11 @@ impl<'s> Engine<'s> {
                 + self.objects.recursion_misses();
             *skipped += inherited;
         }
-        stats - self.before
+        stats - self.baseline
     }
 
-    /// How often each program has run; nothing unless the kernel counts that. Asking is a call for each
-    /// program, which is spared then.
+    /// Run counts of each program; empty unless `kernel.bpf_stats_enabled` is 1. Makes a system call for each
+    /// program.
     #[must_use]
     pub fn run_counts(&self) -> Vec<ProgramRuns> {
         if !kernel_probe::bpf_stats_enabled() {
@@ -455,12 +462,12 @@ impl<'s> Engine<'s> {
         &self.ring
     }
 
-    /// What says of the events that were read by now when they are written: the next one has this serial,
-    /// and so many were told to be lost, by reason, of those that [`Engine::stats`] counts.
+    /// A token that commits all events read so far to the checkpoint. `serial` is the serial of the next
+    /// event; `reported_lost` are the losses since the start that the log reports, by reason.
     #[must_use]
     pub fn commit_token(&self, serial: Serial, mut reported_lost: [u64; LOST + 1]) -> CommitToken {
-        for (reported_lost, before) in reported_lost.iter_mut().zip(self.before.lost) {
-            *reported_lost += before;
+        for (reported, baseline) in reported_lost.iter_mut().zip(self.baseline.lost) {
+            *reported += baseline;
         }
         self.ring.commit_token(serial, reported_lost)
     }

@@ -1,31 +1,31 @@
-//! Which plan is in force: plans are numbered, and two of them share the maps.
+//! Epochs number the plans of an engine. The maps hold two plans: the active one and the previous or next.
 
 use crate::abi;
 
-/// Which plan an engine goes by: its plans are counted, from 0 again after many.
+/// Number of a plan, modulo `EPOCHS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch(pub(crate) u16);
 
 impl Epoch {
-    /// That of the plan which takes the place of this one's.
+    /// The epoch of the plan that replaces this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self((self.0 + 1) % abi::EPOCHS)
     }
 
-    /// How many plans ago another one was in force, if this one is now.
-    pub(crate) const fn plans_since(self, other: Self) -> u16 {
-        (self.0 + abi::EPOCHS - other.0) % abi::EPOCHS
+    /// Number of plan changes from `earlier` to this one.
+    pub(crate) const fn plans_since(self, earlier: Self) -> u16 {
+        (self.0 + abi::EPOCHS - earlier.0) % abi::EPOCHS
     }
 
-    /// The plan and the index in it that an event says.
+    /// Splits `rule` of `struct wire_event` into epoch and index of the rule.
     pub(crate) fn split_rule(rule: u32) -> (Self, usize) {
         let (epoch, index) = (rule >> abi::RULE_BITS, rule & ((1 << abi::RULE_BITS) - 1));
         let epoch = u16::try_from(epoch).unwrap_or_default();
         (Self(epoch), usize::try_from(index).unwrap_or_default())
     }
 
-    /// The half of the maps that holds the plan: 0 or 1.
+    /// The half of the maps that holds this plan: 0 or 1.
     pub(crate) const fn half(self) -> u16 {
         self.0 & 1
     }

@@ -1,46 +1,46 @@
-//! Why an engine could not start, or take another plan.
+//! Errors of starting an engine and of replacing its plan.
 
 use std::io;
 use std::path::PathBuf;
 
-use audit::plan::hook::EngineKind;
+use crate::engine_kind::EngineKind;
 
 use crate::preemption::SkipRisk;
 
-/// Why an engine could not start, or take another plan.
+/// Why an engine cannot start, or cannot take another plan.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The kernel has no type information.
-    #[error("the kernel's type information cannot be read; tollgate needs CONFIG_DEBUG_INFO_BTF")]
+    /// The kernel has no BTF.
+    #[error("cannot read the kernel's BTF; tollgate needs CONFIG_DEBUG_INFO_BTF")]
     Btf(#[source] libbpf_rs::Error),
-    /// The object is not what this program was built with.
+    /// libbpf cannot open the embedded BPF object, or cannot reuse a map for it.
     #[error("cannot open the BPF object")]
     Open(#[source] libbpf_rs::Error),
-    /// So many objects were loaded that there is no room for another.
-    #[error("programs were loaded {most} times; restart the daemon to load more")]
+    /// All object slots are in use.
+    #[error("BPF programs were loaded {limit} times; restart the daemon to load more")]
     NoObjectSlot {
-        /// How often they can be.
-        most: usize,
+        /// Number of slots.
+        limit: usize,
     },
-    /// The kernel refused a program or a map.
+    /// The kernel rejected a program or a map.
     #[error(
-        "kernel {kernel} refuses the programs of engine {} ({libbpf_log}); it takes {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
-        kind.name(), needs(*kind)
+        "kernel {kernel} rejects the programs of engine {} ({libbpf_log}); it needs {}, root (CAP_BPF, CAP_PERFMON) and no lockdown",
+        kind.name(), requirement(*kind)
     )]
     Load {
         /// The engine.
         kind: EngineKind,
         /// Release of the running kernel.
         kernel: String,
-        /// What libbpf said about the refusal.
+        /// First error and end of the verifier log, from libbpf.
         libbpf_log: String,
         /// The error number.
         #[source]
         source: libbpf_rs::Error,
     },
-    /// The kernel refused contents of a map.
-    #[error("cannot put the plan into map `{map}`")]
+    /// The kernel rejected an update of a map.
+    #[error("cannot write map `{map}`")]
     Map {
         /// Name of the map.
         map: &'static str,
@@ -48,25 +48,25 @@ pub enum EngineError {
         #[source]
         source: libbpf_rs::Error,
     },
-    /// A plan is larger than the running engine can take.
+    /// A plan does not fit into the maps of the running engine.
     #[error(
-        "the rules need {needed} {what}, and this daemon has room for {capacity}; restart it to make more"
+        "the rules need {needed} {what}, the limit is {capacity}; restart the daemon to raise it"
     )]
     Capacity {
-        /// What there is too much of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// How much.
+        /// Number that the plan needs.
         needed: usize,
-        /// How much there is room for.
+        /// Number that the maps hold.
         capacity: u32,
     },
-    /// The tracepoints could not be looked up.
+    /// Tracepoint ids cannot be read.
     #[error(
-        "cannot look up tracepoints: tracefs cannot be read; it needs CAP_SYS_ADMIN and CONFIG_FTRACE_SYSCALLS"
+        "cannot read tracepoint ids from tracefs; this needs CAP_SYS_ADMIN and CONFIG_FTRACE_SYSCALLS"
     )]
     Tracefs(#[source] io::Error),
     /// The kernel refused a perf event.
-    #[error("cannot open tracepoint `{hook}`; it needs CAP_PERFMON")]
+    #[error("cannot open tracepoint `{hook}`; this needs CAP_PERFMON")]
     PerfEvent {
         /// Name of the tracepoint.
         hook: String,
@@ -79,29 +79,29 @@ pub enum EngineError {
     Attach {
         /// Name of the program.
         program: String,
-        /// What it was to be attached to.
+        /// The attach point.
         hook: String,
         /// The error number.
         #[source]
         source: libbpf_rs::Error,
     },
-    /// The kernel's functions for syscalls are not of the types that are known.
-    #[error("the kernel has no `__x64_sys_close` and `__do_sys_getpid` in its type information")]
+    /// The syscall functions of the kernel are missing or have unknown prototypes.
+    #[error("the kernel's BTF has no `__x64_sys_close` or no `__do_sys_getpid`")]
     NoSyscallFunctions,
-    /// Hooking so many functions takes the kernel minutes to undo.
+    /// Detaching from that many functions would take the kernel minutes.
     #[error(
-        "the rules name {calls} calls; taking programs off so many functions would take minutes, at most {most} are hooked"
+        "the rules name {syscalls} syscalls; the engine fentry hooks at most {limit}, because detaching more would take minutes"
     )]
     TooManySyscalls {
-        /// Calls of the plan.
-        calls: usize,
-        /// Most that are hooked.
-        most: usize,
+        /// Syscalls of the plan.
+        syscalls: usize,
+        /// Maximum number of hooked syscalls.
+        limit: usize,
     },
-    /// Calls can only be denied by programs on functions.
-    #[error("rules of `[on_loss] deny` need the engine fentry: no other can refuse a call")]
+    /// `[on_loss] deny` on an engine that cannot deny syscalls.
+    #[error("rules of `[on_loss] deny` need the engine fentry")]
     DenyNeedsFentry,
-    /// The kernel does not ask where a call would have to be denied.
+    /// The kernel lacks the function that a deny program attaches to.
     #[error(
         "a rule of `[on_loss] deny` needs the function `{function}`, which this kernel does not have"
     )]
@@ -117,41 +117,52 @@ pub enum EngineError {
         /// Which programs can be skipped.
         risk: SkipRisk,
     },
-    /// Programs on functions would never run.
-    #[error(
-        "the kernel does not run programs on its functions; `sysctl kernel.ftrace_enabled=1` makes it run them"
-    )]
+    /// The kernel does not run programs on functions.
+    #[error("the kernel does not run programs on functions; check `sysctl kernel.ftrace_enabled`")]
     HooksDisabled,
-    /// Something cannot be pinned, or what was pinned cannot be found.
-    #[error("cannot pin, or find pinned, {what}")]
+    /// A BPF object cannot be pinned, or a pinned one cannot be opened.
+    #[error("cannot pin or open {what}")]
     Pin {
-        /// What.
+        /// The object.
         what: String,
-        /// The answer.
+        /// The error number.
         #[source]
         source: io::Error,
     },
-    /// A directory that is to be guarded cannot be looked at.
-    #[error("cannot guard what is in `{}`", directory.display())]
+    /// A directory of files to guard cannot be opened.
+    #[error("cannot guard files in `{}`", directory.display())]
     Guard {
         /// The directory.
         directory: PathBuf,
-        /// The answer.
+        /// The error number.
         #[source]
         source: io::Error,
     },
-    /// The machine did not answer something that it always answers.
-    #[error("cannot learn {what}")]
+    /// A system call or a BPF test run failed that is expected to succeed.
+    #[error("cannot {operation}")]
     System {
-        /// What was asked.
-        what: &'static str,
-        /// The answer.
+        /// The operation, as a verb phrase.
+        operation: &'static str,
+        /// The error number.
         #[source]
         source: io::Error,
     },
 }
 
-/// Where an engine cannot be skipped.
+impl EngineError {
+    /// Makes a [`Self::System`] error of the failure of an operation, given as a verb phrase.
+    pub(crate) fn system(operation: &'static str) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::System { operation, source }
+    }
+
+    /// Makes a [`Self::Pin`] error of the failure to pin or open something.
+    pub(crate) fn pin(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Pin { what, source }
+    }
+}
+
+/// Kernels on which an engine is never skipped.
 const fn safe_kernels(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Fentry => "it needs preempt=none or voluntary",
@@ -161,8 +172,8 @@ const fn safe_kernels(kind: EngineKind) -> &'static str {
     }
 }
 
-/// What the kernel must allow for an engine.
-const fn needs(kind: EngineKind) -> &'static str {
+/// Kernel feature that an engine requires.
+const fn requirement(kind: EngineKind) -> &'static str {
     match kind {
         EngineKind::Fentry => "programs on kernel functions (fentry and fexit, v5.5)",
         EngineKind::Tracepoint => "programs on tracepoints and raw tracepoints",

@@ -1,4 +1,4 @@
-//! What a daemon has left pinned: programs that still audit, and events that wait.
+//! The state that a previous daemon pinned: programs that keep recording, and unread events.
 
 pub(crate) mod inherited_programs;
 pub(crate) mod lock_note;
@@ -21,31 +21,31 @@ use crate::sys::mapped_memory::{Access, MappedMemory, page_size};
 use pins::{CHECKPOINT_PIN, LINK_PREFIX, PLAN_PREFIX, PinDirectory, PinError};
 use plan_snapshot::PlanSnapshot;
 
-/// Name of the ring.
+/// Name of the pin of the ring.
 const RING_PIN: &str = "map-tlg_ring";
 
-/// What stands in a directory of pins.
+/// Contents of a pin directory.
 #[derive(Debug)]
 pub enum PinnedState {
-    /// Nothing that audits.
+    /// No complete set of pins.
     Empty,
-    /// What this program can go on with.
+    /// An engine of this build; see [`crate::Engine::adopt`].
     Adoptable(InheritedState),
-    /// What another build has left: its events can be read, and its programs can only be taken off.
+    /// An engine of another build: its events can be read, its programs can only be detached.
     EventsOnly(InheritedState),
-    /// What it cannot read, and must not try to.
+    /// An engine whose events this build cannot read.
     Unreadable {
-        /// Why not.
+        /// The reason.
         reason: String,
-        /// How much waits in the ring, if that is known.
+        /// Unread bytes of the ring, if known.
         ///
         /// # Units
-        /// Bytes, of which one part is how they are kept.
+        /// Bytes, including the headers of ring records.
         unread_bytes: Option<u64>,
     },
 }
 
-/// What a daemon has left that this one can go on with.
+/// The pinned ring and checkpoint of a previous daemon.
 #[derive(Debug)]
 pub struct InheritedState {
     pub(crate) pins: PinDirectory,
@@ -53,15 +53,15 @@ pub struct InheritedState {
 }
 
 impl PinnedState {
-    /// Looks what was left. Names that are no whole set are taken away, unless they are locked.
+    /// Examines the pins. Removes an incomplete set of pins, unless it is locked.
     ///
     /// # Errors
-    /// When they cannot be taken away.
+    /// [`PinError`] when pins cannot be removed.
     pub fn open(pins: &PinDirectory) -> Result<Self, PinError> {
         let header = match pins.get(CHECKPOINT_PIN) {
             Ok(header) => header,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !pins.is_locked() => {
-                // Names without a header were being given, or taken away.
+                // The checkpoint is pinned last and removed first, so the set is incomplete.
                 pins.clear()?;
                 return Ok(Self::Empty);
             }
@@ -100,39 +100,39 @@ impl PinnedState {
 }
 
 impl InheritedState {
-    /// The write to the log that was under way when the daemon ended.
+    /// The log write that was in progress when the daemon ended.
     #[must_use]
     pub fn unfinished_write(&self) -> Option<FileRange> {
         self.checkpoint.unfinished_write()
     }
 
-    /// Says of that write whether all of it is in the log; otherwise nothing of it may be, and what it was
-    /// about is read from the ring again.
+    /// Completes that write. With `written`, all of it is in the log. Without, nothing of it is in the log, and
+    /// its events are read from the ring again.
     pub fn resolve_unfinished(&self, written: bool) {
         self.checkpoint.resolve_unfinished(written);
     }
 
-    /// How far events had come.
+    /// Position of the checkpoint.
     #[must_use]
     pub fn position(&self) -> Position {
         self.checkpoint.position()
     }
 
-    /// How much waits in the ring.
+    /// Unread bytes of the ring.
     ///
     /// # Units
-    /// Bytes, of which one part is how they are kept.
+    /// Bytes, including the headers of ring records.
     ///
     /// # Errors
-    /// When there is no ring.
+    /// When the ring cannot be opened or mapped.
     pub fn unread_bytes(&self) -> io::Result<u64> {
         unread_bytes(&self.pins.get(RING_PIN)?)
     }
 
-    /// Takes all programs off, so that no more events come.
+    /// Detaches all programs by removing the pins of their links. No more events arrive.
     ///
     /// # Errors
-    /// When a name cannot be taken away.
+    /// When a pin cannot be removed.
     pub fn detach(&self) -> io::Result<()> {
         let links = self.pins.names(LINK_PREFIX)?;
         links
@@ -140,57 +140,62 @@ impl InheritedState {
             .try_for_each(|name| self.pins.remove(&format!("{LINK_PREFIX}{name}")))
     }
 
-    /// The events that wait.
+    /// A reader of the unread events.
     ///
     /// # Errors
-    /// When there is no ring.
+    /// When the ring cannot be opened or mapped.
     pub fn ring_reader(&self) -> io::Result<RingReader> {
         RingReader::new(self.pins.get(RING_PIN)?, Arc::clone(&self.checkpoint))
     }
 
-    /// What says of the events that were read by now when they are written; the next one has this serial.
+    /// A token that commits all events read so far from `events`. `serial` is the serial of the next event.
     #[must_use]
     pub fn commit_token(&self, events: &RingReader, serial: Serial) -> CommitToken {
         events.commit_token(serial, self.position().reported_lost)
     }
 
-    /// Where all of it is pinned.
+    /// The pin directory.
     #[must_use]
     pub const fn pins(&self) -> &PinDirectory {
         &self.pins
     }
 
-    /// What was noted of each plan that events may still be of, the oldest first. A plan that was noted and
-    /// not put in force any more counts as the oldest. Nothing was noted of one that records nothing.
+    /// Snapshots of the plans that events in the ring may belong to, oldest first. A plan that was pinned but
+    /// never activated sorts first. The snapshot of a plan that records nothing is empty.
     ///
     /// # Errors
-    /// When a note cannot be read.
-    pub fn plan_snapshots(&self, in_force: Epoch) -> io::Result<Vec<(Epoch, Vec<u8>)>> {
+    /// When a snapshot cannot be read.
+    pub fn plan_snapshots(&self, active: Epoch) -> io::Result<Vec<(Epoch, Vec<u8>)>> {
         let mut plans = Vec::new();
         for name in self.pins.names(PLAN_PREFIX)? {
             if let Ok(epoch) = name.parse() {
-                let note = PlanSnapshot::from_map(self.pins.get(&format!("{PLAN_PREFIX}{name}"))?)?;
-                plans.push((Epoch(epoch), note.text));
+                let map = self.pins.get(&format!("{PLAN_PREFIX}{name}"))?;
+                plans.push((Epoch(epoch), PlanSnapshot::from_map(map)?.text));
             }
         }
-        plans.sort_by_key(|(epoch, _)| Reverse(in_force.plans_since(*epoch)));
+        plans.sort_by_key(|(epoch, _)| Reverse(active.plans_since(*epoch)));
         Ok(plans)
     }
 }
 
-/// How much of a ring was not given back: what the kernel itself keeps at its start, the same for whoever
-/// has made the ring.
+/// Bytes between consumer and producer position of a ring.
+///
+/// # Source
+/// `struct bpf_ringbuf` in `kernel/bpf/ringbuf.c`, Linux 6.12: one page for each position, whatever made the
+/// ring.
 fn unread_bytes(ring: &OwnedFd) -> io::Result<u64> {
     let page = page_size()?;
     let consumer = MappedMemory::map(ring, 0, page, Access::Read)?;
     let producer = MappedMemory::map(ring, page, page, Access::Read)?;
     let read = |memory: &MappedMemory| {
         let at = memory.at::<u64>(0)?;
-        // SAFETY: the word lies in the mapping, aligned; all sides use it as one word.
+        // SAFETY: `at` checks bounds and alignment. The mapping outlives the reference; the kernel and every
+        // reader access the word atomically.
         let word = unsafe { AtomicU64::from_ptr(at.as_ptr()) };
         Some(word.load(Ordering::Acquire))
     };
     let words = read(&consumer).zip(read(&producer));
-    let (consumed, produced) = words.ok_or_else(|| io::Error::other("the ring is too small"))?;
+    let (consumed, produced) =
+        words.ok_or_else(|| io::Error::other("the ring is shorter than its header"))?;
     Ok(produced.saturating_sub(consumed))
 }

@@ -1,18 +1,32 @@
-//! The kernel side and its loader: plan in, events out.
+//! BPF programs and their loader: takes a plan, delivers events.
 //!
-//! [`Engine::start`] loads the programs, gives them the plan and attaches them to the hooks that the plan
-//! needs; [`Ring`] hands over the events as bytes, and [`Decoder`] turns those into
-//! [`audit::event::Event`]s. Dropping the engine detaches everything that is not pinned: [`PinDirectory`] has names for
-//! what outlives it, and [`InheritedState`] are what a daemon before this one has left there.
+//! [`Engine::start`] loads the programs, writes the plan into their maps and attaches them to the hooks that
+//! the plan needs. [`Ring`] delivers events as bytes; [`Decoder`] parses them into [`audit::event::Event`]s.
+//! Dropping the engine detaches everything that is not pinned. [`PinDirectory`] is the directory of pins;
+//! [`InheritedState`] is the state that a previous daemon pinned there.
 //!
-//! What events mean, how they are written and where they go is
-//! left to the crates `audit` and `tollgate`.
+//! The crate `audit` defines events and encodes records; the crate `tollgate` writes them.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `hooks` | finds attach points for the hooks of a plan |
+//! | `compile` | compiles a plan into map contents |
+//! | `load` | loads programs, writes maps and globals |
+//! | `attach` | attaches and detaches programs |
+//! | `engine` | the running engine: start, replace the plan, pin, adopt, detach |
+//! | `handover` | pins, and the state that a previous daemon pinned |
+//! | `ring` | reads the ring; the checkpoint; ticks to wall-clock time |
+//! | `decode` | parses ring bytes into events |
+//! | `stats` | counters of the programs |
+//! | `abi` | `bpf/wire.h` in Rust |
+//! | `sys` | wrappers of system calls |
 
 mod abi;
 mod attach;
 mod compile;
 mod decode;
 mod engine;
+mod engine_kind;
 mod epoch;
 mod error;
 mod handover;
@@ -20,6 +34,9 @@ mod hooks;
 mod load;
 mod options;
 mod preemption;
+#[cfg(test)]
+#[path = "../../audit/tests/random/mod.rs"]
+mod random;
 mod ring;
 mod skeleton;
 mod stats;
@@ -30,12 +47,17 @@ pub use decode::{
     DecodeError, Decoder, EventContext, has_kernel_stamp, sample_jiffies, sample_rule,
 };
 pub use engine::{Engine, PendingDetach};
+pub use engine_kind::EngineKind;
 pub use epoch::Epoch;
 pub use error::EngineError;
 pub use handover::lock_note::read_lock_note;
 pub use handover::pins::{PinDirectory, PinError};
 pub use handover::{InheritedState, PinnedState};
 pub use hooks::attach_point::AttachedHooks;
+pub use hooks::denial::{is_deniable, undeniable_syscalls};
+pub use hooks::explain::{Explanation, Note, Paying, Price, RuleCost, explain};
+pub use hooks::hook::{Hook, KernelFeatures};
+pub use hooks::internal_hook::{InternalHook, InternalHookSet};
 pub use hooks::kernel_probe::KernelProbe;
 pub use load::{ObjectSlots, ObjectStorage};
 pub use options::EngineOptions;

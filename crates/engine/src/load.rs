@@ -1,7 +1,7 @@
-//! Loading the programs: those that the hooks of a plan need, and later those that another plan needs too.
+//! Loading programs: those that the first plan needs, and later those that other plans need in addition.
 //!
-//! libbpf loads an object once. So programs that are wanted later come from another object with the same
-//! maps, which is opened, loaded without the rest, and kept.
+//! libbpf loads an object only once. For more programs the object is opened again, with the maps of the first
+//! one, and only the missing programs are loaded.
 
 pub(crate) mod globals;
 mod libbpf_log;
@@ -15,19 +15,19 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::slice;
 
-use audit::plan::hook::EngineKind;
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapMut, OpenObject, ProgramMut};
 
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::program::{self, Program};
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel, SyscallSkelBuilder};
 use crate::stats::{self, ProgramRuns};
 
-/// Objects that engines can load between them: more than there are programs.
+/// Maximum number of objects that the engines of a process can load; more than there are programs.
 const MAX_OBJECTS: usize = 256;
 
-/// Where libbpf keeps its objects; lives longer than the engines.
+/// Memory for libbpf's objects; outlives the engines.
 pub struct ObjectStorage(Box<[MaybeUninit<OpenObject>]>);
 
 impl Default for ObjectStorage {
@@ -37,7 +37,7 @@ impl Default for ObjectStorage {
 }
 
 impl ObjectStorage {
-    /// The slots that are free.
+    /// The slots, all free.
     pub fn slots(&mut self) -> ObjectSlots<'_> {
         ObjectSlots(self.0.iter_mut())
     }
@@ -45,37 +45,38 @@ impl ObjectStorage {
 
 impl fmt::Debug for ObjectStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Storage").finish_non_exhaustive()
+        f.debug_struct("ObjectStorage").finish_non_exhaustive()
     }
 }
 
-/// Places of a [`ObjectStorage`] that hold no object yet.
+/// Free slots of an [`ObjectStorage`].
 pub struct ObjectSlots<'s>(slice::IterMut<'s, MaybeUninit<OpenObject>>);
 
 impl fmt::Debug for ObjectSlots<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Places").field(&self.0.len()).finish()
+        f.debug_tuple("ObjectSlots").field(&self.0.len()).finish()
     }
 }
 
-/// Programs that were loaded together.
+/// An object, and those of its programs that are loaded.
 struct LoadedObject<'s> {
     skel: SyscallSkel<'s>,
     programs: BTreeSet<Program>,
 }
 
-/// All loaded programs, and their maps.
+/// All loaded objects.
 pub(crate) struct Objects<'s> {
     kind: EngineKind,
+    /// The object that created the maps, or the first one that reuses pinned ones.
     first: LoadedObject<'s>,
     more: Vec<LoadedObject<'s>>,
 }
 
 impl<'s> Objects<'s> {
-    /// Loads the first programs; `prepare` sets sizes and constants.
+    /// Loads the first programs and creates the maps. `prepare` sets map sizes and constants.
     ///
     /// # Errors
-    /// [`EngineError`] when the kernel refuses a program or a map.
+    /// [`EngineError`] when the kernel rejects a program or a map.
     pub(crate) fn load(
         slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
@@ -92,10 +93,10 @@ impl<'s> Objects<'s> {
         Ok(objects)
     }
 
-    /// Loads programs over maps that are there, in an object whose own they would be; bodies are in place.
+    /// Loads programs with existing maps, which `map` opens by name. Tail-call maps keep their targets.
     ///
     /// # Errors
-    /// [`EngineError`] when a map is missing, or the kernel refuses a program.
+    /// [`EngineError`] when a map is missing or the kernel rejects a program.
     pub(crate) fn reuse_maps(
         slots: &mut ObjectSlots<'s>,
         kind: EngineKind,
@@ -103,13 +104,12 @@ impl<'s> Objects<'s> {
         map: impl Fn(&str) -> io::Result<OwnedFd>,
     ) -> Result<Self, EngineError> {
         let first = LoadedObject::load(slots, kind, programs, |open| {
-            for mut own in open.open_object_mut().maps_mut() {
-                let name = own.name().to_string_lossy().into_owned();
-                let same = map(&name).map_err(|source| EngineError::Pin {
-                    what: format!("map `{name}`"),
-                    source,
-                })?;
-                own.reuse_fd(same.as_fd()).map_err(EngineError::Open)?;
+            for mut open_map in open.open_object_mut().maps_mut() {
+                let name = open_map.name().to_string_lossy().into_owned();
+                let existing = map(&name).map_err(EngineError::pin(format!("map `{name}`")))?;
+                open_map
+                    .reuse_fd(existing.as_fd())
+                    .map_err(EngineError::Open)?;
             }
             Ok(())
         })?;
@@ -120,7 +120,7 @@ impl<'s> Objects<'s> {
         })
     }
 
-    /// All maps, with their names.
+    /// Names and descriptors of all maps.
     pub(crate) fn maps(&self) -> Vec<(String, OwnedFd)> {
         let maps = self.first.skel.object().maps();
         maps.filter_map(|map| {
@@ -130,10 +130,10 @@ impl<'s> Objects<'s> {
         .collect()
     }
 
-    /// Loads those of the programs that are not loaded yet.
+    /// Loads those of the `wanted` programs that are not loaded yet.
     ///
     /// # Errors
-    /// [`EngineError`] when the kernel refuses one; none is loaded then.
+    /// [`EngineError`] when the kernel rejects one; then none of them is loaded.
     pub(crate) fn load_more(
         &mut self,
         slots: &mut ObjectSlots<'s>,
@@ -153,9 +153,9 @@ impl<'s> Objects<'s> {
         let loaded = LoadedObject::load(slots, kind, missing.clone(), |open| {
             for mut map in open.open_object_mut().maps_mut() {
                 let name = map.name().to_owned();
-                let same = first.maps().find(|other| other.name() == name);
-                let Some(same) = same else { continue };
-                map.reuse_fd(same.as_fd()).map_err(EngineError::Open)?;
+                let existing = first.maps().find(|other| other.name() == name);
+                let Some(existing) = existing else { continue };
+                map.reuse_fd(existing.as_fd()).map_err(EngineError::Open)?;
             }
             Ok(())
         })?;
@@ -163,7 +163,7 @@ impl<'s> Objects<'s> {
         self.set_tail_calls(&missing)
     }
 
-    /// Gives the stubs the programs that they jump to.
+    /// Sets the tail-call maps to the loaded targets.
     fn set_tail_calls(&self, loaded: &BTreeSet<Program>) -> Result<(), EngineError> {
         for &program in loaded {
             if let Some((name, map)) = self.tail_call_map(program)
@@ -176,7 +176,7 @@ impl<'s> Objects<'s> {
         Ok(())
     }
 
-    /// Where stubs look for a body.
+    /// Name and map of the tail call to `target`.
     fn tail_call_map(&self, target: Program) -> Option<(&'static str, &MapMut<'s>)> {
         let maps = &self.first.skel.maps;
         Some(match target {
@@ -189,41 +189,39 @@ impl<'s> Objects<'s> {
         })
     }
 
-    /// The kernel's numbers of the programs that stubs jump to.
+    /// Ids of the programs in the tail-call maps.
     pub(crate) fn tail_call_targets(&self) -> Vec<u32> {
-        let jumps = Program::ALL
-            .iter()
-            .filter_map(|&target| self.tail_call_map(target));
+        let jumps = Program::all().filter_map(|target| self.tail_call_map(target));
         jumps
             .filter_map(|(_, map)| tail_call::target_id(map))
             .collect()
     }
 
-    /// The object that made the maps.
+    /// The first object, which has all maps.
     pub(crate) const fn first(&self) -> &SyscallSkel<'s> {
         &self.first.skel
     }
 
-    /// A program, if it is loaded.
+    /// A loaded program.
     pub(crate) fn find(&self, program: Program) -> Option<&ProgramMut<'s>> {
         let mut all = [&self.first].into_iter().chain(&self.more);
         let loaded = all.find(|loaded| loaded.programs.contains(&program))?;
         Some(program.of(&loaded.skel.progs))
     }
 
-    /// How often the kernel skipped them.
+    /// How often the kernel skipped the loaded programs.
     pub(crate) fn recursion_misses(&self) -> u64 {
         self.programs().map(stats::recursion_misses).sum()
     }
 
-    /// What the kernel has counted of each.
+    /// Run counts and times of the loaded programs.
     pub(crate) fn runs(&self) -> impl Iterator<Item = ProgramRuns> {
         let runs =
             |program: &ProgramMut<'s>| stats::runs(&program.name().to_string_lossy(), program);
         self.programs().filter_map(runs)
     }
 
-    /// All that are loaded.
+    /// All loaded programs.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &ProgramMut<'s>> {
         let all = [&self.first].into_iter().chain(&self.more);
         all.flat_map(|loaded| {
@@ -240,20 +238,20 @@ impl<'s> LoadedObject<'s> {
         programs: BTreeSet<Program>,
         prepare: impl FnOnce(&mut OpenSyscallSkel<'s>) -> Result<(), EngineError>,
     ) -> Result<Self, EngineError> {
-        let place = slots
+        let slot = slots
             .0
             .next()
-            .ok_or(EngineError::NoObjectSlot { most: MAX_OBJECTS })?;
+            .ok_or(EngineError::NoObjectSlot { limit: MAX_OBJECTS })?;
         let mut open = SyscallSkelBuilder::default()
-            .open(place)
+            .open(slot)
             .map_err(EngineError::Open)?;
         program::select(&mut open.progs, &programs);
         prepare(&mut open)?;
-        let (loaded, refused) = libbpf_log::capture(|| open.load());
+        let (loaded, libbpf_log) = libbpf_log::capture(|| open.load());
         let skel = loaded.map_err(|source| EngineError::Load {
             kind,
             kernel: kernel_release(),
-            libbpf_log: refused,
+            libbpf_log,
             source,
         })?;
         Ok(Self { skel, programs })

@@ -1,17 +1,18 @@
-//! Settings of an engine.
+//! Options of an engine.
 
-/// Settings of an engine.
+/// Options of an engine, fixed when it loads its programs.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Size of the ring: what can wait while the reader is away. A power of two.
+    /// Size of the ring, a power of two.
     pub ring_bytes: u32,
-    /// Whether operations of `io_uring` are seen where they can be.
+    /// Hook `io_uring` operations, on kernels where that is possible.
     pub uring: bool,
-    /// Whether events carry what records have no room for, such as [`audit::event::Item::path`].
+    /// Events carry data that records have no field for: [`audit::event::PathItem::path`] and
+    /// [`audit::event::TaskContext`].
     pub context: bool,
-    /// Start although the kernel can skip programs on tracepoints: see [`crate::SkipRisk`].
+    /// Start although the kernel can skip programs on tracepoints; see [`crate::SkipRisk`].
     pub allow_loss: bool,
-    /// Whether there is room for what [`Engine::accompany`] sends.
+    /// Reserve the scratch memory that [`crate::Engine::attach_avc_hook`] needs.
     pub avc: bool,
 }
 

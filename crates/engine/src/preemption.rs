@@ -1,28 +1,27 @@
-//! How the kernel preempts itself, and which programs it then skips.
+//! The preemption mode of the kernel, and the programs that the kernel skips because of it.
 //!
-//! A program that is preempted keeps its recursion counter above zero, so the kernel skips the same
-//! program for other tasks of that CPU until it ends, and programs that are not skipped overwrite the area
-//! in which the preempted one builds its event ([`crate::load`]).
+//! A preempted program keeps its recursion counter above zero. Until it ends, the kernel skips the same program
+//! for other tasks on that CPU. Programs that are not skipped overwrite the per-CPU scratch memory in which the
+//! preempted one builds its event.
 
 use std::fmt::{self, Display};
 
-use audit::plan::hook::EngineKind;
+use crate::engine_kind::EngineKind;
 
-/// How the kernel preempts itself.
+/// Preemption mode of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preemption {
-    /// Not while BPF programs run: `preempt=none`, `preempt=voluntary`, or a kernel without `PREEMPT_RCU`.
+    /// BPF programs are not preempted: `preempt=none`, `preempt=voluntary`, or a kernel without `PREEMPT_RCU`.
     Off,
     /// `preempt=full`.
     Full,
     /// `preempt=lazy`, v6.13.
     Lazy,
-    /// Built to preempt itself; the mode cannot be read.
+    /// The kernel is built with preemption; the mode cannot be read.
     Unknown,
 }
 
-/// What decides which programs are skipped, besides the mode: properties of the running kernel that do not
-/// change.
+/// Properties of the running kernel that, with the mode, decide which programs it skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PreemptionFacts {
     /// Major and minor version.
@@ -36,9 +35,9 @@ pub(crate) struct PreemptionFacts {
 /// Programs that the kernel can skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkipRisk {
-    /// How the kernel preempts itself.
+    /// Preemption mode of the kernel.
     pub preemption: Preemption,
-    /// Where the programs are.
+    /// The programs, as a noun phrase.
     pub programs: &'static str,
 }
 

@@ -1,9 +1,10 @@
-//! The ring of events, and when its reader sleeps.
+//! The ring of events, and sleeping until events arrive.
 //!
-//! Events do not wake the reader unless it has said that it sleeps: a wake-up costs the audited task
-//! more than the whole event. So a busy machine is drained by a timer, and an idle one not at all.
+//! A program wakes the reader only while the reader has flagged that it sleeps, because a wake-up costs the
+//! audited task more than the event itself. A busy reader polls by timer.
 //!
-//! What was read stays in the ring until it is written: [`crate::ring::checkpoint`] gives its room back.
+//! Events that were read stay in the ring until the log has them; then [`crate::ring::checkpoint`] releases
+//! their room.
 
 pub(crate) mod checkpoint;
 pub(crate) mod clock;
@@ -27,7 +28,7 @@ use crate::sys::mapped_memory::{Access, MappedMemory, page_size};
 
 use checkpoint::{Checkpoint, CommitToken, Position};
 
-/// Bits of a record's first word, its length.
+/// Bits of the first word of a ring record, which also holds its length, and the size of its header.
 ///
 /// # Source
 /// `BPF_RINGBUF_BUSY_BIT`, `BPF_RINGBUF_DISCARD_BIT` and `BPF_RINGBUF_HDR_SZ` in
@@ -36,24 +37,29 @@ const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const HEADER_BYTES: u64 = 8;
 
-/// The ring of an engine: its events, and when their reader sleeps.
+/// The ring of an engine, with a reader that can sleep.
 pub struct Ring {
-    events: RingReader,
+    reader: RingReader,
+    /// The global `tlg_waiting`: 1 while the reader sleeps.
     waiting: NonNull<u32>,
 }
 
-/// Events in a ring.
+/// Reads the events of a ring.
 pub struct RingReader {
-    /// How far the kernel has written, in a page of its own, and the events, twice in a row, so that none
-    /// is in two pieces.
-    produced: MappedMemory,
-    page: usize,
+    /// The producer page and the data pages. The kernel maps the data pages twice in a row, so that each record
+    /// is contiguous.
+    producer: MappedMemory,
+    page_size: usize,
+    /// Size of the data.
+    ///
     /// # Units
     /// Bytes, a power of two.
     size: u64,
     checkpoint: Arc<Checkpoint>,
     map: OwnedFd,
-    read: Cell<u64>,
+    /// Position of the next record.
+    position: Cell<u64>,
+    /// Number of rule events before `position`.
     events_read: Cell<u64>,
 }
 
@@ -73,74 +79,74 @@ impl Deref for Ring {
     type Target = RingReader;
 
     fn deref(&self) -> &RingReader {
-        &self.events
+        &self.reader
     }
 }
 
-/// Why a sleep ended.
+/// Why the reader woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// Events have come.
+    /// Events have arrived.
     Events,
-    /// The time is over; there may be events.
+    /// The timeout expired; events may have arrived.
     Timeout,
-    /// The descriptor given by the caller became readable.
+    /// The descriptor of the caller is readable.
     Caller,
 }
 
 impl RingReader {
-    /// Maps a ring; reading begins at the checkpoint's mark.
+    /// Maps a ring. Reading starts at the position of the checkpoint.
     ///
     /// # Errors
-    /// When it cannot be mapped.
+    /// As `mmap(2)`.
     pub(crate) fn new(map: OwnedFd, checkpoint: Arc<Checkpoint>) -> io::Result<Self> {
-        let page = page_size()?;
+        let page_size = page_size()?;
         let info = MapInfo::new(map.as_fd()).map_err(io::Error::other)?;
         let size = info.info.max_entries;
         let bytes = usize::try_from(size).map_err(io::Error::other)?;
-        let produced = MappedMemory::map(&map, page, page + 2 * bytes, Access::Read)?;
+        let producer = MappedMemory::map(&map, page_size, page_size + 2 * bytes, Access::Read)?;
         let position = checkpoint.position();
         Ok(Self {
-            produced,
-            page,
+            producer,
+            page_size,
             size: size.into(),
             checkpoint,
             map,
-            read: Cell::new(position.ring_offset),
+            position: Cell::new(position.ring_offset),
             events_read: Cell::new(position.events),
         })
     }
 
-    /// Hands at most `limit` events to `take`, as bytes that are 8-byte aligned; returns how many.
-    pub fn drain(&self, limit: usize, mut take: impl FnMut(&[u8])) -> usize {
+    /// Passes at most `limit` events to `on_event`, as 8-byte aligned bytes. Returns their number.
+    pub fn drain(&self, limit: usize, mut on_event: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
         let produced = self.produced();
-        while count < limit && self.read.get() < produced {
-            let Some((length, sample)) = self.record_at(self.read.get()) else {
-                break; // it is being written
+        while count < limit && self.position() < produced {
+            let Some((length, sample)) = self.record_at(self.position()) else {
+                break; // a program is still writing it
             };
             if let Some(sample) = sample {
-                take(sample);
+                on_event(sample);
                 count += 1;
-                // What belongs to a record of the kernel's was chosen by no rule.
+                // Syscalls of LSM records match no rule.
                 if decode::has_kernel_stamp(sample) != Ok(true) {
                     self.events_read.set(self.events_read.get() + 1);
                 }
             }
-            self.read.set(self.read.get() + length);
+            self.position.set(self.position() + length);
         }
         count
     }
 
-    /// The record at a place, with what it takes in the ring; nothing while it is being written, no bytes
-    /// when it was discarded.
-    fn record_at(&self, place: u64) -> Option<(u64, Option<&[u8]>)> {
-        let offset = usize::try_from(place & (self.size - 1)).ok()?;
-        let header: NonNull<u32> = self.produced.at(self.page + offset)?;
-        // SAFETY: the word lies in the mapping and is aligned, as all records are; the kernel writes it
-        // as one word.
+    /// The record at a position: its length in the ring, and its data, `None` when it was discarded. `None`
+    /// while it is being written.
+    fn record_at(&self, position: u64) -> Option<(u64, Option<&[u8]>)> {
+        let offset = usize::try_from(position & (self.size - 1)).ok()?;
+        let header: NonNull<u32> = self.producer.at(self.page_size + offset)?;
+        // SAFETY: `at` checks bounds and alignment, and `self` owns the mapping. The kernel writes the word
+        // atomically.
         let header = unsafe { AtomicU32::from_ptr(header.as_ptr()) };
-        // All of the record is there once it is not busy any more.
+        // Acquire: when the busy bit is clear, the whole record is visible.
         let header = header.load(Ordering::Acquire);
         if header & BUSY != 0 {
             return None;
@@ -151,42 +157,43 @@ impl RingReader {
             return Some((taken, None));
         }
         let length = usize::try_from(length).ok()?;
-        let first = self.page + offset + 8;
-        if first + length > self.produced.bytes() {
+        let first = self.page_size + offset + 8;
+        if first + length > self.producer.bytes() {
             return None;
         }
-        let first: NonNull<u8> = self.produced.at(first)?;
-        // SAFETY: so many bytes lie in the mapping, and the kernel leaves them alone until their room is
-        // given back, which is after the borrow: only what was handed over is ever given back.
+        let first: NonNull<u8> = self.producer.at(first)?;
+        // SAFETY: `length` bytes are within the mapping, as checked above. The kernel does not write to them
+        // before the consumer position passes them, which a commit token does after this borrow.
         let sample = unsafe { std::slice::from_raw_parts(first.as_ptr(), length) };
         Some((taken, Some(sample)))
     }
 
-    /// Where in the stream of all events the next one will be put.
+    /// Producer position: total bytes that programs have reserved.
     #[must_use]
     pub fn produced(&self) -> u64 {
-        let Some(at) = self.produced.at::<u64>(0) else {
+        let Some(at) = self.producer.at::<u64>(0) else {
             return 0;
         };
-        // SAFETY: the word lies in the mapping, aligned; the kernel writes it as one word.
+        // SAFETY: `at` checks bounds and alignment, and `self` owns the mapping. The kernel writes the word
+        // atomically.
         let at = unsafe { AtomicU64::from_ptr(at.as_ptr()) };
         at.load(Ordering::Acquire)
     }
 
-    /// Up to where it was read.
+    /// Position of the next record to read.
     #[must_use]
     pub const fn position(&self) -> u64 {
-        self.read.get()
+        self.position.get()
     }
 
-    /// Whether all before a place is in the log, or was lost on its way there.
+    /// Whether all events before a position are in the log, or were lost and counted on the way there.
     #[must_use]
-    pub fn is_committed(&self, place: u64) -> bool {
-        self.checkpoint.consumed().load(Ordering::Acquire) >= place
+    pub fn is_committed(&self, position: u64) -> bool {
+        self.checkpoint.consumed().load(Ordering::Acquire) >= position
     }
 
-    /// What says of the events that were read by now when they are written: the next one has this serial,
-    /// and so many were told to be lost, by reason.
+    /// A token that commits all events read so far. `serial` is the serial of the next event; `reported_lost`
+    /// are the losses that the log reports, by reason.
     pub(crate) fn commit_token(
         &self,
         serial: Serial,
@@ -203,17 +210,17 @@ impl RingReader {
 }
 
 impl Ring {
-    /// Of these events. `waiting` lies in memory that outlives the ring.
-    pub(crate) const fn new(events: RingReader, waiting: NonNull<u32>) -> Self {
-        Self { events, waiting }
+    /// Creates a ring. `waiting` must point to memory that outlives it.
+    pub(crate) const fn new(reader: RingReader, waiting: NonNull<u32>) -> Self {
+        Self { reader, waiting }
     }
 
-    /// Waits for `pause`, without looking at the ring, or until the caller's descriptor is readable.
+    /// Waits for `time` or until the descriptor of the caller is readable. Events do not end the wait.
     ///
     /// # Errors
-    /// What `poll(2)` answered.
-    pub fn pause(&self, caller: BorrowedFd<'_>, pause: Duration) -> io::Result<Wake> {
-        let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
+    /// As `poll(2)`.
+    pub fn pause(&self, caller: BorrowedFd<'_>, time: Duration) -> io::Result<Wake> {
+        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
         poll_retry(&mut [PollFd::new(caller, PollFlags::POLLIN)], timeout)?;
         let ready = poll_retry(
             &mut [PollFd::new(caller, PollFlags::POLLIN)],
@@ -226,31 +233,31 @@ impl Ring {
         })
     }
 
-    /// Sleeps until an event comes, the caller's descriptor is readable, or `longest` is over; without
-    /// `longest`, for as long as that takes. Does not sleep while something that was read is not written
-    /// yet: the kernel takes that for events.
+    /// Sleeps until an event arrives, the descriptor of the caller is readable, or `timeout` expires; `None`
+    /// is no timeout. Returns at once while events that were read are not committed, because the ring is
+    /// readable until they are.
     ///
     /// # Errors
-    /// What `poll(2)` answered.
-    pub fn sleep(&self, caller: BorrowedFd<'_>, longest: Option<Duration>) -> io::Result<Wake> {
-        // SAFETY: the word is 4-byte aligned in the kernel side's mapped data, which lives as long as
-        // the engine that this ring belongs to; both sides access it as one word only.
+    /// As `poll(2)`.
+    pub fn sleep(&self, caller: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<Wake> {
+        // SAFETY: the address is a 4-byte aligned member of the mapped globals, which live as long as the
+        // engine that owns this ring. Programs access it atomically.
         let waiting = unsafe { AtomicU32::from_ptr(self.waiting.as_ptr()) };
         waiting.store(1, Ordering::Relaxed);
-        // The other half of the agreement described in bpf/lib/ring.bpf.h: flag first, then the ring.
+        // Set the flag, then read the ring; a program does the reverse. See bpf/lib/ring.bpf.h.
         fence(Ordering::SeqCst);
         if self.produced() != self.position() {
             waiting.store(0, Ordering::Relaxed);
             return Ok(Wake::Events);
         }
         let mut both = [
-            PollFd::new(self.events.map.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.reader.map.as_fd(), PollFlags::POLLIN),
             PollFd::new(caller, PollFlags::POLLIN),
         ];
-        // poll(2) counts milliseconds: waking before the time is over would be waking twice.
-        let timeout = longest.map_or(PollTimeout::NONE, |longest| {
-            let started = longest.saturating_add(Duration::from_nanos(999_999));
-            PollTimeout::try_from(started).unwrap_or(PollTimeout::MAX)
+        // poll(2) takes milliseconds. Round up: waking early would mean waking twice.
+        let timeout = timeout.map_or(PollTimeout::NONE, |timeout| {
+            let rounded_up = timeout.saturating_add(Duration::from_nanos(999_999));
+            PollTimeout::try_from(rounded_up).unwrap_or(PollTimeout::MAX)
         });
         let ready = poll_retry(&mut both, timeout)?;
         waiting.store(0, Ordering::Relaxed);
@@ -265,7 +272,7 @@ impl Ring {
     }
 }
 
-/// `poll(2)` that a signal does not end.
+/// `poll(2)`, repeated when a signal interrupts it.
 fn poll_retry(fds: &mut [PollFd<'_>], timeout: PollTimeout) -> io::Result<i32> {
     loop {
         match poll(fds, timeout) {

@@ -1,4 +1,4 @@
-//! The skeleton of `bpf/syscall.bpf.c`: its maps, programs and global variables as Rust types.
+//! The generated skeleton of `bpf/syscall.bpf.c`: maps, programs and global variables as Rust types.
 
 #![expect(
     unreachable_pub,

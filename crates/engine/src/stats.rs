@@ -1,5 +1,5 @@
-//! Counters of the kernel side, read through a mapping: a bpf(2) call here could make a program be
-//! skipped that runs on this CPU at that moment.
+//! Counters of the programs, read through a mapping. `bpf(2)` is avoided because the kernel skips programs that
+//! hit while it runs on the same CPU (`bpf_prog_active`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,29 +15,29 @@ use crate::abi::{self, LOST, TRUNC, WireCounts};
 use crate::epoch::Epoch;
 use crate::sys::mapped_memory::{Access, MappedMemory};
 
-/// What the kernel side has counted since it was attached.
+/// Counters of the programs since they were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
-    /// Events that a rule chose to record.
+    /// Events that a rule records.
     pub matched: u64,
-    /// Of them, those put into the ring. `matched` is `delivered` plus those of `lost` for which the ring
-    /// was full, denied or not.
+    /// Matched events that were written to the ring. `matched` is `delivered` plus the losses
+    /// [`LossReason::RingFull`] and [`LossReason::Denied`].
     pub delivered: u64,
-    /// Events lost, by reason; see [`LossReason`].
+    /// Lost events, by [`LossReason`].
     pub lost: [u64; LOST + 1],
-    /// Parts of delivered events that could not be read; see [`Truncation`].
+    /// Delivered events with a missing part, by [`Truncation`].
     pub truncated: [u64; TRUNC],
 }
 
 impl EngineStats {
-    /// Events lost, for whatever reason.
+    /// Lost events, for all reasons.
     #[must_use]
     pub fn total_lost(&self) -> u64 {
         self.lost.iter().sum()
     }
 }
 
-/// What was counted since: each count is at least what it was.
+/// Counters since an earlier reading.
 impl Sub for EngineStats {
     type Output = Self;
 
@@ -53,30 +53,32 @@ impl Sub for EngineStats {
     }
 }
 
-/// How often a program has run, and for how long, as the kernel counts while `kernel.bpf_stats_enabled` is 1.
+/// Run count and time of a program; the kernel counts while `kernel.bpf_stats_enabled` is 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramRuns {
-    /// The program; of a copy that is on one function, its hook.
+    /// Name of the program, or the hook of a stub copy.
     pub hook: String,
-    /// How often.
+    /// Number of runs.
     pub runs: u64,
+    /// Total time of all runs.
+    ///
     /// # Units
-    /// Nanoseconds, in all.
+    /// Nanoseconds.
     pub time_ns: u64,
 }
 
-/// Why an event was lost: index into [`EngineStats::lost`].
+/// Why an event was lost; index into [`EngineStats::lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossReason {
     /// The reader was too slow and the ring was full.
     RingFull,
-    /// The CPU has no area to build events in.
+    /// The CPU has no scratch memory.
     Scratch,
-    /// A stub did not find the program that does its work.
+    /// The tail call of a stub failed.
     TailCall,
-    /// The ring was full, and the call was denied for that, or failed as if it were: it was not done.
+    /// The ring was full, and the syscall was denied, or failed with EPERM.
     Denied,
-    /// The kernel did not run a program because another one was running on that CPU.
+    /// The kernel skipped a program because it, or another one, was running on that CPU (recursion miss).
     Skipped,
 }
 
@@ -90,7 +92,7 @@ impl LossReason {
         Self::Skipped,
     ];
 
-    /// The reason, for people.
+    /// The reason, as shown in summaries and statistics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -103,25 +105,24 @@ impl LossReason {
     }
 }
 
-/// What part of an event is missing: index into [`EngineStats::truncated`].
+/// Which part of an event is missing; index into [`EngineStats::truncated`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
     /// A name in user memory could not be read.
     Name,
-    /// Arguments of a program were too long, or could not be read.
+    /// The arguments of a program were too long, or could not be read.
     Argv,
     /// A path was too long.
     Path,
-    /// What a call's entry remembered was gone at its end.
+    /// The state saved at syscall entry was evicted before the exit.
     EnterState,
-    /// An object was below more directories, or hit more watches, than are compared.
+    /// An object matched more watches, or has more path components, than are compared.
     Watches,
-    /// What hooks inside the kernel saw did not fit, or too many calls were under way: names come from
-    /// user memory.
+    /// No room for the state that internal hooks record; names come from user memory.
     SyscallState,
-    /// What the task list decided about a new task could not be kept: its calls are decided one by one.
+    /// The verdict of the task list could not be stored with the task; its syscalls are evaluated one by one.
     TaskMark,
-    /// A record of a security module stands without its call: the ring had no room for it.
+    /// An LSM record has no SYSCALL record, because the ring was full.
     Avc,
 }
 
@@ -138,7 +139,7 @@ impl Truncation {
         Self::Avc,
     ];
 
-    /// The part, for people.
+    /// The part, as shown in summaries and statistics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -154,7 +155,7 @@ impl Truncation {
     }
 }
 
-/// Values of an array that the kernel side counts in, mapped.
+/// A mapped array of counters.
 #[derive(Debug)]
 pub(crate) struct MappedArray<T> {
     memory: MappedMemory,
@@ -166,7 +167,7 @@ impl<T: Copy + FromBytes> MappedArray<T> {
     /// Maps an array of `len` values.
     ///
     /// # Errors
-    /// When the kernel refuses the mapping.
+    /// As `mmap(2)`.
     pub(crate) fn map(array: impl AsFd, len: usize) -> io::Result<Self> {
         Ok(Self {
             memory: MappedMemory::map(array, 0, len * size_of::<T>(), Access::Read)?,
@@ -175,11 +176,11 @@ impl<T: Copy + FromBytes> MappedArray<T> {
         })
     }
 
-    /// The value at an index, as it is now.
+    /// The current value at an index.
     fn get(&self, at: usize) -> Option<T> {
         let at = self.memory.at::<T>(at * size_of::<T>())?;
-        // SAFETY: the value lies in the mapping, which lives as long as self; the kernel side writes whole
-        // words, of which any value is good.
+        // SAFETY: `at` checks bounds and alignment, and `self` owns the mapping. Programs write whole words, and
+        // `T: FromBytes` is valid for any bits.
         Some(unsafe { at.read_volatile() })
     }
 }
@@ -202,39 +203,40 @@ impl MappedArray<WireCounts> {
     }
 }
 
-/// Events that the ring had no room for, by rule. The kernel side never counts from zero again, so the
-/// counts of a half are those above what they were when its plan was put in force.
+/// Events lost because the ring was full, by rule. Programs never reset these counters; the counts of a plan
+/// are relative to the values when it was activated.
 #[derive(Debug)]
 pub(crate) struct RuleDrops {
     counts: MappedArray<u64>,
-    before: [Vec<u64>; 2],
+    /// Values when the plan was activated, by half.
+    baseline: [Vec<u64>; 2],
 }
 
 impl RuleDrops {
-    /// Maps them.
+    /// Maps `tlg_rule_drops`.
     ///
     /// # Errors
     /// As [`MappedArray::map`].
     pub(crate) fn map(array: impl AsFd) -> io::Result<Self> {
         Ok(Self {
             counts: MappedArray::map(array, 2 << abi::RULE_BITS)?,
-            before: Default::default(),
+            baseline: Default::default(),
         })
     }
 
-    /// Counts a half from zero, of a plan with so many rules.
+    /// Starts to count from zero for a plan with `rules` rules.
     pub(crate) fn reset(&mut self, epoch: Epoch, rules: usize) {
         let now = (0..rules).map(|rule| self.raw(epoch, rule)).collect();
-        let [even, odd] = &mut self.before;
+        let [even, odd] = &mut self.baseline;
         *(if epoch.half() == 0 { even } else { odd }) = now;
     }
 
-    /// Those of one rule.
-    pub(crate) fn of(&self, epoch: Epoch, rule: usize) -> u64 {
-        let [even, odd] = &self.before;
-        let before = if epoch.half() == 0 { even } else { odd };
-        let before = before.get(rule).copied().unwrap_or_default();
-        self.raw(epoch, rule).saturating_sub(before)
+    /// Lost events of one rule.
+    pub(crate) fn get(&self, epoch: Epoch, rule: usize) -> u64 {
+        let [even, odd] = &self.baseline;
+        let baseline = if epoch.half() == 0 { even } else { odd };
+        let baseline = baseline.get(rule).copied().unwrap_or_default();
+        self.raw(epoch, rule).saturating_sub(baseline)
     }
 
     fn raw(&self, epoch: Epoch, rule: usize) -> u64 {
@@ -243,15 +245,18 @@ impl RuleDrops {
     }
 }
 
-/// Index of the reason that no program can count itself.
+/// Index of [`LossReason::Skipped`], which the kernel counts, not a program.
 pub(crate) const SKIPPED: usize = LOST;
 
-/// How often the kernel did not run a program because it, or another one, was running on that CPU.
+/// How often the kernel skipped a program because it, or another one, was running on that CPU.
+///
+/// # Source
+/// `recursion_misses` of `struct bpf_prog_info`, Linux 5.12.
 pub(crate) fn recursion_misses(program: &impl AsFd) -> u64 {
     info(program).map_or(0, |info| info.recursion_misses)
 }
 
-/// What the kernel has counted of a program; nothing when it has not counted.
+/// Run count and time of a program; `None` when the kernel has counted no run.
 pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<ProgramRuns> {
     let info = info(program).filter(|info| info.run_cnt != 0)?;
     Some(ProgramRuns {
@@ -261,7 +266,7 @@ pub(crate) fn runs(hook: &dyn ToString, program: &impl AsFd) -> Option<ProgramRu
     })
 }
 
-/// Adds up what is of the same hook: what daemons before this one have loaded, and what this one has.
+/// Sums the counts of each hook over the programs of this and of previous daemons.
 pub(crate) fn sum_by_hook(all: impl Iterator<Item = ProgramRuns>) -> Vec<ProgramRuns> {
     let mut sums: BTreeMap<String, ProgramRuns> = BTreeMap::new();
     for runs in all {
@@ -277,16 +282,16 @@ pub(crate) fn sum_by_hook(all: impl Iterator<Item = ProgramRuns>) -> Vec<Program
     sums.into_values().collect()
 }
 
-/// The kernel's number of a program.
+/// Id of a program.
 pub(crate) fn program_id(program: &impl AsFd) -> Option<u32> {
     info(program).map(|info| info.id)
 }
 
-/// The kernel's number of the program that a link runs.
+/// Id of the program of a link.
 pub(crate) fn link_program_id(link: &impl AsFd) -> Option<u32> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
-    // SAFETY: as in `info`.
+    // SAFETY: `info` is writable for `len` bytes. All its pointers are null, so the kernel copies no strings.
     let result = unsafe {
         libbpf_sys::bpf_link_get_info_by_fd(link.as_fd().as_raw_fd(), &raw mut info, &raw mut len)
     };
@@ -296,7 +301,7 @@ pub(crate) fn link_program_id(link: &impl AsFd) -> Option<u32> {
 fn info(program: &impl AsFd) -> Option<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = u32::try_from(size_of_val(&info)).unwrap_or(0);
-    // SAFETY: `info` is writable for `len` bytes, and asks for no arrays: all its pointers are null.
+    // SAFETY: `info` is writable for `len` bytes. All its pointers are null, so the kernel copies no arrays.
     let result = unsafe {
         libbpf_sys::bpf_prog_get_info_by_fd(
             program.as_fd().as_raw_fd(),

@@ -1,4 +1,4 @@
-//! System calls that the other modules share: descriptors, mappings, mounts, signals, priorities.
+//! Wrappers of system calls: descriptors, mappings, mounts, signals, priorities.
 
 pub(crate) mod descriptor;
 pub(crate) mod fd_passing;

@@ -57,7 +57,7 @@ impl Planner {
         for &module in &self.modules {
             plan.refuse_label_rules(module);
         }
-        plan.deny(&self.deny);
+        plan.deny(&self.deny, engine::is_deniable);
         plan
     }
 }

@@ -32,11 +32,10 @@ use anyhow::Context as _;
 use audit::event::Timestamp;
 use audit::ids::Serial;
 use audit::plan::Plan;
-use audit::plan::hook::EngineKind;
 use crossbeam_channel::{Receiver, bounded};
 use engine::{
-    AttachedHooks, Decoder, EngineOptions, EventContext, KernelProbe, PendingDetach, RuleKeys,
-    SkipRisk,
+    AttachedHooks, Decoder, EngineKind, EngineOptions, EventContext, KernelProbe, PendingDetach,
+    RuleKeys, SkipRisk,
 };
 use netlink::RecordStream;
 use nix::sys::eventfd::EventFd;

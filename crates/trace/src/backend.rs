@@ -1,6 +1,6 @@
 //! The two ways to stop a syscall, and which one a plan needs.
 
-use audit::plan::{Operand, Plan, SyscallPlan, hook};
+use audit::plan::{Operand, Plan, SyscallPlan};
 use audit::rule::Field;
 
 /// How calls are stopped.
@@ -37,7 +37,7 @@ impl Backend {
 fn plan_tests_result(plan: &Plan) -> bool {
     plan.syscalls
         .iter()
-        .any(|(call, rules)| hook::returns(*call) && syscall_tests_result(rules))
+        .any(|(call, rules)| call.returns() && syscall_tests_result(rules))
 }
 
 /// Whether some rule of a call can only be decided when the call has ended.

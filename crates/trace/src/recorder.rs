@@ -14,7 +14,7 @@ use audit::plan::eval::{EventFacts, ObjectFacts};
 use audit::plan::objects::{self as plan_objects, ObjectArg, ObjectEffect, ObjectRef};
 use audit::plan::sockaddr::{self as plan_sockaddr, SyscallSockaddr};
 use audit::plan::verdict::Verdict;
-use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan, hook};
+use audit::plan::{Facts, Operand, Plan, SyscallId, SyscallPlan};
 use audit::table;
 use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
@@ -413,9 +413,9 @@ impl SyscallTraits {
         Self {
             name,
             objects: plan_objects::objects(call.arch, call.syscall),
-            wants_result: hook::returns(call)
+            wants_result: call.returns()
                 && (results == ResultCapture::Always || syscall_tests_result(rules)),
-            is_exec: hook::starts(call),
+            is_exec: call.is_exec(),
             address: plan_sockaddr::of(call.arch, call.syscall),
             groups: rules.facts.contains(Facts::GROUPS),
             paths: paths(rules),

@@ -464,32 +464,11 @@ pub fn is_of_tollgate(line: &[u8]) -> anyhow::Result<bool> {
     Ok(stamp(line)?.2 >= FIRST_SERIAL)
 }
 
-/// A second since the epoch as `-ts` and `-te` take it, in UTC: `11/22/26 09:28:00`.
+/// Formats a time as `ausearch -ts` and `-te` take it, in UTC: `11/22/26 09:28:00`.
 pub fn date(second: u64) -> String {
-    let (mut days, second) = (second / 86_400, second % 86_400);
-    let mut year = 1970;
-    let is_leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(is_leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!(
-        "{month:02}/{:02}/{:02} {:02}:{:02}:{:02}",
-        days + 1,
-        year % 100,
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    let time = i64::try_from(second)
+        .ok()
+        .and_then(|second| jiff::Timestamp::from_second(second).ok())
+        .unwrap_or(jiff::Timestamp::MAX);
+    time.strftime("%m/%d/%y %H:%M:%S").to_string()
 }

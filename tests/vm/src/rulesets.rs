@@ -22,7 +22,6 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use audit::ids::Arch;
 use audit::ids::Dialect;
-use audit::plan::function::candidates;
 use audit::plan::rule_list::{RuleEntry, RuleList};
 use audit::plan::{Plan, SyscallId};
 use audit::rule::{Action, List, Rule, Severity, parse_file, print};
@@ -301,7 +300,7 @@ fn events_since(daemon: &Daemon, start: usize) -> anyhow::Result<Vec<Event>> {
     event::parse(&new)
 }
 
-/// Functions of this kernel that are behind calls.
+/// Names of this kernel's functions for syscalls.
 fn functions() -> anyhow::Result<BTreeSet<String>> {
     let symbols = fs::read_to_string("/proc/kallsyms").context("cannot read the symbols")?;
     let names = symbols
@@ -313,10 +312,13 @@ fn functions() -> anyhow::Result<BTreeSet<String>> {
         .collect())
 }
 
-/// Whether the kernel has some call of a workload.
+/// Whether the kernel has a syscall of a workload.
 fn has_some(functions: &BTreeSet<String>, workload: &Workload) -> bool {
-    let mut names = workload.calls.iter().flat_map(|&call| candidates(call));
-    names.any(|name| functions.contains(&name))
+    let mut names = workload.calls.iter().filter_map(|call| call.name());
+    names.any(|name| {
+        let end = format!("_sys_{name}");
+        functions.iter().any(|function| function.ends_with(&end))
+    })
 }
 
 /// The line of a rule further up that took a call.

@@ -1,7 +1,7 @@
-//! Lines of configuration text: `key = value`, each word apart.
+//! Lines of configuration text: `key = value`.
 //!
-//! Words are separated by blanks, and by nothing else: not by tabs, and the equal sign is a word too.
-//! A line whose first word begins with `#` is a comment; a `#` further on is a word as any other.
+//! Only spaces separate words, tabs do not, and the equal sign is a word.
+//! A line whose first word begins with `#` is a comment. A later `#` does not begin a comment.
 //!
 //! # Source
 //! `get_line` and `nv_split` in `src/auditd-config.c` and `audisp/audispd-pconfig.c`, audit-userspace
@@ -13,44 +13,44 @@ use bstr::{BStr, ByteSlice as _};
 
 use crate::rule::{Diagnostic, Severity};
 
-/// Longest line, newline not counted, that `auditd` 4.2.1 reads; it skips longer ones.
+/// Maximum length of a line in `auditd` 4.2.1, without the newline. It skips longer lines.
 pub const MAX_LINE_BYTES: usize = 510;
-/// The same for `auditd` 3.0.9.
+/// Maximum length of a line in `auditd` 3.0.9, without the newline.
 const MAX_LINE_BYTES_V3: usize = 158;
 
 /// A word of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'a> {
-    /// Its bytes.
+    /// Bytes of the word.
     pub text: &'a BStr,
     /// Where it starts in the file.
     pub start: usize,
 }
 
-/// A line that sets something.
+/// A `key = value` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment<'a> {
-    /// Where it stands.
+    /// Position of the line.
     pub position: LinePosition,
-    /// What is set.
+    /// The key.
     pub key: Word<'a>,
-    /// To what: the first word after the equal sign.
+    /// The first word after the equal sign.
     pub value: Word<'a>,
-    /// All words after that.
+    /// The words after the value.
     pub extra: Vec<Word<'a>>,
 }
 
-/// A line of a file, as findings name it.
+/// Position of a line in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePosition {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
     /// Where it starts in the file.
     pub start: usize,
 }
 
 impl LinePosition {
-    /// A finding about a part of this line.
+    /// Makes a finding about a part of this line.
     pub(super) fn finding(
         self,
         severity: Severity,
@@ -72,20 +72,20 @@ impl LinePosition {
 }
 
 impl Word<'_> {
-    /// Where it stands in the file.
+    /// Byte range of the word in the file.
     #[must_use]
     pub fn span(&self) -> Range<usize> {
         self.start..self.start + self.text.len()
     }
 
-    /// Whether it is `word` in letters of any case.
+    /// Whether the word equals `word`, ignoring case.
     #[must_use]
     pub fn is(&self, word: &str) -> bool {
         self.text.eq_ignore_ascii_case(word.as_bytes())
     }
 }
 
-/// Takes text apart: the lines that set something, and what is wrong with the others.
+/// Parses all lines. Returns the assignments, and findings about malformed lines.
 #[must_use]
 pub fn parse_assignments(bytes: &[u8]) -> (Vec<Assignment<'_>>, Vec<Diagnostic>) {
     let (mut lines, mut findings) = (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ pub fn parse_assignments(bytes: &[u8]) -> (Vec<Assignment<'_>>, Vec<Diagnostic>)
                         Severity::Warning,
                         "unended-line",
                         position.start..position.start + text.len(),
-                        "the last line has no newline: it counts here, and auditd skips it",
+                        "the last line has no newline: tollgate reads it, auditd skips it",
                         "end the line",
                     ));
                 }
@@ -119,7 +119,7 @@ pub fn parse_assignments(bytes: &[u8]) -> (Vec<Assignment<'_>>, Vec<Diagnostic>)
     (lines, findings)
 }
 
-/// What is to be said about the length of a line that sets something.
+/// Reports a line that is too long for `auditd`.
 fn check_length(text: &[u8], position: LinePosition) -> Option<Diagnostic> {
     let span = position.start..position.start + text.len();
     if text.len() > MAX_LINE_BYTES {
@@ -127,16 +127,18 @@ fn check_length(text: &[u8], position: LinePosition) -> Option<Diagnostic> {
             Severity::Error,
             "long-line",
             span,
-            format!("a line of {} bytes, which auditd skips", text.len()),
-            format!("make it {MAX_LINE_BYTES} bytes at most"),
+            format!("line of {} bytes; auditd skips it", text.len()),
+            format!("shorten it to at most {MAX_LINE_BYTES} bytes"),
         ))
     } else if text.len() > MAX_LINE_BYTES_V3 {
         Some(position.finding(
             Severity::Warning,
             "long-line",
             span,
-            format!("a line of {} bytes, which auditd 3 skips", text.len()),
-            format!("make it {MAX_LINE_BYTES_V3} bytes at most if auditd 3 is to read it as well"),
+            format!("line of {} bytes; auditd 3 skips it", text.len()),
+            format!(
+                "shorten it to at most {MAX_LINE_BYTES_V3} bytes if auditd 3 also reads this file"
+            ),
         ))
     } else {
         None
@@ -160,20 +162,20 @@ fn parse_assignment(
     if let Some(at) = text.iter().position(u8::is_ascii_control) {
         let byte = text.get(at).copied().unwrap_or_default();
         let (name, advice) = match byte {
-            b'\t' => ("a tab", "auditd separates words by blanks only: use blanks"),
-            b'\r' => ("a carriage return", "end lines with a newline alone"),
-            _ => ("a control character", "remove it"),
+            b'\t' => ("tab", "auditd separates words at spaces only: use spaces"),
+            b'\r' => ("carriage return", "save the file with Unix line ends"),
+            _ => ("control character", "remove it"),
         };
         let at = position.start + at;
         return Err(wrong(
             "control-character",
             at..at + 1,
-            format!("{name} is a part of the word to auditd"),
+            format!("{name} in the line: auditd takes it as part of a word"),
             advice,
         ));
     }
     let end = position.start + text.len();
-    let form = "write `key = value`, with blanks around the equal sign";
+    let form = "write `key = value`, with spaces around the equal sign";
     match words.next() {
         None => {
             return Err(wrong(
@@ -209,7 +211,7 @@ fn parse_assignment(
     }))
 }
 
-/// Words of a line that starts at `start`.
+/// Words of a line. `start` is the offset of the line in the file.
 fn words(line: &[u8], start: usize) -> impl Iterator<Item = Word<'_>> {
     let mut at = start;
     line.split(|&byte| byte == b' ').filter_map(move |word| {

@@ -1,8 +1,7 @@
-//! `auditd.conf`: what an administrator has told `auditd`, and tollgate is to do.
+//! Settings of `auditd.conf`.
 //!
-//! Every key that `auditd` knows is known here. A key has its effect, or is refused with a reason, or
-//! is one that has no effect in `auditd` either; those are in [`Settings::ignored`]. What `auditd`
-//! refuses is refused.
+//! Every key of `auditd` is known. A key is applied, refused with a reason, or listed in [`Settings::ignored`] if it
+//! has no effect. Values that `auditd` refuses are refused.
 //!
 //! # Source
 //! `auditd.conf(5)`, and `src/auditd-config.c` of audit-userspace 4.2.1; 3.0.9 where it differs.
@@ -19,117 +18,117 @@ use super::ConfigHost;
 use super::assignment::{LinePosition, parse_assignments};
 use crate::rule::{Diagnostic, Severity};
 
-/// All settings; those that the text leaves out have the values that are compiled into `auditd`.
+/// All settings. Missing keys have the defaults that are compiled into `auditd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether a log is written at all.
+    /// Whether a log is written.
     pub write_logs: bool,
-    /// The log.
+    /// Path of the log.
     pub log_file: BString,
-    /// The group that may read it, 0 for none but root.
+    /// Group that may read the log; 0 for root only.
     pub log_group: u32,
-    /// What its lines hold.
+    /// Format of the log's lines.
     pub log_format: LogFormat,
-    /// When it must be on the disk.
+    /// When the log is synced to disk.
     pub flush: Flush,
-    /// Records between two flushes.
+    /// Number of records between two syncs.
     pub freq: u32,
-    /// Files of the log, old ones included; fewer than two are never rotated.
+    /// Number of log files, including rotated ones. A log with fewer than two is not rotated.
     pub num_logs: u32,
     /// # Units
     /// MiB.
     pub max_log_file: u64,
-    /// What happens when the log has grown to that.
+    /// Action when the log reaches `max_log_file`.
     pub max_log_file_action: MaxLogFileAction,
-    /// How much nicer than other programs the daemon is to itself.
+    /// Amount by which the daemon lowers its nice value.
     pub priority_boost: u32,
-    /// Name of this machine in the log.
+    /// Source of the node name in the log.
     pub name_format: NameFormat,
-    /// The name that `name_format = user` stands for.
+    /// Node name for `name_format = user`.
     pub name: Option<BString>,
-    /// Space on the disk below which the first action is due.
+    /// Free disk space below which `space_left_action` is taken.
     pub space_left: SpaceLimit,
-    /// The first action.
+    /// Action when free space is below `space_left`.
     pub space_left_action: Action,
-    /// Space on the disk below which the second action is due.
+    /// Free disk space below which `admin_space_left_action` is taken.
     pub admin_space_left: SpaceLimit,
-    /// The second action.
+    /// Action when free space is below `admin_space_left`.
     pub admin_space_left_action: Action,
-    /// What happens when the disk is full.
+    /// Action when the disk is full.
     pub disk_full_action: Action,
-    /// What happens when writing fails.
+    /// Action when writing the log fails.
     pub disk_error_action: Action,
-    /// Who is written to.
+    /// Recipient of mails.
     pub action_mail_acct: BString,
-    /// Events that may wait for a plugin.
+    /// Maximum number of events in a plugin's queue.
     pub q_depth: u32,
-    /// What happens when more do.
+    /// Action when a plugin's queue is full.
     pub overflow_action: OverflowAction,
-    /// How often a plugin that ends is started again.
+    /// Maximum number of restarts of a plugin.
     pub max_restarts: u32,
-    /// Directory of the plugins' own configuration.
+    /// Directory of plugin configuration files.
     pub plugin_dir: BString,
-    /// Time between two state reports, zero for none.
+    /// Interval of state reports; zero for none.
     pub report_interval: Duration,
-    /// Keys that were set and have no effect, in `auditd` neither.
+    /// Keys in the file that have no effect.
     pub ignored: Vec<&'static str>,
 }
 
-/// What a line of the log holds.
+/// Format of the log's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// The kernel's text.
+    /// The kernel's text only.
     Raw,
-    /// And the names that its numbers had.
+    /// The kernel's text and the names of numeric ids.
     Enriched,
 }
 
-/// When what was written must be on the disk.
+/// When written records are synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// When the kernel likes.
+    /// At the kernel's discretion.
     None,
-    /// After each `freq` records, which those that follow wait for.
+    /// After every `freq` records, synchronously.
     Incremental,
-    /// After each `freq` records, which nobody waits for.
+    /// After every `freq` records, asynchronously.
     IncrementalAsync,
-    /// With each write, what is in the file.
+    /// With every write: the file's data.
     Data,
-    /// With each write, what is known about the file as well.
+    /// With every write: the file's data and metadata.
     Sync,
 }
 
-/// What happens when the log is large.
+/// Action when the log reaches its maximum size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MaxLogFileAction {
     /// Nothing.
     Ignore,
     /// A message to syslog.
     Syslog,
-    /// A program is run; nothing is written until it ends or USR2 comes.
+    /// Run a program; writing is suspended until it exits or USR2 arrives.
     Exec(BString),
-    /// Nothing is written any more.
+    /// Stop writing.
     Suspend,
-    /// The log is rotated.
+    /// Rotate the log.
     Rotate,
-    /// The log is rotated, and nothing is ever removed.
+    /// Rotate the log and keep all old files.
     KeepLogs,
 }
 
-/// What happens when the disk is filling, full or broken.
+/// Action for low disk space, a full disk and disk errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     Ignore,
     /// A message to syslog.
     Syslog,
-    /// The log is rotated, which may remove the oldest file.
+    /// Rotate the log, which may remove the oldest file.
     Rotate,
-    /// A mail, and a message to syslog.
+    /// Send a mail and a message to syslog.
     Email,
-    /// A program is run; nothing is written until USR2 comes.
+    /// Run a program; writing is suspended until USR2 arrives.
     Exec(BString),
-    /// Nothing is written until USR2 comes.
+    /// Suspend writing until USR2 arrives.
     Suspend,
     /// The machine goes to single user mode.
     Single,
@@ -137,14 +136,14 @@ pub enum Action {
     Halt,
 }
 
-/// What happens when events come faster than a plugin takes them.
+/// Action when a plugin's queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverflowAction {
     /// Nothing.
     Ignore,
     /// A message to syslog.
     Syslog,
-    /// Plugins get nothing until USR2 comes.
+    /// Suspend delivery to plugins until USR2 arrives.
     Suspend,
     /// The machine goes to single user mode.
     Single,
@@ -152,26 +151,26 @@ pub enum OverflowAction {
     Halt,
 }
 
-/// Where the name of this machine comes from.
+/// Source of the node name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameFormat {
-    /// Records have none.
+    /// No node name.
     None,
     /// `gethostname(2)`.
     Hostname,
-    /// An address of this machine.
+    /// An IP address of this host.
     Numeric,
     /// The key `name`.
     User,
 }
 
-/// An amount of space.
+/// Amount of disk space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceLimit {
     /// # Units
     /// MiB.
     Mebibytes(u64),
-    /// Of the whole file system.
+    /// Percentage of the file system's size.
     Percent(u8),
 }
 
@@ -207,7 +206,7 @@ impl Default for Settings {
     }
 }
 
-/// Reads the text of an `auditd.conf`. The settings count only if no finding is an error.
+/// Parses an `auditd.conf`. The settings are valid only if no finding is an error.
 #[must_use]
 pub fn parse(bytes: &[u8], host: &dyn ConfigHost) -> (Settings, Vec<Diagnostic>) {
     let (lines, mut findings) = parse_assignments(bytes);
@@ -227,7 +226,7 @@ pub fn parse(bytes: &[u8], host: &dyn ConfigHost) -> (Settings, Vec<Diagnostic>)
     (settings, findings)
 }
 
-/// What is wrong with settings beside each other.
+/// Reports settings that conflict with each other.
 fn check_conflicts(
     settings: &Settings,
     key_positions: &keys::KeyPositions,
@@ -246,7 +245,7 @@ fn check_conflicts(
             Severity::Error,
             &["admin_space_left", "space_left"],
             format!("`space_left` ({space}) must be larger than `admin_space_left` ({admin})"),
-            "auditd asks for it, also where neither is written: set both, such as 75 and 50",
+            "auditd requires it even if neither is set: set both, such as 75 and 50",
         );
     }
     let incremental = matches!(settings.flush, Flush::Incremental | Flush::IncrementalAsync);
@@ -263,7 +262,7 @@ fn check_conflicts(
             Severity::Note,
             &["freq"],
             "`freq` has no effect: only incremental flushing counts records".to_owned(),
-            "remove it, or choose incremental flushing",
+            "remove it, or set `flush` to incremental",
         );
     }
     let in_var_log = settings
@@ -274,9 +273,9 @@ fn check_conflicts(
         wrong(
             Severity::Error,
             &["log_file", "log_group"],
-            "`log_group` is the group of the log's directory as well, which would be `/var/log`"
+            "`log_group` also becomes the group of the log's directory, which is `/var/log` here"
                 .to_owned(),
-            "give the log a directory of its own",
+            "put the log in a directory of its own",
         );
     }
     if settings.name_format == NameFormat::User && settings.name.is_none() {

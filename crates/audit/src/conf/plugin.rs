@@ -1,4 +1,4 @@
-//! Configuration of a plugin: one file of `plugins.d`.
+//! Configuration of a plugin: one file in `plugins.d`.
 //!
 //! # Source
 //! `auditd-plugins(5)`, and `audisp/audispd-pconfig.c` of audit-userspace 3.0.9 and 4.2.1.
@@ -8,32 +8,32 @@ use bstr::{BStr, BString, ByteSlice as _};
 use super::assignment::{Assignment, parse_assignments};
 use crate::rule::{Diagnostic, Severity};
 
-/// What a plugin is.
+/// Configuration of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
-    /// Whether it is to run.
+    /// Whether the plugin is started.
     pub active: bool,
-    /// What runs.
+    /// Program of the plugin.
     pub program: Program,
-    /// What it is given on its command line.
+    /// Command line arguments.
     pub args: Vec<BString>,
-    /// How it is given events.
+    /// Format of events.
     pub format: PluginFormat,
 }
 
-/// What runs.
+/// Program of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// A program that reads events from its standard input.
     File(BString),
-    /// A socket on which programs are given events, served by the daemon itself.
+    /// A socket that sends events to clients, served by the daemon.
     Socket,
 }
 
-/// How events are written to a plugin.
+/// Format of events for a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PluginFormat {
-    /// Lines as they are in the log.
+    /// Lines as in the log.
     String,
     /// A header before each record.
     Binary,
@@ -50,15 +50,14 @@ impl Default for Plugin {
     }
 }
 
-/// Whether a file of `plugins.d` is configuration: it is not hidden, and its only dot is that of
-/// `.conf`.
+/// Whether `auditd` reads this file name in `plugins.d`: `.conf` after a non-empty name without dots.
 #[must_use]
 pub fn is_plugin(file: &[u8]) -> bool {
     file.strip_suffix(b".conf")
         .is_some_and(|name| !name.is_empty() && !name.contains(&b'.'))
 }
 
-/// Reads the text of a file of `plugins.d`. The plugin counts only if no finding is an error.
+/// Parses a file of `plugins.d`. The plugin is valid only if no finding is an error.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> (Plugin, Vec<Diagnostic>) {
     let (lines, mut findings) = parse_assignments(bytes);
@@ -92,7 +91,7 @@ fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
                 "bad-value",
                 value.span(),
                 format!(
-                    "`{}` is none of the values that `{}` can have",
+                    "`{}` is not a valid value for `{}`",
                     value.text, line.key.text
                 ),
                 &format!("write one of {}", known.join(", ")),
@@ -111,7 +110,7 @@ fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
     if key.is("active") {
         plugin.active = one_of(&["yes", "no"])? == 0;
     } else if key.is("direction") {
-        // There was never another direction than out, and it is no longer asked for.
+        // `out` was the only direction; `auditd` no longer checks it.
     } else if key.is("type") {
         one_of(&["always", "builtin"])?;
     } else if key.is("format") {
@@ -130,7 +129,7 @@ fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
                 "bad-value",
                 value.span(),
                 format!(
-                    "`{}` is no program: the name of its directory must have 4 letters or more",
+                    "`{}` is not a program: its directory's path must have at least 4 characters",
                     value.text
                 ),
                 "write an absolute path, such as /usr/sbin/audisp-syslog, or builtin_af_unix",
@@ -140,15 +139,15 @@ fn take(plugin: &mut Plugin, line: &Assignment<'_>) -> Result<(), Diagnostic> {
         return Err(wrong(
             "unknown-key",
             key.span(),
-            format!("a plugin has no key `{}`", key.text),
-            "auditd-plugins(5) has them all",
+            format!("unknown key `{}`", key.text),
+            "see auditd-plugins(5) for all keys",
         ));
     }
     Ok(())
 }
 
 fn program(value: &BStr) -> Option<Program> {
-    /// Length of `/var`, the shortest directory that `auditd` takes.
+    /// Length of `/var`, the shortest directory that `auditd` accepts.
     const SHORTEST_DIRECTORY: usize = 4;
     if value.eq_ignore_ascii_case(b"builtin_af_unix") {
         return Some(Program::Socket);

@@ -1,95 +1,94 @@
-//! What some calls have beside task and objects: each has a record of its own.
+//! Data of auxiliary records: what some syscalls have besides task and objects.
 
 use super::SecurityLabel;
 
-/// One such fact. The kernel's names of the records stand in brackets.
+/// Data of one auxiliary record. The record type is in parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuxRecord<'a> {
     /// Capabilities that a program got from its file (`BPRM_FCAPS`).
     FileCapabilities(FileCapabilities),
-    /// Arguments behind a `socketcall` (`SOCKETCALL`).
+    /// Arguments of `socketcall` (`SOCKETCALL`).
     SocketCall(SocketCall),
-    /// Owner and mode of a System V object (`IPC`), and what they are to become (`IPC_SET_PERM`).
+    /// Owner and mode of a System V IPC object (`IPC`), and their new values (`IPC_SET_PERM`).
     Ipc {
-        /// Before the call.
+        /// Before the syscall.
         object: IpcPerm,
-        /// What the call asks for.
+        /// Requested values.
         wanted: Option<IpcSetPerm>,
     },
-    /// A message queue to be opened (`MQ_OPEN`).
+    /// Opening of a message queue (`MQ_OPEN`).
     MqOpen {
         /// Flags of the open.
         oflag: i32,
         /// Permission bits of a new queue.
         mode: u16,
-        /// What a new queue is to be like.
+        /// Attributes of a new queue.
         attributes: MqAttributes,
     },
-    /// A message to be sent or received (`MQ_SENDRECV`).
+    /// Sending or receiving of a message (`MQ_SENDRECV`).
     MqSendReceive {
         /// Descriptor of the queue.
         mqdes: i32,
-        /// Bytes of the message, or of the room for it.
+        /// Length of the message, or of the buffer for it.
         len: u64,
-        /// Priority of a message to be sent.
+        /// Priority of a sent message.
         priority: u32,
-        /// Until when the call may wait.
+        /// Absolute timeout of the syscall.
         until: Timespec,
     },
-    /// A signal asked for when a message comes (`MQ_NOTIFY`).
+    /// Request for a signal on arrival of a message (`MQ_NOTIFY`).
     MqNotify {
         /// Descriptor of the queue.
         mqdes: i32,
         /// The signal.
         signal: i32,
     },
-    /// Attributes that a queue gets (`MQ_GETSETATTR`).
+    /// New attributes of a queue (`MQ_GETSETATTR`).
     MqAttributes {
         /// Descriptor of the queue.
         mqdes: i32,
         /// The attributes.
         attributes: MqAttributes,
     },
-    /// Capabilities that a task has given itself (`CAPSET`).
+    /// Capabilities that a task set (`CAPSET`).
     CapSet {
         /// The task.
         pid: u32,
         /// The capabilities.
         caps: CapabilitySets,
     },
-    /// A file to be mapped (`MMAP`).
+    /// Mapping of a file (`MMAP`).
     Mmap {
         /// Descriptor of the file.
         fd: i32,
         /// Flags of the mapping.
         flags: u32,
     },
-    /// How a file is to be opened (`OPENAT2`).
+    /// `struct open_how` of `openat2` (`OPENAT2`).
     OpenHow {
         /// Flags of the open.
         flags: u64,
         /// Permission bits of a new file.
         mode: u64,
-        /// How the name may be followed.
+        /// `RESOLVE_*` flags.
         resolve: u64,
     },
-    /// A module to be loaded or unloaded (`KERN_MODULE`).
+    /// Loading or unloading of a module (`KERN_MODULE`).
     Module {
-        /// Its name.
+        /// Name of the module.
         name: &'a [u8],
     },
-    /// What the clock's discipline was and became: offset, frequency, status, offset to TAI, tick and
-    /// adjustment (`TIME_ADJNTPVAL`).
+    /// Old and new NTP values: offset, frequency, status, TAI offset, tick and adjustment (`TIME_ADJNTPVAL`).
     TimeAdjusted([OldNew; 6]),
-    /// By how much the clock was set forward (`TIME_INJOFFSET`).
+    /// Offset added to the clock (`TIME_INJOFFSET`).
     TimeInjected(Timespec),
-    /// Two descriptors that belong together (`FD_PAIR`).
+    /// The two descriptors of `pipe` or `socketpair` (`FD_PAIR`).
     FdPair([i32; 2]),
-    /// A task that the call signals or traces (`OBJ_PID`).
+    /// Task that the syscall signals or traces (`OBJ_PID`).
     TargetTask(TargetTask<'a>),
 }
 
-/// Capabilities of a task, one bit each.
+/// Capability sets of a task, one bit per capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapabilitySets {
     /// Permitted.
@@ -102,35 +101,35 @@ pub struct CapabilitySets {
     pub ambient: u64,
 }
 
-/// What a program's file gave the task that started it.
+/// File capabilities of an executed program, and the task's capabilities before and after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCapabilities {
-    /// Version of the file's capabilities; 0 when it has none.
+    /// Version of the file capabilities; 0 if the file has none.
     pub version: u32,
-    /// Capabilities that the file permits.
+    /// Permitted set of the file.
     pub permitted: u64,
-    /// Capabilities that the file lets through.
+    /// Inheritable set of the file.
     pub inheritable: u64,
-    /// Whether they are effective at once.
+    /// Effective flag of the file.
     pub effective: bool,
-    /// User who is root to the file.
+    /// Root uid of the file's user namespace.
     pub root: u32,
-    /// Capabilities of the task before.
+    /// Capabilities of the task before `execve`.
     pub old: CapabilitySets,
-    /// Capabilities of the task after.
+    /// Capabilities of the task after `execve`.
     pub new: CapabilitySets,
 }
 
-/// Arguments of a `socketcall`, as many as its call has.
+/// Arguments of `socketcall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketCall {
-    /// How many.
+    /// Number of arguments.
     pub count: u8,
     /// The arguments.
     pub args: [u64; 6],
 }
 
-/// Owner and mode of a System V object.
+/// Owner and mode of a System V IPC object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpcPerm {
     /// Owner.
@@ -141,10 +140,10 @@ pub struct IpcPerm {
     pub mode: u16,
 }
 
-/// What a System V object is to become.
+/// New values of a System V IPC object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpcSetPerm {
-    /// Room of a message queue, in bytes; 0 for other objects.
+    /// Maximum size of a message queue, in bytes; 0 for other objects.
     pub qbytes: u64,
     /// Owner and mode.
     pub perm: IpcPerm,
@@ -155,24 +154,24 @@ pub struct IpcSetPerm {
 pub struct MqAttributes {
     /// Flags.
     pub flags: u64,
-    /// Most messages.
+    /// Maximum number of messages.
     pub max_messages: i64,
-    /// Longest message, in bytes.
+    /// Maximum message size, in bytes.
     pub message_bytes: i64,
-    /// Messages that are there.
+    /// Number of messages in the queue.
     pub messages: i64,
 }
 
-/// A moment or a span.
+/// A point in time or a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timespec {
     /// Whole seconds.
     pub sec: i64,
-    /// Nanoseconds besides.
+    /// Additional nanoseconds.
     pub nsec: i64,
 }
 
-/// A value before and after.
+/// Old and new value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OldNew {
     /// Before.
@@ -181,7 +180,7 @@ pub struct OldNew {
     pub new: i64,
 }
 
-/// A task that another one acts on.
+/// Task that is the target of a syscall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetTask<'a> {
     /// Thread group id, in the initial pid namespace.
@@ -192,8 +191,8 @@ pub struct TargetTask<'a> {
     pub uid: u32,
     /// Login session; 4294967295 when unset.
     pub ses: u32,
-    /// Name of the task.
+    /// Command name of the task.
     pub comm: &'a [u8],
-    /// Its security label, where one can be read.
+    /// Security label, if readable.
     pub obj: Option<SecurityLabel<'a>>,
 }

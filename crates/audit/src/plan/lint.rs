@@ -9,10 +9,11 @@ use crate::ids::{Arch, Syscall};
 use crate::rule::{Action, Field, FieldTest, List, Op, Rule, Severity, Value};
 use crate::table;
 
+use super::cost::Cost;
 use super::eval::compare;
-use super::explain::{Cost, explain, shortened};
-use super::hook::{EngineKind, KernelFeatures};
+use super::name_list::shortened;
 use super::rule_list::RuleEntry;
+use super::uring::UringCoverage;
 use super::{Plan, labels};
 
 /// One finding about a rule.
@@ -360,17 +361,16 @@ fn without_key(rule: &Rule) -> Option<LintFinding> {
 
 /// Cost of each rule, with the number of syscalls; none for rules that are not in the plan.
 fn costs(plan: &Plan, rules: &[RuleEntry]) -> Vec<Option<(Cost, usize)>> {
-    let explanation = explain(plan, EngineKind::Fentry, KernelFeatures::NEW);
-    let mut planned = plan.rules.iter().zip(&explanation.rules).peekable();
+    let scopes = plan.rule_scopes(UringCoverage::SyscallRules);
+    let mut planned = plan.rules.iter().zip(scopes).peekable();
     rules
         .iter()
         .map(|listed| {
             // The plan has the rules in the same order, without those that it refuses.
-            let (_, cost) = planned.next_if(|(planned, _)| {
+            let (_, scope) = planned.next_if(|(planned, _)| {
                 planned.source == listed.source && planned.line == listed.line
             })?;
-            let calls = cost.calls.values().map(Vec::len).sum();
-            Some((cost.cost, calls))
+            Some((scope.cost, scope.syscall_ids().count()))
         })
         .collect()
 }

@@ -10,11 +10,10 @@ use crate::rule::{Field, FieldTest, Op, Rule, Value};
 
 use super::eval::other_lists::without_call;
 use super::eval::{compare, trim_slashes};
-use super::inner::{self, InternalHook};
 use super::labels::is_label;
 use super::perm::{self, PermClass};
 use super::unsupported::{self, Refusal};
-use super::{Operand, SyscallId, Test, WatchId, hook, objects, sockaddr};
+use super::{Operand, SyscallId, Test, WatchId, objects, sockaddr};
 
 /// What one syscall decides by itself.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +31,16 @@ impl SyscallTraits {
             call,
             class: perm::class(call.arch, call.syscall),
             names_objects: !objects::objects(call.arch, call.syscall).is_empty()
-                || inner::of(call).contains(&InternalHook::NamesParent),
+                || creates_socket_file(call),
             has_address: sockaddr::of(call.arch, call.syscall).is_some(),
-            returns: hook::returns(call),
+            returns: call.returns(),
         }
     }
+}
+
+/// Whether the syscall can bind a socket to a path: the socket address is the name.
+fn creates_socket_file(syscall: SyscallId) -> bool {
+    matches!(syscall.name(), Some("bind" | "socketcall"))
 }
 
 /// One condition of a rule.

@@ -65,22 +65,3 @@ pub fn by_name(name: &str) -> Option<SyscallSockaddr> {
         _ => return None,
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::SyscallId;
-    use crate::plan::inner::{self, InternalHook};
-
-    #[test]
-    fn where_hooks_see_addresses_there_is_one() {
-        for arch in [Arch::X86_64, Arch::I386] {
-            for syscall in (0..1024).map(Syscall) {
-                let seen = inner::of(SyscallId { arch, syscall });
-                let hooked = seen.contains(&InternalHook::SockaddrKernel)
-                    || seen.contains(&InternalHook::SockaddrUser);
-                assert_eq!(of(arch, syscall).is_some(), hooked, "{syscall:?}");
-            }
-        }
-    }
-}

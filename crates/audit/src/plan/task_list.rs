@@ -5,9 +5,6 @@
 
 use crate::rule::{Action, Rule};
 
-use super::Plan;
-use super::hook::Hook;
-
 /// What is kept with a task that a rule of the task list is about.
 ///
 /// It is the same for rules that mean the same, so that a task keeps its meaning when the rules around
@@ -34,13 +31,6 @@ impl TaskState {
         });
         Self(ALWAYS | (hash % ALWAYS))
     }
-}
-
-/// Where new tasks are seen, when rules are about them: also while no rule names a call, because what is
-/// decided about a task holds for its life.
-#[must_use]
-pub fn hook(plan: &Plan) -> Option<Hook> {
-    (!plan.task_slots.is_empty()).then_some(Hook::Fork)
 }
 
 #[cfg(test)]

@@ -20,91 +20,98 @@ pub struct UringOp {
     pub name: &'static str,
     /// The syscall that does the same, where there is one.
     pub syscall: Option<&'static str>,
-    /// The kernel's function that does it.
-    pub function: &'static str,
 }
 
 /// All that a rule can name. Those that the kernel's audit passes over have no name in rules, only a number.
 ///
 /// # Source
-/// `enum io_uring_op` in `include/uapi/linux/io_uring.h` and `io_issue_defs` in `io_uring/opdef.c`, Linux
-/// 6.12; 64 came later. `io_openat` ends in `io_openat2`.
+/// `enum io_uring_op` in `include/uapi/linux/io_uring.h`, Linux 6.12; 64 came later.
 pub const URING_OPS: [UringOp; 58] = [
-    plain(0, "nop", "io_nop"),
-    like(1, "readv", "io_read"),
-    like(2, "writev", "io_write"),
-    like(3, "fsync", "io_fsync"),
-    like(4, "read_fixed", "io_read").does("read"),
-    like(5, "write_fixed", "io_write").does("write"),
-    plain(6, "poll_add", "io_poll_add"),
-    plain(7, "poll_remove", "io_poll_remove"),
-    like(8, "sync_file_range", "io_sync_file_range"),
-    like(9, "sendmsg", "io_sendmsg"),
-    like(10, "recvmsg", "io_recvmsg"),
-    plain(11, "timeout", "io_timeout"),
-    plain(12, "timeout_remove", "io_timeout_remove"),
-    like(13, "accept", "io_accept").does("accept4"),
-    plain(14, "async_cancel", "io_async_cancel"),
-    like(16, "connect", "io_connect"),
-    like(17, "fallocate", "io_fallocate"),
-    like(18, "openat", "io_openat2"),
-    like(19, "close", "io_close"),
-    plain(20, "files_update", "io_files_update"),
-    like(21, "statx", "io_statx"),
-    like(22, "read", "io_read"),
-    like(23, "write", "io_write"),
-    like(24, "fadvise", "io_fadvise").does("fadvise64"),
-    like(25, "madvise", "io_madvise"),
-    like(26, "send", "io_send").does("sendto"),
-    like(27, "recv", "io_recv").does("recvfrom"),
-    like(28, "openat2", "io_openat2"),
-    like(29, "epoll_ctl", "io_epoll_ctl"),
-    like(30, "splice", "io_splice"),
-    plain(31, "provide_buffers", "io_provide_buffers"),
-    plain(32, "remove_buffers", "io_remove_buffers"),
-    like(33, "tee", "io_tee"),
-    like(34, "shutdown", "io_shutdown"),
-    like(35, "renameat", "io_renameat").does("renameat2"),
-    like(36, "unlinkat", "io_unlinkat"),
-    like(37, "mkdirat", "io_mkdirat"),
-    like(38, "symlinkat", "io_symlinkat"),
-    like(39, "linkat", "io_linkat"),
-    plain(40, "msg_ring", "io_msg_ring"),
-    like(41, "fsetxattr", "io_fsetxattr"),
-    like(42, "setxattr", "io_setxattr"),
-    like(43, "fgetxattr", "io_fgetxattr"),
-    like(44, "getxattr", "io_getxattr"),
-    like(45, "socket", "io_socket"),
-    plain(46, "uring_cmd", "io_uring_cmd"),
-    like(47, "send_zc", "io_send_zc").does("sendto"),
-    like(48, "sendmsg_zc", "io_sendmsg_zc").does("sendmsg"),
-    like(49, "read_multishot", "io_read_mshot").does("read"),
-    like(50, "waitid", "io_waitid"),
-    plain(51, "futex_wait", "io_futex_wait"),
-    plain(52, "futex_wake", "io_futex_wake"),
-    plain(53, "futex_waitv", "io_futexv_wait"),
-    plain(54, "fixed_fd_install", "io_install_fixed_fd"),
-    like(55, "ftruncate", "io_ftruncate"),
-    like(56, "bind", "io_bind"),
-    like(57, "listen", "io_listen"),
-    plain(64, "uring_cmd128", "io_uring_cmd"),
+    plain(0, "nop"),
+    like(1, "readv"),
+    like(2, "writev"),
+    like(3, "fsync"),
+    like(4, "read_fixed").does("read"),
+    like(5, "write_fixed").does("write"),
+    plain(6, "poll_add"),
+    plain(7, "poll_remove"),
+    like(8, "sync_file_range"),
+    like(9, "sendmsg"),
+    like(10, "recvmsg"),
+    plain(11, "timeout"),
+    plain(12, "timeout_remove"),
+    like(13, "accept").does("accept4"),
+    plain(14, "async_cancel"),
+    like(16, "connect"),
+    like(17, "fallocate"),
+    like(18, "openat"),
+    like(19, "close"),
+    plain(20, "files_update"),
+    like(21, "statx"),
+    like(22, "read"),
+    like(23, "write"),
+    like(24, "fadvise").does("fadvise64"),
+    like(25, "madvise"),
+    like(26, "send").does("sendto"),
+    like(27, "recv").does("recvfrom"),
+    like(28, "openat2"),
+    like(29, "epoll_ctl"),
+    like(30, "splice"),
+    plain(31, "provide_buffers"),
+    plain(32, "remove_buffers"),
+    like(33, "tee"),
+    like(34, "shutdown"),
+    like(35, "renameat").does("renameat2"),
+    like(36, "unlinkat"),
+    like(37, "mkdirat"),
+    like(38, "symlinkat"),
+    like(39, "linkat"),
+    plain(40, "msg_ring"),
+    like(41, "fsetxattr"),
+    like(42, "setxattr"),
+    like(43, "fgetxattr"),
+    like(44, "getxattr"),
+    like(45, "socket"),
+    plain(46, "uring_cmd"),
+    like(47, "send_zc").does("sendto"),
+    like(48, "sendmsg_zc").does("sendmsg"),
+    like(49, "read_multishot").does("read"),
+    like(50, "waitid"),
+    plain(51, "futex_wait"),
+    plain(52, "futex_wake"),
+    plain(53, "futex_waitv"),
+    plain(54, "fixed_fd_install"),
+    like(55, "ftruncate"),
+    like(56, "bind"),
+    like(57, "listen"),
+    plain(64, "uring_cmd128"),
 ];
 
+/// How much of operations an engine sees, and which rules they evaluate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UringCoverage {
+    /// Completions only: rules of the `io_uring` list.
+    Completions,
+    /// Operations: rules of the `io_uring` list.
+    OwnRules,
+    /// Operations: rules of the `io_uring` list, then those of the exit list about the same syscall.
+    SyscallRules,
+}
+
 /// An operation that does what no call does.
-const fn plain(op: u8, name: &'static str, function: &'static str) -> UringOp {
+const fn plain(op: u8, name: &'static str) -> UringOp {
     UringOp {
         op,
         name,
         syscall: None,
-        function,
     }
 }
 
 /// An operation that does what the call of its name does.
-const fn like(op: u8, name: &'static str, function: &'static str) -> UringOp {
+const fn like(op: u8, name: &'static str) -> UringOp {
     UringOp {
         syscall: Some(name),
-        ..plain(op, name, function)
+        ..plain(op, name)
     }
 }
 
@@ -158,6 +165,18 @@ impl UringOp {
 }
 
 impl Plan {
+    /// The operations that evaluate rules, and what they evaluate.
+    pub fn operations(
+        &self,
+        coverage: UringCoverage,
+    ) -> impl Iterator<Item = (&'static UringOp, SyscallPlan)> + use<'_> {
+        let with_calls = coverage == UringCoverage::SyscallRules;
+        URING_OPS.iter().filter_map(move |operation| {
+            let planned = self.operation(operation, with_calls)?;
+            Some((operation, planned))
+        })
+    }
+
     /// What an operation evaluates: its own rules, and behind them those about the call that does the same
     /// when `with_calls` says so. Nothing when nothing of it can be recorded.
     #[must_use]

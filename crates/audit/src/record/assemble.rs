@@ -1,13 +1,13 @@
-//! Lines to events: which records of a log belong together.
+//! Groups the records of a log into events.
 //!
-//! Records of one event share node, time and serial, and in a log of `auditd` those of several events
-//! may take turns. An event has ended with its EOE or PROCTITLE record, at once when its type is one
-//! that stands alone, and otherwise when the log has gone on for two seconds or [`MAX_OPEN_EVENTS`] other
-//! events. What comes after that is an event of its own.
+//! Records of one event have the same node, time and serial. Records of several events may be interleaved.
+//! An event ends with an EOE or PROCTITLE record, or with a record of a type that is always alone.
+//! Otherwise it ends when a record is two seconds newer, or after [`MAX_OPEN_EVENTS`] other events. A later record
+//! starts a new event.
 //!
 //! # Source
 //! `au_check_events` and `auparse_feed` in `auparse/auparse.c`, audit-userspace 4.2: the two seconds,
-//! and the types that stand alone.
+//! and the types of single-record events.
 
 use std::collections::VecDeque;
 
@@ -18,14 +18,14 @@ use crate::event::Timestamp;
 use crate::ids::{MsgType, Serial};
 use crate::table;
 
-/// Events that may take turns; the oldest is handed over when there are more.
+/// Maximum number of open events. One more ends the oldest.
 pub const MAX_OPEN_EVENTS: usize = 64;
-/// Most bytes of one event; what is more makes an event of its own.
+/// Maximum size of an event. Further records start a new event.
 const MAX_EVENT_BYTES: usize = 1 << 20;
-/// Seconds that a log may go on before an event without an end has ended.
+/// Age in seconds, by the log's time, at which an open event ends.
 const OPEN_EVENT_TIMEOUT_SECS: u64 = 2;
 
-/// Lines of one event, in the order of the log.
+/// Lines of one event, in log order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventRecords {
     /// Bytes of all lines, each with its newline.
@@ -33,7 +33,7 @@ pub struct EventRecords {
 }
 
 impl EventRecords {
-    /// The records. Their lines were read before: none is wrong.
+    /// The records. Their lines were decoded before, so none fails.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.text
             .split(|&byte| byte == b'\n')
@@ -41,13 +41,13 @@ impl EventRecords {
     }
 }
 
-/// Puts lines together.
+/// Groups lines into events.
 #[derive(Debug, Default)]
 pub struct EventAssembler {
     open: VecDeque<OpenEvent>,
 }
 
-/// An event whose end was not seen yet.
+/// An event that has not ended.
 #[derive(Debug)]
 struct OpenEvent {
     node: Option<BString>,
@@ -66,10 +66,10 @@ impl OpenEvent {
 }
 
 impl EventAssembler {
-    /// Takes a line, with or without its newline; hands over the events that have ended.
+    /// Adds a line, with or without its newline, and passes ended events to `ended`.
     ///
     /// # Errors
-    /// [`DecodeError`] when the line is no record; it belongs to no event then.
+    /// [`DecodeError`] if the line is not a record. The line is dropped.
     pub fn take(
         &mut self,
         line: &[u8],
@@ -113,18 +113,18 @@ impl EventAssembler {
         Ok(())
     }
 
-    /// Hands over the events that have not ended: the log has.
+    /// Passes all open events to `ended` at the end of the log.
     pub fn finish(self, ended: impl FnMut(EventRecords)) {
         self.open.into_iter().map(|open| open.event).for_each(ended);
     }
 }
 
-/// Whether no record of the event comes after this one.
+/// Whether this record is the last of its event.
 ///
 /// # Source
-/// `audit_is_last_record` in `auparse/auparse.c`, audit-userspace 4.2: PROCTITLE and EOE end an
-/// event, and types outside of `AUDIT_FIRST_EVENT` to `AUDIT_LAST_EVENT` and of the security modules
-/// stand alone, but for LOGIN, which the kernel may write in a call.
+/// `audit_is_last_record` in `auparse/auparse.c`, audit-userspace 4.2: PROCTITLE and EOE end an event. Types
+/// outside `AUDIT_FIRST_EVENT` to `AUDIT_LAST_EVENT` and outside the security modules' range are single-record
+/// events, except LOGIN, which the kernel may write within a syscall.
 fn ends_event(record: &Record<'_>) -> bool {
     if record.kind == "EOE" || record.kind == "PROCTITLE" {
         return true;

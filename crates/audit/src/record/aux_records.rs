@@ -1,4 +1,4 @@
-//! Records of what only some calls have: one for each [`AuxRecord`], or several.
+//! Encodes auxiliary records: one or more for each [`AuxRecord`].
 
 use super::digits::lower_hex16;
 use super::encode::{LineWriter, Stamp};
@@ -7,18 +7,18 @@ use crate::event::aux_record::{
     Timespec,
 };
 
-/// Where in an event a detail's records stand.
+/// Position of an auxiliary record in its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuxPosition {
-    /// Directly behind the record of the call.
+    /// Directly after the SYSCALL record.
     AfterSyscall,
-    /// Where EXECVE would be: an event has one kind of these.
+    /// Where EXECVE would be. An event has one kind of these.
     Special,
-    /// Behind those.
+    /// After those.
     AfterSpecial,
-    /// Before a socket address.
+    /// Before the SOCKADDR record.
     BeforeSockaddr,
-    /// Behind it.
+    /// After the SOCKADDR record.
     AfterSockaddr,
 }
 
@@ -34,8 +34,8 @@ fn position_of(aux_record: &AuxRecord<'_>) -> AuxPosition {
     }
 }
 
-/// Appends the records of those details that stand in a place. Of several targets the first comes last,
-/// as the kernel has it.
+/// Appends the auxiliary records of a position. Of several target tasks the first is written last, as in the
+/// kernel.
 ///
 /// # Source
 /// `show_special` and `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12.
@@ -216,7 +216,7 @@ fn file_caps(caps: &FileCapabilities, mut line: LineWriter<'_>) {
     line.end();
 }
 
-/// Writes `0%llo`, behind a label that ends in that 0.
+/// Writes `0%llo` after a label that ends in that 0.
 fn zero_and_octal(label: &[u8], value: u64, line: &mut LineWriter<'_>) {
     let label = if value == 0 {
         label
@@ -260,7 +260,7 @@ fn mq_attributes(attributes: &MqAttributes, mut line: LineWriter<'_>) {
     line.end();
 }
 
-/// The kernel prints ids that are not set as -1 here.
+/// Writes unset ids as -1, as the kernel does in this record.
 ///
 /// # Source
 /// `audit_log_pid_context` in `kernel/auditsc.c`, Linux 6.12.

@@ -1,7 +1,7 @@
-//! Lines to records: reads what the kernel, tollgate and `auditd` write.
+//! Parses the lines that the kernel, tollgate and `auditd` write.
 //!
-//! Nothing in a line is believed: what does not fit is an error that names the column, and no input
-//! panics. Text without `=` inside a body, as AVC records have, belongs to no field and is skipped.
+//! Lines are untrusted: malformed input is an error with its column and never a panic. Text without `=` in
+//! the body, as in AVC records, belongs to no field and is skipped.
 
 mod field;
 
@@ -16,72 +16,72 @@ use super::{execve, quote};
 use crate::event::Timestamp;
 use crate::ids::Serial;
 
-/// Byte that ends the kernel's text and begins what `auditd` adds in the enriched format.
+/// Byte between the kernel's text and the fields that `auditd` adds in the enriched format.
 const ENRICHMENT: u8 = 0x1d;
 
-/// A line, taken apart as far as all records are alike.
+/// A parsed line: the header that all records have, and the unparsed fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Machine that the record came from, when the log says so.
+    /// Node name, if the log has one.
     pub node: Option<&'a BStr>,
-    /// Name of the type, such as `SYSCALL` or `UNKNOWN[1234]`.
+    /// Name of the record type, such as `SYSCALL` or `UNKNOWN[1234]`.
     pub kind: &'a BStr,
-    /// When the event happened.
+    /// Time of the event.
     pub time: Timestamp,
-    /// Shared by all records of the event.
+    /// Serial number of the event.
     pub serial: Serial,
     body: LineSlice<'a>,
     enrichment: LineSlice<'a>,
 }
 
-/// Why a line, or a field of it, cannot be read.
+/// Error in a line or in a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The frame that all records share is broken.
+    /// The record header is malformed.
     #[error("column {column}: expected {what}")]
     Expected {
-        /// What should stand there.
+        /// What is expected at the column.
         what: &'static str,
-        /// Where, from 1.
+        /// Column, from 1.
         column: usize,
     },
-    /// A control byte, which no writer of records lets through.
+    /// A control byte, which no writer of records emits.
     #[error("column {column}: control byte {byte:#04x}")]
     Control {
         /// The byte.
         byte: u8,
-        /// Where, from 1.
+        /// Column, from 1.
         column: usize,
     },
-    /// A value opens a quote or brace and the line ends inside.
+    /// A quote or brace is not closed before the end of the line.
     #[error("column {column}: value is not closed")]
     Unclosed {
-        /// Where the value starts, from 1.
+        /// Column of the value, from 1.
         column: usize,
     },
-    /// A value that must be quoted text or hex is neither.
+    /// The value of an untrusted field is neither quoted text nor hex.
     #[error("column {column}: malformed value")]
     Value {
-        /// First column that does not fit, from 1.
+        /// Column of the first invalid byte, from 1.
         column: usize,
-        /// What is wrong with the value.
+        /// The error in the value.
         #[source]
         cause: quote::UnquoteError,
     },
-    /// An argument is not the next one, or lacks a part.
+    /// An argument is missing, incomplete or out of order.
     #[error("column {column}: arguments are incomplete or out of order")]
     Argument {
-        /// Where the value of the field that does not fit starts, from 1.
+        /// Column of the value of the unexpected field, from 1.
         column: usize,
     },
 }
 
-/// Takes a line apart. One newline at its end is allowed.
+/// Parses a line. It may end with one newline.
 ///
 /// # Errors
-/// [`DecodeError::Expected`] when the frame is broken, [`DecodeError::Control`] when a byte could
-/// not have been written by the kernel.
+/// [`DecodeError::Expected`] if the header is malformed, [`DecodeError::Control`] if the line has a control
+/// byte, which the kernel never writes.
 pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let hidden = |&byte: &u8| byte.is_ascii_control() && byte != ENRICHMENT;
@@ -120,10 +120,10 @@ pub fn line(line: &[u8]) -> Result<Record<'_>, DecodeError> {
     })
 }
 
-/// When an event happened, and its serial: what the kernel's text of a record begins with, from `audit(` on.
+/// Parses the stamp at the start of the kernel's text, from `audit(` on: time and serial of the event.
 ///
 /// # Errors
-/// [`DecodeError::Expected`] when it does not.
+/// [`DecodeError::Expected`] if the stamp is malformed.
 pub fn stamp(text: &[u8]) -> Result<(Timestamp, Serial), DecodeError> {
     let mut cursor = Cursor { line: text, at: 0 };
     cursor.literal(b"audit(", "`audit(`")?;
@@ -137,18 +137,18 @@ impl<'a> Record<'a> {
         self.body.text.trim_with(|byte| byte == ' ').as_bstr()
     }
 
-    /// Fields of the kernel's text, in order. Ends after an error.
+    /// Fields of the kernel's text, in order. The iterator ends after an error.
     pub fn fields(&self) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> + use<'a> {
         Fields::of(self.body)
     }
 
-    /// Fields that `auditd` added in the enriched format, in order. Ends after an error.
+    /// Fields that `auditd` added in the enriched format, in order. The iterator ends after an error.
     pub fn enrichment(&self) -> impl Iterator<Item = Result<Field<'a>, DecodeError>> + use<'a> {
         Fields::of(self.enrichment)
     }
 
-    /// Fields inside the value of a field, as `msg='op=login acct="root"'` has them; none when the value is
-    /// not between apostrophes. Ends after an error.
+    /// Fields inside the value of a field, as in `msg='op=login acct="root"'`; none if the value is not between
+    /// apostrophes. The iterator ends after an error.
     pub fn nested_fields(
         &self,
         field: &Field<'a>,
@@ -163,11 +163,11 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Bytes that a field stands for: an untrusted string is decoded, all else is taken as it is.
-    /// `None` when an untrusted field says that there is no string.
+    /// Value of a field. Untrusted strings are decoded, other values are returned as they are.
+    /// `None` if an untrusted field has no string, such as `(null)`.
     ///
     /// # Errors
-    /// [`DecodeError::Value`] when an untrusted field is neither quoted nor hex.
+    /// [`DecodeError::Value`] if an untrusted field is neither quoted nor hex.
     pub fn text(&self, field: &Field<'a>) -> Result<Option<Cow<'a, [u8]>>, DecodeError> {
         let value: &'a [u8] = field.value;
         if !self.is_untrusted(field.name) {
@@ -192,7 +192,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Fields that follow the rule of [`quote`], whatever the record.
+/// Fields that are encoded by [`quote`] in all records.
 ///
 /// # Source
 /// Fields of type `AUPARSE_TYPE_ESCAPED` in `auparse/typetab.h`, audit-userspace 4.2.
@@ -220,7 +220,7 @@ const UNTRUSTED_FIELDS: [&str; 21] = [
     "new-fs",
 ];
 
-/// Reads the frame from the left.
+/// Parses the record header.
 struct Cursor<'a> {
     line: &'a [u8],
     at: usize,
@@ -246,7 +246,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Bytes before the next blank; the blank is passed.
+    /// Returns the bytes before the next space and skips the space.
     fn word(&mut self, what: &'static str) -> Result<&'a BStr, DecodeError> {
         let rest = self.rest();
         let Some(end) = rest.find_byte(b' ') else {
@@ -269,7 +269,7 @@ impl<'a> Cursor<'a> {
         parse(self.digits()).ok_or(error)
     }
 
-    /// What stands behind `audit(`, up to the colon.
+    /// Parses the stamp after `audit(`, up to the colon.
     fn stamp(&mut self) -> Result<(Timestamp, Serial), DecodeError> {
         let sec = self.number("seconds")?;
         self.literal(b".", "`.` after the seconds")?;
@@ -289,7 +289,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Reads digits; `None` when there are none, or too many for `T`.
+/// Parses digits; `None` if there are none, or too many for `T`.
 pub(super) fn parse<T: std::str::FromStr>(digits: &[u8]) -> Option<T> {
     digits.to_str().ok()?.parse().ok()
 }
@@ -443,7 +443,7 @@ mod tests {
         );
     }
 
-    /// Bytes that mean something to the decoder, so that a random walk gets deep.
+    /// Random sequences of tokens that the decoder treats specially.
     fn hostile_line() -> impl Strategy<Value = Vec<u8>> {
         let token = prop_oneof![
             Just(b"type=EXECVE msg=audit(1.000:1): ".to_vec()),

@@ -1,4 +1,4 @@
-//! Numbers into the record buffer: what `printf` does in the kernel, without `fmt`.
+//! Formats numbers into the record buffer like the kernel's `printf`, without `core::fmt`.
 
 /// Writes `%d` or `%u`.
 pub(super) fn decimal(value: impl itoa::Integer, out: &mut Vec<u8>) {
@@ -41,9 +41,9 @@ pub(super) fn lower_hex16(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes `%#llo`: a leading 0 unless the value is 0 itself.
+/// Writes `%#llo`: with a leading 0 unless the value is 0.
 pub(super) fn octal(value: u64, out: &mut Vec<u8>) {
-    // 64 bits are 22 digits at most, so that there is always room for the leading 0.
+    // 64 bits have at most 22 octal digits: there is always room for the leading 0.
     let mut digits = [b'0'; 23];
     let mut rest = value;
     let mut first = digits.len() - 1;

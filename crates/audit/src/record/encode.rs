@@ -1,12 +1,12 @@
-//! Events to lines, in the kernel's order of records and fields.
+//! Encodes events as lines, in the kernel's order of records and fields.
 //!
-//! This is the log path: it appends to one buffer that the caller reuses, and allocates only when
-//! that buffer must grow.
+//! This is the log path: it appends to a buffer that the caller reuses, and allocates only to grow that
+//! buffer.
 //!
-//! A string that does not fit in its line is written as `"<too_long>"`, the word that the kernel
-//! uses for a path that it cannot hold. It is never cut: a cut path names another file. Names of up
-//! to `PATH_MAX` bytes always fit in PATH and CWD; only a program whose path needs hex and is longer
-//! than about 4,000 bytes loses its place in SYSCALL, to the key.
+//! A string that does not fit in its line is written as `"<too_long>"`, as the kernel does for paths that it
+//! cannot store. Strings are never truncated, because a truncated path names another file. Names of up to
+//! `PATH_MAX` bytes always fit in PATH and CWD. In SYSCALL, `exe` is replaced if it needs hex and is longer than
+//! about 4,000 bytes, to make room for the key.
 
 use super::aux_records::{self, AuxPosition};
 use super::digits::{decimal, decimal3, lower_hex, lower_hex2, octal};
@@ -17,7 +17,7 @@ use crate::event::{
 use crate::ids::{Dev, MsgType, Serial};
 use crate::table;
 
-/// Appends the records of an event as log lines, without the EOE that ends it for plugins.
+/// Appends the records of an event as log lines, without EOE, which only plugins receive.
 ///
 /// # Source
 /// `audit_log_exit` in `kernel/auditsc.c`, Linux 6.12.
@@ -54,8 +54,7 @@ pub fn event(event: &Event<'_>, out: &mut Vec<u8>) {
     line.end();
 }
 
-/// Appends a record whose text comes from elsewhere: an event of its own. What does not fit in a line
-/// is cut off.
+/// Appends a single-record event with the given text. The text is truncated to the maximum line length.
 pub fn message(kind: MsgType, time: Timestamp, serial: Serial, body: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     record_prefix(kind, out);
@@ -68,12 +67,12 @@ pub fn message(kind: MsgType, time: Timestamp, serial: Serial, body: &[u8], out:
     out.push(b'\n');
 }
 
-/// Appends a record that the kernel has made, stamp included. What does not fit in a line is cut off, and
-/// so is a blank at its end; a control character, which would make another line or another part of one,
-/// becomes a blank.
+/// Appends a record from the kernel, whose text includes the stamp. The text is truncated to the maximum line
+/// length, and a space at its end is removed. Control characters, which could start another line or an
+/// enrichment, become spaces.
 ///
 /// # Source
-/// `format_raw` in `src/auditd-event.c`, audit-userspace 3.0.9, of newlines and the blank at the end.
+/// `format_raw` in `src/auditd-event.c`, audit-userspace 3.0.9, for newlines and the space at the end.
 pub fn kernel_record(kind: MsgType, text: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     record_prefix(kind, out);
@@ -87,7 +86,7 @@ pub fn kernel_record(kind: MsgType, text: &[u8], out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// What stands before the stamp.
+/// Writes the text before the stamp.
 fn record_prefix(kind: MsgType, out: &mut Vec<u8>) {
     out.extend_from_slice(b"type=");
     match table::msg_type_name(kind) {
@@ -101,14 +100,14 @@ fn record_prefix(kind: MsgType, out: &mut Vec<u8>) {
     out.extend_from_slice(b" msg=");
 }
 
-/// Appends the record that tells plugins that an event is complete. It is not for the log.
+/// Appends the EOE record, which ends an event for plugins. It is not written to the log.
 pub fn end_of_event(time: Timestamp, serial: Serial, out: &mut Vec<u8>) {
     out.extend_from_slice(b"type=EOE msg=");
     Stamp::write(time, serial, out);
     out.push(b'\n');
 }
 
-/// Where in the buffer the event's `audit(SEC.MMM:SERIAL): ` stands: every record copies it.
+/// Position of the event's `audit(SEC.MMM:SERIAL): ` in the buffer. Every record copies it.
 #[derive(Clone, Copy)]
 pub(super) struct Stamp {
     start: usize,
@@ -132,14 +131,14 @@ impl Stamp {
     }
 }
 
-/// A record under way.
+/// Writes one record.
 pub(super) struct LineWriter<'a> {
     pub(super) out: &'a mut Vec<u8>,
     start: usize,
 }
 
 impl<'a> LineWriter<'a> {
-    /// Starts a record; `record_prefix` is all that stands before the stamp.
+    /// Starts a record. `record_prefix` is the text before the stamp.
     pub(super) fn begin(record_prefix: &[u8], stamp: Stamp, out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
         out.extend_from_slice(record_prefix);
@@ -166,8 +165,7 @@ impl<'a> LineWriter<'a> {
         octal(value, self.out);
     }
 
-    /// Writes a security label as it is, as the kernel does. One that would not be text on a line, which no
-    /// administrator would choose, is unknown.
+    /// Writes a security label unquoted, as the kernel does, or `?` if it is too long or not printable.
     pub(super) fn label(&mut self, field: &[u8], label: Option<SecurityLabel<'_>>) {
         let Some(SecurityLabel { name, mode }) = label else {
             return;
@@ -192,7 +190,7 @@ impl<'a> LineWriter<'a> {
         lower_hex2(dev.minor(), self.out);
     }
 
-    /// Writes an untrusted string unless that leaves less than `tail` bytes before the newline.
+    /// Writes an untrusted string, or `"<too_long>"` if fewer than `tail` bytes would remain before the newline.
     pub(super) fn untrusted(&mut self, label: &[u8], bytes: &[u8], tail: usize) {
         self.out.extend_from_slice(label);
         let used = self.out.len() - self.start + tail + 1;
@@ -204,23 +202,23 @@ impl<'a> LineWriter<'a> {
 
 const MAX_LABEL_BYTES: usize = 512;
 
-/// What such a name takes in a record, with its field and a mode.
+/// Maximum size of a label in a record, with its field name and mode.
 const MAX_LABEL_FIELD_BYTES: usize = MAX_LABEL_BYTES + 32;
 
 const TOO_LONG: &[u8] = b"<too_long>";
 
-/// What a `"<too_long>"` and its label take at the end of a SYSCALL record.
+/// Size of a `"<too_long>"` field in a SYSCALL record.
 const TOO_LONG_FIELD_BYTES: usize = b" exe=\"<too_long>\"".len();
 
-/// What follows `nametype=`. The event model knows no file capabilities, so they print as the
-/// kernel prints a file that has none; it does so too when nothing was found.
+/// Fields after `nametype=`. The event model has no file capabilities of objects. The kernel prints the same text
+/// for a file without capabilities and for a failed lookup.
 const NO_FILE_CAPS: &[u8] = b" cap_fp=0 cap_fi=0 cap_fe=0 cap_fver=0 cap_frootid=0\n";
 
-/// Writes the record of an operation of `io_uring`.
+/// Writes the record of an `io_uring` operation.
 ///
 /// # Source
-/// `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12. The result is that of the completion; the kernel
-/// writes what its own function returned.
+/// `audit_log_uring` in `kernel/auditsc.c`, Linux 6.12. `exit` is the result of the completion; the kernel writes
+/// the return value of its internal function.
 fn uringop_record(op: u8, event: &Event<'_>, out: &mut Vec<u8>) -> Stamp {
     let start = out.len();
     out.extend_from_slice(b"type=URINGOP msg=");
@@ -287,7 +285,7 @@ fn task(event: &Event<'_>, line: &mut LineWriter<'_>) {
     key(event, line);
 }
 
-/// Whether the call did what it was asked to do, and its result; nothing for a call that did not return.
+/// Writes `success` and `exit`; nothing for a syscall that did not return.
 fn success_and_exit(event: &Event<'_>, line: &mut LineWriter<'_>) {
     if let Some(raw) = event.exit {
         let exit = reported_exit(raw);
@@ -300,7 +298,7 @@ fn success_and_exit(event: &Event<'_>, line: &mut LineWriter<'_>) {
     }
 }
 
-/// The ids of a task, in the order that all records have.
+/// Writes the ids of a task, in the order of all records.
 fn ids(task: &Task<'_>, line: &mut LineWriter<'_>) {
     line.decimal(b" uid=", task.uid);
     line.decimal(b" gid=", task.gid);
@@ -319,8 +317,8 @@ fn key(event: &Event<'_>, line: &mut LineWriter<'_>) {
     }
 }
 
-/// The one string that the kernel prints as it is. Drivers choose terminal names, not tasks; one
-/// that no driver would choose is unknown.
+/// Returns the text of `tty`, which the kernel prints unquoted. Drivers choose terminal names, not tasks; an
+/// implausible name becomes `?`.
 fn tty(name: &[u8]) -> &[u8] {
     const MAX_TTY_BYTES: usize = 64;
     if name.is_empty() {
@@ -337,7 +335,7 @@ fn tty(name: &[u8]) -> &[u8] {
 /// # Source
 /// `audit_log_name` and `audit_log_fcaps` in `kernel/auditsc.c`, Linux 6.12.
 fn path(number: usize, item: &PathItem<'_>, stamp: Stamp, out: &mut Vec<u8>) {
-    /// At least what can follow a name: every number of the inode group at its longest.
+    /// Upper limit of the bytes after a name: every number at its longest.
     const AFTER_NAME: usize = 256;
     let mut line = LineWriter::begin(b"type=PATH msg=", stamp, out);
     line.decimal(b"item=", number);
@@ -367,7 +365,7 @@ fn inode_fields(inode: &Inode, line: &mut LineWriter<'_>) {
     line.device(b" rdev=", inode.rdev);
 }
 
-/// Command line as PROCTITLE shows it.
+/// Trims a command line as the kernel does for PROCTITLE.
 ///
 /// # Source
 /// `audit_log_proctitle` and `audit_proctitle_rtrim` in `kernel/auditsc.c`, Linux 6.12.
@@ -376,14 +374,14 @@ fn trim_proctitle(proctitle: &[u8]) -> &[u8] {
     let seen = proctitle
         .get(..MAX_PROCTITLE_AUDIT_LEN)
         .unwrap_or(proctitle);
-    // The kernel's `isprint` knows Latin-1.
+    // The kernel's `isprint` is that of Latin-1.
     let end = seen
         .iter()
         .rposition(|byte| matches!(byte, b' '..=b'~' | 0xa0..));
     end.and_then(|last| seen.get(..=last)).unwrap_or(b"(null)")
 }
 
-/// At least the bytes that an ordinary event takes, so that the buffer grows once.
+/// Estimated size of an event, to grow the buffer once.
 fn size_hint(event: &Event<'_>) -> usize {
     const SYSCALL_AND_PROCTITLE: usize = 768;
     const EACH_RECORD: usize = 320;

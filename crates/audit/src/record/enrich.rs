@@ -1,18 +1,18 @@
-//! Lines to enriched lines: what the numbers of a record mean on the machine that wrote them.
+//! Enriches lines: appends the names of numeric ids on the host that wrote them.
 //!
 //! ```text
 //! type=SYSCALL msg=audit(...): arch=c000003e syscall=257 ... uid=33 ...\x1dARCH=x86_64 SYSCALL=openat UID="www-data"
 //! ```
 //!
-//! The tail begins with one byte, 0x1d, and repeats each field that holds a user, a group, an arch, a
-//! syscall or a socket address, in the order of the record, its name in capitals. It ends before the
-//! first field that does not fit.
+//! The enrichment begins with the byte 0x1d. It repeats each field that holds a user, a group, an arch, a
+//! syscall or a socket address, in record order, with the name in capitals. It ends before the first field
+//! that does not fit.
 //!
 //! # Source
 //! `format_enrich` in `src/auditd-event.c`, `parse_up_record` in `auparse/ellist.c` and
-//! `auparse/interpret.c`, audit-userspace 3.0.9. Three things differ, on purpose: the tail never holds a
-//! control character, which `auditd` takes from socket paths as they are, a syscall has its name
-//! wherever it stands in the record, and no field is cut, of which `auditd` keeps what fits.
+//! `auparse/interpret.c`, audit-userspace 3.0.9. Three differences are intended: control characters in socket
+//! paths are encoded as hex, a syscall has its name at any position in the record, and fields are dropped
+//! rather than truncated.
 
 mod address;
 
@@ -25,7 +25,7 @@ use crate::table;
 /// Byte that ends the kernel's text.
 const SEPARATOR: u8 = 0x1d;
 
-/// Users and groups of this machine.
+/// Looks up users and groups of this host.
 pub trait AccountLookup {
     /// Name of a user.
     fn user(&mut self, uid: u32) -> Option<&[u8]>;
@@ -33,7 +33,7 @@ pub trait AccountLookup {
     fn group(&mut self, gid: u32) -> Option<&[u8]>;
 }
 
-/// What a field holds, as far as it is told in the tail.
+/// Kind of a field that is enriched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldKind {
     User,
@@ -43,11 +43,11 @@ enum FieldKind {
     Address,
 }
 
-/// Appends `line`, which has no newline, and a tail of at most `limit_bytes` bytes.
+/// Appends `line`, which has no newline, and an enrichment of at most `limit_bytes` bytes.
 pub fn line(line: &[u8], limit_bytes: usize, accounts: &mut impl AccountLookup, out: &mut Vec<u8>) {
     out.extend_from_slice(line);
     let record_type = record_type(line);
-    // These have no such field, and are half of all records.
+    // These types have no such field and are half of all records.
     if matches!(record_type, b"PROCTITLE" | b"CWD" | b"EXECVE" | b"EOE") {
         return;
     }
@@ -81,7 +81,7 @@ pub fn line(line: &[u8], limit_bytes: usize, accounts: &mut impl AccountLookup, 
     }
 }
 
-/// Name of the type of a record.
+/// Name of the record type.
 fn record_type(line: &[u8]) -> &[u8] {
     let line = match line.strip_prefix(b"node=") {
         Some(rest) => rest.split_once_str(b" ").map_or(rest, |(_, rest)| rest),
@@ -91,8 +91,7 @@ fn record_type(line: &[u8]) -> &[u8] {
     line.split_once_str(b" ").map_or(line, |(name, _)| name)
 }
 
-/// Words with an equal sign, taken apart there; the stamp is none, and text of programs is looked
-/// into.
+/// Iterates over `name=value` words. Skips the stamp and enters the quoted text of programs.
 fn fields(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     line.split(|&byte| byte == b' ').filter_map(|word| {
         let at = word.find_byte(b'=')?;
@@ -110,7 +109,7 @@ fn fields(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What a field holds.
+/// Returns the kind of a field, if it is enriched.
 ///
 /// # Source
 /// `auparse/typetab.h` and `auparse_interp_adjust_type`, audit-userspace 3.0.9.
@@ -134,7 +133,7 @@ fn kind(name: &[u8], record_type: &[u8]) -> Option<FieldKind> {
     })
 }
 
-/// A value without the punctuation that may follow it.
+/// Removes punctuation after a value.
 fn trim_punctuation(mut value: &[u8]) -> &[u8] {
     for end in b":,'" {
         value = value.strip_suffix(&[*end]).unwrap_or(value);
@@ -145,19 +144,19 @@ fn trim_punctuation(mut value: &[u8]) -> &[u8] {
     }
 }
 
-/// The tail under way.
+/// Writes the enrichment.
 struct Enrichment<'a> {
-    /// How long `out` may become.
+    /// Maximum length of `out`.
     end: usize,
     out: &'a mut Vec<u8>,
-    /// Whether a field is there.
+    /// Whether a field was written.
     has_fields: bool,
     /// Whether a field did not fit.
     full: bool,
 }
 
 impl Enrichment<'_> {
-    /// Adds `NAME="value"`, or the value in hex where it needs that.
+    /// Adds `NAME="value"`, or the value in hex if it needs encoding.
     fn account<'n>(
         &mut self,
         name: &[u8],
@@ -205,7 +204,7 @@ impl Enrichment<'_> {
     }
 }
 
-/// A number as `strtoul(3)` reads it, kept in an `int`; `None` when it is too large for that.
+/// Parses a number like `strtoul(3)`, truncated to an `int`; `None` on overflow.
 fn decimal(value: &[u8]) -> Option<u32> {
     let (negative, digits) = match value.strip_prefix(b"-") {
         Some(digits) => (true, digits),
@@ -265,7 +264,7 @@ fn syscall_name(arch: Option<Arch>, value: &[u8], line: &[u8], out: &mut Vec<u8>
     }
 }
 
-/// What `socketcall` does, by its first argument.
+/// Calls of `socketcall`, by its first argument.
 ///
 /// # Source
 /// `include/uapi/linux/net.h`, Linux 6.12.
@@ -292,7 +291,7 @@ const SOCKET_CALLS: &[(u32, &str)] = &[
     (20, "sendmmsg"),
 ];
 
-/// What `ipc` does, by its first argument.
+/// Calls of `ipc`, by its first argument.
 ///
 /// # Source
 /// `include/uapi/linux/ipc.h`, Linux 6.12.

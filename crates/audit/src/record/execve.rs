@@ -1,9 +1,9 @@
-//! EXECVE records: the arguments of a started program, split over as many records as they need.
+//! EXECVE records: the arguments of an executed program, split over as many records as needed.
 //!
-//! An argument stands whole as `aN=` when there is ample room for it. Else it comes in chunks
-//! `aN[0]=`, `aN[1]=`, ... behind one `aN_len=` that counts its encoded bytes without quotes; all
-//! chunks of one argument are quoted, or all are hex. `argc=` is in the first record only and counts
-//! all arguments, also those that the engine could not keep.
+//! An argument that fits is written as `aN=`. A longer one is written in chunks `aN[0]=`, `aN[1]=`, ... after
+//! `aN_len=`, which counts its encoded bytes without quotes. Either all chunks of an argument are quoted, or all
+//! are hex. `argc=` is in the first record only and counts all arguments, including those that the engine
+//! truncated.
 
 use bstr::{BString, ByteSlice as _};
 
@@ -13,31 +13,31 @@ use super::encode::{LineWriter, Stamp};
 use super::quote;
 use crate::event::Argv;
 
-/// Bytes of arguments, labels included, in one record. An argument of as many bytes is always hex.
+/// Maximum bytes of arguments, labels included, in one record. A longer argument is always hex.
 const MAX_EXECVE_AUDIT_LEN: usize = 7500;
 
-/// Room that the kernel sets aside for the label of an argument.
+/// Bytes that the kernel reserves for the label of an argument.
 const LABEL_ROOM: usize = 96;
 
-/// A record with less room than this is full.
+/// A record with less free space is full.
 const MIN_ROOM: usize = LABEL_ROOM + 8;
 
 const HEAD: &[u8] = b"type=EXECVE msg=";
 
-/// Arguments that EXECVE records hold.
+/// Arguments in EXECVE records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// How many arguments the program was given.
+    /// Number of arguments of the program.
     pub argc: u32,
-    /// Those that were recorded, from the first.
+    /// The recorded arguments, from the first.
     pub args: Vec<BString>,
 }
 
-/// Puts the arguments together from the records of one event; only EXECVE records count.
+/// Collects the arguments from the EXECVE records of one event.
 ///
 /// # Errors
-/// [`DecodeError::Argument`] when an argument or a chunk is missing, and what
-/// [`Record::fields`] and [`Record::text`] find wrong.
+/// [`DecodeError::Argument`] if an argument or a chunk is missing, and errors of [`Record::fields`] and
+/// [`Record::text`].
 pub fn arguments<'a, 'r>(
     records: impl IntoIterator<Item = &'r Record<'a>>,
 ) -> Result<Arguments, DecodeError>
@@ -53,7 +53,7 @@ where
     assembler.finish()
 }
 
-/// Whether a field of an EXECVE record holds an argument or a chunk of one.
+/// Whether a field of an EXECVE record holds an argument or a chunk.
 pub(super) fn is_argument(name: &[u8]) -> bool {
     matches!(
         part(name),
@@ -75,11 +75,11 @@ pub(super) fn records(argv: &Argv<'_>, stamp: Stamp, out: &mut Vec<u8>) {
     line.end();
 }
 
-/// An argument and how it is encoded.
+/// An argument and its encoding.
 struct Argument<'a> {
     number: usize,
     bytes: &'a [u8],
-    /// Hex digits, or quoted text.
+    /// Whether it is encoded as hex rather than quoted.
     hex: bool,
 }
 
@@ -89,17 +89,17 @@ impl<'a> Argument<'a> {
         Self { number, bytes, hex }
     }
 
-    /// Encoded length of so many bytes, without quotes.
+    /// Encoded length of `bytes` bytes, without quotes.
     const fn encoded(&self, bytes: usize) -> usize {
         if self.hex { bytes * 2 } else { bytes }
     }
 
-    /// Bytes that the quotes around each chunk take.
+    /// Number of quote bytes around a chunk.
     const fn quotes(&self) -> usize {
         if self.hex { 0 } else { 2 }
     }
 
-    /// How many bytes fit in `room`, quotes included.
+    /// Number of bytes that fit in `room`, quotes included.
     const fn fitting(&self, room: usize) -> usize {
         if self.hex {
             room / 2
@@ -109,7 +109,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// Writes one argument, starting records as the kernel would; gives back the one that is open.
+/// Writes one argument and starts new records where the kernel would. Returns the open record.
 fn argument<'a>(
     arg: &Argument<'_>,
     room: &mut usize,
@@ -120,7 +120,7 @@ fn argument<'a>(
     let mut chunk = 0_u32;
     loop {
         if *room < MIN_ROOM {
-            // The blank of the next label follows the one of the stamp: two, as in the kernel.
+            // The next label adds a second space after that of the stamp, as in the kernel.
             line.out.push(b'\n');
             line = LineWriter::begin(HEAD, stamp, line.out);
             *room = MAX_EXECVE_AUDIT_LEN;
@@ -166,7 +166,7 @@ fn chunk_label(arg: &Argument<'_>, chunk: u32, line: &mut LineWriter<'_>) {
     line.out.extend_from_slice(b"]=");
 }
 
-/// What a field `aN...` says about argument N.
+/// Kind of a field `aN...` of argument N.
 #[derive(Clone, Copy)]
 enum ArgumentPart {
     /// `aN`
@@ -189,17 +189,17 @@ fn part(name: &[u8]) -> Option<(usize, ArgumentPart)> {
     Some((parse(number)?, part))
 }
 
-/// Arguments under way.
+/// Collects arguments.
 #[derive(Default)]
 struct ArgumentAssembler {
     done: Arguments,
-    /// The argument that comes in chunks, when one does.
+    /// The argument whose chunks are being collected.
     open: Option<OpenArgument>,
 }
 
 struct OpenArgument {
     bytes: BString,
-    /// How many chunks there have been.
+    /// Number of chunks so far.
     count: usize,
     /// Encoded bytes still to come.
     missing: usize,
@@ -272,7 +272,7 @@ mod tests {
     use crate::ids::Serial;
     use crate::record::decode;
 
-    /// Bodies of the records of these arguments, runs of `x` shortened to their length.
+    /// Bodies of the records of these arguments, with runs of `x` replaced by their length.
     fn encode_bodies(args: &[&[u8]]) -> Vec<String> {
         let bytes: Vec<u8> = args
             .iter()

@@ -1,7 +1,6 @@
-//! Numbers to what a person reads: the meaning of fields, never of names that a task chose.
+//! Formats numeric fields for people. Strings that a task chose are not interpreted.
 //!
-//! Pure: the caller knows the users and groups and lends them as [`AccountNames`]. What this module does
-//! not know it prints as the number.
+//! The caller provides users and groups as [`AccountNames`]. Unknown values print as numbers.
 
 use std::fmt::{self, Display};
 
@@ -9,7 +8,7 @@ use crate::event::{Event, reported_exit, succeeded};
 use crate::ids::{Arch, Syscall};
 use crate::table;
 
-/// Users and groups of the machine that the events come from.
+/// Users and groups of the host that the events come from.
 pub trait AccountNames {
     /// Name of a user.
     fn user(&self, uid: u32) -> Option<&str>;
@@ -17,17 +16,17 @@ pub trait AccountNames {
     fn group(&self, gid: u32) -> Option<&str>;
 }
 
-/// Name of a user: `unset` for the id that nobody has, `unknown(N)` for one without a name.
+/// Formats a uid: its name, `unset` for 4294967295, `unknown(N)` for a uid without a name.
 pub fn user(names: &dyn AccountNames, uid: u32) -> impl Display {
     fmt::from_fn(move |f| account(names.user(uid), uid, f))
 }
 
-/// Name of a group; see [`user`].
+/// Formats a gid; see [`user`].
 pub fn group(names: &dyn AccountNames, gid: u32) -> impl Display {
     fmt::from_fn(move |f| account(names.group(gid), gid, f))
 }
 
-/// Name of a syscall, or its number.
+/// Formats a syscall as its name, or its number.
 pub fn syscall(arch: Arch, syscall: Syscall) -> impl Display {
     fmt::from_fn(move |f| match table::syscall_name(arch, syscall) {
         Some(name) => f.pad(name),
@@ -35,7 +34,7 @@ pub fn syscall(arch: Arch, syscall: Syscall) -> impl Display {
     })
 }
 
-/// What a call returned: the name of the error, or the value.
+/// Formats a return value: the errno name or the number.
 pub fn exit(raw: i64) -> impl Display {
     fmt::from_fn(move |f| {
         let exit = reported_exit(raw);
@@ -49,8 +48,7 @@ pub fn exit(raw: i64) -> impl Display {
     })
 }
 
-/// Flags with which a call opens a file: `open` and `openat` only, since `openat2` keeps them in
-/// memory. `None` for any other call.
+/// Formats the flags of `open` and `openat`; `None` for other syscalls. `openat2` passes its flags in memory.
 pub fn open_flags<'e>(event: &'e Event<'_>) -> Option<impl Display + use<'e>> {
     let [_, a1, a2, _] = event.args;
     let flags = match table::syscall_name(event.arch, event.syscall)? {
@@ -61,7 +59,7 @@ pub fn open_flags<'e>(event: &'e Event<'_>) -> Option<impl Display + use<'e>> {
     Some(flag_names(event.arch, low_32_bits(flags)))
 }
 
-/// Type and permissions as `ls -l` shows them.
+/// Formats file type and permissions as `ls -l` does.
 ///
 /// # Source
 /// `S_IF*` in `include/uapi/linux/stat.h`, Linux 6.12.
@@ -97,8 +95,8 @@ pub fn mode(mode: u32) -> String {
     ])
 }
 
-/// Whether relative names in the event start at its working directory: false when the call passed
-/// a directory of its own, and when the call is not known.
+/// Whether relative names in the event are relative to its working directory: false if the syscall passed
+/// another directory, and for unknown syscalls.
 #[must_use]
 pub fn starts_at_cwd(event: &Event<'_>) -> bool {
     const AT_FDCWD: i32 = -100;
@@ -110,13 +108,13 @@ pub fn starts_at_cwd(event: &Event<'_>) -> bool {
     match name {
         "symlinkat" => cwd(a1),
         "renameat" | "renameat2" | "linkat" | "move_mount" => cwd(a0) && cwd(a2),
-        // Where the directory is depends on how the machine passes a 64-bit mask.
+        // The position of the directory argument depends on how the ABI passes a 64-bit mask.
         "fanotify_mark" => false,
         _ => !takes_dirfd(name) || cwd(a0),
     }
 }
 
-/// Whether the first argument of a call is the directory where relative names start.
+/// Whether the first argument of a syscall is the directory descriptor for relative names.
 fn takes_dirfd(name: &str) -> bool {
     const OTHERS: [&str; 12] = [
         "faccessat2",
@@ -144,13 +142,13 @@ fn account(name: Option<&str>, id: u32, f: &mut fmt::Formatter<'_>) -> fmt::Resu
     }
 }
 
-/// The 32 bits that an `int` argument is.
+/// Low 32 bits of an argument: the value of an `int`.
 const fn low_32_bits(arg: u64) -> u32 {
     let [a, b, c, d, ..] = arg.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Names of open flags, joined by `|`; bits without a name in octal at the end.
+/// Formats open flags, joined by `|`, with unknown bits in octal at the end.
 fn flag_names(arch: Arch, flags: u32) -> impl Display {
     const O_ACCMODE: u32 = 3;
     fmt::from_fn(move |f| {
@@ -175,8 +173,7 @@ fn flag_names(arch: Arch, flags: u32) -> impl Display {
     })
 }
 
-/// Open flags that are the same on all machines that tollgate knows, those made of several bits
-/// before their parts.
+/// Open flags that are the same on all supported archs. Flags of several bits precede their parts.
 ///
 /// # Source
 /// `include/uapi/asm-generic/fcntl.h`, Linux 6.12.
@@ -196,7 +193,7 @@ const FLAGS: [(u32, &str); 13] = [
     (0o20_000_000, "__O_TMPFILE"),
 ];
 
-/// Open flags that differ between machines.
+/// Open flags that differ between archs.
 ///
 /// # Source
 /// `fcntl.h` in `arch/arm`, `arch/arm64` and `arch/powerpc` under `include/uapi/asm`, Linux 6.12.

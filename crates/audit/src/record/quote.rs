@@ -1,26 +1,26 @@
-//! The rule for strings that a task could choose: `"text"`, or hex when a byte could deceive.
+//! Encoding of untrusted strings: `"text"` or hex.
 //!
-//! A value is in double quotes when all of its bytes are printable ASCII other than the blank and
-//! the double quote; else it is upper-case hex without quotes. A reader must know which fields
-//! follow the rule, since `comm=64616B` would otherwise be a word: see [`super::decode`].
+//! A value is double-quoted if all of its bytes are printable ASCII other than space and double quote.
+//! Otherwise it is upper-case hex without quotes. A reader must know which fields are encoded, because
+//! `comm=64616B` is also a valid plain word: see [`super::decode`].
 
 use std::borrow::Cow;
 
 use super::digits::UPPER;
 
-/// Whether `bytes` cannot stand between double quotes.
+/// Whether `bytes` must be encoded as hex.
 ///
 /// # Source
 /// `audit_string_contains_control` in `kernel/audit.c`, Linux 6.12.
 #[must_use]
 pub fn needs_hex(bytes: &[u8]) -> bool {
-    // Without an early exit the scan is vectorised; nearly every string is clean to its end.
+    // Without an early exit the compiler vectorises the scan; most strings need no hex.
     bytes
         .iter()
         .fold(false, |found, &byte| found | must_escape(byte))
 }
 
-/// Length of what [`untrusted`] writes.
+/// Length of the output of [`untrusted`].
 #[must_use]
 pub fn encoded_len(bytes: &[u8]) -> usize {
     if needs_hex(bytes) {
@@ -39,10 +39,10 @@ pub fn untrusted(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes behind the value of an untrusted field.
+/// Decodes the value of an untrusted field.
 ///
 /// # Errors
-/// [`UnquoteError`] when the value is neither between double quotes nor pairs of hex digits.
+/// [`UnquoteError`] if the value is neither double-quoted nor pairs of hex digits.
 pub fn unquote(value: &[u8]) -> Result<Cow<'_, [u8]>, UnquoteError> {
     if let Some(rest) = value.strip_prefix(b"\"") {
         return match rest.iter().position(|&byte| byte == b'"') {
@@ -75,7 +75,7 @@ pub fn unquote(value: &[u8]) -> Result<Cow<'_, [u8]>, UnquoteError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("neither quoted text nor hex at byte {offset} of the value")]
 pub struct UnquoteError {
-    /// First byte that does not fit; the length of the value when it ends too early.
+    /// Offset of the first invalid byte; the length of the value if it ends too early.
     pub offset: usize,
 }
 

@@ -1,13 +1,12 @@
-//! The command line of `auditctl`, read as its two versions read it: the same messages in the same
-//! order, the same status, and the same requests to the kernel.
+//! Parses the command line of `auditctl` as its versions 3 and 4 do: the same messages in the same order, the
+//! same status, and the same requests to the kernel.
 //!
-//! What a rule may look like is known to the parser of rule files, which is asked here option by
-//! option; this module knows how `auditctl` strings options together, and where it stops. Carrying
-//! the requests out is the caller's job.
+//! The parser of rule files handles single options. This module handles their combination and the point where
+//! `auditctl` stops. The caller executes the requests.
 //!
 //! # Source
 //! `setopt()`, `handle_request()` and `fileopt()` in `src/auditctl.c` of audit-userspace 3.0.9 and
-//! 4.2.1, and what those two were seen to do.
+//! 4.2.1, and the observed behaviour of both.
 
 mod request;
 mod rule_file;
@@ -24,17 +23,16 @@ use super::{Command, Dialect, RuleHost};
 pub use request::{DaemonSignal, Invocation, Request};
 pub use rule_file::{line, lines};
 
-/// Longest key, and longest sum of keys, in bytes.
+/// Maximum length of a key, and of all keys together, in bytes.
 const KEY_LIMIT_BYTES: usize = 256;
 
-/// Status after any mistake.
+/// Exit status after an error.
 pub const EXIT_FAILURE: u8 = 255;
 
-/// What version 4 says after any mistake on a command line.
+/// Last message of version 4 after an error on the command line.
 pub const PARAMETER_ERROR: &str = "There was an error while processing parameters";
 
-/// Reads a command line without its first word. `-R FILE` alone is not for this function: see
-/// [`lines`].
+/// Parses a command line without the program name. The caller handles `-R FILE` with [`lines`] and [`line`].
 #[must_use]
 pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn RuleHost) -> Invocation {
     if words.is_empty() {
@@ -58,34 +56,34 @@ pub fn arguments(words: &[&[u8]], dialect: Dialect, host: &dyn RuleHost) -> Invo
     invocation
 }
 
-/// Every option, as it is written: letters first.
+/// Every option with its dashes, letters first.
 pub fn options() -> impl Iterator<Item = String> {
     option::spellings()
 }
 
-/// Where reading stands, in the words of `auditctl`: negative results stop it.
+/// State of parsing. The names follow `auditctl`, where negative results end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     /// Nothing to send yet.
     Reply,
-    /// There is a rule to send.
+    /// A rule to send.
     Rule,
-    /// Done, and nothing to send.
+    /// Nothing more to send.
     NoReply,
-    /// A mistake.
+    /// An error.
     Error,
-    /// A rule that is passed over.
+    /// A rule that is skipped.
     Deprecated,
-    /// The process ends here, with this status.
+    /// The process exits with this status.
     Exit(u8),
 }
 
-/// Whether what follows is still looked at.
+/// Whether to parse further options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// As far as [`Progress`] lets it.
+    /// If [`Progress`] permits.
     Continue,
-    /// No: neither options, nor words that belong to none, nor keys.
+    /// Stop, and check neither stray words nor keys.
     Stop,
 }
 
@@ -96,9 +94,9 @@ struct CommandLineParser<'h, 'd> {
     builder: RuleBuilder<'h>,
     requests: Vec<Request>,
     progress: Progress,
-    /// Words of the command line, the program's name among them.
+    /// Number of words, including the program name.
     count: usize,
-    /// Words at the end that the last option has taken for itself.
+    /// Number of words after the last option that belong to it.
     consumed: usize,
 }
 
@@ -146,7 +144,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
         self.fails(&[b"Option ", called, place.as_bytes(), b" is invalid"]);
     }
 
-    /// Words that belong to no option, or come after one that ends the line.
+    /// Reports words that belong to no option.
     fn check_rest(&mut self) {
         if self.options.consumed_none() {
             self.progress = Progress::Error;
@@ -190,14 +188,14 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
         self.progress = Progress::Error;
     }
 
-    /// A request after which nothing more is read, and what stands there is a mistake.
+    /// Adds the last request. Further words are an error.
     fn then_expect_end(&mut self, request: Request) -> Next {
         self.requests.push(request);
         self.progress = Progress::NoReply;
         Next::Continue
     }
 
-    /// A request after which nothing more is looked at.
+    /// Adds the last request. Further words are ignored.
     fn then_stop(&mut self, request: Request) -> Next {
         self.then_expect_end(request);
         Next::Stop
@@ -347,7 +345,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
         }
     }
 
-    /// The key of `-k KEY` after the option; `None` after a mistake.
+    /// Returns the key of a following `-k KEY`; `None` after an error.
     fn key_after(&mut self, otherwise: &str) -> Option<BString> {
         let mut remaining = self.options.unread();
         let (option, key) = (remaining.next(), remaining.next());
@@ -393,7 +391,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
             self.fails(&[b"The -m option must be only the only option and takes 1 parameter"]);
             return Next::Continue;
         }
-        // Bytes above 0x7f are negative there.
+        // `auditctl` compares signed chars: bytes above 0x7f are negative.
         if text.iter().any(|&byte| !(32..=127).contains(&byte)) {
             self.fails(&[b"Illegal character in audit event"]);
             return Next::Stop;
@@ -444,7 +442,7 @@ impl<'h, 'd> CommandLineParser<'h, 'd> {
         self.then_expect_end(Request::Signal(signal))
     }
 
-    /// Version 3 has no `--help`, and takes `-h` for a mistake.
+    /// Version 3 has no `--help` and fails after `-h`.
     fn help(&mut self, given: &ParsedOption) -> Next {
         match self.dialect {
             Dialect::V4 => self.then_expect_end(Request::Usage),

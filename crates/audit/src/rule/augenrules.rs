@@ -1,19 +1,18 @@
-//! One rule file from many, byte for byte as `augenrules` makes it.
+//! Merges rule files, byte for byte as `augenrules` does.
 //!
-//! Files come in the order of `sort -V`. They are put together first and cut into lines then, so
-//! that a file without a newline at its end runs into the next one. Empty lines and comments go;
-//! of `-D`, `-b`, `-f` and `-e` the last of each stays: the first three stand at the front, each an
-//! empty line where there is none, and the last at the end.
+//! Files are in the order of `sort -V`. They are concatenated before they are split into lines: a file without
+//! a newline at its end continues in the next one. Empty lines and comments are removed. The last of each of
+//! `-D`, `-b`, `-f` and `-e` is kept: the first three at the start, with an empty line for a missing one, and
+//! `-e` at the end.
 //!
 //! # Source
-//! `augenrules` of audit-userspace 3.0.9 and 4.2.1, with an awk that knows `\s`.
+//! `augenrules` of audit-userspace 3.0.9 and 4.2.1, with an awk that supports `\s`.
 
 use std::cmp::Ordering;
 
 use super::Dialect;
 
-/// Merges files that are in order already. `directory` is where they are from, as it is to be named
-/// in the first line.
+/// Merges files, which must be sorted. `directory` is named in the first line.
 #[must_use]
 pub fn merge<'a>(
     directory: &[u8],
@@ -53,18 +52,18 @@ pub fn merge<'a>(
     out
 }
 
-/// A setting that no file has.
+/// A missing setting.
 const EMPTY: &[u8] = b"";
 
-/// What `\s` matches within a line.
+/// Whether `\s` matches the byte within a line.
 const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Compares file names as `sort -V` does: numbers by value, and endings such as `.rules` last.
+/// Compares file names as `sort -V` does: numbers by value, and suffixes such as `.rules` last.
 ///
 /// # Source
-/// `filevercmp()` in `lib/filevercmp.c` of gnulib, as coreutils 9.1 has it.
+/// `filevercmp()` in `lib/filevercmp.c` of gnulib, in coreutils 9.1.
 #[must_use]
 pub fn compare(one: &[u8], other: &[u8]) -> Ordering {
     versions(without_ending(one), without_ending(other))
@@ -72,7 +71,7 @@ pub fn compare(one: &[u8], other: &[u8]) -> Ordering {
         .then_with(|| one.cmp(other))
 }
 
-/// The name without its endings, each a dot, a letter and then letters and digits.
+/// Returns the name without its suffixes: each is a dot, a letter, and then letters and digits.
 fn without_ending(name: &[u8]) -> &[u8] {
     let mut end = name.len();
     let mut at = name.len();
@@ -84,7 +83,7 @@ fn without_ending(name: &[u8]) -> &[u8] {
             && others
                 .iter()
                 .all(|&byte| is_letter(byte) || byte.is_ascii_digit());
-        // The first byte of a name is never an ending.
+        // A suffix does not start at the first byte.
         (is_ending && dot > 0).then_some(dot)
     }) {
         end = dot;
@@ -93,7 +92,7 @@ fn without_ending(name: &[u8]) -> &[u8] {
     name.get(..end).unwrap_or_default()
 }
 
-/// Texts by their characters, and numbers in them by their values.
+/// Compares text by characters, and numbers in it by value.
 fn versions(mut one: &[u8], mut other: &[u8]) -> Ordering {
     while !one.is_empty() || !other.is_empty() {
         while starts_with_text(one) || starts_with_text(other) {
@@ -117,7 +116,7 @@ fn starts_with_text(text: &[u8]) -> bool {
     text.first().is_some_and(|byte| !byte.is_ascii_digit())
 }
 
-/// `~` before the end, that before digits, those before letters, and all else behind.
+/// Order of characters: `~`, the end, digits, letters, all others.
 fn rank(byte: Option<&u8>) -> i32 {
     match byte {
         Some(b'~') => -2,
@@ -128,7 +127,7 @@ fn rank(byte: Option<&u8>) -> i32 {
     }
 }
 
-/// Takes a number off the front, without the zeros before it.
+/// Removes a number from the front and returns it without leading zeros.
 fn digits<'a>(text: &mut &'a [u8]) -> &'a [u8] {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
     let (number, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -177,7 +176,7 @@ mod tests {
     fn only_version_4_strips_carriage_returns() {
         assert_eq!(merged(&["-i\r\n\r\n"], Dialect::V4), "\n\n\n-i\n\n");
         assert_eq!(merged(&["-i\r\n\r\n"], Dialect::V3), "\n\n\n-i\r\n\r\n\n");
-        // Blanks make no line empty.
+        // A line of spaces is not empty.
         assert_eq!(merged(&["  \n"], Dialect::V4), "\n\n\n  \n\n");
     }
 

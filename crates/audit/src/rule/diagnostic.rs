@@ -1,7 +1,6 @@
-//! What is wrong with rule text, where, and what to do about it. Drawing is the caller's job.
+//! Findings about rule text: position, message and advice. The caller renders them.
 //!
-//! Beside it stands what `auditctl` says of the same text, for those who know its words: a finding
-//! is for people, a [`Transcript`] for scripts.
+//! A [`Transcript`] has the messages of `auditctl` for the same text, for scripts that depend on them.
 
 use std::ops::Range;
 
@@ -9,21 +8,21 @@ use bstr::BString;
 
 use super::lexer::Word;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Loaded; worth knowing.
+    /// The line is loaded. For information.
     Note,
-    /// Loading goes on: what is asked for is probably not what was meant, or is left out.
+    /// The line is loaded or skipped, and probably not what was meant.
     Warning,
-    /// Not loaded.
+    /// The line is not loaded.
     Error,
 }
 
 /// One finding about rule text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// Stable short name, such as `unknown-field`.
     pub code: &'static str,
@@ -31,29 +30,29 @@ pub struct Diagnostic {
     pub line: u32,
     /// Column of the first byte of the span, from 1, in bytes.
     pub column: u32,
-    /// The bytes it is about, counted from the start of the file.
+    /// Byte range in the file.
     pub span: Range<usize>,
-    /// What is wrong: one lower-case sentence fragment that names the object.
+    /// The error: a lower-case sentence fragment that names the object.
     pub message: String,
-    /// What to do about it.
+    /// How to correct it.
     pub advice: String,
 }
 
-/// What `auditctl` says while it reads one line, up to where it stops.
+/// Messages of `auditctl` for one line, up to the point where it stops.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
-    /// Its messages, in order, without newlines.
+    /// Messages, in order, without newlines.
     pub(super) messages: Vec<BString>,
-    /// Whether it stopped.
+    /// Whether it stopped with an error.
     pub(super) failed: bool,
 }
 
-/// Where a line stands; `auditctl` words some messages by it.
+/// Source of a line. Some messages of `auditctl` depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// On its command line.
+    /// The command line.
     CommandLine,
-    /// In a rule file.
+    /// A rule file.
     File,
 }
 
@@ -64,26 +63,25 @@ pub(super) struct Findings<'a> {
     start: usize,
     all: &'a mut Vec<Diagnostic>,
     failed: bool,
-    /// What `auditctl` says.
+    /// Messages of `auditctl`.
     pub(super) transcript: Transcript,
 }
 
 impl Transcript {
-    /// `auditctl` says something and goes on. After it has stopped it says nothing.
+    /// Adds a message that does not stop `auditctl`. Has no effect after an error.
     pub(super) fn warns(&mut self, parts: &[&[u8]]) {
         if !self.failed {
             self.messages.push(bstr::concat(parts).into());
         }
     }
 
-    /// `auditctl` says something and stops, also when it has stopped before: it looks at the keys
-    /// whatever came of the rest.
+    /// Adds an error message even after an earlier error: `auditctl` checks keys in any case.
     pub(super) fn fails_late(&mut self, parts: &[&[u8]]) {
         self.messages.push(bstr::concat(parts).into());
         self.failed = true;
     }
 
-    /// `auditctl` says something and stops.
+    /// Adds an error message, which stops `auditctl`.
     pub(super) fn fails(&mut self, parts: &[&[u8]]) {
         self.warns(parts);
         self.failed = true;
@@ -91,7 +89,7 @@ impl Transcript {
 }
 
 impl<'a> Findings<'a> {
-    /// `start` is where the line begins in the file.
+    /// Findings about a line of a file. `start` is the offset of the line in the file.
     pub(super) fn new(line: u32, start: usize, all: &'a mut Vec<Diagnostic>) -> Self {
         Self {
             line,
@@ -103,7 +101,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// How `auditctl` places a syscall mismatch: it says the line of a file.
+    /// Location in the syscall mismatch warning of `auditctl`: the line number for rule files.
     pub(super) fn mismatch_location(&self) -> String {
         match self.origin {
             Origin::CommandLine => String::new(),
@@ -121,7 +119,7 @@ impl<'a> Findings<'a> {
         self.transcript.failed
     }
 
-    /// For words of a command line. Their places count for nothing.
+    /// Findings about a command line. Their positions are meaningless.
     pub(super) fn on_command_line(all: &'a mut Vec<Diagnostic>) -> Self {
         Self {
             origin: Origin::CommandLine,
@@ -129,7 +127,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Whether the line holds an error.
+    /// Whether the line has an error.
     pub(super) fn failed(&self) -> bool {
         self.failed
     }
@@ -165,7 +163,7 @@ impl<'a> Findings<'a> {
         self.add(Severity::Note, code, span, message.into(), advice.into());
     }
 
-    /// An error about a word that is on no list of known names; the advice gives the nearest one.
+    /// Adds an error about an unknown name. The advice suggests the nearest known name.
     pub(super) fn unknown(
         &mut self,
         code: &'static str,
@@ -207,7 +205,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// Text for a message: printable ASCII, and short whatever a file holds.
+/// Escapes text for a message: printable ASCII of limited length.
 pub(super) fn escape_text(text: &[u8]) -> String {
     const LIMIT_BYTES: usize = 64;
     let mut out = String::new();
@@ -224,8 +222,7 @@ pub(super) fn escape_text(text: &[u8]) -> String {
     out
 }
 
-/// The known name that differs from `word` by the fewest edits, when they are few enough for a
-/// slip of the fingers: one in three bytes.
+/// Returns the known name with the smallest edit distance to `word`, if at most one in three bytes differs.
 fn nearest(word: &[u8], known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     const LIMIT_BYTES: usize = 32;
     if word.len() > LIMIT_BYTES {
@@ -246,7 +243,7 @@ fn nearest(word: &[u8], known: impl Iterator<Item = &'static str>) -> Option<&'s
 
 /// Levenshtein distance.
 fn edit_distance(from: &[u8], to: &[u8]) -> usize {
-    // `row[j]` is the distance between the bytes of `from` read so far and the first j of `to`.
+    // `row[j]` is the distance between the bytes of `from` processed so far and the first j of `to`.
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.iter().enumerate() {
         let mut diagonal = i;

@@ -1,24 +1,23 @@
-//! What each field is called, what it is compared with, by which operators, and on which lists.
+//! Table of fields: name, syntax of the value, operators and lists. The parser and the printer use it.
 //!
-//! One table serves the parser and the printer. Two parties have a say, and the table keeps them
-//! apart so that a message can name the one that refuses: `auditctl` (audit-userspace 4.2) when it
-//! reads the text, and the kernel (6.12, `audit_field_valid()` and what `audit_data_to_entry()`
-//! calls) when it is handed the rule, which it then answers with EINVAL.
+//! Both `auditctl` (audit-userspace 4.2) and the kernel (6.12, `audit_field_valid()` and the functions that
+//! `audit_data_to_entry()` calls) refuse some combinations. The table has them separately, so messages can name
+//! which of the two refuses. The kernel answers EINVAL.
 
 use super::{Dialect, Field, List, Op};
 
-/// All that is fixed about a field.
+/// Properties of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldSpec {
     pub(super) field: Field,
     pub(super) name: &'static str,
     /// Syntax of the value.
     pub(super) kind: ValueKind,
-    /// Operators that `auditctl` lets through.
+    /// Operators that `auditctl` accepts.
     pub(super) parser_ops: OpSet,
-    /// Operators that the kernel takes.
+    /// Operators that the kernel accepts.
     pub(super) kernel_ops: OpSet,
-    /// Lists on which the kernel takes it.
+    /// Lists on which the kernel accepts the field.
     pub(super) lists: ListSet,
 }
 
@@ -27,9 +26,9 @@ pub(super) struct FieldSpec {
 pub(super) enum ValueKind {
     /// Digits.
     Unsigned,
-    /// Digits, of which the kernel compares the low 32 bits.
+    /// Digits; the kernel compares the low 32 bits.
     Low32,
-    /// Digits, perhaps after a minus, of which the kernel compares the low 32 bits.
+    /// Digits with an optional minus; the kernel compares the low 32 bits.
     Argument,
     /// A user: digits, a name, `unset`.
     User,
@@ -41,9 +40,9 @@ pub(super) enum ValueKind {
     MsgType,
     /// A security label.
     Label,
-    /// A return value: digits or an error's name, perhaps after a minus.
+    /// A return value: digits or an errno name, with an optional minus.
     Exit,
-    /// Digits, perhaps after a minus, or `unset`; anything else is 0.
+    /// Digits with an optional minus, or `unset`; anything else is 0.
     Session,
     /// Digits below `AF_MAX`; anything else is 0.
     SocketFamily,
@@ -82,7 +81,7 @@ impl OpSet {
         }
     }
 
-    /// The set in words, for advice.
+    /// Text of the set, for advice.
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::Any => "every operator",
@@ -96,9 +95,9 @@ impl OpSet {
 /// Sets of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListSet {
-    /// All but filesystem, where the kernel takes only `fstype` and a key.
+    /// All but filesystem, where the kernel accepts only `fstype` and a key.
     NotFilesystem,
-    /// exit. The kernel would take some of these on the `io_uring` list; `auditctl` does not.
+    /// exit. The kernel accepts some of these on the `io_uring` list; `auditctl` does not.
     Exit,
     /// exit and exclude.
     ExitExclude,
@@ -122,7 +121,7 @@ impl ListSet {
         }
     }
 
-    /// The set in words, for advice.
+    /// Text of the set, for advice.
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::NotFilesystem => "every list but filesystem",
@@ -135,7 +134,7 @@ impl ListSet {
     }
 }
 
-/// Fields that are alike in all but their names.
+/// Fields that differ only in their names.
 struct FieldFamily {
     kind: ValueKind,
     parser_ops: OpSet,
@@ -144,7 +143,7 @@ struct FieldFamily {
     names: &'static [(Field, &'static str)],
 }
 
-/// All fields. Where one has two names the first is printed.
+/// All fields. If a field has two names, the first is printed.
 ///
 /// # Source
 /// `auditctl(8)` and `lib/fieldtab.h` of audit-userspace 4.2; `audit_field_valid()` in
@@ -368,12 +367,12 @@ pub(super) fn all() -> impl Iterator<Item = FieldSpec> {
     })
 }
 
-/// The field called `name`, case aside.
+/// Returns the field with a name, ignoring case.
 pub(super) fn by_name(name: &[u8]) -> Option<FieldSpec> {
     all().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
 }
 
-/// All that is fixed about `field`.
+/// Returns the properties of `field`.
 pub(super) fn spec(field: Field) -> Option<FieldSpec> {
     all().find(|spec| spec.field == field)
 }
@@ -383,7 +382,7 @@ pub(crate) fn name(field: Field) -> &'static str {
     spec(field).map_or("", |spec| spec.name)
 }
 
-/// Lists on which `auditctl` takes a field; `None` where it leaves that to the kernel.
+/// Lists on which `auditctl` accepts a field; `None` if it leaves the check to the kernel.
 ///
 /// # Source
 /// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 3.0.9 and 4.2.
@@ -414,8 +413,8 @@ pub(super) fn auditctl_lists(field: Field, dialect: Dialect) -> Option<&'static 
     })
 }
 
-/// Whether the kernel looks at `field` on the user and exclude lists. At a rule with any other
-/// field it stops reading the list and keeps the message.
+/// Whether the kernel evaluates `field` on the user and exclude lists. At a rule with any other field it stops
+/// evaluating the list and keeps the record.
 ///
 /// # Source
 /// `audit_filter()` in `kernel/auditfilter.c`, Linux 6.12.
@@ -436,7 +435,7 @@ pub(super) fn evaluated_for_messages(field: Field) -> bool {
     )
 }
 
-/// Operators with their spelling, in the order in which they are looked for in a condition.
+/// Operators and their spelling, in the order in which a condition is searched for them.
 ///
 /// # Source
 /// `audit_rule_fieldpair_data()` in `lib/libaudit.c` of audit-userspace 4.2.

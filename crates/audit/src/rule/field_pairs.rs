@@ -34,7 +34,7 @@ pub(super) const ALL: [(Field, Field); 25] = [
     (Field::Sgid, Field::Fsgid),
 ];
 
-/// The pair of two fields in the kernel's order; `None` when the kernel cannot compare them.
+/// Returns the pair of two fields in the kernel's order; `None` if the kernel cannot compare them.
 pub(super) fn find(one: Field, other: Field) -> Option<(Field, Field)> {
     ALL.into_iter()
         .find(|&pair| pair == (one, other) || pair == (other, one))

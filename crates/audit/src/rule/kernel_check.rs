@@ -1,36 +1,36 @@
-//! What the kernel refuses of a rule that was read well, or came from elsewhere: it answers EINVAL.
+//! Checks for which the kernel answers EINVAL to a well-formed rule.
 //!
-//! Rules that [`super::parse_line`] gives are accepted; those of [`super::auditctl`] need not be,
-//! because `auditctl` leaves much to the kernel.
+//! Rules of [`super::parse_line`] always pass. Rules of [`super::auditctl`] may not, because `auditctl` leaves many
+//! checks to the kernel.
 
 use super::field::{self, ValueKind};
 use super::{Field, FieldTest, List, Op, Rule, Value, field_pairs, perm};
 
-/// Conditions that fit in a rule, keys together counting as one.
+/// Maximum number of conditions in a rule. All keys together count as one.
 ///
 /// # Source
 /// `AUDIT_MAX_FIELDS` in `include/uapi/linux/audit.h`, Linux 6.12.
 const FIELDS_LIMIT: usize = 64;
-/// Longest sum of keys with what separates them, in bytes.
+/// Maximum length of all keys with their separators, in bytes.
 ///
 /// # Source
 /// `AUDIT_MAX_KEY_LEN` in `include/uapi/linux/audit.h`, Linux 6.12.
 const KEY_LIMIT_BYTES: usize = 256;
-/// Longest path, its NUL left out, in bytes.
+/// Maximum length of a path without its NUL, in bytes.
 const PATH_LIMIT_BYTES: usize = 4095;
-/// First address family that the kernel does not know.
+/// First address family that is unknown to the kernel.
 ///
 /// # Source
 /// `AF_MAX` in `include/linux/socket.h`, Linux 6.12.
 const FAMILY_LIMIT: u32 = 46;
-/// Bits of a mode that are its type.
+/// File type bits of a mode.
 const TYPE_BITS: u32 = 0o170_000;
 const PERM_BITS: u32 = perm::EXEC | perm::WRITE | perm::READ | perm::ATTR;
 
-/// Whether the kernel would take the rule.
+/// Checks whether the kernel accepts the rule.
 ///
 /// # Errors
-/// What it would answer EINVAL to, in words.
+/// The reason for EINVAL.
 ///
 /// # Source
 /// `audit_data_to_entry()` and `audit_field_valid()` in `kernel/auditfilter.c`, Linux 6.12.
@@ -38,14 +38,14 @@ pub fn check_kernel_accepts(rule: &Rule) -> Result<(), String> {
     let count = rule.fields.len() + usize::from(!rule.keys.is_empty());
     if count > FIELDS_LIMIT {
         return Err(format!(
-            "the rule has {count} conditions, of {FIELDS_LIMIT}"
+            "the rule has {count} conditions; the limit is {FIELDS_LIMIT}"
         ));
     }
     if rule.keys.iter().any(|key| key.contains(&1)) {
-        return Err("a key holds the byte 0x01, which separates keys".into());
+        return Err("a key contains the byte 0x01, which separates keys".into());
     }
     if bstr::join([1], &rule.keys).len() > KEY_LIMIT_BYTES {
-        return Err(format!("the keys take more than {KEY_LIMIT_BYTES} bytes"));
+        return Err(format!("the keys have more than {KEY_LIMIT_BYTES} bytes"));
     }
     rule.fields
         .iter()
@@ -55,23 +55,23 @@ pub fn check_kernel_accepts(rule: &Rule) -> Result<(), String> {
             && !matches!(test.value, Value::Field(_))
     };
     if rule.fields.iter().filter(objects).count() > 1 {
-        return Err("a rule takes one of path, dir and inode".into());
+        return Err("a rule takes only one of path, dir and inode".into());
     }
     let programs = rule.fields.iter().filter(|test| test.field == Field::Exe);
     if programs.count() > 1 {
-        return Err("a rule takes one exe".into());
+        return Err("a rule takes only one exe".into());
     }
     Ok(())
 }
 
 fn condition(list: List, test: &FieldTest) -> Result<(), String> {
     let Some(spec) = field::spec(test.field) else {
-        return Err("the rule has a field that is not known".into());
+        return Err("the rule has an unknown field".into());
     };
     let name = spec.name;
     let misplaced = || {
         let list = list.name();
-        Err(format!("`{name}` is not for the {list} list"))
+        Err(format!("`{name}` is not valid on the {list} list"))
     };
     if list == List::Filesystem && test.field != Field::FsType {
         return misplaced();
@@ -81,7 +81,9 @@ fn condition(list: List, test: &FieldTest) -> Result<(), String> {
             || field_pairs::find(test.field, other).is_none()
         {
             let other = field::name(other);
-            return Err(format!("`{name}` cannot be compared so with `{other}`"));
+            return Err(format!(
+                "`{name}` cannot be compared with `{other}` by this operator"
+            ));
         }
         return Ok(());
     }
@@ -112,7 +114,7 @@ fn condition(list: List, test: &FieldTest) -> Result<(), String> {
 fn path_or_label(kind: ValueKind, name: &str, text: &[u8]) -> Result<(), String> {
     if text.is_empty() || text.len() > PATH_LIMIT_BYTES || text.contains(&0) {
         return Err(format!(
-            "the text of `{name}` is empty, too long or has a NUL"
+            "the value of `{name}` is empty, too long, or contains a NUL"
         ));
     }
     match kind {
@@ -133,7 +135,7 @@ fn number(kind: ValueKind, field: Field, name: &str, number: u32) -> Result<(), 
         ValueKind::Path | ValueKind::Dir | ValueKind::Label => {
             return Err(format!("`{name}` takes text"));
         }
-        // The kernel reads `auid` compared with unset as a field of its own.
+        // The kernel converts `auid` compared with unset to the field `loginuid_set`.
         ValueKind::User => number != u32::MAX || field == Field::Auid,
         ValueKind::Group => number != u32::MAX,
         ValueKind::Perm => number & !PERM_BITS == 0,
@@ -192,7 +194,7 @@ mod tests {
             ("-a always,exit -F exe=x -k k", "absolute path"),
         ] {
             let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-            // `auditctl` itself refuses some of them, depending on its version.
+            // `auditctl` refuses some of them, depending on its version.
             let answer = arguments(&words, Dialect::V4, &TestHost);
             let [Request::Command(Command::Add { rule, .. })] = answer.requests.as_slice() else {
                 continue;

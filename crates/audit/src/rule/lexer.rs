@@ -1,22 +1,21 @@
-//! Lines and words of rule text, each with its place.
+//! Splits rule text into lines and words, with their positions.
 //!
-//! The language has no quotes. Words are split at spaces and at nothing else; a backslash before a
-//! space or before another backslash makes it an ordinary byte, and is itself dropped. A line whose
-//! first word begins with `#` is a comment.
+//! The language has no quotes. Only spaces separate words. A backslash escapes a space or a backslash. A line
+//! whose first word begins with `#` is a comment.
 
 use std::ops::Range;
 
 use super::diagnostic::Findings;
 
-/// Longest line that `auditctl` reads in one piece.
+/// Maximum length of a line that `auditctl` does not split.
 pub(super) const LINE_LIMIT_BYTES: usize = 6144;
 
 /// A line without its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawLine<'a> {
-    /// From 1.
+    /// Line number, from 1.
     pub(super) number: u32,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub(super) start: usize,
     pub(super) bytes: &'a [u8],
 }
@@ -26,7 +25,7 @@ impl RawLine<'_> {
         self.start..self.start + self.bytes.len()
     }
 
-    /// Whether it holds no word, or only a comment.
+    /// Whether the line is blank or a comment.
     pub(super) fn is_blank_or_comment(&self) -> bool {
         self.bytes
             .iter()
@@ -39,7 +38,7 @@ impl RawLine<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: Vec<u8>,
-    /// Where it is in the file, escapes included.
+    /// Byte range in the file, escapes included.
     pub(super) span: Range<usize>,
 }
 
@@ -47,7 +46,7 @@ impl Word {
     /// The part of the word at `range` of its text.
     pub(super) fn part(&self, range: Range<usize>) -> Self {
         let text = self.text.get(range.clone()).unwrap_or_default().to_vec();
-        // Where escapes made text and span differ, only the whole word can be pointed at.
+        // If escapes make text and span differ, the span is that of the whole word.
         let span = if self.text.len() == self.span.len() {
             self.span.start + range.start..self.span.start + range.end
         } else {
@@ -79,7 +78,7 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = RawLine<'_>> {
         })
 }
 
-/// The words of a line, or nothing when the line as a whole cannot be read.
+/// Returns the words of a line; none after an error that affects the whole line.
 pub(super) fn words(line: &RawLine<'_>, findings: &mut Findings<'_>) -> Vec<Word> {
     if line.is_blank_or_comment() {
         return Vec::new();
@@ -98,13 +97,13 @@ pub(super) fn words(line: &RawLine<'_>, findings: &mut Findings<'_>) -> Vec<Word
             b'\0',
             "nul-byte",
             "NUL byte in a rule",
-            "rule files are plain text: this one is damaged or not a rule file",
+            "rule files are plain text: this file is damaged or not a rule file",
         ),
         (
             b'\t',
             "tab",
             "tab in a rule",
-            "auditctl splits words at spaces only: put a space instead of the tab",
+            "auditctl splits words at spaces only: replace the tab with a space",
         ),
     ] {
         if let Some(at) = line.bytes.iter().position(|&other| other == byte) {
@@ -118,8 +117,8 @@ pub(super) fn words(line: &RawLine<'_>, findings: &mut Findings<'_>) -> Vec<Word
             "carriage-return",
             &(at..at + 1),
             "carriage return at the end of the line",
-            "it is left out, as augenrules does; auditctl alone would take it into the last \
-             word: save the file with Unix line ends",
+            "tollgate and augenrules ignore it; auditctl would add it to the last word: save the file \
+             with Unix line ends",
         );
         text
     } else {
@@ -132,7 +131,7 @@ pub(super) fn words(line: &RawLine<'_>, findings: &mut Findings<'_>) -> Vec<Word
     }
 }
 
-/// The words of a line, whatever bytes it holds. `start` is where it begins in the file.
+/// Splits a line of any bytes into words. `start` is its offset in the file.
 pub(super) fn split(text: &[u8], start: usize) -> Vec<Word> {
     let mut words = Vec::new();
     let mut word: Option<Word> = None;

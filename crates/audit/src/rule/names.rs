@@ -1,15 +1,15 @@
-//! Names of what rules are made of, there and back.
+//! Converts fields, operators and lists to and from their names.
 
 use super::{Field, List, Op, field};
 
 impl Field {
-    /// Name under which it is printed.
+    /// Printed name.
     #[must_use]
     pub fn name(self) -> &'static str {
         field::name(self)
     }
 
-    /// The field of this name, which may be one that is only read.
+    /// Returns the field with this name. Some fields have a second name that is never printed.
     #[must_use]
     pub fn called(name: &str) -> Option<Self> {
         field::by_name(name.as_bytes()).map(|spec| spec.field)
@@ -17,13 +17,13 @@ impl Field {
 }
 
 impl Op {
-    /// How it is written.
+    /// Spelling of the operator.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         field::operator(self)
     }
 
-    /// The operator that is written so.
+    /// Returns the operator with this spelling.
     #[must_use]
     pub fn written(symbol: &str) -> Option<Self> {
         field::OPERATORS
@@ -34,7 +34,7 @@ impl Op {
 }
 
 impl List {
-    /// All of them, by number.
+    /// All lists, by number.
     pub const ALL: [Self; 6] = [
         Self::User,
         Self::Task,
@@ -44,7 +44,7 @@ impl List {
         Self::IoUring,
     ];
 
-    /// How it is written.
+    /// Name in rules.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,13 +57,13 @@ impl List {
         }
     }
 
-    /// Its number in the kernel ABI.
+    /// Number in the kernel ABI.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The list of this name.
+    /// Returns the list with this name.
     #[must_use]
     pub fn called(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|&list| list.name() == name)

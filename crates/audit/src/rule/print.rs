@@ -1,7 +1,7 @@
-//! From a rule to the line by which `auditctl -l` shows it.
+//! Prints rules as `auditctl -l` does.
 //!
-//! The line is for people and for the scripts that know it, and cannot always be read back: values
-//! are not escaped in it, file types are numbers, archs are only `b64` or `b32`.
+//! The output cannot always be parsed again: values are not escaped, file types are numbers, and archs are only
+//! `b64` or `b32`.
 
 use bstr::BString;
 
@@ -10,8 +10,8 @@ use super::{Action, Dialect, Field, FieldTest, List, Op, Rule, SyscallMask, Valu
 use crate::ids::{Arch, MsgType, Syscall};
 use crate::table;
 
-/// A rule as `auditctl -l` prints it, without the newline: action and list, arch, syscalls,
-/// conditions, keys. `native` is the arch by which syscalls are named when the rule has none.
+/// Prints a rule as `auditctl -l` does, without the newline: action and list, arch, syscalls, conditions, keys.
+/// `native` is the arch for syscall names if the rule has none.
 ///
 /// # Source
 /// `print_rule()` in `src/auditctl-listing.c` of audit-userspace 3.0.9 and 4.2.1.
@@ -26,11 +26,11 @@ pub fn print(rule: &Rule, native: Arch, dialect: Dialect) -> BString {
     out.into()
 }
 
-/// Rules as `auditctl -l` prints them, each with a newline. A rule without arch is printed with the syscalls
-/// of the last arch that was printed before it, whatever the rule means: `auditctl` keeps it.
+/// Prints rules as `auditctl -l` does, one per line. A rule without arch is printed with the syscall names of
+/// the arch of the previous rule that had one, as in `auditctl`.
 ///
 /// # Source
-/// `_audit_elf` in `src/auditctl-listing.c` of audit-userspace 3.0.9; run, in the end-to-end test `stock`.
+/// `_audit_elf` in `src/auditctl-listing.c` of audit-userspace 3.0.9; observed in the end-to-end test `stock`.
 #[must_use]
 pub fn listing<'a>(
     rules: impl IntoIterator<Item = &'a Rule>,
@@ -49,8 +49,7 @@ pub fn listing<'a>(
     out
 }
 
-/// What `auditctl` takes for a watch when it lists rules. It looks neither at the action nor at the
-/// operators.
+/// Whether `auditctl` lists the rule as a watch. It checks neither the action nor the operators.
 ///
 /// # Source
 /// `is_watch()` in `src/auditctl-listing.c` of audit-userspace 3.0.9 and 4.2.1.
@@ -65,8 +64,7 @@ fn is_like_a_watch(rule: &Rule) -> bool {
         && (!for_syscalls || rule.syscalls.is_all())
 }
 
-/// First `io_uring` operation that the listing of `auditctl` leaves out: it was built for a kernel
-/// that had no more.
+/// First `io_uring` operation that `auditctl` does not list: it was built for a kernel without it.
 const URING_LIST_END: u32 = 37;
 
 /// Prints `-w PATH -p PERMS -k KEY`, in the order of the fields.
@@ -144,7 +142,7 @@ fn condition(test: &FieldTest, dialect: Dialect, out: &mut Vec<u8>) {
     let is_pair = matches!(test.value, Value::Field(_));
     out.extend(if is_pair { b" -C " } else { b" -F " });
     out.extend(field::name(test.field).as_bytes());
-    // Version 3 prints one operator for paths, whatever the rule has.
+    // Version 3 prints `=` for paths, regardless of the operator.
     let is_path = matches!(test.field, Field::Path | Field::Dir | Field::Exe);
     let op = if is_path && dialect == Dialect::V3 {
         Op::Equal
@@ -155,11 +153,11 @@ fn condition(test: &FieldTest, dialect: Dialect, out: &mut Vec<u8>) {
     match &test.value {
         Value::Field(other) => out.extend(field::name(*other).as_bytes()),
         Value::Text(text) => out.extend_from_slice(text),
-        Value::Number(number) => push_number(test.field, *number, out),
+        Value::Number(number) => push_number(test.field, *number, dialect, out),
     }
 }
 
-fn push_number(field: Field, number: u32, out: &mut Vec<u8>) {
+fn push_number(field: Field, number: u32, dialect: Dialect, out: &mut Vec<u8>) {
     match field::spec(field).map(|spec| spec.kind) {
         Some(ValueKind::Arch) => push_arch(Arch(number), out),
         Some(ValueKind::Perm) => push_perms(number, out),
@@ -170,13 +168,15 @@ fn push_number(field: Field, number: u32, out: &mut Vec<u8>) {
                 .and_then(table::msg_type_name);
             push_name_or_number(name, number, out);
         }
-        Some(ValueKind::FsType) => push_name_or_number(table::fs_type_name(number), number, out),
+        Some(ValueKind::FsType) => {
+            push_name_or_number(table::fs_type_name(number, dialect), number, out);
+        }
         Some(ValueKind::Exit) => push_exit(number.cast_signed(), out),
         Some(ValueKind::Argument) => {
             out.extend(format!("{number:#X}").replace("0X", "0x").as_bytes());
         }
         Some(ValueKind::Low32) => out.extend(number.to_string().as_bytes()),
-        // File types too: they are read by name and listed by number.
+        // Includes file types, which are parsed by name and listed by number.
         _ => out.extend(number.cast_signed().to_string().as_bytes()),
     }
 }

@@ -1,9 +1,9 @@
-//! For tests: a machine without users, where `/etc` is the only directory.
+//! A host for tests: it has no users, and `/etc` is the only directory.
 
 use super::RuleHost;
 use crate::ids::Arch;
 
-/// The machine.
+/// The host.
 pub(crate) struct TestHost;
 
 impl RuleHost for TestHost {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Denies syscalls that could not be recorded, for rules with `[on_loss] deny`:
- * crates/audit/src/plan/deny.rs.
+ * crates/engine/src/hooks/denial.rs.
  *
  * The kernel calls its security hooks after every other check and before it acts. These programs
  * run the rules there as if the syscall succeeded. If the deciding rule denies, and the ring has

@@ -1,8 +1,8 @@
-//! Takes programs off their places without making anybody wait.
+//! Detaches programs in a background thread.
 //!
-//! The kernel needs some 100 ms to be sure that nobody runs a program that was taken off, one after the
-//! other. A thread of its own waits for that. What is wanted again before its turn comes is given back: the
-//! kernel refuses a program that is still in its place.
+//! Detaching a program takes the kernel about 100 ms, until no CPU can run it, and programs are detached one
+//! after the other. A link that is needed again before its turn is taken back from the queue, because the
+//! kernel does not attach a program twice.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use crate::attach::{AttachedLink, Links};
 use crate::handover::pins::PinDirectory;
 use crate::hooks::attach_point::AttachPoint;
 
-/// The thread that waits, once there was something to take off.
+/// The queue and its thread, which starts with the first detach.
 #[derive(Debug, Default)]
 pub(crate) struct AsyncDetach {
     shared: Arc<Shared>,
@@ -23,7 +23,7 @@ pub(crate) struct AsyncDetach {
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Where they are pinned.
+    /// Directory with the pins of the links, if any.
     pins: OnceLock<PinDirectory>,
 }
 
@@ -33,26 +33,26 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What is to be taken off: no more than there are attach points.
+/// Links to detach; bounded by the number of attach points.
 #[derive(Default)]
 struct Queue {
     waiting: Links,
-    /// What is being taken off now.
+    /// The attach point being detached now.
     current: Option<AttachPoint>,
-    /// Nothing more will come.
+    /// No more links will be queued.
     closed: bool,
 }
 
 impl AsyncDetach {
-    /// Takes the names away, too, that programs have there.
+    /// Sets the directory whose pins are removed with the links.
     pub(crate) fn set_pins(&self, pins: PinDirectory) {
-        // It is said once.
-        let _said = self.shared.pins.set(pins);
+        // An engine has one directory; a second call changes nothing.
+        let _result = self.shared.pins.set(pins);
     }
 
-    /// Takes programs off in the background; at once where there can be no thread.
-    pub(crate) fn detach(&mut self, link: Links) {
-        if link.is_empty() {
+    /// Queues links for detaching; detaches them at once when no thread can start.
+    pub(crate) fn detach(&mut self, links: Links) {
+        if links.is_empty() {
             return;
         }
         if self.thread.is_none() {
@@ -60,17 +60,17 @@ impl AsyncDetach {
             self.thread = start(shared).ok();
         }
         if self.thread.is_some() {
-            self.shared.lock().waiting.extend(link);
+            self.shared.lock().waiting.extend(links);
             self.shared.changed.notify_all();
         } else {
-            for (attach_point, link) in link {
+            for (attach_point, link) in links {
                 self.shared.detach_now(attach_point, link);
             }
         }
     }
 
-    /// Gives back what has not been taken off yet. Nothing when it is off: waits until that is so when it is
-    /// just being taken off.
+    /// Takes a link back that is not detached yet. Returns `None` when it is detached; if it is being detached
+    /// now, waits for that first.
     pub(crate) fn cancel(&self, attach_point: AttachPoint) -> Option<AttachedLink> {
         let mut queue = self.shared.lock();
         let link = queue.waiting.remove(&attach_point);
@@ -80,13 +80,13 @@ impl AsyncDetach {
         link
     }
 
-    /// Waits until everything is off.
+    /// Waits until all queued links are detached.
     pub(crate) fn wait_all(&mut self) {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It does nothing that could panic, and what it link is dropped if it does.
-            let _ended = thread.join();
+            // The thread does not panic. If it did, its links would be dropped, which detaches them.
+            let _result = thread.join();
         }
     }
 }
@@ -98,7 +98,7 @@ impl Drop for AsyncDetach {
 }
 
 impl Shared {
-    /// Nobody who holds the lock can leave the queue in between.
+    /// Locks the queue. Poison is ignored: every critical section leaves the queue consistent.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,20 +110,20 @@ impl Shared {
 
     fn detach_now(&self, attach_point: AttachPoint, link: AttachedLink) {
         if let Some(pins) = self.pins.get() {
-            // A name that stays is found by the next daemon, which does not need it.
-            let _unpinned = AttachedLink::unpin(pins, attach_point);
+            // The next daemon adopts a pin that stays, and detaches it when its plan does not need it.
+            let _result = AttachedLink::unpin(pins, attach_point);
         }
         drop(link);
     }
 
-    /// Takes off what comes, until nothing more will.
+    /// Thread: detaches queued links until the queue is closed and empty.
     fn run(&self) {
         let mut queue = self.lock();
         loop {
             if let Some((attach_point, link)) = queue.waiting.pop_first() {
                 queue.current = Some(attach_point);
                 drop(queue);
-                self.detach_now(attach_point, link); // this is what takes so long
+                self.detach_now(attach_point, link); // about 100 ms, without the lock
                 queue = self.lock();
                 queue.current = None;
                 self.changed.notify_all();

@@ -1,4 +1,5 @@
-//! The daemon's own call, which a program on its function counts: proof that such programs run.
+//! The heartbeat: a system call of the daemon that a program counts, which proves that programs on functions
+//! run.
 
 use std::ptr;
 
@@ -10,14 +11,14 @@ use crate::hooks::attach_point::{AttachPoint, AttachTarget};
 use crate::hooks::program::Program;
 use crate::load::globals::Globals;
 
-/// The program `heartbeat` in its place.
+/// The attached program `heartbeat`.
 pub(crate) struct Heartbeat {
     link: AttachedLink,
     globals: Globals,
 }
 
 impl Heartbeat {
-    /// Attaches the program, which counts in the kernel side's words.
+    /// Attaches the program, which increments the global `tlg_heartbeats`.
     ///
     /// # Errors
     /// [`EngineError::Attach`] when the kernel refuses it.
@@ -35,7 +36,7 @@ impl Heartbeat {
         Ok(Self { link, globals })
     }
 
-    /// What holds the program in its place.
+    /// The link of the program, for detaching.
     pub(crate) fn into_link(self) -> (AttachPoint, AttachedLink) {
         let attach_point = AttachPoint {
             program: Program::Heartbeat,
@@ -44,15 +45,15 @@ impl Heartbeat {
         (attach_point, self.link)
     }
 
-    /// Makes the call and says whether the program has run. The program runs in the calling thread,
-    /// inside the call: there is nothing to wait for.
+    /// Calls `sched_rr_get_interval(2)` and returns whether the program has counted it. The program runs
+    /// synchronously in the calling thread.
     pub(crate) fn programs_run(&self) -> bool {
         let before = self.count();
         let no_thread: libc::pid_t = -1;
-        let nowhere = ptr::null_mut::<libc::timespec>();
-        // SAFETY: the kernel refuses this thread number before it writes to the address, which is null.
-        let _refused =
-            unsafe { libc::syscall(libc::SYS_sched_rr_get_interval, no_thread, nowhere) };
+        let no_interval = ptr::null_mut::<libc::timespec>();
+        // SAFETY: the kernel returns EINVAL for a negative pid before it uses the address.
+        let _error =
+            unsafe { libc::syscall(libc::SYS_sched_rr_get_interval, no_thread, no_interval) };
         self.count() != before
     }
 

@@ -1,8 +1,7 @@
-//! Copies of a stub, one for each kernel function.
+//! Copies of a stub program, one per kernel function.
 //!
-//! A program on a function is bound to it when it is loaded, so libbpf, which loads each program of an
-//! object once, cannot put one on many functions. The stub that it has loaded, with maps and kernel
-//! types resolved, is taken back as instructions and loaded again for each function.
+//! A tracing program is bound to one function when it is loaded, and libbpf loads each program of an object
+//! once. The relocated instructions of the stub are read back from libbpf and loaded again for each function.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -13,22 +12,25 @@ use libbpf_rs::{AsRawLibbpf as _, ProgramMut, libbpf_sys};
 use crate::hooks::kernel_functions::{Function, FunctionSide};
 use crate::sys::descriptor::fd_from_libbpf;
 
-/// A copy of a stub on its function. Dropping it takes it away.
+/// A copy of a stub, attached to a function. Dropping it detaches it.
 #[derive(Debug)]
 pub(crate) struct AttachedCopy {
-    /// The copy: the kernel counts on it what it skips.
+    /// The program. The kernel counts recursion misses in it.
     pub(crate) program: OwnedFd,
     pub(crate) link: OwnedFd,
 }
 
-/// Puts a copy of `stub` on a function.
+/// Attaches a copy of `stub` to a function.
+///
+/// # Errors
+/// As `BPF_PROG_LOAD` and `BPF_LINK_CREATE` of `bpf(2)`.
 pub(crate) fn attach(
     stub: &ProgramMut<'_>,
     function: Function,
     side: FunctionSide,
 ) -> io::Result<AttachedCopy> {
     let program = load_copy(stub, function, side)?;
-    // SAFETY: only numbers are passed; a null pointer means no options.
+    // SAFETY: the descriptor is open, and a null pointer means no options.
     let link = unsafe {
         libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, side.attach_type(), std::ptr::null())
     };
@@ -40,7 +42,8 @@ pub(crate) fn attach(
 
 fn load_copy(stub: &ProgramMut<'_>, function: Function, side: FunctionSide) -> io::Result<OwnedFd> {
     let stub_object = stub.as_libbpf_object().as_ptr();
-    // SAFETY: the program belongs to a loaded object that outlives this call.
+    // SAFETY: `stub_object` is a program of a loaded object, which `stub` borrows. libbpf keeps the relocated
+    // instructions until the object is closed.
     let instructions = unsafe { libbpf_sys::bpf_program__insns(stub_object) };
     // SAFETY: as above.
     let count = unsafe { libbpf_sys::bpf_program__insn_cnt(stub_object) };
@@ -52,7 +55,8 @@ fn load_copy(stub: &ProgramMut<'_>, function: Function, side: FunctionSide) -> i
     };
     let name = CString::new(stub.name().as_encoded_bytes()).map_err(io::Error::other)?;
     let license: &CStr = c"GPL";
-    // SAFETY: the instructions are `count` long and, like the strings and options, outlive the call.
+    // SAFETY: `instructions` has `count` elements; it, the NUL-terminated strings and the options live until
+    // after the call, which does not write to them.
     let program = unsafe {
         libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_TRACING,

@@ -10,7 +10,6 @@ use audit::event::{Inode, succeeded};
 use audit::ids::{Arch, Auid};
 use audit::plan::eval::other_lists::first_operation_match;
 use audit::plan::eval::{EventFacts, ObjectFacts, first_match, is_at_or_below};
-use audit::plan::hook::{EngineKind, KernelFeatures};
 use audit::plan::uring::URING_OPS;
 use audit::plan::{RuleId, SyscallId};
 use audit::rule::{Action, Rule, Value};
@@ -22,10 +21,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::*;
 use crate::abi::{WireInode, WireObject};
-use random::{ARCHES, is_covered, random_event, rule_entries, task_state};
-
-#[path = "../../../audit/tests/random/mod.rs"]
-mod random;
+use crate::engine_kind::EngineKind;
+use crate::hooks::hook::KernelFeatures;
+use crate::random::{ARCHES, is_covered, random_event, rule_entries, task_state};
 
 #[expect(
     unreachable_pub,
@@ -222,7 +220,7 @@ fn bpf_filter_agrees_with_evaluator() {
         }
         let compiled = compile(
             &plan,
-            HookSelection::of(&plan, EngineKind::Fentry, KernelFeatures::OLD),
+            HookSelection::new(&plan, EngineKind::Fentry, KernelFeatures::V5_15),
         );
         for (index, test) in (0_u32..).zip(&compiled.tests) {
             let tests = &skel.maps.tlg_rule_tests;
@@ -265,7 +263,7 @@ fn bpf_filter_agrees_with_evaluator() {
                 syscall: observed.syscall,
             };
             // A task that is killed in a call does not come to its end, where the filter is.
-            let ends = observed.exit.is_some() || !hook::returns(call);
+            let ends = observed.exit.is_some() || !call.returns();
             if let Some(planned) = plan.syscalls.get(&call)
                 && ends
                 && is_covered(&rules, random_event)

@@ -1,7 +1,6 @@
 //! How the objects of a call are found among its arguments, as the kernel side has it.
 
 use audit::plan::SyscallId;
-use audit::plan::hook;
 use audit::plan::objects::{self, ObjectEffect, ObjectRef};
 
 use crate::abi::{self, WireShape};
@@ -10,7 +9,7 @@ use crate::abi::{self, WireShape};
 pub(crate) fn wire_shapes(call: SyscallId) -> [WireShape; abi::OBJECTS] {
     let objects = objects::objects(call.arch, call.syscall);
     let mut shapes = [WireShape::default(); abi::OBJECTS];
-    let exec = hook::starts(call);
+    let exec = call.is_exec();
     for (shape, object) in shapes.iter_mut().zip(objects) {
         let (lookup, dir, arg) = match object.place {
             ObjectRef::Path(arg) if exec => (abi::LOOKUP_EXEC, 0, arg),

@@ -1,10 +1,13 @@
 //! Rule text in, map contents out.
 
-use audit::plan::hook::{EngineKind, KernelFeatures};
 use audit::plan::rule_list::RuleList;
 use audit::rule::{RuleHost, parse_file};
+use audit::table;
 
 use super::*;
+use crate::engine_kind::EngineKind;
+use crate::hooks::denial::is_deniable;
+use crate::hooks::hook::KernelFeatures;
 
 struct TestHost;
 
@@ -33,7 +36,7 @@ fn compiled(rules: &str) -> CompiledPlan {
     assert!(plan.unsupported.is_empty(), "{:?}", plan.unsupported);
     compile(
         &plan,
-        HookSelection::of(&plan, EngineKind::Tracepoint, KernelFeatures::NEW),
+        HookSelection::new(&plan, EngineKind::Tracepoint, KernelFeatures::ALL),
     )
 }
 
@@ -44,10 +47,10 @@ fn decision_of_denying_rule_is_marked() {
     let mut list = RuleList::default();
     list.load(0, parse_file(text.as_bytes(), &TestHost).0);
     let mut plan = Plan::compile(list.into_rules(), &[Arch::X86_64, Arch::I386]);
-    plan.deny(&["deny".into()]);
+    plan.deny(&["deny".into()], is_deniable);
     let compiled = compile(
         &plan,
-        HookSelection::of(&plan, EngineKind::Fentry, KernelFeatures::NEW),
+        HookSelection::new(&plan, EngineKind::Fentry, KernelFeatures::ALL),
     );
     let (openat, close) = (
         compiled.of(Arch::X86_64, "openat").unwrap(),
@@ -66,7 +69,7 @@ fn decision_of_denying_rule_is_marked() {
         compiled.denies
             && compiled
                 .hooks
-                .contains(&Hook::InternalHook(InternalHook::DenyOpen))
+                .contains(&Hook::Internal(InternalHook::DenyOpen))
     );
 }
 
@@ -253,7 +256,10 @@ fn b32_syscall_moves_both_abis_to_raw_exit() {
     let compiled =
         compiled("-a always,exit -F arch=b32 -S open\n-a always,exit -F arch=b64 -S open\n");
     assert!(compiled.of(Arch::I386, "open").is_some());
-    assert_eq!(compiled.hooks.iter().collect::<Vec<_>>(), [&Hook::RawExit]);
+    assert_eq!(
+        compiled.hooks.iter().collect::<Vec<_>>(),
+        [&Hook::RawSysExit]
+    );
     assert!(
         compiled
             .raw_exit

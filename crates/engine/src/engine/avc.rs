@@ -1,5 +1,5 @@
-//! Calls in which a security module has refused something: sent beside the records that the kernel's audit
-//! makes of that.
+//! Syscalls in which an LSM denies an access: the kernel's audit records the denial (AVC), tollgate adds the
+//! SYSCALL record.
 
 use audit::ids::{Arch, Syscall};
 use audit::plan::SyscallId;
@@ -15,23 +15,24 @@ use crate::load::ObjectSlots;
 use crate::load::maps;
 
 impl<'s> Engine<'s> {
-    /// Has the call sent in which a security module makes a record, such as AVC, for which the kernel's audit
-    /// knows no call: see [`crate::has_kernel_stamp`]. It lasts as long as this process.
+    /// Attaches the program that sends the current syscall when an LSM starts an audit record and the task has
+    /// no audit context, so that the kernel writes no SYSCALL record; see [`crate::has_kernel_stamp`]. The
+    /// program stays attached while this process lives.
     ///
     /// # Errors
-    /// [`EngineError`] when the kernel has no programs on functions, or was not prepared for this with
-    /// [`super::EngineOptions::avc`]. All else goes on.
+    /// [`EngineError`] when the kernel has no programs on functions, or when the engine was started without
+    /// [`crate::EngineOptions::avc`]. The engine keeps running.
     pub fn attach_avc_hook(&mut self, slots: &mut ObjectSlots<'s>) -> Result<(), EngineError> {
         self.objects
             .load_more(slots, &[Program::AvcSyscall].into())?;
         // In the order of `enum wire_abi`.
-        let calls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
+        let syscalls = [Arch::X86_64, Arch::I386].into_iter().flat_map(|arch| {
             let numbers = (0..abi::SYSCALLS).map(Syscall);
             numbers.map(move |syscall| SyscallId { arch, syscall })
         });
-        let shapes: Vec<[WireShape; abi::OBJECTS]> = calls.map(objects::wire_shapes).collect();
-        let own = &self.objects.first().maps;
-        maps::update_batch("tlg_shapes", &own.tlg_shapes, 0, &shapes)?;
+        let shapes: Vec<[WireShape; abi::OBJECTS]> = syscalls.map(objects::wire_shapes).collect();
+        let bpf_maps = &self.objects.first().maps;
+        maps::update_batch("tlg_shapes", &bpf_maps.tlg_shapes, 0, &shapes)?;
         let program = self.program(Program::AvcSyscall)?;
         let link =
             attach::attach_raw_tracepoint(program, None).map_err(|source| EngineError::Attach {
@@ -43,9 +44,9 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// Whether there is an area on each CPU in which such a call can be built.
+    /// Whether the maps were created with the scratch memory that the program needs, one entry per CPU.
     pub(super) fn has_avc_scratch(&self) -> bool {
-        let own = &self.objects.first().maps;
-        own.tlg_avc_scratch.max_entries() == own.tlg_scratch.max_entries()
+        let maps = &self.objects.first().maps;
+        maps.tlg_avc_scratch.max_entries() == maps.tlg_scratch.max_entries()
     }
 }

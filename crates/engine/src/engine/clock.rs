@@ -1,4 +1,4 @@
-//! What time it is, for the events of an engine.
+//! Readings of the tick counter and the wall clock.
 
 use std::io;
 
@@ -10,29 +10,27 @@ use crate::hooks::program::Program;
 use crate::ring::clock::{self, ClockReading, TickClock};
 
 impl Engine<'_> {
-    /// A clock for the times of events, correct now; see [`TickClock::set`] and [`Engine::now`].
+    /// A clock for the timestamps of events. Keep it exact with [`TickClock::sync`] and
+    /// [`Engine::read_clock`].
     ///
     /// # Errors
     /// [`EngineError::System`] when the kernel's clocks cannot be read.
     pub fn clock(&self) -> Result<TickClock, EngineError> {
-        let tick = clock::tick().map_err(|errno| EngineError::System {
-            what: "the length of a tick",
-            source: errno.into(),
+        let tick = clock::tick().map_err(|errno| {
+            EngineError::system("read the resolution of the clock")(errno.into())
         })?;
         Ok(TickClock::new(self.read_clock()?, tick))
     }
 
-    /// The last reading in ticks and on the wall.
+    /// Reads the tick counter and the coarse wall clock as a pair. Runs the program `daemon_register`, which
+    /// also exempts this process from auditing.
     ///
     /// # Errors
     /// [`EngineError::System`] when the kernel's clocks cannot be read.
     pub fn read_clock(&self) -> Result<ClockReading, EngineError> {
-        let failed = |source: io::Error| EngineError::System {
-            what: "the tick count",
-            source,
-        };
-        // Both clocks step together, but not in one instant: a pair is good when the wall clock was
-        // the same on both sides of reading the ticks.
+        let failed = EngineError::system("read the tick count");
+        // Both clocks advance in the same timer interrupt, but not atomically. The pair is valid when the wall
+        // clock is the same before and after the ticks are read.
         for _ in 0..8 {
             let wall_ns = clock::wall_ns().map_err(|errno| failed(errno.into()))?;
             self.program(Program::DaemonRegister)?
@@ -47,6 +45,6 @@ impl Engine<'_> {
         }
         self.last_reading
             .get()
-            .ok_or_else(|| failed(io::Error::other("the clocks never agree")))
+            .ok_or_else(|| failed(io::Error::other("the wall clock changes with each reading")))
     }
 }

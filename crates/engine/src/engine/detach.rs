@@ -1,9 +1,9 @@
-//! The end of an engine.
+//! Detaching everything when an engine ends.
 
 use audit::plan::Plan;
 
 use super::Engine;
-use super::handover::pin_snapshot;
+use super::handover::pin_plan_snapshot;
 use crate::attach;
 use crate::attach::async_detach::AsyncDetach;
 use crate::attach::heartbeat::Heartbeat;
@@ -13,7 +13,7 @@ use crate::error::EngineError;
 use crate::handover::pins::{PinDirectory, PinError};
 
 impl Engine<'_> {
-    /// Has no call seen any more, and begins to detach everything. Events already in the ring stay there.
+    /// Stops recording and starts to detach everything. Events stay in the ring.
     pub fn detach(&mut self) -> PendingDetach {
         self.avc = None;
         self.guard_links.clear();
@@ -32,15 +32,15 @@ impl Engine<'_> {
         detaching
     }
 
-    /// Puts a plan in force that names no call, and waits for the programs that go by another one.
+    /// Activates a plan without rules and waits until no program uses another plan.
     fn install_empty_plan(&mut self) -> Result<(), EngineError> {
         let epoch = self.epoch.next();
         if let Some(pins) = &self.pins {
-            pin_snapshot(pins, epoch, &[], &[])?;
+            pin_plan_snapshot(pins, epoch, &[], &[])?;
         }
         self.clear_half(epoch)?;
         let plan = Plan::default();
-        let nothing = compile::compile(&plan, self.selection.next(&plan));
+        let nothing = compile::compile(&plan, self.selection.for_replacement(&plan));
         self.write(epoch, &nothing, &Watches::default())?;
         self.globals
             .switch_epoch(self.epoch, epoch, self.globals.jiffies());
@@ -49,7 +49,7 @@ impl Engine<'_> {
     }
 }
 
-/// Programs that are being detached, which the kernel takes some 100 ms for, each. Dropping it waits.
+/// Programs being detached in the background, which takes the kernel about 100 ms each. Dropping it waits.
 #[derive(Debug)]
 pub struct PendingDetach {
     detacher: AsyncDetach,
@@ -57,11 +57,11 @@ pub struct PendingDetach {
 }
 
 impl PendingDetach {
-    /// Waits until nothing is attached any more; then nothing is pinned either. Until this is called, what
-    /// is in the ring can still be read by another daemon.
+    /// Waits until everything is detached, then removes all pins. Until then another daemon can adopt the ring
+    /// with its events.
     ///
     /// # Errors
-    /// When a name cannot be taken away.
+    /// [`PinError`] when a pin cannot be removed.
     pub fn wait(mut self) -> Result<(), PinError> {
         self.detacher.wait_all();
         match self.pins.take() {

@@ -1,17 +1,17 @@
-//! An engine whose programs outlive its process: pinning them, and going on with those of another.
+//! Pinning an engine, so that it outlives its process, and adopting a pinned one.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 
 use super::Engine;
 use crate::abi;
 use crate::attach::AttachedLink;
 use crate::compile::watches::Watches;
 use crate::decode::rule_keys::RuleKeys;
+use crate::engine_kind::EngineKind;
 use crate::epoch::Epoch;
 use crate::error::EngineError;
 use crate::handover::InheritedState;
@@ -19,6 +19,7 @@ use crate::handover::inherited_programs::{self, InheritedProgram};
 use crate::handover::pins::{CHECKPOINT_PIN, LINK_PREFIX, MAP_PREFIX, PLAN_PREFIX, PinDirectory};
 use crate::handover::plan_snapshot::PlanSnapshot;
 use crate::hooks::attach_point::AttachPoint;
+use crate::hooks::hook_selection::HookSelection;
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
 use crate::load::maps::{self, WatchKeys};
@@ -27,12 +28,11 @@ use crate::options::EngineOptions;
 use crate::stats::{self, EngineStats};
 
 impl<'s> Engine<'s> {
-    /// Goes on where a daemon has ended that had everything pinned: its programs stay where they are, and
-    /// what is in its ring is read next. The plan that is in force is its last one; [`Engine::replace`] puts
-    /// another in its place.
+    /// Continues the pinned engine of a previous daemon: its programs stay attached, and reading continues at
+    /// its checkpoint. Its last plan stays active until [`Engine::replace_plan`].
     ///
     /// # Errors
-    /// [`EngineError`] names what is missing. What is pinned stays as it is.
+    /// [`EngineError`] names the missing object. The pins stay unchanged.
     pub fn adopt(
         slots: &mut ObjectSlots<'s>,
         probe: &KernelProbe,
@@ -40,10 +40,6 @@ impl<'s> Engine<'s> {
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let InheritedState { pins, checkpoint } = inherited;
-        let pinned = |what: &str| {
-            let what = what.to_owned();
-            move |source: io::Error| EngineError::Pin { what, source }
-        };
         let fixed = checkpoint.fixed();
         let kind = if fixed.on_functions == 0 {
             EngineKind::Tracepoint
@@ -54,48 +50,51 @@ impl<'s> Engine<'s> {
         if kind == EngineKind::Fentry {
             programs.insert(Program::Heartbeat);
         }
-        let objects = Objects::reuse_maps(slots, kind, programs, |name| {
-            pins.get(&format!("{MAP_PREFIX}{}", map_pin_name(name)))
-        })?;
+        let objects =
+            Objects::reuse_maps(slots, kind, programs, |name| pins.get(&map_pin_name(name)))?;
         let mut kernel = probe.kernel;
         kernel.uring &= options.uring;
-        let mut selection = HookSelection::of(&Plan::default(), kind, kernel);
+        let mut selection = HookSelection::new(&Plan::default(), kind, kernel);
         selection.raw_enter = fixed.raw_enter != 0;
         selection.raw_exit = fixed.raw_exit != 0;
         let shared = Arc::clone(checkpoint);
         let mut engine = Self::from_objects(objects, kind, selection, shared, probe, options)?;
         engine.epoch = engine.globals.epoch();
         engine.fast_path = engine.globals.fast_path();
-        let note = pins
+        let snapshot = pins
             .get(&plan_pin_name(engine.epoch))
             .and_then(PlanSnapshot::from_map)
-            .map_err(pinned("the note about the plan in force"))?;
-        engine.watch_keys = WatchKeys::from_maps(engine.objects.first(), engine.epoch, note.names);
+            .map_err(EngineError::pin("the snapshot of the active plan"))?;
+        engine.watch_keys =
+            WatchKeys::from_maps(engine.objects.first(), engine.epoch, snapshot.names);
         engine.rule_drops.reset(engine.epoch, 1 << abi::RULE_BITS);
-        for name in pins.names(LINK_PREFIX).map_err(pinned("links"))? {
-            // A name that is none was not given by a daemon; it goes with the others at the end.
+        let links = pins.names(LINK_PREFIX).map_err(EngineError::pin("links"))?;
+        for name in links {
+            // Names that no daemon makes are ignored; `PinDirectory::clear` removes them.
             if let Some(attach_point) = AttachPoint::from_name(&name) {
-                let link = AttachedLink::find(pins, attach_point).map_err(pinned(&name))?;
+                let link = AttachedLink::open(pins, attach_point);
+                let link = link.map_err(EngineError::pin(name))?;
                 engine.links.insert(attach_point, link);
             }
         }
         let linked = engine.links.values();
         let linked = linked.filter_map(|link| stats::link_program_id(&link.link));
         let used = linked.chain(engine.objects.tail_call_targets()).collect();
-        engine.inherited = InheritedProgram::collect(pins, &used).map_err(pinned("programs"))?;
+        let inherited = InheritedProgram::collect(pins, &used);
+        engine.inherited = inherited.map_err(EngineError::pin("programs"))?;
         engine.detached_misses = checkpoint.detached_misses();
         engine.detacher.set_pins(pins.clone());
         engine.pins = Some(pins.clone());
         let counted = engine.counters.sum();
         let position = checkpoint.position();
-        let [full, ..] = position.reported_lost;
-        engine.before = EngineStats {
-            matched: position.events + full,
+        let [ring_full, ..] = position.reported_lost;
+        engine.baseline = EngineStats {
+            matched: position.events + ring_full,
             delivered: position.events,
             lost: position.reported_lost,
             truncated: counted.truncated,
         };
-        engine.read_clock()?; // from here on this process is not audited
+        engine.read_clock()?; // runs `daemon_register`, which exempts this process from auditing
         if kind == EngineKind::Fentry {
             engine.check_preemption(engine.links.keys())?;
         }
@@ -103,48 +102,44 @@ impl<'s> Engine<'s> {
         Ok(engine)
     }
 
-    /// Pins everything, so that it outlives this process; `text` is for [`InheritedState::plans`]. What had
-    /// names there before loses them.
+    /// Pins everything, so that it outlives this process. Removes all earlier pins. `text` is the plan snapshot
+    /// for [`InheritedState::plan_snapshots`].
     ///
     /// # Errors
-    /// [`EngineError::Pin`]; nothing is pinned then.
+    /// [`EngineError::Pin`]; then nothing is pinned.
     pub fn pin(&mut self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
         let pinned = self.pin_all(pins, text);
         if pinned.is_ok() {
             self.detacher.set_pins(pins.clone());
             self.pins = Some(pins.clone());
         } else {
-            // What has kept names from being given is what is to be told.
-            let _cleared = pins.clear();
+            // The error of the pin is the one to report.
+            let _result = pins.clear();
         }
         pinned
     }
 
     fn pin_all(&self, pins: &PinDirectory, text: &[u8]) -> Result<(), EngineError> {
-        let pinned = |what: &str| {
-            let what = what.to_owned();
-            move |source: io::Error| EngineError::Pin { what, source }
-        };
         pins.clear()
-            .map_err(|error| pinned("anything")(io::Error::other(error)))?;
+            .map_err(|error| EngineError::pin("the engine")(io::Error::other(error)))?;
         for (name, map) in self.objects.maps() {
-            pins.pin(&format!("{MAP_PREFIX}{}", map_pin_name(&name)), map)
-                .map_err(pinned(&name))?;
+            pins.pin(&map_pin_name(&name), map)
+                .map_err(EngineError::pin(name))?;
         }
         let [even, odd] = &self.watch_keys;
         let half = if self.epoch.half() == 0 { even } else { odd };
-        pin_snapshot(pins, self.epoch, half.name_keys(), text)?;
+        pin_plan_snapshot(pins, self.epoch, half.name_keys(), text)?;
         self.pin_programs(pins)?;
         for (&attach_point, link) in &self.links {
             link.pin(pins, attach_point)
-                .map_err(pinned(&attach_point.to_string()))?;
+                .map_err(EngineError::pin(attach_point.to_string()))?;
         }
-        // From here on there is something to go on with.
+        // Last: this pin makes the set complete.
         pins.pin(CHECKPOINT_PIN, &*self.checkpoint)
-            .map_err(pinned(CHECKPOINT_PIN))
+            .map_err(EngineError::pin(CHECKPOINT_PIN))
     }
 
-    /// Has what is new with a plan outlive this process, where things are pinned.
+    /// Pins the objects that are new with a plan, if the engine is pinned.
     pub(super) fn pin_plan(
         &self,
         epoch: Epoch,
@@ -156,14 +151,14 @@ impl<'s> Engine<'s> {
         };
         self.pin_programs(pins)?;
         let names: Vec<u64> = maps::name_keys(epoch, watches).collect();
-        pin_snapshot(pins, epoch, &names, text)?;
+        pin_plan_snapshot(pins, epoch, &names, text)?;
         if self.is_guarded() {
             self.update_guarded_maps()?;
         }
         Ok(())
     }
 
-    /// Gives names to the programs that have none: the kernel counts on them what it skips.
+    /// Pins the programs that are not pinned. The kernel counts recursion misses in the program.
     fn pin_programs(&self, pins: &PinDirectory) -> Result<(), EngineError> {
         for program in self.objects.programs() {
             inherited_programs::pin(pins, program)
@@ -172,55 +167,57 @@ impl<'s> Engine<'s> {
         Ok(())
     }
 
-    /// Whether its programs were loaded with such options.
+    /// Whether the programs were loaded with these options.
     #[must_use]
     pub fn supports(&self, options: EngineOptions) -> bool {
         let same = (self.checkpoint.fixed().context != 0) == options.context;
         same && (!options.avc || self.has_avc_scratch())
     }
 
-    /// Whether all that audits outlives this process.
+    /// Whether the engine outlives this process.
     #[must_use]
     pub const fn is_pinned(&self) -> bool {
         self.pins.is_some()
     }
 
-    /// Forgets what was noted of all plans but these: call it when nothing of others is in the ring, or on
-    /// its way from there into the log.
+    /// Removes the snapshots of all plans that are not in `keys`. Call it when no event of another plan is in
+    /// the ring or on its way to the log.
     pub fn remove_old_snapshots(&self, keys: &RuleKeys) {
         let Some(pins) = &self.pins else {
             return;
         };
         for name in pins.names(PLAN_PREFIX).unwrap_or_default() {
             if name.parse().is_ok_and(|epoch| !keys.contains(Epoch(epoch))) {
-                // A note that stays is of a plan of which there is nothing.
-                let _forgotten = pins.remove(&format!("{PLAN_PREFIX}{name}"));
+                // A snapshot that stays is of a plan without events.
+                let _result = pins.remove(&format!("{PLAN_PREFIX}{name}"));
             }
         }
     }
 }
 
-/// The name of a map as it can be pinned: there may be no dots in it.
+/// Name of the pin of a map. bpffs does not allow dots in names.
 fn map_pin_name(map: &str) -> String {
-    map.replace('.', "_")
+    format!("{MAP_PREFIX}{}", map.replace('.', "_"))
 }
 
+/// Name of the pin of a plan snapshot.
 fn plan_pin_name(epoch: Epoch) -> String {
     format!("{PLAN_PREFIX}{}", epoch.0)
 }
 
-pub(super) fn pin_snapshot(
+pub(super) fn pin_plan_snapshot(
     pins: &PinDirectory,
     epoch: Epoch,
     names: &[u64],
     text: &[u8],
 ) -> Result<(), EngineError> {
-    let note = PlanSnapshot {
+    let snapshot = PlanSnapshot {
         names: names.to_vec(),
         text: text.to_vec(),
     };
     let name = plan_pin_name(epoch);
-    note.to_map()
+    snapshot
+        .to_map()
         .and_then(|map| pins.pin(&name, map))
-        .map_err(|source| EngineError::Pin { what: name, source })
+        .map_err(EngineError::pin(name))
 }

@@ -2,9 +2,9 @@
 
 use super::Engine;
 use crate::attach::heartbeat::Heartbeat;
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::program::Program;
-use audit::plan::hook::EngineKind;
 
 impl Engine<'_> {
     /// Attaches the heartbeat program of the engine `fentry` and checks that it runs.

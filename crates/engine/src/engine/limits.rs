@@ -1,32 +1,33 @@
-//! What an engine does not take on.
+//! Checks that an engine can run a plan.
 
 use audit::plan::Plan;
-use audit::plan::hook::{EngineKind, HookSelection};
 
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
+use crate::hooks::hook_selection::HookSelection;
 
-/// Calls whose functions are hooked at most: the kernel needs some 130 ms to free each again.
+/// Maximum number of syscalls that the engine `fentry` hooks. The kernel needs about 130 ms to detach each.
 const MAX_SYSCALLS: usize = 250;
 
-/// Whether an engine can do what a plan asks for.
+/// Checks that an engine can run a plan.
 ///
 /// # Errors
-/// What is too much, or missing here.
+/// [`EngineError::TooManySyscalls`], [`EngineError::DenyNeedsFentry`], [`EngineError::NoDenyFunction`].
 pub(super) fn check(plan: &Plan, selection: HookSelection) -> Result<(), EngineError> {
     let on_functions = selection.engine() == EngineKind::Fentry;
     if on_functions && plan.syscalls.len() > MAX_SYSCALLS {
         return Err(EngineError::TooManySyscalls {
-            calls: plan.syscalls.len(),
-            most: MAX_SYSCALLS,
+            syscalls: plan.syscalls.len(),
+            limit: MAX_SYSCALLS,
         });
     }
     if !on_functions && plan.denying() != 0 {
         return Err(EngineError::DenyNeedsFentry);
     }
-    let mut calls = plan.syscalls.iter();
-    let missing = calls.find_map(|(&call, rules)| selection.missing_denial(plan, call, rules));
-    missing.map_or(Ok(()), |inner| {
-        let function = inner.function();
+    let mut syscalls = plan.syscalls.iter();
+    let missing = syscalls.find_map(|(&call, rules)| selection.missing_denial(plan, call, rules));
+    missing.map_or(Ok(()), |hook| {
+        let function = hook.function();
         Err(EngineError::NoDenyFunction { function })
     })
 }

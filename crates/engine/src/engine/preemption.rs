@@ -1,22 +1,21 @@
-//! Whether the kernel can skip the programs of an engine.
-
-use audit::plan::hook::EngineKind;
+//! Checks whether the kernel can skip the programs of an engine.
 
 use super::Engine;
+use crate::engine_kind::EngineKind;
 use crate::error::EngineError;
 use crate::hooks::attach_point::AttachPoint;
 use crate::preemption::{self, Preemption, SkipRisk};
 
 impl Engine<'_> {
-    /// Returns the programs that the kernel can skip in its present preemption mode, which root can change
+    /// Returns the programs that the kernel can skip in its current preemption mode, which root can change
     /// (`/sys/kernel/debug/sched/preempt`). [`Engine::read_clock`] reads the mode.
     #[must_use]
     pub fn skip_risk(&self) -> Option<SkipRisk> {
         self.skip_risk_of(self.links.keys())
     }
 
-    /// Whether its programs can stop running, or be skipped, later: [`Engine::programs_run`] and
-    /// [`Engine::skip_risk`] must be asked again.
+    /// Whether the kernel can stop or skip the programs later, so that [`Engine::programs_run`] and
+    /// [`Engine::skip_risk`] must be called again from time to time.
     #[must_use]
     pub fn can_stop(&self) -> bool {
         self.kind == EngineKind::Fentry || preemption::has_skippable_tracepoints(self.preemption)
@@ -34,7 +33,7 @@ impl Engine<'_> {
         preemption::skip_risk(self.kind, mode, facts, has_ordinary_tracepoint)
     }
 
-    /// Refuses programs that the kernel can skip, unless [`EngineOptions::allow_loss`] accepts that.
+    /// Refuses programs that the kernel can skip, unless [`crate::EngineOptions::allow_loss`] accepts that.
     pub(super) fn check_preemption<'a>(
         &self,
         attached: impl IntoIterator<Item = &'a AttachPoint>,

@@ -1,4 +1,4 @@
-//! Programs of daemons before this one, which go on where they are.
+//! Programs that previous daemons loaded and pinned and that stay attached.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,66 +9,66 @@ use libbpf_rs::ProgramMut;
 use crate::handover::pins::PinDirectory;
 use crate::stats::{self, ProgramRuns};
 
-/// What names of programs begin with that are no copies; behind it comes their number, and their own name.
+/// Prefix of the pins of programs other than stub copies: `prog-ID-NAME`.
 const PROGRAM_PREFIX: &str = "prog-";
 
-/// A program of a daemon before this one: the kernel counts on it what it skips.
+/// A program of a previous daemon. The kernel counts recursion misses in it.
 pub(crate) struct InheritedProgram {
     name: String,
     program: OwnedFd,
 }
 
 impl InheritedProgram {
-    /// What was pinned by [`pin`]. What nothing runs any more and what was never skipped loses its name, and
-    /// with it ends, so that their number does not grow with each daemon. `used` are the numbers of those
-    /// that links run and stubs jump to.
+    /// Opens the programs that [`pin`] pinned. Removes the pins of programs that are unused and have no
+    /// recursion misses, so that their number does not grow with each daemon. `used` are the ids of the
+    /// programs of links and tail calls.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// When the directory or a pin cannot be opened.
     pub(crate) fn collect(pins: &PinDirectory, used: &BTreeSet<u32>) -> io::Result<Vec<Self>> {
         let mut inherited = Vec::new();
         for name in pins.names(PROGRAM_PREFIX)? {
             let name = format!("{PROGRAM_PREFIX}{name}");
             let program = pins.get(&name)?;
-            let runs = stats::program_id(&program).is_none_or(|number| used.contains(&number));
-            // A name that cannot be taken away is one more to count.
-            if runs || stats::recursion_misses(&program) != 0 || pins.remove(&name).is_err() {
+            let in_use = stats::program_id(&program).is_none_or(|id| used.contains(&id));
+            // A program whose pin cannot be removed is kept.
+            if in_use || stats::recursion_misses(&program) != 0 || pins.remove(&name).is_err() {
                 inherited.push(Self { name, program });
             }
         }
         Ok(inherited)
     }
 
-    /// How often the kernel skipped it.
+    /// How often the kernel skipped this program.
     pub(crate) fn recursion_misses(&self) -> u64 {
         stats::recursion_misses(&self.program)
     }
 
-    /// What the kernel has counted of it.
+    /// Run count and time of this program; `None` when it has none.
     pub(crate) fn runs(&self) -> Option<ProgramRuns> {
         stats::runs(&program_name(&self.name), &self.program)
     }
 }
 
-/// Has a program outlive this process, if it does not yet.
+/// Pins a program, if it is not pinned yet.
 ///
 /// # Errors
-/// The name, and what the kernel answers.
+/// The name of the pin, and the error number.
 pub(crate) fn pin(
     pins: &PinDirectory,
     program: &ProgramMut<'_>,
 ) -> Result<(), (String, io::Error)> {
-    let Some(number) = stats::program_id(program) else {
+    let Some(id) = stats::program_id(program) else {
         return Ok(());
     };
-    let name = format!("{PROGRAM_PREFIX}{number}-{}", program.name().display());
+    let name = format!("{PROGRAM_PREFIX}{id}-{}", program.name().display());
     if pins.contains(&name) {
         return Ok(());
     }
     pins.pin(&name, program).map_err(|error| (name, error))
 }
 
-/// The name that a program has in its object.
+/// Name of the program, from the name of its pin.
 fn program_name(pin: &str) -> &str {
     pin.splitn(3, '-').last().unwrap_or(pin)
 }

@@ -1,4 +1,4 @@
-//! The note about what `-e 2` locks, and the claim of a daemon that comes after the one that has locked it.
+//! The lock note, which records what `-e 2` locks, and the claim by which a later daemon takes over the guard.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -8,17 +8,17 @@ use libbpf_rs::libbpf_sys;
 
 use crate::handover::pins::{LOCK_NOTE_PIN, PinDirectory, c_path};
 use crate::handover::plan_snapshot::PlanSnapshot;
-use crate::sys::descriptor::fd_from_libbpf;
+use crate::sys::descriptor::{check_libbpf, fd_from_libbpf};
 
-/// Name of the program that a daemon runs that comes after this one.
+/// Name of the pin of the program `guard_claim`, which a later daemon runs.
 pub(crate) const CLAIM_PIN: &str = "claim";
 
 impl PinDirectory {
-    /// Has what is guarded there know this process for the daemon, which it is from now on; where nothing is
-    /// guarded, or this is another program than the one that has locked it, nothing happens.
+    /// Makes this process the daemon that the guard permits changes to. Does nothing when there is no guard, or
+    /// when this executable is not the one that locked.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// When the pinned program cannot be opened or run.
     pub fn claim_guard(&self) -> io::Result<()> {
         let program = match self.get(CLAIM_PIN) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -32,26 +32,24 @@ impl PinDirectory {
             ctx_size_in: u32::try_from(size_of_val(&arguments)).map_err(io::Error::other)?,
             ..Default::default()
         };
-        // SAFETY: the options and the arguments that they point to outlive the call.
-        let answer =
+        // SAFETY: `options` and the `arguments` that it points to live until after the call, with their sizes.
+        let result =
             unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
-        if answer < 0 {
-            return Err(io::Error::from_raw_os_error(-answer));
-        }
-        Ok(())
+        check_libbpf(result)
     }
 }
 
-/// What [`Engine::lock`] has noted in this directory of pins since the machine started.
+/// Reads the note that [`crate::Engine::write_lock_note`] pinned in a directory since boot; `None` when there
+/// is none.
 ///
 /// # Errors
-/// When it cannot be read: of kind `PermissionDenied` where it is guarded, and this is another program than the
-/// one that has locked it.
+/// When it cannot be read; `PermissionDenied` when the guard is attached and this executable is not the one
+/// that locked.
 pub fn read_lock_note(directory: &Path) -> io::Result<Option<Vec<u8>>> {
     let path = c_path(&directory.join(LOCK_NOTE_PIN))?;
-    // SAFETY: the path is a string that outlives the call.
-    let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
-    match fd_from_libbpf(answer) {
+    // SAFETY: `path` is NUL-terminated and lives until after the call.
+    let result = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
+    match fd_from_libbpf(result) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => Ok(Some(PlanSnapshot::from_map(found?)?.text)),
     }

@@ -1,4 +1,4 @@
-//! Names on a bpf file system: what has one outlives the process that made it.
+//! The pin directory on bpffs. A pinned object outlives the process that created it.
 
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -14,52 +14,52 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::statfs::{BPF_FS_MAGIC, fstatfs};
 use nix::unistd::geteuid;
 
-use crate::sys::descriptor::fd_from_libbpf;
+use crate::sys::descriptor::{check_libbpf, fd_from_libbpf};
 
-/// A directory of names that belongs to one daemon at a time.
+/// A directory of pins, locked by one daemon at a time.
 #[derive(Clone, Debug)]
 pub struct PinDirectory(Arc<LockedDirectory>);
 
 #[derive(Debug)]
 struct LockedDirectory {
     path: PathBuf,
-    /// Held for as long as the directory is used, and let go by the kernel however the process ends.
+    /// `flock(2)` on the directory; the kernel releases it when the process ends.
     lock: Flock<File>,
 }
 
-/// Why nothing can be pinned in a directory.
+/// Why a pin directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PinError {
-    /// It is on another file system.
+    /// The directory is not on bpffs.
     #[error("`{}` is not on a bpf file system; `mount -t bpf bpf /sys/fs/bpf` mounts one, as systemd does", path.display())]
     NotBpf {
         /// The directory.
         path: PathBuf,
     },
-    /// Others could put something into it.
-    #[error("`{}` is no directory of root alone", path.display())]
+    /// The directory has another owner, or grants permissions to group or others.
+    #[error("`{}` must be owned by root with mode 0700", path.display())]
     Unsafe {
         /// The directory.
         path: PathBuf,
     },
-    /// Another daemon uses it.
+    /// Another daemon has locked the directory.
     #[error("another daemon uses `{}`", path.display())]
     Busy {
         /// The directory.
         path: PathBuf,
     },
-    /// The kernel refuses something.
+    /// An operation on the directory failed.
     #[error("cannot use `{}`", path.display())]
-    Refused {
-        /// The directory, or the name in it.
+    Io {
+        /// The directory.
         path: PathBuf,
-        /// The answer.
+        /// The error number.
         #[source]
         source: io::Error,
     },
-    /// What is pinned there lasts as long as the machine.
-    #[error("what is pinned in `{}` is locked until the machine starts again", path.display())]
+    /// The pins are locked by `-e 2`.
+    #[error("the pins in `{}` are locked until the machine starts again", path.display())]
     Locked {
         /// The directory.
         path: PathBuf,
@@ -67,24 +67,24 @@ pub enum PinError {
 }
 
 impl PinDirectory {
-    /// Opens the directory, and makes it, for root alone, if there is none.
+    /// Opens and locks the directory. Creates it with mode 0700 if it does not exist.
     ///
     /// # Errors
     /// [`PinError`].
     pub fn open(path: &Path) -> Result<Self, PinError> {
-        let refused = |source: io::Error| PinError::Refused {
+        let failed = |source: io::Error| PinError::Io {
             path: path.to_owned(),
             source,
         };
-        let above = path.parent().unwrap_or(path);
-        if !is_bpf_filesystem(above).map_err(refused)? {
+        let parent = path.parent().unwrap_or(path);
+        if !is_bpf_filesystem(parent).map_err(failed)? {
             return Err(PinError::NotBpf {
                 path: path.to_owned(),
             });
         }
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(refused(error));
+                return Err(failed(error));
             }
             _ => {}
         }
@@ -92,15 +92,15 @@ impl PinDirectory {
             .read(true)
             .custom_flags((OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW).bits())
             .open(path)
-            .map_err(refused)?;
-        let about = directory.metadata().map_err(refused)?;
-        if about.uid() != geteuid().as_raw() || about.mode() & 0o077 != 0 {
+            .map_err(failed)?;
+        let metadata = directory.metadata().map_err(failed)?;
+        if metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o077 != 0 {
             return Err(PinError::Unsafe {
                 path: path.to_owned(),
             });
         }
         let lock = Flock::lock(directory, FlockArg::LockExclusiveNonblock);
-        let lock = lock.map_err(|_taken| PinError::Busy {
+        let lock = lock.map_err(|_locked| PinError::Busy {
             path: path.to_owned(),
         })?;
         Ok(Self(Arc::new(LockedDirectory {
@@ -109,68 +109,65 @@ impl PinDirectory {
         })))
     }
 
-    /// The directory.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The directory, as it is open and locked.
+    /// The opened and locked directory.
     pub(crate) fn directory(&self) -> &File {
         &self.0.lock
     }
 
-    /// Gives something a name, which replaces what has it.
+    /// Pins an object. Removes an existing pin of that name first.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// As `BPF_OBJ_PIN` of `bpf(2)`.
     pub(crate) fn pin(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
         self.remove(name)?;
         let path = self.c_path(name)?;
-        // SAFETY: the path is a string that outlives the call.
-        let answer =
+        // SAFETY: `path` is NUL-terminated and lives until after the call.
+        let result =
             unsafe { libbpf_sys::bpf_obj_pin(fd.as_fd().as_raw_fd(), path.as_c_str().as_ptr()) };
-        if answer < 0 {
-            return Err(io::Error::from_raw_os_error(-answer));
-        }
-        Ok(())
+        check_libbpf(result)
     }
 
-    /// Gives something a name in one step: whatever ends this process, what has had the name or this has it.
+    /// Pins an object and atomically replaces an existing pin of that name.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// As `BPF_OBJ_PIN` of `bpf(2)` and `rename(2)`.
     pub(crate) fn replace(&self, name: &str, fd: impl AsFd) -> io::Result<()> {
         let new = format!("{name}-new");
         self.pin(&new, fd)?;
         let exchanged = fs::rename(self.path().join(&new), self.path().join(name));
         if exchanged.is_err() {
-            // That it stays keeps nobody from anything.
-            let _removed = self.remove(&new);
+            // A leftover `-new` pin is removed by the next `pin` or `clear`.
+            let _result = self.remove(&new);
         }
         exchanged
     }
 
-    /// What has a name; an error of kind `NotFound` when nothing has.
+    /// Opens a pinned object.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// `NotFound` when there is no such pin; others as `BPF_OBJ_GET` of `bpf(2)`.
     pub(crate) fn get(&self, name: &str) -> io::Result<OwnedFd> {
         let path = self.c_path(name)?;
-        // SAFETY: the path is a string that outlives the call.
-        let answer = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
-        fd_from_libbpf(answer)
+        // SAFETY: `path` is NUL-terminated and lives until after the call.
+        let result = unsafe { libbpf_sys::bpf_obj_get(path.as_c_str().as_ptr()) };
+        fd_from_libbpf(result)
     }
 
-    /// Whether something has a name.
+    /// Whether a pin exists.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.path().join(name).symlink_metadata().is_ok()
     }
 
-    /// Takes a name away, if something has it.
+    /// Removes a pin, if it exists.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// As `unlink(2)`.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         match fs::remove_file(self.path().join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -178,32 +175,32 @@ impl PinDirectory {
         }
     }
 
-    /// All names that start so, without that start.
+    /// Names of the pins with a prefix, without that prefix.
     ///
     /// # Errors
     /// When the directory cannot be listed.
-    pub(crate) fn names(&self, start: &str) -> io::Result<Vec<String>> {
+    pub(crate) fn names(&self, prefix: &str) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.path())? {
             let name = entry?.file_name();
-            if let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(start)) {
+            if let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(prefix)) {
                 names.push(rest.to_owned());
             }
         }
         Ok(names)
     }
 
-    /// Whether what is pinned is locked until the machine starts again.
+    /// Whether the pins are locked until reboot.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.contains(LOCK_NOTE_PIN)
     }
 
-    /// Takes all names away, and with them what nobody else holds. [`CHECKPOINT_PIN`] is the first: without it the
-    /// others are nothing.
+    /// Removes all pins; objects that nothing else holds end. Removes [`CHECKPOINT_PIN`] first, because a set
+    /// of pins without it is incomplete.
     ///
     /// # Errors
-    /// [`PinError::Locked`], with all names in their places, and [`PinError::Refused`].
+    /// [`PinError::Locked`], with all pins in place; [`PinError::Io`].
     pub fn clear(&self) -> Result<(), PinError> {
         if self.is_locked() {
             return Err(PinError::Locked {
@@ -216,7 +213,7 @@ impl PinDirectory {
                 .iter()
                 .try_for_each(|name| self.remove(name))
         };
-        clear().map_err(|source| PinError::Refused {
+        clear().map_err(|source| PinError::Io {
             path: self.path().to_owned(),
             source,
         })
@@ -227,24 +224,25 @@ impl PinDirectory {
     }
 }
 
-/// A path for the kernel.
+/// A path as a C string.
 ///
 /// # Errors
-/// When there is a zero byte in it.
+/// When it contains a NUL byte.
 pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-/// Name of the checkpoint, which is given when all others are, and taken away before them.
+/// Name of the pin of the checkpoint: the last one created, the first one removed.
 pub(crate) const CHECKPOINT_PIN: &str = "header";
-/// What names of links, and of the programs that are copies, begin with; behind it comes the attach point.
+/// Prefix of the pins of links: `link-ATTACH_POINT`.
 pub(crate) const LINK_PREFIX: &str = "link-";
+/// Prefix of the pins of stub copies: `copy-ATTACH_POINT`.
 pub(crate) const COPY_PREFIX: &str = "copy-";
-/// What names of maps begin with.
+/// Prefix of the pins of maps.
 pub(crate) const MAP_PREFIX: &str = "map-";
-/// What names of notes about plans begin with; behind it comes the epoch.
+/// Prefix of the pins of plan snapshots: `plan-EPOCH`.
 pub(crate) const PLAN_PREFIX: &str = "plan-";
-/// Name of the note about what is locked.
+/// Name of the pin of the lock note.
 pub(crate) const LOCK_NOTE_PIN: &str = "locked";
 
 fn is_bpf_filesystem(path: &Path) -> io::Result<bool> {

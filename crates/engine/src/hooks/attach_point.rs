@@ -5,9 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
 use audit::plan::SyscallId;
-use audit::plan::function::{candidates, shared_with};
-use audit::plan::hook::{Hook, tracepoint_name};
-use audit::table;
 use nix::errno::Errno;
 
 use crate::error::EngineError;
@@ -15,6 +12,9 @@ use crate::hooks::kernel_functions::{Function, FunctionKind, FunctionSide, Funct
 use crate::hooks::kernel_probe::KernelProbe;
 use crate::hooks::program::Program;
 use crate::sys::tracefs::Tracefs;
+
+use super::hook::Hook;
+use super::syscall_functions::{alias_of, function_candidates, tracepoint_name};
 
 /// What was attached, for people and for `--json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -158,12 +158,12 @@ impl AttachPoints {
 /// The call that a kernel does not have which has no target for its hook.
 fn missing_syscall(hook: Hook) -> Option<&'static str> {
     match hook {
-        Hook::Enter(call) | Hook::Last(call) | Hook::Exit(call) => {
+        Hook::SysEnter(call) | Hook::SysEnterNoReturn(call) | Hook::SysExit(call) => {
             Some(tracepoint_name(call).unwrap_or_default())
         }
-        Hook::FunctionEnter(call) | Hook::FunctionLast(call) | Hook::FunctionExit(call) => {
-            Some(table::syscall_name(call.arch, call.syscall).unwrap_or("?"))
-        }
+        Hook::FunctionEnter(call)
+        | Hook::FunctionEnterNoReturn(call)
+        | Hook::FunctionExit(call) => Some(call.name().unwrap_or("?")),
         _ => None,
     }
 }
@@ -195,14 +195,16 @@ impl<'k> AttachPointFinder<'k> {
             vec![AttachPoint { program, target }]
         };
         match hook {
-            Hook::RawExit => raw(Program::SysExitRaw, "sys_exit"),
-            Hook::RawEnter => raw(Program::SysEnterRaw, "sys_enter"),
-            Hook::ExecPrepare => raw(Program::ExecPrepare, "sched_prepare_exec"),
-            Hook::ExecCommit => raw(Program::ExecCommit, "sched_process_exec"),
-            Hook::TaskExit => raw(Program::TaskExit, "sched_process_exit"),
-            Hook::Exit(call) => self.syscall_tracepoint(Program::SysExitTp, "exit", call),
-            Hook::Enter(call) => self.syscall_tracepoint(Program::SysEnterTp, "enter", call),
-            Hook::Last(call) => self.syscall_tracepoint(Program::SysEnterNoret, "enter", call),
+            Hook::RawSysExit => raw(Program::SysExitRaw, "sys_exit"),
+            Hook::RawSysEnter => raw(Program::SysEnterRaw, "sys_enter"),
+            Hook::SchedPrepareExec => raw(Program::ExecPrepare, "sched_prepare_exec"),
+            Hook::SchedProcessExec => raw(Program::ExecCommit, "sched_process_exec"),
+            Hook::SchedProcessExit => raw(Program::TaskExit, "sched_process_exit"),
+            Hook::SysExit(call) => self.syscall_tracepoint(Program::SysExitTp, "exit", call),
+            Hook::SysEnter(call) => self.syscall_tracepoint(Program::SysEnterTp, "enter", call),
+            Hook::SysEnterNoReturn(call) => {
+                self.syscall_tracepoint(Program::SysEnterNoret, "enter", call)
+            }
             Hook::FunctionExit(call) => self.syscall(call, FunctionSide::Exit, |kind| {
                 match (kind, tracepoint_name(call)) {
                     (FunctionKind::NoArgument, _) => Program::StubSysExit0,
@@ -214,7 +216,7 @@ impl<'k> AttachPointFinder<'k> {
             Hook::FunctionEnter(call) => {
                 self.syscall(call, FunctionSide::Enter, |_kind| Program::SysEnterFn)
             }
-            Hook::FunctionLast(call) => {
+            Hook::FunctionEnterNoReturn(call) => {
                 self.syscall(call, FunctionSide::Enter, |kind| match kind {
                     FunctionKind::NoArgument => Program::StubNoreturn0,
                     _ => Program::StubNoreturn,
@@ -227,8 +229,8 @@ impl<'k> AttachPointFinder<'k> {
                 self.uring_operation(Program::StubUringExit, FunctionSide::Exit, name)
             }
             Hook::UringComplete => raw(Program::UringComplete, "io_uring_complete"),
-            Hook::InternalHook(inner) => Ok(own(Program::from_internal_hook(inner))),
-            Hook::Fork => Ok(own(Program::TaskFork)),
+            Hook::Internal(hook) => Ok(own(Program::Internal(hook))),
+            Hook::SchedProcessFork => Ok(own(Program::TaskFork)),
         }
     }
 
@@ -261,11 +263,11 @@ impl<'k> AttachPointFinder<'k> {
         stub: impl Fn(FunctionKind) -> Program,
     ) -> Result<Vec<AttachPoint>, EngineError> {
         let kernel = self.functions.ok_or(EngineError::NoSyscallFunctions)?;
-        let names = candidates(call);
+        let names = function_candidates(call);
         let mut found: Vec<Function> = names
             .iter()
             .filter(|name| {
-                let shared = shared_with(name).and_then(|shared| kernel.find(&shared));
+                let shared = alias_of(name).and_then(|shared| kernel.find(&shared));
                 shared.is_none()
             })
             .filter_map(|name| kernel.find(name))

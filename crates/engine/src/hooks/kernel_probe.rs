@@ -6,15 +6,15 @@ use std::fs;
 
 use libbpf_rs::btf::types::{FuncProto, Ptr, Struct, Typedef};
 use libbpf_rs::btf::{Btf, ReferencesType as _};
-
-use audit::plan::hook::KernelFeatures;
-use audit::plan::inner::InternalHook;
 use nix::errno::Errno;
 
-use crate::hooks::kernel_functions::Functions;
-use crate::hooks::program::Program;
 use crate::preemption::{PreemptionFacts, parse_release};
 use crate::sys::tracefs::Tracefs;
+
+use super::hook::KernelFeatures;
+use super::internal_hook::InternalHook;
+use super::kernel_functions::Functions;
+use super::program::Program;
 
 /// What this kernel offers. Its types are large: they are read once. Tracepoints are looked up later as
 /// well, when the process may no longer be allowed to mount anything.
@@ -42,18 +42,18 @@ impl KernelProbe {
         let of_guards = Program::GUARDS
             .iter()
             .filter_map(|guard| guard.required_function());
-        let inner = InternalHook::ALL.iter().map(|inner| inner.function());
-        let wanted: HashSet<&str> = inner.chain(of_guards).collect();
+        let internal = InternalHook::ALL.iter().map(|hook| hook.function());
+        let wanted: HashSet<&str> = internal.chain(of_guards).collect();
         let mut found: HashSet<&str> = HashSet::new();
         let functions = Functions::read(&btf, |name| {
             found.extend(name.to_str().and_then(|name| wanted.get(name)));
         });
-        let has = |inner: &InternalHook| found.contains(inner.function());
+        let has = |hook: &InternalHook| found.contains(hook.function());
         let kernel = KernelFeatures {
             exec_prepare: arguments(&btf, "btf_trace_sched_prepare_exec").is_some(),
             // The tracepoint got its second argument when it moved before exit_mm(), in v6.16.
             early_task_exit: arguments(&btf, "btf_trace_sched_process_exit") == Some(2),
-            inner: InternalHook::ALL.iter().copied().filter(has).collect(),
+            internal_hooks: InternalHook::ALL.iter().copied().filter(has).collect(),
             uring: true,
         };
         let is_available = |guard: &Program| {

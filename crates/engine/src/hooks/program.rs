@@ -1,45 +1,51 @@
-//! The programs of the kernel side by name: which of them hooks need, and where they are when loaded.
+//! The BPF programs of `bpf/syscall.bpf.c` by name, and which of them are loaded.
 
 use std::collections::BTreeSet;
 
-use audit::plan::inner::InternalHook;
 use libbpf_rs::{OpenProgramMut, ProgramMut};
 
 use crate::skeleton::{OpenSyscallProgs, SyscallProgs};
 
+use super::internal_hook::InternalHook;
+
 macro_rules! programs {
     ($($name:ident => $program:ident,)+) => {
-        /// A program of `bpf/syscall.bpf.c`. Hooks inside the kernel are called as in [`InternalHook`].
+        /// A program of `bpf/syscall.bpf.c`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum Program {
             $($name,)+
+            /// The program of an internal hook.
+            Internal(InternalHook),
         }
 
         impl Program {
-            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
-
-            /// Its name in the object.
+            /// Name in the object.
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($program),)+
+                    Self::Internal(hook) => hook.program_name(),
                 }
             }
 
-            /// The program of a name.
-            pub(crate) fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|program| program.name() == name)
+            /// All programs.
+            pub(crate) fn all() -> impl Iterator<Item = Self> {
+                let internal = InternalHook::ALL.iter().copied().map(Self::Internal);
+                [$(Self::$name,)+].into_iter().chain(internal)
             }
 
+            /// The program in an object that is not loaded yet.
             fn open<'p, 'o>(self, programs: &'p mut OpenSyscallProgs<'o>) -> &'p mut OpenProgramMut<'o> {
                 match self {
                     $(Self::$name => &mut programs.$program,)+
+                    Self::Internal(hook) => hook.open_program(programs),
                 }
             }
 
-            /// The program in an object that was loaded; it may have been left out of it.
+            /// The program in a loaded object, from which it may have been left out.
             pub(crate) fn of<'p, 'o>(self, programs: &'p SyscallProgs<'o>) -> &'p ProgramMut<'o> {
                 match self {
                     $(Self::$name => &programs.$program,)+
+                    Self::Internal(hook) => hook.program(programs),
                 }
             }
         }
@@ -73,79 +79,6 @@ programs! {
     NoreturnFn => noreturn_fn,
     NoreturnFn0 => noreturn_fn0,
     UringExit => uring_exit,
-    OpenFilp => open_filp,
-    OpenExecat => open_execat,
-    OpenMayOpen => open_may_open,
-    NamesUnlink => names_unlink,
-    NamesRmdir => names_rmdir,
-    NamesMkdir => names_mkdir,
-    NamesMknod => names_mknod,
-    NamesSymlink => names_symlink,
-    NamesLink => names_link,
-    NamesRename => names_rename,
-    NamesParent => names_parent,
-    NamesDelete => names_delete,
-    CreatedFile => created_file,
-    CreatedDir => created_dir,
-    CreatedNode => created_node,
-    CreatedSymlink => created_symlink,
-    CreatedLink => created_link,
-    CreatedRename => created_rename,
-    SockaddrKernel => sockaddr_kernel,
-    SockaddrUser => sockaddr_user,
-    AttrChmod => attr_chmod,
-    AttrChown => attr_chown,
-    AttrTruncate => attr_truncate,
-    AttrUtimes => attr_utimes,
-    AttrSetxattr => attr_setxattr,
-    AttrRmxattr => attr_rmxattr,
-    AttrGetxattr => attr_getxattr,
-    AttrListxattr => attr_listxattr,
-    AttrChdir => attr_chdir,
-    AttrChroot => attr_chroot,
-    AttrMount => attr_mount,
-    AttrUmount => attr_umount,
-    AuxSignal => aux_signal,
-    AuxPtrace => aux_ptrace,
-    AuxFileCaps => aux_file_caps,
-    AuxExecCaps => aux_exec_caps,
-    IpcPerms => ipc_perms,
-    IpcCtl => ipc_ctl,
-    IpcMsgctl => ipc_msgctl,
-    IpcSemctl => ipc_semctl,
-    IpcShmctl => ipc_shmctl,
-    MqOpen => mq_open,
-    MqSend => mq_send,
-    MqReceive => mq_receive,
-    MqNotify => mq_notify,
-    MqSetattr => mq_setattr,
-    ModuleName => module_name,
-    ClockAdjtimex => clock_adjtimex,
-    ClockInject => clock_inject,
-    ClockSetEnter => clock_set_enter,
-    ClockSetExit => clock_set_exit,
-    DenyOpen => deny_open,
-    DenyPathMknod => deny_path_mknod,
-    DenyExec => deny_exec,
-    DenyUnlink => deny_unlink,
-    DenyRmdir => deny_rmdir,
-    DenyMkdir => deny_mkdir,
-    DenyMknod => deny_mknod,
-    DenyCreate => deny_create,
-    DenySymlink => deny_symlink,
-    DenyLink => deny_link,
-    DenyRename => deny_rename,
-    DenySetattr => deny_setattr,
-    DenySetxattr => deny_setxattr,
-    DenyRmxattr => deny_rmxattr,
-    DenyBind => deny_bind,
-    DenyConnect => deny_connect,
-    DenyMount => deny_mount,
-    DenyUmount => deny_umount,
-    DenyKill => deny_kill,
-    DenyPtrace => deny_ptrace,
-    DenyModule => deny_module,
-    DenyLoadData => deny_load_data,
     AvcSyscall => avc_syscall,
     GuardInit => guard_init,
     GuardClaim => guard_claim,
@@ -171,87 +104,13 @@ programs! {
 }
 
 impl Program {
-    /// What shows a hook inside the kernel.
-    pub(crate) const fn from_internal_hook(inner: InternalHook) -> Self {
-        match inner {
-            InternalHook::OpenFilp => Self::OpenFilp,
-            InternalHook::OpenExecat => Self::OpenExecat,
-            InternalHook::OpenMayOpen => Self::OpenMayOpen,
-            InternalHook::NamesUnlink => Self::NamesUnlink,
-            InternalHook::NamesRmdir => Self::NamesRmdir,
-            InternalHook::NamesMkdir => Self::NamesMkdir,
-            InternalHook::NamesMknod => Self::NamesMknod,
-            InternalHook::NamesSymlink => Self::NamesSymlink,
-            InternalHook::NamesLink => Self::NamesLink,
-            InternalHook::NamesRename => Self::NamesRename,
-            InternalHook::NamesParent => Self::NamesParent,
-            InternalHook::NamesDelete => Self::NamesDelete,
-            InternalHook::CreatedFile => Self::CreatedFile,
-            InternalHook::CreatedDir => Self::CreatedDir,
-            InternalHook::CreatedNode => Self::CreatedNode,
-            InternalHook::CreatedSymlink => Self::CreatedSymlink,
-            InternalHook::CreatedLink => Self::CreatedLink,
-            InternalHook::CreatedRename => Self::CreatedRename,
-            InternalHook::SockaddrKernel => Self::SockaddrKernel,
-            InternalHook::SockaddrUser => Self::SockaddrUser,
-            InternalHook::AttrChmod => Self::AttrChmod,
-            InternalHook::AttrChown => Self::AttrChown,
-            InternalHook::AttrTruncate => Self::AttrTruncate,
-            InternalHook::AttrUtimes => Self::AttrUtimes,
-            InternalHook::AttrSetxattr => Self::AttrSetxattr,
-            InternalHook::AttrRmxattr => Self::AttrRmxattr,
-            InternalHook::AttrGetxattr => Self::AttrGetxattr,
-            InternalHook::AttrListxattr => Self::AttrListxattr,
-            InternalHook::AttrChdir => Self::AttrChdir,
-            InternalHook::AttrChroot => Self::AttrChroot,
-            InternalHook::AttrMount => Self::AttrMount,
-            InternalHook::AttrUmount => Self::AttrUmount,
-            InternalHook::AuxSignal => Self::AuxSignal,
-            InternalHook::AuxPtrace => Self::AuxPtrace,
-            InternalHook::AuxFileCaps => Self::AuxFileCaps,
-            InternalHook::AuxExecCaps => Self::AuxExecCaps,
-            InternalHook::IpcPerms => Self::IpcPerms,
-            InternalHook::IpcCtl => Self::IpcCtl,
-            InternalHook::IpcMsgctl => Self::IpcMsgctl,
-            InternalHook::IpcSemctl => Self::IpcSemctl,
-            InternalHook::IpcShmctl => Self::IpcShmctl,
-            InternalHook::MqOpen => Self::MqOpen,
-            InternalHook::MqSend => Self::MqSend,
-            InternalHook::MqReceive => Self::MqReceive,
-            InternalHook::MqNotify => Self::MqNotify,
-            InternalHook::MqSetattr => Self::MqSetattr,
-            InternalHook::ModuleName => Self::ModuleName,
-            InternalHook::ClockAdjtimex => Self::ClockAdjtimex,
-            InternalHook::ClockInject => Self::ClockInject,
-            InternalHook::ClockSetEnter => Self::ClockSetEnter,
-            InternalHook::ClockSetExit => Self::ClockSetExit,
-            InternalHook::DenyOpen => Self::DenyOpen,
-            InternalHook::DenyPathMknod => Self::DenyPathMknod,
-            InternalHook::DenyExec => Self::DenyExec,
-            InternalHook::DenyUnlink => Self::DenyUnlink,
-            InternalHook::DenyRmdir => Self::DenyRmdir,
-            InternalHook::DenyMkdir => Self::DenyMkdir,
-            InternalHook::DenyMknod => Self::DenyMknod,
-            InternalHook::DenyCreate => Self::DenyCreate,
-            InternalHook::DenySymlink => Self::DenySymlink,
-            InternalHook::DenyLink => Self::DenyLink,
-            InternalHook::DenyRename => Self::DenyRename,
-            InternalHook::DenySetattr => Self::DenySetattr,
-            InternalHook::DenySetxattr => Self::DenySetxattr,
-            InternalHook::DenyRmxattr => Self::DenyRmxattr,
-            InternalHook::DenyBind => Self::DenyBind,
-            InternalHook::DenyConnect => Self::DenyConnect,
-            InternalHook::DenyMount => Self::DenyMount,
-            InternalHook::DenyUmount => Self::DenyUmount,
-            InternalHook::DenyKill => Self::DenyKill,
-            InternalHook::DenyPtrace => Self::DenyPtrace,
-            InternalHook::DenyModule => Self::DenyModule,
-            InternalHook::DenyLoadData => Self::DenyLoadData,
-        }
+    /// The program of a name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::all().find(|program| program.name() == name)
     }
 
-    /// What keeps others from what audits, each in its own place; [`Program::GuardInit`] tells them what, and
-    /// [`Program::GuardClaim`] who has come after the daemon that has run it.
+    /// Programs that protect the state of a locked daemon, one per function. [`Program::GuardInit`] gives them
+    /// what to protect; [`Program::GuardClaim`] passes the protected state to the next daemon.
     pub(crate) const GUARDS: &[Self] = &[
         Self::GuardMap,
         Self::GuardOpen,
@@ -274,12 +133,13 @@ impl Program {
         Self::GuardPtrace,
     ];
 
-    /// Whether it is on a function, whatever the engine: a kernel that refuses it refuses the engine `fentry`.
+    /// Whether the program is on a function with every engine. A kernel that refuses it refuses the fentry engine
+    /// as well.
     pub(crate) fn needs_functions(self) -> bool {
         self == Self::AvcSyscall || Self::GUARDS.contains(&self)
     }
 
-    /// The function that not all kernels have which take such programs, where it is on one.
+    /// The function of a guard, where some supported kernels lack it.
     pub(crate) const fn required_function(self) -> Option<&'static str> {
         match self {
             Self::GuardIoctl32 => Some("security_file_ioctl_compat"),
@@ -288,7 +148,7 @@ impl Program {
         }
     }
 
-    /// What a stub jumps to.
+    /// The program that a stub calls by a tail call.
     pub(crate) const fn tail_call_target(self) -> Option<Self> {
         match self {
             Self::StubSysExit | Self::StubOpenat | Self::StubOpen => Some(Self::SysExitFn),
@@ -301,11 +161,50 @@ impl Program {
     }
 }
 
-/// Has an object load these programs and no other: what is not attached need not pass the verifier.
+/// Selects the programs that an object loads: programs that are not attached need not pass the verifier.
 pub(crate) fn select(programs: &mut OpenSyscallProgs<'_>, wanted: &BTreeSet<Program>) {
-    for program in Program::ALL {
+    for program in Program::all() {
         program
             .open(programs)
-            .set_autoload(wanted.contains(program));
+            .set_autoload(wanted.contains(&program));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+
+    use super::*;
+    use crate::skeleton::SyscallSkelBuilder;
+
+    #[test]
+    fn every_program_of_the_object_is_listed() {
+        let mut storage = MaybeUninit::uninit();
+        let open = SyscallSkelBuilder::default().open(&mut storage).unwrap();
+        let mut declared: Vec<String> = open
+            .open_object()
+            .progs()
+            .map(|program| program.name().to_string_lossy().into_owned())
+            .collect();
+        declared.sort_unstable();
+        let mut listed: Vec<&str> = Program::all().map(Program::name).collect();
+        listed.sort_unstable();
+        assert_eq!(declared, listed);
+    }
+
+    #[test]
+    fn required_functions_are_those_of_the_sections() {
+        let mut storage = MaybeUninit::uninit();
+        let mut open = SyscallSkelBuilder::default().open(&mut storage).unwrap();
+        for &guard in Program::GUARDS {
+            let Some(function) = guard.required_function() else {
+                continue;
+            };
+            let program = guard.open(&mut open.progs);
+            let section = format!("fmod_ret/{function}");
+            assert_eq!(program.section().to_str(), Some(section.as_str()));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel side's own words, in memory that both sides map.
+//! Global variables of the programs (`.bss`), mapped.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,35 +12,34 @@ use crate::compile::prefilter::{PREFILTER_WORDS, WatchPrefilter};
 use crate::epoch::Epoch;
 use crate::skeleton::types;
 
-/// Directories that can be guarded: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
+/// Maximum number of guarded directories: `GUARD_DIRS` of `bpf/guard/guarded.bpf.h`.
 pub(crate) const GUARD_SLOTS: usize = 8;
 
-/// The words. The programs read and write them at any time: each is read and written as a whole.
+/// Address of the globals. Programs access them concurrently, so every access is volatile and of one member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Globals(NonNull<types::bss>);
 
-/// Reads or writes one member as a whole.
-macro_rules! word {
+/// Address of a member.
+macro_rules! address {
     ($data:expr, $member:ident) => {{
-        // SAFETY: the struct is mapped for as long as the skeleton lives, which outlives its engine; this
-        // makes an address in it and no reference.
+        // SAFETY: the engine that owns this value also owns the mapping, whose size is that of the struct. This
+        // computes an address and makes no reference.
         unsafe { &raw mut (*$data.0.as_ptr()).$member }
     }};
 }
 
 macro_rules! write {
     ($data:expr, $member:ident, $value:expr) => {{
-        let at = word!($data, $member);
-        // SAFETY: the address is that of a member, of its type and aligned; see `word`.
+        let at = address!($data, $member);
+        // SAFETY: `at` is the mapped and aligned address of a member of this type.
         unsafe { at.write_volatile($value) }
     }};
 }
 
 macro_rules! read {
     ($data:expr, $member:ident) => {{
-        let at = word!($data, $member);
-        // SAFETY: the address is that of a member, of its type and aligned; see `word`. Any bits are a
-        // number.
+        let at = address!($data, $member);
+        // SAFETY: `at` is the mapped and aligned address of a member, whose type is valid for any bits.
         unsafe { at.read_volatile() }
     }};
 }
@@ -50,24 +49,28 @@ impl Globals {
         Self(mapped)
     }
 
+    /// Tick count, set by the program `daemon_register`.
     pub(crate) fn jiffies(self) -> u64 {
         read!(self, tlg_jiffies)
     }
 
+    /// `preempt_dynamic_mode` of the kernel, set by `daemon_register`: 0 none, 1 voluntary, 2 full, 3 lazy;
+    /// other values when the kernel does not have it.
     pub(crate) fn preemption_mode(self) -> i32 {
         read!(self, tlg_preempt)
     }
 
+    /// Number of runs of the program `heartbeat`.
     pub(crate) fn heartbeats(self) -> u64 {
         read!(self, tlg_heartbeats)
     }
 
-    /// Where the reader says that it sleeps.
+    /// Address of the flag that the reader sleeps; see `bpf/lib/ring.bpf.h`.
     pub(crate) fn reader_waiting(self) -> Option<NonNull<u32>> {
-        NonNull::new(word!(self, tlg_waiting))
+        NonNull::new(address!(self, tlg_waiting))
     }
 
-    /// The fast-path words in use.
+    /// The current fast-path variables.
     pub(crate) fn fast_path(self) -> FastPath {
         FastPath {
             raw_enter: read!(self, tlg_raw_enter),
@@ -84,12 +87,12 @@ impl Globals {
         }
     }
 
-    /// Which plan is in force.
+    /// Epoch of the active plan.
     pub(crate) fn epoch(self) -> Epoch {
         Epoch(u16::try_from(read!(self, tlg_epoch)).unwrap_or_default())
     }
 
-    /// Writes the fast-path words; each of them alone may be seen before the others.
+    /// Writes the fast-path variables. Programs may see some of them before others.
     pub(crate) fn set_fast_path(self, fast_path: &FastPath) {
         write!(self, tlg_raw_enter, fast_path.raw_enter);
         write!(self, tlg_raw_exit, fast_path.raw_exit);
@@ -106,78 +109,78 @@ impl Globals {
         write!(self, tlg_ring_shared, fast_path.shared_bytes);
     }
 
-    /// Writes where watches may be, into the half of a plan that is not in force.
+    /// Writes the watch prefilter into the half of a plan that is not active.
     pub(crate) fn set_watch_prefilter(self, epoch: Epoch, bits: &WatchPrefilter) {
         for (halves, table) in [
-            (word!(self, tlg_inode_bloom), &bits.inodes),
-            (word!(self, tlg_name_bloom), &bits.names),
+            (address!(self, tlg_inode_bloom), &bits.inodes),
+            (address!(self, tlg_name_bloom), &bits.names),
         ] {
             let first = halves.cast::<[u64; PREFILTER_WORDS]>();
-            // SAFETY: there are two halves; see `word`.
+            // SAFETY: the member has two halves, and `half()` is 0 or 1.
             let half = unsafe { first.add(usize::from(epoch.half())) }.cast::<u64>();
             for (index, &bits) in table.words().iter().take(PREFILTER_WORDS).enumerate() {
-                // SAFETY: a half has PREFILTER_WORDS words; see `word`.
+                // SAFETY: `index` is below `PREFILTER_WORDS`, the number of words in a half.
                 let word = unsafe { half.add(index) };
-                // SAFETY: as above, and no plan in force uses this half.
+                // SAFETY: as for `write`. No program reads the half of a plan that is not active.
                 unsafe { word.write_volatile(bits) };
             }
         }
     }
 
-    /// Writes where the tests of new tasks are, for the half of a plan that is not in force.
+    /// Writes the index of the first test of the task list, plus one, into the half of a plan that is not
+    /// active.
     pub(crate) fn set_task_tests(self, epoch: Epoch, first: u32) {
-        let halves = word!(self, tlg_fork_tests).cast::<u32>();
-        // SAFETY: there are two halves; see `word`.
+        let halves = address!(self, tlg_fork_tests).cast::<u32>();
+        // SAFETY: the member has two halves, and `half()` is 0 or 1.
         let half = unsafe { halves.add(usize::from(epoch.half())) };
-        // SAFETY: as above, and no plan in force uses this half.
+        // SAFETY: as for `write`. No program reads the half of a plan that is not active.
         unsafe { half.write_volatile(first) };
     }
 
-    /// Writes which file systems are left out, into the half of a plan that is not in force.
-    pub(crate) fn set_excluded_filesystems(self, epoch: Epoch, left_out: &[FstypeCondition]) {
+    /// Writes the conditions of the filesystem list into the half of a plan that is not active.
+    pub(crate) fn set_excluded_filesystems(self, epoch: Epoch, conditions: &[FstypeCondition]) {
         let half = usize::from(epoch.half());
-        let counts = word!(self, tlg_fs_excluded_count).cast::<u32>();
-        // SAFETY: there are two halves; see `word`.
+        let counts = address!(self, tlg_fs_excluded_count).cast::<u32>();
+        // SAFETY: the member has two halves, and `half()` is 0 or 1.
         let count_at = unsafe { counts.add(half) };
-        let firsts = word!(self, tlg_fs_excluded).cast::<[[u32; 2]; FilesystemList::MOST]>();
+        let firsts = address!(self, tlg_fs_excluded).cast::<[[u32; 2]; FilesystemList::MOST]>();
         // SAFETY: as above.
         let first = unsafe { firsts.add(half) }.cast::<[u32; 2]>();
-        let some = left_out.iter().take(FilesystemList::MOST);
         let mut count = 0;
-        for (at, left_out) in some.enumerate() {
-            // SAFETY: a half has room for so many; see `word`.
-            let at = unsafe { first.add(at) };
-            // SAFETY: as above, and no plan in force uses this half.
-            unsafe { at.write_volatile([left_out.magic, left_out.negated.into()]) };
+        for (index, condition) in conditions.iter().take(FilesystemList::MOST).enumerate() {
+            // SAFETY: `index` is below `MOST`, the number of elements in a half.
+            let at = unsafe { first.add(index) };
+            // SAFETY: as for `write`. No program reads the half of a plan that is not active.
+            unsafe { at.write_volatile([condition.magic, condition.negated.into()]) };
             count += 1;
         }
         // SAFETY: as above.
         unsafe { count_at.write_volatile(count) };
     }
 
-    /// Writes what is guarded, for `guard_begin` to look at.
-    pub(crate) fn set_guarded(self, places: &[types::guard_dir; GUARD_SLOTS]) {
-        write!(self, tlg_guard_dirs, *places);
+    /// Writes the guarded directories; the program `guard_init` then sets their inodes.
+    pub(crate) fn set_guarded(self, dirs: &[types::guard_dir; GUARD_SLOTS]) {
+        write!(self, tlg_guard_dirs, *dirs);
     }
 
-    /// What is guarded.
+    /// The guarded directories.
     pub(crate) fn guarded(self) -> [types::guard_dir; GUARD_SLOTS] {
         read!(self, tlg_guard_dirs)
     }
 
-    /// Says that no call is decided about any more by the plan before the one in force.
+    /// Makes programs stop using the previous plan.
     pub(crate) fn clear_previous_epoch(self) {
         write!(self, tlg_epoch_prev, abi::NO_EPOCH);
     }
 
-    /// Puts another plan in force, at this tick.
+    /// Activates another plan, at this tick.
     pub(crate) fn switch_epoch(self, from: Epoch, to: Epoch, jiffies: u64) {
         write!(self, tlg_switched_at, jiffies);
         write!(self, tlg_epoch_prev, u32::from(from.0));
-        let at = word!(self, tlg_epoch);
-        // SAFETY: the word is aligned, mapped as `word` says, and changed nowhere else.
+        let at = address!(self, tlg_epoch);
+        // SAFETY: `at` is mapped and aligned. Only this function writes it, and programs read it atomically.
         let epoch = unsafe { AtomicU32::from_ptr(at) };
-        // All that was written before is there for whoever sees the new number.
+        // Release: a program that reads the new epoch sees everything written before.
         epoch.store(u32::from(to.0), Ordering::Release);
     }
 }

@@ -1,10 +1,10 @@
-//! What libbpf says while the kernel refuses something.
+//! Messages of libbpf while it loads an object, kept for the error.
 
 use std::sync::Mutex;
 
 use libbpf_rs::{PrintLevel, set_print};
 
-/// Runs `load`, and gives what libbpf captured meanwhile beside its result.
+/// Runs `load` and returns its result and the important messages that libbpf printed meanwhile.
 pub(crate) fn capture<T>(load: impl FnOnce() -> T) -> (T, String) {
     if let Ok(mut captured) = CAPTURED.lock() {
         captured.clear();
@@ -19,7 +19,7 @@ pub(crate) fn capture<T>(load: impl FnOnce() -> T) -> (T, String) {
     (loaded, captured)
 }
 
-/// What libbpf says while it loads, kept for the error. libbpf's printer is one for the process.
+/// The captured messages. Global, because libbpf has one print callback per process.
 static CAPTURED: Mutex<String> = Mutex::new(String::new());
 
 #[expect(
@@ -32,8 +32,8 @@ fn store(_level: PrintLevel, text: String) {
     }
 }
 
-/// Adds what is worth telling of a message of libbpf: the first that says what failed, and the end of the
-/// verifier's log, where the reason is.
+/// Appends the important parts of a message: the first line that reports a failure, and the end of the
+/// verifier log, which has the reason.
 fn append(captured: &mut String, text: &str) {
     const LOG: &str = "BEGIN PROG LOAD LOG";
     const MAX_BYTES: usize = 600;

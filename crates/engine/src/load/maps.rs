@@ -1,7 +1,7 @@
-//! The maps that hold the plan: how large they are, and what is put into them.
+//! The maps that hold plans: their sizes and contents.
 //!
-//! Two plans have room, each in a half of its own; see `bpf/lib/plan.bpf.h`. The maps cannot grow: they are
-//! made larger than the first plan needs.
+//! The maps hold two plans, each in its own half; see `bpf/lib/plan.bpf.h`. Maps cannot grow, so they are
+//! created larger than the first plan needs.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::options::EngineOptions;
 use crate::skeleton::{OpenSyscallSkel, SyscallSkel};
 
-/// How much one plan may have.
+/// Maximum number of entries of one plan, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MapCapacity {
     pub(crate) tests: u32,
@@ -24,11 +24,11 @@ pub(crate) struct MapCapacity {
     pub(crate) names: u32,
 }
 
-/// Tests, and keys of watches, that there is capacity for at least: more than any public rule set has.
+/// Minimum capacity for tests and for keys of watches; more than any public rule set needs.
 const MIN_ENTRIES: u32 = 65_536;
 
 impl MapCapacity {
-    /// For a first plan and for others, which may be twice as large.
+    /// Capacity for a first plan and for later ones up to twice as large.
     pub(crate) fn for_first_plan(compiled: &CompiledPlan, watches: &Watches) -> Self {
         let capacity = |entries: usize| count(entries).saturating_mul(2).max(MIN_ENTRIES);
         Self {
@@ -38,10 +38,10 @@ impl MapCapacity {
         }
     }
 
-    /// Looks whether a plan has capacity.
+    /// Checks that a plan fits.
     ///
     /// # Errors
-    /// [`EngineError::Capacity`] when it has not.
+    /// [`EngineError::Capacity`] when it does not.
     pub(crate) fn check(
         self,
         compiled: &CompiledPlan,
@@ -49,7 +49,7 @@ impl MapCapacity {
     ) -> Result<(), EngineError> {
         for (what, needed, capacity) in [
             (
-                "tests of rules",
+                "rule tests",
                 compiled.tests.len() + compiled.task_tests.len(),
                 self.tests,
             ),
@@ -72,7 +72,7 @@ fn count(entries: usize) -> u32 {
     u32::try_from(entries).unwrap_or(u32::MAX)
 }
 
-/// Makes the maps as large as what they are to hold; before loading.
+/// Sets the sizes of the maps, before loading.
 pub(crate) fn set_sizes(
     open: &mut OpenSyscallSkel<'_>,
     capacity: MapCapacity,
@@ -82,18 +82,18 @@ pub(crate) fn set_sizes(
 ) -> Result<(), EngineError> {
     let maps = &mut open.maps;
     let cpus = count(cpus).max(1);
-    let slots = match coverage {
+    let states = match coverage {
         HookCoverage::InternalHooks => STATE_SLOTS,
         HookCoverage::SyscallsOnly => 1,
     };
-    let paths = if options.context { slots } else { 1 };
+    let paths = if options.context { states } else { 1 };
     let avc = if options.avc { cpus } else { 1 };
     for (name, map, entries) in [
         ("tlg_ring", &mut maps.tlg_ring, options.ring_bytes),
         ("tlg_counts", &mut maps.tlg_counts, cpus),
         ("tlg_scratch", &mut maps.tlg_scratch, cpus),
         ("tlg_avc_scratch", &mut maps.tlg_avc_scratch, avc),
-        ("tlg_sys_state", &mut maps.tlg_sys_state, slots),
+        ("tlg_sys_state", &mut maps.tlg_sys_state, states),
         ("tlg_state_paths", &mut maps.tlg_state_paths, paths),
         (
             "tlg_rule_tests",
@@ -117,16 +117,16 @@ pub(crate) fn set_sizes(
     Ok(())
 }
 
-/// How far an engine coverage.
+/// Where the programs of an engine attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HookCoverage {
-    /// Inside the kernel.
+    /// Also to functions inside the kernel.
     InternalHooks,
-    /// Where calls begin and end.
+    /// To entry and exit of syscalls.
     SyscallsOnly,
 }
 
-/// Calls that can be under way at once with what hooks inside the kernel saw of them: `STATE_SLOTS` of
+/// Maximum number of concurrent syscalls with state from internal hooks: `STATE_SLOTS` of
 /// `bpf/lib/syscall_state.bpf.h`.
 const STATE_SLOTS: u32 = 1024;
 
@@ -134,7 +134,7 @@ const fn two_halves(half: u32) -> u32 {
     half.saturating_mul(2)
 }
 
-/// What a half of the maps of watches holds.
+/// Keys of one half of the watch maps.
 #[derive(Debug, Default)]
 pub(crate) struct WatchKeys {
     inodes: Vec<WireInodeKey>,
@@ -142,7 +142,7 @@ pub(crate) struct WatchKeys {
 }
 
 impl MapCapacity {
-    /// 1 + where the tests of the task list stand that a plan in the half of `epoch` has; 0 for none.
+    /// Index of the first test of the task list in the half of `epoch`, plus one; 0 without a task list.
     pub(crate) fn first_task_test(self, epoch: Epoch, compiled: &CompiledPlan) -> u32 {
         if compiled.task_tests.is_empty() {
             return 0;
@@ -151,15 +151,16 @@ impl MapCapacity {
     }
 }
 
-/// Keys of watched names as they stand in the half of an epoch.
+/// Keys of watched names in the half of an epoch.
 pub(crate) fn name_keys(epoch: Epoch, watches: &Watches) -> impl Iterator<Item = u64> {
     let half = u64::from(epoch.half());
     watches.names.iter().map(move |(key, _)| key ^ half)
 }
 
 impl WatchKeys {
-    /// What the halves hold when those names are the ones of the plan in force.
-    pub(crate) fn from_maps(skel: &SyscallSkel<'_>, in_force: Epoch, names: Vec<u64>) -> [Self; 2] {
+    /// Reads the keys of both halves from the maps. `names` are the names of the active plan; all other names
+    /// belong to the other half.
+    pub(crate) fn from_maps(skel: &SyscallSkel<'_>, active: Epoch, names: Vec<u64>) -> [Self; 2] {
         let mut halves = [Self::default(), Self::default()];
         let [even, odd] = &mut halves;
         for key in skel.maps.tlg_watch_inode.keys() {
@@ -169,7 +170,7 @@ impl WatchKeys {
             let half = if key.half == 0 { &mut *even } else { &mut *odd };
             half.inodes.push(key);
         }
-        let (current, other) = if in_force.half() == 0 {
+        let (current, other) = if active.half() == 0 {
             (even, odd)
         } else {
             (odd, even)
@@ -187,7 +188,7 @@ impl WatchKeys {
         &self.names
     }
 
-    /// Takes the watches out of the maps.
+    /// Deletes the watches from the maps.
     pub(crate) fn clear(&mut self, skel: &SyscallSkel<'_>) -> Result<(), EngineError> {
         for key in self.inodes.drain(..) {
             delete("tlg_watch_inode", &skel.maps.tlg_watch_inode, &key)?;
@@ -198,7 +199,7 @@ impl WatchKeys {
         Ok(())
     }
 
-    /// Puts a plan and its watches into the half of its epoch, which is not in force and empty.
+    /// Writes a plan and its watches into the half of its epoch, which must be inactive and empty.
     pub(crate) fn write_plan(
         &mut self,
         skel: &SyscallSkel<'_>,
@@ -247,7 +248,7 @@ impl WatchKeys {
     }
 }
 
-/// A test as it stands in the half whose first test is `first`.
+/// A test as stored in the half whose first test is at index `first`.
 fn relocate_test(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
     let value = if test.kind == abi::TEST_DECIDE {
         test.value | u32::from(epoch.0) << abi::RULE_BITS
@@ -261,17 +262,17 @@ fn relocate_test(test: WireTest, first: u32, epoch: Epoch) -> WireTest {
     }
 }
 
-/// A call, or none, as it stands there.
-fn relocate_syscall(call: Option<WireSyscall>, first: u32, epoch: Epoch) -> WireSyscall {
-    let (tests, tests_unwatched) = match call {
-        Some(call) => (call.tests + first, call.tests_unwatched + first),
+/// An entry of `tlg_syscalls` as stored in that half; without `syscall`, an entry that no rule names.
+fn relocate_syscall(syscall: Option<WireSyscall>, first: u32, epoch: Epoch) -> WireSyscall {
+    let (tests, tests_unwatched) = match syscall {
+        Some(syscall) => (syscall.tests + first, syscall.tests_unwatched + first),
         None => (abi::NO_SYSCALL, abi::NO_SYSCALL),
     };
     WireSyscall {
         tests,
         tests_unwatched,
         epoch: epoch.0,
-        ..call.unwrap_or_default()
+        ..syscall.unwrap_or_default()
     }
 }
 
@@ -289,7 +290,7 @@ where
         .map_err(|source| EngineError::Map { map: name, source })
 }
 
-/// Takes a key out; it may never have got in.
+/// Deletes a key, which may be missing.
 fn delete<K>(name: &'static str, map: &impl MapCore, key: &K) -> Result<(), EngineError>
 where
     K: IntoBytes + Immutable,
@@ -302,7 +303,7 @@ where
     }
 }
 
-/// Writes consecutive elements of an array with one call.
+/// Writes consecutive elements of an array with one system call.
 pub(crate) fn update_batch<V>(
     name: &'static str,
     map: &impl MapCore,
@@ -345,12 +346,12 @@ mod tests {
         };
         let moved = relocate_test(word, 100, epoch);
         assert_eq!((moved.value, moved.on_false), (7, 102));
-        let call = WireSyscall {
+        let syscall = WireSyscall {
             tests: 1,
             tests_unwatched: 4,
             ..WireSyscall::default()
         };
-        let moved = relocate_syscall(Some(call), 100, epoch);
+        let moved = relocate_syscall(Some(syscall), 100, epoch);
         assert_eq!(
             (moved.tests, moved.tests_unwatched, moved.epoch),
             (101, 104, 3)

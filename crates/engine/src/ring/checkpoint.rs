@@ -1,11 +1,11 @@
-//! How far events have come on their way into the log, in memory that outlives the daemon.
+//! The checkpoint: which events of the ring are in the log, in pinned memory that outlives the daemon.
 //!
-//! Room in the ring is given back when what was in it has been written. Before a write the checkpoint is told
-//! what it will be: the part of the ring, and the part of the log file. So whoever comes after a daemon that
-//! was killed at any instruction knows which events are in the log, looking at no more than the file's length.
+//! The room of events in the ring is released after they are written to the log. Before each write the
+//! checkpoint records its end position in the ring and its range of the log file. When the daemon is killed at
+//! any instruction, the next daemon finds out from the length of the file whether the write completed.
 //!
-//! There are two entries, of which `current` names one: the other is written, then a single store makes it
-//! the current one. One thread writes, the one that writes the log.
+//! The map has two entries; `current` selects one. An update writes the other entry and selects it with one
+//! store. Only the log thread writes.
 
 use std::fmt;
 use std::io;
@@ -21,52 +21,55 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::abi::{self, LOST};
 use crate::sys::mapped_memory::{Access, MappedMemory, page_size};
 
-/// Where the kernel keeps how far the ring was read.
+/// Offset of the page with the consumer position in the mapping of a ring.
 ///
 /// # Source
-/// `ringbuf_map_mmap_kern()` in `kernel/bpf/ringbuf.c`, Linux 6.12: the first page is the consumer's.
-const CONSUMER: usize = 0;
+/// `ringbuf_map_mmap_kern()` in `kernel/bpf/ringbuf.c`, Linux 6.12.
+const CONSUMER_OFFSET: usize = 0;
 
-/// Which program has loaded the object, as its own hash.
+/// Hash of the built BPF object, from `build.rs`.
 const OBJECT_HASH: &str = env!("TOLLGATE_OBJECT");
-/// What a header begins with.
+/// First word of the header.
 const MAGIC: u64 = u64::from_le_bytes(*b"tollgate");
-/// Version of everything that is pinned, this header and the names among it.
+/// Version of the pins: their names and the layout of [`Header`].
 const LAYOUT_VERSION: u32 = 3;
 
-/// How far events have come.
+/// A position between two events.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct Position {
-    /// Where in the stream of all events the next one lies.
+    /// Position of the next event in the ring.
+    ///
+    /// # Units
+    /// Bytes since the ring was created, as the kernel's producer and consumer positions.
     pub ring_offset: u64,
-    /// Events before that position.
+    /// Number of events of rules before that position.
     pub events: u64,
-    /// Events lost, by reason, of which the log tells.
+    /// Lost events that the log reports, by reason.
     pub reported_lost: [u64; LOST + 1],
     /// Serial of the next event.
     pub serial: u64,
 }
 
-/// A part of a file.
+/// A range of a file.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub struct FileRange {
-    /// The device that the file is on, and its inode there.
+    /// Device of the file, as `st_dev` of `stat(2)`.
     pub device: u64,
-    /// See `device`.
+    /// Inode number of the file.
     pub inode: u64,
-    /// Where it starts.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How long it is.
+    /// Length.
     pub bytes: u64,
 }
 
-/// A write, and how far events have come with it.
+/// A log write: its range of the file, and the position when it is complete.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Entry {
@@ -74,26 +77,26 @@ struct Entry {
     range: FileRange,
 }
 
-/// What is fixed when the maps are made.
+/// Settings that are fixed when the maps are created.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 pub(crate) struct FixedSettings {
     pub(crate) seed: u64,
-    /// 0 for tracepoints, 1 for functions.
+    /// 0 for the engine `tracepoint`, 1 for `fentry`.
     pub(crate) on_functions: u32,
     pub(crate) raw_enter: u32,
     pub(crate) raw_exit: u32,
     pub(crate) tests: u32,
     pub(crate) inodes: u32,
     pub(crate) names: u32,
-    /// Whether events say what is around the task.
+    /// [`crate::EngineOptions::context`].
     pub(crate) context: u32,
     pub(crate) _pad: u32,
 }
 
-/// What stands in the map.
+/// Layout of the map.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Header {
@@ -102,25 +105,25 @@ struct Header {
     wire: u32,
     object: [u8; 16],
     fixed: FixedSettings,
-    /// What copies of stubs that are gone were skipped.
+    /// Recursion misses of detached stub copies.
     detached_misses: u64,
     entries: [Entry; 2],
     current: u32,
     _pad: u32,
 }
 
-/// What has pinned something.
+/// Which build created the pins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PinnedOrigin {
-    /// A daemon whose programs are these.
+    /// The same BPF object.
     Same,
-    /// One whose events can be read, but not its other maps.
+    /// Another BPF object, whose events can be read.
     OtherPrograms,
-    /// One of which nothing can be read, and why.
+    /// A build whose events cannot be read, with the reason.
     Unreadable(String),
 }
 
-/// The checkpoint of a ring.
+/// The checkpoint of a ring, mapped, with the consumer page of the ring.
 pub(crate) struct Checkpoint {
     header: MappedMemory,
     consumer: MappedMemory,
@@ -133,21 +136,22 @@ impl fmt::Debug for Checkpoint {
     }
 }
 
-/// Address of a member of the header.
+/// Address of a member of the mapped header.
 macro_rules! member {
     ($checkpoint:expr, $($member:tt)+) => {
         $checkpoint.header().map(|header| {
-            // SAFETY: the header is mapped whole; this makes an address in it and no reference.
+            // SAFETY: `header()` returns the address of a whole mapped header. This computes an address and
+            // makes no reference.
             unsafe { &raw mut (*header.as_ptr()).$($member)+ }
         })
     };
 }
 
 impl Checkpoint {
-    /// A new one, for a ring that nobody has read.
+    /// Creates a checkpoint for a new ring.
     ///
     /// # Errors
-    /// When the kernel makes no map.
+    /// When the map cannot be created or mapped.
     pub(crate) fn new(fixed: FixedSettings, first: Position, ring: impl AsFd) -> io::Result<Self> {
         let page = page_size()?;
         let map = create_mmapable_array("tlg_header", page, 1)?;
@@ -156,7 +160,7 @@ impl Checkpoint {
             magic: MAGIC,
             layout: LAYOUT_VERSION,
             wire: abi::VERSION.into(),
-            object: object(),
+            object: object_hash(),
             fixed,
             detached_misses: 0,
             entries: [Entry {
@@ -167,20 +171,20 @@ impl Checkpoint {
             _pad: 0,
         };
         if let Some(at) = checkpoint.header() {
-            // SAFETY: the address is that of a whole header, which nobody else knows yet.
+            // SAFETY: `at` is the address of a whole mapped header. No other code has access to the new map.
             unsafe { at.write_volatile(header) };
         }
         Ok(checkpoint)
     }
 
-    /// That of a daemon which has gone, over its map.
+    /// Opens the checkpoint of a previous daemon.
     ///
     /// # Errors
-    /// When it cannot be mapped.
+    /// As `mmap(2)`.
     pub(crate) fn from_map(map: OwnedFd, ring: impl AsFd) -> io::Result<Self> {
         let page = page_size()?;
         let header = MappedMemory::map(&map, 0, page, Access::ReadWrite)?;
-        let consumer = MappedMemory::map(ring, CONSUMER, page, Access::ReadWrite)?;
+        let consumer = MappedMemory::map(ring, CONSUMER_OFFSET, page, Access::ReadWrite)?;
         Ok(Self {
             header,
             consumer,
@@ -192,17 +196,17 @@ impl Checkpoint {
         self.header.at(0)
     }
 
-    /// What this program can make of what was pinned.
+    /// Which build created the pins, from the header.
     pub(crate) fn origin(&self) -> PinnedOrigin {
         let Some(at) = self.header() else {
-            return PinnedOrigin::Unreadable("it is too short".to_owned());
+            return PinnedOrigin::Unreadable("its checkpoint is too short".to_owned());
         };
-        // SAFETY: the address is that of a mapped header; any bits are one.
+        // SAFETY: `at` is the address of a whole mapped header; `Header: FromBytes` is valid for any bits.
         let header = unsafe { at.read_volatile() };
         if (header.magic, header.layout) != (MAGIC, LAYOUT_VERSION) {
-            return PinnedOrigin::Unreadable("it was pinned in another layout".to_owned());
+            return PinnedOrigin::Unreadable("its checkpoint has another layout".to_owned());
         }
-        // The events of the previous version have the same bytes; its maps and programs have other names.
+        // Events of the previous version have the same layout; names of maps and programs differ.
         if header.wire == u32::from(abi::PREVIOUS_VERSION) {
             return PinnedOrigin::OtherPrograms;
         }
@@ -214,43 +218,46 @@ impl Checkpoint {
                 abi::VERSION
             ));
         }
-        if header.object == object() {
+        if header.object == object_hash() {
             PinnedOrigin::Same
         } else {
             PinnedOrigin::OtherPrograms
         }
     }
 
-    /// What was fixed when the maps were made.
+    /// Settings that were fixed when the maps were created.
     pub(crate) fn fixed(&self) -> FixedSettings {
-        // SAFETY: the address is that of a mapped member; any bits are one.
+        // SAFETY: `member` returns the address of a mapped member, whose type is valid for any bits.
         member!(self, fixed).map_or_else(FixedSettings::default, |at| unsafe { at.read_volatile() })
     }
 
+    /// Recursion misses of detached stub copies.
     pub(crate) fn detached_misses(&self) -> u64 {
         // SAFETY: as above.
         member!(self, detached_misses).map_or(0, |at| unsafe { at.read_volatile() })
     }
 
+    /// Sets the recursion misses of detached stub copies.
     pub(crate) fn set_detached_misses(&self, detached_misses: u64) {
         if let Some(at) = member!(self, detached_misses) {
-            // SAFETY: as above; only the thread of the engine writes it.
+            // SAFETY: as above. Only the thread of the engine writes this member.
             unsafe { at.write_volatile(detached_misses) };
         }
     }
 
-    /// How far events have come: all before that are in the log, or were lost and counted.
+    /// The current position. All events before it are in the log, or were lost and counted, unless a write is
+    /// unfinished.
     pub(crate) fn position(&self) -> Position {
         self.entry(self.current()).position
     }
 
-    /// The write that was under way when the daemon ended.
+    /// The write that was in progress when the daemon ended: its position is beyond the consumer position.
     pub(crate) fn unfinished_write(&self) -> Option<FileRange> {
         let Entry { position, range } = self.entry(self.current());
         (self.consumed().load(Ordering::Acquire) < position.ring_offset).then_some(range)
     }
 
-    /// Says of the write that was under way whether all of it is in the log, or nothing.
+    /// Completes the unfinished write, or rolls back to the entry before it.
     pub(crate) fn resolve_unfinished(&self, written: bool) {
         if self.unfinished_write().is_none() {
             return;
@@ -262,31 +269,32 @@ impl Checkpoint {
         }
     }
 
-    /// Says what is about to be written.
+    /// Records a write that is about to start.
     fn begin(&self, entry: Entry) {
         let other = 1 - (self.current() & 1);
         if let Some(at) = self.at(other) {
-            // SAFETY: the address is that of a mapped entry; only one thread writes, and it is not the
-            // current one.
+            // SAFETY: `at` is the address of a mapped entry. Only one thread writes, and nobody reads the entry
+            // that is not selected.
             unsafe { at.write_volatile(entry) };
         }
         self.select(other);
     }
 
-    /// Gives back the room in the ring of what the current entry says was written.
+    /// Releases the room in the ring up to the current position.
     fn release(&self) {
         self.consumed()
             .store(self.position().ring_offset, Ordering::Release);
     }
 
-    /// Where in the stream the room begins that the kernel may not write to.
+    /// Consumer position of the ring. The kernel does not write beyond it plus the size of the ring.
     pub(crate) fn consumed(&self) -> &AtomicU64 {
         let at: NonNull<u64> = self.consumer.at(0).unwrap_or(NonNull::dangling());
-        // SAFETY: a page is mapped, so that the word is in it; both sides use it as one word only. The
-        // mapping lives as long as this.
+        // SAFETY: a whole page is mapped, so `at` is in it, and `self` owns the mapping. The kernel accesses
+        // the word atomically.
         unsafe { AtomicU64::from_ptr(at.as_ptr()) }
     }
 
+    /// Index of the current entry.
     fn current(&self) -> u32 {
         self.selector()
             .map_or(0, |current| current.load(Ordering::Acquire) & 1)
@@ -294,24 +302,24 @@ impl Checkpoint {
 
     fn select(&self, entry: u32) {
         if let Some(current) = self.selector() {
-            // All of the entry is there for whoever finds it the current one.
+            // Release: a reader that sees the index sees the whole entry.
             current.store(entry, Ordering::Release);
         }
     }
 
     fn selector(&self) -> Option<&AtomicU32> {
-        // SAFETY: the word is aligned and mapped for as long as this lives, and used as one word only.
+        // SAFETY: the word is aligned and mapped while `self` lives, and is accessed only atomically.
         member!(self, current).map(|at| unsafe { AtomicU32::from_ptr(at) })
     }
 
     fn at(&self, entry: u32) -> Option<NonNull<Entry>> {
         let entries: NonNull<Entry> = NonNull::new(member!(self, entries)?)?.cast();
-        // SAFETY: there are two entries.
+        // SAFETY: the header has two entries.
         Some(unsafe { entries.add(usize::from(entry & 1 == 1)) })
     }
 
     fn entry(&self, entry: u32) -> Entry {
-        // SAFETY: the address is that of a mapped entry; any bits are one.
+        // SAFETY: `at` is the address of a mapped entry; `Entry: FromBytes` is valid for any bits.
         self.at(entry)
             .map_or_else(Entry::default, |at| unsafe { at.read_volatile() })
     }
@@ -323,7 +331,8 @@ impl AsFd for Checkpoint {
     }
 }
 
-/// What the log thread is given with events: it says when they are about to be written, and when they are.
+/// Commits events to the checkpoint. The log thread gets one with each batch, calls [`Self::begin`] before it
+/// writes and [`Self::end`] after.
 #[derive(Debug)]
 pub struct CommitToken {
     checkpoint: Arc<Checkpoint>,
@@ -340,7 +349,7 @@ impl CommitToken {
         }
     }
 
-    /// The events are about to be written, to this part of a file.
+    /// Records that the events are about to be written to this range of a file.
     pub fn begin(&mut self, range: FileRange) {
         self.checkpoint.begin(Entry {
             position: self.position,
@@ -349,7 +358,7 @@ impl CommitToken {
         self.started = true;
     }
 
-    /// The events are written, or will never be: their room in the ring can be used again.
+    /// Releases the room of the events in the ring: they are written, or will never be.
     pub fn end(&mut self) {
         if !self.started {
             self.begin(FileRange::default());
@@ -358,16 +367,16 @@ impl CommitToken {
     }
 }
 
-/// An array in memory that can be mapped.
+/// Creates an array that can be mapped.
 ///
 /// # Errors
-/// When the kernel makes none.
+/// As `BPF_MAP_CREATE` of `bpf(2)`.
 pub(crate) fn create_mmapable_array(
     name: &str,
     bytes: usize,
     entries: usize,
 ) -> io::Result<OwnedFd> {
-    let number = |number| u32::try_from(number).map_err(|_large| io::Error::from(Errno::E2BIG));
+    let to_u32 = |size| u32::try_from(size).map_err(|_too_large| io::Error::from(Errno::E2BIG));
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
         map_flags: libbpf_sys::BPF_F_MMAPABLE,
@@ -377,19 +386,20 @@ pub(crate) fn create_mmapable_array(
         MapType::Array,
         Some(name),
         4,
-        number(bytes)?,
-        number(entries)?,
+        to_u32(bytes)?,
+        to_u32(entries)?,
         &options,
     );
     map.map_err(io::Error::other)?.as_fd().try_clone_to_owned()
 }
 
-fn object() -> [u8; 16] {
-    let mut object = [0; 16];
-    for (to, from) in object.iter_mut().zip(OBJECT_HASH.as_bytes()) {
+/// [`OBJECT_HASH`] as in the header.
+fn object_hash() -> [u8; 16] {
+    let mut hash = [0; 16];
+    for (to, from) in hash.iter_mut().zip(OBJECT_HASH.as_bytes()) {
         *to = *from;
     }
-    object
+    hash
 }
 
 const _: () = assert!(size_of::<Header>() <= 4096, "a page holds the header");
@@ -398,7 +408,7 @@ const _: () = assert!(size_of::<Header>() <= 4096, "a page holds the header");
 mod tests {
     use super::*;
 
-    /// Hash of what `wire.h` says to the compiler.
+    /// Hash of `wire.h` without comments and white space.
     fn wire() -> u64 {
         let mut header = include_str!("../../bpf/wire.h");
         let mut code = String::new();
@@ -415,14 +425,14 @@ mod tests {
         })
     }
 
-    /// A daemon must not read what one of another format has left in the ring, and knows that by the version.
+    /// A daemon must not read events of another format, which it recognizes by the version.
     #[test]
     fn wire_h_change_needs_new_version() {
-        const KNOWN: (u16, u64) = (3, 0xd1be_0584_399b_b523);
+        const KNOWN: (u16, u64) = (3, 0x0e52_4475_440f_aec2);
         let found = (abi::VERSION, wire());
         assert_eq!(
             found, KNOWN,
-            "raise `WIRE_VERSION` in wire.h and `VERSION` in abi.rs, and put both here: {found:#x?}"
+            "increase `WIRE_VERSION` in wire.h and `VERSION` in abi.rs, then set KNOWN to {found:#x?}"
         );
     }
 }

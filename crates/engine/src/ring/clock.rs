@@ -1,18 +1,18 @@
-//! From kernel ticks to the wall clock.
+//! Converts kernel ticks to wall-clock time.
 //!
-//! Kernel audit stamps an event with the coarse realtime clock, which steps with the tick. A program of
-//! the kernel side may not read that clock but may read the tick count, which costs one load; this
-//! module keeps the pair (tick, coarse clock) fresh, so that the time of an event equals the kernel's.
+//! The kernel's audit stamps events with the coarse realtime clock, which advances with the tick. BPF programs
+//! cannot read that clock; they read the tick count, which is one load. A recent pair of tick count and clock
+//! converts it, so that the time of an event equals the time in the kernel's records.
 
 use std::time::Duration;
 
 use audit::event::Timestamp;
 use nix::time::{ClockId, clock_getres, clock_gettime};
 
-/// A moment, as both clocks show it.
+/// A simultaneous reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
-    /// Ticks of the kernel.
+    /// Tick count, as `bpf_jiffies64()` returns it.
     pub jiffies: u64,
     /// Coarse realtime clock.
     ///
@@ -21,7 +21,7 @@ pub struct ClockReading {
     pub wall_ns: u64,
 }
 
-/// Turns ticks into time.
+/// Converts ticks to time.
 #[derive(Clone, Copy, Debug)]
 pub struct TickClock {
     now: ClockReading,
@@ -29,7 +29,7 @@ pub struct TickClock {
 }
 
 impl TickClock {
-    /// A clock that knows one moment and the length of a tick.
+    /// Creates a clock from a reading and the length of a tick.
     #[must_use]
     pub const fn new(now: ClockReading, tick: Duration) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a tick is at most 10 ms")]
@@ -37,12 +37,12 @@ impl TickClock {
         Self { now, tick_ns }
     }
 
-    /// Takes a later moment as the reference.
+    /// Replaces the reference with a later reading.
     pub const fn sync(&mut self, now: ClockReading) {
         self.now = now;
     }
 
-    /// Time at which the kernel had counted `jiffies`.
+    /// Time of a tick.
     #[must_use]
     pub fn time_at(&self, jiffies: u64) -> Timestamp {
         let elapsed = jiffies.wrapping_sub(self.now.jiffies).cast_signed();
@@ -58,7 +58,7 @@ impl TickClock {
     }
 }
 
-/// Coarse realtime clock, now.
+/// Reads the coarse realtime clock.
 ///
 /// # Units
 /// Nanoseconds since 1970.
@@ -70,7 +70,7 @@ pub(crate) fn wall_ns() -> nix::Result<u64> {
     Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Length of a tick: the coarse clock's resolution.
+/// Length of a tick, which is the resolution of the coarse clock.
 ///
 /// # Errors
 /// When the kernel lacks the clock; no supported one does.

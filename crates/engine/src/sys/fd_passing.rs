@@ -1,14 +1,14 @@
-//! Messages between two processes of ours, with a descriptor where one goes along.
+//! Messages over a Unix socket, each with an optional descriptor (`SCM_RIGHTS`).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
-/// Sends a message over a unix socket that keeps messages apart.
+/// Sends a message over a `SOCK_SEQPACKET` Unix socket.
 ///
 /// # Errors
-/// What `sendmsg(2)` answers.
+/// As `sendmsg(2)`.
 pub fn send_with_fd(
     socket: impl AsFd,
     message: &[u8],
@@ -32,10 +32,10 @@ pub fn send_with_fd(
     Ok(())
 }
 
-/// Receives a message; its length is 0 when the other end is closed.
+/// Receives a message. Its length is 0 when the peer has closed the socket.
 ///
 /// # Errors
-/// What `recvmsg(2)` answers, and a message that does not fit into the buffer.
+/// As `recvmsg(2)`; also when the message does not fit into the buffer.
 pub fn recv_with_fd(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut control = nix::cmsg_space!(RawFd);
     let mut parts = [IoSliceMut::new(buffer)];

@@ -1,4 +1,4 @@
-//! Memory that the kernel shares with this process: contents of maps.
+//! BPF maps mapped into this process.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -8,51 +8,51 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Mapped memory of a map.
+/// A shared mapping of a BPF map; unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct MappedMemory {
     base: NonNull<u8>,
     bytes: NonZeroUsize,
 }
 
-/// What is done with it here.
+/// Protection of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     ReadWrite,
 }
 
-// SAFETY: it is an address range that belongs to this value, and nothing of it is bound to a thread. Who
-// reads or writes through it makes sure that others may do so at the same time.
+// SAFETY: the mapping belongs to this value alone and to no thread. Its methods only compute addresses; code
+// that dereferences them must allow for concurrent access by the kernel and other threads.
 unsafe impl Send for MappedMemory {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for MappedMemory {}
 
 impl MappedMemory {
-    /// Maps so many bytes of a map, from an offset that is a whole number of pages.
+    /// Maps `bytes` of a BPF map. `offset` is a multiple of the page size.
     ///
     /// # Errors
-    /// What `mmap(2)` answers.
+    /// As `mmap(2)`.
     pub(crate) fn map(
-        of: impl AsFd,
+        map: impl AsFd,
         offset: usize,
         bytes: usize,
         access: Access,
     ) -> io::Result<Self> {
-        let bytes = NonZeroUsize::new(bytes).ok_or_else(|| io::Error::other("nothing to map"))?;
+        let bytes = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         let protection = match access {
             Access::Read => ProtFlags::PROT_READ,
             Access::ReadWrite => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
         };
         let offset = i64::try_from(offset).map_err(io::Error::other)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: without an address the kernel chooses a free range, so no existing mapping is replaced.
         let base = unsafe {
             mmap(
                 None,
                 bytes,
                 protection,
                 MapFlags::MAP_SHARED,
-                of.as_fd(),
+                map.as_fd(),
                 offset,
             )
         }?;
@@ -62,36 +62,38 @@ impl MappedMemory {
         })
     }
 
-    /// How many bytes are mapped.
+    /// Length of the mapping.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// The address of a value that lies in it, aligned; `None` when it does not.
+    /// The address of a `T` at an offset; `None` when it is misaligned or exceeds the mapping.
     pub(crate) fn at<T>(&self, offset: usize) -> Option<NonNull<T>> {
         let end = offset.checked_add(size_of::<T>())?;
         if end > self.bytes.get() || !offset.is_multiple_of(align_of::<T>()) {
             return None;
         }
-        // SAFETY: the offset lies within the mapping, which starts at a page.
+        // SAFETY: `offset` is within the mapping, as checked above.
         Some(unsafe { self.base.add(offset) }.cast())
     }
 }
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nothing points into it any more. A failure leaves it mapped.
-        let _unmapped = unsafe { munmap(self.base.cast(), self.bytes.get()) };
+        // SAFETY: `map` created this mapping. Types that keep addresses into it own it or are owned by its
+        // owner. On failure the memory stays mapped.
+        let _result = unsafe { munmap(self.base.cast(), self.bytes.get()) };
     }
 }
 
+/// Size of a page.
+///
 /// # Units
 /// Bytes.
 ///
 /// # Errors
-/// When the C library does not know.
+/// When `sysconf(3)` does not report it.
 pub(crate) fn page_size() -> io::Result<usize> {
-    let page_size =
-        sysconf(SysconfVar::PAGE_SIZE)?.and_then(|page_size| usize::try_from(page_size).ok());
-    page_size.ok_or_else(|| io::Error::other("pages have no size"))
+    let bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.ok_or_else(|| io::Error::other("unknown page size"))
 }

@@ -1,7 +1,10 @@
-//! The daemon's own threads.
+//! Scheduling priority of the calling thread.
 
-/// Raises the calling thread's priority, as far as the system lets it.
+/// Sets the nice value of the calling thread. Failure is ignored.
+///
+/// # Source
+/// `setpriority(2)`: on Linux, `PRIO_PROCESS` with 0 is the calling thread.
 pub fn set_nice(nice: i32) {
-    // SAFETY: only numbers are passed; 0 means the calling thread.
-    let _refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    // SAFETY: the arguments are integers.
+    let _result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }

@@ -1,4 +1,4 @@
-//! Programs that the daemon starts: they get signals, which the daemon itself takes from a descriptor.
+//! Signal mask of programs that the daemon starts.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -6,12 +6,13 @@ use std::process::Command;
 
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 
-/// Has a program start with no signal blocked. The daemon blocks those that it takes from a
-/// descriptor, and a program would inherit that: it could not be ended by TERM.
+/// Makes a command start with no signal blocked. The daemon blocks the signals that it reads from a
+/// `signalfd(2)`; a program that inherited this mask would ignore SIGTERM.
 pub fn unblock_signals(command: &mut Command) -> &mut Command {
     let unblock = || {
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).map_err(io::Error::from)
     };
-    // SAFETY: between fork and exec the closure makes one system call, and allocates nothing.
+    // SAFETY: the closure runs between fork and exec. It calls `sigprocmask`, which is async-signal-safe, and
+    // does not allocate.
     unsafe { command.pre_exec(unblock) }
 }

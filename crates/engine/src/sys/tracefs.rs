@@ -1,7 +1,7 @@
-//! Tracepoint numbers, read from a tracefs mount of our own that no path leads to.
+//! Tracepoint ids, read from a detached mount of tracefs.
 //!
-//! On a fresh machine tracefs is not mounted. `fsopen(2)` and `fsmount(2)` (v5.2) give a mount that
-//! lives as long as its descriptor and is in nobody's namespace: nothing to prepare, nothing to undo.
+//! tracefs may not be mounted. `fsopen(2)` and `fsmount(2)` (v5.2) make a mount that is in no namespace and
+//! ends when its descriptor is closed.
 
 use std::ffi::CStr;
 use std::io::{self, Read as _};
@@ -17,15 +17,15 @@ const FSOPEN_CLOEXEC: libc::c_int = 1;
 const FSMOUNT_CLOEXEC: libc::c_int = 1;
 const FSCONFIG_CMD_CREATE: libc::c_int = 6;
 
-/// A private mount of tracefs.
+/// A detached mount of tracefs.
 #[derive(Debug)]
 pub(crate) struct Tracefs(OwnedFd);
 
 impl Tracefs {
-    /// Mounts it.
+    /// Creates the mount.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_SYS_ADMIN`, `ENODEV` when the kernel has no tracefs, or under lockdown.
+    /// `EPERM` without `CAP_SYS_ADMIN` or under lockdown; `ENODEV` when the kernel has no tracefs.
     pub(crate) fn mount() -> Result<Self, Errno> {
         let name: &CStr = c"tracefs";
         // SAFETY: the name is a NUL-terminated string that outlives the call.
@@ -52,10 +52,10 @@ impl Tracefs {
         Ok(Self(fd_from_syscall(mount).map_err(|error| errno(&error))?))
     }
 
-    /// Number of a tracepoint of the `syscalls` system; `None` when this kernel has none of that name.
+    /// Id of a tracepoint in `events/syscalls`; `None` when the kernel does not have it.
     ///
     /// # Errors
-    /// When tracefs answers anything but a number.
+    /// When the id cannot be read or parsed.
     pub(crate) fn syscall_event(&self, name: &str) -> io::Result<Option<u64>> {
         let path = format!("events/syscalls/{name}/id");
         let file = match openat(

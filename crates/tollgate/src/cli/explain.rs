@@ -1,6 +1,6 @@
 //! `tollgate explain`: which syscalls the rules touch, through which hooks, and at what price.
 //!
-//! The model is [`audit::plan::explain`]; what it looks like on a terminal is in [`text`], for
+//! The model is [`engine::explain`]; what it looks like on a terminal is in [`text`], for
 //! scripts in [`json`].
 
 mod json;
@@ -12,10 +12,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use audit::plan::Plan;
-use audit::plan::explain::{Explanation, explain};
-use audit::plan::hook::{EngineKind, KernelFeatures};
 use audit::plan::rule_list::RuleList;
 use audit::rule::{Diagnostic, RuleLine, Severity};
+use engine::{EngineKind, Explanation, KernelFeatures, explain};
 
 use crate::host::Planner;
 use crate::rule_files;
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .into_iter()
         .map(|file| (file.source.path, file.lines, file.source.diagnostics));
     // A kernel that does not say what it shows is priced as one that shows nothing.
-    let kernel = engine::KernelProbe::read().map_or(KernelFeatures::OLD, |probe| probe.kernel);
+    let kernel = engine::KernelProbe::read().map_or(KernelFeatures::V5_15, |probe| probe.kernel);
     let engine = match args.engine.as_str() {
         "fentry" => EngineKind::Fentry,
         _ => EngineKind::Tracepoint,

@@ -25,9 +25,9 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use audit::plan::hook::EngineKind;
 use audit::rule::{Diagnostic, Severity};
 use bstr::ByteSlice as _;
+use engine::EngineKind;
 use serde::{Deserialize, Serialize};
 
 use super::{JsonLogConfig, MetricsAddress};

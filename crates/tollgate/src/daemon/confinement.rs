@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use audit::plan::hook::EngineKind;
 use caps::{CapSet, Capability, CapsHashSet};
+use engine::EngineKind;
 use landlock::{
     ABI, AccessFs, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetStatus, Scope,

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use anyhow::{bail, ensure};
 use audit::ids::MsgType;
 use audit::plan::Plan;
-use audit::plan::hook::EngineKind;
-use engine::{AttachedHooks, ProgramRuns, Truncation};
+use engine::{AttachedHooks, EngineKind, ProgramRuns, Truncation};
 
 use crate::control::protocol::{
     AuditSettings, Confinement, Counts, JsonCounts, KernelMessages, LogSuspension, RuleCounts, Run,

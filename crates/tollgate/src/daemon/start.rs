@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use audit::plan::Plan;
-use audit::plan::hook::KernelFeatures;
 use bstr::BString;
-use engine::{EngineOptions, KernelProbe, PinDirectory};
+use engine::{EngineOptions, KernelFeatures, KernelProbe, PinDirectory};
 use netlink::{AuditSummary, RecordStream};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use audit::plan::Plan;
-use audit::plan::hook::EngineKind;
 use bstr::BString;
 use crossbeam_channel::{Receiver, Sender};
 use engine::{
-    Engine, EngineOptions, EngineStats, KernelProbe, LossReason, ObjectSlots, ObjectStorage,
-    PendingDetach, ProgramRuns, SkipRisk, Wake,
+    Engine, EngineKind, EngineOptions, EngineStats, KernelProbe, LossReason, ObjectSlots,
+    ObjectStorage, PendingDetach, ProgramRuns, SkipRisk, Wake,
 };
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 

@@ -4,7 +4,6 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::thread;
 
-use audit::plan::hook;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, raise};
@@ -64,7 +63,7 @@ fn handle<O: Observer>(
         args: data.args,
     };
     let pending = recorder.begin(stop);
-    if hook::starts(stop.call) {
+    if stop.call.is_exec() {
         recorder.exec_attempted(stop);
     }
     match pending {

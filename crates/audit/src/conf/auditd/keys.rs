@@ -1,4 +1,4 @@
-//! The keys of `auditd.conf`: what each takes, and what becomes of it.
+//! The keys of `auditd.conf`: their syntax and their setters.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -15,10 +15,10 @@ use crate::conf::ConfigHost;
 use crate::conf::assignment::{Assignment, LinePosition};
 use crate::rule::{Diagnostic, Severity};
 
-/// Where a key was last set.
+/// Position of the last assignment to each key.
 pub(super) type KeyPositions = HashMap<&'static str, (LinePosition, Range<usize>)>;
 
-/// Settings under way.
+/// Collects settings while lines are parsed.
 pub(super) struct SettingsBuilder<'a> {
     pub(super) settings: Settings,
     pub(super) key_positions: KeyPositions,
@@ -26,13 +26,13 @@ pub(super) struct SettingsBuilder<'a> {
     verify_email: bool,
 }
 
-/// The words that a key is given: the value, and what stands behind it.
+/// Words after the equal sign: the value, and an optional second word.
 type RawValue<'a> = (&'a BStr, Option<&'a BStr>);
 type Setter = fn(&mut SettingsBuilder<'_>, RawValue<'_>) -> Result<(), ValueError>;
 
 struct Key {
     name: &'static str,
-    /// Whether a word may stand behind the value.
+    /// Whether a second word may follow the value.
     option: bool,
     set: Setter,
 }
@@ -53,7 +53,7 @@ const fn action(name: &'static str, set: Setter) -> Key {
     }
 }
 
-/// The longest time between two reports that `auditd` takes.
+/// Maximum report interval in `auditd`.
 const MAX_REPORT_INTERVAL: Duration = Duration::from_secs(40 * 86_400);
 const INT_MAX: u32 = i32::MAX.unsigned_abs();
 
@@ -251,7 +251,7 @@ impl<'a> SettingsBuilder<'a> {
         }
     }
 
-    /// Takes one line in; what is to be said about it.
+    /// Applies one line. Returns findings about it.
     pub(super) fn take(&mut self, line: &Assignment<'_>) -> Vec<Diagnostic> {
         let position = line.position;
         let error = |span, fault: ValueError| {
@@ -266,8 +266,8 @@ impl<'a> SettingsBuilder<'a> {
         let Some(key) = KEYS.iter().find(|key| line.key.is(key.name)) else {
             let unknown = ValueError::new(
                 "unknown-key",
-                format!("auditd knows no key `{}`", line.key.text),
-                "auditd.conf(5) has them all; tollgate's own settings belong into tollgate.toml",
+                format!("unknown key `{}`", line.key.text),
+                "see auditd.conf(5) for all keys; tollgate's own settings belong in tollgate.toml",
             );
             return error(line.key.span(), unknown);
         };
@@ -288,7 +288,7 @@ impl<'a> SettingsBuilder<'a> {
         }
         let raw = (line.value.text, option.map(|option| option.text));
         if let Err(fault) = (key.set)(self, raw) {
-            // What stands behind the value is at fault only where the value itself is known.
+            // The second word is at fault only if the value itself is valid.
             let word = option
                 .filter(|_| line.value.is("exec"))
                 .unwrap_or(&line.value);
@@ -303,17 +303,17 @@ impl<'a> SettingsBuilder<'a> {
                 Severity::Warning,
                 "set-twice",
                 span,
-                format!("`{}` was set in line {} already", key.name, first.line),
-                "the last line counts: remove the other",
+                format!("`{}` is already set in line {}", key.name, first.line),
+                "the last line applies: remove the other",
             )
         });
         said.into_iter().collect()
     }
 
-    /// Notes a key that has no effect.
+    /// Records a key that has no effect.
     #[expect(
         clippy::unnecessary_wraps,
-        reason = "it ends the functions of the table"
+        reason = "setters in the table return its result"
     )]
     fn ignored(&mut self, name: &'static str) -> Result<(), ValueError> {
         if !self.settings.ignored.contains(&name) {
@@ -322,7 +322,7 @@ impl<'a> SettingsBuilder<'a> {
         Ok(())
     }
 
-    /// An action, `not` being those that this key does not take.
+    /// Parses an action. `not` lists actions that this key does not accept.
     fn action(&self, (value, option): RawValue<'_>, not: &[&str]) -> Result<Action, ValueError> {
         let table: Vec<(&str, Action)> = [
             ("ignore", Action::Ignore),
@@ -343,7 +343,7 @@ impl<'a> SettingsBuilder<'a> {
             (_, Some(option)) => Err(program_not_allowed(value, option)),
             (Action::Email, None) if !self.host.can_mail() => Err(ValueError::new(
                 "not-supported",
-                "no mail can be sent from here: `/usr/lib/sendmail` is no program",
+                "cannot send mail: `/usr/lib/sendmail` is not executable",
                 "install a mail transfer agent, or use `syslog` or `exec`",
             )),
             (action, None) => Ok(action),
@@ -355,7 +355,7 @@ impl<'a> SettingsBuilder<'a> {
             return Err(ValueError::new(
                 "incomplete-line",
                 "`exec` needs a program",
-                "write its path behind it, such as `exec /usr/local/sbin/make-room`",
+                "write its path after `exec`, such as `exec /usr/local/sbin/make-room`",
             ));
         };
         check_absolute_path(program)?;
@@ -363,7 +363,7 @@ impl<'a> SettingsBuilder<'a> {
             ValueError::new(
                 "bad-program",
                 format!("`{program}` {why}"),
-                "auditd runs only files that belong to root and have mode 0750, 0755, 0550 or 0555",
+                "auditd runs only files owned by root with mode 0750, 0755, 0550 or 0555",
             )
         })?;
         Ok(program.into())
@@ -373,7 +373,7 @@ impl<'a> SettingsBuilder<'a> {
 fn program_not_allowed(value: &BStr, option: &BStr) -> ValueError {
     ValueError::new(
         "extra-word",
-        format!("`{value}` takes no program, and `{option}` would never run"),
+        format!("`{value}` takes no program; `{option}` would never run"),
         "remove it, or use `exec`",
     )
 }
@@ -384,8 +384,8 @@ fn local_events(_: &mut SettingsBuilder<'_>, (value, _): RawValue<'_>) -> Result
     }
     Err(ValueError::new(
         "not-supported",
-        "`local_events = no` makes auditd a collector of what other machines send, which tollgate is not",
-        "remove the line, or keep auditd for this machine",
+        "`local_events = no` makes auditd collect events of other hosts only; tollgate does not support it",
+        "remove the line, or use auditd on this host",
     ))
 }
 
@@ -396,8 +396,8 @@ fn tcp_listen_port(
     number(value, 1, 65_535)?;
     Err(ValueError::new(
         "not-supported",
-        "tollgate does not take events from other machines yet",
-        "remove the line, or keep auditd on the machine that collects",
+        "tollgate does not receive events from other hosts",
+        "remove the line, or use auditd on the collecting host",
     ))
 }
 
@@ -409,7 +409,9 @@ fn log_file(builder: &mut SettingsBuilder<'_>, (value, _): RawValue<'_>) -> Resu
     if directory < SHORTEST_DIRECTORY || value.ends_with(b"/") {
         return Err(ValueError::new(
             "bad-value",
-            format!("`{value}` is no log: the name of its directory must have 4 letters or more"),
+            format!(
+                "`{value}` is not a log file: its directory's path must have at least 4 characters"
+            ),
             "write a path such as /var/log/audit/audit.log",
         ));
     }
@@ -446,8 +448,8 @@ fn log_group(
     builder.settings.log_group = group.ok_or_else(|| {
         ValueError::new(
             "unknown-group",
-            format!("this machine has no group `{value}`"),
-            "write a group of this machine, or a number",
+            format!("unknown group `{value}`"),
+            "write a group of this host, or a number",
         )
     })?;
     Ok(())
@@ -467,8 +469,8 @@ fn name_format(
     let Some(format) = parse_choice(value, &formats)? else {
         return Err(ValueError::new(
             "not-supported",
-            "tollgate does not ask the resolver for its own name, whose answer changes with the network",
-            "set `name_format = user`, and `name` to the name with its domain",
+            "tollgate does not resolve its own host name: the answer depends on the network",
+            "set `name_format = user`, and `name` to the fully qualified name",
         ));
     };
     builder.settings.name_format = format;

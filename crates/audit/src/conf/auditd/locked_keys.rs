@@ -1,4 +1,4 @@
-//! What becomes of records: the settings that `-e 2` holds, as text that [`super::parse`] reads.
+//! Settings that `-e 2` locks, as text for [`super::parse`].
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use bstr::BString;
 use super::{Action, MaxLogFileAction, Settings, SpaceLimit};
 
 impl Settings {
-    /// The keys that say what becomes of records, and their values as they are written.
+    /// The keys that decide whether records are kept, with their values as text.
     #[must_use]
     pub fn locked_keys(&self) -> [(&'static str, BString); 10] {
         let parse_yes_no = if self.write_logs { "yes" } else { "no" };
@@ -29,7 +29,7 @@ impl Settings {
         ]
     }
 
-    /// The same settings with all that becomes of records as others have it.
+    /// Returns these settings with the locked keys of `other`.
     #[must_use]
     pub fn with_locked_keys_of(self, other: Self) -> Self {
         Self {

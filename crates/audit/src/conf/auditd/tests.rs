@@ -1,10 +1,10 @@
-//! Every key, with values that `auditd` takes and values that it refuses.
+//! Every key, with values that `auditd` accepts and values that it refuses.
 
 use bstr::BStr;
 
 use super::*;
 
-/// Has the group `adm` and runs `/sbin/room`.
+/// A host with the group `adm` and the program `/sbin/room`.
 struct TestHost;
 
 impl ConfigHost for TestHost {
@@ -25,7 +25,7 @@ impl ConfigHost for TestHost {
     }
 }
 
-/// What Debian 12 installs, without its comments.
+/// The file of Debian 12, without its comments.
 const DEBIAN: &str = "\
 local_events = yes
 write_logs = yes
@@ -65,7 +65,7 @@ plugin_dir = /etc/audit/plugins.d
 end_of_event_timeout = 2
 ";
 
-/// Lines without which every text is refused.
+/// Lines that every valid file needs.
 const SPACE: &str = "space_left = 75\nadmin_space_left = 50\n";
 
 fn read(line: &str) -> (Settings, Vec<(&'static str, u32, u32)>) {
@@ -301,7 +301,7 @@ fn duplicate_keys_are_reported() {
     assert_eq!(findings, [("set-twice", 4, 1)]);
 }
 
-/// Printed, then read, it is the same.
+/// Prints the locked keys and parses them again.
 #[test]
 fn locked_keys_round_trip() {
     let others = [

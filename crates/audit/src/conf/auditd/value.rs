@@ -1,4 +1,4 @@
-//! Values of `auditd.conf`: each function reads one kind, and says what it wants.
+//! Parsers for the values of `auditd.conf`, one per syntax.
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use bstr::{BStr, ByteSlice as _};
 
 use super::SpaceLimit;
 
-/// What is wrong with a value, and what to do about it.
+/// Invalid value: the error and advice.
 #[derive(Debug)]
 pub(super) struct ValueError {
     pub(super) code: &'static str,
@@ -28,7 +28,7 @@ impl ValueError {
     }
 }
 
-/// Finds a word, in letters of any case, in a table.
+/// Looks up a word in a table, ignoring case.
 pub(super) fn parse_choice<T: Clone>(value: &BStr, table: &[(&str, T)]) -> Result<T, ValueError> {
     let found = table
         .iter()
@@ -37,7 +37,7 @@ pub(super) fn parse_choice<T: Clone>(value: &BStr, table: &[(&str, T)]) -> Resul
         let names: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
         ValueError::new(
             "bad-value",
-            format!("`{value}` is none of the values that the key can have"),
+            format!("`{value}` is not a valid value"),
             format!("write one of {}", names.join(", ")),
         )
     })
@@ -47,7 +47,7 @@ pub(super) fn parse_yes_no(value: &BStr) -> Result<bool, ValueError> {
     parse_choice(value, &[("yes", true), ("no", false)])
 }
 
-/// A number of decimal digits alone, from `least` to `most`.
+/// Parses decimal digits, from `least` to `most`.
 pub(super) fn number(value: &BStr, least: u64, most: u64) -> Result<u64, ValueError> {
     let digits = value.iter().all(u8::is_ascii_digit);
     value
@@ -59,19 +59,19 @@ pub(super) fn number(value: &BStr, least: u64, most: u64) -> Result<u64, ValueEr
         .ok_or_else(|| {
             ValueError::new(
                 "bad-number",
-                format!("`{value}` is no number from {least} to {most}"),
+                format!("`{value}` is not a number from {least} to {most}"),
                 "write decimal digits",
             )
         })
 }
 
-/// The same for what is kept in 32 bits.
+/// As [`number`], for 32 bits.
 pub(super) fn parse_u32(value: &BStr, least: u32, most: u32) -> Result<u32, ValueError> {
     let number = number(value, least.into(), most.into())?;
     Ok(u32::try_from(number).unwrap_or(most))
 }
 
-/// MiB, or a part of the file system.
+/// Parses MiB, or a percentage of the file system.
 pub(super) fn space(value: &BStr) -> Result<SpaceLimit, ValueError> {
     let Some(percent) = value.strip_suffix(b"%") else {
         return Ok(SpaceLimit::Mebibytes(number(value, 0, u64::MAX >> 20)?));
@@ -82,13 +82,13 @@ pub(super) fn space(value: &BStr) -> Result<SpaceLimit, ValueError> {
     percent.map(SpaceLimit::Percent).ok_or_else(|| {
         ValueError::new(
             "bad-number",
-            format!("`{value}` is no percentage"),
+            format!("`{value}` is not a percentage"),
             "write 1% to 99%, or a number of MiB",
         )
     })
 }
 
-/// Seconds, or another unit that is said by one letter.
+/// Parses a duration in seconds, or with a one-letter unit.
 ///
 /// # Source
 /// `time_string_to_seconds` in `common/common.c`, audit-userspace 4.2.1.
@@ -120,27 +120,30 @@ pub(super) fn time(value: &BStr, most: Duration) -> Result<Duration, ValueError>
         .ok_or_else(|| {
             ValueError::new(
                 "bad-number",
-                format!("`{value}` is no time up to {} s", most.as_secs()),
-                "write a number of seconds, or one with m, h or d after it, such as 15m",
+                format!(
+                    "`{value}` is not a duration of at most {} s",
+                    most.as_secs()
+                ),
+                "write a number of seconds, or a number with the unit m, h or d, such as 15m",
             )
         })
 }
 
-/// An address to write to, as `auditd` verifies it; whether its host exists is not asked.
+/// Checks a mail address as `auditd` does, but does not look up the host.
 pub(super) fn check_mail_address(value: &BStr) -> Result<(), ValueError> {
     let wrong = |what: &str| {
         ValueError::new(
             "bad-value",
             format!("`{value}` {what}"),
-            "write a user of this machine, or user@host.domain",
+            "write a user of this host, or user@host.domain",
         )
     };
     if value.len() < 2 {
-        return Err(wrong("is too short for an address"));
+        return Err(wrong("is too short for a mail address"));
     }
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"@.-_+".contains(byte);
     if !value.iter().all(plain) {
-        return Err(wrong("has a character that no address has"));
+        return Err(wrong("has an invalid character for a mail address"));
     }
     match (value.find_byte(b'@'), value.rfind_byte(b'.')) {
         (Some(at), Some(dot)) if dot < at => Err(wrong("has no `.` after the `@`")),
@@ -149,25 +152,25 @@ pub(super) fn check_mail_address(value: &BStr) -> Result<(), ValueError> {
     }
 }
 
-/// A path from the root.
+/// Checks for an absolute path.
 pub(super) fn check_absolute_path(value: &BStr) -> Result<(), ValueError> {
     if value.starts_with(b"/") {
         return Ok(());
     }
     Err(ValueError::new(
         "bad-value",
-        format!("`{value}` is no absolute path"),
-        "write the whole path, beginning with `/`",
+        format!("`{value}` is not an absolute path"),
+        "write the full path, beginning with `/`",
     ))
 }
 
-/// One port, or a range of them.
+/// Checks a port or a port range.
 pub(super) fn check_ports(value: &BStr) -> Result<(), ValueError> {
     let wrong = || {
         ValueError::new(
             "bad-number",
-            format!("`{value}` is no port and no range of ports"),
-            "write a number up to 65535, or two with a dash between them, the smaller first",
+            format!("`{value}` is not a port or a port range"),
+            "write a number up to 65535, or a range such as 1024-65535",
         )
     };
     let (first, last) = value.split_once_str("-").unwrap_or((value, value));

@@ -1,4 +1,4 @@
-//! Fields of a record: where each begins and ends. What a value stands for is not known here.
+//! Splits a record into fields. It does not interpret values.
 
 use bstr::{BStr, ByteSlice as _};
 
@@ -7,15 +7,15 @@ use super::DecodeError;
 /// A field of a record, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// What stands before the `=`.
+    /// Name before the `=`.
     pub name: &'a BStr,
-    /// What stands behind it, quotes included.
+    /// Value after the `=`, quotes included.
     pub value: &'a BStr,
     /// Column of the value in the line, from 1.
     pub column: usize,
 }
 
-/// Some bytes of a line.
+/// A part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineSlice<'a> {
     pub(super) text: &'a [u8],
@@ -23,7 +23,7 @@ pub(super) struct LineSlice<'a> {
     pub(super) column: usize,
 }
 
-/// Reads `name=value` pairs from the left; ends after an error.
+/// Iterates over `name=value` pairs; ends after an error.
 pub(super) struct Fields<'a> {
     slice: LineSlice<'a>,
     at: usize,
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
         Self { slice, at: 0 }
     }
 
-    /// Reads the value at the start of `from_value`, where the iterator stands.
+    /// Parses the value at the start of `from_value`, the current position of the iterator.
     fn value(&mut self, name: &'a [u8], from_value: &'a [u8]) -> Result<Field<'a>, DecodeError> {
         let column = self.slice.column + self.at;
         let end = match from_value.first() {
@@ -61,8 +61,8 @@ impl<'a> Fields<'a> {
                 .skip(1)
                 .position(|&byte| byte == b'"')
                 .map(|at| at + 2),
-            // What a program says about itself may hold apostrophes: only the one before a blank
-            // or at the end closes it.
+            // Text of programs may contain apostrophes. Only one before a space or at the end
+            // closes the value.
             Some(b'\'') => closing_apostrophe(from_value),
             Some(b'{') => from_value.find_byte(b'}').map(|at| at + 1),
             _ => Some(from_value.find_byte(b' ').unwrap_or(from_value.len())),

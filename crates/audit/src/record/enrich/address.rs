@@ -1,4 +1,4 @@
-//! Socket addresses, as `auditd` tells them.
+//! Formats socket addresses as `auditd` does.
 
 use core::fmt::{self, Write as _};
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use bstr::ByteSlice as _;
 use smallvec::SmallVec;
 
-/// Formats into a buffer of bytes.
+/// Adapter to format into a byte buffer.
 struct FmtBytes<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for FmtBytes<'_> {
@@ -16,7 +16,7 @@ impl fmt::Write for FmtBytes<'_> {
     }
 }
 
-/// Appends what an address in hex stands for.
+/// Appends the text of an address given in hex.
 ///
 /// # Source
 /// `print_sockaddr` in `auparse/interpret.c` and `auparse/famtab.h`, audit-userspace 3.0.9.
@@ -108,7 +108,7 @@ fn at(bytes: &[u8], index: usize) -> u8 {
     bytes.get(index).copied().unwrap_or_default()
 }
 
-/// `None` for what is no hex; no address of the kernel is longer than what lies on the stack.
+/// Decodes hex; `None` if malformed. The stack buffer holds the kernel's longest address.
 fn decode_hex(value: &[u8]) -> Option<SmallVec<[u8; 128]>> {
     let digits = value.to_str().ok()?;
     if digits.is_empty() || !digits.len().is_multiple_of(2) {
@@ -120,10 +120,10 @@ fn decode_hex(value: &[u8]) -> Option<SmallVec<[u8; 128]>> {
         .collect()
 }
 
-/// Families that have a name.
+/// Names of address families.
 ///
 /// # Source
-/// `include/linux/socket.h`, Linux 6.12, in the words of `auparse/famtab.h`.
+/// `include/linux/socket.h`, Linux 6.12; names of `auparse/famtab.h`.
 const FAMILIES: &[(u16, &str)] = &[
     (1, "local"),
     (2, "inet"),

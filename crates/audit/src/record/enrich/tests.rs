@@ -1,11 +1,11 @@
-//! What `auditd` made of the same lines is in `tests/golden/auditd/enriched.log`: records of the kernel and of
-//! programs, which `crates/tollgate/tests/e2e/recorded.rs` has Debian's auditd 3.0.9 write.
+//! Compares with `tests/golden/auditd/enriched.log`, which Debian's auditd 3.0.9 wrote from records of the
+//! kernel and of programs (`crates/tollgate/tests/e2e/recorded.rs`).
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Users and groups of the machine on which the file was written.
+/// Users and groups of the host that wrote the golden file.
 struct GoldenHost;
 
 impl AccountLookup for GoldenHost {
@@ -109,7 +109,7 @@ fn enrichment_ends_before_a_field_that_does_not_fit() {
         enrichment(whole.len() - 1),
         "\x1dUID=\"www-data\" ARCH=x86_64"
     );
-    // Nor does a shorter field take the place of one before it.
+    // A shorter field does not replace one before it.
     assert_eq!(enrichment(25), "\x1dUID=\"www-data\"");
     assert_eq!(enrichment(15), "\x1dUID=\"www-data\"");
     assert_eq!(enrichment(14), "");

@@ -1,46 +1,45 @@
-//! What a command line comes to: messages, a status, and requests.
+//! Result of parsing a command line: messages, a status, and requests.
 
 use bstr::BString;
 
 use super::Command;
 
-/// What one command line, or one line of a rule file, came to.
+/// Result of one command line, or of one line of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// Messages in order, without newlines. On a command line they end with the general one of
-    /// version 4.
+    /// Messages in order, without newlines. On a command line, version 4 ends with a general error message.
     pub messages: Vec<BString>,
-    /// What is asked of the kernel, in order. What comes before a mistake is still asked.
+    /// Requests in order, including those before an error.
     pub requests: Vec<Request>,
-    /// Status of the process, had this been its command line.
+    /// Exit status of the process for a command line.
     pub status: u8,
 }
 
-/// Something that is asked of the kernel, or shown.
+/// A request to the kernel or the daemon, or for output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
-    /// What a rule file can ask for, too.
+    /// A command that rule files also accept.
     Command(Command),
     /// `-l`
     List {
-        /// Only rules whose keys contain this.
+        /// Only rules with a key that contains this text.
         key: Option<BString>,
-        /// With `-i`: numbers in words.
+        /// `-i`: names instead of numbers.
         interpret: bool,
     },
     /// `-s`
     Status {
-        /// With `-i`: numbers in words.
+        /// `-i`: names instead of numbers.
         interpret: bool,
     },
     /// `-m`
     Message(BString),
     /// `-q`
     Equivalent {
-        /// Where something is mounted.
+        /// Mount point.
         mount: BString,
-        /// The part of a watched directory that it stands for.
+        /// Part of a watched tree that it is equivalent to.
         subtree: BString,
     },
     /// `-t`
@@ -51,13 +50,13 @@ pub enum Request {
     ResetBacklogWait,
     /// `--signal`
     Signal(DaemonSignal),
-    /// `-h`, or nothing at all.
+    /// `-h`, or no arguments.
     Usage,
     /// `-v`
     Version,
 }
 
-/// What the daemon may be told.
+/// Signal to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonSignal {
     /// `TERM`, `stop`

@@ -1,13 +1,13 @@
-//! Rule files as `auditctl -R` cuts them: into pieces of a fixed length, and those at spaces.
+//! Splits rule files as `auditctl -R` does: into pieces of limited length, and those at spaces.
 
 use super::{CommandLineParser, Diagnostic, Dialect, Findings, Invocation, RuleHost};
 use crate::rule::lexer::{self, RawLine};
 
-/// Bytes that are read at once, of which one is for the end.
+/// Maximum length of a piece: the buffer of `auditctl` without the NUL.
 const PIECE_BYTES: usize = lexer::LINE_LIMIT_BYTES - 1;
 
-/// What is read as a line, from the first one on. A line that is longer than the buffer comes in
-/// pieces, and what follows a NUL byte in a piece is not seen.
+/// Lines of a rule file. A line that is longer than the buffer is split, and text after a NUL byte in a piece
+/// is dropped.
 pub fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes
         .split_inclusive(|&byte| byte == b'\n')
@@ -21,8 +21,8 @@ pub fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         })
 }
 
-/// Reads one line; `None` when it holds nothing, or a comment. Tabs, quotes and carriage returns
-/// are part of words, as they are for `auditctl`.
+/// Parses one line; `None` for a blank line or a comment. Tabs, quotes and carriage returns are part of words,
+/// as in `auditctl`.
 #[must_use]
 pub fn line(
     bytes: &[u8],

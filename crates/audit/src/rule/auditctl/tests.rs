@@ -1,4 +1,4 @@
-//! How options are strung together, and where reading stops. What is said of single rules is held by
+//! Combinations of options, and the point where parsing stops. Messages about single rules are tested with
 //! `tests/golden/auditctl/answers.tsv`.
 
 use bstr::ByteSlice as _;
@@ -13,7 +13,7 @@ fn run(line: &str, dialect: Dialect) -> Invocation {
     arguments(&words, dialect, &TestHost)
 }
 
-/// Status and messages in version 4, the general one left out.
+/// Status and messages of version 4, without the general error message.
 #[track_caller]
 fn said(line: &str) -> (u8, String) {
     let mut invocation = run(line, Dialect::V4);
@@ -105,7 +105,7 @@ fn options_become_requests() {
                 Does(Command::BacklogWait(8)),
             ],
         ),
-        // C keeps the low bits of a number.
+        // C truncates to the low bits.
         ("-b 4294967297", vec![Does(Command::Backlog(1))]),
     ] {
         assert_eq!(requests(line), expected, "{line}");
@@ -118,7 +118,7 @@ fn parsing_stops_at_the_first_error() {
         ("-e 1 -f 3 -r x", 255, "Failure must be 0, 1, or 2 was 3"),
         ("-z", 255, "Option -z is invalid"),
         ("-a always,exit -z", 255, "Option -z is invalid"),
-        // A bad letter before the end of its word is called by the word before it.
+        // `getopt` names the previous word for an unknown letter that is not the last of its word.
         ("-a always,exit -zD", 255, "Option always,exit is invalid"),
         ("-zD", 255, "Option   is invalid"),
         ("-w", 255, "Option -w is invalid"),
@@ -175,7 +175,7 @@ fn parsing_stops_at_the_first_error() {
             255,
             "Multiple rule insert/delete operations are not allowed",
         ),
-        // Keys are looked at in the end, whatever came of the rest.
+        // Keys are checked last, even after an error.
         (
             "-a always,exit -F key=x -F a4=1",
             255,
@@ -202,7 +202,7 @@ fn parsing_stops_at_the_first_error() {
             255,
             "Key field needs a watch, syscall or exe path given prior to it",
         ),
-        // Of a rule to delete nobody is told that 32-bit programs number syscalls otherwise.
+        // Deleting a rule gives no warning about 32-bit syscall numbers.
         ("-d always,exit -S open", 0, ""),
         (
             "-w /x -S 2",

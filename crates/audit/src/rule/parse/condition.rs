@@ -137,7 +137,7 @@ pub(super) fn read(
     if split.right.text.is_empty() {
         return None;
     }
-    let value = value::read(spec, split.op, &split.right, host, findings)?;
+    let value = value::read(spec, split.op, &split.right, dialect, host, findings)?;
     Some(FieldTest {
         field: spec.field,
         op: split.op,

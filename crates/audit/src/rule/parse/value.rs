@@ -3,7 +3,7 @@
 use super::super::diagnostic::{Findings, escape_text};
 use super::super::field::{FieldSpec, ValueKind};
 use super::super::lexer::Word;
-use super::super::{Field, Op, RuleHost, Value, perm};
+use super::super::{Dialect, Field, Op, RuleHost, Value, perm};
 use super::number::{self, Wide};
 use crate::ids::{Arch, MsgType};
 use crate::table;
@@ -19,6 +19,7 @@ pub(super) fn read(
     spec: FieldSpec,
     op: Op,
     word: &Word,
+    dialect: Dialect,
     host: &dyn RuleHost,
     findings: &mut Findings<'_>,
 ) -> Option<Value> {
@@ -41,7 +42,7 @@ pub(super) fn read(
         ValueKind::Session => session(spec, word, findings),
         ValueKind::SocketFamily => socket_family(spec, word, findings),
         ValueKind::FileType => file_type(word, findings),
-        ValueKind::FsType => fs_type(spec, word, findings),
+        ValueKind::FsType => fs_type(spec, word, dialect, findings),
         ValueKind::Perm => perms(word, PermSyntax::Field, findings),
     };
     if number == Some(0) && op == Op::Less {
@@ -400,11 +401,16 @@ fn file_type(word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
     found
 }
 
-fn fs_type(spec: FieldSpec, word: &Word, findings: &mut Findings<'_>) -> Option<u32> {
+fn fs_type(
+    spec: FieldSpec,
+    word: &Word,
+    dialect: Dialect,
+    findings: &mut Findings<'_>,
+) -> Option<u32> {
     if word.text.first().is_some_and(u8::is_ascii_digit) {
         return number::unsigned(spec.name, word, Wide::Refuse, findings);
     }
-    let found = table::fs_type_number(&word.text);
+    let found = table::fs_type_number(&word.text, dialect);
     if found.is_none() {
         findings.auditctl_fails(&[b"file system type is unknown for field: fstype"]);
         let otherwise = "write tracefs, debugfs, cgroup, cgroup2 or the magic number of statfs(2)";

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use audit::ids::{Arch, Syscall};
-use audit::plan::explain::{Cost, Note, RuleCost, call_name};
+use audit::plan::cost::Cost;
 use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::Action;
 use bstr::ByteSlice as _;
+use engine::{Note, RuleCost};
 use serde::Serialize;
 
 use super::Explained;
@@ -130,7 +131,7 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
     let names = |arch: Arch, syscalls: &[Syscall]| -> Vec<String> {
         syscalls
             .iter()
-            .map(|&syscall| call_name(SyscallId { arch, syscall }))
+            .map(|&syscall| SyscallId { arch, syscall }.label())
             .collect()
     };
     Rule {
@@ -146,9 +147,10 @@ fn rule(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> Rule {
             .iter()
             .map(|key| key.to_str_lossy().into_owned())
             .collect(),
-        cost: cost_name(cost.cost),
+        cost: cost_name(cost.scope.cost),
         syscalls: cost
-            .calls
+            .scope
+            .syscalls
             .iter()
             .map(|(&arch, syscalls)| (abi(arch), names(arch, syscalls)))
             .collect(),

@@ -31,7 +31,7 @@ fn every_line_is_accounted_for(path: &Path) {
     let expected = speaking(&file.source.bytes);
 
     let parts = (path.to_owned(), file.lines, file.source.diagnostics);
-    let explained = Explained::new([parts], EngineKind::Tracepoint, KernelFeatures::OLD);
+    let explained = Explained::new([parts], EngineKind::Tracepoint, KernelFeatures::V5_15);
     accounted.extend(explained.plan.rules.iter().map(|rule| rule.line));
     let plan = &explained.plan;
     let beside = [

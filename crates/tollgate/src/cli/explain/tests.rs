@@ -64,7 +64,7 @@ fn explained(files: &[(&str, &[Rule])]) -> Explained {
             .iter()
             .map(|&(path, rules)| (path.into(), lines(rules), Vec::new())),
         EngineKind::Tracepoint,
-        KernelFeatures::OLD,
+        KernelFeatures::V5_15,
     )
 }
 
@@ -201,7 +201,7 @@ fn mistakes_are_counted() {
         ..mistake.clone()
     };
     let files = [("a".into(), Vec::new(), vec![mistake, warning])];
-    let explained = Explained::new(files, EngineKind::Tracepoint, KernelFeatures::OLD);
+    let explained = Explained::new(files, EngineKind::Tracepoint, KernelFeatures::V5_15);
     assert_eq!(explained.errors, 1);
     assert!(text::render(&explained).starts_with("a: 0 rules in force, 1 mistake left out"));
 }

@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 
 use audit::ids::Dialect;
 use audit::ids::{Arch, Syscall};
-use audit::plan::explain::{Note, RuleCost, bits, call_name, shortened};
-use audit::plan::hook::Hook;
-use audit::plan::inner::InternalHook;
+use audit::plan::name_list::shortened;
 use audit::plan::rule_list::RuleEntry;
 use audit::plan::{PlannedRule, SyscallId};
 use audit::rule::print;
 use bstr::ByteSlice as _;
+use engine::{Hook, InternalHook, Note, RuleCost};
 
 use super::Explained;
 use super::json::{abi, cost_name};
@@ -90,8 +89,8 @@ fn row(explained: &Explained, planned: &PlannedRule, cost: &RuleCost) -> [String
         .collect();
     [
         place(explained, planned.source, planned.line),
-        cost_name(cost.cost).into(),
-        cost.calls.values().map(Vec::len).sum::<usize>().to_string(),
+        cost_name(cost.scope.cost).into(),
+        cost.scope.syscall_ids().count().to_string(),
         hooks(&cost.hooks),
         shortened(&keys),
         touches(cost),
@@ -103,13 +102,14 @@ fn touches(cost: &RuleCost) -> String {
     let names = |arch: Arch, syscalls: &[Syscall]| -> String {
         let names: Vec<String> = syscalls
             .iter()
-            .map(|&syscall| call_name(SyscallId { arch, syscall }))
+            .map(|&syscall| SyscallId { arch, syscall }.label())
             .collect();
         shortened(&names)
     };
-    let plain = cost.calls.keys().all(|&arch| arch == Arch::X86_64);
+    let plain = cost.scope.syscalls.keys().all(|&arch| arch == Arch::X86_64);
     let parts: Vec<String> = cost
-        .calls
+        .scope
+        .syscalls
         .iter()
         .rev()
         .map(|(&arch, syscalls)| match plain {
@@ -117,7 +117,7 @@ fn touches(cost: &RuleCost) -> String {
             false => format!("{}: {}", abi(arch), names(arch, syscalls)),
         })
         .collect();
-    if cost.calls.is_empty() && !cost.operations.is_empty() {
+    if cost.scope.syscalls.is_empty() && !cost.scope.operations.is_empty() {
         return format!("io_uring: {}", shortened(&operations(cost)));
     }
     parts.join("; ")
@@ -125,7 +125,7 @@ fn touches(cost: &RuleCost) -> String {
 
 /// Names of the operations.
 pub(super) fn operations(cost: &RuleCost) -> Vec<&'static str> {
-    let names = cost.operations.iter().map(|operation| operation.name);
+    let names = cost.scope.operations.iter().map(|operation| operation.name);
     names.collect()
 }
 
@@ -134,16 +134,16 @@ fn hooks(hooks: &BTreeSet<Hook>) -> String {
     let (mut enters, mut exits, mut inside, mut uring, mut raw) = (0, 0, 0, 0, Vec::new());
     for hook in hooks {
         match hook {
-            Hook::Enter(_) | Hook::Last(_) => enters += 1,
-            Hook::Exit(_) => exits += 1,
-            Hook::RawEnter => raw.push("raw enter".to_owned()),
-            Hook::RawExit => raw.push("raw exit".to_owned()),
-            Hook::ExecPrepare | Hook::ExecCommit => raw.push("exec".to_owned()),
-            Hook::TaskExit => raw.push("task exit".to_owned()),
-            Hook::Fork => raw.push("new tasks".to_owned()),
-            Hook::FunctionEnter(_) | Hook::FunctionLast(_) => enters += 1,
+            Hook::SysEnter(_) | Hook::SysEnterNoReturn(_) => enters += 1,
+            Hook::SysExit(_) => exits += 1,
+            Hook::RawSysEnter => raw.push("raw enter".to_owned()),
+            Hook::RawSysExit => raw.push("raw exit".to_owned()),
+            Hook::SchedPrepareExec | Hook::SchedProcessExec => raw.push("exec".to_owned()),
+            Hook::SchedProcessExit => raw.push("task exit".to_owned()),
+            Hook::SchedProcessFork => raw.push("new tasks".to_owned()),
+            Hook::FunctionEnter(_) | Hook::FunctionEnterNoReturn(_) => enters += 1,
             Hook::FunctionExit(_) => exits += 1,
-            Hook::InternalHook(_) => inside += 1,
+            Hook::Internal(_) => inside += 1,
             Hook::UringEnter(_) => {}
             Hook::UringExit(_) => uring += 1,
             Hook::UringComplete => raw.push("all of io_uring".to_owned()),
@@ -248,7 +248,7 @@ fn price(explained: &Explained) -> String {
     let explanation = &explained.explanation;
     let mut lines = Vec::new();
     for paying in &explanation.paying {
-        let (abi, known) = (bits(paying.arch), paying.known);
+        let (abi, known) = (paying.arch.bits(), paying.known);
         lines.push(format!(
             "{} of {known} {abi} syscalls evaluate rules",
             paying.paying
@@ -283,7 +283,7 @@ fn price(explained: &Explained) -> String {
                         .into(),
                     "       some 5000 for one that is recorded (counted in VMs, see docs/bench.md)".into(),
                 ]);
-                if explanation.hooks.contains(&Hook::InternalHook(InternalHook::OpenFilp)) {
+                if explanation.hooks.contains(&Hook::Internal(InternalHook::OpenFilp)) {
                     lines.push(
                         "       but some 220 on every other way to open a file: all pass one function"
                             .into(),

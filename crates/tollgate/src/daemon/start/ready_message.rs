@@ -4,9 +4,7 @@ use std::fmt::{self, Display};
 use std::path::Path;
 
 use audit::plan::Plan;
-use audit::plan::explain::explain;
-use audit::plan::hook::{EngineKind, KernelFeatures};
-use engine::AttachedHooks;
+use engine::{AttachedHooks, EngineKind, KernelFeatures, explain};
 
 use crate::control::rule_store::LoadedRules;
 

@@ -157,7 +157,7 @@ pub(super) fn report_denials(plan: &Plan) {
     if denies == 0 {
         return;
     }
-    let undeniable_syscalls = plan.undeniable_syscalls();
+    let undeniable_syscalls = engine::undeniable_syscalls(plan);
     info(&format!(
         "calls of {denies} rules are denied when they cannot be recorded{}{}",
         if undeniable_syscalls.is_empty() {

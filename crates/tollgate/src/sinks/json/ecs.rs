@@ -5,6 +5,7 @@
 //! # Source
 //! <https://github.com/elastic/ecs>, version 9.4.0; `tests/schemas/ecs-9.4.0.csv` has its fields.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::event_fields::{self, Activity, activity, id, item, named, text};
@@ -197,28 +198,15 @@ fn file(object: &Map<String, Value>, item: &Map<String, Value>) -> Option<Value>
     Some(Value::Object(file))
 }
 
-/// A moment in the calendar, in UTC.
+/// Formats a time as RFC 3339, in UTC. Times after the year 9999 have no such form and become its end.
 fn date(seconds: u64, milliseconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Counted from March, so that the day that not every year has is the last; in eras of 400 years.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    let year = year + era * 400 + later;
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{milliseconds:03}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
+    let milliseconds = i64::try_from(milliseconds).unwrap_or(0);
+    let time = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| seconds.checked_mul(1000)?.checked_add(milliseconds))
+        .and_then(|milliseconds| Timestamp::from_millisecond(milliseconds).ok())
+        .unwrap_or(Timestamp::MAX);
+    format!("{time:.3}")
 }
 
 #[cfg(test)]
@@ -231,13 +219,14 @@ mod tests {
     const FIELDS: &str = include_str!("../../../../../tests/schemas/ecs-9.4.0.csv");
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_are_rfc_3339() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.007Z"),
             (951_782_400, "2000-02-29T00:00:00.007Z"),
             (1_700_000_000, "2023-11-14T22:13:20.007Z"),
             (4_107_542_399, "2100-02-28T23:59:59.007Z"),
             (4_107_542_400, "2100-03-01T00:00:00.007Z"),
+            (u64::MAX, "9999-12-30T22:00:00.999Z"),
         ] {
             assert_eq!(date(seconds, 7), expected);
         }

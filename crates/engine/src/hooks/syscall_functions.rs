@@ -1,46 +1,65 @@
-//! What the kernel's functions behind a syscall are called: where the fentry engine looks for them.
+//! What the kernel calls the tracepoints and functions of a syscall.
 //!
-//! 64-bit calls follow one rule. 32-bit calls do not: their table names a function of its own for each,
-//! with a dozen spellings for what is old, 16-bit, 32-bit or shared with the 64-bit ABI. A program on one
-//! function too many does no harm, for calls are told apart by their number; one too few would be a blind
-//! spot. So every name that may be meant is tried.
+//! The functions of 64-bit syscalls follow one rule. Those of 32-bit syscalls do not: the 32-bit table names a
+//! function for each syscall, with a dozen spellings for functions that are old, 16-bit, 32-bit or shared with
+//! the 64-bit ABI. A program on one function too many does no harm, because the program compares the syscall
+//! number; one function too few would be a blind spot. So the engine tries every name that is possible.
 
-use super::SyscallId;
-use super::hook::tracepoint_name;
-use crate::table;
+use audit::ids::Arch;
+use audit::plan::SyscallId;
 
-/// Names under which the kernel may have the functions of a call.
+/// Name of a syscall in its tracepoints, after `sys_enter_` or `sys_exit_`; `None` for a syscall that has none.
 ///
-/// Of a 64-bit call the first that exists does its work; of a 32-bit call all that exist may. Names in
-/// `__do_sys_` are those of calls without arguments, which both ABIs share; the same names exist for the
-/// inner parts of other calls, which are of another type.
+/// # Source
+/// The `SYSCALL_DEFINE` names in Linux 6.12, where they differ from `syscall_64.tbl`.
+#[must_use]
+pub(crate) fn tracepoint_name(syscall: SyscallId) -> Option<&'static str> {
+    if syscall.arch != Arch::X86_64 {
+        return None;
+    }
+    Some(match syscall.name()? {
+        "stat" => "newstat",
+        "fstat" => "newfstat",
+        "lstat" => "newlstat",
+        "uname" => "newuname",
+        "sendfile" => "sendfile64",
+        "umount2" => "umount",
+        name => name,
+    })
+}
+
+/// Names that the functions of a syscall may have.
+///
+/// For a 64-bit syscall, the first name that exists is its function; for a 32-bit syscall, every name that
+/// exists may be. `__do_sys_X` is the function of a syscall without arguments, which both ABIs share; for other
+/// syscalls, `__do_sys_X` is an inner function of another type.
 ///
 /// # Source
 /// `arch/x86/include/asm/syscall_wrapper.h` and `arch/x86/entry/syscalls/syscall_32.tbl`, Linux 6.12.
-/// Compared with the functions of Debian's 6.1.192 and 6.12.117: what is not found there is not built.
+/// Compared with the functions of Debian's 6.1.192 and 6.12.117: syscalls without one there are not built.
 #[must_use]
-pub fn candidates(call: SyscallId) -> Vec<String> {
-    if let Some(name) = tracepoint_name(call) {
+pub(crate) fn function_candidates(syscall: SyscallId) -> Vec<String> {
+    if let Some(name) = tracepoint_name(syscall) {
         return vec![format!("__do_sys_{name}"), format!("__x64_sys_{name}")];
     }
-    let Some(name) = table::syscall_name(call.arch, call.syscall) else {
+    let Some(name) = syscall.name() else {
         return Vec::new();
     };
     let mut names: Vec<String> = stems(name)
         .iter()
         .flat_map(|stem| forms(stem))
         .flat_map(|form| PREFIXES.map(|prefix| format!("{prefix}{form}")))
-        .chain(odd(name).iter().map(|&name| name.to_owned()))
+        .chain(irregular(name).iter().map(|&name| name.to_owned()))
         .collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
-/// The function of the same call without arguments, when `name` is only another name of it: one address
-/// takes one program.
+/// The `__do_sys_X` of which an `__ia32_sys_X` is an alias when the syscall has no arguments: one address takes
+/// one program.
 #[must_use]
-pub fn shared_with(name: &str) -> Option<String> {
+pub(crate) fn alias_of(name: &str) -> Option<String> {
     let stem = name.strip_prefix("__ia32_sys_")?;
     Some(format!("__do_sys_{stem}"))
 }
@@ -52,7 +71,7 @@ const PREFIXES: [&str; 4] = [
     "__do_sys_",
 ];
 
-/// The name itself, and without what the table adds to tell widths and generations apart.
+/// The name, and the name without the suffixes by which the table tells widths and generations apart.
 fn stems(name: &str) -> Vec<&str> {
     let plain = name.trim_start_matches('_');
     let mut stems = vec![name, plain];
@@ -76,8 +95,8 @@ fn forms(stem: &str) -> [String; 9] {
     ]
 }
 
-/// Names that follow from nothing.
-fn odd(name: &str) -> &'static [&'static str] {
+/// Functions whose names follow no rule.
+fn irregular(name: &str) -> &'static [&'static str] {
     match name {
         "_newselect" => &["__ia32_compat_sys_select"],
         "oldstat" => &["__ia32_sys_stat"],
@@ -92,25 +111,27 @@ fn odd(name: &str) -> &'static [&'static str] {
 
 #[cfg(test)]
 mod tests {
+    use audit::ids::{Arch, Syscall};
+    use audit::table;
+
     use super::*;
-    use crate::ids::{Arch, Syscall};
 
     #[track_caller]
-    fn of(arch: Arch, name: &str) -> Vec<String> {
+    fn candidates(arch: Arch, name: &str) -> Vec<String> {
         let syscall = table::syscall_number(arch, name.as_bytes()).unwrap();
-        candidates(SyscallId { arch, syscall })
+        function_candidates(SyscallId { arch, syscall })
     }
 
     #[test]
-    fn a_64_bit_call_has_one_function_or_shares_one() {
+    fn a_64_bit_syscall_has_two_candidates() {
         assert_eq!(
-            of(Arch::X86_64, "stat"),
+            candidates(Arch::X86_64, "stat"),
             ["__do_sys_newstat", "__x64_sys_newstat"]
         );
     }
 
     #[test]
-    fn entry_points_of_the_32_bit_table_are_among_the_candidates() {
+    fn functions_of_the_32_bit_table_are_candidates() {
         // Right column of syscall_32.tbl, Linux 6.12.
         for (name, function) in [
             ("open", "__ia32_compat_sys_open"),
@@ -137,7 +158,7 @@ mod tests {
             ("execve", "__ia32_compat_sys_execve"),
             ("oldstat", "__ia32_sys_stat"),
         ] {
-            let candidates = of(Arch::I386, name);
+            let candidates = candidates(Arch::I386, name);
             assert!(
                 candidates.iter().any(|candidate| candidate == function),
                 "{name}: {candidates:?}"
@@ -146,20 +167,20 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_a_name_has_no_function() {
-        let call = SyscallId {
+    fn an_unnamed_syscall_has_no_candidate() {
+        let syscall = SyscallId {
             arch: Arch::X86_64,
             syscall: Syscall(1500),
         };
-        assert!(candidates(call).is_empty());
+        assert!(function_candidates(syscall).is_empty());
     }
 
     #[test]
-    fn a_call_without_arguments_has_two_names_for_one_function() {
+    fn a_syscall_without_arguments_has_an_alias() {
         assert_eq!(
-            shared_with("__ia32_sys_getuid16").as_deref(),
+            alias_of("__ia32_sys_getuid16").as_deref(),
             Some("__do_sys_getuid16")
         );
-        assert_eq!(shared_with("__ia32_compat_sys_open"), None);
+        assert_eq!(alias_of("__ia32_compat_sys_open"), None);
     }
 }

@@ -1,8 +1,12 @@
-//! What is said about plans of a few rules.
+//! Explanations of plans of a few rules.
+
+use audit::plan::cost::Cost;
+use audit::plan::rule_list::RuleEntry;
+use audit::rule::{FieldTest, Op, Rule, SyscallMask, Value};
+use proptest::prelude::*;
 
 use super::*;
-use crate::plan::rule_list::RuleEntry;
-use crate::rule::{FieldTest, List, Op, Rule, Value};
+use crate::random;
 
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::I386];
 
@@ -47,7 +51,7 @@ fn explained(rules: &[Rule]) -> Explanation {
     explain(
         &Plan::compile((1..).zip(rules).map(listed), &ARCHES),
         EngineKind::Tracepoint,
-        KernelFeatures::OLD,
+        KernelFeatures::V5_15,
     )
 }
 
@@ -102,12 +106,12 @@ fn the_rule_of_a_file_says_what_it_touches() {
     let [cost] = &explanation.rules[..] else {
         panic!("one rule")
     };
-    let numbers: Vec<u32> = cost.calls[&Arch::X86_64]
+    let numbers: Vec<u32> = cost.scope.syscalls[&Arch::X86_64]
         .iter()
         .map(|syscall| syscall.0)
         .collect();
     assert_eq!(numbers, [4, 87, 257]);
-    assert_eq!(cost.cost, Cost::Medium);
+    assert_eq!(cost.scope.cost, Cost::Medium);
     assert_eq!(cost.notes, [Note::NamesFromTask(vec!["stat", "unlink"])]);
     assert_eq!(cost.hooks.len(), 3);
     assert_eq!(explanation.paying[0].paying, 3);
@@ -122,7 +126,7 @@ fn the_rule_of_a_file_says_what_it_touches() {
 
 #[test]
 fn costs_are_ordered_by_how_often_programs_call() {
-    let cost = |names: &[&str]| explained(&[rule(B64, names)]).rules[0].cost;
+    let cost = |names: &[&str]| explained(&[rule(B64, names)]).rules[0].scope.cost;
     assert_eq!(cost(&["mount"]), Cost::Low);
     assert_eq!(cost(&["mount", "openat"]), Cost::Medium);
     assert_eq!(cost(&["openat", "read"]), Cost::High);
@@ -195,7 +199,7 @@ fn rules_that_need_no_hook_say_why() {
         "the second rule takes all"
     );
     for index in [0, 2, 3] {
-        assert_eq!(explanation.rules[index].cost, Cost::Nothing);
+        assert_eq!(explanation.rules[index].scope.cost, Cost::Nothing);
         assert!(explanation.rules[index].hooks.is_empty());
     }
 }
@@ -225,48 +229,44 @@ fn operations_are_priced_where_they_are_seen() {
     };
     let plan = Plan::compile((1..).zip(&rules).map(listed), &ARCHES);
     let names = |cost: &RuleCost| -> Vec<&str> {
-        cost.operations
+        cost.scope
+            .operations
             .iter()
             .map(|operation| operation.name)
             .collect()
     };
 
-    let fentry = explain(&plan, EngineKind::Fentry, KernelFeatures::NEW);
+    let fentry = explain(&plan, EngineKind::Fentry, KernelFeatures::ALL);
     assert_eq!(names(&fentry.rules[0]), ["close"], "the other takes all");
     assert_eq!(names(&fentry.rules[1]), ["openat"]);
     assert_eq!(fentry.rules[1].notes, []);
-    assert_eq!(fentry.rules[1].cost, Cost::Medium);
+    assert_eq!(fentry.rules[1].scope.cost, Cost::Medium);
     let function = Hook::UringExit("io_openat2");
     assert!(fentry.rules[1].hooks.contains(&function));
     assert!(fentry.missed.is_empty());
 
-    let tracepoint = explain(&plan, EngineKind::Tracepoint, KernelFeatures::NEW);
+    let tracepoint = explain(&plan, EngineKind::Tracepoint, KernelFeatures::ALL);
     assert_eq!(names(&tracepoint.rules[0]), [""; 0]);
     assert_eq!(tracepoint.rules[1].notes, [Note::EveryOperation]);
-    assert_eq!(tracepoint.rules[1].cost, Cost::High);
+    assert_eq!(tracepoint.rules[1].scope.cost, Cost::High);
     let hooks = BTreeSet::from([Hook::UringComplete]);
     assert_eq!(tracepoint.rules[1].hooks, hooks);
     assert_eq!(tracepoint.missed, ["close"]);
 }
 
-#[test]
-fn numbers_without_a_name_are_shown_as_numbers() {
-    let call = |number| SyscallId {
-        arch: Arch::X86_64,
-        syscall: Syscall(number),
-    };
-    assert_eq!(call_name(call(1500)), "1500");
-    assert_eq!(call_name(call(257)), "openat");
-    assert_eq!(bits(Arch::X86_64), "64-bit");
-    assert_eq!(bits(Arch::I386), "32-bit");
-}
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
-#[test]
-fn long_lists_are_shortened() {
-    assert_eq!(shortened(&["open"; 0]), "");
-    assert_eq!(
-        shortened(&["open", "openat", "creat"]),
-        "open, openat, creat"
-    );
-    assert_eq!(shortened(&["open"; 15]), "open, open, open +12");
+    #[test]
+    fn every_plan_can_be_explained(rules in random::rule_entries()) {
+        let plan = Plan::compile(rules, &random::ARCHES);
+        let explanation = explain(&plan, EngineKind::Tracepoint, KernelFeatures::V5_15);
+        prop_assert_eq!(explanation.rules.len(), plan.rules.len());
+        let hooks = plan_hooks(&plan, EngineKind::Fentry, KernelFeatures::V5_15);
+        prop_assert_eq!(hooks.is_empty(), !plan.records() && plan.task_slots.is_empty());
+    }
 }

@@ -1,64 +1,18 @@
-//! Denial: rules whose calls are refused when they could not be recorded.
+//! Denial: rules whose syscalls fail when they cannot be recorded.
 //!
-//! Which rules these are is said by their keys. The fentry engine has programs for them where the kernel asks
-//! its security modules, after everything else that could refuse the call and before anything is done: there
-//! the rules are asked as if the call were to succeed, and when the ring has no room for what they would
-//! keep, the call fails with `EPERM`.
+//! The keys of a rule select it for denial. Its conditions are evaluated while the syscall can still fail, as if
+//! the syscall succeeded, so they must not depend on the result.
 
 use bstr::{BStr, BString};
 
 use crate::rule::{Action, Field, List, field};
-use crate::table;
 
-use super::inner::InternalHook;
 use super::{Operand, Plan, RuleId, SyscallId, SyscallPlan, Test, UnsupportedRule};
 
-/// The functions that may refuse a call; none for calls that nothing refuses.
-///
-/// # Source
-/// Callers of `security_*` in `fs/namei.c`, `fs/open.c`, `fs/attr.c`, `fs/xattr.c`, `fs/exec.c`,
-/// `fs/namespace.c`, `net/socket.c`, `kernel/signal.c`, `kernel/ptrace.c` and `kernel/module`, Linux 6.1 and
-/// 6.12.
-#[must_use]
-pub fn of(call: SyscallId) -> &'static [InternalHook] {
-    use InternalHook::{
-        DenyBind, DenyConnect, DenyCreate, DenyExec, DenyKill, DenyLink, DenyLoadData, DenyMkdir,
-        DenyMknod, DenyModule, DenyMount, DenyOpen, DenyPathMknod, DenyPtrace, DenyRename,
-        DenyRmdir, DenyRmxattr, DenySetattr, DenySetxattr, DenySymlink, DenyUmount, DenyUnlink,
-    };
-    match table::syscall_name(call.arch, call.syscall).unwrap_or_default() {
-        "open" | "openat" | "openat2" | "creat" => &[DenyOpen, DenyPathMknod],
-        "execve" | "execveat" => &[DenyExec],
-        "unlink" => &[DenyUnlink],
-        "rmdir" => &[DenyRmdir],
-        "unlinkat" => &[DenyUnlink, DenyRmdir],
-        "mkdir" | "mkdirat" => &[DenyMkdir],
-        "mknod" | "mknodat" => &[DenyMknod, DenyCreate],
-        "symlink" | "symlinkat" => &[DenySymlink],
-        "link" | "linkat" => &[DenyLink],
-        "rename" | "renameat" | "renameat2" => &[DenyRename],
-        "chmod" | "fchmod" | "fchmodat" | "fchmodat2" | "chown" | "lchown" | "fchown"
-        | "fchownat" | "chown32" | "lchown32" | "fchown32" | "truncate" | "truncate64"
-        | "utime" | "utimes" | "futimesat" | "utimensat" | "utimensat_time64" => &[DenySetattr],
-        "setxattr" | "lsetxattr" | "fsetxattr" | "setxattrat" => &[DenySetxattr],
-        "removexattr" | "lremovexattr" | "fremovexattr" | "removexattrat" => &[DenyRmxattr],
-        "bind" => &[DenyBind],
-        "connect" => &[DenyConnect],
-        "mount" => &[DenyMount],
-        "umount" | "umount2" => &[DenyUmount],
-        "kill" | "tkill" | "tgkill" | "rt_sigqueueinfo" | "rt_tgsigqueueinfo"
-        | "pidfd_send_signal" => &[DenyKill],
-        "ptrace" => &[DenyPtrace],
-        "init_module" => &[DenyLoadData],
-        "finit_module" => &[DenyModule],
-        _ => &[],
-    }
-}
-
 impl Plan {
-    /// Has the calls of rules with one of these keys denied when they could not be recorded. Rules for which
-    /// that is not possible become [`Plan::unsupported`].
-    pub fn deny(&mut self, keys: &[BString]) {
+    /// Marks rules that have one of `keys`: their syscalls fail when they cannot be recorded. Rules for which
+    /// that is not possible become [`Plan::unsupported`]; `is_deniable` tells whether a syscall can fail.
+    pub fn deny(&mut self, keys: &[BString], is_deniable: impl Fn(SyscallId) -> bool) {
         for at in 0..self.rules.len() {
             let Some(planned) = self.rules.get_mut(at) else {
                 break;
@@ -68,7 +22,7 @@ impl Plan {
             };
             planned.denies = true;
             let (source, line) = (planned.source, planned.line);
-            if let Err(reason) = self.can_deny(at) {
+            if let Err(reason) = self.check_denial(at, &is_deniable) {
                 let key = BStr::new(&key);
                 self.unsupported.push(UnsupportedRule {
                     source,
@@ -80,41 +34,32 @@ impl Plan {
         }
     }
 
-    /// Whether some rule of a call, or of an operation, has it denied.
+    /// Whether some rule of a syscall or an operation denies it.
     #[must_use]
     pub fn denies(&self, rules: &SyscallPlan) -> bool {
         rules.slots.iter().any(|slot| self.is_denied(slot.rule))
     }
 
-    /// How many rules have calls denied.
+    /// How many rules deny.
     #[must_use]
     pub fn denying(&self) -> usize {
         self.rules.iter().filter(|planned| planned.denies).count()
     }
 
-    /// Whether a rule has its calls denied.
+    /// Whether a rule denies.
     #[must_use]
     pub fn is_denied(&self, RuleId(rule): RuleId) -> bool {
         let planned = self.rules.get(usize::from(rule));
         planned.is_some_and(|planned| planned.denies)
     }
 
-    /// The calls of rules that have them denied which nothing can refuse, by name, each once.
-    #[must_use]
-    pub fn undeniable_syscalls(&self) -> Vec<&'static str> {
-        let mut names: Vec<&str> = self
-            .syscalls
-            .iter()
-            .filter(|&(&call, rules)| of(call).is_empty() && self.denies(rules))
-            .filter_map(|(call, _)| table::syscall_name(call.arch, call.syscall))
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-
-    /// Whether what a rule asks for is known when a call may still be refused, and some of its calls can be.
-    fn can_deny(&self, at: usize) -> Result<(), String> {
+    /// Checks that a rule can deny: its conditions are known before the syscall ends, and some of its syscalls can
+    /// fail.
+    fn check_denial(
+        &self,
+        at: usize,
+        is_deniable: impl Fn(SyscallId) -> bool,
+    ) -> Result<(), String> {
         let list = self.rules.get(at).map(|planned| planned.rule.list);
         if list != Some(List::Exit) {
             return Err("it is no rule of the exit list".to_owned());
@@ -131,7 +76,7 @@ impl Plan {
             if let Some(late) = slot.tests.iter().find_map(known_late) {
                 return Err(format!("`{late}` is known only when the call has ended"));
             }
-            any |= !of(call).is_empty();
+            any |= is_deniable(call);
         }
         if any {
             Ok(())
@@ -150,7 +95,7 @@ impl super::PlannedRule {
     }
 }
 
-/// The field of a condition that can only be evaluated when the call has ended.
+/// The field of a condition that is known only when the syscall has ended.
 fn known_late(test: &Test) -> Option<&'static str> {
     let is_late = |&field: &Field| {
         matches!(
@@ -181,12 +126,13 @@ mod tests {
 
     fn denied(lines: &[&str]) -> Plan {
         let mut plan = planned(lines);
-        plan.deny(&["deny".into()]);
+        let is_deniable = |syscall: SyscallId| !matches!(syscall.name(), Some("getpid" | "read"));
+        plan.deny(&["deny".into()], is_deniable);
         plan
     }
 
     #[test]
-    fn rules_are_chosen_by_any_of_their_keys() {
+    fn any_key_selects_a_rule() {
         let plan = denied(&[
             "-a always,exit -F arch=b64 -S openat -F path=/a -k other -k deny",
             "-a always,exit -F arch=b64 -S openat -F path=/b -k other",
@@ -199,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_denied_is_said() {
+    fn rules_that_cannot_deny_are_unsupported() {
         for (rule, word) in [
             (
                 "-a always,exit -F arch=b64 -S openat -F success=1 -k deny",
@@ -224,12 +170,5 @@ mod tests {
                 "{refused:?}"
             );
         }
-    }
-
-    #[test]
-    fn calls_that_nothing_refuses_are_named() {
-        let plan = denied(&["-a always,exit -F arch=b64 -S openat -S read -k deny"]);
-        assert_eq!(plan.unsupported, []);
-        assert_eq!(plan.undeniable_syscalls(), ["read"]);
     }
 }

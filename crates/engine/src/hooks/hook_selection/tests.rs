@@ -1,7 +1,9 @@
-//! Which hooks plans of a few calls need.
+//! Hooks of plans of a few syscalls.
+
+use audit::ids::{Arch, Syscall};
+use audit::table;
 
 use super::*;
-use crate::plan::SyscallPlan;
 
 #[track_caller]
 fn hooks_of(kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
@@ -11,7 +13,7 @@ fn hooks_of(kernel: KernelFeatures, calls: &[(Arch, &str)]) -> Vec<String> {
         plan.syscalls
             .insert(SyscallId { arch, syscall }, SyscallPlan::default());
     }
-    hooks(&plan, EngineKind::Tracepoint, kernel)
+    plan_hooks(&plan, EngineKind::Tracepoint, kernel)
         .iter()
         .map(ToString::to_string)
         .collect()
@@ -23,7 +25,7 @@ const B32: Arch = Arch::I386;
 #[test]
 fn ordinary_calls_need_their_exit() {
     assert_eq!(
-        hooks_of(KernelFeatures::OLD, &[(B64, "openat"), (B64, "stat")]),
+        hooks_of(KernelFeatures::V5_15, &[(B64, "openat"), (B64, "stat")]),
         ["syscalls:sys_exit_newstat", "syscalls:sys_exit_openat"]
     );
 }
@@ -31,7 +33,7 @@ fn ordinary_calls_need_their_exit() {
 #[test]
 fn calls_that_wait_are_timed_at_their_entry() {
     assert_eq!(
-        hooks_of(KernelFeatures::NEW, &[(B64, "accept4")]),
+        hooks_of(KernelFeatures::ALL, &[(B64, "accept4")]),
         ["syscalls:sys_enter_accept4", "syscalls:sys_exit_accept4"]
     );
 }
@@ -39,7 +41,10 @@ fn calls_that_wait_are_timed_at_their_entry() {
 #[test]
 fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
     assert_eq!(
-        hooks_of(KernelFeatures::OLD, &[(B64, "execve"), (B64, "exit_group")]),
+        hooks_of(
+            KernelFeatures::V5_15,
+            &[(B64, "execve"), (B64, "exit_group")]
+        ),
         [
             "syscalls:sys_enter_execve",
             "syscalls:sys_enter_exit_group",
@@ -52,7 +57,7 @@ fn an_old_kernel_shows_exec_and_exit_only_at_their_entry() {
 #[test]
 fn a_new_kernel_shows_exec_and_exit_for_nothing() {
     assert_eq!(
-        hooks_of(KernelFeatures::NEW, &[(B64, "execve"), (B32, "exit_group")]),
+        hooks_of(KernelFeatures::ALL, &[(B64, "execve"), (B32, "exit_group")]),
         [
             "syscalls:sys_exit_execve",
             "sched:sched_prepare_exec",
@@ -65,11 +70,11 @@ fn a_new_kernel_shows_exec_and_exit_for_nothing() {
 #[test]
 fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
     assert_eq!(
-        hooks_of(KernelFeatures::OLD, &[(B64, "openat"), (B32, "open")]),
+        hooks_of(KernelFeatures::V5_15, &[(B64, "openat"), (B32, "open")]),
         ["raw_syscalls:sys_exit"]
     );
     assert_eq!(
-        hooks_of(KernelFeatures::OLD, &[(B64, "execve"), (B32, "execve")]),
+        hooks_of(KernelFeatures::V5_15, &[(B64, "execve"), (B32, "execve")]),
         [
             "raw_syscalls:sys_enter",
             "raw_syscalls:sys_exit",
@@ -81,7 +86,7 @@ fn one_32_bit_call_moves_its_sides_to_the_raw_tracepoint() {
 #[test]
 fn a_32_bit_exit_leaves_the_other_exits_alone() {
     assert_eq!(
-        hooks_of(KernelFeatures::NEW, &[(B64, "openat"), (B32, "exit")]),
+        hooks_of(KernelFeatures::ALL, &[(B64, "openat"), (B32, "exit")]),
         ["syscalls:sys_exit_openat", "sched:sched_process_exit"]
     );
 }
@@ -90,7 +95,7 @@ fn a_32_bit_exit_leaves_the_other_exits_alone() {
 fn on_an_old_kernel_a_32_bit_exit_moves_the_entries_to_the_raw_tracepoint() {
     let calls = [(B64, "openat"), (B64, "exit_group"), (B32, "exit")];
     assert_eq!(
-        hooks_of(KernelFeatures::OLD, &calls),
+        hooks_of(KernelFeatures::V5_15, &calls),
         ["syscalls:sys_exit_openat", "raw_syscalls:sys_enter"]
     );
 }
@@ -105,6 +110,6 @@ fn a_number_without_a_name_is_only_seen_by_the_raw_tracepoint() {
         },
         SyscallPlan::default(),
     );
-    let hooks = hooks(&plan, EngineKind::Tracepoint, KernelFeatures::NEW);
-    assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawExit]);
+    let hooks = plan_hooks(&plan, EngineKind::Tracepoint, KernelFeatures::ALL);
+    assert_eq!(hooks.into_iter().collect::<Vec<_>>(), [Hook::RawSysExit]);
 }

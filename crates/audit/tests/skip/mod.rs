@@ -1,0 +1,10 @@
+//! Reports a test that cannot run here.
+
+use std::io::Write as _;
+
+/// Prints that a test was skipped, and why. The test harness captures what `println!` writes; it does not
+/// capture this.
+pub(crate) fn skipped(test: &str, reason: &str) {
+    // Without a standard error there is nobody to tell.
+    let _ok = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
+}

@@ -1,0 +1,93 @@
+//! What the author of a rule should know about it.
+
+use std::fmt;
+
+use audit::ids::Arch;
+use audit::plan::name_list::shortened;
+
+/// Something to know about a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// Matches no syscall: its conditions exclude each other, or an earlier rule matches all that it matches.
+    MatchesNothing,
+    /// Compares security labels, which no security module of this machine does.
+    NoLabels,
+    /// Is a `never` rule.
+    OnlySuppresses,
+    /// Is evaluated when a task is created: running tasks are not affected.
+    NewTasks,
+    /// Is evaluated for nearly all syscalls of an ABI.
+    EverySyscall(Arch),
+    /// Makes every operation of `io_uring` pay, and only completions are seen.
+    EveryOperation,
+    /// Covers 32-bit syscalls because it names that ABI.
+    Compat,
+    /// Covers 32-bit syscalls because it names no ABI.
+    CompatUnasked,
+    /// Needs name arguments of these syscalls, which are read from the memory of the task.
+    NamesFromTask(Vec<&'static str>),
+    /// Needs the flags of openat2, which are read from the memory of the task.
+    FlagsFromTask,
+    /// Needs the family of a socket address, which is read from the memory of the task.
+    FamilyFromTask,
+}
+
+impl Note {
+    /// Stable short name.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::MatchesNothing => "matches-nothing",
+            Self::NoLabels => "no-labels",
+            Self::OnlySuppresses => "only-suppresses",
+            Self::NewTasks => "new-tasks",
+            Self::EverySyscall(_) => "every-syscall",
+            Self::EveryOperation => "every-operation",
+            Self::Compat => "compat",
+            Self::CompatUnasked => "compat-unasked",
+            Self::NamesFromTask(_) => "names-from-task",
+            Self::FlagsFromTask => "flags-from-task",
+            Self::FamilyFromTask => "family-from-task",
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MatchesNothing => f.write_str(
+                "matches nothing: its conditions exclude each other, or an earlier rule takes all",
+            ),
+            Self::NoLabels => f.write_str(
+                "matches nothing: it asks for security labels, and no security module here compares them",
+            ),
+            Self::OnlySuppresses => f.write_str("only suppresses: needs no hook of its own"),
+            Self::NewTasks => f.write_str(
+                "decides about tasks when they are made; those that run already are not concerned",
+            ),
+            Self::EverySyscall(arch) => {
+                write!(f, "is evaluated for nearly every {} syscall", arch.bits())
+            }
+            Self::EveryOperation => f.write_str(
+                "every operation of io_uring pays, 40 % of what one costs that does nothing; names and objects \
+                 are not seen, and ids are those of who completes it",
+            ),
+            Self::Compat => f.write_str("32-bit calls: needs the raw tracepoint"),
+            Self::CompatUnasked => f.write_str(
+                "32-bit calls: needs the raw tracepoint; add `-F arch=b64` if they are not meant",
+            ),
+            Self::NamesFromTask(names) => write!(
+                f,
+                "names are read from task memory, where another thread can change them, for {}",
+                shortened(names)
+            ),
+            Self::FlagsFromTask => f.write_str(
+                "flags of openat2 are read from task memory, where another thread can change them",
+            ),
+            Self::FamilyFromTask => f.write_str(
+                "the family of socket addresses is read from task memory, where another thread can change it",
+            ),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Hooks: the points in the kernel where programs run.
+
+use std::fmt;
+
+use audit::ids::{Arch, Syscall};
+use audit::plan::SyscallId;
+
+use super::internal_hook::{AttachKind, InternalHook, InternalHookSet};
+use super::syscall_functions::tracepoint_name;
+
+/// A point in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hook {
+    /// `syscalls:sys_enter_X` of a syscall that returns: saves state for its exit.
+    SysEnter(SyscallId),
+    /// `syscalls:sys_enter_X` of a syscall that never returns.
+    SysEnterNoReturn(SyscallId),
+    /// `syscalls:sys_exit_X`.
+    SysExit(SyscallId),
+    /// The raw tracepoint `sys_enter`, with a bitmap of syscalls.
+    RawSysEnter,
+    /// The raw tracepoint `sys_exit`, with a bitmap of syscalls.
+    RawSysExit,
+    /// The raw tracepoint `sched_prepare_exec`.
+    SchedPrepareExec,
+    /// The raw tracepoint `sched_process_exec`.
+    SchedProcessExec,
+    /// The raw tracepoint `sched_process_exit`.
+    SchedProcessExit,
+    /// Entry of the function of a syscall that returns: saves state for its exit.
+    FunctionEnter(SyscallId),
+    /// Entry of the function of a syscall that never returns.
+    FunctionEnterNoReturn(SyscallId),
+    /// Exit of the function of a syscall.
+    FunctionExit(SyscallId),
+    /// Entry of the function of an operation of `io_uring`.
+    UringEnter(&'static str),
+    /// Exit of the function of an operation of `io_uring`.
+    UringExit(&'static str),
+    /// The raw tracepoint `io_uring_complete`, which every operation passes.
+    UringComplete,
+    /// A function inside the kernel that several syscalls pass.
+    Internal(InternalHook),
+    /// The raw tracepoint `sched_process_fork`.
+    SchedProcessFork,
+}
+
+/// What a kernel offers to hooks, and what the configuration takes from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelFeatures {
+    /// `sched_prepare_exec`, at which the arguments of exec are still readable: v6.10.
+    pub exec_prepare: bool,
+    /// `sched_process_exit` runs before the task's memory is released: v6.16.
+    pub early_task_exit: bool,
+    /// The internal functions that the kernel has.
+    pub internal_hooks: InternalHookSet,
+    /// Whether operations of `io_uring` evaluate the rules of the syscalls that they replace, on an engine
+    /// that sees operations.
+    pub uring: bool,
+}
+
+impl KernelFeatures {
+    /// Everything.
+    pub const ALL: Self = Self {
+        exec_prepare: true,
+        early_task_exit: true,
+        internal_hooks: InternalHookSet::ALL,
+        uring: true,
+    };
+    /// What v5.15 offers.
+    pub const V5_15: Self = Self {
+        exec_prepare: false,
+        early_task_exit: false,
+        internal_hooks: InternalHookSet::ALL,
+        uring: true,
+    };
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::RawSysEnter => f.write_str("raw_syscalls:sys_enter"),
+            Self::RawSysExit => f.write_str("raw_syscalls:sys_exit"),
+            Self::SchedPrepareExec => f.write_str("sched:sched_prepare_exec"),
+            Self::SchedProcessExec => f.write_str("sched:sched_process_exec"),
+            Self::SchedProcessExit => f.write_str("sched:sched_process_exit"),
+            Self::SchedProcessFork => f.write_str("sched:sched_process_fork"),
+            Self::FunctionEnter(syscall) | Self::FunctionEnterNoReturn(syscall) => {
+                write!(f, "fentry:{}", function_label(syscall))
+            }
+            Self::FunctionExit(syscall) => write!(f, "fexit:{}", function_label(syscall)),
+            Self::UringEnter(function) => write!(f, "fentry:{function}"),
+            Self::UringExit(function) => write!(f, "fexit:{function}"),
+            Self::UringComplete => f.write_str("io_uring:io_uring_complete"),
+            Self::Internal(hook) => {
+                let kind = match hook.attach_kind() {
+                    AttachKind::Fentry => "fentry",
+                    AttachKind::Fexit => "fexit",
+                    AttachKind::ModifyReturn => "fmod_ret",
+                };
+                write!(f, "{kind}:{}", hook.function())
+            }
+            Self::SysEnter(syscall) | Self::SysEnterNoReturn(syscall) => {
+                write!(f, "syscalls:sys_enter_{}", tracepoint_label(syscall))
+            }
+            Self::SysExit(syscall) => write!(f, "syscalls:sys_exit_{}", tracepoint_label(syscall)),
+        }
+    }
+}
+
+/// Name of a syscall in its tracepoints, or its number.
+fn tracepoint_label(syscall: SyscallId) -> String {
+    let Syscall(number) = syscall.syscall;
+    tracepoint_name(syscall).map_or_else(|| number.to_string(), str::to_owned)
+}
+
+/// Name of a syscall's function in lists: the exact name depends on the kernel.
+fn function_label(syscall: SyscallId) -> String {
+    let prefix = if syscall.arch == Arch::X86_64 {
+        "__x64_sys_"
+    } else {
+        "__ia32_sys_"
+    };
+    let name = tracepoint_name(syscall).map_or_else(|| syscall.label(), str::to_owned);
+    format!("{prefix}{name}")
+}

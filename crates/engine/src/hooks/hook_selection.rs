@@ -1,0 +1,289 @@
+//! Which hooks a plan needs on an engine and a kernel.
+//!
+//! The fentry engine attaches to the functions of the plan's syscalls: other syscalls pay nothing.
+//!
+//! The tracepoint engine attaches to `syscalls:sys_exit_X`, which costs other syscalls little, but never
+//! fires for 32-bit syscalls and exists only for syscalls that have a name. One syscall in the plan without
+//! such a tracepoint moves all exits to the raw tracepoint: both together would cost more than either. The
+//! same holds for entries.
+//!
+//! State that exec and exit destroy is read at tracepoints of the scheduler on kernels that have them early
+//! enough, which costs other syscalls nothing, and at the entry of the syscall on older kernels.
+
+use std::collections::BTreeSet;
+
+use audit::plan::uring::{UringCoverage, UringOp};
+use audit::plan::{Plan, SyscallId, SyscallPlan};
+
+use crate::engine_kind::EngineKind;
+
+use super::denial::denial_hooks;
+use super::hook::{Hook, KernelFeatures};
+use super::internal_hook::InternalHook;
+use super::syscall_functions::tracepoint_name;
+use super::syscall_hooks::{aux_record_hooks, object_hooks};
+use super::uring_functions::uring_function;
+
+/// How the syscalls of a plan are hooked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HookSelection {
+    /// Entries are seen at the raw tracepoint.
+    pub(crate) raw_enter: bool,
+    /// Exits are seen at the raw tracepoint.
+    pub(crate) raw_exit: bool,
+    /// Files that an open finds and is refused are seen: some rule may match them without a watch.
+    pub(crate) refused_opens: bool,
+    engine: EngineKind,
+    kernel: KernelFeatures,
+}
+
+/// Hooks of a plan on a kernel; empty for a plan without syscalls, operations and rules of the task list.
+#[must_use]
+pub(crate) fn plan_hooks(
+    plan: &Plan,
+    engine: EngineKind,
+    kernel: KernelFeatures,
+) -> BTreeSet<Hook> {
+    let selection = HookSelection::new(plan, engine, kernel);
+    let mut hooks: BTreeSet<Hook> = task_list_hook(plan).into_iter().collect();
+    for (&syscall, planned) in &plan.syscalls {
+        hooks.extend(selection.syscall_hooks(syscall));
+        hooks.extend(selection.denial_hooks(plan, syscall, planned));
+    }
+    for (operation, planned) in plan.operations(selection.uring_coverage()) {
+        hooks.extend(selection.operation_hooks(operation));
+        hooks.extend(selection.denial_hooks(plan, operation.call(), &planned));
+    }
+    hooks
+}
+
+/// Hook at which the task list is evaluated for a new task. It stays attached while no rule names a syscall,
+/// because the result holds for the life of the task.
+pub(crate) fn task_list_hook(plan: &Plan) -> Option<Hook> {
+    (!plan.task_slots.is_empty()).then_some(Hook::SchedProcessFork)
+}
+
+impl HookSelection {
+    /// Selects hooks for all syscalls of a plan: one syscall that needs a raw tracepoint moves all others to it.
+    #[must_use]
+    pub(crate) fn new(plan: &Plan, engine: EngineKind, kernel: KernelFeatures) -> Self {
+        let mut nameless = plan.syscalls.keys().copied().filter(|&syscall| {
+            engine == EngineKind::Tracepoint && tracepoint_name(syscall).is_none()
+        });
+        let needs_entry = |syscall: SyscallId| {
+            !kernel.exec_prepare && syscall.is_exec()
+                || !kernel.early_task_exit && !syscall.returns()
+        };
+        let mut selection = Self {
+            raw_enter: nameless.clone().any(needs_entry),
+            raw_exit: nameless.any(SyscallId::returns),
+            refused_opens: false,
+            engine,
+            kernel,
+        };
+        let any_open = |syscall, planned: &SyscallPlan| {
+            object_hooks(syscall).contains(&InternalHook::OpenFilp) && !planned.needs_watch()
+        };
+        let mut syscalls = plan.syscalls.iter();
+        let mut operations = plan.operations(selection.uring_coverage());
+        selection.refused_opens = kernel.internal_hooks.contains(InternalHook::OpenMayOpen)
+            && (syscalls.any(|(&syscall, planned)| any_open(syscall, planned))
+                || operations.any(|(operation, planned)| any_open(operation.call(), &planned)));
+        selection
+    }
+
+    /// Selection for a plan that replaces the current one while syscalls are in progress: no syscall moves
+    /// from its own tracepoint to a raw one or back, because a syscall that ends meanwhile would be seen by
+    /// both or by neither. Syscalls without a tracepoint of their own get the raw one in addition.
+    #[must_use]
+    pub(crate) fn for_replacement(self, plan: &Plan) -> Self {
+        Self {
+            raw_enter: self.raw_enter,
+            raw_exit: self.raw_exit,
+            ..Self::new(plan, self.engine, self.kernel)
+        }
+    }
+
+    /// Hooks of one syscall of the plan.
+    #[must_use]
+    pub(crate) fn syscall_hooks(self, syscall: SyscallId) -> BTreeSet<Hook> {
+        let mut hooks = BTreeSet::new();
+        let on_functions = self.engine == EngineKind::Fentry;
+        let nameless = tracepoint_name(syscall).is_none();
+        if !syscall.returns() {
+            hooks.insert(if on_functions {
+                Hook::FunctionEnterNoReturn(syscall)
+            } else if self.kernel.early_task_exit {
+                Hook::SchedProcessExit
+            } else if self.raw_enter || nameless {
+                Hook::RawSysEnter
+            } else {
+                Hook::SysEnterNoReturn(syscall)
+            });
+            return hooks;
+        }
+        hooks.insert(if on_functions {
+            Hook::FunctionExit(syscall)
+        } else if self.raw_exit || nameless {
+            Hook::RawSysExit
+        } else {
+            Hook::SysExit(syscall)
+        });
+        if self.sees_objects(syscall) {
+            hooks.extend(self.object_hooks(syscall));
+        }
+        hooks.extend(self.aux_record_hooks(syscall).map(Hook::Internal));
+        let is_exec = syscall.is_exec();
+        if is_exec {
+            hooks.insert(Hook::SchedProcessExec);
+        }
+        if is_exec && self.kernel.exec_prepare {
+            hooks.insert(Hook::SchedPrepareExec);
+        } else if is_exec || waits(syscall) {
+            if on_functions {
+                hooks.insert(Hook::FunctionEnter(syscall));
+            } else if self.raw_enter || nameless && is_exec {
+                hooks.insert(Hook::RawSysEnter);
+            } else if !nameless {
+                hooks.insert(Hook::SysEnter(syscall));
+            }
+        }
+        hooks
+    }
+
+    /// Whether internal functions show the objects of the syscall.
+    #[must_use]
+    pub(crate) fn sees_objects(self, syscall: SyscallId) -> bool {
+        let hooks = object_hooks(syscall);
+        let has = |&hook| self.kernel.internal_hooks.contains(hook);
+        self.engine == EngineKind::Fentry && !hooks.is_empty() && hooks.iter().all(has)
+    }
+
+    /// Internal functions that show the auxiliary records of the syscall.
+    pub(crate) fn aux_record_hooks(self, syscall: SyscallId) -> impl Iterator<Item = InternalHook> {
+        let hooks = aux_record_hooks(syscall).iter().copied();
+        hooks.filter(move |&hook| {
+            self.engine == EngineKind::Fentry && self.kernel.internal_hooks.contains(hook)
+        })
+    }
+
+    /// Hooks that deny a syscall or an operation when it cannot be recorded and one of its rules denies.
+    pub(crate) fn denial_hooks(
+        self,
+        plan: &Plan,
+        syscall: SyscallId,
+        planned: &SyscallPlan,
+    ) -> impl Iterator<Item = Hook> + use<> {
+        let denies = self.engine == EngineKind::Fentry && plan.denies(planned);
+        let hooks = denial_hooks(syscall).iter().copied();
+        hooks.filter(move |_| denies).map(Hook::Internal)
+    }
+
+    /// A function that would have to deny a syscall, and that the kernel does not have.
+    #[must_use]
+    pub(crate) fn missing_denial(
+        self,
+        plan: &Plan,
+        syscall: SyscallId,
+        planned: &SyscallPlan,
+    ) -> Option<InternalHook> {
+        let mut hooks = self.denial_hooks(plan, syscall, planned);
+        hooks.find_map(|hook| match hook {
+            Hook::Internal(hook) if !self.kernel.internal_hooks.contains(hook) => Some(hook),
+            _ => None,
+        })
+    }
+
+    /// The engine.
+    #[must_use]
+    pub(crate) const fn engine(self) -> EngineKind {
+        self.engine
+    }
+
+    /// How much of operations of `io_uring` the engine sees, and which rules they evaluate.
+    #[must_use]
+    pub(crate) const fn uring_coverage(self) -> UringCoverage {
+        match self.engine {
+            EngineKind::Tracepoint => UringCoverage::Completions,
+            EngineKind::Fentry if self.kernel.uring => UringCoverage::SyscallRules,
+            EngineKind::Fentry => UringCoverage::OwnRules,
+        }
+    }
+
+    /// Hooks of one operation.
+    #[must_use]
+    pub(crate) fn operation_hooks(self, operation: &UringOp) -> BTreeSet<Hook> {
+        if self.uring_coverage() == UringCoverage::Completions {
+            return [Hook::UringComplete].into();
+        }
+        let Some(function) = uring_function(operation) else {
+            return BTreeSet::new();
+        };
+        let mut hooks: BTreeSet<Hook> = [Hook::UringExit(function)].into();
+        let syscall = operation.call();
+        if self.sees_objects(syscall) {
+            hooks.insert(Hook::UringEnter(function));
+            hooks.extend(self.object_hooks(syscall));
+        }
+        hooks
+    }
+
+    /// Hooks that show the objects of a syscall.
+    fn object_hooks(self, syscall: SyscallId) -> impl Iterator<Item = Hook> {
+        let hooks = object_hooks(syscall);
+        let refused = self.refused_opens && hooks.contains(&InternalHook::OpenFilp);
+        let hooks = hooks.iter().copied();
+        hooks
+            .chain(refused.then_some(InternalHook::OpenMayOpen))
+            .map(Hook::Internal)
+    }
+
+    /// Whether state of the syscall's entry is saved for its exit.
+    #[must_use]
+    pub(crate) fn saves_enter_state(self, syscall: SyscallId) -> bool {
+        syscall.returns()
+            && self.syscall_hooks(syscall).iter().any(|hook| {
+                matches!(
+                    hook,
+                    Hook::SysEnter(_)
+                        | Hook::RawSysEnter
+                        | Hook::FunctionEnter(_)
+                        | Hook::SchedPrepareExec
+                        | Hook::SchedProcessExec
+                )
+            })
+    }
+}
+
+/// Whether programs make the syscall to wait: an event has the time of entry, which may be long before the
+/// exit. For other syscalls both are the same tick, or nearly.
+fn waits(syscall: SyscallId) -> bool {
+    matches!(
+        syscall.name(),
+        Some(
+            "accept"
+                | "accept4"
+                | "clock_nanosleep"
+                | "connect"
+                | "epoll_wait"
+                | "epoll_pwait"
+                | "fcntl"
+                | "flock"
+                | "futex"
+                | "nanosleep"
+                | "pause"
+                | "poll"
+                | "ppoll"
+                | "pselect6"
+                | "recvfrom"
+                | "recvmsg"
+                | "rt_sigtimedwait"
+                | "select"
+                | "wait4"
+                | "waitid"
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests;
